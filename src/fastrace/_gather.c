@@ -1,0 +1,112 @@
+#include "_gather.h"
+
+/* One body for both element types: this file includes itself once per type. */
+#ifndef ELEMENT
+
+#if defined(__GNUC__)
+#define PREFETCH(p) __builtin_prefetch((p), 0, 3)
+#else
+#define PREFETCH(p) ((void)0)
+#endif
+
+enum { TILE = 16,       /* rows whose addresses are kept at hand while the arms are walked */
+       LANES = 8,       /* independent partial sums: their order is fixed, whatever the instruction set */
+       WIDE = 64,       /* columns up to which all of them are summed in one sweep */
+       CHUNK = 1024 };  /* rows per partial sum: keeps rounding error flat in the number of rows */
+
+#define ELEMENT double
+#define NAME(f) f##_f64
+#include "_gather.c"
+#undef ELEMENT
+#undef NAME
+#define ELEMENT float
+#define NAME(f) f##_f32
+#include "_gather.c"
+
+#else
+
+#define AT(p, step) (*(const ELEMENT *)((p) + (step)))
+
+void NAME(fr_gather)(const char *x, ptrdiff_t row_stride, ptrdiff_t arm_stride, const int64_t *rows, int64_t first,
+                     ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out)
+{
+    const char *tile[TILE];
+    ptrdiff_t span = n_arms * arm_stride;   /* bytes a row covers when all arms are asked for */
+    for (ptrdiff_t start = 0; start < n_rows; start += TILE) {
+        ptrdiff_t size = n_rows - start < TILE ? n_rows - start : TILE;
+        for (ptrdiff_t i = 0; i < size; i++)
+            tile[i] = x + (ptrdiff_t)(rows ? rows[start + i] : first + start + i) * row_stride;
+        if (rows) {
+            ptrdiff_t ahead = n_rows - start - TILE < TILE ? n_rows - start - TILE : TILE;
+            for (ptrdiff_t i = 0; i < ahead; i++) {
+                const char *p = x + (ptrdiff_t)rows[start + TILE + i] * row_stride;
+                PREFETCH(p);
+                if (span > 64) PREFETCH(p + 64);
+            }
+        }
+        if (size == TILE) {
+            for (ptrdiff_t j = 0; j < n_arms; j++) {
+                ptrdiff_t step = arms[j] * arm_stride;
+                double *to = out[j] + start;
+                for (ptrdiff_t i = 0; i < TILE; i++) to[i] = AT(tile[i], step);
+            }
+        } else {
+            for (ptrdiff_t j = 0; j < n_arms; j++)
+                for (ptrdiff_t i = 0; i < size; i++) out[j][start + i] = AT(tile[i], arms[j] * arm_stride);
+        }
+    }
+}
+
+/* Sum of one column, contiguous or not. */
+static double NAME(column_sum)(const char *x, ptrdiff_t row_stride, ptrdiff_t n_rows)
+{
+    double lane[LANES] = {0};
+    ptrdiff_t i = 0;
+    if (row_stride == (ptrdiff_t)sizeof(ELEMENT)) {
+        const ELEMENT *v = (const ELEMENT *)x;
+        for (; i + LANES <= n_rows; i += LANES)
+            for (int l = 0; l < LANES; l++) lane[l] += v[i + l];
+    } else {
+        for (; i + LANES <= n_rows; i += LANES)
+            for (int l = 0; l < LANES; l++) lane[l] += AT(x, (i + l) * row_stride);
+    }
+    for (; i < n_rows; i++) lane[i % LANES] += AT(x, i * row_stride);
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/* All columns of a packed row-major block: the rows are one long vector whose columns repeat. */
+static void NAME(packed_sums)(const ELEMENT *x, ptrdiff_t n_rows, ptrdiff_t n_columns, double *sum)
+{
+    double lane[LANES * WIDE] = {0};
+    ptrdiff_t stretch = LANES * n_columns, i = 0;
+    for (; i + LANES <= n_rows; i += LANES, x += stretch)
+        for (ptrdiff_t l = 0; l < stretch; l++) lane[l] += x[l];
+    for (ptrdiff_t l = 0; l < (n_rows - i) * n_columns; l++) lane[l] += x[l];
+    for (ptrdiff_t c = 0; c < n_columns; c++) {
+        sum[c] = 0.0;
+        for (int l = 0; l < LANES; l++) sum[c] += lane[l * n_columns + c];
+    }
+}
+
+void NAME(fr_column_sums)(const char *x, ptrdiff_t row_stride, ptrdiff_t arm_stride, int64_t first, ptrdiff_t n_rows,
+                          ptrdiff_t n_columns, const ptrdiff_t *arms, ptrdiff_t n_arms, double *out)
+{
+    ptrdiff_t size = sizeof(ELEMENT);
+    int packed = arm_stride == size && row_stride == n_columns * size && n_columns <= WIDE && 2 * n_arms >= n_columns;
+    double sum[WIDE];
+    x += (ptrdiff_t)first * row_stride;
+    for (ptrdiff_t start = 0; start < n_rows; start += CHUNK) {
+        ptrdiff_t count = n_rows - start < CHUNK ? n_rows - start : CHUNK;
+        const char *block = x + start * row_stride;
+        if (packed) {
+            NAME(packed_sums)((const ELEMENT *)block, count, n_columns, sum);
+            for (ptrdiff_t j = 0; j < n_arms; j++) out[j] += sum[arms[j]];
+        } else {
+            for (ptrdiff_t j = 0; j < n_arms; j++)
+                out[j] += NAME(column_sum)(block + arms[j] * arm_stride, row_stride, count);
+        }
+    }
+}
+
+#undef AT
+#endif

@@ -1,0 +1,36 @@
+"""Where rewards come from. `Source` is the one class that other packages may cimport and subclass."""
+
+from libc.stdint cimport int64_t
+cimport numpy as cnp
+
+
+cdef class Source:
+    cdef readonly Py_ssize_t n_arms
+    cdef readonly int64_t n_rows
+    # Cost of one row read at random over one row read in order, at least 1: a race turns to one full pass by it.
+    cdef readonly double scan_advantage
+    # None, or (low, high): scalars or one value per arm that hold every reward.
+    cdef public object support
+
+    # A subclass supplies `fill`; the rest has defaults built on it. All return 0, or -1 with a Python exception set.
+
+    # out[j][i] = reward of arms[j] on rows[i], for i < n_rows and j < n_arms (the counts asked for, not the totals).
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil
+    # The same on rows first, first + 1, ..., first + n_rows - 1.
+    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                        double **out) except -1 nogil
+    # out[j] = sum over all rows of the rewards of arms[j].
+    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil
+    # out[j] = what is known of the sum of arms[j] beside its rewards, such as the exact sum of a control variate.
+    cdef int shift(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil
+
+
+cdef class ArraySource(Source):
+    cdef readonly cnp.ndarray values
+    cdef const char *data
+    cdef Py_ssize_t row_stride, arm_stride
+    cdef bint single
+
+
+cdef int check_signals() except -1 nogil

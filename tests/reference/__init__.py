@@ -1,0 +1,1 @@
+"""Slow, plain twins of the compiled formulas and loops, one module per family."""
