@@ -1,0 +1,128 @@
+# cython: cdivision=True
+"""Half-widths of confidence intervals, one function per formula; one-sided unless said.
+
+`log_inv_delta` is log(1 / delta), since shares of delta underflow long before their logarithms do. `n` rewards have
+been read, of `n_rows` in the population; all arithmetic is in double, so counts up to 2^62 do not overflow. `span` is
+the width of an interval that holds every reward; `std` has divisor n.
+"""
+
+from libc.math cimport INFINITY, M_PI, M_SQRT1_2, erfc, exp, fabs, isnan, log, log1p, sqrt
+from libc.stdint cimport int64_t
+
+cdef enum:
+    MILLS_TERMS = 40        # of the continued fraction; from 5 on, it is then exact to rounding
+
+
+# Factors of sampling without replacement: 0 when all rows have been read.
+
+cdef inline double variance_factor(int64_t n, int64_t n_rows) noexcept nogil:
+    """Variance of the mean of n rows over that of one row: (1/n) (1 - (n-1) / (N-1))."""
+    if n >= n_rows:
+        return 0.0
+    return <double>(n_rows - n) / <double>(n_rows - 1) / <double>n
+
+
+cdef inline double serfling_factor(int64_t n, int64_t n_rows) noexcept nogil:
+    """rho_n of Bardenet & Maillard (2015), eq. 10: what reading without replacement saves."""
+    if n >= n_rows:
+        return 0.0
+    if n <= n_rows - n:
+        return <double>(n_rows - n + 1) / <double>n_rows
+    return <double>(n_rows - n) / <double>n_rows * (1.0 + 1.0 / <double>n)
+
+
+# Rigorous bounds.
+
+cdef inline double hoeffding(int64_t n, double log_inv_delta, double span) noexcept nogil:
+    """Hoeffding (1963), Thm 2; with and without replacement."""
+    return span * sqrt(log_inv_delta / (2.0 * n))
+
+
+cdef inline double empirical_bernstein(int64_t n, double std, double log_inv_delta, double span) noexcept nogil:
+    """Empirical Bernstein, two-sided; Audibert, Munos & Szepesvari (2007), Thm 1."""
+    cdef double x = log(3.0) + log_inv_delta
+    return std * sqrt(2.0 * x / n) + 3.0 * span * x / n
+
+
+cdef inline double hoeffding_serfling(int64_t n, int64_t n_rows, double log_inv_delta, double span) noexcept nogil:
+    """Bardenet & Maillard (2015), Cor. 2.5."""
+    return span * sqrt(serfling_factor(n, n_rows) * log_inv_delta / (2.0 * n))
+
+
+cdef inline double empirical_bernstein_serfling(int64_t n, int64_t n_rows, double std, double log_inv_delta,
+                                                double span) noexcept nogil:
+    """Bardenet & Maillard (2015), Thm 4.3; 0 when all rows have been read, where the formula is not."""
+    cdef double x = log(5.0) + log_inv_delta
+    if n >= n_rows:
+        return 0.0
+    return std * sqrt(2.0 * serfling_factor(n, n_rows) * x / n) + (7.0 / 3.0 + 3.0 * M_SQRT1_2) * span * x / n
+
+
+cdef inline double serfling(int64_t n, int64_t n_rows, double std, double log_inv_delta, double span) noexcept nogil:
+    """The smaller of the two above, each at delta / 2."""
+    cdef double half = log(2.0) + log_inv_delta
+    cdef double by_range = hoeffding_serfling(n, n_rows, half, span)
+    cdef double by_variance = empirical_bernstein_serfling(n, n_rows, std, half, span)
+    return by_variance if by_variance < by_range else by_range
+
+
+# Normal approximation.
+
+cdef inline double normal(int64_t n, int64_t n_rows, double std, double quantile) noexcept nogil:
+    """Chen & Ghahramani (2016), eq. 9, with `quantile` their B."""
+    if n >= n_rows:
+        return 0.0
+    return quantile * std * sqrt(variance_factor(n, n_rows))
+
+
+cdef inline double inverse_mills(double x) noexcept nogil:
+    """Hazard of the standard normal, density over upper tail, without overflow or underflow."""
+    cdef double ratio
+    cdef int k
+    if x < 5.0:
+        return exp(-0.5 * x * x) / (sqrt(0.5 * M_PI) * erfc(x * M_SQRT1_2))
+    ratio = x
+    for k in range(MILLS_TERMS, 0, -1):
+        ratio = x + k / ratio
+    return ratio
+
+
+cdef inline double log_normal_tail(double x) noexcept nogil:
+    """log P(Z > x) for a standard normal Z, for any x."""
+    if x < 5.0:
+        return log1p(-0.5 * erfc(-x * M_SQRT1_2)) if x < 0.0 else log(0.5 * erfc(x * M_SQRT1_2))
+    return -0.5 * x * x - 0.5 * log(2.0 * M_PI) - log(inverse_mills(x))
+
+
+cdef inline double normal_upper_quantile(double log_tail) noexcept nogil:
+    """The x >= 0 with log P(Z > x) = log_tail; 0 from 1/2 on. Newton's rule: monotone, as the log tail is concave."""
+    cdef double x, step
+    cdef int _k
+    if isnan(log_tail) or log_tail > -0.6931471805599453:
+        return 0.0 if not isnan(log_tail) else log_tail
+    if log_tail == -INFINITY:
+        return INFINITY
+    x = sqrt(-2.0 * log_tail)
+    for _k in range(60):
+        step = (log_normal_tail(x) - log_tail) / inverse_mills(x)
+        x += step
+        if fabs(step) <= 1e-15 * x:
+            break
+    return x if x > 0.0 else 0.0
+
+
+cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
+    """Relative excess of the true error over the normal one when "mean > 0" is decided at n of n_rows rows.
+
+    First Edgeworth term of the studentised mean (Hall 1992, sec. 2.6) with the skewness of a mean without replacement.
+    For "mean < 0" give minus the skewness. A heuristic. Infinite if the skewness is unknown (nan: a constant sample).
+    """
+    cdef double read = <double>n / <double>n_rows
+    cdef double shrink, excess
+    if n >= n_rows:
+        return 0.0
+    if isnan(skewness):
+        return INFINITY
+    shrink = (1.0 - 2.0 * read) / sqrt(1.0 - read) if read < 0.5 else 0.0
+    excess = -skewness * shrink * (2.0 * quantile * quantile + 1.0) / (6.0 * sqrt(<double>n))
+    return excess * inverse_mills(quantile) if excess > 0.0 else 0.0
