@@ -48,20 +48,26 @@ cdef class Source:
         Number of rows, at least 0.
     scan_advantage : float, default 1.0
         Cost of one row read at random over one row read in order, at least 1.
+    first_look : int, default 50
+        Rows worth asking for in a race's first look, at least 1. More where each call has a price of its own,
+        as when it runs Python.
     support : tuple of float or of arrays of shape (n_arms,), optional
         Interval (low, high) that holds every reward.
     """
 
-    def __init__(self, n_arms, n_rows, *, scan_advantage=1.0, support=None):
+    def __init__(self, n_arms, n_rows, *, scan_advantage=1.0, first_look=50, support=None):
         if n_arms < 1:
             raise ValueError(f"n_arms is {n_arms}; a source needs at least one arm")
         if n_rows < 0:
             raise ValueError(f"n_rows is {n_rows}; a population cannot have fewer than 0 rows")
         if not scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; reading in order cannot cost more than at random")
+        if first_look < 1:
+            raise ValueError(f"first_look is {first_look}; a first look needs at least one row")
         self.n_arms = n_arms
         self.n_rows = n_rows
         self.scan_advantage = scan_advantage
+        self.first_look = first_look
         self.support = support
 
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
