@@ -35,4 +35,19 @@ cdef class ArraySource(Source):
     cdef bint single
 
 
+cdef class CallableSource(Source):
+    cdef readonly object function
+
+    cdef int _ask(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                  Py_ssize_t n_arms, double **out, double *sums) except -1
+
+
+cdef class CallbackSource(Source):
+    cdef readonly object callback
+    # Whether the callback takes all arms at once, and whether it takes user data.
+    cdef readonly bint all_arms, takes_data
+    cdef void *function
+    cdef void *data
+
+
 cdef int check_signals() except -1 nogil

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,3 +20,28 @@ class Source:
 class ArraySource(Source):
     values: NDArray[Any]
     def __init__(self, values: ArrayLike, *, support: Any = ...) -> None: ...
+
+class CallableSource(Source):
+    function: Callable[[NDArray[np.intp], NDArray[np.int64]], ArrayLike]
+    def __init__(
+        self,
+        function: Callable[[NDArray[np.intp], NDArray[np.int64]], ArrayLike],
+        n_arms: int,
+        n_rows: int,
+        support: Any = ...,
+        *,
+        scan_advantage: float = ...,
+        first_look: int = ...,
+    ) -> None: ...
+
+class CallbackSource(Source):
+    callback: Any
+    all_arms: bool
+    takes_data: bool
+    def __init__(
+        self, callback: Any, n_arms: int, n_rows: int, support: Any = ..., *, scan_advantage: float = ...
+    ) -> None: ...
+
+def as_source(
+    rewards: Any, n_arms: int | None = ..., n_rows: int | None = ..., support: Any = ...
+) -> Source: ...

@@ -1,9 +1,14 @@
 """Rewards as compiled sources: one virtual call per block of rows, without the GIL."""
 
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 cimport numpy as cnp
+
+import ctypes
+import re
 
 import numpy as np
 
@@ -25,6 +30,14 @@ cdef extern from "_gather.h" nogil:
 cdef enum:
     BLOCK = 1024
     ROWS_PER_CHECK = 1 << 18
+    ROWS_PER_PYTHON_CALL = 8192
+
+# Compiled rewards; the forms that CallbackSource documents, with and without user data.
+ctypedef int (*arm_rewards)(double *, Py_ssize_t, const int64_t *, Py_ssize_t) noexcept nogil
+ctypedef int (*arm_rewards_data)(double *, Py_ssize_t, const int64_t *, Py_ssize_t, void *) noexcept nogil
+ctypedef int (*block_rewards)(double *, Py_ssize_t, const int64_t *, Py_ssize_t, const Py_ssize_t *) noexcept nogil
+ctypedef int (*block_rewards_data)(double *, Py_ssize_t, const int64_t *, Py_ssize_t, const Py_ssize_t *,
+                                   void *) noexcept nogil
 
 
 cdef int check_signals() except -1 nogil:
@@ -287,3 +300,359 @@ def _array_source(version, values, support):
 def _scan_advantage(array):
     # Measured on rows of 10 doubles: 15 ns at random against 2.5 in order; in cache the two come closer.
     return 8.0 if array.nbytes > 1 << 21 else 3.0
+
+
+cdef class CallableSource(Source):
+    """Rewards from a Python function of arm numbers and row numbers.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(arms, rows)`` takes an intp array of shape (a,) and an int64 array of shape (k,) and returns the
+        rewards, shape (k, a): any real dtype, any strides, or nested lists. Both arrays are fresh at every call, so
+        the function may keep or change them.
+    n_arms : int
+        Number of arms.
+    n_rows : int
+        Number of rows; it may exceed 2**31.
+    support : tuple of float or of arrays of shape (n_arms,), optional
+        Interval (low, high) that holds every reward.
+    scan_advantage : float, default 1.0
+        Cost of one row read at random over one row read in order, at least 1.
+    first_look : int, default 256
+        Rows worth asking for in a race's first look.
+
+    Raises
+    ------
+    ValueError
+        From a read, if the function returns something else than real numbers of the right shape. An exception of the
+        function reaches the caller unchanged.
+
+    Notes
+    -----
+    A call costs about 3 us beside the function's own work, so the first look of a race is larger than elsewhere and
+    a full pass asks for 8192 rows at a time. The function runs with the GIL held.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.sources import CallableSource
+    >>> x = np.array([0.5, 1.5, 4.0])
+    >>> center = np.array([0.0, 1.0])
+    >>> source = CallableSource(lambda arms, rows: -abs(x[rows, None] - center[arms]), n_arms=2, n_rows=3)
+    >>> source.read([2, 0])
+    array([[-4. , -3. ],
+           [-0.5, -0.5]])
+    >>> source.totals()
+    array([-6., -4.])
+    """
+
+    def __init__(self, function, n_arms, n_rows, support=None, *, scan_advantage=1.0, first_look=256):
+        if not callable(function):
+            raise ValueError(f"function is {function!r}; a callable of (arms, rows) is needed")
+        super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, first_look=first_look, support=support)
+        self.function = function
+
+    def __reduce__(self):
+        return _callable_source, (1, self.function, self.n_arms, self.n_rows, self.support, self.scan_advantage,
+                                  self.first_look)
+
+    cdef int _ask(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                  Py_ssize_t n_arms, double **out, double *sums) except -1:
+        """One call of the function; the rewards go to `out`, or their sums are added to `sums`.
+
+        `rows` NULL means first, first + 1, ...
+        """
+        cdef Py_ssize_t i, j, down, across
+        cdef cnp.ndarray arm = np.empty(n_arms, dtype=np.intp)
+        cdef cnp.ndarray row
+        if rows == NULL:
+            row = np.arange(first, first + n_rows, dtype=np.int64)
+        else:
+            row = np.empty(n_rows, dtype=np.int64)
+            memcpy(cnp.PyArray_DATA(row), rows, n_rows * sizeof(int64_t))
+        memcpy(cnp.PyArray_DATA(arm), arms, n_arms * sizeof(Py_ssize_t))
+        cdef cnp.ndarray block = _block(self.function(arm, row), n_rows, n_arms)
+        cdef const char *x = <const char *>cnp.PyArray_DATA(block)
+        cdef const char *column
+        if sums != NULL:
+            totals = block.sum(axis=0)
+            for j in range(n_arms):
+                sums[j] += totals[j]
+            return 0
+        down, across = block.strides[0], block.strides[1]
+        for j in range(n_arms):
+            column = x + j * across
+            for i in range(n_rows):
+                out[j][i] = (<const double *>(column + i * down))[0]
+        return 0
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        with gil:
+            self._ask(rows, 0, n_rows, arms, n_arms, out, NULL)
+        return 0
+
+    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                        double **out) except -1 nogil:
+        with gil:
+            self._ask(NULL, first, n_rows, arms, n_arms, out, NULL)
+        return 0
+
+    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+        cdef int64_t first = 0
+        cdef Py_ssize_t j, count
+        for j in range(n_arms):
+            out[j] = 0.0
+        while first < self.n_rows:
+            count = <Py_ssize_t>min(<int64_t>ROWS_PER_PYTHON_CALL, self.n_rows - first)
+            with gil:
+                self._ask(NULL, first, count, arms, n_arms, NULL, out)
+            first += count
+            check_signals()
+        return 0
+
+
+def _block(values, n_rows, n_arms):
+    """What a user's function returned, as float64 of shape (n_rows, n_arms), or a ValueError that names it."""
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n_rows, n_arms) \
+            and values.flags.aligned and values.dtype.isnative:
+        return values
+    wanted = f"a block of real numbers of shape ({n_rows}, {n_arms}), rows by arms, is needed"
+    if values is None:
+        raise ValueError(f"function returned None; {wanted}")
+    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
+        raise ValueError(f"function returned masked entries; {wanted}")
+    try:
+        block = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"function returned a {type(values).__name__} that is no array ({error}); {wanted}") from None
+    if block.dtype.kind not in "fiub":
+        raise ValueError(f"function returned a {type(values).__name__} of dtype {block.dtype}; {wanted}")
+    if block.shape != (n_rows, n_arms):
+        raise ValueError(f"function returned a {type(values).__name__} of shape {block.shape}; {wanted}")
+    return np.require(block, np.float64, "A")
+
+
+def _callable_source(version, function, n_arms, n_rows, support, scan_advantage, first_look):
+    """Rebuild a pickled `CallableSource`."""
+    if version != 1:
+        raise ValueError(f"this CallableSource was pickled as version {version}; this fastrace reads version 1")
+    return CallableSource(function, n_arms, n_rows, support, scan_advantage=scan_advantage, first_look=first_look)
+
+
+cdef class CallbackSource(Source):
+    """Rewards from compiled code, called without the GIL.
+
+    Parameters
+    ----------
+    callback : scipy.LowLevelCallable
+        A function made by Numba's ``cfunc``, ctypes, cffi or Cython, of one of the forms ::
+
+            int callback(double *out, intptr_t n_rows, const int64_t *rows, intptr_t arm, void *data)
+            int callback(double *out, intptr_t n_rows, const int64_t *rows, intptr_t n_arms, const intptr_t *arms,
+                         void *data)
+
+        or the same without ``void *data``. The first writes the reward of one arm on ``rows[i]`` to ``out[i]``; the
+        second writes all arms at once, one arm after the other: the reward of ``arms[j]`` on ``rows[i]`` to
+        ``out[j * n_rows + i]``, which saves reading a row once per arm. ``data`` is the user data of the
+        LowLevelCallable. Integer types may be spelled as you like (long, intptr_t, Py_ssize_t, ...) as long as their
+        size is right. Return 0, or another number to stop with an error.
+    n_arms : int
+        Number of arms.
+    n_rows : int
+        Number of rows; it may exceed 2**31.
+    support : tuple of float or of arrays of shape (n_arms,), optional
+        Interval (low, high) that holds every reward.
+    scan_advantage : float, default 1.0
+        Cost of one row read at random over one row read in order, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If `callback` is not a LowLevelCallable of an accepted form.
+    RuntimeError
+        From a read, if the callback returns another number than 0.
+
+    Notes
+    -----
+    The callback runs without the GIL, maybe in several threads at once. The source keeps the LowLevelCallable, and
+    with it the function and its user data, alive; memory that the user data points to is yours to keep. A function
+    pointer cannot be pickled.
+
+    Examples
+    --------
+    >>> import ctypes
+    >>> from scipy import LowLevelCallable
+    >>> from fastrace.sources import CallbackSource
+    >>> @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_double), ctypes.c_ssize_t,
+    ...                   ctypes.POINTER(ctypes.c_int64), ctypes.c_ssize_t)
+    ... def rewards(out, n_rows, rows, arm):    # ctypes goes through Python: Numba's cfunc or C is the fast way
+    ...     for i in range(n_rows):
+    ...         out[i] = 10.0 * arm + rows[i]
+    ...     return 0
+    >>> source = CallbackSource(LowLevelCallable(rewards), n_arms=2, n_rows=3)
+    >>> source.read([2, 0])
+    array([[ 2., 12.],
+           [ 0., 10.]])
+    """
+
+    def __init__(self, callback, n_arms, n_rows, support=None, *, scan_advantage=1.0):
+        if not _is_low_level(callback):
+            raise ValueError(f"callback is a {type(callback).__name__}; wrap the function pointer in "
+                             f"scipy.LowLevelCallable, or use CallableSource for a Python function")
+        super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, support=support)
+        capsule = tuple.__getitem__(callback, 0)
+        cdef const char *signature = PyCapsule_GetName(capsule)
+        form = _FORMS.get(_normalised((<bytes>signature).decode()))
+        if form is None:
+            raise ValueError(f"callback has signature {(<bytes>signature).decode()!r}; accepted are "
+                             + ", ".join(repr(text) for text in _SIGNATURES)
+                             + ", integers spelled by any name of the same size")
+        self.all_arms, self.takes_data = form
+        self.function = PyCapsule_GetPointer(capsule, signature)
+        self.data = PyCapsule_GetContext(capsule)
+        if self.data != NULL and not self.takes_data:
+            raise ValueError(f"callback comes with user data, but {(<bytes>signature).decode()!r} has no void * to "
+                             f"take it")
+        self.callback = callback
+
+    def __reduce__(self):
+        raise TypeError("CallbackSource holds a function pointer, which means nothing in another process; "
+                        "build it there, or use CallableSource")
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        cdef double *block
+        cdef Py_ssize_t j
+        cdef int code = 0
+        cdef bint packed = True
+        if not self.all_arms:
+            for j in range(n_arms):
+                if self.takes_data:
+                    code = (<arm_rewards_data>self.function)(out[j], n_rows, rows, arms[j], self.data)
+                else:
+                    code = (<arm_rewards>self.function)(out[j], n_rows, rows, arms[j])
+                if code != 0:
+                    break
+        else:
+            for j in range(1, n_arms):
+                packed = packed and out[j] == out[0] + j * n_rows
+            block = out[0] if packed else <double *>malloc(max(n_arms * n_rows, 1) * sizeof(double))
+            if block == NULL:
+                with gil:
+                    raise MemoryError()
+            if self.takes_data:
+                code = (<block_rewards_data>self.function)(block, n_rows, rows, n_arms, arms, self.data)
+            else:
+                code = (<block_rewards>self.function)(block, n_rows, rows, n_arms, arms)
+            if not packed:
+                for j in range(n_arms):
+                    memcpy(out[j], block + j * n_rows, n_rows * sizeof(double))
+                free(block)
+        if code != 0:
+            with gil:
+                raise RuntimeError(f"callback returned {code} for {n_rows} rows from row {rows[0]}; 0 means success")
+        return 0
+
+
+# Accepted forms: whether all arms come at once, whether user data follows.
+_SIGNATURES = {
+    "int (double *, intptr_t, int64_t *, intptr_t, void *)": (False, True),
+    "int (double *, intptr_t, int64_t *, intptr_t)": (False, False),
+    "int (double *, intptr_t, int64_t *, intptr_t, intptr_t *, void *)": (True, True),
+    "int (double *, intptr_t, int64_t *, intptr_t, intptr_t *)": (True, False),
+}
+_INTEGER_SIZES = {
+    "short": ctypes.sizeof(ctypes.c_short), "int": ctypes.sizeof(ctypes.c_int), "long": ctypes.sizeof(ctypes.c_long),
+    "long long": ctypes.sizeof(ctypes.c_longlong), "int32_t": 4, "int64_t": 8, "npy_int32": 4, "npy_int64": 8,
+    "intptr_t": ctypes.sizeof(ctypes.c_ssize_t), "npy_intp": ctypes.sizeof(ctypes.c_ssize_t),
+    "Py_ssize_t": ctypes.sizeof(ctypes.c_ssize_t), "ssize_t": ctypes.sizeof(ctypes.c_ssize_t),
+    "ptrdiff_t": ctypes.sizeof(ctypes.c_ssize_t), "Py_intptr_t": ctypes.sizeof(ctypes.c_ssize_t),
+}
+
+
+def _normalised(signature):
+    """The types in a C signature, integers by their size: makers of callbacks spell one type in many ways."""
+    match = re.fullmatch(r"(.*?)\((.*)\)", signature.strip(), re.DOTALL)
+    if match is None:
+        return None
+    types = []
+    for text in [match[1], *match[2].split(",")]:
+        words = [word for word in re.findall(r"\w+", text) if word not in ("const", "signed", "__restrict", "restrict")]
+        if len(words) > 1 and words[len(words) - 1] == "int":      # long int
+            words.pop()
+        name = " ".join(words)
+        size = _INTEGER_SIZES.get(name)
+        types.append((name if size is None else size, text.count("*")))
+    return tuple(types)
+
+
+_FORMS = {_normalised(signature): form for signature, form in _SIGNATURES.items()}
+
+
+def _is_low_level(callback):
+    if not isinstance(callback, tuple):     # SciPy's class is a tuple; most objects need no import to be told apart
+        return False
+    from scipy import LowLevelCallable
+    return isinstance(callback, LowLevelCallable)
+
+
+def _table(rewards):
+    """A frame whose columns differ in dtype arrives as objects unless it is asked for floats."""
+    array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
+    if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
+        try:
+            return rewards.to_numpy(dtype=np.float64)
+        except (TypeError, ValueError):
+            pass
+    return array
+
+
+def as_source(rewards, n_arms=None, n_rows=None, support=None):
+    """A `Source` made of whatever holds or computes rewards.
+
+    Parameters
+    ----------
+    rewards : Source, array_like of shape (n_rows, n_arms), callable or scipy.LowLevelCallable
+        A source is returned as it is. A table (NumPy array, pandas or polars frame, nested lists, anything with
+        ``__array__``) becomes an `ArraySource`, a LowLevelCallable a `CallbackSource`, any other callable a
+        `CallableSource`.
+    n_arms, n_rows : int, optional
+        Needed for functions, whose size cannot be seen; checked for everything else.
+    support : tuple of float or of arrays of shape (n_arms,), optional
+        Interval (low, high) that holds every reward. A source has its own.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    ValueError
+        If a size is missing or contradicts the rewards, or `support` is given beside a source.
+
+    Examples
+    --------
+    >>> from fastrace.sources import as_source
+    >>> as_source([[0.0, 1.0], [2.0, 3.0]]).totals()
+    array([2., 4.])
+    >>> as_source(lambda arms, rows: rows[:, None] * (arms + 1.0), n_arms=2, n_rows=4).totals()
+    array([ 6., 12.])
+    """
+    if isinstance(rewards, Source):
+        if support is not None:
+            raise ValueError(f"support={support!r} came beside a source, which has its own: {rewards.support!r}; "
+                             f"give it where the source is made")
+        source = rewards
+    elif _is_low_level(rewards) or (callable(rewards) and not hasattr(rewards, "__array__")):
+        if n_arms is None or n_rows is None:
+            raise ValueError(f"n_arms is {n_arms} and n_rows is {n_rows}; a function does not show its size, so both "
+                             f"are needed")
+        return (CallbackSource if _is_low_level(rewards) else CallableSource)(rewards, n_arms, n_rows, support)
+    else:
+        source = ArraySource(_table(rewards), support=support)
+    for name, given, found in (("n_arms", n_arms, source.n_arms), ("n_rows", n_rows, source.n_rows)):
+        if given is not None and given != found:
+            raise ValueError(f"{name} is {given}, but the rewards have {found}; leave it out or make them agree")
+    return source
