@@ -1,0 +1,129 @@
+"""The files of src/fastrace: imports point down the layers, and the build installs every file."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "fastrace"
+
+# From the bottom up. A file may import from files of lower lines only.
+LAYERS = [
+    ["_types"],
+    ["_keyed_order", "_rng", "_simd"],
+    ["_moments"],
+    ["_betting", "_bounds", "_schedules"],
+    ["sources"],
+    ["_arch", "control_variates", "likelihoods"],
+    ["_accumulate", "_core", "_lil", "_quantile", "_threshold", "_unequal"],
+    ["_checks", "results"],
+    ["bounds", "moments"],
+    ["racing"],
+    ["sampling"],
+    ["demo"],
+    ["cli"],
+    ["__init__"],
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+CYTHON_IMPORT = re.compile(r"^\s*from\s+(\S+)\s+c?import\s+(\([^)]*\)|[^\n]*)|^\s*c?import\s+([^\n]*)", re.M)
+
+
+def _ours(module, names, level):
+    """Files of the package behind one import of `names` from `module`."""
+    path = module.split(".") if module else []
+    if level == 0:
+        if path[:1] != ["fastrace"]:
+            return set()
+        path = path[1:]
+    if path:
+        return {path[0]}
+    if not names:
+        return {"__init__"}
+    files = {name for name in names if name in RANK or (SOURCE / f"{name}.py").exists()}
+    return files if files == set(names) else files | {"__init__"}
+
+
+def _python_imports(text):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom):
+            yield from _ours(node.module, [alias.name for alias in node.names], node.level)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _ours(alias.name, [], 0)
+
+
+def _cython_imports(text):
+    for module, names, modules in CYTHON_IMPORT.findall(text):
+        if module:
+            level = len(module) - len(module.lstrip("."))
+            names = [part.split()[0] for part in names.strip("()").split("#")[0].split(",") if part.strip()]
+            yield from _ours(module.lstrip("."), names, level)
+        else:
+            for part in modules.split("#")[0].split(","):
+                yield from _ours(part.split()[0], [], 0)
+
+
+def imports(file):
+    read = _cython_imports if file.suffix in (".pyx", ".pxd") else _python_imports
+    return set(read(file.read_text(encoding="utf-8"))) - {file.stem}
+
+
+def files(*suffixes):
+    return sorted(file for file in SOURCE.iterdir() if file.suffix in suffixes)
+
+
+@pytest.mark.parametrize("file", files(".py", ".pyi", ".pyx", ".pxd"), ids=lambda file: file.name)
+def test_imports_point_down(file):
+    assert file.stem in RANK, f"{file.name} has no layer: give it a line in LAYERS"
+    for name in imports(file):
+        assert name in RANK, f"{file.name} imports {name}, which has no layer"
+        assert RANK[name] < RANK[file.stem], f"{file.name} imports {name}, which is not below it"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("a.py", "from fastrace.racing import race\nimport numpy.random", {"racing"}),
+        ("a.py", "def late():\n    from . import sampling, bounds", {"sampling", "bounds"}),
+        ("a.py", "import fastrace as fr", {"__init__"}),
+        ("a.py", "from fastrace import race", {"__init__"}),
+        ("a.pyx", "from fastrace._bounds cimport normal, hoeffding\ncimport numpy as cnp", {"_bounds"}),
+        ("a.pyx", "from fastrace cimport _rng\nfrom libc.math cimport log", {"_rng"}),
+        ("a.pyx", "    from .racing import (race,\n        FiniteRace)", {"racing"}),
+        ("a.pxd", "cimport fastrace.sources as s", {"sources"}),
+    ],
+)
+def test_the_reader_of_imports_sees_each_form(tmp_path, name, text, found):
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    assert imports(file) == found
+
+
+def test_the_build_names_every_file():
+    build = re.sub(r"#.*", "", (SOURCE / "meson.build").read_text(encoding="utf-8"))
+    modules = re.search(r"^modules = \{(.*?)^\}", build, re.M | re.S).group(1)
+    named = {f"{name}.pyx" for name in re.findall(r"^\s*'(\w+)'\s*:", modules, re.M)}
+    named |= set(re.findall(r"'([\w.]+\.(?:py|pyi|pxd|c))'", build))
+    present = {file.name for file in files(".py", ".pyi", ".pxd", ".pyx", ".c")}
+    assert present - named == set(), "in the folder, not in meson.build: these would not be installed"
+    assert named - present == set(), "in meson.build, not in the folder"
+
+
+def test_every_compiled_module_has_a_stub():
+    missing = {file.stem for file in files(".pyx")} - {file.stem for file in files(".pyi")}
+    assert not missing, f"compiled, without a stub: {sorted(missing)}"
+
+
+def test_one_version_everywhere():
+    places = {
+        "pyproject.toml": r'^version = "([^"]+)"',
+        "meson.build": r"version: '([^']+)'",
+        "CITATION.cff": r"^version: (\S+)",
+        "src/fastrace/__init__.py": r'^__version__ = "([^"]+)"',
+    }
+    stated = {name: re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.M).group(1)
+              for name, pattern in places.items()}
+    assert len(set(stated.values())) == 1, stated
