@@ -1,0 +1,78 @@
+"""Argument checks, so that one mistake has one wording everywhere."""
+
+import math
+import numbers
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Generator = np.random.Generator
+RngLike = None | int | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
+Support = tuple[ArrayLike, ArrayLike]
+
+
+def probability(value: float, name: str) -> float:
+    """A float strictly between 0 and 1."""
+    number = real(value, name)
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"{name} is {value!r}; a probability strictly between 0 and 1 is needed")
+    return number
+
+
+def real(value: float, name: str) -> float:
+    """A float that is not nan."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, (numbers.Real, np.ndarray)):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; a real number is needed")
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError(f"{name} is nan; a real number is needed")
+    return number
+
+
+def integer(value: int, name: str, low: int, why: str) -> int:
+    """An int of at least `low`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; an integer is needed")
+    if value < low:
+        raise ValueError(f"{name} is {value}; at least {low} is needed: {why}")
+    return int(value)
+
+
+def choice(value: str, name: str, options: tuple[str, ...]) -> str:
+    """One of `options`; underscores may stand for hyphens."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; one of {', '.join(options)} is needed")
+    word = value.lower().replace("_", "-")
+    if word not in options:
+        raise ValueError(f"{name} is {value!r}; one of {', '.join(options)} is needed")
+    return word
+
+
+def arm_values(value: ArrayLike, name: str, n_arms: int) -> NDArray[np.float64]:
+    """One float per arm, from a scalar or a vector; a fresh array."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed")
+    if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != n_arms):
+        raise ValueError(f"{name} has shape {array.shape}; a scalar or shape ({n_arms},), one value per arm, is needed")
+    return np.array(np.broadcast_to(array, (n_arms,)), dtype=np.float64)
+
+
+def support_bounds(support: Support, n_arms: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(low, high) as one value per arm."""
+    try:
+        low, high = support
+    except (TypeError, ValueError):
+        raise ValueError(f"support is {support!r}; a pair (low, high) that holds every reward is needed") from None
+    lows, highs = arm_values(low, "support[0]", n_arms), arm_values(high, "support[1]", n_arms)
+    if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows <= highs).all()):
+        raise ValueError(f"support is {support!r}; finite ends with low <= high are needed")
+    return lows, highs
+
+
+def generator(rng: RngLike) -> Generator:
+    """A NumPy generator from None, an int, a SeedSequence, a BitGenerator or a Generator."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"rng is {rng!r}; None, an int, a SeedSequence or a numpy.random.Generator is needed") from error

@@ -1,0 +1,165 @@
+"""Answers: frozen dataclasses that print as a short table and plot themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class RaceResult:
+    """What a race over a finite population found.
+
+    Attributes
+    ----------
+    best : int
+        The arm with the largest mean, wrong with probability at most `delta` as far as the bound holds.
+    active : ndarray of int, shape (k,)
+        Arms that were still in the race when it stopped; `best` alone unless the race was cut short.
+    mean : ndarray of float, shape (n_arms,)
+        Mean reward of each arm over the rows read for it, offsets included; reward units. Exact for the arms that
+        were read in full.
+    half_width : ndarray of float, shape (n_arms,)
+        Half-width of the comparison with the leader (``variance="pairwise"``) or of the arm's own mean
+        (``"marginal"``) at the arm's last look; 0 where the mean is exact, nan where the rule has no half-width: for the
+        leader itself and for betting.
+    pulls : ndarray of int64, shape (n_arms,)
+        Distinct rows read for each arm.
+    n_rows : int
+        Rows of the population.
+    fraction_read : float
+        ``pulls.sum() / (n_arms * n_rows)``.
+    n_looks : int
+        Looks taken, the exact one included.
+    stopped_by : str
+        ``"bound"``, ``"exact"`` (every row was read, in order if that was cheaper), ``"single"`` (one arm only) or
+        ``""`` (not stopped).
+    bound : str
+        The rule that eliminated arms.
+    delta : float
+        Promised probability of error.
+    skewness, kurtosis : float
+        Sample skewness and excess kurtosis of the closest comparison at its last look.
+    warnings : tuple of str
+        What may void the promise.
+    """
+
+    best: int
+    active: NDArray[np.intp]
+    mean: NDArray[np.float64]
+    half_width: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    n_rows: int
+    fraction_read: float
+    n_looks: int
+    stopped_by: str
+    bound: str
+    delta: float
+    skewness: float
+    kurtosis: float
+    warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        title = (
+            f"best arm {self._name(self.best)}: {self.bound} rule, delta {self.delta:g}, "
+            f"read {100 * self.fraction_read:.3g} % in {self.n_looks} looks, stopped by {self.stopped_by or 'nothing yet'}"
+        )
+        order = np.argsort(-self.mean, kind="stable")
+        shown = order[:10]
+        width = max([3, *(len(self._name(int(i))) for i in shown)])
+        lines = [title, f"  {'arm':>{width}}  {'mean':>12}  {'half-width':>12}  {'pulls':>10}"]
+        for i in shown:
+            mark = "*" if i == self.best else " "
+            lines.append(
+                f"{mark} {self._name(int(i)):>{width}}  {self.mean[i]:>12.5g}  {self.half_width[i]:>12.3g}  {self.pulls[i]:>10d}"
+            )
+        if order.size > shown.size:
+            lines.append(f"  ... {order.size - shown.size} more arms")
+        lines.extend(f"warning: {text}" for text in self.warnings)
+        return "\n".join(lines)
+
+    def _name(self, arm: int) -> str:
+        return str(arm) if self.names is None else self.names[arm]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw means with half-widths, and rows read per arm.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = axes(ax)
+        arms = np.arange(self.mean.size)
+        error = np.where(np.isfinite(self.half_width), self.half_width, 0.0)
+        ax.errorbar(arms, self.mean, yerr=error, fmt="o", color="0.4", capsize=3, label="mean and half-width")
+        ax.plot(self.best, self.mean[self.best], "o", color="C1", label="best")
+        ax.set_xlabel("arm")
+        ax.set_ylabel("mean reward")
+        if self.names is not None and self.mean.size <= 30:
+            ax.set_xticks(arms, self.names, rotation=45, ha="right")
+        twin = ax.twinx()
+        twin.bar(arms, self.pulls, color="C0", alpha=0.2)
+        twin.set_ylabel("rows read")
+        ax.legend()
+        return ax
+
+
+def axes(ax: Any) -> Any:
+    """The given axes, or those of a new figure; matplotlib is asked for only here."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('plots need matplotlib: python -m pip install "fastrace[plot]" from the source folder') from error
+    return plt.figure().add_subplot()
+
+
+@dataclass(frozen=True)
+class SamplerStats:
+    """Counts over the draws of a `DiscreteSampler`.
+
+    Attributes
+    ----------
+    n_draws : int
+        Draws made.
+    fraction_read : float
+        Mean share of the log-factors that a draw rested on.
+    fraction_exact : float
+        Share of draws that read every row.
+    looks_per_draw : float
+        Mean number of looks.
+    evaluations : int
+        Log-factors asked of the source, those read again in full passes included.
+    bound : str
+        The rule that eliminated states.
+    delta : float
+        Promised total variation per draw.
+    warnings : tuple of str
+        What may void the promise; of the last draw.
+    """
+
+    n_draws: int
+    fraction_read: float
+    fraction_exact: float
+    looks_per_draw: float
+    evaluations: int
+    bound: str
+    delta: float
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_draws} draws by the {self.bound} rule at delta {self.delta:g}: read "
+            f"{100 * self.fraction_read:.3g} % of the factors in {self.looks_per_draw:.3g} looks a draw, "
+            f"{100 * self.fraction_exact:.3g} % of draws exact"
+        )
