@@ -1,0 +1,13 @@
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS: Final[dict[str, int]]
+
+def looks(n_rows: int, first_look: int, growth: float) -> NDArray[np.int64]: ...
+def quantile_of_schedule(
+    log_inv_delta: float, n_rows: int, first_look: int, growth: float, kind: str
+) -> float: ...
+def quantile_of_variances(log_inv_delta: float, variances: NDArray[np.float64], kind: str) -> float: ...
+def crossing_probability(limit: float, variances: NDArray[np.float64], kind: str) -> float: ...

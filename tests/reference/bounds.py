@@ -1,0 +1,105 @@
+"""Plain twins of `fastrace.bounds`: one formula a function, one number at a time, slow and obvious."""
+
+import functools
+import itertools
+import math
+
+import numpy as np
+from scipy import stats
+
+
+def variance_factor(n, n_rows):
+    return 1 / n * (1 - (n - 1) / (n_rows - 1)) if n_rows > 1 else 0.0
+
+
+def serfling_factor(n, n_rows):
+    if n <= n_rows / 2:
+        return 1 - (n - 1) / n_rows
+    return (1 - n / n_rows) * (1 + 1 / n)
+
+
+def hoeffding(n, delta, support):
+    return (support[1] - support[0]) * math.sqrt(math.log(1 / delta) / (2 * n))
+
+
+def empirical_bernstein(n, std, delta, support):
+    x = math.log(3 / delta)
+    return std * math.sqrt(2 * x / n) + 3 * (support[1] - support[0]) * x / n
+
+
+def hoeffding_serfling(n, n_rows, delta, support):
+    rho = serfling_factor(n, n_rows)
+    return (support[1] - support[0]) * math.sqrt(rho * math.log(1 / delta) / (2 * n))
+
+
+def empirical_bernstein_serfling(n, n_rows, std, delta, support):
+    if n == n_rows:
+        return 0.0
+    x = math.log(5 / delta)
+    kappa = 7 / 3 + 3 / math.sqrt(2)
+    rho = serfling_factor(n, n_rows)
+    return std * math.sqrt(2 * rho * x / n) + kappa * (support[1] - support[0]) * x / n
+
+
+def serfling(n, n_rows, std, delta, support):
+    return min(
+        hoeffding_serfling(n, n_rows, delta / 2, support),
+        empirical_bernstein_serfling(n, n_rows, std, delta / 2, support),
+    )
+
+
+def normal(n, n_rows, std, quantile):
+    return quantile * std * math.sqrt(variance_factor(n, n_rows))
+
+
+def looks(n_rows, first_look, growth):
+    found = [min(first_look, n_rows)]
+    while found[-1] < n_rows:
+        found.append(min(n_rows, max(found[-1] + 1, math.floor(growth * found[-1]))))
+    return found
+
+
+def look_delta(look, delta, power):
+    return delta * (power - 1) / (power * look**power)
+
+
+def skewness_inflation(skewness, n, n_rows, quantile):
+    read = n / n_rows
+    g = skewness * (1 - 2 * read) / math.sqrt(1 - read) if read < 0.5 else 0.0
+    excess = max(0.0, -g * (2 * quantile**2 + 1) / (6 * math.sqrt(n)))
+    return excess * stats.norm.pdf(quantile) / stats.norm.sf(quantile)
+
+
+def student_quantile(quantile, n):
+    return stats.t.isf(stats.norm.sf(quantile), n - 1)
+
+
+@functools.cache
+def gauss_legendre(nodes):
+    return np.polynomial.legendre.leggauss(nodes)
+
+
+def crossing_probability(quantile, variances, first_exit, nodes=300):
+    """Density propagation with one Gauss-Legendre rule on the whole interval."""
+    low = -quantile if first_exit else -9.0
+    x, w = gauss_legendre(nodes)
+    z = low + 0.5 * (quantile - low) * (x + 1)
+    w = 0.5 * (quantile - low) * w
+    density = stats.norm.pdf(z)
+    mass = stats.norm.sf(quantile)
+    for before, now in itertools.pairwise(variances):
+        r = math.sqrt(now / before)
+        s = math.sqrt(1 - r * r)
+        mass += w @ (density * stats.norm.sf((quantile - r * z) / s))
+        density = stats.norm.pdf((z[:, None] - r * z) / s) / s @ (w * density)
+    return mass
+
+
+def walk(variances, trials, rng):
+    """Standardised errors of the mean at each look, shape (n_looks, trials)."""
+    z = np.empty((len(variances), trials))
+    z[0] = rng.standard_normal(trials)
+    for k in range(1, len(variances)):
+        r = math.sqrt(variances[k] / variances[k - 1])
+        z[k] = r * z[k - 1] + math.sqrt(1 - r * r) * rng.standard_normal(trials)
+    return z
