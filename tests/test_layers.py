@@ -17,7 +17,7 @@ LAYERS = [
     ["_betting", "_bounds", "_schedules"],
     ["sources"],
     ["_arch", "control_variates", "likelihoods"],
-    ["_accumulate", "_core", "_lil", "_quantile", "_threshold", "_unequal"],
+    ["_accumulate", "_core", "_half_widths", "_lil", "_quantile", "_threshold", "_unequal"],
     ["_checks", "results"],
     ["bounds", "moments"],
     ["racing"],

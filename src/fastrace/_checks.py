@@ -2,6 +2,8 @@
 
 import math
 import numbers
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +38,50 @@ def integer(value: int, name: str, low: int, why: str) -> int:
     if value < low:
         raise ValueError(f"{name} is {value}; at least {low} is needed: {why}")
     return int(value)
+
+
+def reals(value: ArrayLike, name: str) -> NDArray[np.float64]:
+    """An array of floats of any shape, nan among them."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} is {value!r} of dtype {array.dtype}; real numbers are needed")
+    return array.astype(np.float64, copy=False)
+
+
+def reals_where(value: ArrayLike, name: str, good: Callable[[Any], Any], needed: str) -> NDArray[np.float64]:
+    """An array of floats that all pass `good`; the error quotes the first that does not."""
+    array = reals(value, name)
+    bad = ~np.asarray(good(array))
+    if bad.any():
+        raise ValueError(f"{name} is {array[bad].flat[0].item()}; {needed}")
+    return array
+
+
+def probabilities(value: ArrayLike, name: str) -> NDArray[np.float64]:
+    """An array of floats strictly between 0 and 1."""
+    needed = "a probability strictly between 0 and 1 is needed"
+    return reals_where(value, name, lambda array: (array > 0.0) & (array < 1.0), needed)
+
+
+def counts(value: ArrayLike, name: str) -> NDArray[np.int64]:
+    """An array of whole numbers from 1 to 2^62, also if given as floats."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} is {value!r} of dtype {array.dtype}; whole numbers are needed")
+    bad = ~((array >= 1) & (array <= 2**62))
+    if array.dtype.kind == "f":
+        bad |= array != np.floor(array)
+    if np.any(bad):
+        first = array[bad].flat[0].item()
+        raise ValueError(f"{name} is {first}; a whole number from 1 to 2**62 is needed: it counts rows")
+    return array.astype(np.int64, copy=False)
+
+
+def one(array: NDArray[Any], name: str) -> Any:
+    """The number in an array without dimensions."""
+    if array.ndim:
+        raise ValueError(f"{name} has shape {array.shape}; a single number is needed")
+    return array.item()
 
 
 def choice(value: str, name: str, options: tuple[str, ...]) -> str:

@@ -251,13 +251,6 @@ cdef inline void set_step(step_t *step, double square) noexcept nogil:
     step.r = sqrt(fmax(0.0, 1.0 - step.s * step.s))
 
 
-cdef int kind_number(kind) except -1:
-    number = KINDS.get(kind) if isinstance(kind, str) else None
-    if number is None:
-        raise ValueError(f"kind is {kind!r}; one of {', '.join(map(repr, KINDS))} is needed")
-    return number
-
-
 cdef Py_ssize_t steps_of(const double[::1] variances, step_t *steps) except -1:
     """Fill `steps`; looks whose variance repeats the one before are the same look. Return the number of looks."""
     cdef Py_ssize_t i, n_looks = 0
@@ -295,7 +288,7 @@ def quantile_of_schedule(log_inv_delta, n_rows, first_look, growth, kind):
     """B for the looks before the last one of a schedule."""
     cdef double share = log_inv_delta, factor = growth, result
     cdef int64_t rows = n_rows, first = first_look, n, before
-    cdef int number = kind_number(kind)
+    cdef int number = KINDS[kind]
     cdef Py_ssize_t i, count = count_looks(rows, first, factor) - 1
     cdef step_t *steps = allocate(count)
     try:
@@ -314,7 +307,7 @@ def quantile_of_schedule(log_inv_delta, n_rows, first_look, growth, kind):
 def quantile_of_variances(log_inv_delta, const double[::1] variances, kind):
     """B for looks at which the mean has the given variances."""
     cdef double share = log_inv_delta, result
-    cdef int number = kind_number(kind)
+    cdef int number = KINDS[kind]
     cdef step_t *steps = allocate(variances.shape[0])
     cdef Py_ssize_t count
     try:
@@ -329,14 +322,12 @@ def quantile_of_variances(log_inv_delta, const double[::1] variances, kind):
 def crossing_probability(limit, const double[::1] variances, kind):
     """P(the standardised walk exceeds `limit`), or first leaves [-limit, limit] upwards."""
     cdef double high = limit, low, smallest, result = 0.0
-    cdef int number = kind_number(kind)
+    cdef int number = KINDS[kind]
     cdef step_t *steps = allocate(variances.shape[0])
     cdef double *work = NULL
     cdef Py_ssize_t count, n_panels
     try:
         count = steps_of(variances, steps)
-        if number == UNION or number == SIDAK:
-            raise ValueError(f"kind is {kind!r}; the walk is followed exactly for 'one-sided' and 'first-exit' only")
         if count:
             low = LOWEST if number == ONE_SIDED else fmax(LOWEST, -high)
             smallest = smallest_step(steps, count - 1)

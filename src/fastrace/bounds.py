@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _half_widths, _quantile
+from ._checks import Support, choice, counts, one, probabilities, reals, reals_where
 
 __all__ = [
     "crossing_probability",
@@ -35,42 +36,16 @@ __all__ = [
     "variance_factor",
 ]
 
-Support = tuple[ArrayLike, ArrayLike]
-
-_MOST_ROWS = 2**62
-
-
-# Checks. Each says what came, what is needed and why.
-
-
-def _first(values: ArrayLike, bad: Any) -> Any:
-    """The first value for which `bad` holds, as a Python number."""
-    return np.broadcast_to(values, np.shape(bad))[bad].flat[0].item()
-
-
-def _numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    values = np.asarray(values)
-    if values.dtype.kind not in "iuf":
-        raise TypeError(f"{name} has dtype {values.dtype}; real numbers are needed")
-    return values.astype(np.float64, copy=False)
-
-
-def _counts(values: ArrayLike, name: str) -> NDArray[np.int64]:
-    values = np.asarray(values)
-    if values.dtype.kind not in "iuf":
-        raise TypeError(f"{name} has dtype {values.dtype}; whole numbers are needed")
-    if values.dtype.kind == "f" and np.any(bad := ~(np.isfinite(values) & (np.floor(values) == values))):
-        raise ValueError(f"{name} is {_first(values, bad)}; it counts rows, so whole numbers are needed")
-    if np.any(bad := (values < 1) | (values > _MOST_ROWS)):
-        raise ValueError(f"{name} is {_first(values, bad)}; it counts rows, so 1 to 2**62 is needed")
-    return values.astype(np.int64, copy=False)
+_KINDS = tuple(_quantile.KINDS)
 
 
 def _counts_of(n: ArrayLike, n_rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    read, rows = _counts(n, "n"), _counts(n_rows, "n_rows")
-    if np.any(bad := read > rows):
+    read, rows = counts(n, "n"), counts(n_rows, "n_rows")
+    bad = read > rows
+    if np.any(bad):
+        most, least = np.broadcast_arrays(read, rows)
         raise ValueError(
-            f"n is {_first(read, bad)}, more than n_rows={_first(rows, bad)}; "
+            f"n is {most[bad].flat[0]}, more than n_rows={least[bad].flat[0]}; "
             "without replacement no more rows can be read than there are"
         )
     return read, rows
@@ -80,47 +55,31 @@ def _log_inv(delta: Any, log_inv_delta: Any) -> NDArray[np.float64]:
     if (delta is None) == (log_inv_delta is None):
         raise ValueError("exactly one of delta and log_inv_delta is needed, the other None")
     if log_inv_delta is None:
-        share = _numbers(delta, "delta")
-        if np.any(bad := ~((share > 0.0) & (share < 1.0))):
-            raise ValueError(f"delta is {_first(share, bad)}; a probability of error lies inside (0, 1)")
-        return -np.log(share)
-    share = _numbers(log_inv_delta, "log_inv_delta")
-    if np.any(bad := ~((share > 0.0) & (share < np.inf))):
-        raise ValueError(
-            f"log_inv_delta is {_first(share, bad)}; log(1 / delta) of a probability of error inside (0, 1) "
-            "is positive and finite"
-        )
-    return share
+        return -np.log(probabilities(delta, "delta"))
+    needed = "a positive finite number is needed, log(1 / delta) of a probability of error delta"
+    return reals_where(log_inv_delta, "log_inv_delta", lambda share: (share > 0.0) & (share < np.inf), needed)
 
 
 def _std(std: ArrayLike) -> NDArray[np.float64]:
-    values = _numbers(std, "std")
-    if np.any(bad := ~(values >= 0.0)):
-        raise ValueError(f"std is {_first(values, bad)}; a standard deviation is at least 0 and never nan")
-    return values
+    needed = "a standard deviation of at least 0 is needed"
+    return reals_where(std, "std", lambda value: value >= 0.0, needed)
 
 
 def _span(support: Support) -> NDArray[np.float64]:
     try:
         low, high = support
     except (TypeError, ValueError):
-        raise ValueError(f"support is {support!r}; an interval (low, high) that holds every reward is needed") from None
-    least, most = _numbers(low, "the low end of support"), _numbers(high, "the high end of support")
+        raise ValueError(f"support is {support!r}; a pair (low, high) that holds every reward is needed") from None
     with np.errstate(over="ignore", invalid="ignore"):
-        span: NDArray[np.float64] = most - least
-    if np.any(bad := ~((span > 0.0) & (span < np.inf))):
-        raise ValueError(
-            f"support is ({_first(least, bad)}, {_first(most, bad)}); finite low < high are needed, an interval that "
-            "holds every reward"
-        )
+        span: NDArray[np.float64] = reals(high, "support[1]") - reals(low, "support[0]")
+    if not np.all((span >= 0.0) & (span < np.inf)):
+        raise ValueError(f"support is {support!r}; finite ends with low <= high and a finite width are needed")
     return span
 
 
 def _growth(growth: ArrayLike) -> NDArray[np.float64]:
-    values = _numbers(growth, "growth")
-    if np.any(bad := ~(values > 1.0)):
-        raise ValueError(f"growth is {_first(values, bad)}; above 1 is needed, since every look must read more rows")
-    return values
+    needed = "above 1 is needed: every look must read more rows"
+    return reals_where(growth, "growth", lambda value: value > 1.0, needed)
 
 
 # Sampling without replacement.
@@ -224,14 +183,8 @@ def looks(n_rows: int, first_look: int = 50, growth: float = 2.0) -> NDArray[np.
     >>> looks(1000, 50).tolist()
     [50, 100, 200, 400, 800, 1000]
     """
-    rows, first = _one(_counts(n_rows, "n_rows"), "n_rows"), _one(_counts(first_look, "first_look"), "first_look")
-    return _quantile.looks(rows, first, _one(_growth(growth), "growth"))
-
-
-def _one(value: NDArray[Any], name: str) -> Any:
-    if value.ndim:
-        raise ValueError(f"{name} has shape {value.shape}; a single number is needed")
-    return value.item()
+    rows, first = one(counts(n_rows, "n_rows"), "n_rows"), one(counts(first_look, "first_look"), "first_look")
+    return _quantile.looks(rows, first, one(_growth(growth), "growth"))
 
 
 def look_delta(look: ArrayLike, delta: ArrayLike, power: ArrayLike = 2.0) -> Any:
@@ -268,10 +221,9 @@ def look_delta(look: ArrayLike, delta: ArrayLike, power: ArrayLike = 2.0) -> Any
     >>> look_delta([1, 2, 3], 0.1).round(5).tolist()
     [0.05, 0.0125, 0.00556]
     """
-    decay = _numbers(power, "power")
-    if np.any(bad := ~((decay > 1.0) & (decay < np.inf))):
-        raise ValueError(f"power is {_first(decay, bad)}; above 1 is needed, or the shares do not add up")
-    return np.exp(-_half_widths.log_inv_look_delta(_counts(look, "look"), _log_inv(delta, None), decay))
+    needed = "above 1 is needed, or the shares do not add up"
+    decay = reals_where(power, "power", lambda value: (value > 1.0) & (value < np.inf), needed)
+    return np.exp(-_half_widths.log_inv_look_delta(counts(look, "look"), _log_inv(delta, None), decay))
 
 
 # Rigorous half-widths.
@@ -314,7 +266,7 @@ def hoeffding(
     >>> float(hoeffding(200, 0.05, (0, 1)).round(4))
     0.0865
     """
-    return _half_widths.hoeffding(_counts(n, "n"), _log_inv(delta, log_inv_delta), _span(support))
+    return _half_widths.hoeffding(counts(n, "n"), _log_inv(delta, log_inv_delta), _span(support))
 
 
 def empirical_bernstein(
@@ -357,7 +309,7 @@ def empirical_bernstein(
     >>> float(empirical_bernstein(10_000, 0.1, 0.05, (0, 1)).round(5))
     0.00409
     """
-    return _half_widths.empirical_bernstein(_counts(n, "n"), _std(std), _log_inv(delta, log_inv_delta), _span(support))
+    return _half_widths.empirical_bernstein(counts(n, "n"), _std(std), _log_inv(delta, log_inv_delta), _span(support))
 
 
 def hoeffding_serfling(
@@ -525,11 +477,11 @@ def _quantile_of_schedule(
 ) -> float:
     """Checked once per set of plain numbers; a refused one is not remembered."""
     return _quantile.quantile_of_schedule(
-        _one(_log_inv(delta, log_inv_delta), "delta"),
-        _one(_counts(n_rows, "n_rows"), "n_rows"),
-        _one(_counts(first_look, "first_look"), "first_look"),
-        _one(_growth(growth), "growth"),
-        kind,
+        one(_log_inv(delta, log_inv_delta), "delta"),
+        one(counts(n_rows, "n_rows"), "n_rows"),
+        one(counts(first_look, "first_look"), "first_look"),
+        one(_growth(growth), "growth"),
+        choice(kind, "kind", _KINDS),
     )
 
 
@@ -605,7 +557,7 @@ def normal_quantile(
         pass
     share = _log_inv(delta, log_inv_delta)
     every = np.frompyfunc(lambda *at: _quantile_of_schedule(None, *at[1:], kind, at[0]), 4, 1)
-    found = every(share, _counts(n_rows, "n_rows"), _counts(first_look, "first_look"), _growth(growth))
+    found = every(share, counts(n_rows, "n_rows"), counts(first_look, "first_look"), _growth(growth))
     return np.asarray(found, np.float64)[()]
 
 
@@ -644,12 +596,12 @@ def normal_quantile_from_variances(
     >>> round(normal_quantile_from_variances(0.05, [4.0, 2.0, 1.0]), 4)
     2.0177
     """
-    share = _one(_log_inv(delta, log_inv_delta), "delta")
-    return _quantile.quantile_of_variances(share, _variances(variances), kind)
+    share = one(_log_inv(delta, log_inv_delta), "delta")
+    return _quantile.quantile_of_variances(share, _variances(variances), choice(kind, "kind", _KINDS))
 
 
 def _variances(variances: ArrayLike) -> NDArray[np.float64]:
-    values = _numbers(variances, "variances")
+    values = reals(variances, "variances")
     if values.ndim != 1:
         raise ValueError(f"variances has shape {values.shape}; one variance per look is needed, shape (n_looks,)")
     return np.ascontiguousarray(values)
@@ -688,10 +640,14 @@ def crossing_probability(quantile: float, variances: ArrayLike, kind: str = "one
     >>> round(crossing_probability(2.0, variance_factor(looks(1000)[:-1], 1000)), 4)
     0.0866
     """
-    limit = _one(_numbers(quantile, "quantile"), "quantile")
-    if not 0.0 <= limit < np.inf:
-        raise ValueError(f"quantile is {limit}; a number of standard errors is at least 0 and finite")
-    return _quantile.crossing_probability(limit, _variances(variances), kind)
+    limit = one(_standard_errors(quantile), "quantile")
+    word = choice(kind, "kind", ("one-sided", "first-exit"))
+    return _quantile.crossing_probability(limit, _variances(variances), word)
+
+
+def _standard_errors(quantile: ArrayLike) -> NDArray[np.float64]:
+    needed = "a finite number of standard errors, at least 0, is needed"
+    return reals_where(quantile, "quantile", lambda value: (value >= 0.0) & (value < np.inf), needed)
 
 
 def normal(
@@ -786,9 +742,7 @@ def student_quantile(quantile: ArrayLike, n: ArrayLike) -> Any:
     """
     from scipy.special import stdtrit  # here, since it takes 0.3 s to import
 
-    limit, read = _numbers(quantile, "quantile"), _counts(n, "n")
-    if np.any(bad := ~((limit >= 0.0) & (limit < np.inf))):
-        raise ValueError(f"quantile is {_first(limit, bad)}; a number of standard errors is at least 0 and finite")
+    limit, read = _standard_errors(quantile), counts(n, "n")
     found = -stdtrit(np.maximum(read - 1, 1), _half_widths.normal_tail(limit))
     return np.where(read > 1, np.maximum(found, limit), np.inf)[()]
 
@@ -837,5 +791,5 @@ def skewness_inflation(skewness: ArrayLike, n: ArrayLike, n_rows: ArrayLike, qua
     [8.69, 0.0, 0.0]
     """
     return _half_widths.skewness_inflation(
-        _numbers(skewness, "skewness"), *_counts_of(n, n_rows), _numbers(quantile, "quantile")
+        reals(skewness, "skewness"), *_counts_of(n, n_rows), _standard_errors(quantile)
     )
