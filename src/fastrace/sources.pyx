@@ -7,6 +7,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
+from fastrace._simd cimport fr_sum
+
 import ctypes
 import re
 
@@ -107,8 +109,7 @@ cdef class Source:
         cdef double *block = <double *>malloc(n_arms * BLOCK * sizeof(double))
         cdef double **columns = <double **>malloc(n_arms * sizeof(double *))
         cdef int64_t first = 0
-        cdef Py_ssize_t i, j, count
-        cdef double part
+        cdef Py_ssize_t j, count
         try:
             if block == NULL or columns == NULL:
                 with gil:
@@ -120,10 +121,7 @@ cdef class Source:
                 count = <Py_ssize_t>min(<int64_t>BLOCK, self.n_rows - first)
                 self.fill_range(first, count, arms, n_arms, columns)
                 for j in range(n_arms):
-                    part = 0.0
-                    for i in range(count):
-                        part += columns[j][i]
-                    out[j] += part
+                    out[j] += fr_sum(columns[j], count)
                 first += count
                 check_signals()
         finally:

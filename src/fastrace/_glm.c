@@ -1,0 +1,355 @@
+#include "_glm.h"
+
+#include "_clones.h"
+#include "_simd.h"
+#include "_vecmath.h"
+
+/* One body for both element types: this file includes itself once per type. */
+#ifndef ELEMENT
+
+#if defined(__GNUC__)
+#define PREFETCH(p) __builtin_prefetch((p), 0, 3)
+#else
+#define PREFETCH(p) ((void)0)
+#endif
+
+/* x . theta runs in four partial sums: the first over columns 0, 4, 8, ..., and so on. They are folded as (0 + 1) +
+   (2 + 3), and the columns beyond the last multiple of four are added from left to right. The order, and so every bit,
+   depends neither on the instruction set nor on the other rows and arms of the call. */
+enum { LANES = 4, ROWS = 4, AHEAD = 16 };
+
+#if defined(__GNUC__)
+typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
+typedef float narrow_lanes __attribute__((vector_size(LANES * sizeof(float))));
+#define ADD_PRODUCT(sum, x, y) ((sum) += (x) * (y))
+
+FR_INLINE lanes load_f64(const double *x)
+{
+    lanes v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+FR_INLINE lanes load_f32(const float *x)
+{
+    narrow_lanes v;
+    memcpy(&v, x, sizeof v);
+    return __builtin_convertvector(v, lanes);
+}
+#else
+typedef struct { double l[LANES]; } lanes;
+#define ADD_PRODUCT(sum, x, y) do { for (int l_ = 0; l_ < LANES; l_++) (sum).l[l_] += (x).l[l_] * (y).l[l_]; } while (0)
+
+FR_INLINE lanes load_f64(const double *x)
+{
+    lanes v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+FR_INLINE lanes load_f32(const float *x)
+{
+    lanes v;
+    for (int l = 0; l < LANES; l++) v.l[l] = x[l];
+    return v;
+}
+#endif
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLES
+#endif
+#endif
+
+/* The four partial sums of each of four rows become their four totals. */
+FR_INLINE void fold(const lanes *s, double *total)
+{
+#ifdef SHUFFLES
+    lanes a = __builtin_shufflevector(s[0], s[1], 0, 4, 2, 6) + __builtin_shufflevector(s[0], s[1], 1, 5, 3, 7);
+    lanes b = __builtin_shufflevector(s[2], s[3], 0, 4, 2, 6) + __builtin_shufflevector(s[2], s[3], 1, 5, 3, 7);
+    lanes sum = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    memcpy(total, &sum, sizeof sum);
+#else
+    for (int r = 0; r < ROWS; r++) {
+        double x[LANES];
+        memcpy(x, &s[r], sizeof x);
+        total[r] = (x[0] + x[1]) + (x[2] + x[3]);
+    }
+#endif
+}
+
+FR_INLINE ptrdiff_t smaller(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+
+#define ELEMENT double
+#define NAME(f) f##_f64
+#include "_glm.c"
+#undef ELEMENT
+#undef NAME
+#define ELEMENT float
+#define NAME(f) f##_f32
+#include "_glm.c"
+
+void fr_glm_gather(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *block)
+{
+    if (m->single) gather_f32(m, rows, first, n_rows, block);
+    else gather_f64(m, rows, first, n_rows, block);
+}
+
+/* eta[j][i] = x[rows[i]] . theta[j]; rows whose columns lie apart are brought together in scratch first. */
+static void linear_predictors(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows,
+                              const double *const *theta, ptrdiff_t n_arms, double *const *eta, double *scratch)
+{
+    ptrdiff_t p = m->n_columns;
+    if (scratch) {
+        fr_glm_gather(m, rows, first, n_rows, scratch);
+        predict_f64((const char *)scratch, p * (ptrdiff_t)sizeof(double), p, NULL, 0, n_rows, theta, n_arms, eta);
+    } else if (m->single) {
+        predict_f32(m->x, m->row_stride, p, rows, first, n_rows, theta, n_arms, eta);
+    } else {
+        predict_f64(m->x, m->row_stride, p, rows, first, n_rows, theta, n_arms, eta);
+    }
+}
+
+/* Outcomes of a block of rows. */
+static void outcomes(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *y)
+{
+    if (m->family == FR_LOGISTIC) {
+        if (rows) for (ptrdiff_t i = 0; i < n_rows; i++) y[i] = m->sign[rows[i]];
+        else for (ptrdiff_t i = 0; i < n_rows; i++) y[i] = m->sign[first + i];
+    } else {
+        if (rows) for (ptrdiff_t i = 0; i < n_rows; i++) y[i] = m->y[rows[i]];
+        else memcpy(y, m->y + first, (size_t)n_rows * sizeof(double));
+    }
+}
+
+/* eta[i] becomes the log-likelihood of y[i]. */
+CLONES
+static void log_likelihood(const fr_glm *m, const double *restrict y, ptrdiff_t n, double *restrict eta)
+{
+    double a = m->inverse_scale, b = 1.0 / m->df, c = m->constant, h = -0.5 * (m->df + 1.0);
+    switch (m->family) {
+    case FR_LOGISTIC:
+        for (ptrdiff_t i = 0; i < n; i++) eta[i] = -fr_softplus1(-y[i] * eta[i]);
+        break;
+    case FR_GAUSSIAN:
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double z = (y[i] - eta[i]) * a;
+            eta[i] = c - 0.5 * (z * z);
+        }
+        break;
+    case FR_POISSON:
+        for (ptrdiff_t i = 0; i < n; i++) eta[i] = y[i] * eta[i] - fr_exp1(eta[i]);
+        break;
+    default:
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double z = (y[i] - eta[i]) * a;
+            eta[i] = c + h * fr_log1p1(z * z * b);
+        }
+    }
+}
+
+/* Log-likelihood and its first two derivatives in eta; l0 comes in as eta. */
+CLONES
+static void derivatives(const fr_glm *m, const double *restrict y, ptrdiff_t n, double *restrict l0,
+                        double *restrict l1, double *restrict l2)
+{
+    double a = m->inverse_scale, a2 = a * a, df = m->df, b = 1.0 / df, c = m->constant;
+    switch (m->family) {
+    case FR_LOGISTIC:
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double z = y[i] * l0[i], t = fr_exp_minus_abs(z), r = 1.0 / (1.0 + t);
+            l0[i] = -((z < 0.0 ? -z : 0.0) + fr_log1p_unit(t));
+            l1[i] = y[i] * (z > 0.0 ? t * r : r);
+            l2[i] = -(t * r) * r;
+        }
+        break;
+    case FR_GAUSSIAN:
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double z = (y[i] - l0[i]) * a;
+            l0[i] = c - 0.5 * (z * z);
+            l1[i] = z * a;
+            l2[i] = -a2;
+        }
+        break;
+    case FR_POISSON:
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double e = fr_exp1(l0[i]);
+            l0[i] = y[i] * l0[i] - e;
+            l1[i] = y[i] - e;
+            l2[i] = -e;
+        }
+        break;
+    default:
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double z = (y[i] - l0[i]) * a, z2 = z * z, w = 1.0 / (df + z2);
+            l0[i] = c - 0.5 * (df + 1.0) * fr_log1p1(z2 * b);
+            l1[i] = (df + 1.0) * z * w * a;
+            l2[i] = (df + 1.0) * (z2 - df) * w * w * a2;
+        }
+    }
+}
+
+/* eta[i] becomes the expansion, or `value`, which is the log-likelihood, less the expansion. */
+CLONES
+static void expansion(const double *restrict hat, const double *restrict l0, const double *restrict l1,
+                      const double *restrict l2, ptrdiff_t n, double *restrict eta, const double *restrict value)
+{
+    if (value)
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double d = eta[i] - hat[i];
+            eta[i] = (value[i] - l0[i]) - d * (l1[i] + 0.5 * l2[i] * d);
+        }
+    else
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double d = eta[i] - hat[i];
+            eta[i] = l0[i] + d * (l1[i] + 0.5 * l2[i] * d);
+        }
+}
+
+void fr_glm_log_likelihood(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, ptrdiff_t n_arms,
+                           double **eta)
+{
+    double y[FR_GLM_BLOCK];
+    for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
+        ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
+        outcomes(m, rows ? rows + start : NULL, first + start, count, y);
+        for (ptrdiff_t j = 0; j < n_arms; j++) log_likelihood(m, y, count, eta[j] + start);
+    }
+}
+
+enum { ARMS = 64 };     /* arms whose places in a block are kept at hand */
+
+void fr_glm_fill(const fr_glm *m, int what, const double *theta, const double *theta_hat, const int64_t *rows,
+                 int64_t first, ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out,
+                 double *scratch)
+{
+    double y[FR_GLM_BLOCK], hat[FR_GLM_BLOCK], l0[FR_GLM_BLOCK], l1[FR_GLM_BLOCK], l2[FR_GLM_BLOCK];
+    double value[FR_GLM_BLOCK];
+    const double *parameters[ARMS + 1];
+    double *place[ARMS + 1];
+    int plain = what == FR_REWARD;
+    for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
+        ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
+        const int64_t *some = rows ? rows + start : NULL;
+        outcomes(m, some, first + start, count, y);
+        for (ptrdiff_t arm = 0; arm < n_arms; arm += ARMS) {
+            ptrdiff_t part = smaller(n_arms - arm, ARMS);
+            for (ptrdiff_t j = 0; j < part; j++) {
+                parameters[j] = theta + arms[arm + j] * m->n_columns;
+                place[j] = out[arm + j] + start;
+            }
+            parameters[part] = theta_hat;
+            place[part] = hat;
+            linear_predictors(m, some, first + start, count, parameters, plain ? part : part + 1, place, scratch);
+            if (!plain) {
+                memcpy(l0, hat, (size_t)count * sizeof(double));
+                derivatives(m, y, count, l0, l1, l2);
+            }
+            for (ptrdiff_t j = 0; j < part; j++) {
+                if (what == FR_REWARD) {
+                    log_likelihood(m, y, count, place[j]);
+                } else if (what == FR_TAYLOR) {
+                    expansion(hat, l0, l1, l2, count, place[j], NULL);
+                } else {
+                    memcpy(value, place[j], (size_t)count * sizeof(double));
+                    log_likelihood(m, y, count, value);
+                    expansion(hat, l0, l1, l2, count, place[j], value);
+                }
+            }
+        }
+    }
+}
+
+void fr_glm_sum(const fr_glm *m, const double *theta, int64_t first, ptrdiff_t n_rows, const ptrdiff_t *arms,
+                ptrdiff_t n_arms, double *out, double *block, double *scratch)
+{
+    double *place[ARMS];
+    for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
+        ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
+        for (ptrdiff_t arm = 0; arm < n_arms; arm += ARMS) {
+            ptrdiff_t part = smaller(n_arms - arm, ARMS);
+            for (ptrdiff_t j = 0; j < part; j++) place[j] = block + j * FR_GLM_BLOCK;
+            fr_glm_fill(m, FR_REWARD, theta, NULL, NULL, first + start, count, arms + arm, part, place, scratch);
+            for (ptrdiff_t j = 0; j < part; j++) out[arm + j] += fr_sum(place[j], count);
+        }
+    }
+}
+
+void fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *l0,
+                        double *l1, double *l2, double *scratch)
+{
+    double y[FR_GLM_BLOCK];
+    for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
+        ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
+        double *eta = l0 + start;
+        outcomes(m, NULL, first + start, count, y);
+        linear_predictors(m, NULL, first + start, count, &theta_hat, 1, &eta, scratch);
+        derivatives(m, y, count, eta, l1 + start, l2 + start);
+    }
+}
+
+#else
+
+#define AT(p, step) (*(const ELEMENT *)((p) + (step)))
+
+/* Totals of four rows for `count` arms; inlined with count constant. */
+FR_INLINE void NAME(dot)(const ELEMENT *const *row, ptrdiff_t p, const double *const *theta, double (*total)[ROWS],
+                         const int count)
+{
+    lanes s[2][ROWS];
+    ptrdiff_t k = 0;
+    memset(s, 0, sizeof s);
+    for (; k + LANES <= p; k += LANES)
+        for (int r = 0; r < ROWS; r++) {
+            lanes x = NAME(load)(row[r] + k);
+            for (int a = 0; a < count; a++) ADD_PRODUCT(s[a][r], x, load_f64(theta[a] + k));
+        }
+    for (int a = 0; a < count; a++) fold(s[a], total[a]);
+    for (; k < p; k++)
+        for (int a = 0; a < count; a++)
+            for (int r = 0; r < ROWS; r++) total[a][r] += (double)row[r][k] * theta[a][k];
+}
+
+CLONES
+static void NAME(predict)(const char *x, ptrdiff_t row_stride, ptrdiff_t p, const int64_t *rows, int64_t first,
+                          ptrdiff_t n_rows, const double *const *theta, ptrdiff_t n_arms, double *const *eta)
+{
+    const ELEMENT *row[ROWS];
+    double total[2][ROWS];
+    ptrdiff_t bytes = smaller(p * (ptrdiff_t)sizeof(ELEMENT), 1024);
+    if (rows)
+        for (ptrdiff_t i = 0; i < smaller(AHEAD, n_rows); i++)
+            for (ptrdiff_t b = 0; b < bytes; b += 64) PREFETCH(x + (ptrdiff_t)rows[i] * row_stride + b);
+    for (ptrdiff_t start = 0; start < n_rows; start += ROWS) {
+        ptrdiff_t size = smaller(n_rows - start, ROWS);
+        for (ptrdiff_t r = 0; r < ROWS; r++) {      /* beyond the last row it is repeated */
+            ptrdiff_t i = start + (r < size ? r : size - 1);
+            row[r] = (const ELEMENT *)(x + (ptrdiff_t)(rows ? rows[i] : first + i) * row_stride);
+        }
+        if (rows)
+            for (ptrdiff_t i = start + AHEAD; i < smaller(n_rows, start + AHEAD + ROWS); i++)
+                for (ptrdiff_t b = 0; b < bytes; b += 64) PREFETCH(x + (ptrdiff_t)rows[i] * row_stride + b);
+        for (ptrdiff_t j = 0; j < n_arms; j += 2) {
+            int count = n_arms - j >= 2 ? 2 : 1;
+            if (count == 2) NAME(dot)(row, p, theta + j, total, 2);
+            else NAME(dot)(row, p, theta + j, total, 1);
+            for (int a = 0; a < count; a++) {
+                if (size == ROWS) memcpy(eta[j + a] + start, total[a], sizeof total[a]);
+                else for (ptrdiff_t r = 0; r < size; r++) eta[j + a][start + r] = total[a][r];
+            }
+        }
+    }
+}
+
+static void NAME(gather)(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *block)
+{
+    ptrdiff_t p = m->n_columns, step = m->column_stride;
+    for (ptrdiff_t i = 0; i < n_rows; i++) {
+        const char *row = m->x + (ptrdiff_t)(rows ? rows[i] : first + i) * m->row_stride;
+        if (rows && i + 4 < n_rows) PREFETCH(m->x + (ptrdiff_t)rows[i + 4] * m->row_stride);
+        for (ptrdiff_t k = 0; k < p; k++) block[i * p + k] = AT(row, k * step);
+    }
+}
+
+#undef AT
+#endif

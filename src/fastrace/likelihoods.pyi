@@ -1,0 +1,41 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace.sources import Source
+
+class GLMSource(Source):
+    X: NDArray[Any]
+    y: NDArray[np.float64]
+    family: str
+    scale: float
+    df: float
+    constant: float
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        theta: ArrayLike,
+        family: str = ...,
+        scale: float = ...,
+        df: float = ...,
+        *,
+        support: Any = ...,
+    ) -> None: ...
+    @property
+    def theta(self) -> NDArray[np.float64]: ...
+    @theta.setter
+    def theta(self, values: ArrayLike) -> None: ...
+    def set_theta(self, values: ArrayLike) -> None: ...
+    def derivatives(
+        self, theta_hat: ArrayLike, first: int = ..., count: int | None = ...
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+
+class PairSource(Source):
+    source: Source
+    def __init__(self, source: Source, arm_a: int = ..., arm_b: int = ...) -> None: ...
+    @property
+    def arm_a(self) -> int: ...
+    @property
+    def arm_b(self) -> int: ...

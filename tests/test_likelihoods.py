@@ -1,0 +1,321 @@
+"""Log-likelihoods against plain twins, vector exp and log against 80-bit arithmetic, differences of arms."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from reference import sources as twin
+
+from fastrace.likelihoods import GLMSource, PairSource
+from fastrace.sources import ArraySource
+
+FAMILIES = ["logistic", "gaussian", "poisson", "student-t"]
+
+
+def problem(rng, family, n_rows=300, p=7, n_arms=3, dtype=np.float64):
+    X = rng.standard_normal((n_rows, p)).astype(dtype)
+    theta = 0.5 * rng.standard_normal((n_arms, p))
+    eta = X @ theta[0]
+    y = {"logistic": lambda: (rng.random(n_rows) < 1 / (1 + np.exp(-eta))).astype(float),
+         "gaussian": lambda: eta + 2.0 * rng.standard_normal(n_rows),
+         "poisson": lambda: rng.poisson(np.exp(eta)).astype(float),
+         "student-t": lambda: eta + rng.standard_t(4, n_rows)}[family]()
+    return X, y, theta
+
+
+def make(rng, family, **arguments):
+    X, y, theta = problem(rng, family, **arguments)
+    return GLMSource(X, y, theta, family, scale=1.5, df=3.5)
+
+
+# The twins
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("p", [1, 3, 4, 7, 20, 130])
+def test_equals_its_twin(family, dtype, p, rng):
+    X, y, theta = problem(rng, family, p=p, dtype=dtype)
+    theta /= math.sqrt(p)
+    source = GLMSource(X, y, theta, family, scale=1.5, df=3.5)
+    rows, arms = rng.integers(0, len(X), 41), [2, 0]
+    expected = twin.glm_rewards(X, y, theta, family, rows, arms, 1.5, 3.5)
+    np.testing.assert_allclose(source.read(rows, arms), expected, rtol=2e-13, atol=1e-14)
+    everything = twin.glm_rewards(X, y, theta, family, range(len(X)), range(3), 1.5, 3.5)
+    np.testing.assert_allclose(source.totals(), everything.sum(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("family, distribution", [
+    ("logistic", lambda stats, y, eta: stats.bernoulli.logpmf(y, 1 / (1 + np.exp(-eta)))),
+    ("gaussian", lambda stats, y, eta: stats.norm.logpdf(y, eta, 1.5)),
+    ("poisson", lambda stats, y, eta: stats.poisson.logpmf(y, np.exp(eta))),
+    ("student-t", lambda stats, y, eta: stats.t.logpdf(y, 3.5, eta, 1.5)),
+])
+def test_equals_scipy(family, distribution, rng):
+    from scipy import stats
+    X, y, theta = problem(rng, family)
+    source = GLMSource(X, y, theta, family, scale=1.5, df=3.5)
+    exact = distribution(stats, y[:, None], X @ theta.T)
+    np.testing.assert_allclose(source.totals() + source.constant, exact.sum(axis=0), rtol=1e-11)
+    assert (source.constant == 0.0) == (family != "poisson")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_reward_depends_on_its_row_and_arm_alone(family, dtype, rng):
+    source = make(rng, family, n_rows=700, p=21, n_arms=5, dtype=dtype)
+    block = source.read(np.arange(700))
+    for _ in range(20):
+        rows = rng.integers(0, 700, rng.integers(1, 700))
+        arms = rng.permutation(5)[: rng.integers(1, 6)]
+        np.testing.assert_array_equal(source.read(rows, arms), block[np.ix_(rows, arms)])
+
+
+LAYOUTS = {
+    "Fortran": np.asfortranarray,
+    "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+    "every other column": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+    "every other row": lambda x: np.repeat(x, 2, axis=0)[::2],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_c2_25_layouts_give_the_same_bits(layout, dtype, rng):
+    X, y, theta = problem(rng, "logistic", dtype=dtype, n_rows=600)
+    plain, other = GLMSource(X, y, theta), GLMSource(LAYOUTS[layout](X), y, theta)
+    assert not other.X.flags.c_contiguous
+    assert other.X.dtype == dtype
+    rows = rng.integers(0, 600, 333)
+    np.testing.assert_array_equal(other.read(rows), plain.read(rows))
+    np.testing.assert_array_equal(other.totals(), plain.totals())
+    np.testing.assert_array_equal(other.derivatives(theta[0]), plain.derivatives(theta[0]))
+
+
+@pytest.mark.parametrize("convert", [
+    lambda x: x.astype(np.float16), lambda x: np.rint(x).astype(np.int8), lambda x: x > 0,
+    lambda x: x.astype(">f8"), lambda x: x.astype(np.longdouble), lambda x: x.tolist(),
+    lambda x: np.broadcast_to(x[:1], x.shape),
+], ids=range(7))
+def test_c2_25_kinds_of_arrays(convert, rng):
+    X, y, theta = problem(rng, "logistic")
+    X = convert(X)
+    copy = np.array(X, dtype=np.float64)
+    np.testing.assert_array_equal(GLMSource(X, y, theta).totals(), GLMSource(copy, y, theta).totals())
+    np.testing.assert_array_equal(np.asarray(X, dtype=np.float64), copy)
+
+
+def test_large_x_is_read_in_place(tmp_path, rng):
+    X, y, theta = problem(rng, "gaussian", dtype=np.float32)
+    np.save(tmp_path / "x.npy", X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    source = GLMSource(mapped, y, theta, "gaussian")
+    assert np.shares_memory(source.X, mapped)
+    np.testing.assert_array_equal(source.totals(), GLMSource(X, y, theta, "gaussian").totals())
+
+
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_arms_go_through_blas(layout, dtype, rng):
+    X, y, theta = problem(rng, "logistic", p=70, n_arms=40, n_rows=600, dtype=dtype)
+    source = GLMSource(layout(X), y, theta / 8)
+    rows = rng.integers(0, 600, 555)
+    arms = rng.permutation(40)
+    one_by_one = np.column_stack([source.read(rows, [arm])[:, 0] for arm in arms])
+    np.testing.assert_allclose(source.read(rows, arms), one_by_one, rtol=1e-12)
+    np.testing.assert_allclose(source.totals(), [source.totals([arm])[0] for arm in range(40)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_derivatives(family, rng):
+    X, y, theta = problem(rng, family)
+    source = GLMSource(X, y, theta, family, scale=1.5, df=3.5)
+    value, slope, curvature = source.derivatives(theta[1])
+    np.testing.assert_allclose(value, source.read(np.arange(300), [1])[:, 0], rtol=1e-13)
+    expected = np.array([twin.derivatives(family, eta, yn, 1.5, 3.5)
+                         for eta, yn in zip(X @ theta[1], y, strict=True)])
+    np.testing.assert_allclose(slope, expected[:, 0], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(curvature, expected[:, 1], rtol=1e-11, atol=1e-13)
+    part = source.derivatives(theta[1], 17, 100)
+    np.testing.assert_array_equal(part[2], curvature[17:117])
+    step = 1e-5
+    up, down = (source.derivatives(theta[1] + sign * step * np.eye(7)[0])[0] for sign in (1, -1))
+    np.testing.assert_allclose((up - down) / (2 * step), slope * X[:, 0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("first, count", [(-1, 2), (0, 301), (300, 1), (5, -1)])
+def test_derivatives_outside_the_rows(first, count, rng):
+    with pytest.raises(ValueError, match="the source has rows 0 to 300"):
+        make(rng, "gaussian").derivatives(np.zeros(7), first, count)
+
+
+# Vector functions, through the families that show them bare
+
+
+def ulps(value, exact):
+    """Error in units of the last place of the exact answer."""
+    nearest = np.abs(exact).astype(np.float64)
+    spacing = np.nextafter(nearest, np.inf) - nearest
+    return float(np.max(np.abs(value - exact) / spacing))
+
+
+def grid(rng, low, high):
+    x = rng.uniform(low, high, 100_000)
+    return np.concatenate([x, x * 1e-3, x * 1e-7, np.linspace(low, high, 1001), [0.0]])
+
+
+needs_longdouble = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no arithmetic beyond double")
+
+
+@needs_longdouble
+@pytest.mark.parametrize("low, high", [(-700, 700), (-1, 1), (-40, 40)])
+def test_exp_is_accurate(low, high, rng):
+    x = grid(rng, low, high)
+    source = GLMSource(x[:, None], np.zeros(len(x)), [[1.0]], "poisson")
+    assert ulps(-source.read(np.arange(len(x)))[:, 0], np.exp(x.astype(np.longdouble))) < 1.5
+
+
+@needs_longdouble
+@pytest.mark.parametrize("low, high", [(-700, 700), (-3, 3), (-40, 40)])
+def test_softplus_is_accurate(low, high, rng):
+    x = grid(rng, low, high)
+    source = GLMSource(x[:, None], np.zeros(len(x)), [[1.0]], "logistic")
+    wide = x.astype(np.longdouble)
+    exact = np.maximum(wide, 0) + np.log1p(np.exp(-np.abs(wide)))
+    assert ulps(-source.read(np.arange(len(x)))[:, 0], exact) < 3.5
+
+
+@needs_longdouble
+@pytest.mark.parametrize("high", [1e-3, 3.0, 1e6, 1e150])
+def test_log1p_is_accurate(high, rng):
+    x = grid(rng, -high, high)
+    source = GLMSource(x[:, None], np.zeros(len(x)), [[1.0]], "student-t", df=1.0)     # -log(pi) - log1p(x^2)
+    exact = -np.log(np.longdouble(np.pi)) - np.log1p((x * x).astype(np.longdouble))
+    assert ulps(source.read(np.arange(len(x)))[:, 0], exact) < 4
+
+
+@pytest.mark.parametrize("family, eta, expected", [
+    ("logistic", [800, -800, 1e300, -1e300], [-800.0, 0.0, -1e300, 0.0]),
+    ("poisson", [800, -800, 709.7, -745.1], [-math.inf, 0.0, -math.exp(709.7), -5e-324]),
+    ("student-t", [1e200, -1e200, 0.0, 1e-200], [-math.inf, -math.inf, -math.log(math.pi), -math.log(math.pi)]),
+    ("gaussian", [1e200, 0.0, 0.0, 0.0], [-math.inf] + [-0.5 * math.log(2 * math.pi)] * 3),
+])
+def test_extremes(family, eta, expected):
+    source = GLMSource(np.array(eta)[:, None], np.zeros(4), [[1.0]], family, df=1.0)
+    np.testing.assert_allclose(source.read(range(4))[:, 0], expected, rtol=1e-13, atol=1e-300)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nan_and_infinity_in_x_arrive_as_nan(family):
+    source = GLMSource([[math.nan, 1.0], [math.inf, -math.inf], [0.0, 0.0]], [1, 1, 1], [[1.0, 1.0]], family)
+    assert np.isnan(source.read([0, 1, 2])[:, 0]).tolist() == [True, True, False]
+
+
+# Parameters
+
+
+def test_theta_is_replaced_and_copied(rng):
+    X, y, theta = problem(rng, "logistic")
+    source = GLMSource(X, y, theta)
+    new = rng.standard_normal((3, 7))
+    for given in (new, np.asfortranarray(new), new.tolist(), new.astype(">f8")):
+        source.theta = np.zeros((3, 7))
+        source.theta = given
+        np.testing.assert_array_equal(source.theta, new)
+    np.testing.assert_array_equal(source.totals(), GLMSource(X, y, new).totals())
+    source.set_theta(theta.astype(np.float32))
+    np.testing.assert_array_equal(source.theta, theta.astype(np.float32))
+    source.theta[0, 0] = 99.0
+    new[0, 0] = 77.0
+    assert source.theta[0, 0] == np.float32(theta[0, 0])
+
+
+@pytest.mark.parametrize("theta, words", [
+    (np.zeros((2, 7)), r"shape \(2, 7\); \(3, 7\)"),
+    (np.zeros(7), r"shape \(7,\)"),
+    (np.full((3, 7), np.nan), "holds nan"),
+    (np.where(np.eye(3, 7), -np.inf, 0.0), "holds -inf"),
+])
+def test_bad_theta_changes_nothing(theta, words, rng):
+    source = make(rng, "gaussian")
+    before = source.theta
+    with pytest.raises(ValueError, match=words):
+        source.theta = theta
+    np.testing.assert_array_equal(source.theta, before)
+
+
+def test_one_parameter_vector_is_one_arm(rng):
+    X, y, theta = problem(rng, "gaussian")
+    assert GLMSource(X, y, theta[0], "gaussian").n_arms == 1
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"family": "probit"}, "'logistic', 'gaussian', 'poisson', 'student-t'"),
+    ({"scale": 0.0}, "scale is 0.0"),
+    ({"scale": math.nan}, "scale is nan"),
+    ({"df": -1}, "df is -1"),
+    ({"X": np.zeros(5)}, r"X has shape \(5,\)"),
+    ({"X": np.zeros((5, 0)), "theta": np.zeros((1, 0))}, r"X has shape \(5, 0\)"),
+    ({"X": np.zeros((5, 2), dtype=complex)}, "complex128"),
+    ({"y": np.zeros(4)}, r"y has shape \(4,\)"),
+    ({"y": ["a"] * 5}, "<U1"),
+    ({"y": [0, 1, 2, 0, 0]}, r"y\[2\] is 2.*must be 0 or 1"),
+    ({"y": [0, math.nan, 1, 0, 0]}, r"y\[1\] is nan"),
+    ({"y": [0, -1, 1, 0, 0], "family": "poisson"}, r"y\[1\] is -1.*whole number"),
+    ({"y": [0, 0.5, 1, 0, 0], "family": "poisson"}, r"y\[1\] is 0.5"),
+    ({"y": [0, math.inf, 1, 0, 0], "family": "gaussian"}, r"y\[1\] is inf.*finite"),
+    ({"theta": np.zeros((2, 3))}, r"theta has shape \(2, 3\); \(2, 2\)"),
+    ({"theta": np.zeros((0, 2))}, r"theta has shape \(0, 2\)"),
+    ({"theta": [[0.0, math.inf]]}, "theta holds inf"),
+])
+def test_bad_arguments(change, words):
+    arguments = {"X": np.ones((5, 2)), "y": np.zeros(5), "theta": np.zeros((2, 2))} | change
+    with pytest.raises(ValueError, match=words):
+        GLMSource(**arguments)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pickles(family, rng):
+    source = make(rng, family)
+    source.support = (-50, 0)
+    again = pickle.loads(pickle.dumps(source))
+    np.testing.assert_array_equal(again.totals(), source.totals())
+    assert (again.family, again.scale, again.df, again.support) == (family, 1.5, 3.5, (-50, 0))
+    again.theta = np.zeros((3, 7))
+    assert np.any(source.theta)
+
+
+# Differences
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pair_is_the_difference_of_two_arms(family, rng):
+    source = make(rng, family)
+    pair = PairSource(source, 2, 0)
+    assert (pair.arm_a, pair.arm_b, pair.n_arms, pair.n_rows) == (2, 0, 1, 300)
+    rows = rng.integers(0, 300, 77)
+    block = source.read(rows)
+    np.testing.assert_array_equal(pair.read(rows)[:, 0], block[:, 0] - block[:, 2])
+    everything = source.totals()
+    np.testing.assert_allclose(pair.totals(), everything[0] - everything[2], rtol=1e-12)
+    source.theta = source.theta[[1, 1, 1]]
+    np.testing.assert_array_equal(pair.read(rows), 0.0)
+
+
+def test_pair_of_any_source_with_its_support(rng):
+    values = rng.random((50, 3))
+    assert PairSource(ArraySource(values)).support is None
+    assert PairSource(ArraySource(values, support=(0, 1))).support == (-1, 1)
+    pair = PairSource(ArraySource(values, support=([0, -1, -2], [1, 2, 5])), 1, 2)
+    assert pair.support == (-4, 6)
+    np.testing.assert_allclose(pair.totals(), [values[:, 2].sum() - values[:, 1].sum()], rtol=1e-12)
+    again = pickle.loads(pickle.dumps(pair))
+    assert again.support == (-4, 6)
+    np.testing.assert_array_equal(again.read([3, 1]), pair.read([3, 1]))
+
+
+@pytest.mark.parametrize("arms, words", [((0, 3), "arm_b is 3"), ((-1, 0), "arm_a is -1")])
+def test_pair_of_arms_that_are_not_there(arms, words):
+    with pytest.raises(ValueError, match=words):
+        PairSource(ArraySource(np.zeros((2, 3))), *arms)
