@@ -182,6 +182,11 @@ def test_a_source_without_fill_says_so():
         sources.Source(2, 3).read([0])
 
 
+def test_a_bare_source_refuses_to_pickle():
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pickle.dumps(sources.Source(2, 3))
+
+
 def test_first_look_is_larger_where_python_is_called():
     assert ArraySource(table()).first_look == 50
     assert CallableSource(lambda arms, rows: None, 1, 1).first_look == 256
