@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from fastrace._threshold import _wealth
 from guarantee import assert_rate_at_most
 from reference import betting

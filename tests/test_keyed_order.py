@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 import pytest
-from guarantee import assert_fits
 
 from fastrace._lil import _keyed_counts, _keyed_rows
+from guarantee import assert_fits
 
 
 def test_every_small_size_is_a_bijection(rng):

@@ -29,7 +29,6 @@ cdef enum:
     GROUP = 8                   # arms per sweep: a cache line of doubles, and their blocks stay in the second cache
     PUSHES = 4                  # rows up to which one at a time is faster than a block
     VALUES_PER_CHECK = 1 << 18  # between two looks at pending signals
-    ROWS_PER_CAST = 1 << 16     # of arrays that are neither float32 nor float64
 
 
 cdef object MOST_ARMS = 1 << 48
@@ -103,12 +102,17 @@ cdef bint _accumulate(const table_t *t, int64_t first, Py_ssize_t n_rows, runnin
     return finite
 
 
+cdef Py_ssize_t _stretch(Py_ssize_t n_arms) noexcept nogil:
+    """Rows between two looks at pending signals: whole blocks if the arms are few."""
+    cdef Py_ssize_t rows = VALUES_PER_CHECK // n_arms
+    return rows // MOMENTS_BLOCK * MOMENTS_BLOCK if rows >= MOMENTS_BLOCK else max(rows, <Py_ssize_t>16)
+
+
 cdef int64_t _run(const table_t *t, int64_t n_rows, running_t *state) except -2 nogil:
     """Add all rows. Return -1, or the first row of the stretch after which something is not finite."""
     cdef int64_t first = 0
     cdef Py_ssize_t count
-    cdef Py_ssize_t stretch = max(VALUES_PER_CHECK // t.n_arms // MOMENTS_BLOCK * MOMENTS_BLOCK,
-                                  min(VALUES_PER_CHECK // t.n_arms, MOMENTS_BLOCK), 16)
+    cdef Py_ssize_t stretch = _stretch(t.n_arms)
     while first < n_rows:
         count = <Py_ssize_t>min(<int64_t>stretch, n_rows - first)
         if not _accumulate(t, first, count, state):
@@ -220,7 +224,7 @@ cdef class _Running:
         """Into a fresh state, merged at the end: an error or Ctrl-C leaves this object as it was."""
         cdef cnp.ndarray array = _table(xs, self.n_arms, self.flat)
         cdef Py_ssize_t n_arms = self.n_arms
-        cdef int64_t n_rows = array.shape[0], start
+        cdef int64_t n_rows = array.shape[0], start = 0, stretch
         cdef int kind = cnp.PyArray_TYPE(array)
         cdef running_t *fresh
         cdef double *block
@@ -234,10 +238,12 @@ cdef class _Running:
             if (kind == cnp.NPY_FLOAT64 or kind == cnp.NPY_FLOAT32) and cnp.PyArray_ISBEHAVED_RO(array):
                 _add_rows(array, 0, self.lead, fresh, block)
             else:
-                for start in range(0, n_rows, ROWS_PER_CAST):
+                stretch = _stretch(n_arms)
+                while start < n_rows:
                     with np.errstate(over="ignore"):
-                        part = array[start:start + ROWS_PER_CAST].astype(np.float64)
+                        part = array[start:start + stretch].astype(np.float64)
                     _add_rows(part, start, self.lead, fresh, block)
+                    start += stretch
             self.absorb(fresh, n_arms)
         finally:
             free(fresh)
@@ -776,9 +782,9 @@ def _moments4(parts, others=None, bint one_by_one=False):
         if one_by_one:
             for i in range(x.shape[0]):
                 moments4_push(&part, x[i])
-        elif others is not None:
+        elif others is not None and x.shape[0]:
             y = others[k]
-            moments4_extend_difference(&part, &x[0], &y[0], x.shape[0])
+            moments4_extend_difference(&part, &x[0], &y[0], min(x.shape[0], y.shape[0]))
         elif x.shape[0]:
             moments4_extend(&part, &x[0], x.shape[0])
         moments4_merge(&m, &part)
