@@ -49,7 +49,7 @@ cdef inline uint64_t _mix(uint64_t z) noexcept nogil:
 
 cdef inline int64_t keyed_order_at(const keyed_order_t *order, int64_t i) noexcept nogil:
     """Position i of the order, for i in [0, n)."""
-    cdef int low_bits = order.low_bits, k
+    cdef int low_bits = order.low_bits, _k
     cdef uint64_t high, low, key, other, n_high = order.n_high
     if order.n < 2:
         return i
@@ -58,7 +58,7 @@ cdef inline int64_t keyed_order_at(const keyed_order_t *order, int64_t i) noexce
         low = <uint64_t>i & ((<uint64_t>1 << low_bits) - 1)
         key = order.keys[0]
         other = order.keys[1]
-        for k in range(order.rounds):
+        for _k in range(order.rounds):
             low ^= _mix(high + key) >> (64 - low_bits)
             high += (_mix(low + other) >> 32) * n_high >> 32
             high -= n_high & (0 - <uint64_t>(high >= n_high))
