@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "fastrace"
 # From the bottom up. A file may import from files of lower lines only.
 LAYERS = [
     ["_types"],
-    ["_keyed_order", "_rng", "_simd"],
+    ["_keyed_order", "_ranks", "_rng", "_simd"],
     ["_moments"],
     ["_betting", "_bounds", "_schedules"],
     ["sources"],
@@ -20,7 +20,7 @@ LAYERS = [
     ["_accumulate", "_core", "_half_widths", "_lil", "_quantile", "_threshold", "_unequal"],
     ["_checks", "results"],
     ["bounds", "moments"],
-    ["racing"],
+    ["lil_ucb", "racing", "unequal"],
     ["sampling"],
     ["demo"],
     ["cli"],

@@ -1,0 +1,108 @@
+"""Twins of the keyed order and of lil'UCB in plain Python: one line per line of the paper."""
+
+import math
+
+import numpy as np
+
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mix(z):
+    z = z * 0xBF58476D1CE4E5B9 & MASK
+    z ^= z >> 32
+    return z * 0x94D049BB133111EB & MASK
+
+
+def keyed_order(n, keys, i):
+    """Position i of the order of [0, n) that belongs to two 64-bit keys."""
+    bits = max(2, (n - 1).bit_length())
+    low_bits = (bits + 1) // 2
+    n_high = ((n - 1) >> low_bits) + 1
+    rounds = 12 if bits <= 3 else 8 if bits <= 5 else 6 if bits <= 9 else 4 if bits <= 16 else 3
+    while n > 1:
+        high, low = divmod(i, 1 << low_bits)
+        for k in range(rounds):
+            low ^= mix(high + keys[0] + k * GOLDEN & MASK) >> (64 - low_bits)
+            high = (high + ((mix(low + keys[1] + k * GOLDEN & MASK) >> 32) * n_high >> 32)) % n_high
+        i = (high << low_bits) + low
+        if i < n:
+            break
+    return i
+
+
+def draw_keys(rng, n_arms):
+    return [(int(rng.bit_generator.random_raw()), int(rng.bit_generator.random_raw())) for _ in range(n_arms)]
+
+
+def constants(setting, delta, n_arms):
+    """beta, epsilon, lambda, delta_0."""
+    if setting == "heuristic":
+        return 0.5, 0.0, 1 + 10 / n_arms, delta / 5
+    c = (2 + 0.01) / 0.01 * (1 / math.log(1.01)) ** 1.01
+    return 1.0, 0.01, 9.0, (math.sqrt(1 + delta) - 1) ** 2 / (4 * c)
+
+
+def bonus(t, n_rows, sigma, beta, epsilon, delta_0):
+    if t == n_rows:
+        return 0.0
+    if t == 0 or (1 + epsilon) * t <= math.exp(delta_0):
+        return math.inf
+    inner = math.log(math.log((1 + epsilon) * t) / delta_0)
+    return (1 + beta) * (1 + math.sqrt(epsilon)) * math.sqrt(2 * sigma**2 * (1 + epsilon) * inner / t)
+
+
+def lil_ucb(values, sigma, delta, setting, rng, offset=None):
+    """Stepwise: the pulls as (arm, row), the arm returned, and why."""
+    n_rows, n_arms = values.shape
+    offset = np.zeros(n_arms) if offset is None else offset
+    keys = draw_keys(rng, n_arms)
+    running = [i for i in range(n_arms) if offset[i] > -math.inf]
+    beta, epsilon, patience, delta_0 = constants(setting, delta, len(running))
+    seen = {i: [] for i in running}
+    pulls = []
+
+    def upper(i):
+        t = len(seen[i])
+        return math.fsum(seen[i]) / t + offset[i] / n_rows + bonus(t, n_rows, sigma, beta, epsilon, delta_0)
+
+    def pull(i):
+        row = keyed_order(n_rows, keys[i], len(seen[i]))
+        pulls.append((i, row))
+        seen[i].append(values[row, i])
+
+    for i in running:
+        pull(i)
+    uppers = {i: upper(i) for i in running}
+    while True:
+        i = max(running, key=lambda k: (uppers[k], -k))
+        if len(seen[i]) == n_rows:
+            return pulls, i, "exact"
+        pull(i)
+        uppers[i] = upper(i)
+        top = max(running, key=lambda k: (uppers[k], -k))
+        if len(seen[top]) == n_rows:
+            return pulls, top, "exact"
+        if len(seen[i]) >= 1 + patience * (len(pulls) - len(seen[i])):
+            return pulls, i, "rule"
+
+
+def lil_ucb_by_sorting(values, sigma, delta, setting, rng):
+    """The same race from its whole history: pulls come in decreasing order of each arm's running minimum."""
+    n_rows, n_arms = values.shape
+    keys = draw_keys(rng, n_arms)
+    beta, epsilon, patience, delta_0 = constants(setting, delta, n_arms)
+    bonuses = np.array([bonus(t, n_rows, sigma, beta, epsilon, delta_0) for t in range(1, n_rows + 1)])
+    items = []
+    for i in range(n_arms):
+        rows = [keyed_order(n_rows, keys[i], t) for t in range(n_rows)]
+        index = values[rows, i].cumsum() / np.arange(1, n_rows + 1) + bonuses
+        lowest = np.minimum.accumulate(index)
+        items += [(-math.inf, i, -1)] + [(-lowest[t], i, t) for t in range(n_rows)]
+    counts = np.zeros(n_arms, int)
+    for _, i, t in sorted(items):
+        if t == n_rows - 1:
+            return counts, i, "exact"
+        counts[i] += 1
+        if counts.min() > 0 and counts[i] >= 1 + patience * (counts.sum() - counts[i]):
+            return counts, i, "rule"
