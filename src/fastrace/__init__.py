@@ -1,6 +1,23 @@
 """Answers to questions about means from as few samples as possible, with a stated probability of error."""
 
+from fastrace import bounds, sources
 from fastrace.lil_ucb import LilUCB
+from fastrace.moments import RunningComoments, RunningMoments
+from fastrace.racing import FiniteRace, race
+from fastrace.results import RaceResult, SamplerStats
+from fastrace.sampling import DiscreteSampler
 
-__all__ = ["LilUCB"]
 __version__ = "0.1.0"
+
+__all__ = [
+    "DiscreteSampler",
+    "FiniteRace",
+    "LilUCB",
+    "RaceResult",
+    "RunningComoments",
+    "RunningMoments",
+    "SamplerStats",
+    "bounds",
+    "race",
+    "sources",
+]

@@ -9,7 +9,8 @@
 #define PREFETCH(p) ((void)0)
 #endif
 
-enum { TILE = 16,       /* rows whose addresses are kept at hand while the arms are walked */
+enum { AHEAD = 64,      /* rows asked of memory before they are read */
+       TILE = 16,       /* rows whose addresses are kept at hand while the arms are walked */
        LANES = 8,       /* independent partial sums: their order is fixed, whatever the instruction set */
        WIDE = 64,       /* columns up to which all of them are summed in one sweep */
        CHUNK = 1024 };  /* rows per partial sum: keeps rounding error flat in the number of rows */
@@ -34,12 +35,11 @@ void NAME(fr_gather)(const char *x, ptrdiff_t row_stride, ptrdiff_t arm_stride, 
     ptrdiff_t span = n_arms * arm_stride;   /* bytes a row covers when all arms are asked for */
     for (ptrdiff_t start = 0; start < n_rows; start += TILE) {
         ptrdiff_t size = n_rows - start < TILE ? n_rows - start : TILE;
-        for (ptrdiff_t i = 0; i < size; i++)
+        for (ptrdiff_t i = 0; i < size; i++) {
+            ptrdiff_t ahead = start + i + AHEAD;
             tile[i] = x + (ptrdiff_t)(rows ? rows[start + i] : first + start + i) * row_stride;
-        if (rows) {
-            ptrdiff_t ahead = n_rows - start - TILE < TILE ? n_rows - start - TILE : TILE;
-            for (ptrdiff_t i = 0; i < ahead; i++) {
-                const char *p = x + (ptrdiff_t)rows[start + TILE + i] * row_stride;
+            if (ahead < n_rows || !rows) {
+                const char *p = x + (ptrdiff_t)(rows ? rows[ahead] : first + ahead) * row_stride;
                 PREFETCH(p);
                 if (span > 64) PREFETCH(p + 64);
             }

@@ -24,7 +24,7 @@ cdef inline uint32_t bounded32(bitgen_t *bits, uint32_t n) noexcept nogil:
 cdef inline int64_t bounded(bitgen_t *bits, int64_t n) noexcept nogil:
     """Uniform integer in [0, n), n >= 1; by masked rejection from 2^32 on."""
     cdef uint64_t mask = <uint64_t>(n - 1), value
-    if n <= 0xFFFFFFFF:
+    if n <= <int64_t>0xFFFFFFFF:
         return bounded32(bits, <uint32_t>n)
     mask |= mask >> 1
     mask |= mask >> 2
@@ -68,17 +68,19 @@ cdef inline void order_free(order_t *order) noexcept nogil:
     order.code = NULL
 
 
-cdef inline void order_draw(order_t *order, bitgen_t *bits, int64_t first, Py_ssize_t count,
-                            int64_t *rows) noexcept nogil:
-    """Positions first .. first + count - 1 of a fresh uniform order, given those before; partial Fisher-Yates."""
+cdef inline void order_advance(order_t *order, bitgen_t *bits, int64_t first, int64_t count) noexcept nogil:
+    """Settle positions first .. first + count - 1 of a fresh uniform order, given those before; partial Fisher-Yates."""
     cdef uint32_t *code = order.code
-    cdef uint32_t i, j, here, there
-    cdef Py_ssize_t k
-    for k in range(count):
-        i = <uint32_t>(first + k)
-        j = i + bounded32(bits, <uint32_t>(order.n - i))
-        here = code[i] ^ i
-        there = code[j] ^ j
-        code[j] = here ^ j
-        code[i] = there ^ i
-        rows[k] = there
+    cdef uint32_t i, j, kept
+    cdef int64_t k
+    for k in range(first, first + count):
+        i = <uint32_t>k
+        j = i + bounded32(bits, <uint32_t>(order.n - k))
+        kept = code[i] ^ i
+        code[i] = code[j] ^ j ^ i
+        code[j] = kept ^ j
+
+
+cdef inline int64_t order_row(const order_t *order, int64_t position) noexcept nogil:
+    """The row at a position that has been settled."""
+    return <int64_t>(order.code[position] ^ <uint32_t>position)

@@ -1,0 +1,23 @@
+# cython: cdivision=True
+"""When a race should stop reading at random and turn to one full pass."""
+
+from libc.stdint cimport int64_t
+
+
+cdef inline double rows_needed(double gap, double half_width, int64_t n, int64_t n_rows) noexcept nogil:
+    """Rows at which a gap that stays as it is would exceed a half-width that shrinks like sqrt(v(T))."""
+    cdef double ratio, v
+    if not gap > 0.0:
+        return <double>n_rows
+    ratio = gap / half_width
+    v = (1.0 / n - 1.0 / n_rows) * ratio * ratio
+    return 1.0 / (v + 1.0 / n_rows)
+
+
+cdef inline bint full_pass_pays(double needed, int64_t n, int64_t next_look, int64_t n_rows,
+                                double advantage) noexcept nogil:
+    """Whether reading on to `needed` rows costs more than all rows in order, `advantage` times cheaper a row.
+
+    Below a twentieth of a full pass the gaps are known too badly to predict from, and little is lost by going on.
+    """
+    return advantage * next_look > 0.05 * n_rows and advantage * (needed - n) > n_rows

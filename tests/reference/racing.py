@@ -1,0 +1,88 @@
+"""Algorithm 1 of Chen & Ghahramani (2016), word for word, over a table."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+from reference import betting, bounds
+from scipy import stats
+
+
+def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng, offset=None, low=None, high=None,
+         guarded=False, advantage=1.0):
+    """Return best, pulls per arm, looks taken and what stopped the race. `order` says which rows come next."""
+    n_rows, n_arms = values.shape
+    constant = np.zeros(n_arms) if offset is None else np.asarray(offset, float)
+    alive = [i for i in range(n_arms) if constant[i] > -math.inf]
+    pulls = np.zeros(n_arms, int)
+    if len(alive) == 1:
+        return SimpleNamespace(best=alive[0], pulls=pulls, n_looks=0, stopped_by="single")
+    rows, full_pass = [], False
+    for k, look in enumerate(looks):
+        n = n_rows if full_pass else int(look)
+        in_order = n == n_rows and advantage * (n_rows - len(rows)) >= n_rows
+        if n == n_rows:
+            if not in_order:
+                order.advance(rng, len(rows), n)
+            mean = values.sum(axis=0) / n_rows + constant / n_rows
+            best = max(alive, key=lambda i: (mean[i], -i))
+            pulls[alive] = n_rows
+            return SimpleNamespace(best=best, pulls=pulls, n_looks=k + 1, stopped_by="exact")
+        rows += order.advance(rng, len(rows), n)
+        seen = values[rows]
+        mean = seen.mean(axis=0) + constant / n_rows
+        pulls[alive] = n
+        leader = max(alive, key=lambda i: (mean[i], -i))
+        needed, out = 0.0, []
+        for i in alive:
+            if i == leader:
+                continue
+            gap = mean[leader] - mean[i]
+            if pairwise:
+                d = seen[:, leader] - seen[:, i]
+                span = 0.0 if low is None else high[leader] - low[leader] + high[i] - low[i]
+                width = half_width(d, n_rows, bound, log_inv_delta, quantiles[k], span)
+            else:
+                spans = np.zeros(n_arms) if low is None else high - low
+                d = -seen[:, i]
+                width = sum(half_width(seen[:, j], n_rows, bound, log_inv_delta, quantiles[k], spans[j])
+                            for j in (leader, i))
+            if bound == "betting":
+                shift = (constant[leader] - constant[i]) / n_rows
+                _, peak, impossible = betting.wealth(list(d + shift), n_rows, low[leader] - high[i] + shift)
+                beaten = impossible or peak >= log_inv_delta
+            else:
+                beaten = gap > width
+                if bound == "normal" and guarded:
+                    beaten = beaten and bounds.skewness_inflation(stats.skew(d), n, n_rows, quantiles[k]) <= 0.25
+            if beaten:
+                out.append(i)
+            else:
+                needed = max(needed, rows_needed(gap, width, n, n_rows))
+        alive = [i for i in alive if i not in out]
+        if len(alive) == 1:
+            return SimpleNamespace(best=leader, pulls=pulls, n_looks=k + 1, stopped_by="bound")
+        full_pass = advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows and advantage * (needed - n) > n_rows
+    raise AssertionError("the last look reads every row")
+
+
+def half_width(x, n_rows, bound, log_inv_delta, quantile, span):
+    n, std, delta = len(x), x.std(), math.exp(-log_inv_delta)
+    if bound == "hoeffding-serfling":
+        return bounds.hoeffding_serfling(n, n_rows, delta, (0, span))
+    if bound == "empirical-bernstein-serfling":
+        return bounds.empirical_bernstein_serfling(n, n_rows, std, delta, (0, span))
+    if bound == "serfling":
+        return bounds.serfling(n, n_rows, std, delta, (0, span))
+    if bound == "betting":
+        return bounds.normal(n, n_rows, std, math.sqrt(2 * (log_inv_delta + 2)))
+    if std <= 1e-12 * abs(x.mean()):
+        return math.inf
+    return bounds.normal(n, n_rows, std, quantile)
+
+
+def rows_needed(gap, width, n, n_rows):
+    if gap <= 0:
+        return float(n_rows)
+    v = (1 / n - 1 / n_rows) * (gap / width) ** 2
+    return 1 / (v + 1 / n_rows)

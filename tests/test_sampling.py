@@ -1,0 +1,148 @@
+"""Draws from discrete distributions: their law, their promise, their memory."""
+
+import copy
+import gc
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from guarantee import assert_fits
+from reference.draws import gumbel
+
+import fastrace as fr
+
+
+def law(log_factors, log_prior=0.0):
+    weights = log_factors.sum(axis=0) + log_prior
+    p = np.exp(weights - weights.max())
+    return p / p.sum()
+
+
+def test_c2_08_draws_that_read_everything_are_exact(seed):
+    values = np.random.default_rng(seed).normal(size=(40, 8)) * 0.15
+    sampler = fr.DiscreteSampler(values, log_prior=np.linspace(0, 1, 8), first_look=40, rng=seed)
+    counts = np.bincount(sampler.draw_many(200_000), minlength=8)
+    assert_fits(counts, law(values, np.linspace(0, 1, 8)))
+    assert sampler.stats.fraction_exact == 1.0
+
+
+@pytest.mark.parametrize("bound", ["normal", "betting", "serfling"])
+@pytest.mark.parametrize("access", ["random", "shuffled"])
+def test_c2_08_total_variation_is_at_most_delta(bound, access, seed):
+    """Beyond delta only by what 4000 draws scatter: each state's share is tested against its share plus delta."""
+    delta, n_draws, n_rows = 0.05, 4000, 2000
+    rng = np.random.default_rng(seed)
+    values = rng.permutation(rng.normal(size=(n_rows, 5)) * 0.02)
+    support = (values.min(axis=0), values.max(axis=0))
+    sampler = fr.DiscreteSampler(values, bound=bound, delta=delta, access=access, support=support, rng=seed)
+    shares = np.bincount(sampler.draw_many(n_draws), minlength=5) / n_draws
+    distance = 0.5 * np.abs(shares - law(values)).sum()
+    scatter = 0.5 * np.sqrt(5 / n_draws) + np.sqrt(np.log(1e6) / (2 * n_draws))     # mean, and tail by McDiarmid
+    assert distance <= delta + scatter
+
+
+def test_easy_draws_read_little_and_agree_with_exact_ones(seed):
+    """The same noise gives the same state, raced or exact, but for one draw in 1 / delta."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(20_000, 4)) * 1e-4
+    sampler = fr.DiscreteSampler(values, delta=0.01, rng=seed)
+    exact = fr.DiscreteSampler(values, delta=0.01, first_look=20_000, rng=seed)
+    differ = 0
+    for _ in range(500):
+        sampler._core.rng.bit_generator.state = exact._core.rng.bit_generator.state
+        differ += sampler.draw() != exact.draw()
+    assert differ <= 20
+    assert sampler.stats.fraction_read < 0.2
+
+
+def test_draws_equal_the_plain_gumbel_trick(seed):
+    values = np.random.default_rng(seed).normal(size=(30, 6))
+    ours = fr.DiscreteSampler(values, first_look=30, rng=seed).draw_many(200)
+    rng, theirs = np.random.default_rng(seed), []
+    sums = values.sum(axis=0)
+    for _ in range(200):
+        theirs.append(int(np.argmax(sums + [gumbel(rng) for _ in range(6)])))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_states_without_prior_are_never_drawn(rng):
+    values = rng.normal(size=(200, 4))
+    sampler = fr.DiscreteSampler(values, log_prior=[0.0, -np.inf, 0.0, -np.inf], rng=1)
+    assert set(sampler.draw_many(200)) <= {0, 2}
+    sampler.log_prior = [-np.inf, -np.inf, -np.inf, 3.0]
+    assert set(sampler.draw_many(10)) == {3}
+    with pytest.raises(ValueError, match="every arm"):
+        sampler.log_prior = -np.inf
+    assert set(sampler.draw_many(10)) == {3}
+
+
+def test_draws_follow_a_source_whose_terms_change():
+    class Terms:
+        shift = np.zeros(3)
+
+        def __call__(self, arms, rows):
+            return np.broadcast_to(self.shift[arms] / 500, (rows.size, arms.size))
+
+    terms = Terms()
+    sampler = fr.DiscreteSampler(terms, n_arms=3, n_rows=500, rng=1)
+    for best in range(3):
+        terms.shift = np.where(np.arange(3) == best, 200.0, 0.0)
+        assert set(sampler.draw_many(20)) == {best}
+
+
+def test_same_seed_same_draws_however_they_are_asked_for(rng):
+    values = rng.normal(size=(5000, 4)) * 1e-3
+    whole = fr.DiscreteSampler(values, rng=5).draw_many(60)
+    sampler = fr.DiscreteSampler(values, rng=5)
+    np.testing.assert_array_equal(whole, [sampler.draw() for _ in range(60)])
+    np.testing.assert_array_equal(whole, fr.DiscreteSampler(values, rng=5).draw_many(60, progress=True))
+    assert sampler.stats.n_draws == 60
+    assert "60 draws" in str(sampler.stats)
+
+
+def test_bad_arguments_are_named(rng):
+    values = rng.normal(size=(100, 3))
+    for options, words in [
+        ({"log_prior": [0.0, 1.0]}, "log_prior has shape"),
+        ({"log_prior": np.nan}, "log_prior is nan"),
+        ({"delta": 2.0}, "delta is 2.0"),
+        ({"bound": "betting"}, "needs support"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            fr.DiscreteSampler(values, **options)
+    with pytest.raises(ValueError, match="size is -1"):
+        fr.DiscreteSampler(values).draw_many(-1)
+    assert fr.DiscreteSampler(values).draw_many(0).size == 0
+    values[:, 1] = np.nan
+    with pytest.raises(ValueError, match="arm 1 on row"):
+        fr.DiscreteSampler(values, rng=1).draw()
+
+
+def test_c2_19_a_sampler_pickles_and_goes_on(rng):
+    values = rng.normal(size=(5000, 4)) * 1e-3
+    sampler = fr.DiscreteSampler(values, rng=5)
+    sampler.draw_many(7)
+    copies = [pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)]
+    expected = sampler.draw_many(30)
+    for other in copies:
+        np.testing.assert_array_equal(other.draw_many(30), expected)
+        assert other.stats.n_draws == 37
+
+
+def test_c2_27_a_million_races_take_no_memory(rng):
+    psutil = pytest.importorskip("psutil")
+    sampler = fr.DiscreteSampler(rng.normal(size=(200, 3)) * 1e-6, rng=1)
+    values = rng.normal(size=(200, 3))
+    sampler.draw_many(10_000)
+    for _ in range(200):
+        fr.race(values, rng=1)
+    gc.collect()
+    blocks, resident = sys.getallocatedblocks(), psutil.Process().memory_info().rss
+    for _ in range(10):
+        sampler.draw_many(100_000)
+    for _ in range(2000):
+        fr.race(values, rng=1)
+    gc.collect()
+    assert psutil.Process().memory_info().rss - resident < 1_500_000
+    assert sys.getallocatedblocks() - blocks < 2000
