@@ -109,12 +109,12 @@ def _demo(options: argparse.Namespace) -> None:
     n_draws = options.draws if options.draws is not None else QUICK_DRAWS if options.quick else DRAWS
     if n_draws < 1:
         raise ValueError(f"--draws is {n_draws}; at least 1 draw is needed")
+    table = None if options.data is None else load_table(options.data)
     console = Console()
     with _progress(n_draws) as advance:
-        if options.data is None:
+        if table is None:
             comparison = demo.compare_orders(n_draws, options.delta, options.seed, advance)
         else:
-            table = load_table(options.data)
             names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
             comparison = demo.compare_table(table, names, n_draws, options.delta, options.seed, advance)
     shown = Table(title=f"{comparison.n_draws} draws of the {comparison.title}", title_justify="left")

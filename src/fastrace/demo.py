@@ -24,7 +24,7 @@ Advance = Callable[[int], None]
 ORDERS = (14, 16, 18, 20, 22, 24)
 
 # Share of the terms that the expansion fits worst: they are summed at every draw and never raced (ibid., appendix C.2).
-ALWAYS_READ = 0.1
+ALWAYS_READ = 0.05
 PILOT_DRAWS = 32
 
 

@@ -1,0 +1,132 @@
+"""The command `fastrace`, as a user runs it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace import cli
+
+
+@pytest.fixture
+def table(rng):
+    values = rng.random((5000, 3))
+    values[:, 1] += 0.2
+    return values
+
+
+def say(capsys, *arguments):
+    """Exit status, standard output and standard error of one call."""
+    status = cli.main([str(argument) for argument in arguments])
+    return status, *capsys.readouterr()
+
+
+def save(path, table, names="abc"):
+    if path.suffix == ".npy":
+        np.save(path, table)
+        return path
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(table, columns=list(names))
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["table.npy", "table.csv", "table.parquet"])
+def test_race_names_the_best_column_whatever_the_file(tmp_path, capsys, table, name):
+    file = save(tmp_path / name, table)
+    status, out, _ = say(capsys, "race", file, "--support", 0, 1.2, "--seed", 1)
+    assert status == 0
+    assert f"best arm {'1' if name.endswith('npy') else 'b'}:" in out
+    assert "betting" in out
+
+
+def test_race_prints_json_that_equals_the_result(tmp_path, capsys, table):
+    file = save(tmp_path / "table.npy", table)
+    status, out, _ = say(capsys, "race", file, "--seed", 1, "--delta", 0.01, "--json")
+    found = json.loads(out)
+    expected = fr.race(table, delta=0.01, rng=1)
+    assert status == 0
+    assert found["best"] == expected.best == 1
+    assert found["pulls"] == expected.pulls.tolist()
+    assert found["stopped_by"] == expected.stopped_by
+    assert found["fraction_read"] == expected.fraction_read
+
+
+def test_options_reach_the_race(tmp_path, capsys, table):
+    file = save(tmp_path / "table.npy", table)
+    status, out, _ = say(capsys, "race", file, "--bound", "serfling", "--support", 0, 1.2, "--access", "shuffled",
+                         "--seed", 3, "--json")
+    expected = fr.race(table, bound="serfling", support=(0, 1.2), access="shuffled", rng=3)
+    assert status == 0
+    assert json.loads(out)["bound"] == "serfling"
+    assert json.loads(out)["pulls"] == expected.pulls.tolist()
+
+
+def test_bad_files_and_options_exit_with_2_and_one_line(tmp_path, capsys, table):
+    flat = tmp_path / "flat.npy"
+    np.save(flat, table[:, 0])
+    text = tmp_path / "table.txt"
+    text.write_text("1 2", encoding="utf-8")
+    whole = save(tmp_path / "table.npy", table)
+    for arguments, said in [
+        (["race", tmp_path / "none.npy"], "none.npy"),
+        (["race", flat], "shape (5000,)"),
+        (["race", text], "'.txt'"),
+        (["race", whole, "--delta", 2], "delta is 2.0"),
+        (["race", whole, "--bound", "betting"], "needs support"),
+        (["demo", "--draws", 0], "--draws is 0"),
+        (["demo", "--data", flat], "shape (5000,)"),
+    ]:
+        status, out, err = say(capsys, *arguments)
+        assert (status, out) == (2, ""), arguments
+        assert err.startswith("fastrace: ") and said in err and err.count("\n") == 1, err
+
+
+def test_columns_of_words_are_named(tmp_path, capsys):
+    pytest.importorskip("pandas")
+    file = tmp_path / "table.csv"
+    file.write_text("a,city\n1,Ulm\n2,Bonn\n", encoding="utf-8")
+    status, _, err = say(capsys, "race", file)
+    assert status == 2
+    assert "not numbers: city" in err
+
+
+def test_a_missing_extra_is_named(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    status, _, err = say(capsys, "demo")
+    assert status == 2
+    assert "needs rich" in err and '".[demo]"' in err
+
+
+def test_demo_on_the_users_table_prints_the_comparison_and_writes_the_picture(tmp_path, capsys, rng):
+    pytest.importorskip("rich")
+    pytest.importorskip("matplotlib")
+    file = save(tmp_path / "factors.csv", rng.normal(size=(3000, 3)) * 0.02)
+    picture = tmp_path / "out.png"
+    status, out, _ = say(capsys, "demo", "--data", file, "--draws", 50, "--output", picture)
+    assert status == 0
+    assert "50 draws of the column" in out
+    for line in ["terms read", "speed-up", "error promised", "draws that differ", "total variation"]:
+        assert line in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_on_prices(tmp_path, capsys):
+    for name in ["arch", "rich", "matplotlib"]:
+        pytest.importorskip(name)
+    status, out, _ = say(capsys, "demo", "--draws", 20, "--output", tmp_path / "out.png")
+    assert status == 0
+    assert "order of an ARCH model" in out
+
+
+def test_module_and_version():
+    run = subprocess.run([sys.executable, "-m", "fastrace.cli", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"fastrace {fr.__version__}\n"
+    assert subprocess.run([sys.executable, "-m", "fastrace.cli"], capture_output=True).returncode == 2

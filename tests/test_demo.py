@@ -1,0 +1,185 @@
+"""What `fastrace demo` shows, in small."""
+
+import numpy as np
+import pytest
+from guarantee import assert_rate_at_most
+from reference import arch as twin
+from scipy import special, stats
+
+import fastrace as fr
+from fastrace import demo
+from fastrace._arch import ArchSource
+
+ORDERS = (2, 5)
+
+
+@pytest.fixture
+def returns(rng):
+    """A simulated ARCH(3) series."""
+    series = np.zeros(700)
+    for t in range(3, series.size):
+        variance = 0.4 + series[t - 3 : t] ** 2 @ [0.1, 0.2, 0.3]
+        series[t] = np.sqrt(variance * 3 / 5) * rng.standard_t(5)
+    return (series - series.mean()) / series.std()
+
+
+@pytest.fixture
+def posterior(returns, rng):
+    return demo.OrderPosterior(returns, ORDERS, rng)
+
+
+def quiet(done):
+    pass
+
+
+def test_terms_equal_their_plain_twin(returns, rng):
+    source = ArchSource(returns, ORDERS)
+    weights, nu = rng.random((2, 6)) + 0.05, np.array([3.5, 8.0])
+    source.set(weights, nu)
+    expected = np.column_stack([twin.log_likelihood_terms(returns, q, 5, weights[j], nu[j])
+                                for j, q in enumerate(ORDERS)])
+    assert source.read(np.arange(source.n_rows)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert source.read([7, 7, 600], [1]) == pytest.approx(expected[[7, 7, 600], 1:], rel=1e-12)
+    assert source.totals() == pytest.approx(expected.sum(axis=0), rel=1e-12)
+    assert source.exact() == pytest.approx(expected.sum(axis=0), rel=1e-12)
+
+
+def test_rows_that_are_always_read_leave_the_race_and_stay_in_the_sum(returns):
+    weights, nu = np.ones((2, 6)), np.array([4.0, 4.0])
+    whole, part = ArchSource(returns, ORDERS), ArchSource(returns, ORDERS, always=[3, 500, 3])
+    whole.set(weights, nu)
+    part.set(weights, nu, log_prior=[1.0, 2.0])
+    assert (whole.n_rows, part.n_rows, part.n_terms) == (695, 693, 695)
+    assert part.shifts() == pytest.approx(whole.read([3, 500]).sum(axis=0) + [1, 2], rel=1e-12)
+    assert part.totals() == pytest.approx(whole.totals() + [1, 2], rel=1e-12)
+    assert part.exact() == pytest.approx(whole.totals() + [1, 2], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((np.ones(10), [0]), r"orders is \[0\]"),
+        ((np.ones(10), []), r"orders is \[\]"),
+        ((np.ones(3), [3]), "returns has shape"),
+        ((np.array([1.0, np.nan, 1.0]), [1]), "finite numbers"),
+    ],
+)
+def test_bad_returns_and_orders_say_what_is_needed(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        ArchSource(*arguments)
+
+
+def test_bad_rows_records_and_parameters_say_what_is_needed(returns):
+    with pytest.raises(ValueError, match="always runs from 0 to 695"):
+        ArchSource(returns, ORDERS, always=[0, 695])
+    with pytest.raises(ValueError, match="records has shape"):
+        ArchSource(returns, ORDERS, records=np.zeros((695, 2, 7)))
+    with pytest.raises(ValueError, match="nu has shape"):
+        ArchSource(returns, ORDERS).set(np.ones((2, 6)), [4.0])
+
+
+def test_derivatives_equal_differences(rng):
+    square, variance, nu, h = rng.random(50) * 4, rng.random(50) + 0.2, 4.5, 1e-6
+
+    def slope(name, by):
+        if by == "v":
+            high, low = (demo.term_derivatives(square, variance + s, nu)[name] for s in (h, -h))
+        else:
+            high, low = (demo.term_derivatives(square, variance, nu + s)[name] for s in (h, -h))
+        return (high - low) / (2 * h)
+
+    exact = demo.term_derivatives(square, variance, nu)
+    for name, of, by in [("dv", "value", "v"), ("dn", "value", "n"), ("dvv", "dv", "v"), ("dvn", "dv", "n"),
+                         ("dvn", "dn", "v"), ("dnn", "dn", "n")]:
+        assert exact[name] == pytest.approx(slope(of, by), rel=1e-5, abs=1e-7), (name, of, by)
+
+
+def test_known_part_and_rewards_add_up_to_the_exact_sums(posterior, rng):
+    for _ in range(5):
+        parameters, log_prior = posterior.draw(rng)
+        posterior.set_exact(parameters, log_prior)
+        posterior.set_raced(parameters, log_prior)
+        rewards = posterior.raced.read(np.arange(posterior.raced.n_rows))
+        assert rewards.sum(axis=0) + posterior.raced.shifts() == pytest.approx(posterior.plain.exact(), rel=1e-10)
+        assert posterior.raced.totals() == pytest.approx(posterior.plain.exact(), rel=1e-12)
+        # The expansion leaves little: that is why the race is short.
+        posterior.plain.set(parameters[:, :-1], parameters[:, -1])
+        plain = posterior.plain.read(np.arange(posterior.plain.n_rows))
+        assert np.ptp(rewards, axis=1).std() < 0.2 * np.ptp(plain, axis=1).std()
+
+
+def test_prior_over_pseudo_prior_equals_its_plain_twin(posterior, rng):
+    parameters, log_ratio = posterior.draw(rng)
+    for j, q in enumerate(ORDERS):
+        x = np.r_[parameters[j, : q + 1], parameters[j, -1]]
+        used = np.r_[np.arange(q + 1), parameters.shape[1] - 1]
+        root = posterior._root[j][np.ix_(used, used)]
+        z = demo.inverse_softplus(x)
+        log_prior = stats.expon.logpdf(x).sum() + np.log(special.expit(z)).sum()        # dx/dz is the logistic function
+        log_pseudo = stats.multivariate_normal(posterior._centre[j, used], root @ root.T).logpdf(z)
+        assert log_ratio[j] == pytest.approx(log_prior - log_pseudo, rel=1e-9)
+
+
+def test_pseudo_priors_stand_at_the_mode_with_its_curvature(posterior):
+    h = 1e-5
+    for j, q in enumerate(ORDERS):
+        used = np.r_[np.arange(q + 1), posterior._centre.shape[1] - 1]
+        mode, root = posterior._centre[j, used], posterior._root[j][np.ix_(used, used)]
+
+        def gradient(z, q=q):
+            return posterior._negative_log_posterior(z, q)[1]
+
+        assert np.abs(gradient(mode)).max() < 1e-2
+        curvature = np.array([(gradient(mode + h * e) - gradient(mode - h * e)) / (2 * h) for e in np.eye(q + 2)])
+        assert np.linalg.inv(root @ root.T) == pytest.approx(curvature, rel=1e-4, abs=1e-4)
+
+
+def test_with_every_row_read_raced_draws_are_the_exact_ones(rng):
+    table = rng.normal(size=(300, 4)) * 0.05
+    sampler_reads_all = fr.DiscreteSampler(table, rng=np.random.default_rng(3), first_look=300)
+    copy = np.random.default_rng(3)
+    for drawn in sampler_reads_all.draw_many(20):
+        assert drawn == (table.sum(axis=0) - np.log(copy.standard_exponential(4))).argmax()
+
+
+def test_raced_draws_of_a_table_differ_from_exact_ones_at_most_at_the_rate_promised(rng):
+    table = rng.normal(size=(20_000, 5)) * 0.01
+    found = demo.compare_table(table, list("abcde"), 400, 0.1, 1, quiet)
+    assert_rate_at_most(found.n_different, found.n_draws, 0.1)
+    assert found.total_variation <= found.n_different / found.n_draws + 1e-12
+    assert 0 < found.fraction_read.mean()
+    assert found.frequencies(found.exact).sum() == pytest.approx(1.0)
+
+
+def test_orders_are_drawn_like_the_exact_ones_and_from_fewer_terms():
+    pytest.importorskip("arch")
+    done = []
+    found = demo.compare_orders(60, 0.05, 1, done.append)
+    assert done == list(range(1, 61))
+    assert_rate_at_most(found.n_different, 60, 0.05)
+    assert found.n_terms == 8296
+    assert found.fraction_read.mean() < 0.5
+    assert (found.fraction_read >= demo.ALWAYS_READ - 1e-3).all()
+    again = demo.compare_orders(60, 0.05, 1, quiet)
+    assert (found.exact == again.exact).all() and (found.raced == again.raced).all()
+    assert (found.fraction_read == again.fraction_read).all()
+
+
+def test_the_table_and_the_picture_show_what_was_found(tmp_path):
+    pytest.importorskip("matplotlib")
+    draws = np.array([0, 1, 1, 2])
+    found = demo.Comparison(
+        title="x", states=["a", "b", "c"], n_terms=10, delta=0.05, exact=draws, raced=np.array([0, 1, 2, 2]),
+        fraction_read=np.array([0.1, 0.2, 0.3, 1.4]), full_passes=1, exact_seconds=2.0, raced_seconds=0.5, notes=(),
+    )
+    assert (found.speed_up, found.n_different, found.total_variation) == (4.0, 1, 0.25)
+    shown = {what.strip(): racing for what, racing, _ in found.rows()}
+    assert shown["terms read"] == "50.0%"
+    assert shown["speed-up"] == "4.0 x"
+    assert shown["draws that turned to a full pass"] == "25.0%"
+    assert shown["error measured: draws that differ"] == "1 of 4"
+    assert 0 < found.expected_noise() < 0.5
+    low, high = found.error_interval()
+    assert low < 0.25 < high
+    demo.figure(found).savefig(tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,58 @@
+"""Examples in docstrings and in the README run and print what they say."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import fastrace
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PUBLIC = sorted(
+    file.name.split(".")[0]
+    for file in (ROOT / "src" / "fastrace").iterdir()
+    if file.suffix in (".py", ".pyx") and not file.name.startswith("_") and file.stem not in ("cli", "demo")
+)
+
+
+def _run(test, **options):
+    said = []
+    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append, **options)
+    assert not said, "".join(said)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_examples_in_docstrings(name):
+    module = importlib.import_module(f"fastrace.{name}")
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module, module.__name__):
+        _run(test)
+
+
+def test_public_classes_and_functions_have_an_example():
+    """Everything that can be called by a name of `fastrace` shows how."""
+    missing = [
+        name for name in fastrace.__all__
+        if callable(getattr(fastrace, name)) and ">>>" not in (getattr(fastrace, name).__doc__ or "")
+        and not hasattr(getattr(fastrace, name), "__dataclass_fields__")
+    ]
+    assert not missing, f"without an example: {missing}"
+
+
+def test_readme_examples():
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert blocks
+    names = {}
+    for number, block in enumerate(blocks):
+        test = doctest.DocTestParser().get_doctest(block, names, f"README, block {number}", "README.md", 0)
+        assert test.examples, block
+        _run(test, clear_globs=False)
+        names = test.globs
+
+
+def test_readme_opens_with_the_two_commands():
+    first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:25])
+    assert 'python -m pip install ".[demo]" && fastrace demo' in first_screen
+    assert 'python -m pip install ".[test]" && python -m pytest' in first_screen
