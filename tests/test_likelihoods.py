@@ -5,10 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
-from reference import sources as twin
 
 from fastrace.likelihoods import GLMSource, PairSource
 from fastrace.sources import ArraySource
+from reference import sources as twin
 
 FAMILIES = ["logistic", "gaussian", "poisson", "student-t"]
 

@@ -433,7 +433,8 @@ def c_library(tmp_path_factory):
     declarations = """
         typedef struct { double *x; intptr_t width; int fail; } table_t;
         int per_arm(double *out, intptr_t n_rows, const intptr_t *rows, intptr_t arm, void *data);
-        int block(double *out, intptr_t n_rows, const int64_t *rows, intptr_t n_arms, const ptrdiff_t *arms, void *data);
+        int block(double *out, intptr_t n_rows, const int64_t *rows, intptr_t n_arms, const ptrdiff_t *arms,
+                  void *data);
         int product(double *out, intptr_t n_rows, const int64_t *rows, intptr_t arm);
         double scalar(double *out, intptr_t n_rows, const int64_t *rows, intptr_t arm);
         int narrow(double *out, int n_rows, const int *rows, int arm, void *data);

@@ -1,0 +1,62 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace.likelihoods import GLMSource
+from fastrace.sources import Source
+
+class ControlVariate(Source):
+    source: Source
+    surrogate: Source
+    always_read: NDArray[np.int64]
+    known_totals: Any
+    def __init__(
+        self,
+        source: Source,
+        surrogate: Source,
+        totals: ArrayLike | Callable[[], ArrayLike] | None = ...,
+        always_read: ArrayLike | None = ...,
+        *,
+        support: Any = ...,
+    ) -> None: ...
+
+class TaylorSurrogate(Source):
+    glm: GLMSource
+    theta_hat: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    hessian: NDArray[np.float64]
+    value: float
+    def __init__(self, glm: GLMSource, theta_hat: ArrayLike) -> None: ...
+    def distances(self) -> NDArray[np.float64]: ...
+    def farthest(self, fraction: float) -> NDArray[np.int64]: ...
+    def residual_bound(
+        self, always_read: ArrayLike = ..., third_derivative: float | None = ...
+    ) -> NDArray[np.float64]: ...
+
+class BinnedTaylor(Source):
+    y: NDArray[np.float64]
+    labels: NDArray[np.int32]
+    references: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    covariances: NDArray[np.float64]
+    expansion: Callable[[NDArray[np.float64]], tuple[ArrayLike, ArrayLike, ArrayLike]]
+    def __init__(
+        self,
+        y: ArrayLike,
+        expansion: Callable[[NDArray[np.float64]], tuple[ArrayLike, ArrayLike, ArrayLike]],
+        n_arms: int,
+        *,
+        z: ArrayLike | None = ...,
+        n_bins: int = ...,
+        labels: ArrayLike | None = ...,
+    ) -> None: ...
+    def update(self) -> None: ...
+    def distances(self) -> NDArray[np.float64]: ...
+    def farthest(self, fraction: float) -> NDArray[np.int64]: ...
+    def residual_bound(self, third_derivative: ArrayLike, always_read: ArrayLike = ...) -> Any: ...
+
+def taylor_glm(
+    glm: GLMSource, theta_hat: ArrayLike, outliers: float = ..., *, support: Any = ...
+) -> ControlVariate: ...

@@ -1,0 +1,751 @@
+"""Control variates: race on what a cheap surrogate with known sums leaves of the rewards."""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+cimport numpy as cnp
+
+from fastrace._simd cimport fr_sum
+from fastrace.likelihoods cimport FR_RESIDUAL, FR_TAYLOR, GLMSource
+from fastrace.sources cimport Source
+
+import math
+
+import numpy as np
+
+cnp.import_array()
+
+cdef enum:
+    BLOCK = 256     # rows per read of the rows that are always read
+
+# Rows per matrix product when sums over the data are taken once.
+_CHUNK = 4096
+
+
+cdef class ControlVariate(Source):
+    r"""The rewards of a source less those of a surrogate whose sums are known.
+
+    A race on the residuals needs far fewer rows when the surrogate follows the rewards; `shifts` holds the exact rest
+    of each sum, so that the winner is the same.
+
+    Parameters
+    ----------
+    source : Source
+        The rewards.
+    surrogate : Source
+        The approximation, with the same arms and rows, such as a `TaylorSurrogate` or a `BinnedTaylor`.
+    totals : array_like of shape (n_arms,) or callable, optional
+        Exact sums of the surrogate over all rows, or a function of nothing that returns them and is called whenever
+        they are needed. By default the surrogate is asked, which is cheap for the surrogates of this module and a
+        full pass for others.
+    always_read : array_like of int, optional
+        Rows that the surrogate follows badly. They leave the population: their rewards are read each time `shifts`
+        is asked for.
+    support : tuple of float or of arrays of shape (n_arms,), optional
+        Interval (low, high) that holds every residual. Without it the rules that need a range cannot be used.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows left to race on: those of the source less those always read. Row i is the i-th of these.
+    always_read : ndarray of int64
+        Rows read each time, ascending. Each race costs their rewards for all arms beside the rows it reads.
+
+    Raises
+    ------
+    ValueError
+        If the surrogate has other arms or rows than the source, or `always_read` or `totals` do not fit.
+
+    Notes
+    -----
+    With rewards l, surrogate h, rows R raced on and rows O always read, the rewards are r = l - h on R and the shift
+    is the sum of h over all rows plus the sum of r over O; this is the sum of l over O plus that of h over R [1]_.
+    A full pass over the residuals costs one over the source alone: the sum of h is known.
+
+    References
+    ----------
+    .. [1] Chen, Ghahramani, "Scalable discrete sampling as a multi-armed bandit problem", ICML 2016, section 3.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.control_variates import ControlVariate
+    >>> from fastrace.sources import ArraySource
+    >>> x = np.array([[1.0, 2.0], [3.0, 5.0], [9.0, 0.0]])
+    >>> near = ArraySource(np.round(x) + [[0.5, 0.0]])
+    >>> race_on = ControlVariate(ArraySource(x), near, always_read=[2])
+    >>> race_on.read([0, 1])
+    array([[-0.5,  0. ],
+           [-0.5,  0. ]])
+    >>> race_on.totals()
+    array([13.,  7.])
+    """
+
+    cdef readonly Source source, surrogate
+    cdef readonly cnp.ndarray always_read
+    # Sums of the surrogate: None, an array, or a function.
+    cdef readonly object known_totals
+    # Rows raced on, or None where that is all of them.
+    cdef cnp.ndarray kept
+    cdef const int64_t *kept_rows
+    # The surrogate expands this very source: both can be evaluated in one sweep.
+    cdef bint fused
+
+    def __init__(self, Source source not None, Source surrogate not None, totals=None, always_read=None, *,
+                 support=None):
+        if (surrogate.n_arms, surrogate.n_rows) != (source.n_arms, source.n_rows):
+            raise ValueError(f"surrogate has {surrogate.n_arms} arms and {surrogate.n_rows} rows, the source has "
+                             f"{source.n_arms} and {source.n_rows}; they must agree")
+        rows = np.asarray([] if always_read is None else always_read)
+        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+            raise ValueError(f"always_read has shape {rows.shape} and dtype {rows.dtype}; a vector of row numbers is "
+                             f"needed")
+        if rows.size and not (0 <= rows.min() and rows.max() < source.n_rows):
+            raise ValueError(f"always_read runs from {rows.min()} to {rows.max()}; it must stay within "
+                             f"[0, {source.n_rows})")
+        rows = np.unique(rows).astype(np.int64)
+        super().__init__(source.n_arms, source.n_rows - len(rows), scan_advantage=source.scan_advantage,
+                         first_look=source.first_look, support=support)
+        self.source = source
+        self.surrogate = surrogate
+        self.always_read = rows
+        self.kept = None
+        self.kept_rows = NULL
+        if len(rows):
+            self.kept = np.delete(np.arange(source.n_rows, dtype=np.int64), rows)
+            self.kept_rows = <const int64_t *>cnp.PyArray_DATA(self.kept)
+        self.known_totals = totals
+        if totals is not None and not callable(totals):
+            self.known_totals = _sums(totals, self.n_arms)
+        self.fused = isinstance(surrogate, TaylorSurrogate) and (<TaylorSurrogate>surrogate).glm is source
+
+    def __reduce__(self):
+        return _control_variate, (1, self.source, self.surrogate, self.known_totals, np.asarray(self.always_read),
+                                  self.support)
+
+    cdef int residuals(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                       Py_ssize_t n_arms, double **out) except -1 nogil:
+        """out[j][i] for row numbers of the source; `rows` NULL means first, first + 1, ..."""
+        cdef double *block = NULL
+        cdef double **columns = NULL
+        cdef Py_ssize_t i, j
+        if self.fused:
+            return (<TaylorSurrogate>self.surrogate).expand(FR_RESIDUAL, rows, first, n_rows, arms, n_arms, out)
+        try:
+            block = <double *>malloc(max(n_arms * n_rows, 1) * sizeof(double))
+            columns = <double **>malloc(max(n_arms, 1) * sizeof(double *))
+            if block == NULL or columns == NULL:
+                with gil:
+                    raise MemoryError()
+            for j in range(n_arms):
+                columns[j] = block + j * n_rows
+            if rows != NULL:
+                self.source.fill(rows, n_rows, arms, n_arms, out)
+                self.surrogate.fill(rows, n_rows, arms, n_arms, columns)
+            else:
+                self.source.fill_range(first, n_rows, arms, n_arms, out)
+                self.surrogate.fill_range(first, n_rows, arms, n_arms, columns)
+            for j in range(n_arms):
+                for i in range(n_rows):
+                    out[j][i] -= columns[j][i]
+        finally:
+            free(block)
+            free(columns)
+        return 0
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        cdef int64_t *of_source
+        cdef Py_ssize_t i
+        if self.kept_rows == NULL:
+            return self.residuals(rows, 0, n_rows, arms, n_arms, out)
+        of_source = <int64_t *>malloc(max(n_rows, 1) * sizeof(int64_t))
+        if of_source == NULL:
+            with gil:
+                raise MemoryError()
+        try:
+            for i in range(n_rows):
+                of_source[i] = self.kept_rows[rows[i]]
+            self.residuals(of_source, 0, n_rows, arms, n_arms, out)
+        finally:
+            free(of_source)
+        return 0
+
+    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                        double **out) except -1 nogil:
+        if self.kept_rows == NULL:
+            return self.residuals(NULL, first, n_rows, arms, n_arms, out)
+        return self.residuals(self.kept_rows + first, 0, n_rows, arms, n_arms, out)
+
+    cdef int surrogate_totals(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+        """out[j] = sum of the surrogate over all rows of the source."""
+        cdef Py_ssize_t j
+        with gil:
+            if self.known_totals is not None:
+                sums = self.known_totals
+                if callable(sums):
+                    sums = _sums(sums(), self.n_arms)
+                for j in range(n_arms):
+                    out[j] = sums[arms[j]]
+                return 0
+        return self.surrogate.total(arms, n_arms, out)
+
+    cdef int add_always_read(self, double factor, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                             double *out) except -1 nogil:
+        """out[j] += factor times the sum of the residuals over the rows always read."""
+        cdef Py_ssize_t size = self.source.n_rows - self.n_rows, start = 0, count, j
+        cdef const int64_t *rows
+        cdef double *block
+        cdef double **columns
+        if size == 0:
+            return 0
+        rows = <const int64_t *>cnp.PyArray_DATA(self.always_read)
+        block = <double *>malloc(max(n_arms, 1) * BLOCK * sizeof(double))
+        columns = <double **>malloc(max(n_arms, 1) * sizeof(double *))
+        try:
+            if block == NULL or columns == NULL:
+                with gil:
+                    raise MemoryError()
+            for j in range(n_arms):
+                columns[j] = block + j * BLOCK
+            while start < size:
+                count = min(BLOCK, size - start)
+                self.residuals(rows + start, 0, count, arms, n_arms, columns)
+                for j in range(n_arms):
+                    out[j] += factor * fr_sum(columns[j], count)
+                start += count
+        finally:
+            free(block)
+            free(columns)
+        return 0
+
+    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+        cdef double *known = <double *>malloc(max(n_arms, 1) * sizeof(double))
+        cdef Py_ssize_t j
+        if known == NULL:
+            with gil:
+                raise MemoryError()
+        try:
+            self.surrogate_totals(arms, n_arms, known)
+            self.source.total(arms, n_arms, out)
+            for j in range(n_arms):
+                out[j] -= known[j]
+            self.add_always_read(-1.0, arms, n_arms, out)
+        finally:
+            free(known)
+        return 0
+
+    cdef int shift(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+        cdef double *below = <double *>malloc(max(n_arms, 1) * sizeof(double))
+        cdef Py_ssize_t j
+        if below == NULL:
+            with gil:
+                raise MemoryError()
+        try:
+            self.surrogate_totals(arms, n_arms, out)
+            self.source.shift(arms, n_arms, below)
+            for j in range(n_arms):
+                out[j] += below[j]
+            self.add_always_read(1.0, arms, n_arms, out)
+        finally:
+            free(below)
+        return 0
+
+
+def _sums(values, n_arms):
+    sums = np.array(values, dtype=np.float64)
+    if sums.shape != (n_arms,) or not np.isfinite(sums).all():
+        raise ValueError(f"totals is {values!r}; one finite sum for each of the {n_arms} arms is needed")
+    return sums
+
+
+def _control_variate(version, source, surrogate, totals, always_read, support):
+    """Rebuild a pickled `ControlVariate`."""
+    if version != 1:
+        raise ValueError(f"this ControlVariate was pickled as version {version}; this fastrace reads version 1")
+    return ControlVariate(source, surrogate, totals, always_read, support=support)
+
+
+cdef class TaylorSurrogate(Source):
+    r"""Second-order expansion of a model's log-likelihoods in its parameters.
+
+    With eta = x . theta and hat = x . theta_hat, the reward of a row is
+    l(hat) + l'(hat) (eta - hat) + l''(hat) (eta - hat)^2 / 2. It follows the parameters of the model: assigning
+    ``glm.theta`` moves the surrogate too.
+
+    Parameters
+    ----------
+    glm : GLMSource
+        The model.
+    theta_hat : array_like of real numbers, shape (p,)
+        Where to expand, best near the mode of the posterior.
+
+    Attributes
+    ----------
+    theta_hat : ndarray of shape (p,)
+    value : float
+        Sum of the log-likelihood over all rows at `theta_hat`.
+    gradient : ndarray of shape (p,)
+    hessian : ndarray of shape (p, p)
+        Derivatives of that sum.
+
+    Notes
+    -----
+    Building it costs one pass over the data, O(n_rows p^2); each total afterwards costs O(p^2). These are the
+    proxies of Bardenet, Doucet & Holmes [1]_.
+
+    References
+    ----------
+    .. [1] Bardenet, Doucet, Holmes, "On Markov chain Monte Carlo methods for tall data", JMLR 18(47), 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.control_variates import TaylorSurrogate
+    >>> from fastrace.likelihoods import GLMSource
+    >>> X = np.array([[1.0, 0.0], [1.0, 2.0], [1.0, -1.0]])
+    >>> glm = GLMSource(X, y=[0, 1, 1], theta=[[0.0, 0.0], [0.1, 0.1]])
+    >>> surrogate = TaylorSurrogate(glm, theta_hat=[0.0, 0.0])
+    >>> (glm.read([1]) - surrogate.read([1])).round(6)
+    array([[0.0e+00, 4.2e-05]])
+    >>> bool(np.isclose(surrogate.totals(), surrogate.read([0, 1, 2]).sum(axis=0)).all())
+    True
+    """
+
+    cdef readonly GLMSource glm
+    cdef readonly cnp.ndarray theta_hat, gradient, hessian
+    cdef readonly double value
+    # Sum of |l''| x x^T, with a little on the diagonal, and the largest |l| at theta_hat.
+    cdef cnp.ndarray metric
+    cdef double largest
+    cdef object cached_distances
+
+    def __init__(self, GLMSource glm not None, theta_hat):
+        hat = np.array(theta_hat, dtype=np.float64)
+        p = glm.X.shape[1]
+        if hat.shape != (p,) or not np.isfinite(hat).all():
+            raise ValueError(f"theta_hat has shape {hat.shape} and values {hat}; {p} finite parameters are needed")
+        super().__init__(glm.n_arms, glm.n_rows, scan_advantage=glm.scan_advantage)
+        value, largest, gradient, hessian, metric = [], 0.0, np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
+        for first in range(0, glm.n_rows, _CHUNK):
+            x = np.asarray(glm.X[first:first + _CHUNK], dtype=np.float64)
+            level, slope, curvature = glm.derivatives(hat, first, len(x))
+            value.append(level.sum())
+            largest = max(largest, np.abs(level).max())
+            gradient += slope @ x
+            hessian += x.T @ (curvature[:, None] * x)
+            metric += x.T @ (np.abs(curvature)[:, None] * x)
+        self.glm = glm
+        self.theta_hat = hat
+        self.value = math.fsum(value)
+        self.largest = largest
+        self.gradient = gradient
+        self.hessian = np.ascontiguousarray((hessian + hessian.T) / 2.0)
+        self.metric = metric + np.eye(p) * max(1e-10 * np.trace(metric) / p, 1e-300)
+        self.cached_distances = None
+        for array in (self.theta_hat, self.gradient, self.hessian):
+            array.flags.writeable = False
+
+    def __reduce__(self):
+        return _taylor_surrogate, (1, self.glm, np.asarray(self.theta_hat))
+
+    cdef int expand(self, int what, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                    Py_ssize_t n_arms, double **out) except -1 nogil:
+        """out[j][i] = the expansion, or the log-likelihood less the expansion."""
+        return self.glm.evaluate(what, <const double *>cnp.PyArray_DATA(self.theta_hat), rows, first, n_rows, arms,
+                                 n_arms, out)
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        return self.expand(FR_TAYLOR, rows, 0, n_rows, arms, n_arms, out)
+
+    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                        double **out) except -1 nogil:
+        return self.expand(FR_TAYLOR, NULL, first, n_rows, arms, n_arms, out)
+
+    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+        cdef const double *theta = <const double *>cnp.PyArray_DATA(self.glm.parameters)
+        cdef const double *hat = <const double *>cnp.PyArray_DATA(self.theta_hat)
+        cdef const double *g = <const double *>cnp.PyArray_DATA(self.gradient)
+        cdef const double *h = <const double *>cnp.PyArray_DATA(self.hessian)
+        cdef Py_ssize_t p = self.glm.model.n_columns, j, a, b
+        cdef double slope, step
+        cdef const double *at
+        for j in range(n_arms):
+            at = theta + arms[j] * p
+            out[j] = self.value
+            for a in range(p):
+                step = at[a] - hat[a]
+                slope = 0.0
+                for b in range(p):
+                    slope += h[a * p + b] * (at[b] - hat[b])
+                out[j] += step * (g[a] + 0.5 * slope)
+        return 0
+
+    def distances(self):
+        r"""How far each row's x lies from 0, shape (n_rows,), in the metric of the summed curvature.
+
+        With A the sum of abs(l'') x x^T at `theta_hat`, it is sqrt(x^T A^-1 x), the root of the leverage. Rows far
+        out have the largest residuals. Takes one pass over the data the first time.
+        """
+        if self.cached_distances is None:
+            factor = np.linalg.inv(np.linalg.cholesky(self.metric))
+            out = np.empty(self.n_rows)
+            for first in range(0, self.n_rows, _CHUNK):
+                x = np.asarray(self.glm.X[first:first + _CHUNK], dtype=np.float64)
+                out[first:first + len(x)] = np.sqrt(np.square(x @ factor.T).sum(axis=1))
+            out.flags.writeable = False
+            self.cached_distances = out
+        return self.cached_distances
+
+    def farthest(self, fraction):
+        """The given fraction of the rows, those with the largest `distances`: ndarray of int64, ascending."""
+        return _farthest(self.distances(), fraction)
+
+    def residual_bound(self, always_read=(), third_derivative=None):
+        r"""Largest absolute residual at the present parameters, shape (n_arms,).
+
+        Parameters
+        ----------
+        always_read : array_like of int, optional
+            Rows that do not count.
+        third_derivative : float, optional
+            Bound on abs(l''') over all eta. Known for every family but Poisson, whose is not bounded.
+
+        Returns
+        -------
+        ndarray of shape (n_arms,)
+            To be used as ``support = (-bound, bound)``.
+
+        Notes
+        -----
+        By Taylor's theorem abs(r) <= M3 abs(eta - hat)^3 / 6, and by Cauchy's inequality abs(eta - hat) is at most
+        the largest of `distances` times sqrt(d^T A d), d = theta - theta_hat. A share for rounding is added.
+        """
+        if third_derivative is None:
+            third_derivative = _third_derivative(self.glm.family, self.glm.scale, self.glm.df)
+        elif not 0.0 <= third_derivative < math.inf:
+            raise ValueError(f"third_derivative is {third_derivative}; a bound from 0 up is needed")
+        far = np.delete(self.distances(), np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
+        step = self.glm.theta - self.theta_hat
+        length = np.sqrt(np.einsum("ja,ab,jb->j", step, self.metric, step))
+        return third_derivative / 6.0 * (far * length) ** 3 * (1.0 + 1e-9) + 1e-13 * (1.0 + self.largest)
+
+
+def _third_derivative(family, scale, df):
+    if family == "gaussian":
+        return 0.0
+    if family == "logistic":
+        return 1.0 / (6.0 * math.sqrt(3.0))
+    if family == "student-t":       # at residual sqrt(df) t, where t^4 - 6 t^2 + 1 = 0
+        t = math.sqrt(2.0) - 1.0
+        return (df + 1.0) / (df**1.5 * scale**3) * 2.0 * t * (3.0 - t * t) / (1.0 + t * t) ** 3
+    raise ValueError(f"the third derivative of the {family} family is not bounded; give third_derivative, a bound that "
+                     f"holds where your parameters go")
+
+
+def _taylor_surrogate(version, glm, theta_hat):
+    """Rebuild a pickled `TaylorSurrogate`."""
+    if version != 1:
+        raise ValueError(f"this TaylorSurrogate was pickled as version {version}; this fastrace reads version 1")
+    return TaylorSurrogate(glm, theta_hat)
+
+
+def _farthest(distances, fraction):
+    if not 0.0 <= fraction < 1.0:
+        raise ValueError(f"fraction is {fraction}; a share of the rows in [0, 1) is needed")
+    count = int(round(fraction * len(distances)))
+    rows = np.argpartition(distances, len(distances) - count)[len(distances) - count:] if count else []
+    return np.sort(np.asarray(rows, dtype=np.int64))
+
+
+def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
+    r"""A generalised linear model with the second-order expansion of its log-likelihood as control variate.
+
+    Parameters
+    ----------
+    glm : GLMSource
+        The model. Assign ``glm.theta`` to move on: residuals and shifts follow.
+    theta_hat : array_like of real numbers, shape (p,)
+        Where to expand, best near the mode of the posterior.
+    outliers : float, default 0.0
+        Fraction of the rows, those farthest out (`TaylorSurrogate.distances`), to read each time.
+    support : tuple of float, optional
+        Interval that holds every residual; see `TaylorSurrogate.residual_bound`.
+
+    Returns
+    -------
+    ControlVariate
+        Rewards and expansion are evaluated in one sweep over the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.control_variates import taylor_glm
+    >>> from fastrace.likelihoods import GLMSource
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.standard_normal((1000, 3))
+    >>> y = rng.random(1000) < 0.5
+    >>> glm = GLMSource(X, y, theta=0.05 * rng.standard_normal((2, 3)))
+    >>> race_on = taylor_glm(glm, np.zeros(3))
+    >>> ratio = race_on.read(np.arange(1000)).std(axis=0) / glm.read(np.arange(1000)).std(axis=0)
+    >>> bool((ratio < 1e-2).all())
+    True
+    >>> bool(np.allclose(race_on.totals(), glm.totals(), rtol=1e-12))
+    True
+    """
+    surrogate = TaylorSurrogate(glm, theta_hat)
+    return ControlVariate(glm, surrogate, always_read=surrogate.farthest(outliers), support=support)
+
+
+cdef class BinnedTaylor(Source):
+    r"""Second-order expansion of rewards in the data, about the centre of each row's bin.
+
+    For rewards l_j(y_n) that are smooth functions of a vector y_n. The rows are sorted into bins once; for given
+    parameters one expansion per bin and arm stands in for the rewards, and its exact sum follows from the counts,
+    means and covariances of the bins.
+
+    Parameters
+    ----------
+    y : array_like of real numbers, shape (n_rows, q)
+        The data as the expansion sees them.
+    expansion : callable
+        ``expansion(references)`` takes the centres of the bins, shape (n_bins, q), and returns for every bin and arm
+        the rewards there, shape (n_bins, n_arms), their gradients in y, shape (n_bins, n_arms, q), and their
+        Hessians, shape (n_bins, n_arms, q, q). Called now and by `update`.
+    n_arms : int
+        Number of arms.
+    z : array_like of real numbers, shape (n_rows, m), optional
+        What to bin by, such as two summaries of y; y itself by default.
+    n_bins : int, default 100
+        Number of cells: n_bins^(1/m) equally filled slices along each column of z, empty cells dropped.
+    labels : array_like of int, shape (n_rows,), optional
+        Ready-made bins, 0, 1, ..., in place of cells of `z`.
+
+    Attributes
+    ----------
+    labels : ndarray of int32, shape (n_rows,)
+    references : ndarray of shape (n_bins, q)
+        Mean of y in each bin: the linear term then adds nothing to the sums.
+    weights : ndarray of shape (n_bins,)
+        Share of the rows.
+    covariances : ndarray of shape (n_bins, q, q)
+        Mean of (y - reference) (y - reference)^T.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or a number is not finite.
+
+    Notes
+    -----
+    Call `update` whenever what `expansion` depends on has changed; it costs O(n_bins n_arms q^2), as the paper's
+    binned control variates [1]_ do.
+
+    References
+    ----------
+    .. [1] Chen, Ghahramani, "Scalable discrete sampling as a multi-armed bandit problem", ICML 2016, section 3.4 and
+       appendix C.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.control_variates import BinnedTaylor, ControlVariate
+    >>> from fastrace.sources import ArraySource
+    >>> rng = np.random.default_rng(1)
+    >>> y = rng.standard_normal((1000, 1))
+    >>> center = np.array([0.0, 0.3])
+    >>> rewards = ArraySource(np.cos(y - center))
+    >>> def expansion(at):
+    ...     value = np.cos(at - center)
+    ...     return value, -np.sin(at - center)[:, :, None], -value[:, :, None, None]
+    >>> surrogate = BinnedTaylor(y, expansion, n_arms=2, n_bins=20)
+    >>> race_on = ControlVariate(rewards, surrogate, always_read=surrogate.farthest(0.05))
+    >>> bool((race_on.read(np.arange(950)).std(axis=0) < 1e-3).all())
+    True
+    >>> bool(np.allclose(race_on.totals(), rewards.totals(), rtol=1e-12))
+    True
+    """
+
+    cdef readonly cnp.ndarray y, labels, references, weights, covariances
+    cdef readonly object expansion
+    cdef cnp.ndarray offsets, value, gradient, hessian, sums
+    cdef object z
+
+    def __init__(self, y, expansion, n_arms, *, z=None, n_bins=100, labels=None):
+        data = _columns(y, "y")
+        by = data if z is None else _columns(z, "z")
+        if len(by) != len(data) or len(data) == 0:
+            raise ValueError(f"z has {len(by)} rows and y has {len(data)}; the same number, at least 1, is needed")
+        super().__init__(n_arms, len(data))
+        cell = _cells(by, n_bins) if labels is None else _labels(labels, len(data))
+        count = np.bincount(cell)
+        if not count.all():
+            raise ValueError(f"labels leave bin {int((count == 0).argmax())} empty; number the bins 0, 1, ... without "
+                             f"gaps")
+        q = data.shape[1]
+        self.y = data
+        self.z = by
+        self.labels = cell.astype(np.int32)
+        self.weights = count / len(data)
+        self.references = _bin_sums(data, cell, len(count)) / count[:, None]
+        # Rounding leaves a mean deviation of about 1e-16 in each bin; keeping it keeps the sums exact.
+        self.offsets = np.zeros((len(count), q))
+        self.covariances = np.zeros((len(count), q, q))
+        order = np.argsort(cell, kind="stable")
+        for b, rows in enumerate(np.split(order, np.cumsum(count)[:len(count) - 1])):
+            step = data[rows] - self.references[b]
+            self.offsets[b] = step.mean(axis=0)
+            self.covariances[b] = step.T @ step / len(rows)
+        for array in (self.labels, self.weights, self.references, self.covariances):
+            array.flags.writeable = False
+        self.expansion = expansion
+        self.update()
+
+    def __reduce__(self):
+        return _binned_taylor, (1, np.asarray(self.y), self.expansion, self.n_arms, self.z, np.asarray(self.labels))
+
+    def update(self):
+        """Expand anew, after what `expansion` depends on has changed. A bad expansion changes nothing."""
+        cdef Py_ssize_t n_bins = self.references.shape[0], q = self.references.shape[1]
+        parts = self.expansion(self.references)
+        if not isinstance(parts, tuple) or len(parts) != 3:
+            raise ValueError(f"expansion returned a {type(parts).__name__}; a tuple (value, gradient, hessian) is "
+                             f"needed")
+        arrays = []
+        for name, part, shape in zip(("value", "gradient", "hessian"), parts, ((), (q,), (q, q)), strict=True):
+            array = np.array(part, dtype=np.float64, order="C")
+            if array.shape != (n_bins, self.n_arms, *shape):
+                raise ValueError(f"{name} of the expansion has shape {array.shape}; "
+                                 f"{(n_bins, self.n_arms, *shape)} is needed")
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} of the expansion holds {array[~np.isfinite(array)][0]}; it must be finite")
+            arrays.append(array)
+        value, gradient, hessian = arrays
+        per_bin = (value + np.einsum("bjq,bq->bj", gradient, self.offsets)
+                   + 0.5 * np.einsum("bjpq,bpq->bj", hessian, self.covariances))
+        self.value, self.gradient, self.hessian = value, gradient, hessian
+        self.sums = self.n_rows * (np.asarray(self.weights) @ per_bin)
+
+    cdef int expand(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                    Py_ssize_t n_arms, double **out) except -1 nogil:
+        cdef Py_ssize_t q = self.references.shape[1], i, j, a, b, at
+        cdef const double *y = <const double *>cnp.PyArray_DATA(self.y)
+        cdef const double *reference = <const double *>cnp.PyArray_DATA(self.references)
+        cdef const double *value = <const double *>cnp.PyArray_DATA(self.value)
+        cdef const double *gradient = <const double *>cnp.PyArray_DATA(self.gradient)
+        cdef const double *hessian = <const double *>cnp.PyArray_DATA(self.hessian)
+        cdef const int32_t *label = <const int32_t *>cnp.PyArray_DATA(self.labels)
+        cdef double *step = <double *>malloc(q * sizeof(double))
+        cdef const double *h
+        cdef double sum, slope
+        cdef int64_t row
+        cdef int32_t cell
+        if step == NULL:
+            with gil:
+                raise MemoryError()
+        for i in range(n_rows):
+            row = rows[i] if rows != NULL else first + i
+            cell = label[row]
+            for a in range(q):
+                step[a] = y[row * q + a] - reference[cell * q + a]
+            for j in range(n_arms):
+                at = cell * self.n_arms + arms[j]
+                h = hessian + at * q * q
+                sum = value[at]
+                for a in range(q):
+                    slope = 0.0
+                    for b in range(q):
+                        slope += h[a * q + b] * step[b]
+                    sum += step[a] * (gradient[at * q + a] + 0.5 * slope)
+                out[j][i] = sum
+        free(step)
+        return 0
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        return self.expand(rows, 0, n_rows, arms, n_arms, out)
+
+    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                        double **out) except -1 nogil:
+        return self.expand(NULL, first, n_rows, arms, n_arms, out)
+
+    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+        cdef Py_ssize_t j
+        for j in range(n_arms):
+            out[j] = (<const double *>cnp.PyArray_DATA(self.sums))[arms[j]]
+        return 0
+
+    def distances(self):
+        """Distance of each row's z from the mean of its bin, columns in units of their standard deviation."""
+        by = np.asarray(self.z)
+        scale = by.std(axis=0)
+        scaled = by / np.where(scale > 0.0, scale, 1.0)
+        count = np.bincount(self.labels)
+        means = _bin_sums(scaled, self.labels, len(count)) / count[:, None]
+        return np.sqrt(np.square(scaled - means[self.labels]).sum(axis=1))
+
+    def farthest(self, fraction):
+        """The given fraction of the rows, those with the largest `distances`: ndarray of int64, ascending."""
+        return _farthest(self.distances(), fraction)
+
+    def residual_bound(self, third_derivative, always_read=()):
+        """Largest absolute residual of rewards whose third derivatives in y stay within `third_derivative`.
+
+        Parameters
+        ----------
+        third_derivative : float or array_like of shape (n_arms,)
+            Bound on every third partial derivative.
+        always_read : array_like of int, optional
+            Rows that do not count.
+
+        Returns
+        -------
+        float or ndarray of shape (n_arms,)
+            ``third_derivative`` / 6 times the cube of the largest sum of abs(y - reference), to be used as
+            ``support = (-bound, bound)``.
+        """
+        size = np.abs(np.asarray(self.y) - np.asarray(self.references)[self.labels]).sum(axis=1)
+        far = np.delete(size, np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
+        return np.asarray(third_derivative, dtype=np.float64) / 6.0 * far**3 * (1.0 + 1e-9)
+
+
+def _columns(values, name):
+    array = np.asarray(values)
+    if array.ndim != 2 or array.dtype.kind not in "fiub" or array.shape[1] == 0:
+        raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}; real numbers of shape (n_rows, "
+                         f"columns) are needed")
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}; it must be finite")
+    return array
+
+
+def _labels(labels, n_rows):
+    array = np.asarray(labels)
+    if array.shape != (n_rows,) or array.dtype.kind not in "iu" or array.min() < 0:
+        raise ValueError(f"labels has shape {array.shape} and dtype {array.dtype}; a bin number from 0 up for each of "
+                         f"the {n_rows} rows is needed")
+    return array.astype(np.intp)
+
+
+def _cells(z, n_bins):
+    """Cells of a grid whose lines are equally spaced quantiles of each column; empty cells are dropped."""
+    if n_bins < 1:
+        raise ValueError(f"n_bins is {n_bins}; at least one bin is needed")
+    slices = max(1, round(n_bins ** (1.0 / z.shape[1])))
+    cell = np.zeros(len(z), dtype=np.intp)
+    for column in z.T:
+        lines = np.quantile(column, np.arange(1, slices) / slices)
+        cell = cell * slices + np.searchsorted(lines, column, side="right")
+    return np.unique(cell, return_inverse=True)[1].reshape(-1)
+
+
+def _bin_sums(values, cell, n_bins):
+    return np.column_stack([np.bincount(cell, weights=column, minlength=n_bins) for column in values.T])
+
+
+def _binned_taylor(version, y, expansion, n_arms, z, labels):
+    """Rebuild a pickled `BinnedTaylor`."""
+    if version != 1:
+        raise ValueError(f"this BinnedTaylor was pickled as version {version}; this fastrace reads version 1")
+    return BinnedTaylor(y, expansion, n_arms, z=z, labels=labels)
