@@ -266,7 +266,7 @@ cdef class Race:
                         self.at[j][i] = rewards[start - self.told + i, j]
                 self._absorb(start, count, target)
                 start += count
-            self._close_look(target, self._advantage(1.0))
+            self._close_look(target, self.scan_advantage)
 
     # Driving a source.
 
@@ -307,7 +307,7 @@ cdef class Race:
 
     cdef int _run(self, Source source) except -1 nogil:
         cdef int64_t target
-        cdef double advantage = self._advantage(source.scan_advantage)
+        cdef double advantage = self._advantage(source)
         if self.status == RUNNING and not self.opened:
             self._open(source)
         while self.status == RUNNING:
@@ -337,10 +337,13 @@ cdef class Race:
         self.opened = True
         return 0
 
-    cdef double _advantage(self, double of_source) noexcept nogil:
-        """How much cheaper a row is in a full pass; a window in order saves only the comparisons."""
-        cdef double advantage = self.scan_advantage if self.scan_advantage > 0.0 else of_source
-        return min(advantage, 1.5) if self.shuffled else advantage
+    cdef double _advantage(self, Source source) noexcept nogil:
+        """How much cheaper a row is in a full pass than in a race with its draws and comparisons."""
+        if self.scan_advantage > 0.0:
+            return self.scan_advantage
+        # Measured, in nanoseconds a reward: 20 for a gambler's bets, 0.6 for moments of a difference.
+        return (1.0 if self.shuffled else source.scan_advantage) + (
+            (20.0 if self.bound == BETTING else 0.6) / source.reward_cost)
 
     cdef int64_t _target(self) noexcept nogil:
         return self.n_rows if self.full_pass else self.look[self.looks_taken]

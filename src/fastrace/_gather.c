@@ -1,3 +1,4 @@
+#include "_clones.h"
 #include "_gather.h"
 
 /* One body for both element types: this file includes itself once per type. */
@@ -58,6 +59,7 @@ void NAME(fr_gather)(const char *x, ptrdiff_t row_stride, ptrdiff_t arm_stride, 
 }
 
 /* Sum of one column, contiguous or not. */
+CLONES
 static double NAME(column_sum)(const char *x, ptrdiff_t row_stride, ptrdiff_t n_rows)
 {
     double lane[LANES] = {0};
@@ -75,6 +77,7 @@ static double NAME(column_sum)(const char *x, ptrdiff_t row_stride, ptrdiff_t n_
 }
 
 /* All columns of a packed row-major block: the rows are one long vector whose columns repeat. */
+CLONES
 static void NAME(packed_sums)(const ELEMENT *x, ptrdiff_t n_rows, ptrdiff_t n_columns, double *sum)
 {
     double lane[LANES * WIDE] = {0};

@@ -1,24 +1,10 @@
+#include "_clones.h"
 #include "_simd.h"
 
 #include <math.h>
 
 /* Each reduction keeps LANES partial results, lane l over x[l], x[l + LANES], ..., and folds them by halves. The
-   compiler may put the lanes in any registers: the order of additions, and so every bit, stays. Contraction to fused
-   multiply-add would break that. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
-
-/* A copy for each instruction set, chosen when the library loads. It needs ifunc, hence gcc and glibc. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__ELF__) && defined(__GLIBC__) \
-    && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
-#endif
-
+   compiler may put the lanes in any registers: the order of additions, and so every bit, stays. */
 enum { LANES = 32,        /* fewer, and gcc unrolls them away before it can vectorise them */
        CHUNK = 1024 };    /* values between two looks at an early answer */
 

@@ -104,6 +104,7 @@ cdef class ControlVariate(Source):
                              f"[0, {source.n_rows})")
         rows = np.unique(rows).astype(np.int64)
         super().__init__(source.n_arms, source.n_rows - len(rows), scan_advantage=source.scan_advantage,
+                         reward_cost=source.reward_cost + surrogate.reward_cost,
                          first_look=source.first_look, support=support)
         self.source = source
         self.surrogate = surrogate
@@ -324,7 +325,7 @@ cdef class TaylorSurrogate(Source):
         p = glm.X.shape[1]
         if hat.shape != (p,) or not np.isfinite(hat).all():
             raise ValueError(f"theta_hat has shape {hat.shape} and values {hat}; {p} finite parameters are needed")
-        super().__init__(glm.n_arms, glm.n_rows, scan_advantage=glm.scan_advantage)
+        super().__init__(glm.n_arms, glm.n_rows, scan_advantage=glm.scan_advantage, reward_cost=glm.reward_cost)
         value, largest, gradient, hessian, metric = [], 0.0, np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
         for first in range(0, glm.n_rows, _CHUNK):
             x = np.asarray(glm.X[first:first + _CHUNK], dtype=np.float64)

@@ -106,7 +106,8 @@ cdef class GLMSource(Source):
         _check_outcomes(outcome, family)
         parameters = np.array(theta, dtype=np.float64, order="C", ndmin=2)
         _check_theta(parameters, (max(len(parameters), 1), x.shape[1]))
-        super().__init__(len(parameters), x.shape[0], scan_advantage=_scan_advantage(x), support=support)
+        super().__init__(len(parameters), x.shape[0], scan_advantage=_scan_advantage(x),
+                         reward_cost=4.0 + 0.25 * x.shape[1], support=support)
         self.X = x
         self.y = outcome.astype(np.float64)
         self.y.flags.writeable = False
@@ -379,7 +380,8 @@ cdef class PairSource(Source):
         if source.support is not None:
             low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (source.n_arms,)) for end in source.support)
             support = (float(low[arm_b] - high[arm_a]), float(high[arm_b] - low[arm_a]))
-        super().__init__(1, source.n_rows, scan_advantage=source.scan_advantage, first_look=source.first_look,
+        super().__init__(1, source.n_rows, scan_advantage=source.scan_advantage,
+                         reward_cost=2.0 * source.reward_cost, first_look=source.first_look,
                          support=support)
         self.source = source
         self.pair[0] = arm_a

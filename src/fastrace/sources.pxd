@@ -9,6 +9,8 @@ cdef class Source:
     cdef readonly int64_t n_rows
     # Cost of one row read at random over one row read in order, at least 1: a race turns to one full pass by it.
     cdef readonly double scan_advantage
+    # Nanoseconds a reward takes, read in order, roughly: what the work of a race's own rule is weighed against.
+    cdef readonly double reward_cost
     # Rows worth asking for in the first look, at least 1: large where each call has a price of its own.
     cdef readonly Py_ssize_t first_look
     # None, or (low, high): scalars or one value per arm that hold every reward.

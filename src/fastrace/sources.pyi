@@ -8,10 +8,18 @@ class Source:
     n_arms: int
     n_rows: int
     scan_advantage: float
+    reward_cost: float
     first_look: int
     support: Any
     def __init__(
-        self, n_arms: int, n_rows: int, *, scan_advantage: float = ..., first_look: int = ..., support: Any = ...
+        self,
+        n_arms: int,
+        n_rows: int,
+        *,
+        scan_advantage: float = ...,
+        reward_cost: float = ...,
+        first_look: int = ...,
+        support: Any = ...,
     ) -> None: ...
     def read(self, rows: ArrayLike, arms: ArrayLike | None = ...) -> NDArray[np.float64]: ...
     def totals(self, arms: ArrayLike | None = ...) -> NDArray[np.float64]: ...

@@ -63,6 +63,8 @@ cdef class Source:
         Number of rows, at least 0.
     scan_advantage : float, default 1.0
         Cost of one row read at random over one row read in order, at least 1.
+    reward_cost : float, default 20.0
+        Nanoseconds that a reward takes, read in order, roughly. A race weighs the work of its own rule against it.
     first_look : int, default 50
         Rows worth asking for in a race's first look, at least 1. More where each call has a price of its own,
         as when it runs Python.
@@ -70,18 +72,21 @@ cdef class Source:
         Interval (low, high) that holds every reward.
     """
 
-    def __init__(self, n_arms, n_rows, *, scan_advantage=1.0, first_look=50, support=None):
+    def __init__(self, n_arms, n_rows, *, scan_advantage=1.0, reward_cost=20.0, first_look=50, support=None):
         if n_arms < 1:
             raise ValueError(f"n_arms is {n_arms}; a source needs at least one arm")
         if n_rows < 0:
             raise ValueError(f"n_rows is {n_rows}; a population cannot have fewer than 0 rows")
         if not scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; reading in order cannot cost more than at random")
+        if not reward_cost > 0.0:
+            raise ValueError(f"reward_cost is {reward_cost}; a reward takes some time")
         if first_look < 1:
             raise ValueError(f"first_look is {first_look}; a first look needs at least one row")
         self.n_arms = n_arms
         self.n_rows = n_rows
         self.scan_advantage = scan_advantage
+        self.reward_cost = reward_cost
         self.first_look = first_look
         self.support = support
 
@@ -243,7 +248,8 @@ cdef class ArraySource(Source):
             array = array.astype(np.float64)
         if not array.flags.aligned:
             array = array.copy()
-        super().__init__(array.shape[1], array.shape[0], scan_advantage=_scan_advantage(array), support=support)
+        super().__init__(array.shape[1], array.shape[0], scan_advantage=_scan_advantage(array), reward_cost=1.0,
+                         support=support)
         self.values = array
         self.data = <const char *>cnp.PyArray_DATA(self.values)
         self.row_stride = self.values.strides[0]
@@ -348,7 +354,8 @@ cdef class CallableSource(Source):
     def __init__(self, function, n_arms, n_rows, support=None, *, scan_advantage=1.0, first_look=256):
         if not callable(function):
             raise ValueError(f"function is {function!r}; a callable of (arms, rows) is needed")
-        super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, first_look=first_look, support=support)
+        super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, reward_cost=100.0, first_look=first_look,
+                         support=support)
         self.function = function
 
     def __reduce__(self):
