@@ -14,17 +14,18 @@ LAYERS = [
     ["_types"],
     ["_keyed_order", "_ranks", "_rng", "_simd"],
     ["_moments"],
-    ["_betting", "_bounds", "_schedules"],
+    ["_betting", "_bounds", "_criteria", "_schedules"],
     ["sources"],
-    ["_arch", "control_variates", "likelihoods"],
+    ["_arch", "likelihoods"],
+    ["control_variates"],
     ["_accumulate", "_core", "_half_widths", "_lil", "_quantile", "_threshold", "_unequal"],
-    ["_checks", "results"],
+    ["_checks", "_progress", "results"],
     ["bounds", "moments"],
     ["lil_ucb", "racing", "unequal"],
-    ["sampling"],
+    ["acceptance", "sampling"],
+    ["__init__"],
     ["demo"],
     ["cli"],
-    ["__init__"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
