@@ -127,6 +127,7 @@ def test_demo_on_prices(tmp_path, capsys):
 
 
 def test_module_and_version():
-    run = subprocess.run([sys.executable, "-m", "fastrace.cli", "--version"], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "fastrace.cli"]
+    run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert run.stdout == f"fastrace {fr.__version__}\n"
-    assert subprocess.run([sys.executable, "-m", "fastrace.cli"], capture_output=True).returncode == 2
+    assert subprocess.run(command, capture_output=True).returncode == 2

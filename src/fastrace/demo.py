@@ -414,8 +414,8 @@ def figure(comparison: Comparison) -> Any:
     at = np.arange(len(comparison.states))
     for shift, name, draws in ((-0.2, "exact", comparison.exact), (0.2, "raced", comparison.raced)):
         share = comparison.frequencies(draws)
-        error = 1.96 * np.sqrt(share * (1 - share) / draws.size)
-        left.bar(at + shift, share, 0.4, yerr=error, capsize=2, label=name)
+        noise = 1.96 * np.sqrt(share * (1 - share) / draws.size)
+        left.bar(at + shift, share, 0.4, yerr=noise, capsize=2, label=name)
     left.set_xticks(at, comparison.states, rotation=45 if len(at) > 8 else 0)
     left.set_ylabel("share of draws")
     left.set_title(comparison.title, fontsize=10)
