@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from guarantee import assert_rate_at_most
-from reference import arch as twin
 from scipy import special, stats
 
 import fastrace as fr
 from fastrace import demo
 from fastrace._arch import ArchSource
+from guarantee import assert_rate_at_most
+from reference import arch as twin
 
 ORDERS = (2, 5)
 

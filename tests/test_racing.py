@@ -9,13 +9,13 @@ import time
 
 import numpy as np
 import pytest
+
+import fastrace as fr
+from fastrace.racing import BOUNDS, RIGOROUS
 from guarantee import assert_fits, assert_rate_at_most
 from populations import POPULATIONS
 from reference import racing as twin
 from reference.draws import Order, Window
-
-import fastrace as fr
-from fastrace.racing import BOUNDS, RIGOROUS
 
 RULES = [rule for rule in BOUNDS if rule != "auto"]
 

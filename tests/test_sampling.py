@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-from guarantee import assert_fits
-from reference.draws import gumbel
 
 import fastrace as fr
+from guarantee import assert_fits
+from reference.draws import gumbel
 
 
 def law(log_factors, log_prior=0.0):

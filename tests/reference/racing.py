@@ -4,8 +4,9 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
-from reference import betting, bounds
 from scipy import stats
+
+from reference import betting, bounds
 
 
 def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng, offset=None, low=None, high=None,
