@@ -348,8 +348,8 @@ def test_c2_12_more_than_2_to_31_rows():
 
 @pytest.mark.parametrize("bad", [
     {"n_arms": 0}, {"n_rows": -1}, {"n_rows": 2**62 + 1}, {"delta": 0}, {"delta": 1}, {"delta": np.nan},
-    {"delta": -0.1}, {"support": None}, {"support": (1, 0)}, {"support": (0, np.inf)}, {"support": 1}, {"setting": "best"},
-    {"offset": [0, np.nan, 0]}, {"offset": [0, 0]}, {"offset": np.inf},
+    {"delta": -0.1}, {"support": None}, {"support": (1, 0)}, {"support": (0, np.inf)}, {"support": 1},
+    {"setting": "best"}, {"offset": [0, np.nan, 0]}, {"offset": [0, 0]}, {"offset": np.inf},
 ])
 def test_c2_24_bad_arguments(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -484,7 +484,7 @@ def test_error_over_ten_arms(bound, law, seed):
     for child in np.random.SeedSequence(seed).spawn(trials):
         rng = np.random.default_rng(child)
         z = {"normal": rng.standard_normal, "uniform": rng.random,
-             "lognormal": lambda size: np.exp(2 * rng.standard_normal(size))}[law]((n_rows, n_arms))
+             "lognormal": lambda size, rng=rng: np.exp(2 * rng.standard_normal(size))}[law]((n_rows, n_arms))
         z = (z - z.mean(axis=0)) / z.std(axis=0) * 1e-2
         offset = np.log(0.8) * np.arange(n_arms) + rng.gumbel(size=n_arms)
         result = fr.race(z, delta, bound, support=(z.min(axis=0), z.max(axis=0)), offset=offset, rng=rng)

@@ -121,4 +121,5 @@ def generator(rng: RngLike) -> Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"rng is {rng!r}; None, an int, a SeedSequence or a numpy.random.Generator is needed") from error
+        needed = "None, an int, a SeedSequence or a numpy.random.Generator is needed"
+        raise type(error)(f"rng is {rng!r}; {needed}") from error

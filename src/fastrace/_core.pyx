@@ -14,9 +14,8 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
-from fastrace._betting cimport (bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_rejects, wealth_t)
-from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewness_inflation,
-                               variance_factor)
+from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_rejects, wealth_t
+from fastrace._bounds cimport empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewness_inflation
 from fastrace._criteria cimport full_pass_pays, rows_needed
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_t
 from fastrace._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis, moments4_skewness,
@@ -175,7 +174,7 @@ cdef class Race:
             raise MemoryError()
 
     def plan(self, looks, quantiles, log_inv_delta):
-        """Set the looks (the last is n_rows), the quantile of each, and log(1 / delta) of one comparison at one look."""
+        """Set the looks (the last is n_rows), the quantile of each, and log(1 / delta) of a comparison at one look."""
         self._looks = np.ascontiguousarray(looks, dtype=np.int64)
         self._quantiles = np.ascontiguousarray(quantiles, dtype=np.float64)
         self.look = <int64_t *>cnp.PyArray_DATA(self._looks)
@@ -253,8 +252,8 @@ cdef class Race:
         if self.drawn < target:
             raise ValueError("tell() came before ask(); ask() says which rewards are wanted")
         if rewards.shape[0] != target - self.told or rewards.shape[1] != self.n_active:
-            raise ValueError(f"rewards has shape ({rewards.shape[0]}, {rewards.shape[1]}); ask() wanted ({target - self.told}, "
-                             f"{self.n_active}): a row per row number, a column per arm")
+            raise ValueError(f"rewards has shape ({rewards.shape[0]}, {rewards.shape[1]}); ask() wanted "
+                             f"({target - self.told}, {self.n_active}): a row per row number, a column per arm")
         with nogil:
             self._prepare(target, BLOCK)
             start = self.told
@@ -710,7 +709,6 @@ cdef class Race:
 
     def answer(self):
         """The fields of a `results.RaceResult` that the loop knows."""
-        closest = self.closest
         return dict(
             best=self.leader, active=self._active[:self.n_active].copy(), mean=self._mean.copy(),
             half_width=self._half_width.copy(), pulls=self._pulls.copy(), n_looks=self.looks_taken,
@@ -736,7 +734,9 @@ cdef class Race:
     def _get_state(self):
         """All that a race in progress needs to go on exactly, as plain objects."""
         cdef Py_ssize_t i
-        codes = np.asarray(<cnp.uint32_t[:self.n_rows]>self.order.code) if self.order.code != NULL and self.n_rows else None
+        codes = None
+        if self.order.code != NULL and self.n_rows:
+            codes = np.asarray(<cnp.uint32_t[:self.n_rows]>self.order.code)
         touched = None if codes is None else np.flatnonzero(codes)
         keep = self.told if self.pairwise else 0
         return dict(

@@ -69,7 +69,7 @@ cdef inline void order_free(order_t *order) noexcept nogil:
 
 
 cdef inline void order_advance(order_t *order, bitgen_t *bits, int64_t first, int64_t count) noexcept nogil:
-    """Settle positions first .. first + count - 1 of a fresh uniform order, given those before; partial Fisher-Yates."""
+    """Settle positions first .. first + count - 1 of a uniform order, given those before; partial Fisher-Yates."""
     cdef uint32_t *code = order.code
     cdef uint32_t i, j, kept
     cdef int64_t k

@@ -51,12 +51,15 @@ class RaceOptions:
             )
         self.variance = _checks.choice(variance, "variance", ("pairwise", "marginal"))
         if self.bound == "betting" and self.variance == "marginal":
-            raise ValueError("bound is 'betting' and variance is 'marginal'; bets are placed on paired differences only")
+            raise ValueError("bound is 'betting' and variance is 'marginal'; bets are on paired differences only")
         self.first_look = _checks.integer(first_look, "first_look", 2, "one row has no variance")
         self.growth = (1.1 if self.bound == "betting" else 2.0) if growth is None else _checks.real(growth, "growth")
         if not 1.0 < self.growth <= 1e6:
             raise ValueError(f"growth is {growth!r}; a factor above 1 is needed, so that looks move on")
-        self.low, self.high = (None, None) if support is None else _checks.support_bounds(support, self.n_arms)
+        self.low: NDArray[np.float64] | None = None
+        self.high: NDArray[np.float64] | None = None
+        if support is not None:
+            self.low, self.high = _checks.support_bounds(support, self.n_arms)
         self.access = _checks.choice(access, "access", ("random", "shuffled"))
         self.student = bool(student)
         self.skewness_guard = bool(skewness_guard)
@@ -296,7 +299,7 @@ def race_result(core: _core.Race, options: RaceOptions, names: tuple[str, ...] |
     )
 
 
-def _rebuild(version: int, cls: type, options: RaceOptions, rng: np.random.Generator, state: dict[str, Any]) -> Any:
+def _rebuild(version: int, cls: Any, options: RaceOptions, rng: np.random.Generator, state: dict[str, Any]) -> Any:
     """Rebuild a pickled `FiniteRace`."""
     if version != 1:
         raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")

@@ -24,8 +24,8 @@ class RaceResult:
         were read in full.
     half_width : ndarray of float, shape (n_arms,)
         Half-width of the comparison with the leader (``variance="pairwise"``) or of the arm's own mean
-        (``"marginal"``) at the arm's last look; 0 where the mean is exact, nan where the rule has no half-width: for the
-        leader itself and for betting.
+        (``"marginal"``) at the arm's last look; 0 where the mean is exact, nan where the rule has no half-width: for
+        the leader itself and for betting.
     pulls : ndarray of int64, shape (n_arms,)
         Distinct rows read for each arm.
     n_rows : int
@@ -66,7 +66,8 @@ class RaceResult:
     def __str__(self) -> str:
         title = (
             f"best arm {self._name(self.best)}: {self.bound} rule, delta {self.delta:g}, "
-            f"read {100 * self.fraction_read:.3g} % in {self.n_looks} looks, stopped by {self.stopped_by or 'nothing yet'}"
+            f"read {100 * self.fraction_read:.3g} % in {self.n_looks} looks, "
+            f"stopped by {self.stopped_by or 'nothing yet'}"
         )
         order = np.argsort(-self.mean, kind="stable")
         shown = order[:10]
@@ -75,7 +76,8 @@ class RaceResult:
         for i in shown:
             mark = "*" if i == self.best else " "
             lines.append(
-                f"{mark} {self._name(int(i)):>{width}}  {self.mean[i]:>12.5g}  {self.half_width[i]:>12.3g}  {self.pulls[i]:>10d}"
+                f"{mark} {self._name(int(i)):>{width}}  {self.mean[i]:>12.5g}  {self.half_width[i]:>12.3g}"
+                f"  {self.pulls[i]:>10d}"
             )
         if order.size > shown.size:
             lines.append(f"  ... {order.size - shown.size} more arms")
@@ -120,7 +122,7 @@ def axes(ax: Any) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError('plots need matplotlib: python -m pip install "fastrace[plot]" from the source folder') from error
+        raise ImportError('plots need matplotlib: python -m pip install ".[plot]"') from error
     return plt.figure().add_subplot()
 
 

@@ -99,7 +99,7 @@ class DiscreteSampler:
             scan_advantage=None,
         )
         self._core = self._options.core(_checks.generator(rng))
-        self.log_prior = 0.0 if log_prior is None else log_prior  # type: ignore[assignment]
+        self.log_prior = 0.0 if log_prior is None else log_prior
         self._n_draws = self._n_exact = self._n_looks = 0
         self._read = 0.0
 
@@ -172,7 +172,7 @@ class DiscreteSampler:
 
 def _rebuild(
     version: int,
-    cls: type,
+    cls: Any,
     source: Any,
     options: RaceOptions,
     rng: np.random.Generator,
