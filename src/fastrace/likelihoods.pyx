@@ -331,8 +331,8 @@ cdef double _sum_of_log_factorials(cnp.ndarray y):
 
 
 def _scan_advantage(x):
-    # Measured on rows of 20 doubles, two arms: three times the cost in order where the cache is missed.
-    return 3.0 if x.nbytes > 1 << 24 else 1.2
+    # Measured with two arms: 51 ns at random against 26 in order on 10^6 rows of 20 doubles, 49 against 19 of 20 floats.
+    return 2.2 if x.nbytes > 1 << 24 else 1.2
 
 
 def _glm_source(version, X, y, theta, family, scale, df, support):
