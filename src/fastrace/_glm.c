@@ -55,7 +55,7 @@ FR_INLINE lanes load_f32(const float *x)
 }
 #endif
 
-#if defined(__has_builtin)
+#if defined(__GNUC__) && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define SHUFFLES
 #endif
