@@ -13,9 +13,10 @@ SOURCE = ROOT / "src" / "fastrace"
 LAYERS = [
     ["_types"],
     ["_keyed_order", "_ranks", "_rng", "_simd"],
-    ["_moments"],
+    ["_moments", "_order"],
     ["_betting", "_bounds", "_criteria", "_schedules"],
     ["sources"],
+    ["_memory"],
     ["_arch", "likelihoods"],
     ["control_variates"],
     ["_accumulate", "_core", "_half_widths", "_lil", "_quantile", "_threshold", "_unequal"],

@@ -384,6 +384,75 @@ def test_c2_12_population_beyond_2_to_31_takes_no_memory():
     assert fr.race(source, access="shuffled", rng=1).n_looks >= 1
 
 
+def test_c2_19_a_race_that_is_over_pickles(rng):
+    values = rng.normal(size=(50_000, 3))
+    for first_look, stopped_by in [(50_000, "exact"), (50, "bound")]:
+        race = fr.FiniteRace(3, 50_000, first_look=first_look, offset=[0, 0, 1e4], rng=1)
+        result = race.run(values)
+        assert result.stopped_by == stopped_by
+        for other in (pickle.loads(pickle.dumps(race)), copy.deepcopy(race)):
+            assert other.done
+            same(other.result(), result)
+
+
+def test_a_race_is_used_by_one_caller_at_a_time(rng):
+    race = fr.FiniteRace(2, 1000, rng=1)
+
+    def rewards(arms, rows):
+        race.ask()
+        return np.zeros((rows.size, arms.size))
+
+    with pytest.raises(RuntimeError, match="already running"):
+        race.run(fr.sources.CallableSource(rewards, 2, 1000))
+    values = rng.random((1000, 2)) + [0, 1]
+    assert race.run(values).best == 1
+
+
+def test_rewards_too_large_to_sum_are_refused():
+    for advantage in (1.0, 50.0):
+        for sign in (1.0, -1.0):
+            race = fr.FiniteRace(2, 1000, scan_advantage=advantage, rng=1)
+            with pytest.raises(ValueError, match="scale them down"):
+                race.run(np.tile([sign * 1e307, sign * 1.5e307], (1000, 1)))
+
+
+def test_told_rewards_may_be_read_only(rng):
+    values = rng.random((1000, 2)) + [0, 1]
+    values.setflags(write=False)
+    race = fr.FiniteRace(2, 1000, rng=1)
+    while not race.done:
+        arms, rows = race.ask()
+        block = values[np.ix_(rows, arms)]
+        block.setflags(write=False)
+        race.tell(block)
+    assert race.result().best == 1
+    with pytest.raises(ValueError, match="masked"):
+        fr.FiniteRace(2, 1000).tell(np.ma.masked_array(values))
+
+
+def test_marginal_guard_sees_the_leaders_tail(seed):
+    """The leader that missed its own left tail is as dangerous as an arm that missed its right one."""
+    rng = np.random.default_rng(seed)
+    heavy = POPULATIONS["lognormal, turned"](5000, rng)
+    values = np.column_stack([rng.normal(size=5000) * 1e-2, heavy])
+    values -= values.mean(axis=0) - [1e-6, 0.0]
+    wrong = dict.fromkeys((False, True), 0)
+    for guard in wrong:
+        for child in np.random.SeedSequence(seed).spawn(200):
+            race = fr.FiniteRace(2, 5000, 0.1, variance="marginal", skewness_guard=guard, rng=np.random.default_rng(child))
+            wrong[guard] += race.run(values).best != 0
+    assert wrong[False] > 40
+    assert wrong[True] < 30
+
+
+def test_many_looks_and_many_rows_are_refused_or_quick():
+    with pytest.raises(ValueError, match="2\\^62"):
+        fr.FiniteRace(2, 2**63)
+    started = time.perf_counter()
+    fr.FiniteRace(3, 10**6, growth=1.002)
+    assert time.perf_counter() - started < 5.0
+
+
 # Draws.
 
 

@@ -130,6 +130,62 @@ def test_c2_19_a_sampler_pickles_and_goes_on(rng):
         assert other.stats.n_draws == 37
 
 
+def test_c2_19_a_sampler_pickles_after_an_exact_draw(rng):
+    sampler = fr.DiscreteSampler(rng.normal(size=(100_000, 3)), rng=1)
+    sampler.draw_many(3)
+    other = pickle.loads(pickle.dumps(sampler))
+    np.testing.assert_array_equal(sampler.draw_many(5), other.draw_many(5))
+
+
+def test_the_cost_of_a_draw_does_not_grow(rng):
+    """Each draw has another leader; what earlier draws have compared must not be carried along."""
+    psutil = pytest.importorskip("psutil")
+    sampler = fr.DiscreteSampler(rng.normal(size=(2000, 1000)) * 1e-3, rng=1)
+    sampler.draw_many(100)
+    resident = psutil.Process().memory_info().rss
+    sampler.draw_many(600)
+    assert psutil.Process().memory_info().rss - resident < 3_000_000
+
+
+def test_warnings_of_all_draws_are_kept(rng):
+    values = rng.random((3000, 2)) * 1e-5
+    values[5, 0] = 1e-4
+    sampler = fr.DiscreteSampler(values, support=(0, 1e-5), rng=0)
+    sampler.draw_many(2000)
+    assert any("outside the support" in warning for warning in sampler.stats.warnings)
+
+
+def test_what_a_source_always_reads_counts(rng):
+    from fastrace.control_variates import ControlVariate
+
+    values = rng.random((6, 3)) + [0, 0, 5.0]
+    zeros = fr.sources.ArraySource(np.zeros_like(values))
+    control = ControlVariate(fr.sources.ArraySource(values), zeros, always_read=np.arange(6))
+    result = fr.race(control, rng=1)
+    assert (result.best, result.fraction_read) == (2, 1.0)
+    sampler = fr.DiscreteSampler(control, rng=1)
+    assert_fits(np.bincount(sampler.draw_many(2000), minlength=3), law(values))
+    assert sampler.stats.evaluations == 2000 * 18
+
+    for bad, words in [(np.nan, "known part of the sum of arm 1 is nan"), (np.inf, "arm 1 is inf")]:
+        spoilt = values.copy()
+        spoilt[3, 1] = bad
+        control = ControlVariate(fr.sources.ArraySource(spoilt), zeros, always_read=np.arange(6))
+        with pytest.raises(ValueError, match=words):
+            fr.race(control, rng=1)
+    spoilt[3, 1] = -np.inf
+    control = ControlVariate(fr.sources.ArraySource(spoilt), zeros, always_read=[2, 3])
+    assert fr.race(control, rng=1).best == 2
+    spoilt[3] = [-np.inf, -np.inf, 0.0]
+    assert fr.race(control, rng=1).stopped_by == "single"
+    race = fr.FiniteRace(3, 4, first_look=2, rng=1)
+    arms, rows = race.ask()
+    race.tell(control.read(rows, arms))
+    if not race.done:
+        with pytest.raises(ValueError, match="known part|knows part"):
+            race.run(control)
+
+
 def test_c2_27_a_million_races_take_no_memory(rng):
     psutil = pytest.importorskip("psutil")
     sampler = fr.DiscreteSampler(rng.normal(size=(200, 3)) * 1e-6, rng=1)

@@ -1,26 +1,22 @@
 """The race over a finite population: Chen & Ghahramani (2016), Algorithm 1, with any of our bounds.
 
 One `Race` is one state machine with three doors. `ask` and `tell` drive it by hand, `run` drives it on a compiled
-source without the GIL, `draw_many` runs one race per draw on Gumbel-perturbed arms. What a look has fetched stays aside
+source without the GIL, `draw_many` runs one race per draw on Gumbel-perturbed arms. What a look fetches stays aside
 until the look is complete, so that an exception or Ctrl-C in between leaves the race as it was.
 """
 
-from libc.math cimport INFINITY, NAN, isfinite, isnan, sqrt
+from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan, sqrt
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.pycapsule cimport PyCapsule_GetPointer
 cimport numpy as cnp
-from numpy.random cimport bitgen_t
 
-from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_rejects, wealth_t
-from fastrace._bounds cimport empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewness_inflation
+from fastrace._betting cimport wealth_extend, wealth_rejects, wealth_t
+from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewness_inflation)
 from fastrace._criteria cimport full_pass_pays, rows_needed
-from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_t
+from fastrace._memory cimport RaceMemory, row_at
 from fastrace._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis, moments4_skewness,
                                 moments4_std)
-from fastrace._rng cimport (ORDER_LIMIT, bounded, gumbel, order_advance, order_free, order_init, order_row, order_t)
+from fastrace._rng cimport gumbel
 from fastrace._simd cimport fr_range, fr_sum
 from fastrace._types cimport moments4_t
 from fastrace.sources cimport Source, check_signals
@@ -57,16 +53,11 @@ cdef enum:
     ROWS_PER_CHECK = 4096   # rows between two looks at pending signals
 
 
-cdef class Race:
-    """State of one race and the memory that successive races share. `racing.FiniteRace` is its public face."""
+cdef class Race(RaceMemory):
+    """The loop over the memory of a race. `racing.FiniteRace` is its public face."""
 
-    cdef readonly Py_ssize_t n_arms
-    cdef readonly int64_t n_rows
-    cdef readonly object rng
-    cdef object lock
-    cdef bitgen_t *bits
     cdef int bound
-    cdef bint pairwise, shuffled, guarded, bounded_support
+    cdef bint guarded, bounded_support
     cdef double scan_advantage          # 0: as the source says
     # the plan: when to look, and what each look may spend
     cdef Py_ssize_t n_looks
@@ -74,107 +65,18 @@ cdef class Race:
     cdef int64_t *look
     cdef double *quantile
     cdef double log_inv_delta
-    cdef bets_t bets
-    # one value per arm; the arrays own the memory, the pointers are for the loops
-    cdef readonly cnp.ndarray _offset, _known, _low, _high, _sum, _new_sum, _mean, _half_width, _pulls, _active, _dead
-    cdef double *offset
-    cdef double *known
-    cdef double *low
-    cdef double *high
-    cdef double *sum
-    cdef double *new_sum
-    cdef double *mean
-    cdef double *half_width
-    cdef int64_t *pulls
-    cdef Py_ssize_t *active
-    cdef char *dead
-    cdef Py_ssize_t n_active
-    # rewards read, a column per arm (pairwise), or one block of them (marginal)
-    cdef double **column
-    cdef double **at
-    cdef Py_ssize_t capacity
-    cdef int64_t *rows
-    # moments of differences to each arm that has led so far (pairwise) or of each arm (marginal, in row 0)
-    cdef moments4_t **moments
-    cdef moments4_t *new_moments
-    cdef wealth_t **wealth
-    # draws
-    cdef order_t order
-    cdef keyed_order_t keyed
-    cdef int64_t window
-    # progress
-    cdef int64_t told, drawn
-    cdef Py_ssize_t looks_taken, leader
-    cdef bint full_pass, opened
-    cdef int status, flags, new_flags
-    cdef readonly int64_t evaluations   # rewards asked for so far in all races of this object
-    cdef moments4_t closest
-
-    def __cinit__(self, n_arms, n_rows, *args, **kwargs):
-        self.n_arms = n_arms
-        self.n_rows = n_rows
-        self.column = <double **>calloc(self.n_arms, sizeof(double *))
-        self.at = <double **>calloc(self.n_arms, sizeof(double *))
-        self.rows = <int64_t *>calloc(PATIENT_BLOCK, sizeof(int64_t))
-        self.moments = <moments4_t **>calloc(self.n_arms, sizeof(moments4_t *))
-        self.wealth = <wealth_t **>calloc(self.n_arms, sizeof(wealth_t *))
-        self.new_moments = <moments4_t *>calloc(self.n_arms, sizeof(moments4_t))
-        if (self.column == NULL or self.at == NULL or self.rows == NULL or self.moments == NULL
-                or self.wealth == NULL or self.new_moments == NULL):
-            raise MemoryError()
-
-    def __dealloc__(self):
-        cdef Py_ssize_t i
-        for i in range(self.n_arms):
-            if self.column != NULL:
-                free(self.column[i])
-            if self.moments != NULL:
-                free(self.moments[i])
-            if self.wealth != NULL:
-                free(self.wealth[i])
-        free(self.column)
-        free(self.at)
-        free(self.rows)
-        free(self.moments)
-        free(self.wealth)
-        free(self.new_moments)
-        order_free(&self.order)
+    cdef int new_flags
 
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, scan_advantage, low, high, rng):
-        cdef Py_ssize_t d = self.n_arms
+        super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=bound == "betting", low=low,
+                         high=high, rng=rng)
         self.bound = BOUNDS.index(bound)
-        self.pairwise = pairwise
-        self.shuffled = shuffled
         self.guarded = guarded
         self.scan_advantage = scan_advantage
         self.bounded_support = low is not None
-        self._low = np.zeros(d) if low is None else low
-        self._high = np.zeros(d) if high is None else high
-        self._offset, self._known, self._sum, self._new_sum = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
-        self._mean, self._half_width = np.full(d, np.nan), np.full(d, np.nan)
-        self._pulls, self._active = np.zeros(d, np.int64), np.arange(d, dtype=np.intp)
-        self._dead = np.zeros(d, np.int8)
-        self.low = <double *>cnp.PyArray_DATA(self._low)
-        self.high = <double *>cnp.PyArray_DATA(self._high)
-        self.offset = <double *>cnp.PyArray_DATA(self._offset)
-        self.known = <double *>cnp.PyArray_DATA(self._known)
-        self.sum = <double *>cnp.PyArray_DATA(self._sum)
-        self.new_sum = <double *>cnp.PyArray_DATA(self._new_sum)
-        self.mean = <double *>cnp.PyArray_DATA(self._mean)
-        self.half_width = <double *>cnp.PyArray_DATA(self._half_width)
-        self.pulls = <int64_t *>cnp.PyArray_DATA(self._pulls)
-        self.active = <Py_ssize_t *>cnp.PyArray_DATA(self._active)
-        self.dead = <char *>cnp.PyArray_DATA(self._dead)
-        self.rng = rng
-        self.lock = rng.bit_generator.lock
-        self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
-        if self.bound == BETTING:
-            bets_init(&self.bets, self.n_rows)
-        if not self.shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows):
-            raise MemoryError()
 
     def plan(self, looks, quantiles, log_inv_delta):
-        """Set the looks (the last is n_rows), the quantile of each, and log(1 / delta) of a comparison at one look."""
+        """Set the looks (the last is n_rows), the quantile of each, and log(1 / delta) of one comparison at one look."""
         self._looks = np.ascontiguousarray(looks, dtype=np.int64)
         self._quantiles = np.ascontiguousarray(quantiles, dtype=np.float64)
         self.look = <int64_t *>cnp.PyArray_DATA(self._looks)
@@ -184,14 +86,13 @@ cdef class Race:
 
     def begin(self, offset):
         """Start a race with these offsets, on the scale of sums; arms with offset -inf take no part."""
-        self._offset[:] = offset
-        with nogil:
-            self._begin()
+        with _Turn(self.busy):
+            self._offset[:] = offset
+            with nogil:
+                self._begin()
 
     cdef void _begin(self) noexcept nogil:
         cdef Py_ssize_t i
-        self.n_active = 0
-        self.leader = -1
         for i in range(self.n_arms):
             self.sum[i] = 0.0
             self.known[i] = 0.0
@@ -199,26 +100,37 @@ cdef class Race:
             self.half_width[i] = NAN
             self.pulls[i] = 0
             self.dead[i] = 0
-            if self.offset[i] > -INFINITY:
-                if self.leader < 0 or self.offset[i] > self.offset[self.leader]:
-                    self.leader = i
-                self.active[self.n_active] = i
-                self.n_active += 1
-            else:
-                self.mean[i] = -INFINITY
-                self.half_width[i] = 0.0
-            if self.moments[i] != NULL:
-                memset(self.moments[i], 0, self.n_arms * sizeof(moments4_t))
-            if self.wealth[i] != NULL:
-                self._reset_wealth(i)
+        self.forget_comparisons()
         memset(&self.closest, 0, sizeof(moments4_t))
         self.told = 0
         self.drawn = 0
         self.looks_taken = 0
         self.full_pass = False
         self.opened = False
+        self.unjudged = False
         self.flags = 0
+        self._line_up()
+        self._decide_without_rows()
+
+    cdef void _line_up(self) noexcept nogil:
+        """Who takes part: all arms whose constants are above -inf. Before any row, the largest constant leads."""
+        cdef Py_ssize_t i
+        cdef double constant
+        self.n_active = 0
+        self.leader = -1
+        for i in range(self.n_arms):
+            constant = self.offset[i] + self.known[i]
+            if constant > -INFINITY:
+                if self.leader < 0 or constant > self.offset[self.leader] + self.known[self.leader]:
+                    self.leader = i
+                self.active[self.n_active] = i
+                self.n_active += 1
+            else:
+                self.mean[i] = -INFINITY
+                self.half_width[i] = 0.0
         self.status = SINGLE if self.n_active == 1 else RUNNING
+
+    cdef void _decide_without_rows(self) noexcept nogil:
         if self.n_rows == 0 and self.status == RUNNING:
             self.status = BY_EXACT
             self.n_active = 1
@@ -231,73 +143,79 @@ cdef class Race:
         cdef int64_t target, i
         cdef cnp.ndarray rows
         cdef int64_t *row
-        if self.status != RUNNING:
-            raise ValueError("the race is over; there is nothing left to ask for")
-        target = self._target()
-        self._draw(target)
-        rows = np.empty(target - self.told, np.int64)
-        row = <int64_t *>cnp.PyArray_DATA(rows)
-        with nogil:
-            for i in range(self.told, target):
-                row[i - self.told] = self._row(i)
-        return self._active[:self.n_active].copy(), rows
+        with _Turn(self.busy):
+            if self.unjudged:
+                self._judge_and_plan(self.scan_advantage)
+            if self.status != RUNNING:
+                raise ValueError("the race is over; there is nothing left to ask for")
+            target = self._target()
+            self.draw(target)
+            rows = np.empty(target - self.told, np.int64)
+            row = <int64_t *>cnp.PyArray_DATA(rows)
+            with nogil:
+                for i in range(self.told, target):
+                    row[i - self.told] = row_at(self, i)
+            return self._active[:self.n_active].copy(), rows
 
-    def tell(self, double[:, :] rewards):
+    def tell(self, const double[:, :] rewards):
         """Take the rewards that `ask` wanted, rows by arms, and look."""
         cdef int64_t target, start
         cdef Py_ssize_t i, j, count
-        if self.status != RUNNING:
-            raise ValueError("the race is over; it takes no more rewards")
-        target = self._target()
-        if self.drawn < target:
-            raise ValueError("tell() came before ask(); ask() says which rewards are wanted")
-        if rewards.shape[0] != target - self.told or rewards.shape[1] != self.n_active:
-            raise ValueError(f"rewards has shape ({rewards.shape[0]}, {rewards.shape[1]}); ask() wanted "
-                             f"({target - self.told}, {self.n_active}): a row per row number, a column per arm")
-        with nogil:
-            self._prepare(target, BLOCK)
-            start = self.told
-            while start < target:
-                count = <Py_ssize_t>min(<int64_t>BLOCK, target - start)
-                self._aim(start, target)
-                for j in range(self.n_active):
-                    for i in range(count):
-                        self.at[j][i] = rewards[start - self.told + i, j]
-                self._absorb(start, count, target)
-                start += count
-            self._close_look(target, self.scan_advantage)
+        with _Turn(self.busy):
+            if self.status != RUNNING:
+                raise ValueError("the race is over; it takes no more rewards")
+            target = self._target()
+            if self.drawn < target or self.unjudged:
+                raise ValueError("tell() came before ask(); ask() says which rewards are wanted")
+            if rewards.shape[0] != target - self.told or rewards.shape[1] != self.n_active:
+                raise ValueError(f"rewards has shape ({rewards.shape[0]}, {rewards.shape[1]}); ask() wanted "
+                                 f"({target - self.told}, {self.n_active}): a row per row number, a column per arm")
+            with nogil:
+                self._prepare(target, BLOCK)
+                start = self.told
+                while start < target:
+                    count = <Py_ssize_t>min(<int64_t>BLOCK, target - start)
+                    self._aim(start, target)
+                    for j in range(self.n_active):
+                        for i in range(count):
+                            self.at[j][i] = rewards[start - self.told + i, j]
+                    self._absorb(start, count, target)
+                    start += count
+                self._close_look(target, self.scan_advantage)
 
     # Driving a source.
 
     def run(self, Source source not None):
         """Race on a source until the race is over."""
         self._check_source(source)
-        with nogil:
+        with _Turn(self.busy), nogil:
             self._run(source)
 
-    def draw_many(self, Source source not None, const double[::1] log_prior, Py_ssize_t[::1] out, double[::1] fraction):
-        """One race per draw on Gumbel-perturbed arms; `fraction` takes the share of rewards read by each draw."""
+    def draw_many(self, Source source not None, const double[::1] log_prior, Py_ssize_t[::1] out):
+        """One race per draw on Gumbel-perturbed arms."""
         cdef Py_ssize_t k, i
         cdef int64_t pulls
-        cdef Py_ssize_t exact = 0, looks = 0
+        cdef double cells = max((<double>self.n_rows + source.n_always_read) * self.n_arms, 1.0)
         self._check_source(source)
-        for k in range(out.shape[0]):
-            with self.lock, nogil:
-                for i in range(self.n_arms):
-                    self.offset[i] = log_prior[i] + gumbel(self.bits)
-            with nogil:
-                self._begin()
-                self._run(source)
-                pulls = 0
-                for i in range(self.n_arms):
-                    pulls += self.pulls[i]
-            out[k] = self.leader
-            fraction[k] = <double>pulls / max(<double>self.n_rows * self.n_arms, 1.0)
-            exact += self.status == BY_EXACT
-            looks += self.looks_taken
-            if k % 64 == 63:
-                check_signals()
-        return exact, looks
+        with _Turn(self.busy):
+            for k in range(out.shape[0]):
+                with self.lock, nogil:
+                    for i in range(self.n_arms):
+                        self.offset[i] = log_prior[i] + gumbel(self.bits)
+                with nogil:
+                    self._begin()
+                    self._run(source)
+                    pulls = source.n_always_read * self.n_arms
+                    for i in range(self.n_arms):
+                        pulls += self.pulls[i]
+                out[k] = self.leader
+                self.n_draws += 1
+                self.n_exact += self.status == BY_EXACT
+                self.n_looks_taken += self.looks_taken
+                self.fractions += <double>pulls / cells
+                self.all_flags |= self.flags
+                if k % 64 == 63:
+                    check_signals()
 
     def _check_source(self, Source source):
         if source.n_arms != self.n_arms or source.n_rows != self.n_rows:
@@ -307,32 +225,51 @@ cdef class Race:
     cdef int _run(self, Source source) except -1 nogil:
         cdef int64_t target
         cdef double advantage = self._advantage(source)
-        if self.status == RUNNING and not self.opened:
+        if self.status == RUNNING or self.n_rows == 0:
             self._open(source)
+        if self.unjudged:
+            self._judge_and_plan(advantage)
         while self.status == RUNNING:
             target = self._target()
-            if target == self.n_rows and advantage * (self.n_rows - self.told) >= self.n_rows:
+            if target == self.n_rows and self.shuffled:
+                self._read_rest_in_order(source)
+            elif target == self.n_rows and advantage * (self.n_rows - self.told) >= self.n_rows:
                 self._read_in_order(source)
             else:
                 self._read_at_random(source, target)
                 self._close_look(target, advantage)
         return 0
 
-    cdef int _close_look(self, int64_t target, double advantage) except -1 nogil:
-        if target == self.n_rows:
-            return self._finish(self.new_sum)
-        self._evaluate(target)
-        if self.status == RUNNING and advantage > 1.0:
-            self.full_pass = full_pass_pays(self._rows_needed(), self.told, self.look[self.looks_taken], self.n_rows,
-                                            advantage)
-        return 0
-
     cdef int _open(self, Source source) except -1 nogil:
-        """Ask the source, once per race, what it knows of the sums beside the rewards."""
+        """Ask the source what it knows of the sums beside the rewards, until the first look is done."""
         cdef Py_ssize_t j
-        source.shift(self.active, self.n_active, self.new_sum)
+        cdef double value
+        if self.told > 0 and self.opened:
+            return 0
+        if self.told == 0:
+            for j in range(self.n_arms):
+                self.known[j] = 0.0
+            self._line_up()
+        source.shift(self.active, self.n_active, self.scratch)
+        self.evaluations += source.n_always_read * self.n_active
         for j in range(self.n_active):
-            self.known[self.active[j]] = self.new_sum[j]
+            value = self.scratch[j]
+            if isnan(value) or value == INFINITY:
+                with gil:
+                    raise ValueError(f"the known part of the sum of arm {self.active[j]} is {value}: a reward that is "
+                                     f"always read, or the sum of the control variate, is not finite")
+            if value != 0.0 and self.told > 0:
+                with gil:
+                    raise ValueError("the source knows part of the sums, which the looks told by hand left out; give "
+                                     "source.shifts() as offset when you drive the race by hand")
+        if self.told == 0:
+            for j in range(self.n_active):
+                self.known[self.active[j]] = self.scratch[j]
+            self._line_up()
+            if self.leader < 0:
+                with gil:
+                    raise ValueError("every arm has a reward of -inf among those that are always read")
+            self._decide_without_rows()
         self.opened = True
         return 0
 
@@ -351,7 +288,7 @@ cdef class Race:
         cdef int64_t start = self.told
         cdef Py_ssize_t block = BLOCK if source.first_look <= 64 else PATIENT_BLOCK
         cdef Py_ssize_t count, since_check = 0
-        self._draw(target)
+        self.draw(target)
         self._prepare(target, block)
         while start < target:
             count = <Py_ssize_t>min(<int64_t>block, target - start)
@@ -366,17 +303,35 @@ cdef class Race:
         return 0
 
     cdef int _read_in_order(self, Source source) except -1 nogil:
-        cdef Py_ssize_t j, i
-        source.total(self.active, self.n_active, self.new_sum)
+        source.total(self.active, self.n_active, self.scratch)
         self.evaluations += self.n_rows * self.n_active
-        for j in range(self.n_active - 1, -1, -1):     # from one value per active arm to one per arm, in place
+        return self._take_totals(source)
+
+    cdef int _read_rest_in_order(self, Source source) except -1 nogil:
+        """The rows that a window in order has left, round the end of the table."""
+        cdef int64_t first, left = self.n_rows - self.told, head
+        cdef Py_ssize_t j
+        self.draw(self.n_rows)
+        first = row_at(self, self.told)
+        head = min(left, self.n_rows - first)
+        for j in range(self.n_active):
+            self.scratch[j] = self.sum[self.active[j]]
+        source.add_sums(first, head, self.active, self.n_active, self.scratch)
+        if head < left:
+            source.add_sums(0, left - head, self.active, self.n_active, self.scratch)
+        self.evaluations += left * self.n_active
+        return self._take_totals(source)
+
+    cdef int _take_totals(self, Source source) except -1 nogil:
+        cdef Py_ssize_t j, i
+        self.new_flags = 0
+        for j in range(self.n_active):
             i = self.active[j]
-            self.new_sum[i] = self.new_sum[j]
-            if isnan(self.new_sum[i]) or self.new_sum[i] == INFINITY:
+            self.new_sum[i] = self.scratch[j]
+            if not isfinite(self.new_sum[i]):
                 with gil:
-                    self._blame(source, i)
-        self._finish(self.new_sum)
-        return 0
+                    self._explain(source, i)
+        return self._finish(self.new_sum)
 
     cdef int _fetch(self, Source source, int64_t start, Py_ssize_t count) except -1 nogil:
         """Rewards of the active arms on positions start .. start + count - 1 of this race's order, to `at`."""
@@ -385,10 +340,10 @@ cdef class Race:
         self.evaluations += count * self.n_active
         if not self.shuffled:
             for i in range(count):
-                self.rows[i] = self._row(start + i)
+                self.rows[i] = row_at(self, start + i)
             source.fill(self.rows, count, self.active, self.n_active, self.at)
             return 0
-        first = self._row(start)
+        first = row_at(self, start)
         head = <Py_ssize_t>min(<int64_t>count, self.n_rows - first)
         source.fill_range(first, head, self.active, self.n_active, self.at)
         if head < count:                            # the window goes round the end of the table
@@ -399,56 +354,17 @@ cdef class Race:
                 self.at[j] -= head
         return 0
 
-    # Draws.
-
-    cdef int _draw(self, int64_t target) except -1 nogil:
-        """Settle the order up to `target`, once: a look that failed is asked for again with the same rows."""
-        if self.drawn >= target:
-            return 0
-        with gil:
-            self.lock.acquire()
-        if self.shuffled:
-            if self.drawn == 0:
-                self.window = bounded(self.bits, self.n_rows)
-        elif self.order.code == NULL:
-            if self.drawn == 0:
-                keyed_order_init(&self.keyed, self.n_rows, self.bits)
-        else:
-            order_advance(&self.order, self.bits, self.drawn, target - self.drawn)
-        with gil:
-            self.lock.release()
-        self.drawn = target
-        return 0
-
-    cdef inline int64_t _row(self, int64_t position) noexcept nogil:
-        if self.shuffled:
-            position += self.window
-            return position - self.n_rows if position >= self.n_rows else position
-        if self.order.code == NULL:
-            return keyed_order_at(&self.keyed, position)
-        return order_row(&self.order, position)
-
-    # One look: prepare, absorb block by block, evaluate.
+    # One look: prepare, absorb block by block, commit, judge.
 
     cdef int _prepare(self, int64_t target, Py_ssize_t block) except -1 nogil:
         """Room for the rewards up to `target`, and scratch copies of what this look will change."""
-        cdef Py_ssize_t j, wanted, row = self.leader if self.pairwise else 0
-        cdef double *longer
         if self.pairwise and target < self.n_rows:
-            wanted = <Py_ssize_t>target
+            self.reserve(<Py_ssize_t>target)
         else:                                       # sums only, or one block at a time, above what is kept
-            wanted = (<Py_ssize_t>self.told if self.pairwise else 0) + block
-        if wanted > self.capacity:
-            for j in range(self.n_arms):
-                longer = <double *>realloc(self.column[j], wanted * sizeof(double))
-                if longer == NULL:
-                    with gil:
-                        raise MemoryError()
-                self.column[j] = longer
-            self.capacity = wanted
-        self._row_of_moments(row)
+            self.reserve((<Py_ssize_t>self.told if self.pairwise else 0) + block)
+        memcpy(self.new_moments, self.comparisons(self.leader if self.pairwise else 0),
+               self.n_arms * sizeof(moments4_t))
         memcpy(self.new_sum, self.sum, self.n_arms * sizeof(double))
-        memcpy(self.new_moments, self.moments[row], self.n_arms * sizeof(moments4_t))
         memset(self.dead, 0, self.n_arms)
         self.new_flags = 0
         return 0
@@ -475,10 +391,10 @@ cdef class Race:
                 if i == leader:
                     best = x
                 total = fr_sum(x, size)
-                if not isfinite(total):
-                    self._inspect(i, x, start + done, size)
                 self.new_sum[i] += total
-                if self.bounded_support:
+                if not isfinite(self.new_sum[i]):
+                    self._inspect(i, x, start + done, size)
+                if self.bounded_support and not self.dead[i]:
                     fr_range(x, size, &low, &high)
                     if low < self.low[i] or high > self.high[i]:
                         self.new_flags |= OUTSIDE_SUPPORT
@@ -501,27 +417,39 @@ cdef class Race:
         for i in range(count):
             if isnan(x[i]) or x[i] == INFINITY:
                 with gil:
-                    raise ValueError(_bad_reward(x[i], arm, self._row(start + i)))
+                    raise ValueError(_bad_reward(x[i], arm, row_at(self, start + i)))
             if x[i] == -INFINITY:
                 self.dead[arm] = 1
                 self.new_flags |= IMPOSSIBLE_REWARD
+        if not self.dead[arm]:
+            with gil:
+                raise ValueError(_overflow(arm, self.new_sum[arm]))
         return 0
 
-    def _blame(self, Source source, arm):
-        """Find the reward that spoilt a full pass and raise."""
+    def _explain(self, Source source, arm):
+        """Why a full pass gave a sum that is not finite: raise, unless a reward of -inf accounts for it."""
+        impossible = False
         for first in range(0, self.n_rows, PATIENT_BLOCK):
             rows = np.arange(first, min(first + PATIENT_BLOCK, self.n_rows))
             rewards = source.read(rows, [arm])[:, 0]
             bad = np.flatnonzero(np.isnan(rewards) | (rewards == np.inf))
             if bad.size:
                 raise ValueError(_bad_reward(rewards[bad[0]], arm, rows[bad[0]]))
-        raise ValueError(f"the rewards of arm {arm} sum to {self.new_sum[arm]} though each is finite: scale them down")
+            impossible = impossible or bool((rewards == -np.inf).any())
+        if not impossible or self.new_sum[arm] != -np.inf:
+            raise ValueError(_overflow(arm, self.new_sum[arm]))
+        self.new_flags |= IMPOSSIBLE_REWARD
 
-    cdef int _evaluate(self, int64_t n) except -1 nogil:
-        """The look itself: who leads, and who is out."""
-        cdef Py_ssize_t i, j, kept, leader = -1
-        cdef double gap, width, ratio, closest = INFINITY, best = 0.0, mean
-        cdef moments4_t *m
+    cdef int _close_look(self, int64_t target, double advantage) except -1 nogil:
+        if target == self.n_rows:
+            return self._finish(self.new_sum)
+        self._commit(target)
+        return self._judge_and_plan(advantage)
+
+    cdef int _commit(self, int64_t n) except -1 nogil:
+        """Keep what the look has brought, and see who leads."""
+        cdef Py_ssize_t i, j, leader = -1
+        cdef double best = 0.0, mean
         for j in range(self.n_active):
             i = self.active[j]
             mean = self.new_sum[i] / n + (self.offset[i] + self.known[i]) / self.n_rows
@@ -530,15 +458,12 @@ cdef class Race:
                 best = mean
         if leader < 0:
             with gil:
-                raise ValueError("every arm still in the race has a reward of -inf: no arm is possible")
-        self._row_of_moments(leader if self.pairwise else 0)
-
-        # Nothing below can fail: keep what the look has brought.
-        memcpy(self.sum, self.new_sum, self.n_arms * sizeof(double))
+                raise ValueError(NONE_LEFT)
         if not self.pairwise:
-            memcpy(self.moments[0], self.new_moments, self.n_arms * sizeof(moments4_t))
+            memcpy(self.comparisons(0), self.new_moments, self.n_arms * sizeof(moments4_t))
         elif not self.dead[self.leader]:
-            memcpy(self.moments[self.leader], self.new_moments, self.n_arms * sizeof(moments4_t))
+            memcpy(self.comparisons(self.leader), self.new_moments, self.n_arms * sizeof(moments4_t))
+        memcpy(self.sum, self.new_sum, self.n_arms * sizeof(double))
         self.flags |= self.new_flags
         self.told = n
         self.leader = leader
@@ -547,53 +472,70 @@ cdef class Race:
             self.mean[i] = (-INFINITY if self.dead[i] else
                             self.sum[i] / n + (self.offset[i] + self.known[i]) / self.n_rows)
             self.pulls[i] = n
+        self.unjudged = True
+        return 0
 
-        kept = 0
+    cdef int _judge_and_plan(self, double advantage) except -1 nogil:
+        self._judge()
+        if self.status == RUNNING and advantage > 1.0:
+            # A window in order needs no second reading of the rows it has passed.
+            self.full_pass = full_pass_pays(self._rows_needed(), self.told, self.look[self.looks_taken], self.n_rows,
+                                            self.n_rows - self.told if self.shuffled else self.n_rows, advantage)
+        return 0
+
+    cdef int _judge(self) except -1 nogil:
+        """Who is out. Interrupted while it catches up, it is begun again."""
+        cdef Py_ssize_t i, j, kept = 0, leader = self.leader
+        cdef double gap, width, ratio, closest = INFINITY
+        cdef moments4_t *own = self.comparisons(leader if self.pairwise else 0)
+        for j in range(self.n_active if self.pairwise else 0):
+            if self.active[j] != leader and not self._is_dead(self.active[j]):
+                self._catch_up(leader, self.active[j])
         for j in range(self.n_active):
             i = self.active[j]
             if i == leader:
-                self.half_width[i] = NAN if self.pairwise else self._width(&self.moments[0][i], i, i)
-            elif self.dead[i]:
+                self.half_width[i] = NAN if self.pairwise else self._width(&own[i], i, i)
+            elif self._is_dead(i):
                 self.half_width[i] = 0.0
                 continue
             else:
                 gap = self.mean[leader] - self.mean[i]
-                if self.pairwise:
-                    m = &self.moments[leader][i]
-                    self._catch_up(leader, i, n)
-                    width = self._width(m, leader, i)
-                else:
-                    m = &self.moments[0][i]
-                    width = self._width(m, i, i)
+                width = self._width(&own[i], leader if self.pairwise else i, i)
                 self.half_width[i] = NAN if self.bound == BETTING else width
                 if not self.pairwise:
-                    width += self._width(&self.moments[0][leader], leader, leader)
+                    width += self._width(&own[leader], leader, leader)
                 ratio = gap / width if width > 0.0 else INFINITY
                 if ratio < closest:
                     closest = ratio
-                    self.closest = m[0]
-                if self._out(m, leader, i, gap, width):
+                    self.closest = own[i]
+                if self._out(own, leader, i, gap, width):
                     continue
             self.active[kept] = i
             kept += 1
         self.n_active = kept
         self.looks_taken += 1
+        self.unjudged = False
         if kept == 1:
             self.status = BY_BOUND
         return 0
 
-    cdef bint _out(self, const moments4_t *m, Py_ssize_t leader, Py_ssize_t i, double gap,
+    cdef inline bint _is_dead(self, Py_ssize_t i) noexcept nogil:
+        return self.mean[i] == -INFINITY
+
+    cdef bint _out(self, const moments4_t *own, Py_ssize_t leader, Py_ssize_t i, double gap,
                    double width) noexcept nogil:
         """Whether the leader has beaten arm i."""
         cdef double skewness, inflation
         if self.bound == BETTING:
-            return wealth_rejects(&self.wealth[leader][i], self.log_inv_delta)
+            return wealth_rejects(&self.wealth[self.place[leader]][i], self.log_inv_delta)
         if not gap > width:
             return False
         if self.bound == NORMAL:
-            # The danger is an upper tail of the leader's lead: differences skewed to the left.
-            skewness = moments4_skewness(m) if self.pairwise else -moments4_skewness(m)
-            inflation = skewness_inflation(skewness, m.n, self.n_rows, self.quantile[self.looks_taken])
+            # The danger is a lead that looks too large: skewed to the left. Of two single means, either may be.
+            skewness = moments4_skewness(&own[i])
+            if not self.pairwise:
+                skewness = min(-skewness, moments4_skewness(&own[leader]))
+            inflation = skewness_inflation(skewness, own[i].n, self.n_rows, self.quantile[self.looks_taken])
             if inflation > 0.25:
                 if self.guarded:
                     return False
@@ -614,42 +556,46 @@ cdef class Race:
         if self.bound == BETTING:       # no interval is inverted: what a normal rule of equal evidence would have
             return normal(m.n, self.n_rows, std, sqrt(2.0 * (self.log_inv_delta + 2.0)))
         # A batch without spread says nothing about the rest: the spread is unknown, not zero.
-        if std <= 1e-12 * abs(m.mean) + 1e-15 * (abs(self.mean[i]) + abs(self.mean[j])):
+        if std <= 1e-12 * fabs(m.mean) + 1e-15 * (fabs(self.mean[i]) + fabs(self.mean[j])):
             if self.looks_taken == 0:
                 self.flags |= CONSTANT_FIRST_LOOK
             return INFINITY
         return normal(m.n, self.n_rows, std, self.quantile[self.looks_taken])
 
-    cdef void _catch_up(self, Py_ssize_t leader, Py_ssize_t i, int64_t n) noexcept nogil:
-        """Bring the comparison of the leader with arm i up to n rows, from the rewards kept."""
-        cdef moments4_t *m = &self.moments[leader][i]
-        cdef wealth_t *w
+    cdef int _catch_up(self, Py_ssize_t leader, Py_ssize_t i) except -1 nogil:
+        """Bring the comparison of the leader with arm i up to the rows told, from the rewards kept."""
+        cdef moments4_t *m = &self.moments[self.place[leader]][i]
+        cdef wealth_t *w = NULL
         cdef int64_t start = m.n
         cdef Py_ssize_t count
-        cdef double shift
-        while start < n:
-            count = <Py_ssize_t>min(<int64_t>BLOCK, n - start)
+        cdef double shift = ((self.offset[leader] + self.known[leader])
+                             - (self.offset[i] + self.known[i])) / self.n_rows
+        while start < self.told:
+            count = <Py_ssize_t>min(<int64_t>BLOCK, self.told - start)
             moments4_extend_difference(m, self.column[leader] + start, self.column[i] + start, count)
             start += count
         if self.bound == BETTING:
-            w = &self.wealth[leader][i]
-            shift = ((self.offset[leader] + self.known[leader]) - (self.offset[i] + self.known[i])) / self.n_rows
-            wealth_extend(w, &self.bets, self.column[leader] + w.n, self.column[i] + w.n, shift,
-                          <Py_ssize_t>(n - w.n), self.low[leader] - self.high[i] + shift, self.n_rows)
+            w = &self.wealth[self.place[leader]][i]
+            while w.n < self.told:
+                count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, self.told - w.n)
+                wealth_extend(w, &self.bets, self.column[leader] + w.n, self.column[i] + w.n, shift, count,
+                              self.low[leader] - self.high[i] + shift, self.n_rows)
+                if count == ROWS_PER_CHECK:
+                    check_signals()
+        return 0
 
     cdef double _rows_needed(self) noexcept nogil:
         """Rows after which the arms still in the race should be apart, gaps and spreads staying as they are."""
-        cdef Py_ssize_t j, i
+        cdef Py_ssize_t j, i, k = self.place[self.leader if self.pairwise else 0]
+        cdef const moments4_t *own = self.moments[k]
         cdef double width, needed = 0.0
         for j in range(self.n_active):
             i = self.active[j]
             if i == self.leader:
                 continue
-            if self.pairwise:
-                width = self._width(&self.moments[self.leader][i], self.leader, i)
-            else:
-                width = (self._width(&self.moments[0][i], i, i)
-                         + self._width(&self.moments[0][self.leader], self.leader, self.leader))
+            width = self._width(&own[i], self.leader if self.pairwise else i, i)
+            if not self.pairwise:
+                width += self._width(&own[self.leader], self.leader, self.leader)
             needed = max(needed, rows_needed(self.mean[self.leader] - self.mean[i], width, self.told, self.n_rows))
         return needed
 
@@ -665,7 +611,7 @@ cdef class Race:
                 best = mean
         if leader < 0:
             with gil:
-                raise ValueError("every arm still in the race has a reward of -inf: no arm is possible")
+                raise ValueError(NONE_LEFT)
         for j in range(self.n_active):
             i = self.active[j]
             self.sum[i] = total[i]
@@ -681,26 +627,7 @@ cdef class Race:
         self.status = BY_EXACT
         return 0
 
-    # Memory of comparisons: one row per arm that has led.
-
-    cdef int _row_of_moments(self, Py_ssize_t row) except -1 nogil:
-        if self.moments[row] == NULL:
-            self.moments[row] = <moments4_t *>calloc(self.n_arms, sizeof(moments4_t))
-            if self.bound == BETTING and self.wealth[row] == NULL:
-                self.wealth[row] = <wealth_t *>calloc(self.n_arms, sizeof(wealth_t))
-                if self.wealth[row] != NULL:
-                    self._reset_wealth(row)
-            if self.moments[row] == NULL or (self.bound == BETTING and self.wealth[row] == NULL):
-                with gil:
-                    raise MemoryError()
-        return 0
-
-    cdef void _reset_wealth(self, Py_ssize_t row) noexcept nogil:
-        cdef Py_ssize_t i
-        for i in range(self.n_arms):
-            wealth_init(&self.wealth[row][i])
-
-    # Answers and state.
+    # Answers.
 
     @property
     def done(self):
@@ -715,74 +642,50 @@ cdef class Race:
             stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
             kurtosis=moments4_kurtosis(&self.closest))
 
-    def warnings(self):
+    def warnings(self, of_all_draws=False):
         """What may void the promise, in words."""
-        told = []
-        if self.flags & OUTSIDE_SUPPORT:
+        flags, told = self.all_flags if of_all_draws else self.flags, []
+        if flags & OUTSIDE_SUPPORT:
             told.append("a reward lay outside the support: the promise is void; widen support")
-        if self.flags & CONSTANT_FIRST_LOOK:
+        if flags & CONSTANT_FIRST_LOOK:
             told.append("the first look was constant for some comparison: it was not decided by it; "
                         "rare events may hide, so pass a support (betting) or a larger first_look")
-        if self.flags & SKEWED:
+        if flags & SKEWED:
             told.append("the normal rule decided on skewed rewards, where its error can exceed delta by far; "
                         "pass a support (betting) or skewness_guard=True")
-        if self.flags & IMPOSSIBLE_REWARD:
+        if flags & IMPOSSIBLE_REWARD:
             told.append("an arm was dropped for a reward of -inf; one that was not read cannot be seen, "
                         "so put factors that may vanish into the offset or log prior")
         return tuple(told)
 
-    def _get_state(self):
-        """All that a race in progress needs to go on exactly, as plain objects."""
-        cdef Py_ssize_t i
-        codes = None
-        if self.order.code != NULL and self.n_rows:
-            codes = np.asarray(<cnp.uint32_t[:self.n_rows]>self.order.code)
-        touched = None if codes is None else np.flatnonzero(codes)
-        keep = self.told if self.pairwise else 0
-        return dict(
-            plan=(self._looks, self._quantiles, self.log_inv_delta),
-            arms={name: getattr(self, name).copy() for name in ARM_STATE},
-            counts=(self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
-                    self.status, self.flags, self.evaluations, self.window),
-            closest=PyBytes_FromStringAndSize(<char *>&self.closest, sizeof(moments4_t)),
-            keyed=PyBytes_FromStringAndSize(<char *>&self.keyed, sizeof(keyed_order_t)),
-            order=None if codes is None else (touched.astype(np.uint32), codes[touched]),
-            columns=[_copy_doubles(self.column[i], keep) for i in range(self.n_arms)] if keep else None,
-            moments=[_copy_bytes(self.moments[i], self.n_arms * sizeof(moments4_t)) for i in range(self.n_arms)],
-            wealth=[_copy_bytes(self.wealth[i], self.n_arms * sizeof(wealth_t)) for i in range(self.n_arms)])
+    def saved(self):
+        """The plan and the state, as plain objects."""
+        with _Turn(self.busy):
+            return (self._looks, self._quantiles, self.log_inv_delta), self.get_state()
 
-    def _set_state(self, state):
-        cdef Py_ssize_t i
-        cdef bytes raw
-        cdef cnp.ndarray column
-        self.plan(*state["plan"])
-        for name, values in state["arms"].items():
-            getattr(self, name)[:] = values
-        (self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened, self.status,
-         self.flags, self.evaluations, self.window) = state["counts"]
-        raw = state["closest"]
-        memcpy(&self.closest, PyBytes_AS_STRING(raw), sizeof(moments4_t))
-        raw = state["keyed"]
-        memcpy(&self.keyed, PyBytes_AS_STRING(raw), sizeof(keyed_order_t))
-        if state["order"] is not None:
-            touched, codes = state["order"]
-            np.asarray(<cnp.uint32_t[:self.n_rows]>self.order.code)[touched] = codes
-        for i in range(self.n_arms):
-            if state["moments"][i] is not None:
-                self._row_of_moments(i)
-                raw = state["moments"][i]
-                memcpy(self.moments[i], PyBytes_AS_STRING(raw), self.n_arms * sizeof(moments4_t))
-            if state["wealth"][i] is not None:
-                raw = state["wealth"][i]
-                memcpy(self.wealth[i], PyBytes_AS_STRING(raw), self.n_arms * sizeof(wealth_t))
-        if state["columns"] is not None:
-            self._prepare(self.told, BLOCK)
-            for i in range(self.n_arms):
-                column = state["columns"][i]
-                memcpy(self.column[i], cnp.PyArray_DATA(column), self.told * sizeof(double))
+    def restore(self, plan, state):
+        """Take what `saved` gave, in a fresh object with the same options."""
+        self.plan(*plan)
+        self.set_state(state)
 
 
-ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active")
+NONE_LEFT = "every arm still in the race has a reward of -inf"
+
+
+class _Turn:
+    """One use of a race at a time: a callback or another thread that comes in between is refused."""
+
+    __slots__ = ("lock",)
+
+    def __init__(self, lock):
+        self.lock = lock
+
+    def __enter__(self):
+        if not self.lock.acquire(blocking=False):
+            raise RuntimeError("this race is already running, in another thread or in the callback that called it")
+
+    def __exit__(self, *error):
+        self.lock.release()
 
 
 def _bad_reward(value, arm, row):
@@ -790,11 +693,5 @@ def _bad_reward(value, arm, row):
             f"is impossible, because nan and +inf compare with nothing")
 
 
-cdef object _copy_doubles(const double *x, Py_ssize_t n):
-    cdef cnp.ndarray out = np.empty(n)
-    memcpy(cnp.PyArray_DATA(out), x, n * sizeof(double))
-    return out
-
-
-cdef object _copy_bytes(const void *x, Py_ssize_t size):
-    return None if x == NULL else PyBytes_FromStringAndSize(<const char *>x, size)
+def _overflow(arm, total):
+    return f"the rewards of arm {arm} sum to {total} though each is finite; scale them down"

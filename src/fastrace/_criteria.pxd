@@ -14,10 +14,10 @@ cdef inline double rows_needed(double gap, double half_width, int64_t n, int64_t
     return 1.0 / (v + 1.0 / n_rows)
 
 
-cdef inline bint full_pass_pays(double needed, int64_t n, int64_t next_look, int64_t n_rows,
+cdef inline bint full_pass_pays(double needed, int64_t n, int64_t next_look, int64_t n_rows, int64_t to_pass,
                                 double advantage) noexcept nogil:
-    """Whether reading on to `needed` rows costs more than all rows in order, `advantage` times cheaper a row.
+    """Whether reading on to `needed` rows costs more than `to_pass` rows in order, `advantage` times cheaper a row.
 
     Below a twentieth of a full pass the gaps are known too badly to predict from, and little is lost by going on.
     """
-    return advantage * next_look > 0.05 * n_rows and advantage * (needed - n) > n_rows
+    return advantage * next_look > 0.05 * n_rows and advantage * (needed - n) > to_pass

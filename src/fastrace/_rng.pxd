@@ -3,7 +3,6 @@
 
 from libc.math cimport log
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from numpy.random cimport bitgen_t
 
 cdef extern from "numpy/random/distributions.h" nogil:
@@ -44,43 +43,3 @@ cdef inline double gumbel(bitgen_t *bits) noexcept nogil:
     while e <= 0.0:
         e = random_standard_exponential(bits)
     return -log(e)
-
-
-# A permutation of [0, n) that is re-shuffled in part and never reset. Entry i holds permutation[i] XOR i, so that
-# zeroed memory is the identity: the system hands out such memory untouched, and an early stop costs O(rows read).
-cdef struct order_t:
-    int64_t n
-    uint32_t *code
-
-cdef enum:
-    ORDER_LIMIT = 0x7FFFFFFF    # rows up to which a permutation is kept; beyond, a keyed bijection
-
-
-cdef inline int order_init(order_t *order, int64_t n) noexcept nogil:
-    """Return 0, or -1 if memory is short."""
-    order.n = n
-    order.code = <uint32_t *>calloc(n if n > 0 else 1, sizeof(uint32_t))
-    return 0 if order.code != NULL else -1
-
-
-cdef inline void order_free(order_t *order) noexcept nogil:
-    free(order.code)
-    order.code = NULL
-
-
-cdef inline void order_advance(order_t *order, bitgen_t *bits, int64_t first, int64_t count) noexcept nogil:
-    """Settle positions first .. first + count - 1 of a uniform order, given those before; partial Fisher-Yates."""
-    cdef uint32_t *code = order.code
-    cdef uint32_t i, j, kept
-    cdef int64_t k
-    for k in range(first, first + count):
-        i = <uint32_t>k
-        j = i + bounded32(bits, <uint32_t>(order.n - k))
-        kept = code[i] ^ i
-        code[i] = code[j] ^ j ^ i
-        code[j] = kept ^ j
-
-
-cdef inline int64_t order_row(const order_t *order, int64_t position) noexcept nogil:
-    """The row at a position that has been settled."""
-    return <int64_t>(order.code[position] ^ <uint32_t>position)

@@ -105,6 +105,7 @@ cdef class ControlVariate(Source):
         rows = np.unique(rows).astype(np.int64)
         super().__init__(source.n_arms, source.n_rows - len(rows), scan_advantage=source.scan_advantage,
                          reward_cost=source.reward_cost + surrogate.reward_cost,
+                         n_always_read=len(rows) + source.n_always_read,
                          first_look=source.first_look, support=support)
         self.source = source
         self.surrogate = surrogate

@@ -208,22 +208,21 @@ cdef class GLMSource(Source):
                         double **out) except -1 nogil:
         return self.evaluate(FR_REWARD, NULL, NULL, first, n_rows, arms, n_arms, out)
 
-    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
-        cdef Py_ssize_t p = self.model.n_columns, count, j
-        cdef int64_t first = 0
+    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                      double *out) except -1 nogil:
+        cdef Py_ssize_t p = self.model.n_columns, count
+        cdef int64_t last = first + n_rows
         cdef bint apart = self.model.column_stride != (4 if self.model.single else 8)
         cdef double *block
         if n_arms >= BLAS_ARMS and p * n_arms >= BLAS_PRODUCTS:
-            return Source.total(self, arms, n_arms, out)
+            return Source.add_sums(self, first, n_rows, arms, n_arms, out)
         block = <double *>malloc(FR_GLM_BLOCK * (n_arms + (p if apart else 0)) * sizeof(double))
         if block == NULL:
             with gil:
                 raise MemoryError()
-        for j in range(n_arms):
-            out[j] = 0.0
         try:
-            while first < self.n_rows:
-                count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, self.n_rows - first)
+            while first < last:
+                count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, last - first)
                 fr_glm_sum(&self.model, <const double *>cnp.PyArray_DATA(self.parameters), first, count, arms, n_arms,
                            out, block, block + FR_GLM_BLOCK * n_arms if apart else NULL)
                 first += count
@@ -434,12 +433,14 @@ cdef class PairSource(Source):
             self.difference(NULL, first, n_rows, out[j])
         return 0
 
-    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
-        cdef double sums[2]
+    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                      double *out) except -1 nogil:
+        cdef double[2] sums
         cdef Py_ssize_t j
-        self.source.total(self.pair, 2, sums)
+        sums[0] = sums[1] = 0.0
+        self.source.add_sums(first, n_rows, self.pair, 2, sums)
         for j in range(n_arms):
-            out[j] = sums[1] - sums[0]
+            out[j] += sums[1] - sums[0]
         return 0
 
     cdef int shift(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:

@@ -15,6 +15,8 @@ from fastrace.results import RaceResult
 from fastrace.sources import Source, as_source
 
 BOUNDS = ("auto", *_core.BOUNDS)
+MOST_ROWS = 2**62
+MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
 RIGOROUS = ("betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
 Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
@@ -40,6 +42,8 @@ class RaceOptions:
     ) -> None:
         self.n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
         self.n_rows = _checks.integer(n_rows, "n_rows", 0, "a population cannot have fewer than 0 rows")
+        if self.n_rows > MOST_ROWS:
+            raise ValueError(f"n_rows is {n_rows}; at most 2^62 rows can be counted")
         self.delta = _checks.probability(delta, "delta")
         self.bound = _checks.choice(bound, "bound", BOUNDS)
         if self.bound == "auto":
@@ -85,7 +89,15 @@ class RaceOptions:
     def plan(self, n_running: int) -> Plan:
         """Looks, quantile of each, and log(1 / delta) of one comparison, for `n_running` arms that can still win."""
         return _plan(
-            n_running, self.n_rows, self.delta, self.bound, self.variance, self.first_look, self.growth, self.student
+            n_running,
+            self.n_rows,
+            self.delta,
+            self.bound,
+            self.variance,
+            self.first_look,
+            self.growth,
+            self.student,
+            self.skewness_guard,
         )
 
 
@@ -99,6 +111,7 @@ def _plan(
     first_look: int,
     growth: float,
     student: bool,
+    guarded: bool,
 ) -> Plan:
     if n_rows == 0 or n_running < 2:
         return np.array([n_rows], np.int64), np.zeros(1), math.inf
@@ -110,11 +123,14 @@ def _plan(
     quantiles = np.zeros(looks.size)
     if inexact and bound == "normal":
         # With two arms the race ends at the first crossing on either side; with more an arm beaten by the best one may
-        # stay and come back, so each crossing counts.
-        kind = "first-exit" if n_running == 2 and variance == "pairwise" else "one-sided"
-        quantiles[:-1] = bounds.normal_quantile(delta / comparisons, n_rows, first_look, growth, kind)
-        if student:
+        # stay and come back, and a guard may let a crossing pass, so each crossing counts.
+        kind = "first-exit" if n_running == 2 and variance == "pairwise" and not guarded else "one-sided"
+        if inexact > MOST_EXACT_LOOKS:
+            kind = "sidak"
+        quantiles[:-1] = bounds.normal_quantile(None, n_rows, first_look, growth, kind, log_inv_delta=log_inv_delta)
+        if student:  # its quantiles belong to a variance with divisor n - 1; ours has n
             quantiles[:-1] = bounds.student_quantile(quantiles[:-1], looks[:-1])
+            quantiles[:-1] *= np.sqrt(looks[:-1] / (looks[:-1] - 1.0))
     elif inexact and bound != "betting":
         log_inv_delta += math.log(inexact)
     for array in (looks, quantiles):
@@ -152,15 +168,17 @@ class FiniteRace:
         Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race.
     access : {"random", "shuffled"}, default "random"
         ``"random"`` reads a fresh uniform subset of rows. ``"shuffled"`` reads a window of rows in order from a random
-        start, several times faster; it is as good only if the rows were put in random order beforehand, and successive
-        races then share randomness.
+        start, several times faster. The promise then holds only if the rows were put in uniform random order
+        beforehand (`ArraySource.shuffled` does that): sorted rows void it, and the race cannot see that. Successive
+        races share that one order, so their errors are not independent.
     student : bool, default False
         Student quantiles in the normal rule: protects small first looks.
     skewness_guard : bool, default False
         Postpone decisions of the normal rule while the skewness of the rewards makes it unreliable (a heuristic).
-    scan_advantage : float, optional
-        Cost of a row read at random over one read in order; as the source says by default, and 1 with `tell`. Once all
-        rows in order are cheaper than the rows that the race still needs, it reads them all.
+    scan_advantage : float or None, default 1.0
+        Cost of a row read at random over one read in order. Above 1, the race reads all rows in order once that is
+        cheaper than the rows it still needs. None lets `run` take the source's own figure; `race` and
+        `DiscreteSampler` do so. With a number, `ask` and `tell` make the same race as `run`, sample for sample.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness; its own bit generator is used, under its lock.
 
@@ -174,7 +192,8 @@ class FiniteRace:
     -----
     With probability at least ``1 - delta`` the result's `best` is :math:`\arg\max_i \mu_i`, with
     :math:`\mu_i = (c_i + \sum_n r_{n,i}) / N` and :math:`c_i` the offset. Reading T rows of D arms costs
-    O(D T) time and memory, whatever N is, and never more than N D rewards.
+    O(D T) time and memory, whatever N is, and never more than N D distinct rewards. From 2^31 rows on the random
+    subset comes from a keyed pseudo-random order.
 
     References
     ----------
@@ -209,7 +228,7 @@ class FiniteRace:
         access: str = "random",
         student: bool = False,
         skewness_guard: bool = False,
-        scan_advantage: float | None = None,
+        scan_advantage: float | None = 1.0,
         rng: _checks.RngLike = None,
     ) -> None:
         self._options = RaceOptions(
@@ -232,7 +251,7 @@ class FiniteRace:
         self._race.begin(constants)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (1, type(self), self._options, copy.deepcopy(self._race.rng), self._race._get_state())
+        return _rebuild, (1, type(self), self._options, copy.deepcopy(self._race.rng), *self._race.saved())
 
     def __repr__(self) -> str:
         o = self._options
@@ -256,6 +275,8 @@ class FiniteRace:
         rewards : array_like of float, shape (len(rows), len(arms))
             A row per row number, a column per arm, in the order of `ask`.
         """
+        if np.ma.isMaskedArray(rewards):
+            raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
         block = np.asarray(rewards)
         if block.ndim != 2 or block.dtype.kind not in "fiub":
             raise ValueError(
@@ -284,13 +305,22 @@ def finite_or_out(value: ArrayLike, name: str, n_arms: int) -> NDArray[np.float6
     return constants
 
 
-def race_result(core: _core.Race, options: RaceOptions, names: tuple[str, ...] | None = None) -> RaceResult:
-    """Name what the compiled race knows."""
+def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _checks.Support | None) -> Source:
+    """A source; the race's `support` overrides that of a source that has its own."""
+    own = isinstance(rewards, Source)
+    return as_source(rewards, n_arms=n_arms, n_rows=n_rows, support=None if own else support)
+
+
+def race_result(
+    core: _core.Race, options: RaceOptions, names: tuple[str, ...] | None = None, n_always_read: int = 0
+) -> RaceResult:
+    """Name what the compiled race knows; rows that are always read count as read."""
     known = core.answer()
-    size = options.n_arms * options.n_rows
+    size = options.n_arms * (options.n_rows + n_always_read)
+    read = int(known["pulls"].sum()) + options.n_arms * n_always_read
     return RaceResult(
         n_rows=options.n_rows,
-        fraction_read=int(known["pulls"].sum()) / size if size else 0.0,
+        fraction_read=read / size if size else 0.0,
         bound=options.bound,
         delta=options.delta,
         warnings=core.warnings(),
@@ -299,14 +329,16 @@ def race_result(core: _core.Race, options: RaceOptions, names: tuple[str, ...] |
     )
 
 
-def _rebuild(version: int, cls: Any, options: RaceOptions, rng: np.random.Generator, state: dict[str, Any]) -> Any:
+def _rebuild(
+    version: int, cls: Any, options: RaceOptions, rng: np.random.Generator, plan: Plan, state: dict[str, Any]
+) -> Any:
     """Rebuild a pickled `FiniteRace`."""
     if version != 1:
         raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
     race = cls.__new__(cls)
     race._options = options
     race._race = options.core(rng)
-    race._race._set_state(state)
+    race._race.restore(plan, state)
     return race
 
 
@@ -365,14 +397,14 @@ def race(
     >>> result.best, result.fraction_read < 0.1
     (2, True)
     """
-    source = as_source(rewards, n_arms=n_arms, n_rows=n_rows, support=support)
+    source = source_of(rewards, n_arms, n_rows, support)
     options = RaceOptions(
         source.n_arms,
         source.n_rows,
         delta=delta,
         bound=bound,
         variance=variance,
-        first_look=source.first_look if first_look is None else first_look,
+        first_look=max(2, source.first_look) if first_look is None else first_look,
         growth=growth,
         support=source.support if support is None else support,
         access=access,
@@ -387,4 +419,4 @@ def race(
     core.run(source)
     columns = getattr(rewards, "columns", None)
     names = None if columns is None else tuple(str(name) for name in columns)
-    return race_result(core, options, names)
+    return race_result(core, options, names, source.n_always_read)

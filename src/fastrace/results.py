@@ -31,7 +31,7 @@ class RaceResult:
     n_rows : int
         Rows of the population.
     fraction_read : float
-        ``pulls.sum() / (n_arms * n_rows)``.
+        Share of all rewards that the answer rests on, those that the source always reads included.
     n_looks : int
         Looks taken, the exact one included.
     stopped_by : str
@@ -135,7 +135,7 @@ class SamplerStats:
     n_draws : int
         Draws made.
     fraction_read : float
-        Mean share of the log-factors that a draw rested on.
+        Mean share of the log-factors that a draw rested on, those always read included.
     fraction_exact : float
         Share of draws that read every row.
     looks_per_draw : float
@@ -147,7 +147,7 @@ class SamplerStats:
     delta : float
         Promised total variation per draw.
     warnings : tuple of str
-        What may void the promise; of the last draw.
+        What may void the promise, in any of the draws.
     """
 
     n_draws: int

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
 from fastrace._progress import track
-from fastrace.racing import RaceOptions, finite_or_out
+from fastrace.racing import RaceOptions, finite_or_out, source_of
 from fastrace.results import SamplerStats
-from fastrace.sources import as_source
 
 
 class DiscreteSampler:
@@ -83,14 +82,15 @@ class DiscreteSampler:
         skewness_guard: bool = False,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._source = as_source(rewards, n_arms=n_arms, n_rows=n_rows, support=support)
+        self._source = source_of(rewards, n_arms, n_rows, support)
+        self._own_support = support is not None
         self._options = RaceOptions(
             self._source.n_arms,
             self._source.n_rows,
             delta=delta,
             bound=bound,
             variance=variance,
-            first_look=self._source.first_look if first_look is None else first_look,
+            first_look=max(2, self._source.first_look) if first_look is None else first_look,
             growth=growth,
             support=self._source.support if support is None else support,
             access=access,
@@ -100,13 +100,11 @@ class DiscreteSampler:
         )
         self._core = self._options.core(_checks.generator(rng))
         self.log_prior = 0.0 if log_prior is None else log_prior
-        self._n_draws = self._n_exact = self._n_looks = 0
-        self._read = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = (self._n_draws, self._n_exact, self._n_looks, self._read)
-        return _rebuild, (1, type(self), self._source, self._options, copy.deepcopy(self._core.rng), self._log_prior,
-                          state, self._core._get_state())
+        options = (self._options, self._own_support)
+        rng = copy.deepcopy(self._core.rng)
+        return _rebuild, (1, type(self), self._source, options, rng, self._log_prior, self._core.saved()[1])
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
@@ -129,7 +127,7 @@ class DiscreteSampler:
         return int(self.draw_many(1)[0])
 
     def draw_many(self, size: int, *, progress: bool = False) -> NDArray[np.intp]:
-        """Draw `size` independent states.
+        """Draw `size` states, independent of each other with ``access="random"``.
 
         Parameters
         ----------
@@ -143,30 +141,28 @@ class DiscreteSampler:
         ndarray of intp, shape (size,)
         """
         size = _checks.integer(size, "size", 0, "a number of draws")
-        states, fraction = np.empty(size, np.intp), np.empty(size)
+        if not self._own_support and self._options.low is not None and self._source.support is not None:
+            # Sources whose terms change may change their support with them.
+            self._core.set_support(*_checks.support_bounds(self._source.support, self._options.n_arms))
+        states = np.empty(size, np.intp)
         step = max(1, size // 100) if progress else max(1, size)
         for start in track(range(0, size, step), progress, "drawing"):
-            part = slice(start, start + step)
-            exact, looks = self._core.draw_many(self._source, self._log_prior, states[part], fraction[part])
-            self._n_draws += fraction[part].size
-            self._n_exact += exact
-            self._n_looks += looks
-            self._read += float(fraction[part].sum())
+            self._core.draw_many(self._source, self._log_prior, states[start : start + step])
         return states
 
     @property
     def stats(self) -> SamplerStats:
         """Counts over all draws so far."""
-        n = max(self._n_draws, 1)
+        n = max(self._core.n_draws, 1)
         return SamplerStats(
-            n_draws=self._n_draws,
-            fraction_read=self._read / n,
-            fraction_exact=self._n_exact / n,
-            looks_per_draw=self._n_looks / n,
+            n_draws=self._core.n_draws,
+            fraction_read=self._core.fractions / n,
+            fraction_exact=self._core.n_exact / n,
+            looks_per_draw=self._core.n_looks_taken / n,
             evaluations=self._core.evaluations,
             bound=self._options.bound,
             delta=self._options.delta,
-            warnings=self._core.warnings(),
+            warnings=self._core.warnings(of_all_draws=True),
         )
 
 
@@ -174,18 +170,18 @@ def _rebuild(
     version: int,
     cls: Any,
     source: Any,
-    options: RaceOptions,
+    options: tuple[RaceOptions, bool],
     rng: np.random.Generator,
     log_prior: NDArray[np.float64],
-    counts: tuple[int, int, int, float],
     state: dict[str, Any],
 ) -> Any:
     """Rebuild a pickled `DiscreteSampler`."""
     if version != 1:
         raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
     sampler = cls.__new__(cls)
-    sampler._source, sampler._options, sampler._core = source, options, options.core(rng)
+    sampler._source = source
+    sampler._options, sampler._own_support = options
+    sampler._core = sampler._options.core(rng)
     sampler.log_prior = log_prior
-    sampler._core._set_state(state)
-    sampler._n_draws, sampler._n_exact, sampler._n_looks, sampler._read = counts
+    sampler._core.set_state(state)
     return sampler

@@ -11,6 +11,8 @@ cdef class Source:
     cdef readonly double scan_advantage
     # Nanoseconds a reward takes, read in order, roughly: what the work of a race's own rule is weighed against.
     cdef readonly double reward_cost
+    # Rewards per arm that each call of `shift` reads: counted as cost, and as read.
+    cdef readonly int64_t n_always_read
     # Rows worth asking for in the first look, at least 1: large where each call has a price of its own.
     cdef readonly Py_ssize_t first_look
     # None, or (low, high): scalars or one value per arm that hold every reward.
@@ -24,6 +26,9 @@ cdef class Source:
     # The same on rows first, first + 1, ..., first + n_rows - 1.
     cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                         double **out) except -1 nogil
+    # out[j] += sum over the same rows of the rewards of arms[j].
+    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                      double *out) except -1 nogil
     # out[j] = sum over all rows of the rewards of arms[j].
     cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil
     # out[j] = what is known of the sum of arms[j] beside its rewards, such as the exact sum of a control variate.

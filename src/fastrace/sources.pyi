@@ -9,6 +9,7 @@ class Source:
     n_rows: int
     scan_advantage: float
     reward_cost: float
+    n_always_read: int
     first_look: int
     support: Any
     def __init__(
@@ -18,6 +19,7 @@ class Source:
         *,
         scan_advantage: float = ...,
         reward_cost: float = ...,
+        n_always_read: int = ...,
         first_look: int = ...,
         support: Any = ...,
     ) -> None: ...
@@ -27,6 +29,7 @@ class Source:
 
 class ArraySource(Source):
     values: NDArray[Any]
+    def shuffled(self, rng: Any = ...) -> ArraySource: ...
     def __init__(self, values: ArrayLike, *, support: Any = ...) -> None: ...
 
 class CallableSource(Source):

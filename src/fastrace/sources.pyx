@@ -65,6 +65,8 @@ cdef class Source:
         Cost of one row read at random over one row read in order, at least 1.
     reward_cost : float, default 20.0
         Nanoseconds that a reward takes, read in order, roughly. A race weighs the work of its own rule against it.
+    n_always_read : int, default 0
+        Rewards per arm that each call of ``shift`` reads.
     first_look : int, default 50
         Rows worth asking for in a race's first look, at least 1. More where each call has a price of its own,
         as when it runs Python.
@@ -72,7 +74,8 @@ cdef class Source:
         Interval (low, high) that holds every reward.
     """
 
-    def __init__(self, n_arms, n_rows, *, scan_advantage=1.0, reward_cost=20.0, first_look=50, support=None):
+    def __init__(self, n_arms, n_rows, *, scan_advantage=1.0, reward_cost=20.0, n_always_read=0, first_look=50,
+                 support=None):
         if n_arms < 1:
             raise ValueError(f"n_arms is {n_arms}; a source needs at least one arm")
         if n_rows < 0:
@@ -87,6 +90,7 @@ cdef class Source:
         self.n_rows = n_rows
         self.scan_advantage = scan_advantage
         self.reward_cost = reward_cost
+        self.n_always_read = n_always_read
         self.first_look = first_look
         self.support = support
 
@@ -110,10 +114,11 @@ cdef class Source:
             free(rows)
         return 0
 
-    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                      double *out) except -1 nogil:
         cdef double *block = <double *>malloc(n_arms * BLOCK * sizeof(double))
         cdef double **columns = <double **>malloc(n_arms * sizeof(double *))
-        cdef int64_t first = 0
+        cdef int64_t last = first + n_rows
         cdef Py_ssize_t j, count
         try:
             if block == NULL or columns == NULL:
@@ -121,9 +126,8 @@ cdef class Source:
                     raise MemoryError()
             for j in range(n_arms):
                 columns[j] = block + j * BLOCK
-                out[j] = 0.0
-            while first < self.n_rows:
-                count = <Py_ssize_t>min(<int64_t>BLOCK, self.n_rows - first)
+            while first < last:
+                count = <Py_ssize_t>min(<int64_t>BLOCK, last - first)
                 self.fill_range(first, count, arms, n_arms, columns)
                 for j in range(n_arms):
                     out[j] += fr_sum(columns[j], count)
@@ -133,6 +137,12 @@ cdef class Source:
             free(block)
             free(columns)
         return 0
+
+    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+        cdef Py_ssize_t j
+        for j in range(n_arms):
+            out[j] = 0.0
+        return self.add_sums(0, self.n_rows, arms, n_arms, out)
 
     cdef int shift(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
         cdef Py_ssize_t j
@@ -256,6 +266,20 @@ cdef class ArraySource(Source):
         self.arm_stride = self.values.strides[1]
         self.single = array.dtype.type is np.float32
 
+    def shuffled(self, rng=None):
+        """A copy with the rows in uniform random order, for races with ``access="shuffled"``.
+
+        Parameters
+        ----------
+        rng : None, int, SeedSequence or Generator, optional
+            Source of randomness.
+
+        Returns
+        -------
+        ArraySource
+        """
+        return ArraySource(np.random.default_rng(rng).permutation(self.values, axis=0), support=self.support)
+
     def __reduce__(self):
         return _array_source, (1, np.asarray(self.values), self.support)
 
@@ -275,13 +299,12 @@ cdef class ArraySource(Source):
             fr_gather_f64(self.data, self.row_stride, self.arm_stride, NULL, first, n_rows, arms, n_arms, out)
         return 0
 
-    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
-        cdef int64_t first = 0
-        cdef Py_ssize_t count, j
-        for j in range(n_arms):
-            out[j] = 0.0
-        while first < self.n_rows:
-            count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, self.n_rows - first)
+    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                      double *out) except -1 nogil:
+        cdef int64_t last = first + n_rows
+        cdef Py_ssize_t count
+        while first < last:
+            count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, last - first)
             if self.single:
                 fr_column_sums_f32(self.data, self.row_stride, self.arm_stride, first, count, self.n_arms, arms,
                                    n_arms, out)
@@ -289,7 +312,7 @@ cdef class ArraySource(Source):
                 fr_column_sums_f64(self.data, self.row_stride, self.arm_stride, first, count, self.n_arms, arms,
                                    n_arms, out)
             first += count
-            if first < self.n_rows:
+            if first < last:
                 check_signals()
         return 0
 
@@ -404,13 +427,12 @@ cdef class CallableSource(Source):
             self._ask(NULL, first, n_rows, arms, n_arms, out, NULL)
         return 0
 
-    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
-        cdef int64_t first = 0
-        cdef Py_ssize_t j, count
-        for j in range(n_arms):
-            out[j] = 0.0
-        while first < self.n_rows:
-            count = <Py_ssize_t>min(<int64_t>ROWS_PER_PYTHON_CALL, self.n_rows - first)
+    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                      double *out) except -1 nogil:
+        cdef int64_t last = first + n_rows
+        cdef Py_ssize_t count
+        while first < last:
+            count = <Py_ssize_t>min(<int64_t>ROWS_PER_PYTHON_CALL, last - first)
             with gil:
                 self._ask(NULL, first, count, arms, n_arms, NULL, out)
             first += count

@@ -1,0 +1,31 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+ARM_STATE: tuple[str, ...]
+
+class RaceMemory:
+    n_arms: int
+    n_rows: int
+    rng: np.random.Generator
+    evaluations: int
+    n_draws: int
+    n_exact: int
+    n_looks_taken: int
+    fractions: float
+    def __init__(
+        self,
+        n_arms: int,
+        n_rows: int,
+        *,
+        pairwise: bool,
+        shuffled: bool,
+        betting: bool,
+        low: NDArray[np.float64] | None,
+        high: NDArray[np.float64] | None,
+        rng: np.random.Generator,
+    ) -> None: ...
+    def set_support(self, low: ArrayLike, high: ArrayLike) -> None: ...
+    def get_state(self) -> dict[str, Any]: ...
+    def set_state(self, state: dict[str, Any]) -> None: ...

@@ -1,0 +1,290 @@
+"""What races keep, how it grows, and how it is saved."""
+
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.pycapsule cimport PyCapsule_GetPointer
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._betting cimport bets_init, wealth_init, wealth_t
+from fastrace._keyed_order cimport keyed_order_init, keyed_order_t
+from fastrace._order cimport (ORDER_LIMIT, displaced_t, order_advance, order_free, order_grow, order_init, order_keep,
+                              order_slot)
+from fastrace._rng cimport bounded
+from fastrace._types cimport moments4_t
+from fastrace.sources cimport check_signals
+
+from threading import Lock
+
+import numpy as np
+
+cnp.import_array()
+
+ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active")
+
+cdef enum:
+    ROWS_PER_FETCH = 8192           # most rows asked of a source at once
+    DRAWS_PER_CHECK = 1 << 17       # draws between two looks at pending signals
+
+
+cdef class RaceMemory:
+    """Arrays of a race, shared by successive races of one object."""
+
+    def __cinit__(self, n_arms, n_rows, *args, **kwargs):
+        cdef Py_ssize_t i
+        self.n_arms = n_arms
+        self.n_rows = n_rows
+        self.column = <double **>calloc(self.n_arms, sizeof(double *))
+        self.capacity = <Py_ssize_t *>calloc(self.n_arms, sizeof(Py_ssize_t))
+        self.at = <double **>calloc(self.n_arms, sizeof(double *))
+        self.rows = <int64_t *>calloc(ROWS_PER_FETCH, sizeof(int64_t))
+        self.moments = <moments4_t **>calloc(self.n_arms, sizeof(moments4_t *))
+        self.wealth = <wealth_t **>calloc(self.n_arms, sizeof(wealth_t *))
+        self.new_moments = <moments4_t *>calloc(self.n_arms, sizeof(moments4_t))
+        self.place = <Py_ssize_t *>malloc(self.n_arms * sizeof(Py_ssize_t))
+        self.leader_at = <Py_ssize_t *>calloc(self.n_arms, sizeof(Py_ssize_t))
+        if (self.column == NULL or self.capacity == NULL or self.at == NULL or self.rows == NULL
+                or self.moments == NULL or self.wealth == NULL or self.new_moments == NULL or self.place == NULL
+                or self.leader_at == NULL):
+            raise MemoryError()
+        for i in range(self.n_arms):
+            self.place[i] = -1
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            if self.column != NULL:
+                free(self.column[i])
+            if self.moments != NULL:
+                free(self.moments[i])
+            if self.wealth != NULL:
+                free(self.wealth[i])
+        free(self.column)
+        free(self.capacity)
+        free(self.at)
+        free(self.rows)
+        free(self.moments)
+        free(self.wealth)
+        free(self.new_moments)
+        free(self.place)
+        free(self.leader_at)
+        order_free(&self.order)
+
+    def __init__(self, n_arms, n_rows, *, pairwise, shuffled, betting, low, high, rng):
+        cdef Py_ssize_t d = self.n_arms
+        self.pairwise = pairwise
+        self.shuffled = shuffled
+        self.betting = betting
+        self._low = np.zeros(d) if low is None else low.copy()
+        self._high = np.zeros(d) if high is None else high.copy()
+        self._offset, self._known, self._sum, self._new_sum = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
+        self._scratch = np.zeros(d)
+        self._mean, self._half_width = np.full(d, np.nan), np.full(d, np.nan)
+        self._pulls, self._active = np.zeros(d, np.int64), np.arange(d, dtype=np.intp)
+        self._dead = np.zeros(d, np.int8)
+        self.low = <double *>cnp.PyArray_DATA(self._low)
+        self.high = <double *>cnp.PyArray_DATA(self._high)
+        self.offset = <double *>cnp.PyArray_DATA(self._offset)
+        self.known = <double *>cnp.PyArray_DATA(self._known)
+        self.sum = <double *>cnp.PyArray_DATA(self._sum)
+        self.new_sum = <double *>cnp.PyArray_DATA(self._new_sum)
+        self.scratch = <double *>cnp.PyArray_DATA(self._scratch)
+        self.mean = <double *>cnp.PyArray_DATA(self._mean)
+        self.half_width = <double *>cnp.PyArray_DATA(self._half_width)
+        self.pulls = <int64_t *>cnp.PyArray_DATA(self._pulls)
+        self.active = <Py_ssize_t *>cnp.PyArray_DATA(self._active)
+        self.dead = <char *>cnp.PyArray_DATA(self._dead)
+        self.rng = rng
+        self.lock = rng.bit_generator.lock
+        self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
+        self.busy = Lock()
+        if betting:
+            bets_init(&self.bets, self.n_rows)
+        if not self.shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows):
+            raise MemoryError()
+
+    def set_support(self, low, high):
+        """Replace the support that rewards are held against."""
+        self._low[:] = low
+        self._high[:] = high
+
+    cdef int draw(self, int64_t target) except -1 nogil:
+        """Settle the order up to `target`, once: a look that failed is asked for again with the same rows."""
+        cdef int64_t until
+        cdef int short = 0
+        while self.drawn < target:
+            until = target
+            with gil:
+                self.lock.acquire()
+            if self.shuffled:
+                if self.drawn == 0:
+                    self.window = bounded(self.bits, self.n_rows)
+            elif self.n_rows > ORDER_LIMIT:
+                if self.drawn == 0:
+                    keyed_order_init(&self.keyed, self.n_rows, self.bits)
+            else:
+                until = min(target, self.drawn + DRAWS_PER_CHECK)
+                short = order_advance(&self.order, self.bits, self.drawn, until - self.drawn)
+            with gil:
+                self.lock.release()
+                if short:
+                    raise MemoryError()
+            self.drawn = until
+            if until < target:
+                check_signals()
+        return 0
+
+    cdef int reserve(self, Py_ssize_t wanted) except -1 nogil:
+        """Room for `wanted` rewards of each arm still in the race."""
+        cdef Py_ssize_t j, i
+        cdef double *longer
+        for j in range(self.n_active):
+            i = self.active[j]
+            if wanted > self.capacity[i]:
+                longer = <double *>realloc(self.column[i], wanted * sizeof(double))
+                if longer == NULL:
+                    with gil:
+                        raise MemoryError()
+                self.column[i] = longer
+                self.capacity[i] = wanted
+        return 0
+
+    cdef moments4_t *comparisons(self, Py_ssize_t arm) except NULL nogil:
+        """Moments of the differences between an arm that leads and each other arm; empty the first time."""
+        cdef Py_ssize_t k = self.place[arm], i
+        if k >= 0:
+            return self.moments[k]
+        k = self.n_places
+        if self.moments[k] == NULL:
+            self.moments[k] = <moments4_t *>malloc(self.n_arms * sizeof(moments4_t))
+        if self.betting and self.wealth[k] == NULL:
+            self.wealth[k] = <wealth_t *>malloc(self.n_arms * sizeof(wealth_t))
+        if self.moments[k] == NULL or (self.betting and self.wealth[k] == NULL):
+            with gil:
+                raise MemoryError()
+        memset(self.moments[k], 0, self.n_arms * sizeof(moments4_t))
+        if self.betting:
+            for i in range(self.n_arms):
+                wealth_init(&self.wealth[k][i])
+        self.place[arm] = k
+        self.leader_at[k] = arm
+        self.n_places += 1
+        self.n_made = max(self.n_made, self.n_places)
+        return self.moments[k]
+
+    cdef void forget_comparisons(self) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(self.n_places):
+            self.place[self.leader_at[k]] = -1
+        self.n_places = 0
+
+    # Saving.
+
+    def get_state(self):
+        """All that a race needs to go on exactly, as plain objects."""
+        cdef Py_ssize_t k, i, n = self.n_arms
+        columns, comparisons = {}, []
+        if self.status == 0:                        # a race that is over compares nothing any more
+            for k in range(self.n_active if self.pairwise else 0):
+                i = self.active[k]
+                columns[i] = _doubles(self.column[i], <Py_ssize_t>self.told)
+            for k in range(self.n_places):
+                comparisons.append((self.leader_at[k], _bytes(self.moments[k], n * sizeof(moments4_t)),
+                                    _bytes(self.wealth[k], n * sizeof(wealth_t)) if self.betting else None))
+        return dict(
+            arms={name: getattr(self, name).copy() for name in ARM_STATE},
+            progress=(self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
+                      self.unjudged, self.status, self.flags, self.window),
+            counts=(self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.fractions, self.all_flags),
+            closest=_bytes(&self.closest, sizeof(moments4_t)), keyed=_bytes(&self.keyed, sizeof(keyed_order_t)),
+            order=self._get_order(), columns=columns, comparisons=comparisons)
+
+    def set_state(self, state):
+        """Take what `get_state` gave, in a fresh object with the same options."""
+        cdef Py_ssize_t i
+        cdef cnp.ndarray column
+        cdef moments4_t *row
+        for name, values in state["arms"].items():
+            getattr(self, name)[:] = values
+        (self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
+         self.unjudged, self.status, self.flags, self.window) = state["progress"]
+        (self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.fractions,
+         self.all_flags) = state["counts"]
+        _take(&self.closest, state["closest"], sizeof(moments4_t))
+        _take(&self.keyed, state["keyed"], sizeof(keyed_order_t))
+        self._set_order(*state["order"])
+        for i, moments, wealth in state["comparisons"]:
+            row = self.comparisons(i)
+            _take(row, moments, self.n_arms * sizeof(moments4_t))
+            if self.betting:
+                _take(self.wealth[self.place[i]], wealth, self.n_arms * sizeof(wealth_t))
+        if state["columns"]:
+            self.reserve(<Py_ssize_t>self.told)
+        for i, column in state["columns"].items():
+            _take(self.column[i], column.tobytes(), self.told * sizeof(double))
+
+    def _get_order(self):
+        """What kind of order this is, and the entries that make it: (kind, positions, values, settled rows)."""
+        cdef displaced_t *entry
+        cdef uint32_t i
+        if self.order.code != NULL and self.n_rows:
+            codes = np.asarray(<cnp.uint32_t[:self.n_rows]>self.order.code)
+            positions = np.flatnonzero(codes).astype(np.uint32)
+            return "permutation", positions, codes[positions], None
+        if self.order.table == NULL:
+            return "none", None, None, None
+        entries = []
+        for i in range(<uint32_t>1 << self.order.bits):
+            entry = &self.order.table[i]
+            if self.drawn > 0 and entry.race == self.order.race:
+                entries.append((entry.position, entry.row))
+        positions, rows = np.array(entries, np.uint32).reshape(-1, 2).T
+        settled = np.empty(self.drawn, np.uint32)
+        for i in range(<uint32_t>self.drawn):
+            settled[i] = self.order.settled[i]
+        return "displaced", positions, rows, settled
+
+    def _set_order(self, kind, positions, values, settled):
+        cdef displaced_t *entry
+        cdef uint32_t position, row
+        cdef Py_ssize_t i
+        if kind == "none":
+            return
+        if kind == "permutation":
+            if self.order.code == NULL and order_keep(&self.order, 0):
+                raise MemoryError()
+            np.asarray(<cnp.uint32_t[:self.n_rows]>self.order.code)[positions] = values
+            return
+        self.order.race = 1
+        self.order.settled = <uint32_t *>realloc(self.order.settled, max(len(settled), 1) * sizeof(uint32_t))
+        if self.order.settled == NULL:
+            raise MemoryError()
+        self.order.room = len(settled)
+        for i in range(len(settled)):
+            self.order.settled[i] = settled[i]
+        while 2 * len(positions) > <int64_t>1 << self.order.bits:
+            if order_grow(&self.order):
+                raise MemoryError()
+        for position, row in zip(positions.tolist(), values.tolist(), strict=True):
+            entry = order_slot(self.order.table, self.order.bits, 1, position)
+            entry.race, entry.position, entry.row = 1, position, row
+            self.order.used += 1
+
+
+cdef object _bytes(const void *x, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<const char *>x, size)
+
+
+cdef object _doubles(const double *x, Py_ssize_t n):
+    cdef cnp.ndarray out = np.empty(n)
+    memcpy(cnp.PyArray_DATA(out), x, n * sizeof(double))
+    return out
+
+
+cdef int _take(void *into, bytes raw, size_t size) except -1:
+    if <size_t>len(raw) != size:
+        raise ValueError(f"the saved race holds {len(raw)} bytes where {size} are needed: it was saved by another build")
+    memcpy(into, PyBytes_AS_STRING(raw), size)
+    return 0
