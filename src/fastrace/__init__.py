@@ -4,8 +4,9 @@ from fastrace import bounds, sources
 from fastrace.lil_ucb import LilUCB
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.racing import FiniteRace, race
-from fastrace.results import RaceResult, SamplerStats
+from fastrace.results import RaceResult, SamplerStats, UnequalResult
 from fastrace.sampling import DiscreteSampler
+from fastrace.unequal import UnequalRace, race_unequal
 
 __version__ = "0.1.0"
 
@@ -17,7 +18,10 @@ __all__ = [
     "RunningComoments",
     "RunningMoments",
     "SamplerStats",
+    "UnequalRace",
+    "UnequalResult",
     "bounds",
     "race",
+    "race_unequal",
     "sources",
 ]

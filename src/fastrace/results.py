@@ -115,6 +115,72 @@ class RaceResult:
         return ax
 
 
+@dataclass(frozen=True, eq=False)
+class UnequalResult:
+    """What a race of sums over populations of different sizes found.
+
+    Attributes
+    ----------
+    best : int
+        The arm with the largest sum, wrong with probability at most `delta` as far as the bound holds.
+    active : ndarray of int, shape (k,)
+        Arms that were still in the race when it stopped; `best` alone once it is over.
+    total : ndarray of float, shape (n_arms,)
+        Estimated sum of each arm, offset included; exact for arms that were read in full, nan where no row was read.
+    half_width : ndarray of float, shape (n_arms,)
+        Half-width of the comparison of the arm's sum with the leader's at the arm's last look; 0 where both were exact,
+        nan for the leader itself unless it was read in full.
+    pulls : ndarray of int64, shape (n_arms,)
+        Distinct rows read of each arm.
+    sizes : ndarray of int64, shape (n_arms,)
+        Rows of each arm.
+    fraction_read : float
+        ``pulls.sum() / sizes.sum()``.
+    n_looks : int
+        Looks taken.
+    stopped_by : str
+        ``"bound"``, ``"exact"`` (all arms still in the race were read in full), ``"single"`` (one arm only) or ``""``
+        (not stopped).
+    bound : str
+        The rule that dropped arms.
+    delta : float
+        Promised probability of error.
+    warnings : tuple of str
+        What may void the promise.
+    """
+
+    best: int
+    active: NDArray[np.intp]
+    total: NDArray[np.float64]
+    half_width: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    fraction_read: float
+    n_looks: int
+    stopped_by: str
+    bound: str
+    delta: float
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        title = (
+            f"best arm {self.best}: {self.bound} rule, delta {self.delta:g}, read {100 * self.fraction_read:.3g} % in "
+            f"{self.n_looks} looks, stopped by {self.stopped_by or 'nothing yet'}"
+        )
+        order = np.argsort(-self.total, kind="stable")
+        lines = [title, f"  {'arm':>6}  {'sum':>12}  {'half-width':>12}  {'pulls':>10}  {'rows':>10}"]
+        for i in order[:10]:
+            mark = "*" if i == self.best else " "
+            lines.append(
+                f"{mark} {i:>6}  {self.total[i]:>12.5g}  {self.half_width[i]:>12.3g}  {self.pulls[i]:>10d}  "
+                f"{self.sizes[i]:>10d}"
+            )
+        if order.size > 10:
+            lines.append(f"  ... {order.size - 10} more arms")
+        lines.extend(f"warning: {text}" for text in self.warnings)
+        return "\n".join(lines)
+
+
 def axes(ax: Any) -> Any:
     """The given axes, or those of a new figure; matplotlib is asked for only here."""
     if ax is not None:

@@ -106,3 +106,47 @@ def lil_ucb_by_sorting(values, sigma, delta, setting, rng):
         counts[i] += 1
         if counts.min() > 0 and counts[i] >= 1 + patience * (counts.sum() - counts[i]):
             return counts, i, "rule"
+
+
+def looks(size, first):
+    """Rows of one arm at the six looks."""
+    if size <= first:
+        return [size] * 6
+    rest = size - first
+    return [first + min(max(rest * tenths // 10, k), rest) for k, tenths in enumerate([0, 1, 2, 4, 8, 10])]
+
+
+def race_unequal(vectors, offset, delta, rng, first=10, kind="sidak", student=False, temperature=1.0):
+    """Algorithm 1 with the corrected eq. 26: (best, rows read of each arm, looks taken)."""
+    from scipy import stats
+
+    sizes = [len(v) for v in vectors]
+    keys = draw_keys(rng, len(sizes))
+    active = [i for i, c in enumerate(offset) if c > -math.inf]
+    pulls = [0] * len(sizes)
+    if len(active) == 1:
+        return active[0], pulls, 0
+    share = delta / (len(active) - 1)
+    tail = share / 5 if kind == "union" else 1 - (1 - share) ** (1 / 5)
+    for k in range(6):
+        total, spread = {}, {}
+        for i in active:
+            n = pulls[i] = looks(sizes[i], first)[k]
+            x = np.array([vectors[i][keyed_order(sizes[i], keys[i], t)] for t in range(n)]) / temperature
+            total[i] = offset[i] + sizes[i] * (math.fsum(x) / n if n else 0.0)
+            if n == sizes[i]:
+                spread[i] = 0.0
+            elif np.ptp(x) <= 1e-12 * abs(x).max():
+                spread[i] = math.inf
+            else:
+                q = stats.t.isf(tail, n - 1) if student else stats.norm.isf(tail)
+                v = (1 / n) * (1 - (n - 1) / (sizes[i] - 1))
+                spread[i] = q**2 * sizes[i] ** 2 * x.var(ddof=1 if student else 0) * v
+        leader = max(active, key=lambda i: (total[i], -i))
+        if all(pulls[i] == sizes[i] for i in active):
+            return leader, pulls, k + 1
+        active = [
+            i for i in active if i == leader or total[leader] - total[i] <= math.sqrt(spread[leader] + spread[i])
+        ]
+        if len(active) == 1:
+            return leader, pulls, k + 1

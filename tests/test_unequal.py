@@ -1,0 +1,490 @@
+"""Sums over populations of different size: equal to the twin, exact where it must be, error below delta."""
+
+import copy
+import pickle
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace.sources import as_source
+from guarantee import assert_rate_at_most
+from reference import lil as reference
+
+
+def sampled(rewards, *args, **options):
+    """A race that reads arms only as far as their comparisons need."""
+    return fr.race_unequal(rewards, *args, **{"scan_advantage": 1, **options})
+
+
+def racer(sizes, *args, **options):
+    return fr.UnequalRace(sizes, *args, **{"scan_advantage": 1, **options})
+
+
+def clusters(rng, n_arms=None, most=2000):
+    """Normal factors in clusters whose sizes follow a power law, and the constants of a Gibbs step."""
+    n_arms = int(rng.integers(2, 60)) if n_arms is None else n_arms
+    sizes = np.minimum(most, np.floor(rng.random(n_arms) ** -1.0)).astype(int)
+    return [rng.normal(rng.normal(0.0, 0.2), 1.0, n) for n in sizes], rng.gumbel(size=n_arms)
+
+
+def exact(vectors, offset, temperature=1.0):
+    return int(np.argmax([c + v.sum() / temperature for v, c in zip(vectors, offset, strict=True)]))
+
+
+def same(a, b):
+    assert (a.best, a.stopped_by, a.n_looks) == (b.best, b.stopped_by, b.n_looks)
+    for name in ("pulls", "total", "half_width", "active", "sizes"):
+        assert np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True), name
+
+
+def by_hand(race, vectors):
+    while not race.done:
+        arms, rows = race.ask()
+        race.tell([vectors[arm][row] for arm, row in zip(arms, rows, strict=True)])
+    return race.result()
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"kind": "union"}, {"student": True}, {"first": 3}, {"temperature": 0.2}, {"delta": 0.4}, {"delta": 1e-10},
+])
+def test_equals_the_plain_twin(options, seed):
+    for k in range(25):
+        vectors, offset = clusters(np.random.default_rng([seed, k]), most=300)
+        delta = options.get("delta", 0.05)
+        rest = {name: value for name, value in options.items() if name != "delta"}
+        best, pulls, n_looks = reference.race_unequal(vectors, offset, delta, np.random.default_rng(k), **rest)
+        rest["first_look"] = rest.pop("first", 10)
+        result = sampled(vectors, delta=delta, offset=offset, rng=k, **rest)
+        assert (result.best, result.n_looks) == (best, n_looks)
+        assert result.pulls.tolist() == pulls
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"bound": "serfling", "support": (-10, 10)}, {"bound": "hoeffding-serfling", "support": (-10, 10)},
+    {"bound": "empirical-bernstein-serfling", "support": (-10, 10)}, {"student": True, "temperature": 3.0},
+])
+def test_ask_tell_equals_run(options, seed):
+    for k in range(10):
+        vectors, offset = clusters(np.random.default_rng([seed, k]))
+        sizes = [len(v) for v in vectors]
+        race = racer(sizes, offset=offset, rng=k, **options)
+        same(by_hand(race, vectors), sampled(vectors, offset=offset, rng=k, **options))
+
+
+def test_every_kind_of_rewards_gives_the_same_race(seed):
+    vectors, offset = clusters(np.random.default_rng(seed), 12)
+    vectors = [v.astype(np.float32) for v in vectors]
+    sizes = [len(v) for v in vectors]
+    wanted = sampled([v.astype(float) for v in vectors], offset=offset, rng=1)
+    table = np.full((max(sizes), len(sizes)), np.nan)
+    for i, v in enumerate(vectors):
+        table[: len(v), i] = v
+    read_only = [v.copy() for v in vectors]
+    for v in read_only:
+        v.setflags(write=False)
+    strided = [np.repeat(v, 3)[::3] for v in vectors]
+    backward = [v[::-1].copy()[::-1] for v in vectors]
+    for rewards in (
+        vectors,
+        tuple(vectors),
+        read_only,
+        strided,
+        backward,
+        [v.astype(">f8") for v in vectors],
+        [v.tolist() for v in vectors],
+        np.concatenate(vectors),
+        lambda arm, rows: vectors[arm][rows],
+        as_source(table),
+    ):
+        same(sampled(rewards, sizes, offset=offset, rng=1), wanted)
+
+
+def test_small_delta_is_exact(seed):
+    for k in range(300):
+        vectors, offset = clusters(np.random.default_rng([seed, k]), most=200)
+        result = sampled(vectors, delta=1e-300, offset=offset, rng=k)
+        assert result.best == exact(vectors, offset)
+
+
+@pytest.mark.parametrize("temperature", [0.25, 4.0])
+def test_temperature_divides_rewards_and_not_offsets(temperature, seed):
+    differ = 0
+    for k in range(100):
+        vectors, offset = clusters(np.random.default_rng([seed, k]), 10, most=50)
+        result = sampled(vectors, delta=1e-12, offset=offset, temperature=temperature, rng=k)
+        assert result.best == exact(vectors, offset, temperature)
+        full = result.pulls == result.sizes
+        totals = np.array([c + v.sum() / temperature for v, c in zip(vectors, offset, strict=True)])
+        assert np.allclose(result.total[full], totals[full])
+        differ += result.best != exact(vectors, offset)
+    assert differ
+
+
+@pytest.mark.parametrize(("first_look", "most_missed", "least_saved"), [(3, 0.05, 0.25), (10, 0.01, 0.2)])
+def test_error_and_cost_on_clusters_of_power_law_sizes(first_look, most_missed, least_saved, seed):
+    trials, missed, read, rows = 600, 0, 0, 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        vectors, offset = clusters(np.random.default_rng(child))
+        result = sampled(vectors, offset=offset, kind="union", first_look=first_look, rng=child)
+        missed += result.best != exact(vectors, offset)
+        read += result.pulls.sum()
+        rows += result.sizes.sum()
+    assert_rate_at_most(missed, trials, most_missed)
+    assert read / rows < 1 - least_saved
+
+
+@pytest.mark.parametrize("law", ["uniform", "skewed", "rare"])
+@pytest.mark.parametrize("bound", ["hoeffding-serfling", "empirical-bernstein-serfling", "serfling"])
+def test_rigorous_bounds_keep_their_promise(bound, law, seed):
+    trials, delta, missed, saved = 200, 0.1, 0, 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        draw = {
+            "uniform": lambda n, rng=rng: rng.random(n),
+            "skewed": lambda n, rng=rng: rng.random(n) ** 20,
+            "rare": lambda n, rng=rng: (rng.random(n) < 0.01).astype(float),
+        }[law]
+        vectors = [draw(n) for n in (1500, 900, 1500, 40)]
+        offset = np.array([0.0, vectors[0].sum() - vectors[1].sum() + 1.0, -600.0, -900.0])
+        result = sampled(vectors, delta=delta, bound=bound, support=(0, 1), offset=offset, rng=rng)
+        missed += result.best != exact(vectors, offset)
+        saved += result.fraction_read < 1
+        assert result.warnings == ()
+    assert saved == trials
+    assert_rate_at_most(missed, trials, delta)
+
+
+def test_normal_rule_with_student_quantiles_keeps_delta_at_a_first_look_of_three(seed):
+    # Two arms, equal sums: the worst case. Three rewards are too few for their own standard deviation.
+    trials, missed = 1500, {False: 0, True: 0}
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        a, b = rng.normal(size=(2, 400))
+        vectors = [a - a.mean(), b - b.mean() - 1e-6]
+        for student in missed:
+            missed[student] += sampled(vectors, first_look=3, student=student, rng=rng).best != 0
+    assert_rate_at_most(missed[True], trials, 0.05)
+    assert missed[False] > 0.05 * trials
+
+
+def test_c2_05_small_arms_are_exact_at_the_first_look(seed):
+    vectors = [np.arange(n, dtype=float) for n in (0, 1, 2, 10)]
+    result = sampled(vectors, offset=[3.0, 2.5, 0.0, -50.0], rng=1)
+    assert (result.best, result.stopped_by, result.n_looks) == (0, "exact", 1)
+    assert result.total.tolist() == [3.0, 2.5, 1.0, -5.0]
+    assert result.pulls.tolist() == result.sizes.tolist() == [0, 1, 2, 10]
+    assert (result.half_width[1:] == 0).all()
+    assert "sum" in str(result)
+
+
+def test_every_look_reads_more_until_all_is_read(seed):
+    for size in (11, 12, 15, 20, 29, 1000, 12345):
+        race = racer([size, size], 1e-300, rng=1)
+        seen = [0]
+        rows = [set(), set()]
+        while not race.done:
+            arms, row = race.ask()
+            assert np.array_equal(race.ask()[1], row)
+            for arm, r in zip(arms, row, strict=True):
+                assert r not in rows[arm]
+                rows[arm].add(int(r))
+            race.tell(np.where(row % 2, 1.0, -1.0))
+            seen.append(int(race.result().pulls[0]))
+        assert seen[1:] == sorted(set(reference.looks(size, 10)))
+        assert all(r == set(range(size)) for r in rows)
+        assert race.result().stopped_by == "exact"
+
+
+def test_ties_go_to_the_lowest_arm():
+    for value in (0.1, 1 / 3):
+        vectors = [np.full(300, value), np.full(300, value), np.full(300, value)]
+        result = sampled(vectors, rng=1)
+        assert (result.best, result.stopped_by) == (0, "exact")
+        assert "equal at a look" in result.warnings[0]
+    assert sampled([np.zeros(0), np.zeros(0)], offset=[1.0, 1.0]).best == 0
+
+
+def test_equal_rewards_say_nothing_of_the_rest(seed):
+    # The first look sees only zeros; one large reward decides. Without the tolerance arm 1 would win at once.
+    for k in range(20):
+        rare = np.zeros(3000)
+        rare[np.random.default_rng([seed, k]).integers(3000)] = 1e6
+        result = sampled([rare, np.random.default_rng(k).normal(0.01, 0.001, 3000)], rng=k)
+        assert result.best == 0
+
+
+def test_one_arm_no_rows_and_impossible_arms():
+    one = sampled([np.arange(5.0)])
+    assert (one.best, one.stopped_by, one.pulls.sum()) == (0, "single", 0)
+    none = sampled([np.zeros(0)] * 3, offset=[0, 2, 1])
+    assert (none.best, none.stopped_by, none.fraction_read) == (1, "exact", 0.0)
+    vectors = [np.full(100, 5.0) + np.arange(100), np.zeros(100), np.ones(100)]
+    dropped = sampled(vectors, offset=[-np.inf, 0.0, 0.0], rng=1)
+    assert (dropped.best, dropped.pulls[0], dropped.total[0]) == (2, 0, -np.inf)
+    left = sampled(vectors, offset=[-np.inf, 0.0, -np.inf])
+    assert (left.best, left.stopped_by, left.pulls.sum()) == (1, "single", 0)
+    with pytest.raises(ValueError, match="every arm"):
+        sampled(vectors, offset=-np.inf)
+
+
+def test_minus_infinity_takes_an_arm_out(seed):
+    rng = np.random.default_rng(seed)
+    vectors = [rng.normal(5, 1, 500), rng.normal(0, 1, 500), rng.normal(-1, 1, 500)]
+    vectors[0][:] = -np.inf
+    result = sampled(vectors, rng=1)
+    assert result.best == 1
+    assert (result.total[0], result.pulls[0]) == (-np.inf, 10)
+    same(by_hand(racer([500] * 3, rng=1), vectors), result)
+    race = racer([500] * 3, rng=1)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no arm is possible"):
+            race.run([np.full(500, -np.inf)] * 3)
+
+
+def test_known_parts_of_a_source_count(seed):
+    from fastrace.sources import ArraySource
+
+    values = np.random.default_rng(seed).normal(size=(400, 3))
+
+    class Known(ArraySource):
+        def shifts(self, arms=None):
+            return np.array([0.0, 0.0, 600.0])
+
+    race = racer([400, 200, 300], temperature=2.0, rng=1)
+    offset = racer([400, 200, 300], temperature=2.0, offset=[0, 0, 300], rng=1)
+    result = race.run(Known(values))
+    same(result, offset.run(as_source(values)))
+    assert result.best == 2
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_c2_22_nan_and_infinite_rewards_change_nothing(bad, seed):
+    vectors, offset = clusters(np.random.default_rng(seed), 6)
+    sizes = [len(v) for v in vectors]
+    wanted = sampled(vectors, offset=offset, rng=3)
+    race = racer(sizes, offset=offset, rng=3)
+    arms, rows = race.ask()
+    spoilt = [v.copy() for v in vectors]
+    spoilt[arms[-1]][rows[-1]] = bad
+    message = rf"arm {arms[-1]} on row {rows[-1]} is {bad}"
+    with pytest.raises(ValueError, match=message):
+        race.tell([spoilt[arm][row] for arm, row in zip(arms, rows, strict=True)])
+    assert race.result().pulls.sum() == 0
+    with pytest.raises(ValueError, match=message):
+        race.run(spoilt)
+    same(race.run(vectors), wanted)
+
+
+@pytest.mark.parametrize("j", [0, 1, 5, 20])
+def test_c2_15_an_exception_of_a_callback_leaves_the_race_usable(j, seed):
+    vectors = [np.random.default_rng([seed, i]).normal(size=9000) for i in range(4)]
+    sizes = [9000] * 4
+    wanted = sampled(vectors, rng=3)
+    read = calls = 0
+
+    class Stop(Exception):
+        pass
+
+    def rewards(arm, rows):
+        nonlocal calls, read
+        calls += 1
+        if calls == j + 1:
+            raise Stop("one")
+        read += len(rows)
+        return vectors[arm][rows]
+
+    race = racer(sizes, rng=3)
+    with pytest.raises(Stop, match="^one$"):
+        race.run(rewards)
+    assert race.result().pulls.sum() == read
+    same(race.run(rewards), wanted)
+    assert wanted.pulls.sum() == read       # no row was read twice
+
+
+def test_a_race_begun_by_one_hand_ends_by_the_other(seed):
+    vectors = [np.random.default_rng([seed, i]).normal(size=9000) for i in range(4)]
+    wanted = sampled(vectors, rng=3)
+
+    def rewards(arm, rows):
+        if arm == 2:
+            raise KeyError
+        return vectors[arm][rows]
+
+    race = racer([9000] * 4, rng=3)
+    with pytest.raises(KeyError):
+        race.run(rewards)
+    arms, _ = race.ask()
+    assert set(arms) == {2, 3}
+    same(by_hand(race, vectors), wanted)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
+def test_c2_16_interrupt_stops_the_loop_within_100_ms(seed):
+    vectors = [np.random.default_rng([seed, i]).normal(size=300_000) for i in range(6)]
+    wanted = sampled(vectors, delta=1e-12, rng=3)
+    race = racer([300_000] * 6, 1e-12, rng=3)
+    fired, slowest = [], 0.0
+
+    def interrupt(*_):
+        fired.append(time.perf_counter())
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(8):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.003)
+                race.run(vectors)
+            except KeyboardInterrupt:
+                slowest = max(slowest, time.perf_counter() - fired[-1])
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert fired
+    assert slowest < 0.1
+    same(race.run(vectors), wanted)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, seed):
+    vectors = [np.random.default_rng([seed, i]).normal(size=3000 - i) for i in range(4)]
+    race = racer([len(v) for v in vectors], rng=3, student=True)
+    for _ in range(cut):
+        arms, rows = race.ask()
+        race.tell([vectors[arm][row] for arm, row in zip(arms, rows, strict=True)])
+    twins = [pickle.loads(pickle.dumps(race)), copy.copy(race), copy.deepcopy(race)]
+    wanted = race.run(vectors)
+    for twin in twins:
+        same(twin.run(vectors), wanted)
+    same(pickle.loads(pickle.dumps(race)).result(), wanted)
+    rebuild, (_, *rest) = race.__reduce__()
+    with pytest.raises(ValueError, match="version 2"):
+        rebuild(2, *rest)
+
+
+def test_c2_20_one_race_in_two_threads_or_inside_itself_is_refused(seed):
+    vectors = [np.random.default_rng([seed, i]).normal(size=2_000_000) for i in range(3)]
+    race = racer([2_000_000] * 3, 1e-12, rng=3)
+    with pytest.raises(RuntimeError, match="running already"):
+        race.run(lambda arm, rows: race.ask())
+    thread = threading.Thread(target=race.run, args=(vectors,))
+    thread.start()
+    refused = 0
+    while thread.is_alive():
+        try:
+            race.ask()
+        except RuntimeError:
+            refused += 1
+        except ValueError:      # over already
+            break
+        time.sleep(0.001)
+    thread.join()
+    assert refused
+    same(race.result(), sampled(vectors, delta=1e-12, rng=3))
+
+
+def test_c2_12_more_than_2_to_31_rows():
+    seen = []
+
+    def rewards(arm, rows):
+        seen.append(int(rows.max()))
+        return rows % 1009 / 504 - 1 + (0.5 if arm == 1 else 0.0)
+
+    sizes = [1 << 13, 1 << 12, 1 << 33]
+    result = sampled(rewards, sizes, offset=[0, 0, -1e12], rng=1)
+    assert (result.best, result.stopped_by) == (1, "bound")
+    assert max(seen) > 1 << 31
+    assert result.pulls[2] == 10
+
+
+def test_a_reward_outside_the_support_is_named(seed):
+    vectors = [np.random.default_rng([seed, i]).random(500) for i in range(3)]
+    result = sampled(vectors, bound="serfling", support=(0, [1, 1, 0.1]), rng=1)
+    assert "outside support" in result.warnings[0]
+    assert "outside support" in str(result)
+
+
+def test_arms_are_read_in_full_where_that_is_cheaper(seed):
+    # 8 times cheaper in order: an arm is read in full at its first look of more than an eighth of its rows.
+    vectors = [np.random.default_rng([seed, i]).normal(size=n) for i, n in enumerate((3000, 60, 3000, 12))]
+    result = fr.race_unequal(vectors, delta=1e-9, scan_advantage=8, rng=1)
+    assert result.stopped_by == "exact"
+    assert np.allclose(result.total, [v.sum() for v in vectors], rtol=1e-13)
+    assert result.n_looks == 4                  # a fifth of the rest
+    assert sampled(vectors, delta=1e-9, rng=1).n_looks == 6
+    easy = fr.race_unequal([vectors[0] + 9, *vectors[1:]], scan_advantage=8, rng=1)
+    assert (easy.best, easy.pulls.tolist()) == (0, [10, 60, 10, 12])
+    # In memory the default is to read in full unless the first look decides.
+    assert fr.race_unequal(vectors, delta=1e-9, rng=1).n_looks == 2
+    for k in range(200):
+        vectors, offset = clusters(np.random.default_rng([seed, k]))
+        result = fr.race_unequal(vectors, delta=1e-300, offset=offset, rng=k)
+        assert result.best == exact(vectors, offset)
+        assert (result.pulls <= result.sizes).all()
+
+
+def test_faults_while_an_arm_is_read_in_full_change_nothing(seed):
+    values = np.random.default_rng(seed).normal(size=(5000, 3))
+    vectors = list(values.T)
+    wanted = fr.race_unequal(vectors, delta=1e-9, rng=1)
+    race = fr.UnequalRace([5000] * 3, 1e-9, rng=1)
+    arms, _ = race.ask()
+    race.tell(np.concatenate([vectors[i][race.ask()[1][arms == i]] for i in range(3)]))
+    before = race.result()
+    spoilt = [v.copy() for v in vectors]
+    spoilt[0][4321] = np.nan
+    with pytest.raises(ValueError, match="arm 0 on row 4321 is nan"):
+        race.run(spoilt)
+    same(race.result(), before)
+    spoilt[0][4321] = 0.0
+    spoilt[1][4321] = -np.inf
+    out = pickle.loads(pickle.dumps(race)).run(spoilt)
+    assert (out.total[1], out.best != 1) == (-np.inf, True)
+    result = race.run(vectors)
+    assert (result.best, result.n_looks) == (wanted.best, wanted.n_looks)
+    assert np.array_equal(result.total, wanted.total)
+
+
+@pytest.mark.parametrize("bad", [
+    {"scan_advantage": 0.5}, {"scan_advantage": np.nan},
+    {"sizes": []}, {"sizes": [-1, 2]}, {"sizes": [0.5, 2.0]}, {"sizes": 3}, {"delta": 0}, {"delta": 1.0},
+    {"delta": np.nan}, {"bound": "betting"}, {"bound": "serfling"}, {"first_look": 1}, {"support": (1, 0)},
+    {"offset": [np.nan, 0]}, {"offset": [0, 0, 0]}, {"temperature": 0}, {"temperature": np.inf}, {"kind": "exact"},
+])
+def test_c2_24_bad_arguments(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        racer(**({"sizes": [5, 7]} | bad))
+
+
+@pytest.mark.parametrize("scan_advantage", [1, 24])
+def test_sums_that_overflow_are_refused(scan_advantage):
+    with pytest.raises(ValueError, match="scale them down"):
+        fr.race_unequal([np.full(2000, 1e308), np.ones(2000)], scan_advantage=scan_advantage, rng=1)
+
+
+def test_bad_rewards():
+    race = racer([20, 30], rng=1)
+    for rewards, message in (
+        ([np.ones(20)], "sizes"), ([np.ones(20), np.ones(29)], "sizes"), (np.ones(51), "add up"),
+        ([np.ones(20), np.ones((30, 1))], r"rewards\[1\]"), ([np.ones(20), ["a"] * 30], r"rewards\[1\]"),
+        (lambda arm, rows: np.ones(3), "one reward per row"), (as_source(np.ones((29, 2))), "29 rows"),
+        (as_source(np.ones((30, 3))), "3 arms"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            race.run(rewards)
+    for rewards in (np.ones(19), np.ones((20, 1)), ["a"] * 20):
+        with pytest.raises(ValueError, match="rewards"):
+            race.tell(rewards)
+    assert race.result().pulls.sum() == 0
+    with pytest.raises(ValueError, match="sizes is missing"):
+        sampled(np.ones(50))
+    race.run(np.arange(50.0))
+    for call in (race.ask, lambda: race.tell([0.5])):
+        with pytest.raises(ValueError, match="over"):
+            call()
+    assert race.run(np.arange(50.0)).best == 1
