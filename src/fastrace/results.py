@@ -231,3 +231,72 @@ class SamplerStats:
             f"{100 * self.fraction_read:.3g} % of the factors in {self.looks_per_draw:.3g} looks a draw, "
             f"{100 * self.fraction_exact:.3g} % of draws exact"
         )
+
+
+@dataclass(frozen=True)
+class AcceptResult:
+    """One decision; true if accepted.
+
+    Attributes
+    ----------
+    accepted : bool
+        Whether the sum of the differences over all rows is above `threshold`; wrong with probability at most `delta`,
+        as far as the bound holds. A tie is not above.
+    threshold : float
+        What the sum was compared with.
+    n_rows : int
+        Rows in the population.
+    n_read : int
+        Distinct rows the decision rests on.
+    n_evaluated : int
+        Rows asked of the source, those that a full pass read again included.
+    n_looks : int
+        Looks taken, the exact one included.
+    stopped_by : str
+        ``"bound"``, or ``"exact"`` when every row was read or the answer was certain without.
+    mean : float
+        Mean difference per row so far, the source's known part included; exact if every row was read, nan if none was.
+    half_width : float
+        Half-width of the mean at the last look; 0 if exact, nan where there is none: for betting, and unread.
+    skewness, kurtosis : float
+        Of the differences in the sample at the last look, kurtosis in excess of the normal; nan for a constant sample.
+    bound : str
+        The rule that decided when to stop.
+    delta : float
+        Promised probability of error.
+    warnings : tuple of str
+        What may void the promise.
+    """
+
+    accepted: bool
+    threshold: float
+    n_rows: int
+    n_read: int
+    n_evaluated: int
+    n_looks: int
+    stopped_by: str
+    mean: float
+    half_width: float
+    skewness: float
+    kurtosis: float
+    bound: str
+    delta: float
+    warnings: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+    @property
+    def fraction_read(self) -> float:
+        """``n_read / n_rows``; 0 for an empty population."""
+        return self.n_read / self.n_rows if self.n_rows else 0.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'accepted' if self.accepted else 'rejected'}: {self.bound} rule, delta {self.delta:g}, read "
+            f"{100 * self.fraction_read:.3g} % of {self.n_rows} rows in {self.n_looks} looks, stopped by "
+            f"{self.stopped_by}",
+            f"  mean {self.mean:.6g} +- {self.half_width:.3g} per row against "
+            f"{self.threshold / self.n_rows if self.n_rows else self.threshold:.6g}",
+        ]
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])

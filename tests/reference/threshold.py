@@ -1,0 +1,119 @@
+"""Plain twin of the race of one mean against a threshold, over a table in memory."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+
+from fastrace import bounds
+from reference import betting
+
+
+def looks_of(schedule, n_rows, first_look, growth):
+    looks, n = [], 0
+    while n < n_rows:
+        if n == 0:
+            n = first_look
+        elif schedule == "korattikara":
+            n += first_look
+        else:
+            grown = growth * n
+            n = max(n + 1, math.ceil(grown) if schedule == "bardenet" else math.floor(grown))
+        looks.append(min(n, n_rows))
+        n = looks[-1]
+    return looks
+
+
+def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, student, std, span):
+    """Half-width at each look before the last for a given standard deviation, 0 at the last."""
+    out = []
+    for k, n in enumerate(looks[:-1], start=1):
+        if schedule == "korattikara":
+            level = bounds.normal_quantile_from_variances(delta, [1.0])
+            t = bounds.student_quantile(level, n)
+            out.append(t * std / math.sqrt(n - 1) * math.sqrt(1 - (n - 1) / (n_rows - 1)))
+        elif schedule == "bardenet":
+            share = delta / (2 * k**2) / 2
+            out.append(bounds.empirical_bernstein_serfling(n, n_rows, std, share, (0, span)))
+        elif bound == "normal":
+            quantile = bounds.normal_quantile(delta, n_rows, first_look, growth, kind="first-exit")
+            if student:
+                quantile = bounds.student_quantile(quantile, n)
+            out.append(quantile * std * math.sqrt(bounds.variance_factor(n, n_rows)))
+        elif bound == "betting":
+            sizes = [16 * 4**j for j in range(24) if 16 * 4**j < n_rows]
+            _, weights = betting.bettors(n_rows)
+            nearest = max((j for j in range(len(sizes)) if j == 0 or 2 * sizes[j - 1] < n), default=None)
+            quantile = math.inf if nearest is None else math.sqrt(2 * (-math.log(delta) - math.log(weights[nearest])))
+            out.append(quantile * std * math.sqrt(bounds.variance_factor(n, n_rows)))
+        else:
+            share = delta / (len(looks) - 1)
+            hoeffding = bounds.hoeffding_serfling(n, n_rows, share, (0, span))
+            if bound == "hoeffding-serfling":
+                out.append(hoeffding)
+            elif bound == "empirical-bernstein-serfling":
+                out.append(bounds.empirical_bernstein_serfling(n, n_rows, std, share, (0, span)))
+            else:
+                out.append(bounds.serfling(n, n_rows, std, share, (0, span)))
+    return [*out, 0.0]
+
+
+def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", first_look=50, growth=2.0, student=False,
+           skewness_guard=False, support=None, advantage=1.0):
+    """Whether sum(d) > threshold, with rows in the order that `order` draws."""
+    n_rows = len(d)
+    level = threshold / n_rows
+    low, high = support or (-math.inf, math.inf)
+    answer = SimpleNamespace(n_read=0, n_evaluated=0, n_looks=0, stopped_by="bound", skewed=False, constant=False)
+    if level < low or level >= high:
+        answer.accepted = level < low
+        return answer
+    looks = looks_of(schedule, n_rows, min(first_look, n_rows), growth)
+    seen = []
+    for k, n in enumerate(looks):
+        seen += [float(d[row]) for row in order.advance(rng, len(seen), n)]
+        x = np.array(seen)
+        answer.n_read = answer.n_evaluated = n
+        answer.n_looks = k + 1
+        answer.mean = x.mean()
+        std, gap = x.std(), x.mean() - level
+        known = std > 1e-12 * abs(x).max()
+        if n == n_rows:
+            answer.accepted, answer.stopped_by = bool(gap > 0), "exact"
+            return answer
+        widths = half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, student, std, high - low)
+        if bound == "betting":
+            for side in (1, -1):
+                least = low - level if side > 0 else level - high
+                _, peak, impossible = betting.wealth(side * (x - level), n_rows, least)
+                if (impossible or peak >= -math.log(delta)) and side * gap > 0:
+                    answer.accepted = side > 0
+                    return answer
+        elif bound == "normal" and not known:
+            answer.constant = answer.constant or k == 0
+        elif abs(gap) > widths[k]:
+            trusted = True
+            if bound == "normal":
+                z = (x - x.mean()) / std
+                quantile = widths[k] / std / math.sqrt(bounds.variance_factor(n, n_rows))
+                if not student and schedule == "geometric":
+                    skewness = math.copysign(1, gap) * (z**3).mean()
+                    answer.skewed = bounds.skewness_inflation(skewness, n, n_rows, quantile) > 0.25
+                    trusted = not (skewness_guard and answer.skewed)
+            if trusted:
+                answer.accepted = bool(gap > 0)
+                return answer
+            answer.skewed = False
+        if advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows:
+            needed = n_rows
+            if known:
+                needed = next(look for look, width in zip(looks[k + 1:], widths[k + 1:], strict=True)
+                              if width < abs(gap) or look == n_rows)
+            if advantage * (needed - n) > n_rows:
+                total = math.fsum(d)
+                answer.accepted, answer.stopped_by, answer.mean = total > threshold, "exact", total / n_rows
+                answer.n_read = n_rows
+                answer.n_evaluated += n_rows
+                answer.n_looks += 1
+                return answer
+    raise AssertionError("the last look reads every row")
