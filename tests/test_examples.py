@@ -1,0 +1,112 @@
+"""The scripts of examples/, run as a user runs them."""
+
+import csv
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from guarantee import assert_rate_at_most
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+RULES = 11
+
+
+def run(script, folder, *arguments):
+    """What the script prints, and its table as a list of dictionaries, numbers as numbers."""
+    command = [sys.executable, str(EXAMPLES / f"{script}.py"), "--no-progress", "--output", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | {"MPLBACKEND": "Agg"})
+    assert done.returncode == 0, done.stderr
+    with (folder / f"{script}.csv").open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
+        for name in line.keys() - {"rewards", "rule", "promise"}:
+            line[name] = float(line[name])
+    return done.stdout, lines
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quick")
+    return folder, *run("discrete_sampling_synthetic", folder, "--quick")
+
+
+def test_quick_writes_a_table_and_a_figure(quick):
+    folder, printed, lines = quick
+    settings = {(line["rewards"], line["sigma"], line["delta"], line["rule"]) for line in lines}
+    assert len(lines) == len(settings) == 3 * 4 * 2 * RULES
+    for line in lines:
+        assert line["draws"] >= 5
+        assert line["error"] == pytest.approx(line["errors"] / line["draws"], rel=1e-5)
+        assert line["error_low"] <= line["error"] <= line["error_high"]
+        assert 0.0 < line["fraction_read"] <= 1.0
+        assert line["looks"] >= 1
+    for law in ("normal", "uniform", "lognormal"):
+        assert f"D = 10, {law} rewards" in printed
+    figure = (folder / "discrete_sampling_synthetic_D10.png").read_bytes()
+    assert figure.startswith(b"\x89PNG") and len(figure) > 50_000
+
+
+def test_quick_keeps_the_promises(quick):
+    _, _, lines = quick
+    for line in lines:
+        assert_rate_at_most(line["errors"], line["draws"], line["delta"])
+    for rule in {line["rule"] for line in lines if line["promise"] == "rigorous"}:
+        of_rule = [line for line in lines if line["rule"] == rule and line["delta"] == 0.01]
+        assert_rate_at_most(sum(line["errors"] for line in of_rule), sum(line["draws"] for line in of_rule), 0.01)
+
+
+def test_quick_reads_more_where_draws_are_harder(quick):
+    _, _, lines = quick
+    for rule in {line["rule"] for line in lines}:
+        for law in ("normal", "uniform", "lognormal"):
+            of_law = sorted((line["sigma"], line["fraction_read"]) for line in lines
+                            if (line["rule"], line["rewards"], line["delta"]) == (rule, law, 0.01))
+            fractions = [fraction for _, fraction in of_law]
+            assert fractions == sorted(fractions)
+            assert fractions[-1] > 0.9
+
+
+# Share read at D = 10, delta = 0.01 with normal rewards and sigma = 1e-5, 1e-4, 1e-3, and the number of draws it was
+# measured from, by an independent implementation.
+SHARES = {
+    "normal": ((0.0066, 0.0589, 0.505), 10_000),
+    "EBS": ((0.0237, 0.176, 0.844), 10_000),
+    "lil'UCB": ((0.0143, 0.317, 1.0), 30),
+}
+
+
+def test_shares_read_are_those_of_an_independent_implementation(tmp_path):
+    _, lines = run(
+        "discrete_sampling_synthetic", tmp_path, "--arms", "10", "--rewards", "normal", "--delta", "0.01",
+        "--sigma", "1e-5", "1e-4", "1e-3", "--rules", *SHARES, "--draws", "2000", "--work", "7e7",
+    )
+    assert len(lines) == 9
+    for line in lines:
+        shares, draws = SHARES[line["rule"]]
+        wanted = shares[(1e-5, 1e-4, 1e-3).index(line["sigma"])]
+        error = line["fraction_read_se"] * math.hypot(1.0, math.sqrt(line["draws"] / draws))
+        assert line["fraction_read"] == pytest.approx(wanted, abs=4.0 * error + 0.03 * wanted), line
+
+
+def test_the_table_does_not_depend_on_threads_or_on_the_grid(tmp_path):
+    small = ("--arms", "3", "--rows", "2000", "--sigma", "1e-3", "--delta", "0.05", "--draws", "6", "--seed", "7")
+    tables = []
+    for number, more in enumerate((("--jobs", "1"), ("--jobs", "3"), ("--jobs", "2", "--rewards", "uniform"))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        tables.append(run("discrete_sampling_synthetic", folder, *small, *more)[1])
+    assert len(tables[0]) == 3 * RULES
+    assert tables[1] == tables[0]
+    assert tables[2] == [line for line in tables[0] if line["rewards"] == "uniform"]
+
+
+@pytest.mark.parametrize("wrong", ["--delta 1", "--sigma 0", "--arms 1", "--jobs -1", "--rules x"])
+def test_bad_options_are_refused(tmp_path, wrong):
+    command = [sys.executable, str(EXAMPLES / "discrete_sampling_synthetic.py"), *wrong.split()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "error:" in done.stderr
