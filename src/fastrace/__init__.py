@@ -5,8 +5,7 @@ from fastrace.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_a
 from fastrace.lil_ucb import LilUCB
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.racing import FiniteRace, race
-from fastrace.results import RaceResult, SamplerStats, UnequalResult
-from fastrace.results import AcceptResult, RaceResult, SamplerStats
+from fastrace.results import AcceptResult, RaceResult, SamplerStats, UnequalResult
 from fastrace.sampling import DiscreteSampler
 from fastrace.unequal import UnequalRace, race_unequal
 

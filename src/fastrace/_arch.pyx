@@ -85,7 +85,7 @@ cdef class ArchSource(Source):
             records = np.ascontiguousarray(records, dtype=np.float64)
             if records.shape != (raced.size, len(orders), 8):
                 raise ValueError(f"records has shape {records.shape}; {(raced.size, len(orders), 8)} is needed")
-        super().__init__(len(orders), raced.size, scan_advantage=2.0)
+        super().__init__(len(orders), raced.size, scan_advantage=2.0, n_always_read=outlying.size)
         self.orders = tuple(orders)
         self.n_terms = terms.size
         self.first = most

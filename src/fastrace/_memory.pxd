@@ -75,3 +75,7 @@ cdef inline int64_t row_at(RaceMemory memory, int64_t position) noexcept nogil:
     if memory.n_rows > ORDER_LIMIT:
         return keyed_order_at(&memory.keyed, position)
     return order_row(&memory.order, position)
+
+
+cdef object saved_order(order_t *order, int64_t drawn)
+cdef int restore_order(order_t *order, saved) except -1

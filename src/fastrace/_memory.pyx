@@ -11,7 +11,7 @@ from numpy.random cimport bitgen_t
 from fastrace._betting cimport bets_init, wealth_init, wealth_t
 from fastrace._keyed_order cimport keyed_order_init, keyed_order_t
 from fastrace._order cimport (ORDER_LIMIT, displaced_t, order_advance, order_free, order_grow, order_init, order_keep,
-                              order_slot)
+                              order_slot, order_t)
 from fastrace._rng cimport bounded
 from fastrace._types cimport moments4_t
 from fastrace.sources cimport check_signals
@@ -199,7 +199,7 @@ cdef class RaceMemory:
                       self.unjudged, self.status, self.flags, self.window),
             counts=(self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.fractions, self.all_flags),
             closest=_bytes(&self.closest, sizeof(moments4_t)), keyed=_bytes(&self.keyed, sizeof(keyed_order_t)),
-            order=self._get_order(), columns=columns, comparisons=comparisons)
+            order=saved_order(&self.order, self.drawn), columns=columns, comparisons=comparisons)
 
     def set_state(self, state):
         """Take what `get_state` gave, in a fresh object with the same options."""
@@ -214,7 +214,7 @@ cdef class RaceMemory:
          self.all_flags) = state["counts"]
         _take(&self.closest, state["closest"], sizeof(moments4_t))
         _take(&self.keyed, state["keyed"], sizeof(keyed_order_t))
-        self._set_order(*state["order"])
+        restore_order(&self.order, state["order"])
         for i, moments, wealth in state["comparisons"]:
             row = self.comparisons(i)
             _take(row, moments, self.n_arms * sizeof(moments4_t))
@@ -225,52 +225,57 @@ cdef class RaceMemory:
         for i, column in state["columns"].items():
             _take(self.column[i], column.tobytes(), self.told * sizeof(double))
 
-    def _get_order(self):
-        """What kind of order this is, and the entries that make it: (kind, positions, values, settled rows)."""
-        cdef displaced_t *entry
-        cdef uint32_t i
-        if self.order.code != NULL and self.n_rows:
-            codes = np.asarray(<cnp.uint32_t[:self.n_rows]>self.order.code)
-            positions = np.flatnonzero(codes).astype(np.uint32)
-            return "permutation", positions, codes[positions], None
-        if self.order.table == NULL:
-            return "none", None, None, None
-        entries = []
-        for i in range(<uint32_t>1 << self.order.bits):
-            entry = &self.order.table[i]
-            if self.drawn > 0 and entry.race == self.order.race:
-                entries.append((entry.position, entry.row))
-        positions, rows = np.array(entries, np.uint32).reshape(-1, 2).T
-        settled = np.empty(self.drawn, np.uint32)
-        for i in range(<uint32_t>self.drawn):
-            settled[i] = self.order.settled[i]
-        return "displaced", positions, rows, settled
 
-    def _set_order(self, kind, positions, values, settled):
-        cdef displaced_t *entry
-        cdef uint32_t position, row
-        cdef Py_ssize_t i
-        if kind == "none":
-            return
-        if kind == "permutation":
-            if self.order.code == NULL and order_keep(&self.order, 0):
-                raise MemoryError()
-            np.asarray(<cnp.uint32_t[:self.n_rows]>self.order.code)[positions] = values
-            return
-        self.order.race = 1
-        self.order.settled = <uint32_t *>realloc(self.order.settled, max(len(settled), 1) * sizeof(uint32_t))
-        if self.order.settled == NULL:
+cdef object saved_order(order_t *order, int64_t drawn):
+    """What kind of order this is, and the entries that make it: (kind, positions, values, settled rows)."""
+    cdef displaced_t *entry
+    cdef uint32_t i
+    if order.code != NULL and order.n:
+        codes = np.asarray(<cnp.uint32_t[:order.n]>order.code)
+        positions = np.flatnonzero(codes).astype(np.uint32)
+        return "permutation", positions, codes[positions], None
+    if order.table == NULL:
+        return "none", None, None, None
+    entries = []
+    for i in range(<uint32_t>1 << order.bits):
+        entry = &order.table[i]
+        if drawn > 0 and entry.race == order.race:
+            entries.append((entry.position, entry.row))
+    positions, rows = np.array(entries, np.uint32).reshape(-1, 2).T
+    settled = np.empty(drawn, np.uint32)
+    for i in range(<uint32_t>drawn):
+        settled[i] = order.settled[i]
+    return "displaced", positions, rows, settled
+
+
+cdef int restore_order(order_t *order, saved) except -1:
+    """Make a fresh order what `saved_order` saw."""
+    cdef displaced_t *entry
+    cdef uint32_t position, row
+    cdef Py_ssize_t i
+    kind, positions, values, settled = saved
+    if kind == "none":
+        return 0
+    if kind == "permutation":
+        if order.code == NULL and order_keep(order, 0):
             raise MemoryError()
-        self.order.room = len(settled)
-        for i in range(len(settled)):
-            self.order.settled[i] = settled[i]
-        while 2 * len(positions) > <int64_t>1 << self.order.bits:
-            if order_grow(&self.order):
-                raise MemoryError()
-        for position, row in zip(positions.tolist(), values.tolist(), strict=True):
-            entry = order_slot(self.order.table, self.order.bits, 1, position)
-            entry.race, entry.position, entry.row = 1, position, row
-            self.order.used += 1
+        np.asarray(<cnp.uint32_t[:order.n]>order.code)[positions] = values
+        return 0
+    order.race = 1
+    order.settled = <uint32_t *>realloc(order.settled, max(len(settled), 1) * sizeof(uint32_t))
+    if order.settled == NULL:
+        raise MemoryError()
+    order.room = len(settled)
+    for i in range(len(settled)):
+        order.settled[i] = settled[i]
+    while 2 * len(positions) > <int64_t>1 << order.bits:
+        if order_grow(order):
+            raise MemoryError()
+    for position, row in zip(positions.tolist(), values.tolist(), strict=True):
+        entry = order_slot(order.table, order.bits, 1, position)
+        entry.race, entry.position, entry.row = 1, position, row
+        order.used += 1
+    return 0
 
 
 cdef object _bytes(const void *x, Py_ssize_t size):

@@ -18,8 +18,9 @@ from fastrace._bounds cimport empirical_bernstein_serfling, hoeffding_serfling, 
 from fastrace._criteria cimport full_pass_pays
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_t
 from fastrace._moments cimport moments4_extend, moments4_kurtosis, moments4_skewness, moments4_std
-from fastrace._rng cimport (ORDER_LIMIT, bounded, gumbel, order_advance, order_free, order_init, order_row, order_t,
-                            random_standard_exponential)
+from fastrace._memory cimport restore_order, saved_order
+from fastrace._order cimport ORDER_LIMIT, order_advance, order_free, order_init, order_row, order_t
+from fastrace._rng cimport bounded, gumbel, random_standard_exponential
 from fastrace._simd cimport fr_all_finite, fr_range
 from fastrace._types cimport moments4_t
 from fastrace.sources cimport ArraySource, Source
@@ -238,7 +239,7 @@ cdef class ThresholdRace:
         cdef double target, shift, level
         cdef int64_t n = 0, count
         cdef Py_ssize_t k = 0
-        cdef int n_arms = <int>self._source.n_arms, certain
+        cdef int n_arms = <int>self._source.n_arms, certain, short
         arms[0], arms[1] = 0, 1
         shifts[0] = shifts[1] = 0.0
         with nogil:
@@ -260,7 +261,9 @@ cdef class ThresholdRace:
                 count = min(<int64_t>BLOCK, self.bound[k].n - n)
                 with self.lock:
                     with nogil:
-                        self._draw(n, count)
+                        short = self._draw(n, count)
+                if short:
+                    raise MemoryError()
                 with nogil:
                     certain = self._read(n, count, level)
                 n += count
@@ -286,8 +289,9 @@ cdef class ThresholdRace:
         if self.shuffled:
             if first == 0:
                 self.start = bounded(self.bits, self.n_rows)
-        elif self.order.code != NULL:
-            order_advance(&self.order, self.bits, first, count)
+        elif self.n_rows <= ORDER_LIMIT:
+            if order_advance(&self.order, self.bits, first, count):
+                return -1
             for i in range(count):
                 self.rows[i] = order_row(&self.order, first + i)
         else:
@@ -425,7 +429,7 @@ cdef class ThresholdRace:
                 else:
                     low = middle + 1
             needed = <double>self.bound[low].n
-        return full_pass_pays(needed, self.seen.n, self.bound[k + 1].n, self.n_rows, advantage)
+        return full_pass_pays(needed, self.seen.n, self.bound[k + 1].n, self.n_rows, self.n_rows, advantage)
 
     cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1:
         cdef double sums[2]
@@ -456,19 +460,10 @@ cdef class ThresholdRace:
         raise ValueError("the sum of the rewards overflows, though each of them is finite")
 
     def _get_order(self):
-        """The order of rows as (places, codes) that differ from the identity; for pickling."""
-        cdef cnp.npy_intp n = self.order.n
-        if self.order.code == NULL:
-            return None
-        codes = cnp.PyArray_SimpleNewFromData(1, &n, cnp.NPY_UINT32, self.order.code)
-        places = np.flatnonzero(codes)
-        return places, codes[places]
+        return saved_order(&self.order, 0)
 
     def _set_order(self, state):
-        cdef cnp.npy_intp n = self.order.n
-        if state is not None:
-            codes = cnp.PyArray_SimpleNewFromData(1, &n, cnp.NPY_UINT32, self.order.code)
-            codes[state[0]] = state[1]
+        restore_order(&self.order, state)
 
 
 def _wealth(x, n_rows, low, shift=0.0, cuts=(), bint mirrored=False, y=None):
