@@ -439,8 +439,8 @@ def test_marginal_guard_sees_the_leaders_tail(seed):
     wrong = dict.fromkeys((False, True), 0)
     for guard in wrong:
         for child in np.random.SeedSequence(seed).spawn(200):
-            race = fr.FiniteRace(2, 5000, 0.1, variance="marginal", skewness_guard=guard, rng=np.random.default_rng(child))
-            wrong[guard] += race.run(values).best != 0
+            options = {"variance": "marginal", "skewness_guard": guard, "rng": np.random.default_rng(child)}
+            wrong[guard] += fr.FiniteRace(2, 5000, 0.1, **options).run(values).best != 0
     assert wrong[False] > 40
     assert wrong[True] < 30
 

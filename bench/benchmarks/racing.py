@@ -18,7 +18,7 @@ def gap_for(rows, n_rows, n_arms):
 
 
 class PerRow:
-    """10^6 x 10 float64, a race that needs about 10^5 rows with all arms in it: time a row read, everything included."""
+    """10^6 x 10 float64, a race that needs about 10^5 rows with all arms in it: everything included."""
 
     params = ["random", "shuffled"]
     param_names = ["access"]

@@ -76,7 +76,7 @@ cdef class Race(RaceMemory):
         self.bounded_support = low is not None
 
     def plan(self, looks, quantiles, log_inv_delta):
-        """Set the looks (the last is n_rows), the quantile of each, and log(1 / delta) of one comparison at one look."""
+        """Set the looks (the last is n_rows), each one's quantile, and log(1 / delta) of one comparison at one look."""
         self._looks = np.ascontiguousarray(looks, dtype=np.int64)
         self._quantiles = np.ascontiguousarray(quantiles, dtype=np.float64)
         self.look = <int64_t *>cnp.PyArray_DATA(self._looks)

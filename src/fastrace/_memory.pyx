@@ -290,6 +290,6 @@ cdef object _doubles(const double *x, Py_ssize_t n):
 
 cdef int _take(void *into, bytes raw, size_t size) except -1:
     if <size_t>len(raw) != size:
-        raise ValueError(f"the saved race holds {len(raw)} bytes where {size} are needed: it was saved by another build")
+        raise ValueError(f"the saved race holds {len(raw)} bytes where {size} are needed: another build saved it")
     memcpy(into, PyBytes_AS_STRING(raw), size)
     return 0

@@ -459,7 +459,7 @@ def metropolis_accept(
     --------
     >>> import numpy as np
     >>> import fastrace as fr
-    >>> differences = np.random.default_rng(0).normal(-0.01, 0.1, 100_000)
+    >>> differences = np.random.default_rng(0).normal(-0.05, 0.1, 100_000)
     >>> result = fr.metropolis_accept(differences, rng=1)
     >>> result.accepted, result.stopped_by, result.fraction_read < 0.2
     (False, 'bound', True)

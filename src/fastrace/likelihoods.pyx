@@ -330,7 +330,7 @@ cdef double _sum_of_log_factorials(cnp.ndarray y):
 
 
 def _scan_advantage(x):
-    # Measured with two arms on 10^6 rows of 20: 51 ns at random against 26 in order in float64, 49 against 19 in float32.
+    # Measured, two arms on 10^6 rows of 20: 51 ns at random, 26 in order in float64; 49 and 19 in float32.
     return 2.2 if x.nbytes > 1 << 24 else 1.2
 
 
