@@ -126,3 +126,12 @@ cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows
     shrink = (1.0 - 2.0 * read) / sqrt(1.0 - read) if read < 0.5 else 0.0
     excess = -skewness * shrink * (2.0 * quantile * quantile + 1.0) / (6.0 * sqrt(<double>n))
     return excess * inverse_mills(quantile) if excess > 0.0 else 0.0
+
+
+cdef inline bint skewed_beyond_noise(double skewness, int64_t n, int64_t n_rows, double quantile,
+                                     double limit) noexcept nogil:
+    """Whether the inflation passes `limit` even with the skewness two standard errors, sqrt(6 / n) each, nearer to zero.
+
+    A few normal rewards often look skewed.
+    """
+    return skewness_inflation(min(0.0, skewness + 2.0 * sqrt(6.0 / n)), n, n_rows, quantile) > limit

@@ -11,7 +11,8 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
 from fastrace._betting cimport wealth_extend, wealth_rejects, wealth_t
-from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewness_inflation)
+from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewed_beyond_noise,
+                               skewness_inflation)
 from fastrace._criteria cimport full_pass_pays, rows_needed
 from fastrace._memory cimport RaceMemory, row_at
 from fastrace._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis, moments4_skewness,
@@ -213,7 +214,8 @@ cdef class Race(RaceMemory):
                 self.n_exact += self.status == BY_EXACT
                 self.n_looks_taken += self.looks_taken
                 self.fractions += <double>pulls / cells
-                self.all_flags |= self.flags
+                self.all_flags |= self.flags & ~SKEWED
+                self.n_skewed += (self.flags & SKEWED) != 0
                 if k % 64 == 63:
                     check_signals()
 
@@ -525,7 +527,7 @@ cdef class Race(RaceMemory):
     cdef bint _out(self, const moments4_t *own, Py_ssize_t leader, Py_ssize_t i, double gap,
                    double width) noexcept nogil:
         """Whether the leader has beaten arm i."""
-        cdef double skewness, inflation
+        cdef double skewness, quantile
         if self.bound == BETTING:
             return wealth_rejects(&self.wealth[self.place[leader]][i], self.log_inv_delta)
         if not gap > width:
@@ -535,10 +537,10 @@ cdef class Race(RaceMemory):
             skewness = moments4_skewness(&own[i])
             if not self.pairwise:
                 skewness = min(-skewness, moments4_skewness(&own[leader]))
-            inflation = skewness_inflation(skewness, own[i].n, self.n_rows, self.quantile[self.looks_taken])
-            if inflation > 0.25:
-                if self.guarded:
-                    return False
+            quantile = self.quantile[self.looks_taken]
+            if self.guarded:
+                return skewness_inflation(skewness, own[i].n, self.n_rows, quantile) <= 0.25
+            if skewed_beyond_noise(skewness, own[i].n, self.n_rows, quantile, 0.25):
                 self.flags |= SKEWED
         return True
 
@@ -644,7 +646,9 @@ cdef class Race(RaceMemory):
 
     def warnings(self, of_all_draws=False):
         """What may void the promise, in words."""
-        flags, told = self.all_flags if of_all_draws else self.flags, []
+        flags, told = self.flags, []
+        if of_all_draws:            # some draws look skewed by chance
+            flags = self.all_flags | (SKEWED if 4 * self.n_skewed > self.n_draws else 0)
         if flags & OUTSIDE_SUPPORT:
             told.append("a reward lay outside the support: the promise is void; widen support")
         if flags & CONSTANT_FIRST_LOOK:

@@ -57,7 +57,7 @@ cdef class RaceMemory:
     cdef int status, flags
     cdef moments4_t closest
     # over all races of this object
-    cdef readonly int64_t evaluations, n_draws, n_exact, n_looks_taken
+    cdef readonly int64_t evaluations, n_draws, n_exact, n_looks_taken, n_skewed
     cdef readonly double fractions
     cdef int all_flags
 

@@ -13,6 +13,7 @@ class RaceMemory:
     n_draws: int
     n_exact: int
     n_looks_taken: int
+    n_skewed: int
     fractions: float
     def __init__(
         self,

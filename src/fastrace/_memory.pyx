@@ -197,7 +197,8 @@ cdef class RaceMemory:
             arms={name: getattr(self, name).copy() for name in ARM_STATE},
             progress=(self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
                       self.unjudged, self.status, self.flags, self.window),
-            counts=(self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.fractions, self.all_flags),
+            counts=(self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
+                    self.all_flags),
             closest=_bytes(&self.closest, sizeof(moments4_t)), keyed=_bytes(&self.keyed, sizeof(keyed_order_t)),
             order=saved_order(&self.order, self.drawn), columns=columns, comparisons=comparisons)
 
@@ -210,7 +211,7 @@ cdef class RaceMemory:
             getattr(self, name)[:] = values
         (self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
          self.unjudged, self.status, self.flags, self.window) = state["progress"]
-        (self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.fractions,
+        (self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
          self.all_flags) = state["counts"]
         _take(&self.closest, state["closest"], sizeof(moments4_t))
         _take(&self.keyed, state["keyed"], sizeof(keyed_order_t))

@@ -14,7 +14,8 @@ from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
 from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_rejects, wealth_t
-from fastrace._bounds cimport empirical_bernstein_serfling, hoeffding_serfling, normal, skewness_inflation
+from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, skewed_beyond_noise,
+                               skewness_inflation)
 from fastrace._criteria cimport full_pass_pays
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_t
 from fastrace._moments cimport moments4_extend, moments4_kurtosis, moments4_skewness, moments4_std
@@ -384,7 +385,7 @@ cdef class ThresholdRace:
     cdef bint _judge(self, Py_ssize_t k, double level) noexcept:
         """Whether the mean is known to be on its side of the level at look k."""
         cdef double gap = self.seen.mean - level
-        cdef double std, inflation
+        cdef double std, towards, quantile
         if self.rule == BETTING:
             # Each gambler is right to be heard at any time; both at once only if the support is wrong.
             return wealth_rejects(&self.above if gap > 0.0 else &self.below, self.log_inv_delta)
@@ -399,11 +400,11 @@ cdef class ThresholdRace:
         self.half_width = self._radius(k, std)
         if not fabs(gap) > self.half_width:
             return False
-        inflation = skewness_inflation(self.skewness if gap > 0.0 else -self.skewness, self.seen.n, self.n_rows,
-                                       self.bound[k].quantile)
-        if self.guard and inflation > SKEWNESS_LIMIT:
+        towards = self.skewness if gap > 0.0 else -self.skewness
+        quantile = self.bound[k].quantile
+        if self.guard and skewness_inflation(towards, self.seen.n, self.n_rows, quantile) > SKEWNESS_LIMIT:
             return False
-        self.skewed = inflation > SKEWNESS_LIMIT
+        self.skewed = skewed_beyond_noise(towards, self.seen.n, self.n_rows, quantile, SKEWNESS_LIMIT)
         return True
 
     cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept:

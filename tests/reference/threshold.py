@@ -98,8 +98,9 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
                 quantile = widths[k] / std / math.sqrt(bounds.variance_factor(n, n_rows))
                 if not student and schedule == "geometric":
                     skewness = math.copysign(1, gap) * (z**3).mean()
-                    answer.skewed = bounds.skewness_inflation(skewness, n, n_rows, quantile) > 0.25
-                    trusted = not (skewness_guard and answer.skewed)
+                    trusted = not skewness_guard or bounds.skewness_inflation(skewness, n, n_rows, quantile) <= 0.25
+                    shrunk = min(0.0, skewness + 2 * math.sqrt(6 / n))      # two standard errors nearer to zero
+                    answer.skewed = trusted and bounds.skewness_inflation(shrunk, n, n_rows, quantile) > 0.25
             if trusted:
                 answer.accepted = bool(gap > 0)
                 return answer
