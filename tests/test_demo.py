@@ -69,11 +69,11 @@ def test_bad_returns_and_orders_say_what_is_needed(arguments, said):
         ArchSource(*arguments)
 
 
-def test_bad_rows_records_and_parameters_say_what_is_needed(returns):
+def test_bad_rows_modes_and_parameters_say_what_is_needed(returns):
     with pytest.raises(ValueError, match="always runs from 0 to 695"):
         ArchSource(returns, ORDERS, always=[0, 695])
-    with pytest.raises(ValueError, match="records has shape"):
-        ArchSource(returns, ORDERS, records=np.zeros((695, 2, 7)))
+    with pytest.raises(ValueError, match="modes has shape"):
+        ArchSource(returns, ORDERS, modes=np.ones((2, 6)))
     with pytest.raises(ValueError, match="nu has shape"):
         ArchSource(returns, ORDERS).set(np.ones((2, 6)), [4.0])
 
@@ -92,6 +92,23 @@ def test_derivatives_equal_differences(rng):
     for name, of, by in [("dv", "value", "v"), ("dn", "value", "n"), ("dvv", "dv", "v"), ("dvn", "dv", "n"),
                          ("dvn", "dn", "v"), ("dnn", "dn", "n")]:
         assert exact[name] == pytest.approx(slope(of, by), rel=1e-5, abs=1e-7), (name, of, by)
+
+
+def test_rewards_are_what_the_expansion_leaves(returns, rng):
+    modes = np.column_stack([rng.random((2, 6)) + 0.2, [4.0, 6.0]])
+    modes[0, 3:6] = 0.0         # order 2
+    source = ArchSource(returns, ORDERS, modes=modes)
+    moved = modes * rng.uniform(0.9, 1.1, modes.shape)
+    source.set(moved[:, :-1], moved[:, -1])
+    for j, q in enumerate(ORDERS):
+        lags = np.array([np.ones(695)] + [returns[5 - i : 700 - i] ** 2 for i in range(1, q + 1)])
+        u, v = modes[j, : q + 1] @ lags, moved[j, : q + 1] @ lags
+        dv, dn = v - u, moved[j, -1] - modes[j, -1]
+        part = demo.term_derivatives(returns[5:] ** 2, u, modes[j, -1])
+        expansion = (part["value"] + dv * part["dv"] + dn * part["dn"]
+                     + 0.5 * dv**2 * part["dvv"] + dv * dn * part["dvn"] + 0.5 * dn**2 * part["dnn"])
+        term = twin.log_likelihood_terms(returns, q, 5, moved[j], moved[j, -1])
+        assert source.read(np.arange(695), [j])[:, 0] == pytest.approx(term - expansion, abs=1e-12)
 
 
 def test_known_part_and_rewards_add_up_to_the_exact_sums(posterior, rng):

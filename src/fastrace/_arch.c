@@ -16,18 +16,34 @@ FR_INLINE double log_positive(double x)
     return k * 0x1.62e42p-1 + (fr_two_atanh((m - 1.0) / (m + 1.0)) + k * 0x1.fdf473de6af28p-22);
 }
 
-/* Terms of LANES rows, of which lag[i][l] is the square i steps before row l; variances into v. */
-FR_INLINE void terms(const double *const *lag, const arch_model_t *model, double *v, double *term)
+/* Variances of LANES rows, of which lag[i][l] is the square i steps before row l, under two models at a time: squares
+   seldom stand where vectors load at once, so each load serves both. */
+FR_INLINE void variances(const double *const *lag, const arch_model_t *one, const arch_model_t *two, double *v, double *w)
+{
+    ptrdiff_t i = 1, both = one->q < two->q ? one->q : two->q;
+    for (int l = 0; l < LANES; l++) {
+        v[l] = one->weight[0];
+        w[l] = two->weight[0];
+    }
+    for (; i <= both; i++) {
+        const double a = one->weight[i], b = two->weight[i], *square = lag[i];
+        for (int l = 0; l < LANES; l++) {
+            v[l] += a * square[l];
+            w[l] += b * square[l];
+        }
+    }
+    for (ptrdiff_t k = i; k <= one->q; k++)
+        for (int l = 0; l < LANES; l++) v[l] += one->weight[k] * lag[k][l];
+    for (ptrdiff_t k = i; k <= two->q; k++)
+        for (int l = 0; l < LANES; l++) w[l] += two->weight[k] * lag[k][l];
+}
+
+FR_INLINE void terms(const double *square, const arch_model_t *model, const double *v, double *term)
 {
     const double log_weight = 0.5 * model->nu, far_weight = 0.5 * (model->nu + 1.0);
-    for (int l = 0; l < LANES; l++) v[l] = model->weight[0];
-    for (ptrdiff_t i = 1; i <= model->q; i++) {
-        const double w = model->weight[i], *square = lag[i];
-        for (int l = 0; l < LANES; l++) v[l] += w * square[l];
-    }
     for (int l = 0; l < LANES; l++)
         term[l] = model->constant + log_weight * log_positive(v[l])
-                  - far_weight * log_positive(model->nu * v[l] + lag[0][l]);
+                  - far_weight * log_positive(model->nu * v[l] + square[l]);
 }
 
 /* Squares of up to LANES rows by lag, side by side. Neighbours in memory are used where they stand. */
@@ -54,28 +70,41 @@ static ptrdiff_t longest(const arch_model_t *models, const ptrdiff_t *names, ptr
     return q;
 }
 
+/* Less the second-order expansion of each term in (variance, nu) about the variances u and the nu of the mode. */
+FR_INLINE void residuals(const double *square, const double *v, double nu, const arch_mode_t *mode, const double *u,
+                         double *term)
+{
+    const double n = mode->model.nu, half = 0.5 * (n + 1.0), dn = nu - n, log_n = log(n);
+    const double slope = mode->dn, bend = mode->dnn;
+    for (int l = 0; l < LANES; l++) {
+        double d = n * u[l] + square[l], inverse = 1.0 / (u[l] * d), inverse_u = d * inverse;
+        double share = square[l] * u[l] * inverse;                      /* square / d, in [0, 1) */
+        double log_u = log_positive(u[l]), log_d = log_positive(d), dv = (v[l] - u[l]) * inverse_u;
+        double value = mode->model.constant + 0.5 * n * log_u - half * log_d;
+        double by_v = half * share - 0.5;
+        double by_n = slope + 0.5 * (log_u + log_n - log_d) + half * share / n;
+        double by_vv = 0.5 - half * share * (2.0 - share);
+        double by_vn = 0.5 * share * (share - u[l] * u[l] * inverse);
+        double by_nn = bend + 0.5 * share * (n - 1.0 - (n + 1.0) * (1.0 - share)) / (n * n);
+        term[l] -= value + dn * (by_n + 0.5 * dn * by_nn) + dv * (by_v + dn * by_vn + 0.5 * dv * by_vv);
+    }
+}
+
 CLONES
-void fr_arch_terms(const double *squares, const int64_t *positions, const int64_t *records, ptrdiff_t n_rows,
-                   const arch_model_t *models, const ptrdiff_t *names, ptrdiff_t n_names,
-                   const arch_expansion_t *expansion, ptrdiff_t n_models, double **out)
+void fr_arch_terms(const double *squares, const int64_t *positions, ptrdiff_t n_rows, const arch_model_t *models,
+                   const arch_mode_t *modes, const ptrdiff_t *names, ptrdiff_t n_names, double **out)
 {
     const double *lag[ARCH_MOST_LAGS + 1];
-    double copy[ARCH_MOST_LAGS + 1][LANES], v[LANES], term[LANES];
+    double copy[ARCH_MOST_LAGS + 1][LANES], v[LANES], u[LANES], term[LANES];
     ptrdiff_t most_lags = longest(models, names, n_names);
     for (ptrdiff_t start = 0; start < n_rows; start += LANES) {
         int size = n_rows - start < LANES ? (int)(n_rows - start) : LANES;
         windows(squares, positions + start, 0, size, most_lags, lag, copy);
         for (ptrdiff_t j = 0; j < n_names; j++) {
             const arch_model_t *model = &models[names[j]];
-            const double dn = model->nu_step;
-            terms(lag, model, v, term);
-            if (expansion)
-                for (int l = 0; l < size; l++) {
-                    const arch_expansion_t *e = expansion + records[start + l] * n_models + names[j];
-                    double dv = v[l] - e->variance;
-                    term[l] -= e->value + dn * (e->dn + 0.5 * dn * e->dnn)
-                               + dv * (e->dv + dn * e->dvn + 0.5 * dv * e->dvv);
-                }
+            variances(lag, model, modes ? &modes[names[j]].model : model, v, u);
+            terms(lag[0], model, v, term);
+            if (modes) residuals(lag[0], v, model->nu, &modes[names[j]], u, term);
             memcpy(out[j] + start, term, (size_t)size * sizeof *term);
         }
     }
@@ -86,14 +115,16 @@ void fr_arch_sums(const double *squares, const int64_t *positions, int64_t first
                   const arch_model_t *models, const ptrdiff_t *names, ptrdiff_t n_names, double *out)
 {
     const double *lag[ARCH_MOST_LAGS + 1];
-    double copy[ARCH_MOST_LAGS + 1][LANES], v[LANES], term[LANES];
+    double copy[ARCH_MOST_LAGS + 1][LANES], v[2][LANES], term[LANES];
     ptrdiff_t most_lags = longest(models, names, n_names);
     for (ptrdiff_t j = 0; j < n_names; j++) out[j] = 0.0;
     for (ptrdiff_t start = 0; start < n_rows; start += LANES) {
         int size = n_rows - start < LANES ? (int)(n_rows - start) : LANES;
         windows(squares, positions ? positions + start : NULL, first + start, size, most_lags, lag, copy);
         for (ptrdiff_t j = 0; j < n_names; j++) {
-            terms(lag, &models[names[j]], v, term);
+            const arch_model_t *model = &models[names[j]];
+            if (j % 2 == 0) variances(lag, model, &models[names[j + 1 < n_names ? j + 1 : j]], v[0], v[1]);
+            terms(lag[0], model, v[j % 2], term);
             out[j] += fr_sum(term, size);
         }
     }

@@ -10,19 +10,18 @@ typedef struct {
     ptrdiff_t q;
     double nu;
     double constant;            /* the part of a term that no row changes */
-    double nu_step;             /* nu minus its value where the expansion stands */
 } arch_model_t;
 
-/* A term's second-order expansion in (variance, nu): one cache line per row and model. */
+/* Where a model's terms are expanded in (variance, nu), and the parts of their derivatives by nu that no row changes. */
 typedef struct {
-    double value, variance, dv, dn, dvv, dvn, dnn, unused;
-} arch_expansion_t;
+    arch_model_t model;
+    double dn, dnn;
+} arch_mode_t;
 
-/* Terms of each of the named models on the rows that stand at positions[i] in `squares`: out[j][i]. With `expansion`,
-   n_models records for each row of the population, less their expansions: records[i] is the row's number there. */
-void fr_arch_terms(const double *squares, const int64_t *positions, const int64_t *records, ptrdiff_t n_rows,
-                   const arch_model_t *models, const ptrdiff_t *names, ptrdiff_t n_names,
-                   const arch_expansion_t *expansion, ptrdiff_t n_models, double **out);
+/* Terms of each of the named models on the rows that stand at positions[i] in `squares`: out[j][i]. With `modes`, one
+   for each model, less their second-order expansions there. */
+void fr_arch_terms(const double *squares, const int64_t *positions, ptrdiff_t n_rows, const arch_model_t *models,
+                   const arch_mode_t *modes, const ptrdiff_t *names, ptrdiff_t n_names, double **out);
 
 /* Sums of the terms of each of the named models: on the rows at positions[i], or with NULL at first, first + 1, ... */
 void fr_arch_sums(const double *squares, const int64_t *positions, int64_t first, ptrdiff_t n_rows,

@@ -5,8 +5,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace.sources import Source
 
-RECORD: tuple[str, ...]
-
 class ArchSource(Source):
     orders: tuple[int, ...]
     n_terms: int
@@ -16,8 +14,7 @@ class ArchSource(Source):
         orders: Sequence[int],
         *,
         always: ArrayLike = ...,
-        records: NDArray[np.float64] | None = ...,
-        nus: ArrayLike | None = ...,
+        modes: ArrayLike | None = ...,
     ) -> None: ...
     def set(
         self, weights: ArrayLike, nu: ArrayLike, known: ArrayLike = ..., log_prior: ArrayLike = ...

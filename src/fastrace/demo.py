@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from fastrace._arch import RECORD, ArchSource
+from fastrace._arch import ArchSource
 from fastrace.sampling import DiscreteSampler
 from fastrace.sources import as_source
 
@@ -24,7 +24,7 @@ Advance = Callable[[int], None]
 ORDERS = (14, 16, 18, 20, 22, 24)
 
 # Share of the terms that the expansion fits worst: they are summed at every draw and never raced (ibid., appendix C.2).
-ALWAYS_READ = 0.05
+ALWAYS_READ = 0.04
 PILOT_DRAWS = 32
 
 
@@ -187,18 +187,16 @@ class OrderPosterior:
         self._mode = np.where(self._used, softplus(self._centre), 0.0)
 
         self.plain = ArchSource(returns, self.orders)
-        records = self._records()
-        pilot = ArchSource(returns, self.orders, records=records, nus=self._mode[:, -1])
+        pilot = ArchSource(returns, self.orders, modes=self._mode)
         worst = np.zeros(pilot.n_rows)
         for _ in range(PILOT_DRAWS):
             parameters, _log_prior = self.draw(rng)
             pilot.set(parameters[:, :-1], parameters[:, -1])
             np.maximum(worst, np.abs(pilot.read(np.arange(pilot.n_rows))).max(axis=1), out=worst)
-        n_always = int(ALWAYS_READ * pilot.n_rows)
-        always = np.argsort(worst)[pilot.n_rows - n_always :]
-        raced = np.setdiff1d(np.arange(pilot.n_rows), always)
-        self.raced = ArchSource(returns, self.orders, always=always, records=records[raced], nus=self._mode[:, -1])
-        self._sum_up(records[raced], self._lags[raced])
+        by_fit = np.argsort(worst)
+        n_raced = pilot.n_rows - int(ALWAYS_READ * pilot.n_rows)
+        self.raced = ArchSource(returns, self.orders, always=by_fit[n_raced:], modes=self._mode)
+        self._sum_up(by_fit[:n_raced])
 
     def _negative_log_posterior(self, z: Array, q: int) -> tuple[float, Array]:
         x = softplus(z)
@@ -228,24 +226,16 @@ class OrderPosterior:
         # Minus the log of the pseudo-prior's constant.
         self._constant[j] = 0.5 * used.size * np.log(2 * np.pi) - np.log(np.diag(factor)).sum()
 
-    def _records(self) -> Array:
-        """The second-order expansion of every term of every order about its mode."""
-        records = np.zeros((self._squares.size, len(self.orders), len(RECORD) + 1))
-        for j in range(len(self.orders)):
-            variance = self._lags @ self._mode[j, :-1]
-            parts = term_derivatives(self._squares, variance, self._mode[j, -1]) | {"variance": variance}
-            for k, name in enumerate(RECORD):
-                records[:, j, k] = parts[name]
-        return records
-
-    def _sum_up(self, records: Array, lags: Array) -> None:
+    def _sum_up(self, raced: NDArray[np.intp]) -> None:
         """The sum of the expansions over the raced terms, as one quadratic form in the parameters per order."""
         n_arms, width = self._used.shape
-        self._value = records[:, :, RECORD.index("value")].sum(axis=0)
+        lags, squares = self._lags[raced], self._squares[raced]
+        self._value = np.zeros(n_arms)
         self._gradient = np.zeros((n_arms, width))
         self._hessian = np.zeros((n_arms, width, width))
         for j in range(n_arms):
-            part = dict(zip(RECORD, records[:, j].T, strict=False))
+            part = term_derivatives(squares, lags @ self._mode[j, :-1], self._mode[j, -1])
+            self._value[j] = part["value"].sum()
             self._gradient[j] = np.append(lags.T @ part["dv"], part["dn"].sum())
             self._hessian[j, :-1, :-1] = (lags.T * part["dvv"]) @ lags
             self._hessian[j, :-1, -1] = self._hessian[j, -1, :-1] = lags.T @ part["dvn"]
