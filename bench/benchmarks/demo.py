@@ -46,5 +46,4 @@ class ArchOrder:
         for _ in self.steps:
             self.posterior.set_raced(*self.next())
             self.sampler.draw()
-        n_terms, raced = self.posterior.plain.n_terms, self.posterior.raced.n_rows
-        return self.sampler.stats.fraction_read * raced / n_terms + 1 - raced / n_terms
+        return self.sampler.stats.fraction_read

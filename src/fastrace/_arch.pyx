@@ -90,7 +90,7 @@ cdef class ArchSource(Source):
                 raise ValueError(f"modes has shape {modes.shape}; {(len(orders), most + 2)} is needed")
         # Measured on six models: 20 ns a term at random less its expansion, 7 ns in order.
         super().__init__(len(orders), raced.size, scan_advantage=1.5 if modes is None else 3.0,
-                         n_always_read=outlying.size)
+                         reward_cost=7.0, n_always_read=outlying.size)
         self.orders = tuple(orders)
         self.n_terms = terms.size
         self.first = most

@@ -344,13 +344,12 @@ def compare_orders(
         before_race=lambda: posterior.set_raced(parameters, log_prior),
         advance=advance,
     )
-    always = n_terms - posterior.raced.n_rows
     return Comparison(
         title=f"order of an ARCH model of {n_terms} daily returns of WTI oil",
         states=[f"q = {q}" for q in orders],
         n_terms=n_terms,
         delta=delta,
-        fraction_read=(run.pop("evaluations") / n_arms + always) / n_terms,
+        fraction_read=run.pop("evaluations") / (n_arms * n_terms),
         notes=(
             "The parameters change before every draw, so no likelihood can be kept from one draw to the next.",
             f"Terms are raced less their expansions about the modes; the {ALWAYS_READ:.0%} that these fit worst "
