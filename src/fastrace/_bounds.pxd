@@ -130,7 +130,7 @@ cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows
 
 cdef inline bint skewed_beyond_noise(double skewness, int64_t n, int64_t n_rows, double quantile,
                                      double limit) noexcept nogil:
-    """Whether the inflation passes `limit` even with the skewness two standard errors, sqrt(6 / n) each, nearer to zero.
+    """Whether the inflation passes `limit` even with skewness two standard errors, sqrt(6 / n) each, nearer to zero.
 
     A few normal rewards often look skewed.
     """
