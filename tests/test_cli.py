@@ -131,3 +131,29 @@ def test_module_and_version():
     run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert run.stdout == f"fastrace {fr.__version__}\n"
     assert subprocess.run(command, capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "cannot be read as a table"),
+    ("a,b\n1,2\n1,2,3\n", "cannot be read as a table"),
+    ("1.5,2.5\n3.5,4.5\n", "starts with a row of numbers"),
+    ("a,b\n", "no rows under its header"),
+    ("a;b\n1;2\n", "commas must separate"),
+    ("a,b\n1,x\n", "columns that are not numbers: b"),
+])
+def test_a_csv_that_is_no_table_is_named(tmp_path, capsys, text, words):
+    file = tmp_path / "odd.csv"
+    file.write_text(text)
+    status, _, err = say(capsys, "race", file)
+    assert status == 2
+    assert "odd.csv" in err
+    assert words in err
+
+
+def test_folders_are_no_files(tmp_path, capsys):
+    status, _, err = say(capsys, "race", tmp_path)
+    assert status == 2
+    assert "is a folder" in err
+    status, _, err = say(capsys, "demo", "--output", tmp_path / "none" / "picture.png")
+    assert status == 2
+    assert "folder does not exist" in err

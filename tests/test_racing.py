@@ -146,6 +146,8 @@ def test_one_arm_needs_no_draws():
 
 
 def test_no_rows_leaves_the_offsets():
+    with pytest.raises(ValueError, match="0 rows"):
+        fr.race(np.zeros((0, 3)))
     result = fr.race(np.zeros((0, 3)), offset=[1.0, 3.0, 2.0])
     assert (result.best, result.stopped_by, result.fraction_read) == (1, "exact", 0.0)
 

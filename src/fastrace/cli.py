@@ -109,6 +109,8 @@ def _demo(options: argparse.Namespace) -> None:
     n_draws = options.draws if options.draws is not None else QUICK_DRAWS if options.quick else DRAWS
     if n_draws < 1:
         raise ValueError(f"--draws is {n_draws}; at least 1 draw is needed")
+    if not options.output.absolute().parent.is_dir():
+        raise ValueError(f"--output is {options.output}; its folder does not exist")
     table = None if options.data is None else load_table(options.data)
     console = Console()
     with _progress(n_draws) as advance:
@@ -149,6 +151,8 @@ def _progress(n_draws: int) -> Iterator[Any]:
 def load_table(path: Path) -> Any:
     """The table in a file: an npy file memory-mapped, csv and parquet as a pandas frame with numbers only."""
     suffix = path.suffix.lower()
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a file ending in .npy, .csv or .parquet is needed")
     if suffix == ".npy":
         table = np.load(path, mmap_mode="r", allow_pickle=False)
         if table.ndim != 2:
@@ -160,11 +164,28 @@ def load_table(path: Path) -> Any:
         import pandas as pd
     except ImportError as error:
         raise ImportError(f'{suffix} files need pandas: python -m pip install ".[demo]"') from error
-    frame = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
+    try:
+        frame = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as a table: {error}") from error
+    if suffix == ".csv" and all(_is_number(name) for name in frame.columns):
+        raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
+    if not len(frame):
+        raise ValueError(f"{path} has no rows under its header")
+    if suffix == ".csv" and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
+        raise ValueError(f"{path} has one column, named {frame.columns[0]!r}; commas must separate the columns")
     words = [str(name) for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
     if words:
         raise ValueError(f"{path} has columns that are not numbers: {', '.join(words[:5])}; leave them out")
     return frame
+
+
+def _is_number(name: Any) -> bool:
+    try:
+        float(str(name))
+    except ValueError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

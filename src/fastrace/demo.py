@@ -389,7 +389,7 @@ def compare_table(
 def _warnings(stats_: Any) -> tuple[str, ...]:
     rule = () if stats_.bound != "normal" else (
         "Rule: normal without replacement. No support is known; it takes the means of a first look for normal.",)
-    return (*rule, *(f"Last draw: {text}" for text in stats_.warnings))
+    return (*rule, *(f"Warning: {text}" for text in stats_.warnings))
 
 
 def figure(comparison: Comparison) -> Any:

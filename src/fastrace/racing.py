@@ -412,6 +412,8 @@ def race(
         skewness_guard=skewness_guard,
         scan_advantage=None,
     )
+    if source.n_rows + source.n_always_read == 0 and offset is None:
+        raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
     constants = finite_or_out(0.0 if offset is None else offset, "offset", options.n_arms)
     core = options.core(_checks.generator(rng))
     core.plan(*options.plan(int(np.isfinite(constants).sum())))

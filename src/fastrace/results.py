@@ -69,16 +69,16 @@ class RaceResult:
             f"read {100 * self.fraction_read:.3g} % in {self.n_looks} looks, "
             f"stopped by {self.stopped_by or 'nothing yet'}"
         )
+        if self.stopped_by == "exact":
+            title += " (reading all rows in order was cheaper than what was left of the race)"
         order = np.argsort(-self.mean, kind="stable")
         shown = order[:10]
         width = max([3, *(len(self._name(int(i))) for i in shown)])
         lines = [title, f"  {'arm':>{width}}  {'mean':>12}  {'half-width':>12}  {'pulls':>10}"]
         for i in shown:
             mark = "*" if i == self.best else " "
-            lines.append(
-                f"{mark} {self._name(int(i)):>{width}}  {self.mean[i]:>12.5g}  {self.half_width[i]:>12.3g}"
-                f"  {self.pulls[i]:>10d}"
-            )
+            wide = "-" if np.isnan(self.half_width[i]) else f"{self.half_width[i]:.3g}"
+            lines.append(f"{mark} {self._name(int(i)):>{width}}  {self.mean[i]:>12.5g}  {wide:>12}  {self.pulls[i]:>10d}")
         if order.size > shown.size:
             lines.append(f"  ... {order.size - shown.size} more arms")
         lines.extend(f"warning: {text}" for text in self.warnings)

@@ -80,6 +80,8 @@ cdef class Source:
             raise ValueError(f"n_arms is {n_arms}; a source needs at least one arm")
         if n_rows < 0:
             raise ValueError(f"n_rows is {n_rows}; a population cannot have fewer than 0 rows")
+        if n_rows > 1 << 62 or n_arms > 1 << 40:
+            raise ValueError(f"n_rows is {n_rows} and n_arms is {n_arms}; at most 2^62 rows of 2^40 arms can be counted")
         if not scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; reading in order cannot cost more than at random")
         if not reward_cost > 0.0:
@@ -627,12 +629,21 @@ def _is_low_level(callback):
 
 def _table(rewards):
     """A frame whose columns differ in dtype arrives as objects unless it is asked for floats."""
-    array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
+    if rewards is None or isinstance(rewards, (str, bytes, dict, set)):
+        raise TypeError(f"rewards is of type {type(rewards).__name__}; a table of numbers, a Source or a function is "
+                        f"needed: read files and unpack mappings first")
+    try:
+        array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
+    except ValueError as error:
+        raise ValueError(f"rewards is no table, rows by arms with as many arms in each row: {error}") from error
     if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
         try:
             return rewards.to_numpy(dtype=np.float64)
         except (TypeError, ValueError):
-            pass
+            words = [str(name) for name in getattr(rewards, "columns", ()) if rewards[name].dtype.kind not in "biuf"]
+            if words:
+                raise ValueError(f"rewards has columns that are not numbers: {', '.join(words[:5])}; leave them "
+                                 f"out") from None
     return array
 
 
