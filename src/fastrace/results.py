@@ -78,7 +78,8 @@ class RaceResult:
         for i in shown:
             mark = "*" if i == self.best else " "
             wide = "-" if np.isnan(self.half_width[i]) else f"{self.half_width[i]:.3g}"
-            lines.append(f"{mark} {self._name(int(i)):>{width}}  {self.mean[i]:>12.5g}  {wide:>12}  {self.pulls[i]:>10d}")
+            name = self._name(int(i))
+            lines.append(f"{mark} {name:>{width}}  {self.mean[i]:>12.5g}  {wide:>12}  {self.pulls[i]:>10d}")
         if order.size > shown.size:
             lines.append(f"  ... {order.size - shown.size} more arms")
         lines.extend(f"warning: {text}" for text in self.warnings)

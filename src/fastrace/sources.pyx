@@ -81,7 +81,7 @@ cdef class Source:
         if n_rows < 0:
             raise ValueError(f"n_rows is {n_rows}; a population cannot have fewer than 0 rows")
         if n_rows > 1 << 62 or n_arms > 1 << 40:
-            raise ValueError(f"n_rows is {n_rows} and n_arms is {n_arms}; at most 2^62 rows of 2^40 arms can be counted")
+            raise ValueError(f"n_rows is {n_rows} and n_arms is {n_arms}; at most 2^62 rows of 2^40 arms are countable")
         if not scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; reading in order cannot cost more than at random")
         if not reward_cost > 0.0:
