@@ -269,6 +269,11 @@ cdef class Race(RaceMemory):
                 self.known[self.active[j]] = self.scratch[j]
             self._line_up()
             if self.leader < 0:
+                for j in range(self.n_arms):        # as it was before the call
+                    self.known[j] = 0.0
+                    self.mean[j] = NAN
+                    self.half_width[j] = NAN
+                self._line_up()
                 with gil:
                     raise ValueError("every arm has a reward of -inf among those that are always read")
             self._decide_without_rows()
@@ -669,8 +674,20 @@ cdef class Race(RaceMemory):
 
     def restore(self, plan, state):
         """Take what `saved` gave, in a fresh object with the same options."""
-        self.plan(*plan)
+        cdef int64_t reached
+        try:
+            self.plan(*plan)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise ValueError(f"the saved race is damaged: {error!r}") from error
+        if not (self._looks.ndim == self._quantiles.ndim == 1 and 0 < self.n_looks == self._quantiles.shape[0]
+                and self._looks[0] >= 0 and self._looks[-1] == self.n_rows and np.all(np.diff(self._looks) > 0)):
+            raise ValueError("the saved race is damaged: its plan of looks cannot be right")
         self.set_state(state)
+        if self.status == RUNNING:
+            reached = self.looks_taken if self.unjudged else self.looks_taken - 1
+            if not (self.looks_taken < self.n_looks and self.told == (self.look[reached] if reached >= 0 else 0)
+                    and (self.told < self.n_rows or self.n_rows == 0) and self.n_active > 0):
+                raise ValueError("the saved race is damaged: it is not where its plan of looks says")
 
 
 NONE_LEFT = "every arm still in the race has a reward of -inf"

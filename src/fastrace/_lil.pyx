@@ -331,6 +331,11 @@ cdef class LilRace:
         cdef const int64_t[::1] pulls = state["pulls"]
         if not key.shape[0] == s.shape[0] == pulls.shape[0] == self.n_arms:
             raise ValueError(f"the state is of {pulls.shape[0]} arms; this race has {self.n_arms}")
+        if not (key.shape[1] == 2 and s.shape[1] == 3 and 0 <= state["opened"] <= self.n_running
+                and 0 <= state["best"] < self.n_arms and 0 <= state["status"] < len(STOPPED_BY)
+                and all(0 <= pulls[i] <= self.n_rows for i in range(self.n_arms))
+                and all((pulls[self.running[i]] > 0) == (i < state["opened"]) for i in range(self.n_running))):
+            raise ValueError("the saved race is damaged: its counts cannot be right")
         self.total = 0
         for i in range(self.n_arms):
             keyed_order_set(&self.arm[i].order, self.n_rows, key[i, 0], key[i, 1])
@@ -344,6 +349,8 @@ cdef class LilRace:
         self._stop(state["best"], state["status"])
         if self.opened == self.n_running:
             self._rank_all()
+        if self.status == RUNNING and self.arm[self._next()].pulls >= self.n_rows:
+            raise ValueError("the saved race is damaged: it goes on though its next arm has been read in full")
 
 
 def _keyed_rows(int64_t n, int64_t first, Py_ssize_t count, rng):

@@ -78,4 +78,4 @@ cdef inline int64_t row_at(RaceMemory memory, int64_t position) noexcept nogil:
 
 
 cdef object saved_order(order_t *order, int64_t drawn)
-cdef int restore_order(order_t *order, saved) except -1
+cdef int restore_order(order_t *order, saved, int64_t drawn) except -1

@@ -9,7 +9,7 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._betting cimport bets_init, wealth_init, wealth_t
-from fastrace._keyed_order cimport keyed_order_init, keyed_order_t
+from fastrace._keyed_order cimport keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._order cimport (ORDER_LIMIT, displaced_t, order_advance, order_free, order_grow, order_init, order_keep,
                               order_slot, order_t)
 from fastrace._rng cimport bounded
@@ -203,28 +203,54 @@ cdef class RaceMemory:
             order=saved_order(&self.order, self.drawn), columns=columns, comparisons=comparisons)
 
     def set_state(self, state):
-        """Take what `get_state` gave, in a fresh object with the same options."""
-        cdef Py_ssize_t i
+        """Take what `get_state` gave, in a fresh object with the same options; a damaged state raises ValueError."""
+        try:
+            self._take_state(state)
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
+            raise ValueError(f"the saved race is damaged: {error!r}") from error
+
+    def _take_state(self, state):
+        cdef Py_ssize_t i, n = self.n_arms
         cdef cnp.ndarray column
         cdef moments4_t *row
         for name, values in state["arms"].items():
+            if name not in ARM_STATE:
+                raise KeyError(name)
             getattr(self, name)[:] = values
         (self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
          self.unjudged, self.status, self.flags, self.window) = state["progress"]
         (self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
          self.all_flags) = state["counts"]
+        # All that later serves as an index.
+        _demand(0 <= self.n_active <= n and 0 <= self.leader < n and 0 <= self.status <= 3, "who is in the race")
+        active = self._active[:self.n_active].tolist()
+        _demand(len(set(active)) == len(active) and all(0 <= k < n for k in active), "who is in the race")
+        _demand(0 <= self.told <= self.n_rows and 0 <= self.drawn <= self.n_rows and self.looks_taken >= 0
+                and 0 <= self.window < max(self.n_rows, 1), "how far the race has come")
+        if self.status == 0:
+            _demand(self.told <= self.drawn and (self.leader in active or self.told == 0), "how far the race has come")
         _take(&self.closest, state["closest"], sizeof(moments4_t))
         _take(&self.keyed, state["keyed"], sizeof(keyed_order_t))
-        restore_order(&self.order, state["order"])
+        keyed_order_set(&self.keyed, self.n_rows, self.keyed.keys[0], self.keyed.keys[1])
+        restore_order(&self.order, state["order"], self.drawn)
         for i, moments, wealth in state["comparisons"]:
+            _demand(0 <= i < n and self.place[i] < 0 and (self.pairwise or i == 0), "its comparisons")
             row = self.comparisons(i)
-            _take(row, moments, self.n_arms * sizeof(moments4_t))
+            _take(row, moments, n * sizeof(moments4_t))
             if self.betting:
-                _take(self.wealth[self.place[i]], wealth, self.n_arms * sizeof(wealth_t))
-        if state["columns"]:
+                _take(self.wealth[self.place[i]], wealth, n * sizeof(wealth_t))
+            for k in range(n):
+                _demand(0 <= row[k].n <= self.told, "its comparisons")
+                if self.betting:
+                    _demand(0 <= self.wealth[self.place[i]][k].n <= self.told, "its comparisons")
+        columns = state["columns"]
+        if self.status == 0 and self.pairwise:
+            _demand(sorted(columns) == sorted(active), "its rewards")
+            for values in columns.values():
+                _demand(values.dtype == np.float64 and values.shape == (self.told,), "its rewards")
             self.reserve(<Py_ssize_t>self.told)
-        for i, column in state["columns"].items():
-            _take(self.column[i], column.tobytes(), self.told * sizeof(double))
+            for i, column in columns.items():
+                _take(self.column[i], column.tobytes(), self.told * sizeof(double))
 
 
 cdef object saved_order(order_t *order, int64_t drawn):
@@ -249,19 +275,28 @@ cdef object saved_order(order_t *order, int64_t drawn):
     return "displaced", positions, rows, settled
 
 
-cdef int restore_order(order_t *order, saved) except -1:
-    """Make a fresh order what `saved_order` saw."""
+cdef int restore_order(order_t *order, saved, int64_t drawn) except -1:
+    """Make a fresh order what `saved_order` saw, `drawn` positions settled."""
     cdef displaced_t *entry
     cdef uint32_t position, row
     cdef Py_ssize_t i
     kind, positions, values, settled = saved
     if kind == "none":
+        _demand(order.n == 0, "its order of rows")
         return 0
+    positions, values = np.asarray(positions), np.asarray(values)
+    _demand(positions.dtype == values.dtype == np.uint32 and positions.ndim == 1 and positions.shape == values.shape
+            and np.all(positions < order.n) and np.unique(positions).size == positions.size, "its order of rows")
     if kind == "permutation":
-        if order.code == NULL and order_keep(order, 0):
+        _demand(np.array_equal(np.sort(positions ^ values), np.sort(positions)), "its order of rows")
+        if order.code == NULL and order.n > 0 and order_keep(order, 0):
             raise MemoryError()
-        np.asarray(<cnp.uint32_t[:order.n]>order.code)[positions] = values
+        if order.n > 0:
+            np.asarray(<cnp.uint32_t[:order.n]>order.code)[positions] = values
         return 0
+    settled = np.asarray(settled)
+    _demand(kind == "displaced" and order.table != NULL and settled.dtype == np.uint32 and settled.shape == (drawn,)
+            and np.all(settled < order.n) and np.all(values < order.n), "its order of rows")
     order.race = 1
     order.settled = <uint32_t *>realloc(order.settled, max(len(settled), 1) * sizeof(uint32_t))
     if order.settled == NULL:
@@ -276,6 +311,12 @@ cdef int restore_order(order_t *order, saved) except -1:
         entry = order_slot(order.table, order.bits, 1, position)
         entry.race, entry.position, entry.row = 1, position, row
         order.used += 1
+    return 0
+
+
+cdef int _demand(bint good, str what) except -1:
+    if not good:
+        raise ValueError(f"the saved race is damaged: {what} cannot be right")
     return 0
 
 

@@ -467,7 +467,7 @@ cdef class ThresholdRace:
         return saved_order(&self.order, 0)
 
     def _set_order(self, state):
-        restore_order(&self.order, state)
+        restore_order(&self.order, state, 0)
 
 
 def _wealth(x, n_rows, low, shift=0.0, cuts=(), bint mirrored=False, y=None):

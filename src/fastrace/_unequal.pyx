@@ -502,6 +502,10 @@ cdef class UnequalCore:
         cdef population_t *arm
         if not key.shape[0] == n.shape[0] == s.shape[0] == self.n_arms:
             raise ValueError(f"the state is of {n.shape[0]} arms; this race has {self.n_arms}")
+        if not (key.shape[1] == 2 and n.shape[1] == 4 and s.shape[1] == 7 and 0 <= state["n_looks"] <= N_LOOKS
+                and 0 <= state["best"] < self.n_arms and 0 <= state["status"] < len(STOPPED_BY)
+                and all(0 <= n[i, 0] <= self.arm[i].size for i in range(self.n_arms))):
+            raise ValueError("the saved race is damaged: its counts cannot be right")
         for i in range(self.n_arms):
             arm = &self.arm[i]
             keyed_order_set(&arm.order, arm.size, key[i, 0], key[i, 1])

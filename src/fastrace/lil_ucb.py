@@ -210,5 +210,8 @@ def _rebuild(version: int, cls: type[LilUCB], known: tuple[Any, ...], state: dic
     race = cls.__new__(cls)
     race._delta, race._setting, race._options = delta, setting, options
     race._race = _lil.LilRace(n_arms, n_rows, **options)
-    race._race._set_state(state)
+    try:
+        race._race._set_state(state)
+    except (KeyError, OverflowError, TypeError) as error:
+        raise ValueError(f"the saved race is damaged: {error!r}") from error
     return race

@@ -112,7 +112,7 @@ class UnequalRace:
         n_arms = self._sizes.size
         self._delta = _checks.probability(delta, "delta")
         self._bound = _checks.choice(bound, "bound", _unequal.BOUNDS)
-        first_look = _checks.integer(first_look, "first_look", 2, "one row has no variance")
+        first_look = min(_checks.integer(first_look, "first_look", 2, "one row has no variance"), 2**62)
         kind = _checks.choice(kind, "kind", ("sidak", "union"))
         self._scan_advantage = None if scan_advantage is None else _checks.real(scan_advantage, "scan_advantage")
         if self._scan_advantage is not None and not self._scan_advantage >= 1.0:
@@ -371,5 +371,8 @@ def _rebuild(version: int, cls: type[UnequalRace], known: tuple[Any, ...], state
     race = cls.__new__(cls)
     race._sizes, race._delta, race._bound, race._scan_advantage, race._options = known
     race._race = _unequal.UnequalCore(race._sizes, **race._options)
-    race._race._set_state(state)
+    try:
+        race._race._set_state(state)
+    except (KeyError, OverflowError, TypeError) as error:
+        raise ValueError(f"the saved race is damaged: {error!r}") from error
     return race
