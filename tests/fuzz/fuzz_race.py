@@ -27,9 +27,9 @@ from reference.draws import Order, Window
 RULES = [bound for bound in BOUNDS if bound != "auto"]
 NAMED = (ValueError, TypeError)         # what a bad argument may raise
 
-ODD = [0, 1, -1, 2, 3, 50, 2**31, 2**62, 2**63, -(2**63), 0.5, -0.0, 1e-300, 1e300, math.nan, math.inf, -math.inf, None,
-       True, "", "0.1", "betting", "normal", "shuffled", b"x", 1j, (), (0, 1), (1, 0), (0.0, math.inf), ([0, 0], [1, 1]),
-       ([0, 0, 0], 1), [], [0.0], [[1.0]], np.array(0.5), np.zeros(3), np.zeros((2, 2)), np.float32(0.1), np.int8(3),
+ODD = [0, 1, -1, 2, 3, 50, 2**31, 2**62, 2**63, -(2**63), 0.5, -0.0, 1e-300, 1e300, math.nan, math.inf, -math.inf,
+       None, True, "", "0.1", "betting", "normal", "shuffled", b"x", 1j, (), (0, 1), (1, 0), (0.0, math.inf),
+       ([0, 0], [1, 1]), ([0, 0, 0], 1), [], [0.0], [[1.0]], np.array(0.5), np.zeros(3), np.zeros((2, 2)), np.float32(0.1), np.int8(3),
        object()]
 
 
