@@ -25,12 +25,51 @@ from reference import racing as twin
 from reference.draws import Order, Window
 
 RULES = [bound for bound in BOUNDS if bound != "auto"]
-NAMED = (ValueError, TypeError)         # what a bad argument may raise
+NAMED = (ValueError, TypeError)  # what a bad argument may raise
 
-ODD = [0, 1, -1, 2, 3, 50, 2**31, 2**62, 2**63, -(2**63), 0.5, -0.0, 1e-300, 1e300, math.nan, math.inf, -math.inf,
-       None, True, "", "0.1", "betting", "normal", "shuffled", b"x", 1j, (), (0, 1), (1, 0), (0.0, math.inf),
-       ([0, 0], [1, 1]), ([0, 0, 0], 1), [], [0.0], [[1.0]], np.array(0.5), np.zeros(3), np.zeros((2, 2)), np.float32(0.1), np.int8(3),
-       object()]
+ODD = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    50,
+    2**31,
+    2**62,
+    2**63,
+    -(2**63),
+    0.5,
+    -0.0,
+    1e-300,
+    1e300,
+    math.nan,
+    math.inf,
+    -math.inf,
+    None,
+    True,
+    "",
+    "0.1",
+    "betting",
+    "normal",
+    "shuffled",
+    b"x",
+    1j,
+    (),
+    (0, 1),
+    (1, 0),
+    (0.0, math.inf),
+    ([0, 0], [1, 1]),
+    ([0, 0, 0], 1),
+    [],
+    [0.0],
+    [[1.0]],
+    np.array(0.5),
+    np.zeros(3),
+    np.zeros((2, 2)),
+    np.float32(0.1),
+    np.int8(3),
+    object(),
+]
 
 
 class Chooser:
@@ -65,20 +104,33 @@ def arguments(choose):
     """Odd arguments raise ValueError or TypeError, or make something that works."""
     values = np.random.default_rng(choose.below(100)).random((60, 3))
     makers = {
-        "FiniteRace": (lambda **o: fr.FiniteRace(**({"n_arms": 3, "n_rows": 60} | o)).run(values),
-                       "n_arms n_rows delta bound variance first_look growth support offset access student "
-                       "skewness_guard scan_advantage rng"),
-        "race": (lambda **o: fr.race(values, **o),
-                 "delta bound support n_arms n_rows offset variance first_look growth access rng"),
-        "DiscreteSampler": (lambda **o: fr.DiscreteSampler(values, **o).draw_many(2),
-                            "log_prior bound delta support variance first_look growth access rng"),
-        "AcceptTest": (lambda **o: fr.AcceptTest(values[:, :2], **o).accept(),
-                       "bound delta support noise access first_look growth schedule student scan_advantage rng"),
-        "LilUCB": (lambda **o: fr.LilUCB(**({"n_arms": 3, "n_rows": 60, "support": (0, 1)} | o)).run(values),
-                   "n_arms n_rows delta support setting offset rng"),
-        "UnequalRace": (lambda **o: fr.UnequalRace(**({"sizes": [60, 30, 5]} | o)).run(
-                            [values[:, 0], values[:30, 1], values[:5, 2]]),
-                        "sizes delta bound first_look support offset temperature kind student scan_advantage rng"),
+        "FiniteRace": (
+            lambda **o: fr.FiniteRace(**({"n_arms": 3, "n_rows": 60} | o)).run(values),
+            "n_arms n_rows delta bound variance first_look growth support offset access student "
+            "skewness_guard scan_advantage rng",
+        ),
+        "race": (
+            lambda **o: fr.race(values, **o),
+            "delta bound support n_arms n_rows offset variance first_look growth access rng",
+        ),
+        "DiscreteSampler": (
+            lambda **o: fr.DiscreteSampler(values, **o).draw_many(2),
+            "log_prior bound delta support variance first_look growth access rng",
+        ),
+        "AcceptTest": (
+            lambda **o: fr.AcceptTest(values[:, :2], **o).accept(),
+            "bound delta support noise access first_look growth schedule student scan_advantage rng",
+        ),
+        "LilUCB": (
+            lambda **o: fr.LilUCB(**({"n_arms": 3, "n_rows": 60, "support": (0, 1)} | o)).run(values),
+            "n_arms n_rows delta support setting offset rng",
+        ),
+        "UnequalRace": (
+            lambda **o: fr.UnequalRace(**({"sizes": [60, 30, 5]} | o)).run(
+                [values[:, 0], values[:30, 1], values[:5, 2]]
+            ),
+            "sizes delta bound first_look support offset temperature kind student scan_advantage rng",
+        ),
     }
     make, names = makers[choose.of(list(makers))]
     names = names.split()
@@ -105,10 +157,18 @@ def made(choose):
     if bound == "betting":
         variance = "pairwise"
     support = (values.min(axis=0), values.max(axis=0))
-    options = {"delta": choose.of([0.05, 0.4, 1e-6, 1e-100]), "bound": bound, "variance": variance,
-               "first_look": choose.of([2, 5, 20, 50]), "growth": choose.of([None, 1.3, 3.0]), "support": support,
-               "offset": offset, "access": choose.of(["random", "shuffled"]),
-               "skewness_guard": bool(choose.below(2)), "scan_advantage": choose.of([1.0, 1.0, 5.0])}
+    options = {
+        "delta": choose.of([0.05, 0.4, 1e-6, 1e-100]),
+        "bound": bound,
+        "variance": variance,
+        "first_look": choose.of([2, 5, 20, 50]),
+        "growth": choose.of([None, 1.3, 3.0]),
+        "support": support,
+        "offset": offset,
+        "access": choose.of(["random", "shuffled"]),
+        "skewness_guard": bool(choose.below(2)),
+        "scan_advantage": choose.of([1.0, 1.0, 5.0]),
+    }
     return fr.FiniteRace(n_arms, n_rows, rng=copy.deepcopy(rng), **options), values, options, rng
 
 
@@ -116,11 +176,21 @@ def expected(race, values, options, rng):
     n_rows, n_arms = values.shape
     offset = options["offset"]
     looks, quantiles, log_inv_delta = race._options.plan(int(np.isfinite(offset).sum()))
-    return twin.race(values, looks, quantiles, log_inv_delta, bound=options["bound"],
-                     pairwise=options["variance"] == "pairwise", rng=rng, offset=offset, low=options["support"][0],
-                     high=options["support"][1], guarded=options["skewness_guard"],
-                     order=Order(n_rows) if options["access"] == "random" else Window(n_rows),
-                     advantage=options["scan_advantage"])
+    return twin.race(
+        values,
+        looks,
+        quantiles,
+        log_inv_delta,
+        bound=options["bound"],
+        pairwise=options["variance"] == "pairwise",
+        rng=rng,
+        offset=offset,
+        low=options["support"][0],
+        high=options["support"][1],
+        guarded=options["skewness_guard"],
+        order=Order(n_rows) if options["access"] == "random" else Window(n_rows),
+        advantage=options["scan_advantage"],
+    )
 
 
 def bad_calls(choose, race, rows, arms):
@@ -128,9 +198,21 @@ def bad_calls(choose, race, rows, arms):
     shape = (len(rows), len(arms))
     spoilt = np.zeros(shape)
     spoilt[choose.below(shape[0]), choose.below(shape[1])] = choose.of([math.nan, math.inf])
-    bad = choose.of([spoilt, np.zeros((shape[0] + 1, shape[1])), np.zeros((shape[0], shape[1] + 1)), np.zeros(shape[0]),
-                     None, "x", np.zeros(shape, complex), np.zeros(shape, object), [], 1.0,
-                     np.ma.masked_array(np.zeros(shape), mask=True)])
+    bad = choose.of(
+        [
+            spoilt,
+            np.zeros((shape[0] + 1, shape[1])),
+            np.zeros((shape[0], shape[1] + 1)),
+            np.zeros(shape[0]),
+            None,
+            "x",
+            np.zeros(shape, complex),
+            np.zeros(shape, object),
+            [],
+            1.0,
+            np.ma.masked_array(np.zeros(shape), mask=True),
+        ]
+    )
     try:
         race.tell(bad)
     except NAMED:
@@ -163,7 +245,9 @@ def sequences(choose):
             race.tell(np.asfortranarray(block) if choose.below(2) else block)
     found = race.result()
     assert (found.best, found.stopped_by, found.n_looks) == (wanted.best, wanted.stopped_by, wanted.n_looks), (
-        found, wanted)
+        found,
+        wanted,
+    )
     np.testing.assert_array_equal(found.pulls, wanted.pulls)
 
 
@@ -225,8 +309,15 @@ def restores(choose):
             other.run([values[:, 0], values[:100, 1], values[:50, 2]])
     else:
         n_rows = 200 if kind == 2 else choose.of([70_000, 2**32])
-        race = fr.FiniteRace(3, n_rows, bound=choose.of(RULES), support=(0, 1.3), first_look=10,
-                             access=choose.of(["random", "random", "shuffled"]), rng=1)
+        race = fr.FiniteRace(
+            3,
+            n_rows,
+            bound=choose.of(RULES),
+            support=(0, 1.3),
+            first_look=10,
+            access=choose.of(["random", "random", "shuffled"]),
+            rng=1,
+        )
         for _ in range(choose.below(4)):
             if not race.done:
                 arms, rows = race.ask()
@@ -243,7 +334,7 @@ def restores(choose):
 
     rebuild, known = race.__reduce__()
     known = copy.deepcopy(known)
-    n_whole = 4 if kind > 1 else 3              # version, class and options stay as they are
+    n_whole = 4 if kind > 1 else 3  # version, class and options stay as they are
     saved = known[n_whole:]
     saved = replaced(saved, choose.of(list(leaves(saved))), lambda leaf: damage(choose, leaf))
     try:
@@ -260,8 +351,14 @@ def others(choose):
     span = float(np.abs(values).max())
     best = int(values.sum(axis=0).argmax())
     prior = np.zeros(n_arms)
-    sampler = fr.DiscreteSampler(values * 1e-9 / span, np.where(np.arange(n_arms) == best, 0.0, -500.0),
-                                 delta=1e-200, bound="serfling", support=(-1.0, 1.0), rng=choose.below(9))
+    sampler = fr.DiscreteSampler(
+        values * 1e-9 / span,
+        np.where(np.arange(n_arms) == best, 0.0, -500.0),
+        delta=1e-200,
+        bound="serfling",
+        support=(-1.0, 1.0),
+        rng=choose.below(9),
+    )
     if choose.below(2):
         sampler = pickle.loads(pickle.dumps(sampler))
     assert sampler.draw() == best
@@ -276,8 +373,14 @@ def others(choose):
             lil.run(values)
     assert lil.result().best == best
     d = values[:, 1] - values[:, 0]
-    test = fr.AcceptTest(values[:, :2], bound=choose.of(RULES), delta=1e-200, support=(-2 * span, 2 * span),
-                         access=choose.of(["random", "shuffled"]), rng=choose.below(9))
+    test = fr.AcceptTest(
+        values[:, :2],
+        bound=choose.of(RULES),
+        delta=1e-200,
+        support=(-2 * span, 2 * span),
+        access=choose.of(["random", "shuffled"]),
+        rng=choose.below(9),
+    )
     total = math.fsum(d)
     near = choose.of([1e-6, 1e-2, 1.0]) * span
     for sign in (1, -1):
