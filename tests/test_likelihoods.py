@@ -319,3 +319,16 @@ def test_pair_of_any_source_with_its_support(rng):
 def test_pair_of_arms_that_are_not_there(arms, words):
     with pytest.raises(ValueError, match=words):
         PairSource(ArraySource(np.zeros((2, 3))), *arms)
+
+
+def test_gaussian_totals_come_from_sufficient_statistics(rng):
+    """One pass for the first full pass, none for those after; right near the first parameters and far from them."""
+    x = rng.normal(size=(20_000, 4)).astype(np.float32)
+    y = x @ [1.0, -2.0, 0.5, 0.0] + rng.normal(size=20_000)
+    source = GLMSource(x, y, rng.normal(size=(3, 4)), "gaussian", scale=1.5)
+    for spread in (1e-3, 1.0, 100.0):
+        source.theta = [1.0, -2.0, 0.5, 0.0] + spread * rng.normal(size=(3, 4))
+        plain = source.read(np.arange(20_000)).sum(axis=0)
+        np.testing.assert_allclose(source.totals(), plain, rtol=1e-11)
+        np.testing.assert_allclose(PairSource(source, 0, 2).totals()[0], plain[2] - plain[0], rtol=1e-8)
+    assert source.scan_advantage > 1e6

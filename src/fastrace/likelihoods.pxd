@@ -36,7 +36,12 @@ cdef class GLMSource(Source):
     # Sum over all rows of what the rewards leave out of the log-likelihood.
     cdef readonly double constant
     cdef cnp.ndarray parameters, signs
+    # Gaussian: sums of squares and products about `centre`, which give every later total without a row; or None.
+    cdef cnp.ndarray centre, gram, cross
+    cdef double residual
     cdef fr_glm model
+
+    cdef int summarise(self) except -1
 
     # What fill and fill_range share: FR_REWARD, or FR_TAYLOR and FR_RESIDUAL about theta_hat.
     cdef int evaluate(self, int what, const double *theta_hat, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
