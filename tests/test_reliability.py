@@ -58,10 +58,8 @@ def test_c2_09_a_smaller_delta_never_stops_earlier(bound, seed):
         values = rng.random((2000, 2)) + [0.0, rng.choice([0.02, 0.1, 0.3])]
         deltas = [0.4, 0.1, 0.01, 1e-4, 1e-9, 1e-30]
         races = [fr.FiniteRace(2, 2000, delta, bound, support=(0, 1.3), rng=5).run(values) for delta in deltas]
-        tests = [
-            fr.AcceptTest(values, bound=bound, delta=delta, support=(-1.3, 1.3), scan_advantage=1.0, rng=5)
-            for delta in deltas
-        ]
+        tests = [fr.AcceptTest(values, bound=bound, delta=delta, support=(-1.3, 1.3), scan_advantage=1.0, rng=5)
+                 for delta in deltas]
         for test in tests:
             test.decide(0.0)
         for read in ([race.pulls[0] for race in races], [test.n_read for test in tests]):
@@ -126,14 +124,8 @@ def drive(race, values):
 
 
 def facts(result):
-    return (
-        result.best,
-        result.stopped_by,
-        result.n_looks,
-        result.pulls.tolist(),
-        result.mean.tolist(),
-        result.warnings,
-    )
+    return (result.best, result.stopped_by, result.n_looks, result.pulls.tolist(), result.mean.tolist(),
+            result.warnings)
 
 
 def answers(seed):
@@ -144,14 +136,9 @@ def answers(seed):
     test = fr.AcceptTest(values[:, :2], rng=seed)
     lil = fr.LilUCB(4, 4000, support=(0, 1.02), rng=seed).run(values, max_pulls=5000)
     unequal = fr.race_unequal([values[: 500 * (i + 1), i] for i in range(4)], rng=seed)
-    return (
-        facts(fr.race(values, rng=seed)),
-        facts(fr.race(values, support=(0, 1.02), access="shuffled", rng=seed)),
-        sampler.draw_many(50).tolist(),
-        [test.accept() for _ in range(50)],
-        lil.pulls.tolist(),
-        unequal.total.tolist(),
-    )
+    return (facts(fr.race(values, rng=seed)), facts(fr.race(values, support=(0, 1.02), access="shuffled", rng=seed)),
+            sampler.draw_many(50).tolist(), [test.accept() for _ in range(50)], lil.pulls.tolist(),
+            unequal.total.tolist())
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn", "threads"])
@@ -192,8 +179,7 @@ def test_c2_20_one_object_in_two_threads_is_refused_or_serial(seed):
                     wrong.append(k)
                 done.append(k)
             except RuntimeError as error:
-                assert any(word in str(error) for word in ("already", "middle"))
-                refused.append(k)
+                refused.append(str(error))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -202,19 +188,19 @@ def test_c2_20_one_object_in_two_threads_is_refused_or_serial(seed):
         thread.join()
     assert not wrong
     assert done and len(done) + len(refused) == 240
+    assert all("already running" in text or "in the middle of a decision" in text for text in refused)
     assert test.decide(total - 100.0) and sampler.draw() == 0
 
 
 @pytest.mark.parametrize("bound", ["normal", "betting"])
 def test_c2_18_checkpoints_go_on_in_a_new_process(bound, tmp_path, seed):
-    """Bit for bit, from every look of 20 races."""
+    """Bit for bit, from every look of 12 races."""
     values = np.random.default_rng(seed).random((3000, 4)) + [0, 0.01, 0, 0.03]
     np.save(tmp_path / "values.npy", values)
     saved, wanted = [], []
-    for k in range(20):
-        race = fr.FiniteRace(
-            4, 3000, 0.05, bound, support=(0, 1.03), growth=2.0, access=("random", "shuffled")[k % 2], rng=k
-        )
+    for k in range(12):
+        access = ("random", "shuffled")[k % 2]
+        race = fr.FiniteRace(4, 3000, 0.05, bound, support=(0, 1.03), growth=2.0, access=access, rng=k)
         looks = 0
         while not race.done:
             saved.append(pickle.dumps(race))
@@ -223,18 +209,16 @@ def test_c2_18_checkpoints_go_on_in_a_new_process(bound, tmp_path, seed):
             race.tell(values[np.ix_(rows, arms)])
         wanted += [facts(race.result())] * looks
     (tmp_path / "saved.pkl").write_bytes(pickle.dumps(saved))
-    script = (
-        f"import pickle, sys; sys.path[:0] = {sys.path!r}\n"
-        "import numpy as np, test_reliability as t\n"
-        f"path = {os.fspath(tmp_path)!r}\n"
-        "values = np.load(path + '/values.npy')\n"
-        "saved = pickle.load(open(path + '/saved.pkl', 'rb'))\n"
-        "found = [t.facts(t.drive(pickle.loads(s), values)) for s in saved]\n"
-        "pickle.dump(found, open(path + '/found.pkl', 'wb'))\n"
-    )
+    script = (f"import pickle, sys; sys.path[:0] = {sys.path!r}\n"
+              "import numpy as np, test_reliability as t\n"
+              f"path = {os.fspath(tmp_path)!r}\n"
+              "values = np.load(path + '/values.npy')\n"
+              "saved = pickle.load(open(path + '/saved.pkl', 'rb'))\n"
+              "found = [t.facts(t.drive(pickle.loads(s), values)) for s in saved]\n"
+              "pickle.dump(found, open(path + '/found.pkl', 'wb'))\n")
     subprocess.run([sys.executable, "-c", script], check=True)
     assert pickle.loads((tmp_path / "found.pkl").read_bytes()) == wanted
-    assert len(wanted) >= 50
+    assert len(wanted) >= 40
 
 
 def test_c2_18_a_truncated_checkpoint_raises(seed):
@@ -293,10 +277,8 @@ def test_c2_23_a_reward_outside_the_support_is_told(seed):
     values = np.random.default_rng(seed).random((1000, 2)) + [0.0, 0.2]
     values[:, 1] = np.minimum(values[:, 1], 1.0)
     for high, told in [(0.9, True), (1.0, False)]:
-        warned = [
-            fr.race(values, support=(0, high), rng=1).warnings,
-            fr.AcceptTest(values[:, 1], support=(0, high), rng=1),
-        ]
+        warned = [fr.race(values, support=(0, high), rng=1).warnings,
+                  fr.AcceptTest(values[:, 1], support=(0, high), rng=1)]
         warned[1].decide(math.fsum(values[:, 1]) * 0.999)
         sampler = fr.DiscreteSampler(values, support=(0, high), rng=1)
         sampler.draw_many(20)
@@ -307,39 +289,19 @@ def test_c2_23_a_reward_outside_the_support_is_told(seed):
 @pytest.mark.parametrize("delta", [0, 1, -0.1, math.nan, "0.1", None])
 def test_c2_24_no_face_takes_a_delta_that_is_none(delta):
     x = np.random.default_rng(0).normal(size=(100, 2))
-    calls = [
-        lambda: fr.race(x, delta),
-        lambda: fr.FiniteRace(2, 100, delta),
-        lambda: fr.DiscreteSampler(x, delta=delta),
-        lambda: fr.AcceptTest(x, delta=delta),
-        lambda: fr.metropolis_accept(x, delta=delta),
-        lambda: fr.in_slice(x, 0.0, delta=delta),
-        lambda: fr.gibbs_binary(x, delta=delta),
-        lambda: fr.LilUCB(2, 100, delta, (0, 1)),
-        lambda: fr.UnequalRace([100, 50], delta),
-        lambda: fr.race_unequal([x[:, 0], x[:50, 1]], delta=delta),
-    ]
+    calls = [lambda: fr.race(x, delta), lambda: fr.FiniteRace(2, 100, delta),
+             lambda: fr.DiscreteSampler(x, delta=delta), lambda: fr.AcceptTest(x, delta=delta),
+             lambda: fr.metropolis_accept(x, delta=delta), lambda: fr.in_slice(x, 0.0, delta=delta),
+             lambda: fr.gibbs_binary(x, delta=delta),
+             lambda: fr.LilUCB(2, 100, delta, (0, 1)), lambda: fr.UnequalRace([100, 50], delta),
+             lambda: fr.race_unequal([x[:, 0], x[:50, 1]], delta=delta)]
     for call in calls:
         with pytest.raises((ValueError, TypeError), match="delta"):
             call()
 
 
-@pytest.mark.parametrize(
-    "rewards",
-    [
-        [],
-        [[]],
-        np.zeros(5),
-        1.5,
-        None,
-        "table",
-        np.zeros((3, 0)),
-        np.zeros((2, 2, 2)),
-        [[1.0, 2.0], [3.0]],
-        {"a": [1.0]},
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("rewards", [[], [[]], np.zeros(5), 1.5, None, "table", np.zeros((3, 0)), np.zeros((2, 2, 2)),
+                                     [[1.0, 2.0], [3.0]], {"a": [1.0]}], ids=repr)
 def test_c2_24_tables_that_are_none(rewards):
     for call in (fr.race, fr.DiscreteSampler, fr.FiniteRace(2, 10).run):
         with pytest.raises((ValueError, TypeError)):
@@ -405,23 +367,11 @@ def test_c2_25_kinds_of_arrays_give_one_answer(kind, tmp_path, seed):
     found = []
     for table in (values, plain):
         sampler = fr.DiscreteSampler(table, rng=2)
-        test = fr.AcceptTest(
-            np.asarray(table)[:, :2]
-            if isinstance(table, list)
-            else table[[0, 1]]
-            if hasattr(table, "columns")
-            else table[:, :2],
-            rng=2,
-            scan_advantage=1.0,
-        )
+        test = fr.AcceptTest(np.asarray(table)[:, :2] if isinstance(table, list) else table[[0, 1]]
+                             if hasattr(table, "columns") else table[:, :2], rng=2, scan_advantage=1.0)
         race = fr.FiniteRace(3, 1500, rng=2)
-        found.append(
-            (
-                facts(race.run(table)),
-                sampler.draw_many(10).tolist(),
-                [(test.accept(), test.n_read, test.mean) for _ in range(10)],
-            )
-        )
+        found.append((facts(race.run(table)), sampler.draw_many(10).tolist(),
+                      [(test.accept(), test.n_read, test.mean) for _ in range(10)]))
     assert found[0] == found[1]
     np.testing.assert_array_equal(np.asarray(values, dtype=np.float64), plain)
 
@@ -455,17 +405,11 @@ def test_c2_26_nonsense_from_a_callback_leaves_all_usable(kind, seed):
         race, test = fr.FiniteRace(2, 3000, rng=1), fr.AcceptTest(source, rng=1)
         lil = fr.LilUCB(2, 3000, support=(0, 1.03), rng=1)
         sampler = fr.DiscreteSampler(source, rng=1)
-        return [
-            lambda: facts(race.run(source)),
-            lambda: facts(lil.run(source, max_pulls=1000)),
-            lambda: test.decide(0.0),
-            lambda: sampler.draw(),
-        ]
+        return [lambda: facts(race.run(source)), lambda: facts(lil.run(source, max_pulls=1000)),
+                lambda: test.decide(0.0), lambda: sampler.draw()]
 
     calls = fresh()
-    for call in calls[:1] if kind == "a number" else calls:
-        if kind in ("a number", "0-d"):
-            continue  # a constant, if it has as many entries as were asked for: one row, one arm
+    for call in calls:
         with pytest.raises((ValueError, TypeError)):
             call()
     mad[0] = False
@@ -536,15 +480,9 @@ CALLS = {
     "LilUCB": lambda x: fr.LilUCB(2, 60, support=(-9, 9), rng=1).run(x, max_pulls=50),
     "race_unequal": lambda x: fr.race_unequal([x[:, 0], x[:30, 1]], rng=1),
     "UnequalRace": lambda x: pickle.loads(pickle.dumps(fr.UnequalRace([60, 30], rng=1))).ask(),
-    "ControlVariate": lambda x: fr.race(
-        ControlVariate(fr.sources.ArraySource(x), fr.sources.ArraySource(x * 0.9)), rng=1
-    ),
-    "bounds": lambda x: (
-        fr.bounds.serfling(20, 60, 1.0, 0.1, (0, 1)),
-        fr.bounds.looks(60, 10),
-        fr.bounds.normal_quantile(0.1, 60, 20),
-        fr.bounds.student_quantile(2.0, 10),
-    ),
+    "ControlVariate": lambda x: fr.race(ControlVariate(*map(fr.sources.ArraySource, (x, 0.9 * x))), rng=1),
+    "bounds": lambda x: (fr.bounds.serfling(20, 60, 1.0, 0.1, (0, 1)), fr.bounds.looks(60, 10),
+                         fr.bounds.normal_quantile(0.1, 60, 20), fr.bounds.student_quantile(2.0, 10)),
 }
 
 
@@ -565,9 +503,11 @@ def test_c2_27_no_public_call_keeps_memory(name, seed):
         return sys.getallocatedblocks() - blocks, process.memory_info().rss - resident
 
     # A leak grows every time; what other parts of the process keep once does not.
-    found = [grown() for _ in range(3)]
-    assert min(blocks for blocks, _ in found) <= 100
-    assert min(resident for _, resident in found) <= 256 * 1024
+    for _ in range(5):
+        blocks, resident = grown()
+        if blocks <= 100 and resident <= 256 * 1024:
+            return
+    raise AssertionError(f"{times} calls kept {blocks} blocks, {resident} bytes, five times over")
 
 
 def test_c2_28_a_race_on_a_long_memory_map_allocates_by_arms(tmp_path):
@@ -593,7 +533,7 @@ def test_c2_28_a_race_on_a_long_memory_map_allocates_by_arms(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 2 * 8 * 16 + 2**20
-    assert process.memory_info().rss - before < 30e6  # pages of the map that were touched
+    assert process.memory_info().rss - before < 30e6      # pages of the map that were touched
 
 
 def test_c2_28_decisions_and_pulls_allocate_nothing(seed):
@@ -614,10 +554,11 @@ def test_c2_28_decisions_and_pulls_allocate_nothing(seed):
         tracemalloc.stop()
 
 
+@pytest.mark.filterwarnings("ignore:Precision loss:RuntimeWarning")
 def test_c2_30_the_fuzz_target_on_random_bytes(seed):
     """Without its fuzzer; `python tests/fuzz/fuzz_race.py` runs it for as long as one likes."""
     rng = np.random.default_rng(seed)
-    end = time.monotonic() + 8.0
+    end = time.monotonic() + 5.0
     runs = 0
     while time.monotonic() < end:
         data = rng.bytes(int(rng.integers(4, 200)))

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import stats
 
 from reference import betting, bounds
+from reference.draws import Window
 
 
 def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng, offset=None, low=None, high=None,
@@ -18,10 +19,10 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
     pulls = np.zeros(n_arms, int)
     if len(alive) == 1:
         return SimpleNamespace(best=alive[0], pulls=pulls, n_looks=0, stopped_by="single")
-    rows, full_pass = [], False
+    rows, full_pass, window = [], False, isinstance(order, Window)
     for k, look in enumerate(looks):
         n = n_rows if full_pass else int(look)
-        in_order = n == n_rows and advantage * (n_rows - len(rows)) >= n_rows
+        in_order = n == n_rows and not window and advantage * (n_rows - len(rows)) >= n_rows
         if n == n_rows:
             if not in_order:
                 order.advance(rng, len(rows), n)
@@ -65,7 +66,8 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
         alive = [i for i in alive if i not in out]
         if len(alive) == 1:
             return SimpleNamespace(best=leader, pulls=pulls, n_looks=k + 1, stopped_by="bound")
-        full_pass = advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows and advantage * (needed - n) > n_rows
+        to_pass = n_rows - n if window else n_rows      # a window goes on in order from where it is
+        full_pass = advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows and advantage * (needed - n) > to_pass
     raise AssertionError("the last look reads every row")
 
 
