@@ -14,11 +14,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from fuzz import fuzz_race
 
 import fastrace as fr
 from fastrace.control_variates import ControlVariate
 from fastrace.racing import BOUNDS, RIGOROUS
+from fuzz import fuzz_race
 from guarantee import assert_rate_at_most
 
 RULES = [rule for rule in BOUNDS if rule != "auto"]
@@ -219,6 +219,39 @@ def test_c2_18_checkpoints_go_on_in_a_new_process(bound, tmp_path, seed):
     subprocess.run([sys.executable, "-c", script], check=True)
     assert pickle.loads((tmp_path / "found.pkl").read_bytes()) == wanted
     assert len(wanted) >= 40
+
+
+@pytest.mark.parametrize("n_rows", [50_000, 100_000, 2**33])
+def test_c2_18_every_kind_of_order_is_restored(n_rows):
+    """A permutation, the displaced rows of a long population, and the key of one beyond 2^31 rows."""
+
+    def rewards(arms, rows):
+        return 0.5 + 0.4 * np.sin(rows[:, None] * (1.0 + arms)) + 0.02 * (arms == 1)
+
+    race = fr.FiniteRace(3, n_rows, 0.01, rng=1)
+    wanted = facts(fr.FiniteRace(3, n_rows, 0.01, rng=1).run(rewards))
+    for _ in range(4):
+        arms, rows = race.ask()
+        for other in (pickle.loads(pickle.dumps(race)), copy.deepcopy(race)):
+            assert facts(other.run(rewards)) == wanted
+        race.tell(rewards(arms, rows))
+    source = fr.sources.CallableSource(rewards, 3, n_rows)
+    prior = [0.1 * n_rows, 0.0, 0.0]
+    sampler, test = fr.DiscreteSampler(source, prior, rng=1), fr.AcceptTest(differences(source), rng=1)
+    for _ in range(3):
+        sampler.draw(), test.decide(-0.1 * n_rows)
+    others = copy.deepcopy(sampler), copy.deepcopy(test)
+    for _ in range(5):
+        assert sampler.draw() == others[0].draw() == 0
+        assert sampler.stats == others[0].stats
+        assert test.decide(-0.1 * n_rows) == others[1].decide(-0.1 * n_rows)
+        assert test.mean == others[1].mean
+
+
+def differences(source):
+    """Of its first two arms."""
+    return fr.sources.CallableSource(lambda arms, rows: source.read(rows, [1]) - source.read(rows, [0]), 1,
+                                     source.n_rows)
 
 
 def test_c2_18_a_truncated_checkpoint_raises(seed):
