@@ -44,6 +44,14 @@ cdef inline double empirical_bernstein(int64_t n, double std, double log_inv_del
     return std * sqrt(2.0 * x / n) + 3.0 * span * x / n
 
 
+cdef inline double empirical_bernstein_within(double n, double m2, double x, double span) noexcept nogil:
+    """The same at once for all n of an interval [first, last], with x = (last / first) log(3 / delta).
+
+    Mnih, Szepesvari & Audibert (2008), eq. 5. `m2` is the sum of squared deviations from the mean of n rewards.
+    """
+    return (sqrt(2.0 * x * m2) + 3.0 * span * x) / n
+
+
 cdef inline double hoeffding_serfling(int64_t n, int64_t n_rows, double log_inv_delta, double span) noexcept nogil:
     """Bardenet & Maillard (2015), Cor. 2.5."""
     return span * sqrt(serfling_factor(n, n_rows) * log_inv_delta / (2.0 * n))

@@ -116,6 +116,26 @@ def support_bounds(support: Support, n_arms: int) -> tuple[NDArray[np.float64], 
     return lows, highs
 
 
+def interval(value: tuple[float, float], name: str = "support") -> tuple[float, float]:
+    """A pair (low, high) of finite floats with low < high."""
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {value!r}; a pair (low, high) that holds every reward is needed") from None
+    low, high = real(low, f"{name}[0]"), real(high, f"{name}[1]")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
+        raise ValueError(f"{name} is {value!r}; finite ends with low < high are needed: the promise rests on the range")
+    return low, high
+
+
+def positive(value: float, name: str, why: str) -> float:
+    """A finite float above 0."""
+    number = real(value, name)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name} is {value!r}; a finite number above 0 is needed: {why}")
+    return number
+
+
 def generator(rng: RngLike) -> Generator:
     """A NumPy generator from None, an int, a SeedSequence, a BitGenerator or a Generator."""
     try:

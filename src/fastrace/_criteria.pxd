@@ -21,3 +21,30 @@ cdef inline bint full_pass_pays(double needed, int64_t n, int64_t next_look, int
     Below a twentieth of a full pass the gaps are known too badly to predict from, and little is lost by going on.
     """
     return advantage * next_look > 0.05 * n_rows and advantage * (needed - n) > to_pass
+
+
+# When a bracket of a mean is narrow enough. `low` and `high` hold the mean, or its absolute value where said.
+
+cdef enum:
+    NEVER               # a confidence sequence: it only reports
+    RELATIVE            # within epsilon times the absolute mean
+    ABSOLUTE            # within epsilon
+    SIGN                # on one side of a threshold
+
+
+cdef inline bint relative_met(double low, double high, double epsilon) noexcept nogil:
+    """Whether one value is within epsilon |mean| of every mean with absolute value in [low, high].
+
+    Mnih, Szepesvari & Audibert (2008), Algorithm 2. 0 <= low <= high.
+    """
+    return (1.0 + epsilon) * low >= (1.0 - epsilon) * high
+
+
+cdef inline double relative_answer(double low, double high, double epsilon) noexcept nogil:
+    """That value, without its sign."""
+    return 0.5 * ((1.0 + epsilon) * low + (1.0 - epsilon) * high)
+
+
+cdef inline double distance_from_zero(double low, double high) noexcept nogil:
+    """The smallest absolute value in [low, high]."""
+    return low if low > 0.0 else (-high if high < 0.0 else 0.0)

@@ -1,7 +1,7 @@
 # cython: cdivision=True
 """When to look at the bounds, and what share of delta a look may spend."""
 
-from libc.math cimport floor, log
+from libc.math cimport floor, log, pow
 from libc.stdint cimport int64_t
 
 
@@ -24,3 +24,25 @@ cdef inline double log_inv_look_delta(int64_t look, double log_inv_delta, double
     For an unknown number of looks; Mnih, Szepesvari & Audibert (2008), Bardenet, Doucet & Holmes (2014).
     """
     return log_inv_delta + log(power / (power - 1.0)) + power * log(<double>look)
+
+
+cdef inline double log_inv_telescoping_delta(double look, double log_inv_delta) noexcept nogil:
+    """log(1 / delta_k) with delta_k = delta / (k (k+1)), whose sum is delta; Domingo, Gavalda & Watanabe (2002)."""
+    return log_inv_delta + log(look) + log(look + 1.0)
+
+
+# Intervals {floor(beta^(k-1)) + 1, ..., floor(beta^k)} of a geometric grid; Mnih, Szepesvari & Audibert (2008), Alg. 3.
+
+cdef inline double geometric_end(double k, double beta) noexcept nogil:
+    """The last t of interval k."""
+    return floor(pow(beta, k))
+
+
+cdef inline double geometric_index(double t, double beta) noexcept nogil:
+    """The first k with t <= floor(beta^k); intervals that hold no t are passed over in one step."""
+    cdef double k = floor(log(t) / log(beta))
+    while k > 0.0 and geometric_end(k - 1.0, beta) >= t:
+        k -= 1.0
+    while geometric_end(k, beta) < t:
+        k += 1.0
+    return k

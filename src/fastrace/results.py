@@ -301,3 +301,78 @@ class AcceptResult:
             f"{self.threshold / self.n_rows if self.n_rows else self.threshold:.6g}",
         ]
         return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+
+
+@dataclass(frozen=True)
+class StopResult:
+    """What a stream that stops itself knows of its mean.
+
+    Attributes
+    ----------
+    rule : str
+        Name of the rule.
+    estimate : float
+        The promised estimate if `stopped`; otherwise the mean of the rewards used, without a promise. For
+        ``criterion="sign"`` 1.0 or -1.0, the side of the threshold, once stopped.
+    interval : tuple of float
+        Interval (lower, upper) that holds the mean at all times, with probability at least ``1 - delta``.
+    n_samples : int
+        Rewards used.
+    status : str
+        ``"stopped"``; ``"running"``; ``"max_samples"`` (the samples ran out first); ``"inconsistent"`` (no mean fits
+        what was seen: the rewards broke an assumption, or the event of probability `delta` came true).
+    criterion : str
+        ``"relative"``, ``"absolute"``, ``"sign"`` or ``"never"``.
+    epsilon : float
+        Accuracy asked for; nan for rules without one.
+    delta : float
+        Promised probability of error.
+    support : tuple of float
+        Interval that held every reward.
+    n_clipped : int
+        Rewards that were moved to an end of the support.
+    note : str
+        What else should be known.
+    """
+
+    rule: str
+    estimate: float
+    interval: tuple[float, float]
+    n_samples: int
+    status: str
+    criterion: str
+    epsilon: float
+    delta: float
+    support: tuple[float, float]
+    n_clipped: int = 0
+    note: str = ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `estimate` is promised."""
+        return self.status == "stopped"
+
+    def __str__(self) -> str:
+        ends = {
+            "stopped": f"stopped after {self.n_samples} samples",
+            "running": f"running, {self.n_samples} samples so far",
+            "max_samples": f"not stopped: out of samples after {self.n_samples}",
+            "inconsistent": f"inconsistent after {self.n_samples} samples: no mean fits what was seen",
+        }
+        accuracy = "" if self.epsilon != self.epsilon else f", epsilon {self.epsilon:g}"
+        name = "estimate" if self.stopped or self.criterion == "never" else "mean so far (no promise)"
+        if self.criterion == "sign" and self.stopped:
+            name = "side of the threshold"
+        rows = [
+            (name, f"{self.estimate:.8g}"),
+            ("interval", f"[{self.interval[0]:.8g}, {self.interval[1]:.8g}]"),
+            ("samples", str(self.n_samples)),
+        ]
+        if self.n_clipped:
+            rows.append(("clipped", str(self.n_clipped)))
+        width = max(len(label) for label, _ in rows)
+        title = f"{self.rule}: {ends[self.status]} ({self.criterion} accuracy{accuracy}, delta {self.delta:g})"
+        if self.criterion in ("sign", "never"):
+            title = f"{self.rule}: {ends[self.status]} (delta {self.delta:g})"
+        lines = [title, *(f"  {label:<{width}}  {value}" for label, value in rows)]
+        return "\n".join([*lines, f"  {self.note}"] if self.note else lines)

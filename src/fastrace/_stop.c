@@ -1,0 +1,83 @@
+#include "_clones.h"
+#include "_stop.h"
+
+#include <math.h>
+
+CLONES
+int fr_all_within(const double *x, ptrdiff_t n, double low, double high)
+{
+    long long bad = 0;
+    for (ptrdiff_t i = 0; i < n; i++) bad += !(x[i] >= low) | !(x[i] <= high);
+    return bad == 0;
+}
+
+void fr_prefix_sums(const double *x, ptrdiff_t n, double centre, double *s, double *q, double *all_s, double *all_q)
+{
+    double sum = *s, square = *q;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double d = x[i] - centre;
+        sum += d;
+        square += d * d;
+        all_s[i] = sum;
+        all_q[i] = square;
+    }
+    *s = sum;
+    *q = square;
+}
+
+/* Neither root nor division per reward: with everything times t, the lower end rises if what exceeds it and the
+   constant part is larger than the root, whose square is known. `slack` is far above what rounding can do. */
+CLONES
+int fr_may_improve(const fr_look *look, const double *s, const double *q, ptrdiff_t n, double lower, double upper)
+{
+    const double first = look->t + 1.0, shrink = 1.0 / first, centre = look->centre, m2 = look->m2;
+    const double scale = look->by_variance ? 2.0 * look->x * (1.0 - 1e-9) : 0.0;
+    const double fixed = look->by_variance ? 0.0 : 0.5 * look->span * look->span * look->x * first * (1.0 - 1e-9);
+    const double constant = look->by_variance ? 3.0 * look->span * look->x : 0.0;
+    const double slack = 1e-12 * (look->span + fabs(centre));
+    const int absolute = look->absolute;
+    long long found = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double t = first + (double)i;
+        double total = centre * t + s[i];
+        double middle = absolute ? fabs(total) : total;
+        double spread = m2 + q[i] - s[i] * s[i] * shrink;
+        double square = scale * (spread > 0.0 ? spread : 0.0) + fixed;
+        double above = middle - constant - (lower - slack) * t;
+        double below = (upper + slack) * t - constant - middle;
+        found += (above > 0.0) & (above * above >= square);
+        found += (below > 0.0) & (below * below >= square);
+    }
+    return found != 0;
+}
+
+CLONES
+void fr_extremes(const fr_look *look, const double *s, const double *q, ptrdiff_t n, double *lower, double *upper)
+{
+    enum { LANES = 8 };
+    double low[LANES], high[LANES];
+    const double scale = 2.0 * look->x, constant = 3.0 * look->span * look->x, half = 0.5 * look->x, span = look->span;
+    for (int l = 0; l < LANES; l++) {
+        low[l] = -HUGE_VAL;
+        high[l] = HUGE_VAL;
+    }
+    for (ptrdiff_t start = 0; start < n; start += LANES) {
+        ptrdiff_t last = n - start < LANES ? n - start : LANES;
+        for (int l = 0; l < LANES; l++) {
+            ptrdiff_t i = start + (l < last ? l : 0);       /* idle lanes repeat the first */
+            double t = look->t + 1.0 + (double)i, share = 1.0 / t;
+            double mean = look->centre + s[i] * share, spread = look->m2 + q[i] - s[i] * s[i] * share, width;
+            if (look->absolute) mean = fabs(mean);
+            spread = spread > 0.0 ? spread : 0.0;
+            width = look->by_variance ? (sqrt(scale * spread) + constant) * share : span * sqrt(half * share);
+            low[l] = mean - width > low[l] ? mean - width : low[l];
+            high[l] = mean + width < high[l] ? mean + width : high[l];
+        }
+    }
+    for (int l = 1; l < LANES; l++) {
+        low[0] = low[l] > low[0] ? low[l] : low[0];
+        high[0] = high[l] < high[0] ? high[l] : high[0];
+    }
+    *lower = low[0];
+    *upper = high[0];
+}
