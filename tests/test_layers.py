@@ -21,7 +21,7 @@ LAYERS = [
     ["control_variates"],
     ["_accumulate", "_core", "_half_widths", "_lil", "_quantile", "_stopping", "_threshold", "_unequal"],
     ["_checks", "_progress", "results"],
-    ["_rules"],
+    ["_rules", "datasets"],
     ["bounds", "moments"],
     ["lil_ucb", "racing", "unequal"],
     ["acceptance", "sampling"],
