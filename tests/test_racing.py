@@ -214,6 +214,11 @@ def test_c2_04_constant_rewards_end_exactly():
         result = fr.race(np.tile([0.1, 0.9, 0.2], (1000, 1)), bound=bound, support=(0, 1), rng=1)
         assert result.best == 1
         assert np.isfinite(result.mean).all()
+    # Bets are placed on what shows no spread: the rows needed grow as the support over the gap, not with n_rows.
+    for gap, most in [(0.1, 400), (0.01, 3200)]:
+        result = fr.race(np.tile([0.5, 0.5 + gap], (100_000, 1)), support=(0, 1), rng=1)
+        assert (result.best, result.stopped_by) == (1, "bound")
+        assert result.pulls.max() <= most, (gap, result.pulls)
 
 
 @pytest.mark.parametrize("bound", RIGOROUS)

@@ -127,7 +127,10 @@ cdef inline void wealth_extend(wealth_t *w, const bets_t *bets, const double *x,
             spread = seen * square - deviation * deviation          # variance times seen^2
             if room < -slack:
                 w.impossible = True
-            elif room > slack and seen >= BET_DELAY and spread > 0.0:
+            elif room > slack and seen >= BET_DELAY:
+                # Without a spread to see, as large a one as the room allows, and smaller the longer none is seen.
+                if spread <= (1e-12 * largest * seen) * (1e-12 * largest * seen):
+                    spread = room * room * seen
                 unit = size * left * seen / sqrt(spread)
                 cap = 0.9 / room
                 # From below the swing is -room, unless the support was wrong; what a bettor would win beyond 1e12

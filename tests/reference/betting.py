@@ -26,10 +26,11 @@ def wealth(rewards, n_rows, low):
         if len(seen) >= 8 and room > slack:
             centre = math.fsum(seen) / len(seen)
             std = math.sqrt(math.fsum((x - centre) ** 2 for x in seen) / len(seen))
-            if std > 0:
-                for k, gap in enumerate(gaps):
-                    bet = min(gap / std * n_rows / (n_rows - len(seen)), 0.9 / room)
-                    logs[k] += math.log1p(bet * (reward - mean))
+            if std <= 1e-12 * max([abs(low), *map(abs, seen)]):
+                std = room / math.sqrt(len(seen))
+            for k, gap in enumerate(gaps):
+                bet = min(gap / std * n_rows / (n_rows - len(seen)), 0.9 / room)
+                logs[k] += math.log1p(bet * (reward - mean))
         seen.append(reward)
         top = max(logs, default=0.0)
         path.append(top + math.log(math.fsum(math.exp(value - top) for value in logs)) if logs else 0.0)
