@@ -16,4 +16,10 @@
 #else
 #define CLONES
 #endif
+
+#if defined(__GNUC__)
+#define PREFETCH(p) __builtin_prefetch((p), 0, 3)
+#else
+#define PREFETCH(p) ((void)0)
+#endif
 #endif

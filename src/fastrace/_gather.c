@@ -4,12 +4,6 @@
 /* One body for both element types: this file includes itself once per type. */
 #ifndef ELEMENT
 
-#if defined(__GNUC__)
-#define PREFETCH(p) __builtin_prefetch((p), 0, 3)
-#else
-#define PREFETCH(p) ((void)0)
-#endif
-
 enum { AHEAD = 64,      /* rows asked of memory before they are read */
        TILE = 16,       /* rows whose addresses are kept at hand while the arms are walked */
        LANES = 8,       /* independent partial sums: their order is fixed, whatever the instruction set */

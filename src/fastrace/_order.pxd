@@ -12,10 +12,14 @@ from numpy.random cimport bitgen_t
 
 from fastrace._rng cimport bounded32
 
+cdef extern from "_clones.h" nogil:
+    void PREFETCH(const void *p)
+
 cdef enum:
     ORDER_LIMIT = 0x7FFFFFFF    # rows up to which an order is kept; beyond, a keyed bijection
     ORDER_SMALL = 1 << 16       # rows up to which the permutation is there from the start
     ORDER_SPARSE = 16           # the share of rows, one in so many, from which on the permutation is kept
+    ORDER_BATCH = 32            # positions drawn for at once, so that memory fetches their entries side by side
 
 cdef struct displaced_t:
     uint32_t position
@@ -64,10 +68,14 @@ cdef inline int64_t order_row(const order_t *order, int64_t position) noexcept n
     return <int64_t>(order.code[position] ^ <uint32_t>position)
 
 
+cdef inline uint32_t order_hash(uint32_t position, uint32_t bits) noexcept nogil:
+    return (position * <uint32_t>2654435769) >> (32 - bits)
+
+
 cdef inline displaced_t *order_slot(displaced_t *table, uint32_t bits, uint32_t race, uint32_t position) noexcept nogil:
     """The entry of a position, or the free one where it belongs."""
     cdef uint32_t mask = (<uint32_t>1 << bits) - 1
-    cdef uint32_t at = (position * <uint32_t>2654435769) >> (32 - bits)
+    cdef uint32_t at = order_hash(position, bits)
     while table[at].race == race and table[at].position != position:
         at = (at + 1) & mask
     return &table[at]
@@ -113,8 +121,9 @@ cdef inline int order_advance(order_t *order, bitgen_t *bits, int64_t first, int
     cdef uint32_t *code
     cdef uint32_t *longer
     cdef displaced_t *entry
+    cdef uint32_t drawn[ORDER_BATCH]
     cdef uint32_t i, j, here
-    cdef int64_t k, last = first + count
+    cdef int64_t k, ahead, last = first + count
     if order.code == NULL:
         if first == 0:
             order.used = 0
@@ -128,8 +137,12 @@ cdef inline int order_advance(order_t *order, bitgen_t *bits, int64_t first, int
     if order.code != NULL:
         code = order.code
         for k in range(first, last):
+            if (k - first) % ORDER_BATCH == 0:
+                for ahead in range(k, min(k + ORDER_BATCH, last)):
+                    drawn[ahead - k] = <uint32_t>ahead + bounded32(bits, <uint32_t>(order.n - ahead))
+                    PREFETCH(&code[drawn[ahead - k]])
             i = <uint32_t>k
-            j = i + bounded32(bits, <uint32_t>(order.n - k))
+            j = drawn[(k - first) % ORDER_BATCH]
             here = code[i] ^ i
             code[i] = code[j] ^ j ^ i
             code[j] = here ^ j
@@ -144,8 +157,14 @@ cdef inline int order_advance(order_t *order, bitgen_t *bits, int64_t first, int
         if order_grow(order):
             return -1
     for k in range(first, last):
+        if (k - first) % ORDER_BATCH == 0:
+            for ahead in range(k, min(k + ORDER_BATCH, last)):
+                j = <uint32_t>ahead + bounded32(bits, <uint32_t>(order.n - ahead))
+                drawn[ahead - k] = j
+                PREFETCH(&order.table[order_hash(<uint32_t>ahead, order.bits)])
+                PREFETCH(&order.table[order_hash(j, order.bits)])
         i = <uint32_t>k
-        j = i + bounded32(bits, <uint32_t>(order.n - k))
+        j = drawn[(k - first) % ORDER_BATCH]
         entry = order_slot(order.table, order.bits, order.race, i)
         here = entry.row if entry.race == order.race else i
         entry = order_slot(order.table, order.bits, order.race, j)
