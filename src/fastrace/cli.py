@@ -104,15 +104,16 @@ def _demo(options: argparse.Namespace) -> None:
         from rich.table import Table
     except ImportError as error:
         raise ImportError('the demo needs rich: python -m pip install ".[demo]"') from error
-    from fastrace import demo
-
     n_draws = options.draws if options.draws is not None else QUICK_DRAWS if options.quick else DRAWS
     if n_draws < 1:
         raise ValueError(f"--draws is {n_draws}; at least 1 draw is needed")
     if not options.output.absolute().parent.is_dir():
         raise ValueError(f"--output is {options.output}; its folder does not exist")
-    table = None if options.data is None else load_table(options.data)
     console = Console()
+    with Console(stderr=True).status("reading"):
+        from fastrace import demo
+
+        table = None if options.data is None else load_table(options.data)
     with _progress(n_draws) as advance:
         if table is None:
             comparison = demo.compare_orders(n_draws, options.delta, options.seed, advance)
@@ -136,14 +137,15 @@ def _progress(n_draws: int) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("drawing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     step = max(1, n_draws // 100)
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
-        task = progress.add_task("drawing", total=n_draws)
+        task = progress.add_task("fitting", total=n_draws)
+        progress.refresh()
 
         def advance(done: int) -> None:
             if done % step == 0 or done == n_draws:
-                progress.update(task, completed=done, refresh=True)
+                progress.update(task, description="drawing", completed=done, refresh=True)
 
         yield advance
 
