@@ -1,12 +1,13 @@
 """Answers to questions about means from as few samples as possible, with a stated probability of error."""
 
-from fastrace import bounds, sources
+from fastrace import bounds, pulls, sources
 from fastrace.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
 from fastrace.lil_ucb import LilUCB
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.racing import FiniteRace, race
-from fastrace.results import AcceptResult, RaceResult, SamplerStats, UnequalResult
+from fastrace.results import AcceptResult, RaceResult, SamplerStats, SelectionResult, UnequalResult
 from fastrace.sampling import DiscreteSampler
+from fastrace.selection import Direct, Halving, Incremental, MedianElimination
 from fastrace.unequal import UnequalRace, race_unequal
 
 __version__ = "0.1.0"
@@ -14,19 +15,25 @@ __version__ = "0.1.0"
 __all__ = [
     "AcceptResult",
     "AcceptTest",
+    "Direct",
     "DiscreteSampler",
     "FiniteRace",
+    "Halving",
+    "Incremental",
     "LilUCB",
+    "MedianElimination",
     "RaceResult",
     "RunningComoments",
     "RunningMoments",
     "SamplerStats",
+    "SelectionResult",
     "UnequalRace",
     "UnequalResult",
     "bounds",
     "gibbs_binary",
     "in_slice",
     "metropolis_accept",
+    "pulls",
     "race",
     "race_unequal",
     "sources",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,6 +181,96 @@ class UnequalResult:
             lines.append(f"  ... {order.size - 10} more arms")
         lines.extend(f"warning: {text}" for text in self.warnings)
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionResult:
+    """The m best of n arms, as far as they are known.
+
+    Attributes
+    ----------
+    best : ndarray of int, shape (n_best,)
+        The arms selected, the largest mean first; ties to the lower number.
+    mean : ndarray of float, shape (n_arms,)
+        Mean reward of each arm; nan if it was not pulled.
+    lower, upper : ndarray of float, shape (n_arms,)
+        Bounds of each mean within its support, as the rule makes them.
+    pulls : ndarray of int64, shape (n_arms,)
+        Pulls of each arm.
+    stopped_by : str
+        ``"delta"`` (the error bound reached `delta`), ``"cap"`` (every arm has had the pulls of a plan for the worst
+        case), ``"plan"`` (a fixed plan was carried out), ``"separation"`` (no bounds collide any more, or every arm
+        was decided), ``"horizon"`` (the rounds are used up), ``"budget"`` (the pulls of a rule without promise are
+        spent), ``"all"`` (all arms were wanted), ``"max_pulls"`` (told to stop: no promise beyond `error_bound`) or
+        ``""`` (still running).
+    rule : str
+        The rule that selected.
+    epsilon : float
+        Accuracy asked for, in reward units; nan for rules without one.
+    delta : float
+        Probability of error asked for; nan for rules without one.
+    error_bound : float
+        Bound on the probability that the selection is wrong, by the rule's own reckoning; nan where it has none.
+    cutoff : float
+        The value that separates the selected arms from the others, in reward units; nan where the rule has none.
+    arm_error : ndarray of float, shape (n_arms,), or None
+        Share of each arm in the error bound.
+    warnings : tuple of str
+        What may void the promise.
+    names : tuple of str, optional
+        What to call the arms.
+    """
+
+    best: NDArray[np.intp]
+    mean: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    stopped_by: str
+    rule: str
+    epsilon: float
+    delta: float
+    error_bound: float
+    cutoff: float = math.nan
+    arm_error: NDArray[np.float64] | None = None
+    warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+
+    @property
+    def n_pulls(self) -> int:
+        """Pulls of all arms together."""
+        return int(self.pulls.sum())
+
+    def __str__(self) -> str:
+        wanted = "" if math.isnan(self.delta) else f", delta {self.delta:g}"
+        if not math.isnan(self.epsilon):
+            wanted = f", epsilon {self.epsilon:g}{wanted}"
+        reached = "" if math.isnan(self.error_bound) else f", error bound {self.error_bound:.3g}"
+        lines = [
+            f"best {self.best.size} of {self.mean.size} arms: {self.rule}{wanted}, {self.n_pulls} pulls, stopped by "
+            f"{self.stopped_by or 'nothing yet'}{reached}"
+        ]
+        order = np.argsort(-np.where(np.isnan(self.mean), -np.inf, self.mean), kind="stable")
+        selected = np.isin(order, self.best)
+        order = np.concatenate([order[selected], order[~selected]])
+        cut = self.best.size
+        first = order[: min(cut, 8)]
+        last = order[cut : cut + 4]
+        width = max([3, *(len(self._name(int(i))) for i in (*first, *last))])
+        lines.append(f"  {'arm':>{width}}  {'mean':>12}  {'lower':>12}  {'upper':>12}  {'pulls':>10}")
+        for group, mark, rest in ((first, "*", cut - first.size), (last, " ", order.size - cut - last.size)):
+            for i in group:
+                lines.append(
+                    f"{mark} {self._name(int(i)):>{width}}  {self.mean[i]:>12.5g}  {self.lower[i]:>12.5g}  "
+                    f"{self.upper[i]:>12.5g}  {self.pulls[i]:>10d}"
+                )
+            if rest:
+                lines.append(f"  ... {rest} more {'selected' if mark == '*' else 'arms'}")
+        lines.extend(f"warning: {text}" for text in self.warnings)
+        return "\n".join(lines)
+
+    def _name(self, arm: int) -> str:
+        return str(arm) if self.names is None else self.names[arm]
 
 
 def axes(ax: Any) -> Any:

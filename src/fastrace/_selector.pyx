@@ -1,0 +1,309 @@
+# cython: cdivision=True
+"""The frame of rules that select the m best of n arms: it asks a source, checks rewards, keeps moments and order."""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, malloc
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._heaps cimport heap_exchange, heap_order, heap_sift, precedes
+from fastrace._uniforms cimport UNIFORMS, uniforms_fill
+from fastrace.pulls cimport PullSource
+from fastrace.sources cimport check_signals
+
+from copy import deepcopy
+
+import numpy as np
+
+from fastrace.pulls import _flat
+
+cnp.import_array()
+
+STOPPED_BY = ("", "delta", "cap", "plan", "separation", "horizon", "budget", "all", "max_pulls")
+
+cdef enum:
+    REWARDS_PER_PIECE = 4096        # most rewards asked of a source at once
+    PULLS_PER_CHECK = 1 << 13       # pulls between two looks at pending signals
+    PIECES_PER_CHECK = 1 << 10      # requests between two looks, as each may cost more than its pulls
+
+
+cdef class Selector:
+    """State and loop of one selection; the classes of `selection` check the arguments and name the answer."""
+
+    def __cinit__(self, n_arms, n_best, *args, **kwargs):
+        self.n_arms = n_arms
+        self.n_best = n_best
+        self.rewards = <double *>malloc(REWARDS_PER_PIECE * sizeof(double))
+        self.heap_memory = <Py_ssize_t *>calloc(2 * self.n_arms, sizeof(Py_ssize_t))
+        self.is_best = <char *>calloc(self.n_arms, 1)
+        if self.rewards == NULL or self.heap_memory == NULL or self.is_best == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.rewards)
+        free(self.heap_memory)
+        free(self.is_best)
+
+    def __init__(self, n_arms, n_best, *, low, high, rng):
+        self._low = np.ascontiguousarray(low, dtype=np.float64)
+        self._high = np.ascontiguousarray(high, dtype=np.float64)
+        self._span = self._high - self._low
+        self._pulls = np.zeros(n_arms, dtype=np.int64)
+        self._mean, self._m2 = np.zeros(n_arms), np.zeros(n_arms)
+        self._asked = np.zeros(n_arms, dtype=np.intp)
+        self._wanted, self._piece = np.zeros(n_arms, dtype=np.int64), np.zeros(n_arms, dtype=np.int64)
+        self.low = <double *>cnp.PyArray_DATA(self._low)
+        self.high = <double *>cnp.PyArray_DATA(self._high)
+        self.span = <double *>cnp.PyArray_DATA(self._span)
+        self.pulls = <int64_t *>cnp.PyArray_DATA(self._pulls)
+        self.mean = <double *>cnp.PyArray_DATA(self._mean)
+        self.m2 = <double *>cnp.PyArray_DATA(self._m2)
+        self.asked = <Py_ssize_t *>cnp.PyArray_DATA(self._asked)
+        self.wanted = <int64_t *>cnp.PyArray_DATA(self._wanted)
+        self.piece = <int64_t *>cnp.PyArray_DATA(self._piece)
+        self.best.item = self.heap_memory
+        self.best.key = self.rest.key = self.mean
+        self.best.place = self.rest.place = self.heap_memory + self.n_arms
+        self.best.sign, self.rest.sign = -1.0, 1.0
+        self.rng = rng
+        self.lock = rng.bit_generator.lock
+        self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        self.ahead.at = UNIFORMS
+
+    def start(self):
+        """Make the first request; called once, when the subclass is ready."""
+        if self.n_best == self.n_arms:
+            self.status = BY_ALL
+        else:
+            self._plan()
+
+    cdef int plan(self) except -1 nogil:
+        with gil:
+            raise NotImplementedError(f"{type(self).__name__} does not supply plan")
+
+    cdef int _plan(self) except -1 nogil:
+        self.n_asked = self.at = 0
+        return self.plan()
+
+    cdef int ask_for(self, Py_ssize_t arm, int64_t count) noexcept nogil:
+        """Add `count` pulls of an arm to the request."""
+        self.asked[self.n_asked] = arm
+        self.wanted[self.n_asked] = count
+        self.n_asked += 1
+        return 0
+
+    cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
+        cdef double mean = self.mean[arm], m2 = self.m2[arm], step
+        cdef int64_t t, n = self.pulls[arm]
+        for t in range(count):
+            n += 1
+            step = rewards[t] - mean
+            mean += step / n
+            m2 += step * (rewards[t] - mean)
+        self.pulls[arm] = n
+        self.mean[arm] = mean
+        self.m2[arm] = m2
+        return 0
+
+    cdef double uniform(self) except? -1.0 nogil:
+        """The next uniform number in [0, 1)."""
+        self.ahead.at += 1
+        if self.ahead.at > UNIFORMS:
+            self.ahead.at = UNIFORMS
+            with gil:
+                with self.lock:
+                    uniforms_fill(&self.ahead, self.bits)
+            self.ahead.at = 1
+        return self.ahead.value[self.ahead.at - 1]
+
+    # The m largest means, ties to the lower number.
+
+    cdef void split(self) noexcept nogil:
+        """Find the m best of all arms; O(n log n)."""
+        cdef Py_ssize_t i
+        self.best.size = self.n_best
+        self.rest.item = self.best.item + self.n_best
+        self.rest.size = self.n_arms - self.n_best
+        for i in range(self.n_arms):
+            self.best.item[i] = i
+            self.is_best[i] = i < self.n_best
+        heap_order(&self.best)
+        heap_order(&self.rest)
+        while precedes(self.mean, self.rest.item[0], self.best.item[0]):
+            self._exchange()
+
+    cdef void _exchange(self) noexcept nogil:
+        self.is_best[self.best.item[0]] = False
+        self.is_best[self.rest.item[0]] = True
+        heap_exchange(&self.best, &self.rest)
+
+    cdef bint resplit(self, Py_ssize_t arm) noexcept nogil:
+        """Take note of an arm's new mean, O(log n); whether it, or the other top, crossed over."""
+        cdef heap_t *heap = &self.best if self.is_best[arm] else &self.rest
+        heap_sift(heap, heap.place[arm])
+        if not precedes(self.mean, self.rest.item[0], self.best.item[0]):
+            return False
+        self._exchange()
+        return True
+
+    # Requests and rewards.
+
+    cdef Py_ssize_t _next_piece(self, int64_t limit) noexcept nogil:
+        """Pulls to ask for now, of arms from `at` on: how many arms; their counts are in `piece`."""
+        cdef int64_t room = min(<int64_t>REWARDS_PER_PIECE, limit)
+        cdef Py_ssize_t k = 0
+        while room > 0 and self.at + k < self.n_asked:
+            self.piece[k] = min(self.wanted[self.at + k], room)
+            room -= self.piece[k]
+            k += 1
+        return k
+
+    cdef int _check(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil:
+        """Refuse rewards that are nan or outside the support; 1e-12 of its width may be rounding."""
+        cdef Py_ssize_t k, arm
+        cdef int64_t t
+        cdef double slack
+        for k in range(n):
+            arm = self.asked[self.at + k]
+            slack = 1e-12 * self.span[arm]
+            for t in range(counts[k]):
+                if not self.low[arm] - slack <= rewards[t] <= self.high[arm] + slack:
+                    with gil:
+                        self._refuse(arm, rewards[t], self.pulls[arm] + t)
+            rewards += counts[k]
+        return 0
+
+    cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1:
+        if reward != reward:
+            raise ValueError(f"reward {pull} of arm {arm} is nan; every pull needs a real number. Nothing of this "
+                             f"batch was used")
+        raise ValueError(f"reward {pull} of arm {arm} is {reward!r}, outside support=({self.low[arm]!r}, "
+                         f"{self.high[arm]!r}): the promise holds only for rewards inside it; widen support or scale. "
+                         f"Nothing of this batch was used")
+
+    cdef int _serve(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil:
+        """Take checked rewards, and plan on when the request is fulfilled."""
+        cdef Py_ssize_t k
+        for k in range(n):
+            self.absorb(self.asked[self.at], rewards, counts[k])
+            rewards += counts[k]
+            self.total += counts[k]
+            self.wanted[self.at] -= counts[k]
+            if self.wanted[self.at] == 0:
+                self.at += 1
+        if self.at == self.n_asked:
+            self._plan()
+        return 0
+
+    cdef int _run(self, PullSource source, int64_t limit) except -1 nogil:
+        cdef Py_ssize_t k, until_check = PIECES_PER_CHECK
+        cdef int64_t next_check = self.total + PULLS_PER_CHECK
+        while self.status == RUNNING and self.total < limit:
+            k = self._next_piece(limit - self.total)
+            source.pull(self.asked + self.at, self.piece, k, self.rewards)
+            self._check(self.rewards, self.piece, k)
+            self._serve(self.rewards, self.piece, k)
+            until_check -= 1
+            if until_check == 0 or self.total >= next_check:
+                check_signals()
+                until_check = PIECES_PER_CHECK
+                next_check = self.total + PULLS_PER_CHECK
+        return 0
+
+    def _enter(self):
+        if self.busy:
+            raise RuntimeError("this selection is running already, in another thread or in a call around this one")
+
+    @property
+    def done(self):
+        return self.status not in (RUNNING, BY_MAX_PULLS)
+
+    @property
+    def stopped_by(self):
+        return STOPPED_BY[self.status]
+
+    def ask(self):
+        """Arms and counts wanted next, as fresh vectors."""
+        self._enter()
+        if self.done:
+            raise ValueError("the selection is over; there is nothing left to ask for")
+        return self._asked[self.at:self.n_asked].copy(), self._wanted[self.at:self.n_asked].copy()
+
+    def tell(self, rewards):
+        """Take the rewards that `ask` wanted."""
+        self._enter()
+        if self.done:
+            raise ValueError("the selection is over; it takes no more rewards")
+        cdef cnp.ndarray counts = self._wanted[self.at:self.n_asked].copy()
+        cdef cnp.ndarray flat = _flat(rewards, self._asked[self.at:self.n_asked], counts)
+        self._check(<const double *>cnp.PyArray_DATA(flat), <const int64_t *>cnp.PyArray_DATA(counts), counts.shape[0])
+        self.busy = True
+        try:
+            self.status = RUNNING
+            self._serve(<const double *>cnp.PyArray_DATA(flat), <const int64_t *>cnp.PyArray_DATA(counts),
+                        counts.shape[0])
+        finally:
+            self.busy = False
+
+    def run(self, PullSource source not None, max_pulls):
+        """Pull until the rule stops, or `max_pulls` pulls have been made in all."""
+        cdef int64_t limit = max_pulls
+        self._enter()
+        if source.n_arms != self.n_arms:
+            raise ValueError(f"the source has {source.n_arms} arms; this selection was set up for {self.n_arms}")
+        if self.done:
+            return
+        self.busy = True
+        try:
+            self.status = RUNNING
+            with nogil:
+                self._run(source, limit)
+            if self.status == RUNNING:
+                self.status = BY_MAX_PULLS
+        finally:
+            self.busy = False
+
+    # Answers and saved states; subclasses add to them.
+
+    def chosen(self):
+        """The m arms to name now, best first: arms not yet pulled come last."""
+        known = np.where(self._pulls > 0, self._mean, -np.inf)
+        return np.argsort(-known, kind="stable")[:self.n_best]
+
+    def answer(self):
+        """What is known so far, under the names of `SelectionResult`."""
+        return dict(best=self.chosen(), mean=np.where(self._pulls > 0, self._mean, np.nan), pulls=self._pulls.copy(),
+                    stopped_by=self.stopped_by)
+
+    def get_state(self):
+        cdef Py_ssize_t k
+        return dict(
+            pulls=self._pulls.copy(), mean=self._mean.copy(), m2=self._m2.copy(), total=self.total,
+            status=self.status, asked=self._asked[self.at:self.n_asked].copy(),
+            wanted=self._wanted[self.at:self.n_asked].copy(), rng=deepcopy(self.rng),
+            ahead=np.array([self.ahead.value[k] for k in range(self.ahead.at, UNIFORMS)]),
+        )
+
+    def set_state(self, state):
+        """Continue from `get_state` of an object made with the same arguments and ``state["rng"]``."""
+        cdef Py_ssize_t k, left = len(state["ahead"]), n_asked = len(state["asked"])
+        asked = np.array(state["asked"], dtype=np.intp)
+        wanted = np.array(state["wanted"], dtype=np.int64)
+        pulls = np.array(state["pulls"], dtype=np.int64)
+        done = state["status"] not in (RUNNING, BY_MAX_PULLS)
+        if not (left <= UNIFORMS and n_asked == len(wanted) <= self.n_arms and pulls.shape == (self.n_arms,)
+                and 0 <= state["status"] < len(STOPPED_BY) and (done or n_asked)
+                and (wanted >= 1).all() and (pulls >= 0).all() and ((asked >= 0) & (asked < self.n_arms)).all()):
+            raise ValueError("the saved selection is damaged: its counts cannot be right")
+        self._pulls[:] = pulls
+        self._mean[:] = state["mean"]
+        self._m2[:] = state["m2"]
+        self.total = state["total"]
+        self.status = state["status"]
+        self._asked[:n_asked] = asked
+        self._wanted[:n_asked] = wanted
+        self.at, self.n_asked = 0, n_asked
+        self.ahead.at = UNIFORMS - left
+        for k in range(left):
+            self.ahead.value[UNIFORMS - left + k] = state["ahead"][k]

@@ -1,0 +1,570 @@
+"""Rewards without end: each pull of an arm is a fresh, independent reward. Compiled rules draw from a `PullSource`."""
+
+from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_GetName, PyCapsule_GetPointer
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._uniforms cimport UNIFORMS, uniforms_fill
+from fastrace.sources cimport Source
+
+import numpy as np
+
+from fastrace.sources import as_source
+
+cnp.import_array()
+
+ctypedef int (*rewards_plain)(const Py_ssize_t *, const int64_t *, Py_ssize_t, double *) noexcept nogil
+ctypedef int (*rewards_data)(const Py_ssize_t *, const int64_t *, Py_ssize_t, double *, void *) noexcept nogil
+
+cdef enum:
+    ROWS_PER_FILL = 256
+
+
+cdef class PullSource:
+    """Rewards of `n_arms` arms, one fresh reward per pull, for compiled rules.
+
+    Subclass it in Cython and supply ``pull``; see ``pulls.pxd`` for the contract. From Python use `CallablePulls`, or
+    one of the sources that draw by themselves.
+
+    Parameters
+    ----------
+    n_arms : int
+        Number of arms.
+    """
+
+    def __init__(self, n_arms):
+        if n_arms < 1:
+            raise ValueError(f"n_arms is {n_arms}; at least 1 arm is needed")
+        self.n_arms = n_arms
+
+    cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
+        with gil:
+            raise NotImplementedError(f"{type(self).__name__} does not supply pull")
+
+    def read(self, arms, counts):
+        """Rewards of `counts[k]` pulls of `arms[k]`, one arm after the other.
+
+        Parameters
+        ----------
+        arms : array_like of int, shape (k,)
+            Arms to pull.
+        counts : array_like of int, shape (k,)
+            Pulls of each, at least 1.
+
+        Returns
+        -------
+        ndarray of float, shape (sum of counts,)
+        """
+        cdef cnp.ndarray arm = np.ascontiguousarray(arms, dtype=np.intp)
+        cdef cnp.ndarray count = np.ascontiguousarray(counts, dtype=np.int64)
+        if arm.ndim != 1 or (<object>arm).shape != (<object>count).shape:
+            raise ValueError(f"arms and counts have shapes {(<object>arm).shape} and {(<object>count).shape}; two "
+                             f"vectors of the same length are needed")
+        if arm.size and not (0 <= np.min(arm) and np.max(arm) < self.n_arms and np.min(count) >= 1):
+            raise ValueError(f"arms must stay within [0, {self.n_arms}) and counts be at least 1")
+        cdef cnp.ndarray out = np.empty(int(np.sum(count)))
+        with nogil:
+            self.pull(<const Py_ssize_t *>cnp.PyArray_DATA(arm), <const int64_t *>cnp.PyArray_DATA(count),
+                      arm.shape[0], <double *>cnp.PyArray_DATA(out))
+        return out
+
+
+cdef class RandomPulls(PullSource):
+    """Base of sources that draw with a NumPy bit generator, 256 uniform numbers at a time, under its lock."""
+
+    def __init__(self, n_arms, rng=None):
+        super().__init__(n_arms)
+        self.rng = np.random.default_rng(rng)
+        self.lock = self.rng.bit_generator.lock
+        self.bits = <bitgen_t *>PyCapsule_GetPointer(self.rng.bit_generator.capsule, "BitGenerator")
+        self.ahead.at = UNIFORMS
+
+    cdef int refill(self) except -1 nogil:
+        with gil:
+            with self.lock:
+                uniforms_fill(&self.ahead, self.bits)
+        return 0
+
+    def _left(self):
+        """Uniform numbers drawn and not yet used."""
+        cdef Py_ssize_t k
+        return np.array([self.ahead.value[k] for k in range(self.ahead.at, UNIFORMS)])
+
+    def _resume(self, left):
+        """Put back what `_left` gave."""
+        cdef Py_ssize_t k, count = len(left)
+        if count > UNIFORMS:
+            raise ValueError(f"the saved source is damaged: {count} numbers drawn ahead")
+        self.ahead.at = UNIFORMS - count
+        for k in range(count):
+            self.ahead.value[UNIFORMS - count + k] = left[k]
+
+
+def _rebuild_random(version, cls, arguments, rng, left):
+    """Rebuild a pickled source of random rewards."""
+    if version != 1:
+        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
+    source = cls(*arguments, rng=rng)
+    source._resume(left)
+    return source
+
+
+def _vector(values, name):
+    """A fresh contiguous vector of finite floats."""
+    array = np.array(values, dtype=np.float64, ndmin=1)
+    if array.ndim != 1 or not array.size or not np.isfinite(array).all():
+        raise ValueError(f"{name} is {values!r}; a vector of finite numbers, one per arm, is needed")
+    return np.ascontiguousarray(array)
+
+
+cdef class BernoulliPulls(RandomPulls):
+    """Rewards 0 and 1: for trials and benchmarks.
+
+    Parameters
+    ----------
+    mean : array_like of float, shape (n_arms,)
+        Probability of a 1, in [0, 1].
+    rng : None, int, SeedSequence or Generator, optional
+        Source of randomness; one uniform number per pull.
+
+    Raises
+    ------
+    ValueError
+        If a mean is outside [0, 1].
+
+    Examples
+    --------
+    >>> from fastrace.pulls import BernoulliPulls
+    >>> BernoulliPulls([0.0, 0.5, 1.0], rng=1).read([0, 2], [2, 3])
+    array([0., 0., 1., 1., 1.])
+    """
+
+    def __init__(self, mean, rng=None):
+        self._mean = _vector(mean, "mean")
+        if np.min(self._mean) < 0.0 or np.max(self._mean) > 1.0:
+            raise ValueError(f"mean is {mean!r}; probabilities in [0, 1] are needed")
+        super().__init__(self._mean.shape[0], rng)
+        self.mean = <const double *>cnp.PyArray_DATA(self._mean)
+
+    def __reduce__(self):
+        return _rebuild_random, (1, type(self), (self._mean,), self.rng, self._left())
+
+    cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
+        cdef Py_ssize_t k, at = 0
+        cdef int64_t _t
+        for k in range(n):
+            for _t in range(counts[k]):
+                if self.ahead.at == UNIFORMS:
+                    self.refill()
+                out[at] = self.ahead.value[self.ahead.at] < self.mean[arms[k]]
+                self.ahead.at += 1
+                at += 1
+        return 0
+
+
+cdef class UniformPulls(RandomPulls):
+    """Rewards uniform on an interval of each arm's own: for trials and benchmarks.
+
+    Parameters
+    ----------
+    low, high : array_like of float, shape (n_arms,)
+        Ends of the intervals, low <= high.
+    rng : None, int, SeedSequence or Generator, optional
+        Source of randomness; one uniform number per pull.
+
+    Raises
+    ------
+    ValueError
+        If the ends are not finite or out of order.
+
+    Examples
+    --------
+    >>> from fastrace.pulls import UniformPulls
+    >>> bool((UniformPulls([0.0, 5.0], [1.0, 7.0], rng=1).read([1], [100]) >= 5.0).all())
+    True
+    """
+
+    def __init__(self, low, high, rng=None):
+        self._low, highs = _vector(low, "low"), _vector(high, "high")
+        if (<object>self._low).shape != highs.shape or (highs < self._low).any():
+            raise ValueError(f"low is {low!r} and high is {high!r}; one interval per arm with low <= high is needed")
+        self._width = highs - self._low
+        super().__init__(self._low.shape[0], rng)
+        self.low = <const double *>cnp.PyArray_DATA(self._low)
+        self.width = <const double *>cnp.PyArray_DATA(self._width)
+
+    def __reduce__(self):
+        return _rebuild_random, (1, type(self), (self._low, self._low + self._width), self.rng, self._left())
+
+    cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
+        cdef Py_ssize_t k, at = 0
+        cdef int64_t _t
+        for k in range(n):
+            for _t in range(counts[k]):
+                if self.ahead.at == UNIFORMS:
+                    self.refill()
+                out[at] = self.low[arms[k]] + self.width[arms[k]] * self.ahead.value[self.ahead.at]
+                self.ahead.at += 1
+                at += 1
+        return 0
+
+
+cdef class ResampledPulls(RandomPulls):
+    """An endless stream out of a finite population: each pull is the reward on a row drawn with replacement.
+
+    Parameters
+    ----------
+    source : Source, array_like of shape (n_rows, n_arms), callable or scipy.LowLevelCallable
+        Rewards by row and arm, whatever `fastrace.sources.as_source` takes.
+    rng : None, int, SeedSequence or Generator, optional
+        Source of randomness; one uniform number per pull.
+    n_arms, n_rows : int, optional
+        Needed for functions, whose size cannot be seen.
+
+    Raises
+    ------
+    ValueError
+        If the population has no rows or more than 2**53, or a size is missing.
+
+    Examples
+    --------
+    >>> from fastrace.pulls import ResampledPulls
+    >>> ResampledPulls([[1.0, 5.0], [1.0, 6.0]], rng=1).read([0], [3])
+    array([1., 1., 1.])
+    """
+
+    def __init__(self, source, rng=None, *, n_arms=None, n_rows=None):
+        self.source = as_source(source, n_arms, n_rows)
+        if not 1 <= self.source.n_rows <= 1 << 53:
+            raise ValueError(f"the population has {self.source.n_rows} rows; from 1 to 2**53 are needed to draw from")
+        super().__init__(self.source.n_arms, rng)
+
+    def __reduce__(self):
+        return _rebuild_random, (1, type(self), (self.source,), self.rng, self._left())
+
+    cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
+        cdef int64_t[ROWS_PER_FILL] rows
+        cdef int64_t left
+        cdef Py_ssize_t k, i, size
+        for k in range(n):
+            left = counts[k]
+            while left > 0:
+                size = <Py_ssize_t>min(left, <int64_t>ROWS_PER_FILL)
+                for i in range(size):
+                    if self.ahead.at == UNIFORMS:
+                        self.refill()
+                    rows[i] = <int64_t>(self.ahead.value[self.ahead.at] * <double>self.source.n_rows)
+                    self.ahead.at += 1
+                self.source.fill(&rows[0], size, &arms[k], 1, &out)
+                out += size
+                left -= size
+        return 0
+
+
+cdef class RecordedPulls(PullSource):
+    """Rewards that were drawn beforehand: pull t of an arm returns row t of its column.
+
+    Parameters
+    ----------
+    values : array_like of real numbers, shape (n_recorded, n_arms)
+        The rewards, in the order in which each arm gives them.
+
+    Raises
+    ------
+    ValueError
+        If `values` is no table of real numbers; from a read, if an arm has given all its rewards.
+
+    Notes
+    -----
+    The values are copied, an arm's rewards side by side.
+
+    Examples
+    --------
+    >>> from fastrace.pulls import RecordedPulls
+    >>> source = RecordedPulls([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
+    >>> source.read([0, 1], [2, 1]), source.read([0], [1])
+    (array([1., 2., 5.]), array([3.]))
+    """
+
+    def __init__(self, values):
+        array = np.asarray(values)
+        if array.ndim != 2 or array.dtype.kind not in "fiub" or not array.shape[1]:
+            raise ValueError(f"values has shape {array.shape} and dtype {array.dtype}; a table of real numbers of "
+                             f"shape (n_recorded, n_arms) is needed")
+        self._values = np.array(array.T, dtype=np.float64, order="C")
+        super().__init__(array.shape[1])
+        self._used = np.zeros(self.n_arms, dtype=np.int64)
+        self.values = <const double *>cnp.PyArray_DATA(self._values)
+        self.used = <int64_t *>cnp.PyArray_DATA(self._used)
+        self.n_recorded = array.shape[0]
+
+    def __reduce__(self):
+        return _rebuild_recorded, (1, self._values, self._used)
+
+    cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
+        cdef Py_ssize_t k, back
+        for k in range(n):
+            if counts[k] > self.n_recorded - self.used[arms[k]]:
+                with gil:
+                    arm, wanted, left = arms[k], counts[k], self.n_recorded - self.used[arms[k]]
+                    for back in range(k):
+                        self.used[arms[back]] -= counts[back]
+                    raise ValueError(f"arm {arm} is to be pulled {wanted} times but has {left} of its "
+                                     f"{self.n_recorded} recorded rewards left; record more, or set max_pulls")
+            memcpy(out, self.values + arms[k] * self.n_recorded + self.used[arms[k]], counts[k] * sizeof(double))
+            self.used[arms[k]] += counts[k]
+            out += counts[k]
+        return 0
+
+
+def _rebuild_recorded(version, values, used):
+    """Rebuild a pickled `RecordedPulls`."""
+    if version != 1:
+        raise ValueError(f"this RecordedPulls was pickled as version {version}; this fastrace reads version 1")
+    cdef RecordedPulls source = RecordedPulls(values.T)
+    source._used[:] = used
+    return source
+
+
+cdef class CallablePulls(PullSource):
+    """Rewards from a Python function of arms and counts.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(arms, counts)`` takes an intp array and an int64 array of shape (k,) and returns the rewards of
+        ``counts[0]`` pulls of ``arms[0]``, then ``counts[1]`` of ``arms[1]``, and so on: one flat array of
+        ``counts.sum()`` real numbers, or a list of k arrays, one per arm. Both arguments are fresh at every call.
+    n_arms : int
+        Number of arms.
+
+    Raises
+    ------
+    ValueError
+        From a pull, if the function returns something else. An exception of the function reaches the caller unchanged.
+
+    Notes
+    -----
+    A call costs about 2 us beside the function's own work, so rules that ask in blocks (``batch``) are faster.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.pulls import CallablePulls
+    >>> CallablePulls(lambda arms, counts: np.repeat(arms, counts) / 10, n_arms=5).read([3, 1], [2, 1])
+    array([0.3, 0.3, 0.1])
+    """
+
+    def __init__(self, function, n_arms):
+        if not callable(function):
+            raise ValueError(f"function is {function!r}; a callable of (arms, counts) is needed")
+        super().__init__(n_arms)
+        self.function = function
+
+    def __reduce__(self):
+        return CallablePulls, (self.function, self.n_arms)
+
+    cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
+        with gil:
+            self._call(arms, counts, n, out)
+        return 0
+
+    cdef int _call(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1:
+        cdef cnp.npy_intp size = n
+        cdef cnp.ndarray arm = cnp.PyArray_EMPTY(1, &size, cnp.NPY_INTP, 0)
+        cdef cnp.ndarray count = cnp.PyArray_EMPTY(1, &size, cnp.NPY_INT64, 0)
+        cdef cnp.ndarray rewards
+        cdef int64_t total = 0
+        cdef Py_ssize_t k
+        memcpy(cnp.PyArray_DATA(arm), arms, n * sizeof(Py_ssize_t))
+        memcpy(cnp.PyArray_DATA(count), counts, n * sizeof(int64_t))
+        for k in range(n):
+            total += counts[k]
+        given = self.function(arm, count)
+        rewards = flat_rewards(given, arms, counts, n, total)
+        memcpy(out, cnp.PyArray_DATA(rewards), total * sizeof(double))
+        return 0
+
+
+cdef cnp.ndarray flat_rewards(object given, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n,
+                              int64_t total):
+    """What a user gave for `counts` pulls of `arms`, as one contiguous vector of doubles."""
+    cdef cnp.ndarray array
+    if isinstance(given, np.ndarray):
+        array = given
+        if array.ndim == 1 and array.shape[0] == total and cnp.PyArray_TYPE(array) == cnp.NPY_DOUBLE and \
+                cnp.PyArray_ISCARRAY_RO(array):
+            return array
+    if isinstance(given, (list, tuple)) and len(given) == n and not all(np.ndim(part) == 0 for part in given):
+        parts = [np.asarray(part) for part in given]
+        for k, part in enumerate(parts):
+            if part.shape != (counts[k],):
+                raise ValueError(f"the rewards of arm {arms[k]} have shape {part.shape}; ({counts[k]},) is needed, one "
+                                 f"for each pull")
+        given = np.concatenate(parts)
+    found = np.asarray(given)
+    if found.dtype.kind not in "fiub":
+        raise ValueError(f"rewards have dtype {found.dtype}; real numbers are needed")
+    if found.shape != (total,):
+        raise ValueError(f"rewards have shape {found.shape}; ({total},) is needed, one number for each pull of "
+                         f"{n} arms in the order asked for, or a list of {n} arrays")
+    if np.ma.isMaskedArray(given) and np.ma.getmaskarray(given).any():
+        raise ValueError("rewards have masked entries; every pull needs a reward")
+    return np.ascontiguousarray(found, dtype=np.float64)
+
+
+def _flat(given, arms, counts):
+    """`flat_rewards` for the rules' ``tell``: `arms` and `counts` as they asked."""
+    cdef cnp.ndarray arm = np.ascontiguousarray(arms, dtype=np.intp)
+    cdef cnp.ndarray count = np.ascontiguousarray(counts, dtype=np.int64)
+    return flat_rewards(given, <const Py_ssize_t *>cnp.PyArray_DATA(arm), <const int64_t *>cnp.PyArray_DATA(count),
+                        arm.shape[0], int(np.sum(count)))
+
+
+_SIGNATURE = "int (intptr_t const *, int64_t const *, intptr_t, double *)"
+_INTEGERS = ("intptr_t", "int64_t", "Py_ssize_t", "ssize_t", "npy_intp", "npy_int64", "long long", "long", "ptrdiff_t")
+
+
+def _normalised(signature):
+    """A signature without const and spaces, its 64-bit integers spelled one way."""
+    text = signature.replace("const", " ")
+    for name in _INTEGERS:
+        text = text.replace(name, "I")
+    return "".join(text.split())
+
+
+cdef class CallbackPulls(PullSource):
+    """Rewards from compiled code, called without the GIL.
+
+    Parameters
+    ----------
+    callback : scipy.LowLevelCallable
+        A function made by Numba's ``cfunc``, ctypes, cffi or Cython, of the form ::
+
+            int callback(const intptr_t *arms, const int64_t *counts, intptr_t n, double *out, void *data)
+
+        or the same without ``void *data``. It writes ``counts[0]`` rewards of ``arms[0]``, then ``counts[1]`` of
+        ``arms[1]``, and so on, to `out`. ``data`` is the user data of the LowLevelCallable. Return 0, or another number
+        to stop with an error.
+    n_arms : int
+        Number of arms.
+
+    Raises
+    ------
+    ValueError
+        If `callback` is not a LowLevelCallable of an accepted form.
+    RuntimeError
+        From a pull, if the callback returns another number than 0.
+
+    Notes
+    -----
+    A function pointer cannot be pickled. The source keeps the LowLevelCallable alive; memory that the user data points
+    to is yours to keep.
+
+    Examples
+    --------
+    >>> import ctypes
+    >>> from scipy import LowLevelCallable
+    >>> from fastrace.pulls import CallbackPulls
+    >>> @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_ssize_t), ctypes.POINTER(ctypes.c_int64),
+    ...                   ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_double))
+    ... def rewards(arms, counts, n, out):      # ctypes goes through Python: Numba's cfunc or C is the fast way
+    ...     at = 0
+    ...     for k in range(n):
+    ...         for _ in range(counts[k]):
+    ...             out[at] = arms[k] / 10
+    ...             at += 1
+    ...     return 0
+    >>> CallbackPulls(LowLevelCallable(rewards), n_arms=5).read([3, 1], [2, 1])
+    array([0.3, 0.3, 0.1])
+    """
+
+    def __init__(self, callback, n_arms):
+        if not _is_low_level(callback):
+            raise ValueError(f"callback is a {type(callback).__name__}; wrap the function pointer in "
+                             f"scipy.LowLevelCallable, or use CallablePulls for a Python function")
+        super().__init__(n_arms)
+        capsule = tuple.__getitem__(callback, 0)
+        cdef const char *signature = PyCapsule_GetName(capsule)
+        text = (<bytes>signature).decode()
+        form = _normalised(text)
+        wanted = _normalised(_SIGNATURE)
+        if form not in (wanted, wanted.removesuffix(")") + ",void*)"):
+            raise ValueError(f"callback has signature {text!r}; accepted is {_SIGNATURE!r}, with or without a void * "
+                             f"for user data at the end")
+        self.takes_data = form != wanted
+        self.function = PyCapsule_GetPointer(capsule, signature)
+        self.data = PyCapsule_GetContext(capsule)
+        if self.data != NULL and not self.takes_data:
+            raise ValueError(f"callback comes with user data, but {text!r} has no void * to take it")
+        self.callback = callback
+
+    def __reduce__(self):
+        raise TypeError("CallbackPulls holds a function pointer, which means nothing in another process; build it "
+                        "there, or use CallablePulls")
+
+    cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
+        cdef int code
+        if self.takes_data:
+            code = (<rewards_data>self.function)(arms, counts, n, out, self.data)
+        else:
+            code = (<rewards_plain>self.function)(arms, counts, n, out)
+        if code != 0:
+            with gil:
+                raise RuntimeError(f"the callback returned {code} when asked for rewards of arm {arms[0]}"
+                                   + (f" and {n - 1} more" if n > 1 else "") + "; 0 means success")
+        return 0
+
+
+def _is_low_level(value):
+    """Whether `value` is a scipy.LowLevelCallable, without importing scipy for everyone."""
+    return type(value).__name__ == "LowLevelCallable" and isinstance(value, tuple)
+
+
+def as_pulls(pull, n_arms):
+    """A `PullSource` made of whatever gives rewards.
+
+    Parameters
+    ----------
+    pull : PullSource, callable, scipy.LowLevelCallable, array_like of shape (n_recorded, n_arms), or object
+        A `PullSource` is returned as it is; a LowLevelCallable becomes a `CallbackPulls`, another callable
+        ``(arms, counts) -> rewards`` a `CallablePulls`, a table of rewards drawn beforehand a `RecordedPulls`. Any
+        other object must have a method ``pull(arms, counts)`` that returns rewards: a simulator.
+    n_arms : int
+        Number of arms.
+
+    Returns
+    -------
+    PullSource
+
+    Raises
+    ------
+    TypeError
+        If `pull` is a population of rows (`fastrace.sources.Source`), which has no endless stream of rewards.
+    ValueError
+        If the number of arms differs, or `pull` is none of these.
+
+    Examples
+    --------
+    >>> from fastrace.pulls import as_pulls
+    >>> as_pulls([[1.0, 5.0], [2.0, 6.0]], n_arms=2).read([1], [2])
+    array([5., 6.])
+    """
+    if isinstance(pull, Source):
+        raise TypeError(f"pull is a {type(pull).__name__}, a population of rows; wrap it in ResampledPulls to draw "
+                        f"rows with replacement, or race over it with FiniteRace")
+    if isinstance(pull, PullSource):
+        source = pull
+    elif _is_low_level(pull):
+        source = CallbackPulls(pull, n_arms)
+    elif callable(getattr(pull, "pull", None)):
+        source = CallablePulls(pull.pull, n_arms)
+    elif callable(pull) and not hasattr(pull, "__array__"):
+        source = CallablePulls(pull, n_arms)
+    else:
+        source = RecordedPulls(pull)
+    if source.n_arms != n_arms:
+        raise ValueError(f"n_arms is {n_arms}, but the rewards have {source.n_arms} arms; make them agree")
+    return source
