@@ -27,26 +27,31 @@ cdef inline void _put(heap_t *heap, Py_ssize_t at, Py_ssize_t arm) noexcept nogi
     heap.place[arm] = at
 
 
-cdef inline void heap_sift(heap_t *heap, Py_ssize_t at) noexcept nogil:
-    """Move the arm at a place up or down to where its key belongs."""
-    cdef Py_ssize_t arm = heap.item[at], parent, child
-    while at > 0:
-        parent = (at - 1) // 2
-        if not _above(heap, arm, heap.item[parent]):
-            break
-        _put(heap, at, heap.item[parent])
-        at = parent
-    while True:
-        child = 2 * at + 1
-        if child >= heap.size:
-            break
+cdef inline void heap_down(heap_t *heap, Py_ssize_t at) noexcept nogil:
+    """Move the arm at a place down to where its key belongs."""
+    cdef Py_ssize_t arm = heap.item[at], child = 2 * at + 1
+    while child < heap.size:
         if child + 1 < heap.size and _above(heap, heap.item[child + 1], heap.item[child]):
             child += 1
         if not _above(heap, heap.item[child], arm):
             break
         _put(heap, at, heap.item[child])
         at = child
+        child = 2 * at + 1
     _put(heap, at, arm)
+
+
+cdef inline void heap_sift(heap_t *heap, Py_ssize_t at) noexcept nogil:
+    """Move the arm at a place up or down to where its key belongs."""
+    cdef Py_ssize_t arm = heap.item[at], parent
+    while at > 0:
+        parent = (at - 1) // 2
+        if not _above(heap, arm, heap.item[parent]):
+            break
+        _put(heap, at, heap.item[parent])
+        at = parent
+    _put(heap, at, arm)
+    heap_down(heap, at)
 
 
 cdef inline void heap_order(heap_t *heap) noexcept nogil:
@@ -55,7 +60,7 @@ cdef inline void heap_order(heap_t *heap) noexcept nogil:
     for at in range(heap.size):
         heap.place[heap.item[at]] = at
     for at in range(heap.size // 2 - 1, -1, -1):
-        heap_sift(heap, at)
+        heap_down(heap, at)             # nothing may move up yet: what is above is not in order
 
 
 cdef inline void heap_push(heap_t *heap, Py_ssize_t arm) noexcept nogil:
