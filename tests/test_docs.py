@@ -17,6 +17,10 @@ PUBLIC = sorted(
     if file.suffix in (".py", ".pyx") and not file.name.startswith("_") and file.stem not in ("cli", "demo")
 )
 
+PUBLIC += sorted(
+    f"{file.parent.name}.{file.stem}" for file in (ROOT / "src" / "fastrace").glob("*/*.py") if file.stem != "__init__"
+)
+
 
 def _run(test, **options):
     said = []

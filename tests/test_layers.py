@@ -26,11 +26,17 @@ LAYERS = [
     ["bounds", "moments"],
     ["lil_ucb", "racing", "selection", "unequal"],
     ["acceptance", "sampling"],
+    ["model_selection"],
     ["__init__"],
     ["demo"],
     ["cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+# The same inside each folder.
+FOLDERS = {
+    "model_selection": [["_results"], ["_scheduler"], ["_daub"], ["_halving"], ["__init__"]],
+}
 
 CYTHON_IMPORT = re.compile(r"^\s*from\s+(\S+)\s+c?import\s+(\([^)]*\)|[^\n]*)|^\s*c?import\s+([^\n]*)", re.M)
 
@@ -114,6 +120,29 @@ def test_the_build_names_every_file():
     present = {file.name for file in files(".py", ".pyi", ".pxd", ".pyx", ".c")}
     assert present - named == set(), "in the folder, not in meson.build: these would not be installed"
     assert named - present == set(), "in meson.build, not in the folder"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folders_have_layers_and_are_installed(folder):
+    rank = {name: k for k, names in enumerate(FOLDERS[folder]) for name in names}
+    present = sorted((SOURCE / folder).glob("*.py"))
+    assert {file.stem for file in present} == set(rank), "every file of the folder has a line in FOLDERS"
+    for file in present:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.startswith("fastrace") for alias in node.names), "from fastrace import ..."
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("fastrace"):
+                continue
+            path = node.module.split(".")
+            if path[1:2] == [folder]:
+                for name in path[2:3] or [alias.name for alias in node.names]:
+                    assert rank[name] < rank[file.stem], f"{folder}/{file.name} imports {name}, which is not below it"
+            else:
+                for name in path[1:2] or [alias.name for alias in node.names]:
+                    assert RANK[name] < RANK[folder], f"{folder}/{file.name} imports {name}, which is not below it"
+    build = re.sub(r"#.*", "", (SOURCE / folder / "meson.build").read_text(encoding="utf-8"))
+    assert set(re.findall(r"'([\w.]+\.py)'", build)) == {file.name for file in present}
+    assert f"subdir('{folder}')" in (SOURCE / "meson.build").read_text(encoding="utf-8")
 
 
 def test_every_compiled_module_has_a_stub():

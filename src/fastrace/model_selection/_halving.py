@@ -1,0 +1,562 @@
+"""Methods with a schedule: successive halving, Hyperband, ASHA, a fixed subset, chance, and halving by DAUB's bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from fastrace import _checks
+from fastrace.model_selection._daub import checked_sizes
+from fastrace.model_selection._scheduler import Allocation, Scheduler
+
+Cost = str | Callable[[int, int], float]
+TINY = 1e-12            # added before a floor, so that log(243, 3) is 5
+
+
+def _floor(x: float) -> int:
+    return math.floor(x + TINY)
+
+
+def halving_plan(
+    n_learners: int, n_rows: int, factor: float, smallest: int, first: int | str, aggressive: bool
+) -> list[tuple[int, int]]:
+    """The rounds of scikit-learn's halving searches: rows and learners of each."""
+    need = 1 + _floor(math.log(n_learners) / math.log(factor))
+    if first == "exhaust":
+        start = max(smallest, _floor(n_rows / factor ** (need - 1)))
+    elif first == "smallest":
+        start = smallest
+    else:
+        start = int(first)
+    start = min(start, n_rows)
+    can = 1 + _floor(math.log(n_rows // start) / math.log(factor))
+    rounds = need if aggressive else min(need, can)
+    plan = []
+    for t in range(rounds):
+        power = max(0, t - need + can) if aggressive else t
+        rows = min(_floor(factor**power * start), n_rows)
+        plan.append((rows, math.ceil(n_learners / factor**t - TINY)))
+    return plan
+
+
+class SuccessiveHalving(Scheduler):
+    r"""Train all on few rows, keep the best share, go on with more rows; what is dropped never comes back.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, at least 1, and rows of a full training.
+    first : {"exhaust", "smallest"} or int, default "exhaust"
+        Rows of the first round. ``"exhaust"`` makes the last round as large as it gets, ``"smallest"`` is `smallest`.
+    factor : float, default 3.0
+        One of `factor` learners is kept in each round, above 1 (eta).
+    growth : float, optional
+        Factor between sizes. By default `factor`, with the rounds of scikit-learn's halving searches; otherwise rounds
+        go on until `n_rows` or until one learner is left.
+    sizes : sequence of int, optional
+        The sizes themselves, the last one `n_rows`.
+    smallest : int, default 1
+        Fewest rows of a round.
+    aggressive : bool, default False
+        Repeat the first size until as many are left as the rows allow for.
+    finish : bool, default True
+        Train the winner on all rows at the end, if it has not been.
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    No promise. Trainings of one round are independent: `ask` hands them all out, then waits.
+
+    References
+    ----------
+    .. [1] Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization", AISTATS 2016.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import SuccessiveHalving
+    >>> halving = SuccessiveHalving(9, 9000)
+    >>> result = halving.run(lambda learner, n: (None, learner - 100 / n))
+    >>> result.best, [n for _, n in result.allocations]
+    (8, [1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 3000, 3000, 3000, 9000])
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        first: int | str = "exhaust",
+        factor: float = 3.0,
+        *,
+        growth: float | None = None,
+        sizes: Sequence[int] | None = None,
+        smallest: int = 1,
+        aggressive: bool = False,
+        finish: bool = True,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
+        self._factor = _checks.real(factor, "factor")
+        if not 1.0 < self._factor < math.inf:
+            raise ValueError(f"factor is {factor}; a finite number above 1 is needed: one of `factor` learners is kept")
+        smallest = _checks.integer(smallest, "smallest", 1, "learners are trained on rows")
+        if isinstance(first, str):
+            first = _checks.choice(first, "first", ("exhaust", "smallest"))
+        else:
+            first = _checks.integer(first, "first", 1, "learners are trained on rows")
+        self._finish = bool(finish)
+        self._plan: list[tuple[int, int]]         # rows, learners
+        if sizes is None and growth is None:
+            self._plan = halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, bool(aggressive))
+        else:
+            if sizes is None:
+                if isinstance(first, str):
+                    first = halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, False)[0][0]
+                found = checked_sizes(first, 2.0 if growth is None else growth, self._n_rows)
+            else:
+                found = checked_sizes(1, 2.0, self._n_rows, sizes=sizes)
+            self._plan, alive = [], self._n_learners
+            for n in found:
+                if alive > 1 or n == self._n_rows:
+                    self._plan.append((n, alive))
+                    alive = max(1, math.ceil(alive / self._factor - TINY))
+        self._begin(0, list(range(self._n_learners)))
+
+    @property
+    def plan(self) -> list[tuple[int, int]]:
+        """(rows, learners) of each round; fewer learners if some are dropped."""
+        return list(self._plan)
+
+    def _begin(self, number: int, alive: list[int]) -> None:
+        self._round, self._alive = number, alive
+        self._handed_out, self._open = 0, len(alive)
+        self._told: dict[int, float] = {}
+
+    def _propose(self) -> Allocation | None:
+        if self._handed_out == len(self._alive):
+            return None
+        self._handed_out += 1
+        return self._alive[self._handed_out - 1], self._plan[self._round][0]
+
+    def _take(self, learner: int, n: int, train: float, valid: float) -> float:
+        self._told[learner] = valid
+        self._answered()
+        return math.nan
+
+    def _left(self, learner: int) -> None:
+        self._answered()
+
+    def _answered(self) -> None:
+        """Start the next round, or stop, once all of this one have answered."""
+        self._open -= 1
+        if self._open:
+            return
+        if not self._told:                        # the last survivors crashed: the best of those dropped for rank
+            self._begin(self._round, [self._leader()])
+            return
+        order = sorted(self._told, key=lambda i: (-self._told[i], i))
+        if self._round + 1 == len(self._plan):
+            if self._plan[self._round][0] == self._n_rows or not self._finish:
+                self._stop("complete", order[0])
+                return
+            self._plan.append((self._n_rows, 1))
+        self._begin(self._round + 1, sorted(order[: self._plan[self._round + 1][1]]))
+
+    def _leader(self) -> int:
+        known = [i for i in range(self._n_learners) if self._reached[i]]
+        return max(known, key=lambda i: (self._reached[i], self._sign * self._last[i], -i)) if known else -1
+
+    def _method(self) -> str:
+        return f"{type(self).__name__}, {self._plan[0][0]} to {self._plan[-1][0]} rows, factor {self._factor:g}"
+
+
+class DAUBHalving(SuccessiveHalving):
+    r"""Successive halving that keeps the learners with the highest projected scores instead of the highest scores.
+
+    The trainings of halving leave two scores of each survivor at growing sizes; DAUB's straight line through them,
+    on a scale of rows on which learning curves saturate, projects the score at `n_rows`. Ranking by it costs no
+    training more, and learners that are late but climbing are kept. On recorded curves it loses less than either
+    parent at equal rows while rows are scarce; see ``examples/daub_curves.py``.
+
+    Parameters
+    ----------
+    curve : float, default -1.0
+        Scale of rows, as for `DAUB`. -1 takes a score for a straight line in 1 / n.
+    training_bound : bool, default False
+        Bound projections by training scores.
+    n_learners, n_rows, first, factor, growth, sizes, smallest, aggressive, finish, direction, cost, budget, names
+        As for `SuccessiveHalving`.
+
+    Notes
+    -----
+    No promise with noise, as for its parents.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import DAUBHalving, SuccessiveHalving
+    >>> final, speed = [0.70, 0.80, 0.85, *[0.5] * 6], [9.0, 2.0, 60.0, *[1.0] * 6]
+    >>> for method in SuccessiveHalving, DAUBHalving:
+    ...     result = method(9, 50_000, first=200).run(lambda learner, n: (None, final[learner] - speed[learner] / n))
+    ...     print(result.best, result.allocations[-1])
+    1 (1, 50000)
+    2 (2, 50000)
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        first: int | str = "exhaust",
+        factor: float = 3.0,
+        *,
+        curve: float = -1.0,
+        training_bound: bool = False,
+        growth: float | None = None,
+        sizes: Sequence[int] | None = None,
+        smallest: int = 1,
+        aggressive: bool = False,
+        finish: bool = True,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(
+            n_learners, n_rows, first, factor, growth=growth, sizes=sizes, smallest=smallest, aggressive=aggressive,
+            finish=finish, direction=direction, cost=cost, budget=budget, names=names,
+        )
+        self._curve = _checks.real(curve, "curve")
+        if not -10.0 <= self._curve <= 10.0:
+            raise ValueError(f"curve is {curve}; an exponent from -10 to 10 is needed")
+        self._training_bound = bool(training_bound)
+        self._before: dict[int, tuple[int, float]] = {}
+
+    def _x(self, n: int) -> float:
+        log = math.log(n / self._n_rows)
+        return log if self._curve == 0.0 else math.expm1(self._curve * log) / self._curve
+
+    def _take(self, learner: int, n: int, train: float, valid: float) -> float:
+        bound = valid
+        before = self._before.get(learner)
+        if before is not None and before[0] < n and valid > before[1]:
+            x = self._x(n)
+            bound = valid - x * (valid - before[1]) / (x - self._x(before[0]))
+        if self._training_bound:
+            bound = min(bound, train)
+        if n == self._n_rows:
+            bound = valid
+        self._before[learner] = n, valid
+        self._told[learner] = bound
+        self._answered()
+        return bound
+
+
+class FixedSubset(SuccessiveHalving):
+    """Train all on one small subset, then the best of them on all rows: the plain rival of every method here.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, and rows of a full training.
+    first : int
+        Rows of the subset.
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import FixedSubset
+    >>> FixedSubset(3, 1000, 100).run(lambda learner, n: (None, learner + n)).allocations
+    [(0, 100), (1, 100), (2, 100), (2, 1000)]
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        first: int,
+        *,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        first = _checks.integer(first, "first", 1, "learners are trained on rows")
+        sizes = [first, n_rows] if first < n_rows else [n_rows]
+        super().__init__(
+            n_learners, n_rows, factor=max(2.0, float(n_learners)), sizes=sizes, direction=direction, cost=cost,
+            budget=budget, names=names,
+        )
+
+    def _method(self) -> str:
+        return f"FixedSubset of {self._plan[0][0]} rows"
+
+
+class RandomChoice(SuccessiveHalving):
+    """Train a few learners, drawn at random, on all rows and take the best.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, and rows of a full training.
+    n_trained : int, default 1
+        Learners that are trained.
+    rng : None, int, SeedSequence or Generator, optional
+        Draws them, here and only here.
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import RandomChoice
+    >>> len(RandomChoice(10, 1000, 3, rng=1).run(lambda learner, n: (None, learner)).allocations)
+    3
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        n_trained: int = 1,
+        *,
+        rng: _checks.RngLike = None,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(
+            n_learners, n_rows, sizes=[n_rows], direction=direction, cost=cost, budget=budget, names=names
+        )
+        count = _checks.integer(n_trained, "n_trained", 1, "something must be trained")
+        drawn = _checks.generator(rng).permutation(self._n_learners)[:count]
+        self._plan = [(self._n_rows, len(drawn))]
+        self._begin(0, sorted(int(i) for i in drawn))
+
+    def _method(self) -> str:
+        return f"RandomChoice of {self._plan[0][1]} learners"
+
+
+class Hyperband(Scheduler):
+    r"""Brackets of successive halving, from many learners on few rows to few learners on all.
+
+    Made for endless pools of configurations. Here each bracket draws its learners from one pool without replacement, a
+    training made in one bracket is not made again in another, and the best learner may never be drawn.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, and rows of a full training (R).
+    first : int
+        Fewest rows of a training.
+    factor : float, default 3.0
+        One of `factor` learners is kept in each round, above 1 (eta).
+    rng : None, int, SeedSequence or Generator, optional
+        Draws the learners of all brackets, here and only here.
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Notes
+    -----
+    With :math:`s_{max} = \lfloor \log_\eta (N / first) \rfloor`, bracket s starts
+    :math:`\lceil \frac{s_{max} + 1}{s + 1} \eta^s \rceil` learners on :math:`N \eta^{-s}` rows.
+
+    References
+    ----------
+    .. [1] Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter
+       Optimization", JMLR 2018.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import Hyperband
+    >>> Hyperband(20, 8100, 100, rng=1).run(lambda learner, n: (None, learner - 100 / n)).best
+    19
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        first: int,
+        factor: float = 3.0,
+        *,
+        rng: _checks.RngLike = None,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
+        first = _checks.integer(first, "first", 1, "learners are trained on rows")
+        self._factor = _checks.real(factor, "factor")
+        if not 1.0 < self._factor < math.inf:
+            raise ValueError(f"factor is {factor}; a finite number above 1 is needed: one of `factor` learners is kept")
+        generator = _checks.generator(rng)
+        top = max(0, _floor(math.log(self._n_rows / first) / math.log(self._factor)))
+        self._brackets: list[tuple[list[int], list[tuple[int, int]]]] = []
+        for s in range(top, -1, -1):
+            start = math.ceil((top + 1) / (s + 1) * self._factor**s - TINY)
+            drawn = sorted(int(i) for i in generator.permutation(self._n_learners)[:start])
+            plan = [
+                (max(1, _floor(self._n_rows * self._factor ** (k - s))), max(1, _floor(len(drawn) / self._factor**k)))
+                for k in range(s + 1)
+            ]
+            self._brackets.append((drawn, plan))
+        self._bracket = self._round = self._handed_out = 0
+        self._alive = self._brackets[0][0]
+        self._known: dict[Allocation, float] = {}
+
+    @property
+    def brackets(self) -> list[list[tuple[int, int]]]:
+        """(rows, learners) of the rounds of each bracket."""
+        return [list(plan) for _, plan in self._brackets]
+
+    def _propose(self) -> Allocation | None:
+        rows = self._brackets[self._bracket][1][self._round][0]
+        while self._handed_out < len(self._alive):
+            i = self._alive[self._handed_out]
+            self._handed_out += 1
+            if i not in self._dropped and (i, rows) not in self._known:
+                return i, rows
+        return None
+
+    def _take(self, learner: int, n: int, train: float, valid: float) -> float:
+        self._known[learner, n] = valid
+        self._settle()
+        return math.nan
+
+    def _left(self, learner: int) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        while True:
+            rows = self._brackets[self._bracket][1][self._round][0]
+            alive = [i for i in self._alive if i not in self._dropped]
+            if any((i, rows) not in self._known for i in alive):
+                return
+            plan = self._brackets[self._bracket][1]
+            if alive and self._round + 1 < len(plan):
+                order = sorted(alive, key=lambda i: (-self._known[i, rows], i))
+                self._round += 1
+                self._alive = sorted(order[: plan[self._round][1]])
+            elif self._bracket + 1 < len(self._brackets):
+                self._bracket, self._round = self._bracket + 1, 0
+                self._alive = self._brackets[self._bracket][0]
+            else:
+                full = [i for i in range(self._n_learners)
+                        if i not in self._dropped and (i, self._n_rows) in self._known]
+                if full:
+                    self._stop("complete", max(full, key=lambda i: (self._known[i, self._n_rows], -i)))
+                    return
+                self._alive, self._round = [self._leader()], 0     # the finalists crashed: the best of the rest
+                self._brackets.append((self._alive, [(self._n_rows, 1)]))
+                self._bracket = len(self._brackets) - 1
+            self._handed_out = 0
+
+    def _method(self) -> str:
+        return f"Hyperband, {len(self._brackets)} brackets, factor {self._factor:g}"
+
+
+class ASHA(Scheduler):
+    r"""Asynchronous successive halving: a free worker promotes a learner that is among the best of its rung.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, and rows of a full training.
+    first : int
+        Rows of the lowest rung.
+    factor : float, default 3.0
+        The best 1 / `factor` of a rung are promoted to `factor` times as many rows, above 1 (eta).
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Notes
+    -----
+    Learners enter in their order. The pool is finite: once all have entered and no more than 1 / `factor` of any rung
+    is left to promote, the best of the highest rung climbs to the top and the best there is chosen. No promise.
+
+    References
+    ----------
+    .. [1] Li, Jamieson, Rostamizadeh, Gonina, Ben-Tzur, Hardt, Recht, Talwalkar, "A System for Massively Parallel
+       Hyperparameter Tuning", MLSys 2020, Algorithm 2.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import ASHA
+    >>> ASHA(20, 8100, 100).run(lambda learner, n: (None, learner - 100 / n)).best
+    19
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        first: int,
+        factor: float = 3.0,
+        *,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
+        self._factor = _checks.real(factor, "factor")
+        self._sizes = checked_sizes(first, self._factor, self._n_rows)
+        self._rungs: list[dict[int, float]] = [{} for _ in self._sizes]
+        self._promoted: list[set[int]] = [set() for _ in self._sizes]
+        self._entered = 0
+
+    def _propose(self) -> Allocation | None:
+        for k in range(len(self._sizes) - 2, -1, -1):
+            rung = self._rungs[k]
+            share = _floor(len(rung) / self._factor)
+            for i in sorted(rung, key=lambda i: (-rung[i], i))[:share]:
+                if i not in self._promoted[k]:
+                    self._promoted[k].add(i)
+                    return i, self._sizes[k + 1]
+        while self._entered < self._n_learners:
+            i = self._entered
+            self._entered += 1
+            if i not in self._dropped:
+                return i, self._sizes[0]
+        if self._outstanding or self._rungs[-1]:
+            return None
+        for k in range(len(self._sizes) - 2, -1, -1):
+            waiting = [i for i in self._rungs[k] if i not in self._promoted[k]]
+            if waiting:
+                i = max(waiting, key=lambda i: (self._rungs[k][i], -i))
+                self._promoted[k].add(i)
+                return i, self._sizes[k + 1]
+        return None
+
+    def _take(self, learner: int, n: int, train: float, valid: float) -> float:
+        self._rungs[self._sizes.index(n)][learner] = valid
+        self._settle()
+        return math.nan
+
+    def _left(self, learner: int) -> None:
+        for rung in self._rungs:
+            rung.pop(learner, None)
+        self._settle()
+
+    def _settle(self) -> None:
+        top = self._rungs[-1]
+        if not top or self._outstanding or self._entered < self._n_learners:
+            return
+        for rung, promoted in zip(self._rungs[:-1], self._promoted[:-1], strict=True):
+            best = sorted(rung, key=lambda i: (-rung[i], i))[: _floor(len(rung) / self._factor)]
+            if any(i not in promoted for i in best):
+                return
+        self._stop("complete", max(top, key=lambda i: (top[i], -i)))
+
+    def _method(self) -> str:
+        return f"ASHA, {self._sizes[0]} to {self._sizes[-1]} rows, factor {self._factor:g}"

@@ -1,0 +1,71 @@
+"""Twins of DAUB, halving and Algorithm 1 of Agarwal et al., in plain Python: one line per line of a paper."""
+
+import math
+
+import numpy as np
+
+
+def grid(b, r, n_rows, rounding="ceil"):
+    """The sizes b, r b, r^2 b, ... of a training, the last one all rows."""
+    sizes, n = [], b
+    while n < n_rows:
+        sizes.append(n)
+        n = max(n + 1, math.ceil(round(r * n, 6)) if rounding == "ceil" else b * math.floor(r * n / b + 0.5))
+    return [*sizes, n_rows]
+
+
+def daub(train, valid, sizes, *, training_bound=True, clip_slope=True, verify=False, curve=1.0):
+    """Algorithm 1 of Sabharwal et al. (2016) on tables (learner, size) of scores: the allocations, and the winner."""
+    n_learners, n_rows = len(valid), sizes[-1]
+    scale = (lambda n: math.log(n)) if curve == 0 else lambda n: ((n / n_rows) ** curve - 1) / curve
+    log, kept, u, at = [], [{} for _ in valid], [None] * n_learners, [None] * n_learners
+
+    def train_learner(i, k):
+        log.append((i, sizes[k]))
+        at[i] = k
+        kept[i][k] = valid[i][k]
+        if k >= 1:
+            delta = kept[i][k] - kept[i][k - 1]
+            if delta < 0:
+                kept[i][k - 1] -= -delta / 2
+                kept[i][k] += -delta / 2
+
+    def update_bound(i):
+        k = at[i]
+        x = [scale(sizes[m]) for m in (k - 2, k - 1, k)]
+        slope = np.polyfit(x, [kept[i][m] for m in (k - 2, k - 1, k)], 1)[0]
+        if clip_slope:
+            slope = max(slope, 0.0)
+        bound = kept[i][k] + (scale(n_rows) - x[2]) * slope
+        return min(train[i][k], bound) if training_bound else bound
+
+    first = min(3, len(sizes))
+    for i in range(n_learners):
+        for k in range(first):
+            train_learner(i, k)
+    if first == len(sizes):
+        return log, int(np.argmax([row[-1] for row in valid]))
+    u = [update_bound(i) for i in range(n_learners)]
+    while True:
+        j = int(np.argmax(u))
+        if sizes[at[j]] == n_rows:
+            return log, j
+        train_learner(j, at[j] + 1)
+        if sizes[at[j]] < n_rows:
+            u[j] = update_bound(j)
+        elif not verify:
+            return log, j
+        else:
+            u[j] = valid[j][at[j]]
+
+
+def halving(score, n_learners, plan):
+    """Rounds of (rows, learners): the allocations and the winner, for a function of learner and rows."""
+    alive, log = list(range(n_learners)), []
+    for rows, count in plan:
+        alive = sorted(sorted(alive, key=lambda i: (-last[i], i))[:count]) if log else alive
+        last = {}
+        for i in alive:
+            log.append((i, rows))
+            last[i] = score(i, rows)
+    return log, max(alive, key=lambda i: (last[i], -i))
