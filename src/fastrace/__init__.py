@@ -2,12 +2,14 @@
 
 from fastrace import bounds, pulls, sources
 from fastrace.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
+from fastrace.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
 from fastrace.lil_ucb import LilUCB
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.racing import FiniteRace, race
 from fastrace.results import AcceptResult, RaceResult, SamplerStats, SelectionResult, UnequalResult
 from fastrace.sampling import DiscreteSampler
 from fastrace.selection import Direct, Halving, Incremental, MedianElimination
+from fastrace.sequences import ConfidenceSequence
 from fastrace.unequal import UnequalRace, race_unequal
 
 __version__ = "0.1.0"
@@ -15,6 +17,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AcceptResult",
     "AcceptTest",
+    "BettingStop",
+    "ConfidenceSequence",
     "Direct",
     "DiscreteSampler",
     "FiniteRace",
@@ -27,6 +31,9 @@ __all__ = [
     "RunningMoments",
     "SamplerStats",
     "SelectionResult",
+    "SignTest",
+    "TargetBetStop",
+    "TargetEBStop",
     "UnequalRace",
     "UnequalResult",
     "bounds",

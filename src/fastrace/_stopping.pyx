@@ -302,7 +302,7 @@ cdef class Stream:
             if bad[0] == start and self.s.status == RUNNING:
                 return start
             bad[0] = -1                 # the rule was over before it came to the bad reward, or is not there yet
-            if self.s.n >= self.limit:
+            if self.s.status == RUNNING and self.s.n >= self.limit:
                 self.s.status = OUT_OF_SAMPLES
             elif until_check <= 0:
                 check_signals()

@@ -1,0 +1,336 @@
+"""Plain twins of _bets.h, _boundaries.pxd and the rules on them: one reward at a time, logarithms, nothing rescaled.
+
+Rewards are in [0, 1] and bounds are running intersections, unless the name says otherwise.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from scipy import special
+
+
+@dataclass
+class Guess:
+    """Mean and variance of the rewards so far and of one made-up reward 1/2 with variance 1/4."""
+
+    n: int = 0
+    total: float = 0.5
+    square: float = 0.25
+
+    @property
+    def mean(self):
+        return self.total / (self.n + 1)
+
+    @property
+    def variance(self):
+        return self.square / (self.n + 1)
+
+    @property
+    def sum(self):
+        return self.total - 0.5
+
+    def see(self, z):
+        self.n += 1
+        self.total += z
+        self.square += (z - self.mean) ** 2
+
+
+def plug_in_bet(guess, level):
+    t = guess.n + 1
+    return math.sqrt(2 * level / (guess.variance * t * math.log(1 + t)))
+
+
+def psi(u):
+    return -math.log1p(-u) - u
+
+
+def _next(z, bet, guess, n_rows):
+    """The reward and the bet as they count for the mean, with or without replacement."""
+    if n_rows is None:
+        return z, bet
+    left = n_rows - guess.n
+    return z + guess.sum / left, bet * n_rows / left
+
+
+def _certain(guess, n_rows):
+    if n_rows is None:
+        return 0.0, 1.0
+    return guess.sum / n_rows, (guess.sum + n_rows - guess.n) / n_rows
+
+
+def plug_in(rewards, delta, cap=0.5, n_rows=None):
+    """Bounds after each reward, not intersected."""
+    level = math.log(2 / delta)
+    guess = Guess()
+    weight = centre = penalty = 0.0
+    out = []
+    for z in rewards:
+        bet = min(plug_in_bet(guess, level), cap)
+        reward, count = _next(z, bet, guess, n_rows)
+        weight += count
+        centre += bet * reward
+        penalty += (z - guess.mean) ** 2 * psi(bet)
+        guess.see(z)
+        low, high = _certain(guess, n_rows)
+        out.append((max(low, (centre - level - penalty) / weight), min(high, (centre + level + penalty) / weight)))
+    return out
+
+
+def target(rewards, delta, wanted, cap=0.9, n_rows=None):
+    """Bounds after each reward, not intersected; `wanted` gives the half-width wanted at a mean."""
+    level = math.log(2 / delta)
+    guess = Guess()
+    sums = {"low": [0.0, 0.0, 0.0], "high": [0.0, 0.0, 0.0]}
+    out = []
+    for z in rewards:
+        g = wanted(guess.mean)
+        for side, scale in (("low", guess.mean), ("high", 1 - guess.mean)):
+            bet = min(g / (guess.variance + scale * g), cap / scale)
+            reward, count = _next(z, bet, guess, n_rows)
+            sums[side][0] += count
+            sums[side][1] += bet * reward
+            sums[side][2] += (z - guess.mean) ** 2 * psi(bet * scale) / scale**2
+        guess.see(z)
+        low, high = _certain(guess, n_rows)
+        weight, centre, penalty = sums["low"]
+        low = max(low, (centre - level - penalty) / weight)
+        weight, centre, penalty = sums["high"]
+        out.append((low, min(high, (centre + level + penalty) / weight)))
+    return out
+
+
+def stitched_boundary(v, level, eta=2.0, s=1.4, start=1.0, scale=1.0):
+    v = max(v, start)
+    k1 = (eta**0.25 + eta**-0.25) / math.sqrt(2)
+    k2 = (math.sqrt(eta) + 1) / 2
+    ell = s * math.log(math.log(eta * v / start)) + math.log(special.zeta(s) / math.log(eta) ** s) + level
+    return math.sqrt(k1**2 * v * ell + (k2 * scale * ell) ** 2) + k2 * scale * ell
+
+
+def mixture_rho(level, best_at):
+    both = max(2 * (level - math.log(2)), 0.1)
+    return best_at / (both + math.log(1 + both))
+
+
+def log_mixture(u, v, rho):
+    """Log of the gamma-exponential mixture at a sum u of intrinsic time v."""
+    a, y = v + rho, u + v + rho
+    return (rho * math.log(rho) - math.lgamma(rho) - math.log(special.gammainc(rho, rho)) + math.lgamma(a)
+            + math.log(special.gammainc(a, y)) - a * math.log(y) + u + v)
+
+
+def mixture_boundary(v, level, rho):
+    """By bisection."""
+    low, high = 0.0, 1.0
+    while log_mixture(high, v, rho) < level:
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if log_mixture(middle, v, rho) < level else (low, middle)
+    return high
+
+
+def _curved(rewards, boundary):
+    guess, v, out = Guess(), 0.0, []
+    for z in rewards:
+        v += (z - guess.mean) ** 2
+        guess.see(z)
+        half = boundary(v, guess.n) / guess.n
+        out.append((guess.sum / guess.n - half, guess.sum / guess.n + half))
+    return out
+
+
+def stitched(rewards, delta):
+    return _curved(rewards, lambda v, n: stitched_boundary(v, math.log(2 / delta)))
+
+
+def hoeffding(rewards, delta, best_at=25.0):
+    rho = mixture_rho(math.log(2 / delta), best_at)
+    return _curved(rewards, lambda v, n: math.sqrt((n / 4 + rho) * math.log((n / 4 + rho) / (delta**2 * rho))))
+
+
+def mixture(rewards, delta, best_at=25.0):
+    """Looked at after 1, 2, 3, ... rewards, and later where their number has grown by 0.2 %; else (0, 1)."""
+    level = math.log(2 / delta)
+    rho = mixture_rho(level, best_at)
+    look, guess, v, out = 1, Guess(), 0.0, []
+    for z in rewards:
+        v += (z - guess.mean) ** 2
+        guess.see(z)
+        if guess.n < look:
+            out.append((0.0, 1.0))
+            continue
+        look = max(guess.n + 1, math.floor(1.002 * guess.n))
+        half = mixture_boundary(v, level, rho) / guess.n
+        out.append((guess.sum / guess.n - half, guess.sum / guess.n + half))
+    return out
+
+
+# Betting
+
+def hedged_bets(guess, level):
+    bet = plug_in_bet(guess, level)
+    return bet, bet
+
+
+def target_bets(epsilon, offset=0.0, absolute=None):
+    """The gambler who aims: at epsilon |mean + offset|, or at the half-width `absolute`."""
+
+    def bets(guess, level):
+        away = abs(guess.mean + offset)
+        below = absolute if absolute is not None else max(epsilon * away / (1 + epsilon), 1e-12)
+        above = absolute if absolute is not None else max(epsilon * away / (1 - epsilon), 1e-12)
+        return below / (guess.variance + below**2), above / (guess.variance + above**2)
+
+    return bets
+
+
+def first_passages(rewards, m, bets, level, cap):
+    """When the capitals of who bets above and below m first reach exp(level), infinite if never."""
+    guess, above, below = Guess(), 0.0, 0.0
+    when = [math.inf, math.inf]
+    for t, z in enumerate(rewards, 1):
+        up, down = bets(guess, level)
+        if m < 1:
+            above += math.log1p(min(up, cap / m) * (z - m))
+            below += math.log1p(-min(down, cap / (1 - m)) * (z - m))
+        if above >= level and when[0] > t:
+            when[0] = t
+        if (below >= level or m >= 1) and when[1] > t:
+            when[1] = 0 if m >= 1 else t
+        guess.see(z)
+    return when
+
+
+def exact_betting_stop(rewards, epsilon, delta, bets, cap, steps=40):
+    """Samples at which betting on every candidate at once stops at relative accuracy, by bisection on log m."""
+    level = math.log(2 / delta)
+    low, high = math.log(1e-6), 0.0
+    best = math.inf
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        m = math.exp(middle)
+        up = first_passages(rewards, m / (1 + epsilon), bets, level, cap)[0]
+        down = first_passages(rewards, m / (1 - epsilon), bets, level, cap)[1]
+        best = min(best, max(up, down))
+        low, high = (middle, high) if up < down else (low, middle)
+    return best
+
+
+def _between(low, high):
+    if high <= 0.5:
+        middle = math.sqrt(low * high) if low > 0 else high / 16
+    elif low >= 0.5:
+        middle = 1 - math.sqrt((1 - low) * (1 - high)) if high < 1 else 1 - (1 - low) / 16
+    else:
+        middle = (low + high) / 2
+    return middle if low < middle < high else (low + high) / 2
+
+
+@dataclass
+class Grid:
+    """Candidates [mean, log capital above, log capital below] from the lower bound to the upper one, both included."""
+
+    points: list = field(default_factory=lambda: [[0.0, 0.0, 0.0], *(
+        [odds / (1 + odds), 0.0, 0.0] for odds in (math.exp(math.log(1e9) * (2 * j - 1023) / 1023) for j in range(1024))
+    ), [1.0, 0.0, 0.0]])
+    refuted: bool = False
+
+    def advance(self, level, surely=0.0, at_most=1.0):
+        points = self.points
+        while len(points) > 2 and (points[1][1] >= level or points[1][0] < surely):
+            del points[0]
+        while len(points) > 2 and (points[-2][2] >= level or points[-2][0] > at_most):
+            del points[-1]
+        self.refuted = ((points[-1][0] < 1 and points[-1][1] >= level) or (points[0][0] > 0 and points[0][2] >= level))
+
+    def refine(self):
+        points = self.points
+        if 2 * len(points) - 1 > 513 or points[-1][0] - points[0][0] <= 1e-12:
+            return
+        fresh = [points[0]]
+        for low, high in zip(points, points[1:], strict=False):
+            fresh += [[_between(low[0], high[0]), high[1], low[2]], high]
+        self.points = fresh
+
+
+def betting(rewards, delta, bets=hedged_bets, cap=0.5, n_rows=None):
+    """Running bounds after each reward; (1, 0) once every candidate is refuted."""
+    level = math.log(2 / delta)
+    grid, guess, out = Grid(), Guess(), []
+    for z in rewards:
+        up, down = bets(guess, level)
+        left = None if n_rows is None else n_rows - guess.n
+        for point in grid.points:
+            m = point[0] if left is None else (n_rows * point[0] - guess.sum) / left
+            bet = min(up, cap / m) if m > 0 else up
+            point[1] += math.log1p(bet * (z - m))
+            bet = min(down, cap / (1 - m)) if m < 1 else down
+            point[2] += math.log1p(-bet * (z - m)) if bet * (z - m) < 1 else -math.inf
+        guess.see(z)
+        surely, at_most = _certain(guess, n_rows)
+        grid.advance(level, surely, at_most)
+        if grid.refuted:
+            return out + [(1.0, 0.0)] * (len(rewards) - len(out))
+        out.append((max(grid.points[0][0], surely), min(grid.points[-1][0], at_most)))
+        if guess.n % 16 == 0:
+            grid.refine()
+    return out
+
+
+def sign_test(rewards, threshold, delta, cap=0.5, n_rows=None):
+    """(n, side) at the decision, or (len(rewards), 0)."""
+    enough = math.log(1 / delta)
+    guess, above, below = Guess(), 0.0, 0.0
+    for z in rewards:
+        here = threshold if n_rows is None else (n_rows * threshold - guess.sum) / (n_rows - guess.n)
+        if 0 < here < 1:
+            away = guess.mean - here
+            bet = min(max(away / (guess.variance + away**2), -cap / (1 - here)), cap / here)
+            if bet > 0:
+                above += math.log1p(bet * (z - here))
+            else:
+                below += math.log1p(bet * (z - here))
+        guess.see(z)
+        surely, at_most = _certain(guess, n_rows)
+        if above >= enough or (n_rows is not None and surely > threshold):
+            return guess.n, 1
+        if below >= enough or (n_rows is not None and at_most < threshold):
+            return guess.n, -1
+    return len(rewards), 0
+
+
+# Rules
+
+def running(bounds, support=(0.0, 1.0)):
+    """Running intersections in reward units, the support included."""
+    low, high = support
+    lower, upper = low, high
+    for a, b in bounds:
+        lower, upper = max(lower, low + (high - low) * a), min(upper, low + (high - low) * b)
+        yield lower, upper
+
+
+def stop(bounds, epsilon, support=(0.0, 1.0), absolute=False):
+    """(n, estimate) where running bounds first allow the accuracy; None if they do not, or are empty first."""
+    for n, (lower, upper) in enumerate(running(bounds, support), 1):
+        if lower > upper:
+            return None
+        if absolute:
+            if upper - lower <= 2 * epsilon:
+                return n, (lower + upper) / 2
+            continue
+        near, far = max(lower, -upper, 0.0), max(abs(lower), abs(upper))
+        if (1 + epsilon) * near >= (1 - epsilon) * far:
+            return n, math.copysign(((1 + epsilon) * near + (1 - epsilon) * far) / 2, lower + upper)
+    return None
+
+
+def gbas_successes(epsilon, delta):
+    """Successes to wait for, by trying 1, 2, 3, ..."""
+    k = 2
+    while True:
+        missed = special.gammainc(k, (k - 1) / (1 + epsilon)) + special.gammaincc(k, (k - 1) / (1 - epsilon))
+        if missed <= delta:
+            return k
+        k += 1
