@@ -45,7 +45,13 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # The same inside each folder.
 FOLDERS = {
-    "model_selection": [["_results"], ["_scheduler"], ["_daub"], ["_halving"], ["__init__"]],
+    "model_selection": [
+        ["_penalties", "_results"],
+        ["_scheduler"],
+        ["_budgeted_ucb", "_daub"],
+        ["_coarse_grid", "_halving"],
+        ["__init__"],
+    ],
 }
 
 CYTHON_IMPORT = re.compile(r"^\s*from\s+(\S+)\s+c?import\s+(\([^)]*\)|[^\n]*)|^\s*c?import\s+([^\n]*)", re.M)

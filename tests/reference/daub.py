@@ -69,3 +69,49 @@ def halving(score, n_learners, plan):
             log.append((i, rows))
             last[i] = score(i, rows)
     return log, max(alive, key=lambda i: (last[i], -i))
+
+
+def budgeted_ucb(risk, rates, quanta, penalties, kappa2, log_term="T", n_rows=math.inf):
+    """Algorithm 1 of Agarwal et al. (2011) for a function of class and rows: the queries, as (class, rows)."""
+    k = len(rates)
+    log, count = [], [0] * k
+
+    def rows(i):
+        return min(count[i] * rates[i], n_rows)
+
+    def query(i):
+        count[i] += 1
+        log.append((i, rows(i)))
+
+    for i in range(k):
+        query(i)
+    while len(log) < quanta:
+        log_t = math.log(quanta if log_term == "T" else max(len(log), 2))
+        best, value = None, math.inf
+        for i in range(k):
+            n = rows(i)
+            if n == n_rows:
+                continue
+            new = risk(i, n) - penalties[i](n) - kappa2 * math.sqrt(math.log(k) / n)
+            new += penalties[i](min(quanta * rates[i], n_rows)) - kappa2 * math.sqrt(log_t / n)
+            if new < value:
+                best, value = i, new
+        if best is None:
+            break
+        query(best)
+    return log
+
+
+def covers(g, chosen, slack):
+    """Condition (11): every class has one in S, at least as complex, with a penalty at most 1 + slack times larger."""
+    return all(any(g[i] <= g[j] <= (1 + slack) * g[i] * (1 + 1e-12) for j in chosen if j >= i) for i in range(len(g)))
+
+
+def recursion(h, slack):
+    """The paper's own construction of S."""
+    chosen = [len(h) - 1]
+    while True:
+        j = min((j for j in range(len(h)) if h[chosen[-1]] <= (1 + slack) * h[j]), default=chosen[-1])
+        if j == chosen[-1]:
+            return chosen
+        chosen.append(j)

@@ -1,5 +1,7 @@
 """Choose the learner that is best on all rows without training every learner on all of them."""
 
+from fastrace.model_selection._budgeted_ucb import BudgetedUCB
+from fastrace.model_selection._coarse_grid import CoarseGrid, cover
 from fastrace.model_selection._daub import DAUB
 from fastrace.model_selection._halving import (
     ASHA,
@@ -9,18 +11,35 @@ from fastrace.model_selection._halving import (
     RandomChoice,
     SuccessiveHalving,
 )
+from fastrace.model_selection._penalties import (
+    RootPenalty,
+    gap_penalty,
+    max_discrepancy_penalty,
+    norm_ball_penalty,
+    rademacher_penalty,
+    vc_penalty,
+)
 from fastrace.model_selection._results import Evaluation, SelectionResult
 from fastrace.model_selection._scheduler import Scheduler
 
 __all__ = [
     "ASHA",
+    "BudgetedUCB",
+    "CoarseGrid",
     "DAUB",
     "DAUBHalving",
     "Evaluation",
     "FixedSubset",
     "Hyperband",
     "RandomChoice",
+    "RootPenalty",
     "Scheduler",
     "SelectionResult",
     "SuccessiveHalving",
+    "cover",
+    "gap_penalty",
+    "max_discrepancy_penalty",
+    "norm_ball_penalty",
+    "rademacher_penalty",
+    "vc_penalty",
 ]

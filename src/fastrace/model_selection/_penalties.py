@@ -1,0 +1,155 @@
+"""Penalties gamma(n): how far the risk of a class on n rows may be from its risk on all that there could be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastrace import _checks
+
+Penalty = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class RootPenalty:
+    """The penalty ``constant / sqrt(n)``.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import vc_penalty
+    >>> vc_penalty(4, scale=0.5)(100)
+    0.1
+    """
+
+    constant: float
+
+    def __call__(self, n: float) -> float:
+        """The penalty on n rows."""
+        return self.constant / math.sqrt(n)
+
+
+def _nonnegative(value: float, name: str) -> float:
+    number = _checks.real(value, name)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{name} is {value}; a finite number of at least 0 is needed")
+    return number
+
+
+def vc_penalty(dimension: float, scale: float = 1.0, loss_bound: float = 1.0) -> RootPenalty:
+    """Penalty ``scale * loss_bound * sqrt(dimension / n)`` of a class with a VC dimension or as many parameters.
+
+    Parameters
+    ----------
+    dimension : float
+        Dimension, at least 0.
+    scale : float, default 1.0
+        Factor; the choice hangs on it, and theory leaves it open.
+    loss_bound : float, default 1.0
+        Losses lie in [0, loss_bound].
+    """
+    dimension, scale = _nonnegative(dimension, "dimension"), _nonnegative(scale, "scale")
+    return RootPenalty(scale * _nonnegative(loss_bound, "loss_bound") * math.sqrt(dimension))
+
+
+def norm_ball_penalty(radius: float, row_norm: float, lipschitz: float = 1.0) -> RootPenalty:
+    """Penalty ``2 lipschitz radius row_norm / sqrt(n)`` of linear functions of norm at most `radius`.
+
+    Parameters
+    ----------
+    radius : float
+        Largest norm of the weights.
+    row_norm : float
+        Largest norm of a row.
+    lipschitz : float, default 1.0
+        Lipschitz constant of the loss.
+    """
+    radius, row_norm = _nonnegative(radius, "radius"), _nonnegative(row_norm, "row_norm")
+    return RootPenalty(2.0 * _nonnegative(lipschitz, "lipschitz") * radius * row_norm)
+
+
+def gap_penalty(train_risk: float, valid_risk: float, n: int) -> RootPenalty:
+    """Penalty fitted to the gap between held-out and training risk on n rows, extended as 1 / sqrt(n).
+
+    Parameters
+    ----------
+    train_risk, valid_risk : float
+        Risks of the class trained on n rows.
+    n : int
+        Rows.
+    """
+    n = _checks.integer(n, "n", 1, "risks are measured on rows")
+    return RootPenalty(math.sqrt(n) * max(0.0, _checks.real(valid_risk, "valid_risk") - train_risk))
+
+
+def rademacher_penalty(
+    training_error: Callable[[Any, Any], float], X: Any, n_draws: int = 3, rng: _checks.RngLike = None
+) -> RootPenalty:
+    """Penalty of a classifier for 0/1 loss, from how well it fits random labels.
+
+    Parameters
+    ----------
+    training_error : callable
+        ``training_error(X, labels)`` fits on rows X with labels -1 and 1 and returns its share of wrong training rows.
+    X : array_like
+        Rows.
+    n_draws : int, default 3
+        Fits, averaged.
+    rng : None, int, SeedSequence or Generator, optional
+        Draws the labels.
+    """
+    n_draws = _checks.integer(n_draws, "n_draws", 1, "it counts fits")
+    n_rows = int(np.shape(X)[0])
+    generator = _checks.generator(rng)
+    errors = [training_error(X, 2 * generator.integers(0, 2, n_rows) - 1) for _ in range(n_draws)]
+    return RootPenalty(math.sqrt(n_rows) * max(0.0, 1.0 - 2.0 * float(np.mean(errors))))
+
+
+def max_discrepancy_penalty(training_error: Callable[[Any, Any], float], X: Any, y: ArrayLike) -> RootPenalty:
+    """Penalty of a classifier for 0/1 loss, from one fit with the labels of the first half of the rows flipped.
+
+    Parameters
+    ----------
+    training_error : callable
+        ``training_error(X, labels)`` fits and returns its share of wrong training rows.
+    X : array_like
+        Rows, in random order.
+    y : array_like
+        Labels -1 and 1.
+    """
+    flipped = np.array(y)
+    if not np.isin(flipped, (-1, 1)).all():
+        raise ValueError("y holds other values than -1 and 1; flipped labels are their negatives")
+    flipped[: flipped.size // 2] *= -1
+    return RootPenalty(math.sqrt(flipped.size) * max(0.0, 1.0 - 2.0 * float(training_error(X, flipped))))
+
+
+class Penalties:
+    """The penalties of all classes, checked wherever they are asked for: finite, not negative, not increasing."""
+
+    def __init__(self, penalties: Sequence[Penalty], n_classes: int) -> None:
+        self.functions = tuple(penalties)
+        if len(self.functions) != n_classes:
+            raise ValueError(f"penalties has {len(self.functions)} entries; {n_classes}, one per class, are needed")
+        for i, function in enumerate(self.functions):
+            if not callable(function):
+                raise TypeError(f"penalty {i} is {function!r}; a function of the number of rows is needed")
+        self.seen: list[list[tuple[float, float]]] = [[] for _ in self.functions]
+
+    def __call__(self, i: int, n: float) -> float:
+        """The penalty of class i on n rows."""
+        value = float(self.functions[i](n))
+        if not 0.0 <= value < math.inf:
+            raise ValueError(f"the penalty of class {i} on {n:g} rows is {value}; a finite number >= 0 is needed")
+        for other, known in self.seen[i]:
+            if (value - known) * (n - other) > 1e-9 * max(value, known) * abs(n - other):
+                raise ValueError(
+                    f"the penalty of class {i} is {known:g} on {other:g} rows and {value:g} on {n:g}; it must not "
+                    f"increase with rows"
+                )
+        self.seen[i] = [*self.seen[i][:1], (n, value)]       # the first and the last point asked for
+        return value
