@@ -3,6 +3,7 @@
 from fastrace import bounds, pulls, sources
 from fastrace.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
 from fastrace.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
+from fastrace.gbas import GBAS
 from fastrace.lil_ucb import LilUCB
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.racing import FiniteRace, race
@@ -15,6 +16,7 @@ from fastrace.unequal import UnequalRace, race_unequal
 __version__ = "0.1.0"
 
 __all__ = [
+    "GBAS",
     "AcceptResult",
     "AcceptTest",
     "BettingStop",

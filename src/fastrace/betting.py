@@ -266,8 +266,8 @@ class SignTest(_rules.StoppingRule, Sequence):
     always :math:`\mu`, the answer is wrong with probability at most `delta`; if :math:`\mu` is the threshold itself,
     any answer is given with probability at most ``2 delta``, and otherwise it never stops. Of two gamblers, one bets
     above the threshold whenever the mean seems above, the other below; who reaches :math:`1 / \delta` has found the
-    side, since only one of the two answers is wrong [1]_. With `n_rows` what is certain stops it as well, and a mean that is
-    exactly the threshold does not. O(1) time per reward and O(1) memory.
+    side, since only one of the two answers is wrong [1]_. With `n_rows` what is certain stops it as well, and a mean
+    that is exactly the threshold does not. O(1) time per reward and O(1) memory.
 
     References
     ----------
