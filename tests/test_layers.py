@@ -48,7 +48,7 @@ FOLDERS = {
     "model_selection": [
         ["_penalties", "_results"],
         ["_scheduler"],
-        ["_budgeted_ucb", "_daub"],
+        ["_budgeted_ucb", "_curves", "_daub"],
         ["_coarse_grid", "_halving"],
         ["__init__"],
     ],

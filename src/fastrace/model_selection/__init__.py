@@ -2,6 +2,7 @@
 
 from fastrace.model_selection._budgeted_ucb import BudgetedUCB
 from fastrace.model_selection._coarse_grid import CoarseGrid, cover
+from fastrace.model_selection._curves import LearningCurves, curves_from_frame, regret_at
 from fastrace.model_selection._daub import DAUB
 from fastrace.model_selection._halving import (
     ASHA,
@@ -31,15 +32,18 @@ __all__ = [
     "Evaluation",
     "FixedSubset",
     "Hyperband",
+    "LearningCurves",
     "RandomChoice",
     "RootPenalty",
     "Scheduler",
     "SelectionResult",
     "SuccessiveHalving",
     "cover",
+    "curves_from_frame",
     "gap_penalty",
     "max_discrepancy_penalty",
     "norm_ball_penalty",
     "rademacher_penalty",
+    "regret_at",
     "vc_penalty",
 ]
