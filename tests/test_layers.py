@@ -12,9 +12,9 @@ SOURCE = ROOT / "src" / "fastrace"
 # From the bottom up. A file may import from files of lower lines only.
 LAYERS = [
     ["_types"],
-    ["_heaps", "_keyed_order", "_ranks", "_rng", "_simd", "_uniforms"],
+    ["_heaps", "_keyed_order", "_ranks", "_rng", "_row_stream", "_simd", "_uniforms"],
     ["_bets"],
-    ["_moments", "_order"],
+    ["_alias", "_moments", "_order"],
     ["_betting", "_bounds", "_criteria", "_schedules"],
     ["_boundaries"],
     ["_edges"],
@@ -26,6 +26,8 @@ LAYERS = [
     ["_accumulate", "_core", "_half_widths", "_lil", "_plans", "_quantile", "_stopping", "_threshold", "_unequal"],
     ["_gbas", "_sequences"],
     ["_boost"],
+    ["_chain"],
+    ["_minibatch"],
     ["_checks", "_progress", "results"],
     ["_bins"],
     ["_committee"],
@@ -35,7 +37,7 @@ LAYERS = [
     ["betting"],
     ["lil_ucb", "racing", "selection", "unequal"],
     ["acceptance", "sampling"],
-    ["model_selection"],
+    ["mcmc", "model_selection"],
     ["boosting"],
     ["__init__"],
     ["demo"],
@@ -45,6 +47,12 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # The same inside each folder.
 FOLDERS = {
+    "mcmc": [
+        ["models", "protocol"],
+        ["_metropolis", "trace"],
+        ["metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "tuna_metropolis"],
+        ["__init__"],
+    ],
     "model_selection": [
         ["_penalties", "_results"],
         ["_scheduler"],

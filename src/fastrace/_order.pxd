@@ -68,6 +68,23 @@ cdef inline int64_t order_row(const order_t *order, int64_t position) noexcept n
     return <int64_t>(order.code[position] ^ <uint32_t>position)
 
 
+cdef inline void order_reset(order_t *order, int64_t drawn) noexcept nogil:
+    """Back to the identity after a race that settled `drawn` positions: what comes next depends on no race before.
+
+    A position beyond those settled is out of place only if its own row is among them.
+    """
+    cdef int64_t i
+    cdef uint32_t row
+    if order.code == NULL:
+        return                          # sparse: each race starts from the identity
+    for i in range(drawn):
+        row = order.code[i] ^ <uint32_t>i
+        if row >= drawn:
+            order.code[row] = 0
+    for i in range(drawn):
+        order.code[i] = 0
+
+
 cdef inline uint32_t order_hash(uint32_t position, uint32_t bits) noexcept nogil:
     return (position * <uint32_t>2654435769) >> (32 - bits)
 

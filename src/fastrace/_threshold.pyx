@@ -17,14 +17,13 @@ from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, we
 from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, skewed_beyond_noise,
                                skewness_inflation)
 from fastrace._criteria cimport full_pass_pays
-from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_t
+from fastrace._keyed_order cimport keyed_order_at, keyed_order_init
 from fastrace._moments cimport moments4_extend, moments4_kurtosis, moments4_skewness, moments4_std
 from fastrace._memory cimport restore_order, saved_order
-from fastrace._order cimport ORDER_LIMIT, order_advance, order_free, order_init, order_row, order_t
+from fastrace._order cimport ORDER_LIMIT, order_advance, order_free, order_init, order_reset, order_row
 from fastrace._rng cimport bounded, gumbel, random_standard_exponential
 from fastrace._simd cimport fr_all_finite, fr_range
-from fastrace._types cimport moments4_t
-from fastrace.sources cimport ArraySource, Source
+from fastrace.sources cimport ArraySource, Source, check_signals
 
 import numpy as np
 
@@ -53,13 +52,6 @@ cdef double SKEWNESS_LIMIT = 0.25       # inflation of the normal rule's error f
 # 26 ns; drawing and gathering 10 ns in cache and 50 ns beyond, 12 times the source's scan_advantage either way.
 cdef double ROW_WORK = 8.0, BET_WORK = 80.0, DRAW_WORK = 12.0
 
-cdef struct bound_t:            # half-width at one look: the smaller of by_std * std + by_span * span and cap * span
-    int64_t n                   # rows read at this look
-    double by_std
-    double by_span
-    double cap
-    double quantile             # of the normal rule
-
 
 cdef class ThresholdRace:
     """State and loop of such races, one after another on the same source; `AcceptTest` checks the arguments.
@@ -67,32 +59,6 @@ cdef class ThresholdRace:
     Nothing is allocated by a decision. The order of rows is re-shuffled in part and never reset, so that reading k rows
     costs O(k).
     """
-
-    cdef Source _source
-    cdef readonly int64_t n_rows
-    cdef readonly bint accepted
-    cdef readonly double threshold          # of the last decision, for the sum over all rows
-    cdef readonly int64_t n_read            # distinct rows that the last decision rests on
-    cdef readonly int64_t n_evaluated       # rows asked of the source, those read again in a full pass included
-    cdef readonly int64_t n_looks
-    cdef readonly double mean, half_width, skewness, kurtosis
-    cdef readonly bint outside, constant, skewed        # what may void the promise: see AcceptResult.warnings
-    cdef int stop, rule
-    cdef bint busy, shuffled, guard
-    cdef double log_inv_delta, advantage
-    cdef object rng, lock
-    cdef bitgen_t *bits
-    cdef order_t order
-    cdef keyed_order_t keyed
-    cdef int64_t start
-    cdef bets_t bets
-    cdef wealth_t above, below              # of who bets on a mean above the threshold, and on one below
-    cdef bound_t *bound
-    cdef Py_ssize_t n_bounds
-    cdef int64_t *rows
-    cdef double *block
-    cdef moments4_t seen
-    cdef double low, high, smallest, largest
 
     def __cinit__(self):
         self.rows = <int64_t *>malloc(BLOCK * sizeof(int64_t))
@@ -116,6 +82,7 @@ cdef class ThresholdRace:
         if not n.shape[0] == share.shape[0] == factor.shape[0]:
             raise ValueError("one share of delta and one quantile per look are needed")
         self._source = source
+        self.of_array = isinstance(source, ArraySource)
         self.n_rows = self._source.n_rows
         self.rule = RULES.index(rule)
         self.shuffled = shuffled
@@ -181,13 +148,14 @@ cdef class ThresholdRace:
             raise ValueError(f"the new source has {source.n_arms} arms of {source.n_rows} rows; this test was set up "
                              f"for {self._source.n_arms} of {self.n_rows}")
         self._source = source
+        self.of_array = isinstance(source, ArraySource)
 
     @property
     def stopped_by(self):
         """What ended the last decision: "bound", "exact", or "" before the first."""
         return STOPPED_BY[self.stop]
 
-    cdef void _forget(self) noexcept:
+    cdef void _forget(self) noexcept nogil:
         self.accepted = self.outside = self.constant = self.skewed = False
         self.stop = UNDECIDED
         self.n_read = self.n_evaluated = self.n_looks = 0
@@ -221,7 +189,8 @@ cdef class ThresholdRace:
         try:
             self._forget()
             self.threshold = threshold
-            self._decide()
+            with nogil:
+                self._decide()
         except BaseException:
             self._forget()
             raise
@@ -229,29 +198,67 @@ cdef class ThresholdRace:
             self.busy = False
         return bool(self.accepted)
 
-    cdef int _finish(self, bint accepted, int stop) noexcept:
+    cdef int _finish(self, bint accepted, int stop) noexcept nogil:
         self.accepted = accepted
         self.stop = stop
         return 0
 
-    cdef int _decide(self) except -1:
+    cdef int decide_alone(self, bitgen_t *bits, double threshold, double low, double high) except -1 nogil:
+        """One step of a chain: a decision whose random numbers, all from `bits`, depend on no decision before it."""
+        cdef bitgen_t *own = self.bits
+        self._forget()
+        self.threshold = threshold
+        self.low = low
+        self.high = high
+        self.bits = bits
+        self.held = True
+        self.drawn = 0
+        try:
+            self._decide()
+        finally:
+            self.bits = own
+            self.held = False
+            if not self.shuffled and self.n_rows <= ORDER_LIMIT:
+                order_reset(&self.order, self.drawn)
+        return 0
+
+    cdef int _settle(self, int64_t first, int64_t count) except -1 nogil:
+        """Draw the rows at places first .. first + count - 1."""
+        cdef int short
+        if self.held:
+            short = self._draw(first, count)
+        else:
+            with gil:
+                self.lock.acquire()
+            short = self._draw(first, count)
+            with gil:
+                self.lock.release()
+        if short:
+            with gil:
+                raise MemoryError()
+        self.drawn = first + count
+        return 0
+
+    cdef int _decide(self) except -1 nogil:
         cdef Py_ssize_t arms[2]
         cdef double shifts[2]
         cdef double target, shift, level
         cdef int64_t n = 0, count
         cdef Py_ssize_t k = 0
-        cdef int n_arms = <int>self._source.n_arms, certain, short
+        cdef int n_arms = <int>self._source.n_arms, certain
         arms[0], arms[1] = 0, 1
         shifts[0] = shifts[1] = 0.0
-        with nogil:
-            self._source.shift(arms, n_arms, shifts)
+        self._source.shift(arms, n_arms, shifts)
         shift = shifts[1] - shifts[0] if n_arms == 2 else shifts[0]
         if isnan(shift):
-            raise ValueError(f"the source's known sums are {[shifts[j] for j in range(n_arms)]}, which leaves no "
-                             f"difference to compare with the threshold")
+            with gil:
+                raise ValueError(f"the source's known sums are {[shifts[j] for j in range(n_arms)]}, which leaves no "
+                                 f"difference to compare with the threshold")
         target = self.threshold - shift
         if isnan(target):
-            raise ValueError(f"the threshold is {self.threshold} and the source's known sum too: no ratio is defined")
+            with gil:
+                raise ValueError(f"the threshold is {self.threshold} and the source's known sum too: no ratio is "
+                                 f"defined")
         if self.n_rows == 0 or not isfinite(target):
             return self._finish(0.0 > target, BY_CERTAINTY)
         level = target / <double>self.n_rows
@@ -260,19 +267,15 @@ cdef class ThresholdRace:
         while True:
             while n < self.bound[k].n:
                 count = min(<int64_t>BLOCK, self.bound[k].n - n)
-                with self.lock:
-                    with nogil:
-                        short = self._draw(n, count)
-                if short:
-                    raise MemoryError()
-                with nogil:
-                    certain = self._read(n, count, level)
+                self._settle(n, count)
+                certain = self._read(n, count, level)
                 n += count
                 self.n_read = self.n_evaluated = n
                 if certain:
                     self.mean = -INFINITY
                     return self._finish(False, BY_CERTAINTY)
-                PyErr_CheckSignals()
+                if not self.held or count == BLOCK:
+                    check_signals()
             k += 1
             self.n_looks = k
             self._describe(shift)
@@ -362,19 +365,19 @@ cdef class ThresholdRace:
         raise ValueError(f"the rewards of row {row} are {rewards[0]} now and {rewards[1]} for the proposal; the first "
                          f"must be finite, the second finite, or -inf where the proposal is impossible")
 
-    cdef void _describe(self, double shift) noexcept:
+    cdef void _describe(self, double shift) noexcept nogil:
         cdef double slack = 1e-9 * max(fabs(self.low), fabs(self.high)) if isfinite(self.high - self.low) else 0.0
         self.mean = self.seen.mean + shift / <double>self.n_rows
         self.skewness = moments4_skewness(&self.seen)
         self.kurtosis = moments4_kurtosis(&self.seen)
         self.outside = self.smallest < self.low - slack or self.largest > self.high + slack
 
-    cdef inline double _known_std(self) noexcept:
+    cdef double _known_std(self) noexcept nogil:
         """Standard deviation so far; nan if all differences agree to rounding, which says nothing of the rest."""
         cdef double std = moments4_std(&self.seen)
         return std if std > 1e-12 * max(fabs(self.smallest), fabs(self.largest)) else NAN
 
-    cdef inline double _radius(self, Py_ssize_t k, double std) noexcept:
+    cdef double _radius(self, Py_ssize_t k, double std) noexcept nogil:
         cdef double span = self.high - self.low
         cdef double half
         if self.rule == NORMAL or self.rule == BETTING:
@@ -382,7 +385,7 @@ cdef class ThresholdRace:
         half = self.bound[k].by_std * std + self.bound[k].by_span * span
         return self.bound[k].cap * span if self.bound[k].cap * span < half else half
 
-    cdef bint _judge(self, Py_ssize_t k, double level) noexcept:
+    cdef bint _judge(self, Py_ssize_t k, double level) noexcept nogil:
         """Whether the mean is known to be on its side of the level at look k."""
         cdef double gap = self.seen.mean - level
         cdef double std, towards, quantile
@@ -407,7 +410,7 @@ cdef class ThresholdRace:
         self.skewed = skewed_beyond_noise(towards, self.seen.n, self.n_rows, quantile, SKEWNESS_LIMIT)
         return True
 
-    cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept:
+    cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil:
         """Whether one full pass in order costs less than what the race would read if the gap is what it looks."""
         cdef double advantage = self.advantage
         cdef double std = self._known_std()
@@ -415,7 +418,7 @@ cdef class ThresholdRace:
         cdef Py_ssize_t low = k + 1, high = self.n_bounds - 1, middle
         if isnan(advantage):
             advantage = 1.0 if self.shuffled else self._source.scan_advantage
-            if isinstance(self._source, ArraySource):
+            if self.of_array:
                 if not self.shuffled:
                     advantage *= DRAW_WORK
                 advantage += ROW_WORK + (BET_WORK if self.rule == BETTING else 0.0)
@@ -435,14 +438,16 @@ cdef class ThresholdRace:
             needed = <double>self.bound[low].n
         return full_pass_pays(needed, self.seen.n, self.bound[k + 1].n, self.n_rows, self.n_rows, advantage)
 
-    cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1:
+    cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil:
         cdef double sums[2]
         cdef double total
-        with nogil:
-            self._source.total(arms, n_arms, sums)
+        sums[0] = sums[1] = 0.0
+        self._source.total(arms, n_arms, sums)
         total = sums[1] - sums[0] if n_arms == 2 else sums[0]
         if isnan(total) or total == INFINITY:
-            self._find_bad_row()
+            with gil:
+                self._find_bad_row()
+        self.totals[0], self.totals[1] = sums[0], sums[1]
         self.n_read = self.n_rows
         self.n_evaluated += self.n_rows
         self.n_looks += 1

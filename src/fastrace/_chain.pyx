@@ -1,0 +1,489 @@
+# cython: cdivision=True
+"""Metropolis-Hastings steps over rows: exact ones by full passes, and races of the accept decision.
+
+A chain keeps its parameters in the source's own memory: arm 0 is where it is, arm 1 where it may go. With a surrogate
+the rows' rewards are what a second-order expansion leaves of the log-likelihoods, and the expansion itself, prior
+included, is a normal density in whitened coordinates z.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport INFINITY, NAN, isfinite, isnan, sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._rng cimport random_standard_exponential
+from fastrace._row_stream cimport row_stream_init, row_stream_seed
+from fastrace._simd cimport fr_sum
+from fastrace._threshold cimport ThresholdRace
+from fastrace.likelihoods cimport FR_RESIDUAL, GLMSource
+from fastrace.sources cimport Source, check_signals
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from "numpy/random/distributions.h" nogil:
+    double random_standard_normal(bitgen_t *bits)
+
+cdef enum:
+    BLOCK = 256                 # rows whose residuals stay in the first-level cache
+    ROWS_PER_CHECK = 1 << 16    # rows between two looks at pending signals
+    WORK_PER_CHECK = 1 << 16    # the same for whole steps, each counted as 64 rows besides those it read
+    PATIENCE = 4
+    RETRY = 16
+
+ACCEPTED, FULL_PASS, UNDECIDED = 1, 2, 4
+
+
+cdef class Residual(Source):
+    """What the second-order expansion about `theta_hat` leaves of a model's log-likelihoods; nothing is known of sums.
+
+    The sums of the expansion belong to whoever holds its gradient and Hessian: a `Chain` has them as a normal density.
+    """
+
+    def __init__(self, GLMSource glm not None, theta_hat):
+        super().__init__(glm.n_arms, glm.n_rows, scan_advantage=glm.scan_advantage, reward_cost=1.5 * glm.reward_cost)
+        self.glm = glm
+        self.theta_hat = np.array(theta_hat, dtype=np.float64)
+        if self.theta_hat.ndim != 1 or self.theta_hat.shape[0] != glm.X.shape[1]:
+            raise ValueError(f"theta_hat has shape {np.shape(theta_hat)}; ({glm.X.shape[1]},) is needed")
+
+    def __reduce__(self):
+        return _residual, (1, self.glm, np.asarray(self.theta_hat))
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        return self.glm.evaluate(FR_RESIDUAL, <const double *>cnp.PyArray_DATA(self.theta_hat), rows, 0, n_rows, arms,
+                                 n_arms, out)
+
+    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                        double **out) except -1 nogil:
+        return self.glm.evaluate(FR_RESIDUAL, <const double *>cnp.PyArray_DATA(self.theta_hat), NULL, first, n_rows,
+                                 arms, n_arms, out)
+
+    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                      double *out) except -1 nogil:
+        cdef double *block = <double *>malloc(max(n_arms, 1) * BLOCK * sizeof(double))
+        cdef double **column = <double **>malloc(max(n_arms, 1) * sizeof(double *))
+        cdef int64_t last = first + n_rows, since_check = 0
+        cdef Py_ssize_t j, count
+        try:
+            if block == NULL or column == NULL:
+                with gil:
+                    raise MemoryError()
+            for j in range(n_arms):
+                column[j] = block + j * BLOCK
+            while first < last:
+                count = <Py_ssize_t>min(<int64_t>BLOCK, last - first)
+                self.fill_range(first, count, arms, n_arms, column)
+                for j in range(n_arms):
+                    out[j] += fr_sum(column[j], count)
+                first += count
+                since_check += count
+                if since_check >= ROWS_PER_CHECK:
+                    since_check = 0
+                    check_signals()
+        finally:
+            free(block)
+            free(column)
+        return 0
+
+
+def _residual(version, glm, theta_hat):
+    """Rebuild a pickled `Residual`."""
+    if version != 1:
+        raise ValueError(f"this Residual was pickled as version {version}; this fastrace reads version 1")
+    return Residual(glm, theta_hat)
+
+
+def parameters_of(GLMSource glm not None):
+    """The memory in which a model keeps its parameters, shape (n_arms, p); its owner alone may write to it."""
+    return glm.parameters
+
+
+cdef class Chain:
+    """What all chains share: proposals, priors, recording. `decide` is a subclass's.
+
+    Parameters
+    ----------
+    source : Source
+        Two arms: rewards of the present state and of the proposal.
+    theta : ndarray of float64, shape (2, dim)
+        Where the source reads its parameters.
+    center, factor : ndarray
+        Whitened coordinates; `factor` is lower triangular.
+    surrogate : bool
+        Whether the rewards leave out a normal density with these coordinates.
+    delayed : bool
+        Accept on all that is known without rows first.
+    log_prior, propose : callable or None
+    prior_mean, prior_precision : ndarray of shape (dim,) or None
+        Of a normal prior that the surrogate does not include.
+    weights : tuple or None
+        Heaviest row's weight and their sum, radius of validity in whitened units, and the whitened center as seen from
+        the point of expansion.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        memset(&self.step, 0, sizeof(step_t))
+        row_stream_init(&self.stream)
+
+    def __init__(self, Source source not None, theta, center, factor, *, surrogate, delayed, log_prior=None,
+                 propose=None, prior_mean=None, prior_precision=None, weights=None):
+        self.source = source
+        self.dim = theta.shape[1]
+        if source.n_arms != 2 or theta.shape[0] != 2 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
+            raise ValueError(f"the source has {source.n_arms} arms and theta has shape {theta.shape}; two arms and a "
+                             f"float64 array of shape (2, dim) in C order are needed")
+        self._theta = theta
+        self.now = <double *>cnp.PyArray_DATA(self._theta)
+        self.new = self.now + self.dim
+        self._work = np.zeros((2, self.dim))
+        self.z0 = <double *>cnp.PyArray_DATA(self._work)
+        self.z1 = self.z0 + self.dim
+        self.surrogate = surrogate
+        self.delayed = delayed
+        self.log_prior = log_prior
+        self.propose = propose
+        self._prior_mean = self._prior_precision = None
+        if prior_precision is not None:
+            self._prior_mean = np.array(np.broadcast_to(prior_mean, (self.dim,)), dtype=np.float64)
+            self._prior_precision = np.array(np.broadcast_to(prior_precision, (self.dim,)), dtype=np.float64)
+        self.heaviest = -1.0
+        self.total_weight = 0.0
+        self.radius = INFINITY
+        self._from_hat = np.zeros(self.dim)
+        if weights is not None:
+            self.heaviest, self.total_weight, self.radius, offset = weights
+            self._from_hat = np.array(offset, dtype=np.float64)
+        self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
+        self.set_coordinates(center, factor)
+        self.set_proposal(1.0, 1.0, 1.0, 0.0)
+
+    def set_coordinates(self, center, factor):
+        """Replace the whitened coordinates; `load` the state anew afterwards."""
+        self._center = np.array(center, dtype=np.float64)
+        self._factor = np.array(factor, dtype=np.float64, order="C")
+        if (<object>self._center).shape != (self.dim,) or (<object>self._factor).shape != (self.dim, self.dim):
+            raise ValueError(f"center has shape {np.shape(center)} and factor {np.shape(factor)}; ({self.dim},) and "
+                             f"({self.dim}, {self.dim}) are needed")
+        self.center = <double *>cnp.PyArray_DATA(self._center)
+        self.factor = <double *>cnp.PyArray_DATA(self._factor)
+
+    def set_proposal(self, keep, noise, walk, walk_share):
+        """z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi."""
+        self.keep = keep
+        self.noise = noise
+        self.walk = walk
+        self.walk_share = walk_share
+
+    def whiten(self, position):
+        """The whitened coordinates of a position."""
+        cdef cnp.ndarray at = np.ascontiguousarray(position, dtype=np.float64)
+        cdef cnp.ndarray z = np.empty(self.dim)
+        self.to_z(<const double *>cnp.PyArray_DATA(at), <double *>cnp.PyArray_DATA(z))
+        return z
+
+    def colour(self, whitened):
+        """The position that belongs to whitened coordinates."""
+        cdef cnp.ndarray z = np.ascontiguousarray(whitened, dtype=np.float64)
+        cdef cnp.ndarray at = np.empty(self.dim)
+        self.to_theta(<const double *>cnp.PyArray_DATA(z), <double *>cnp.PyArray_DATA(at))
+        return at
+
+    cdef void to_theta(self, const double *z, double *theta) noexcept nogil:
+        cdef Py_ssize_t i, j, d = self.dim
+        cdef const double *row = self.factor
+        cdef double sum
+        for i in range(d):
+            sum = 0.0
+            for j in range(i + 1):
+                sum += row[j] * z[j]
+            theta[i] = self.center[i] + sum
+            row += d
+
+    cdef void to_z(self, const double *theta, double *z) noexcept nogil:
+        cdef Py_ssize_t i, j, d = self.dim
+        cdef const double *row = self.factor
+        cdef double sum
+        for i in range(d):
+            sum = theta[i] - self.center[i]
+            for j in range(i):
+                sum -= row[j] * z[j]
+            z[i] = sum / row[i]
+            row += d
+
+    def load(self, position, whitened, cache):
+        """Take up a state; `cache` is what `cache` gave for it, or None."""
+        cdef Py_ssize_t i
+        cdef const double[::1] theta = np.ascontiguousarray(position, dtype=np.float64)
+        cdef const double[::1] z = np.ascontiguousarray(whitened, dtype=np.float64)
+        for i in range(self.dim):
+            self.now[i] = theta[i]
+            self.new[i] = theta[i]
+            self.z0[i] = z[i]
+        self._take_cache(cache)
+
+    def _take_cache(self, cache):
+        pass
+
+    @property
+    def cache(self):
+        """What a chain that goes on elsewhere needs besides: plain numbers, or None."""
+        return None
+
+    @property
+    def position(self):
+        return self._theta[0].copy()
+
+    @property
+    def whitened(self):
+        return self._work[0].copy()
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        """Whether the rewards of arm 1 sum to more than those of arm 0 and `threshold`: into `step.accepted`."""
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not define decide()")
+
+    cdef int moved_on(self) except -1 nogil:
+        """After an accepted step, before arm 1 becomes arm 0."""
+        return 0
+
+    def run(self, rng, double[:, ::1] draws, int64_t[::1] rows, int32_t[::1] looks, uint8_t[::1] flags):
+        """Make as many steps as the arrays have places. `n_done` counts them, also if one raises."""
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        cdef Py_ssize_t n = draws.shape[0], t
+        cdef int64_t work = 0
+        if draws.shape[1] != self.dim or rows.shape[0] != n or looks.shape[0] != n or flags.shape[0] != n:
+            raise ValueError("the arrays of a run must agree in length")
+        self.n_done = 0
+        with rng.bit_generator.lock:
+            with nogil:
+                self.prior_now = self.log_prior_of(self.now)
+                for t in range(n):
+                    self.one(bits)
+                    memcpy(&draws[t, 0], self.now, self.dim * sizeof(double))
+                    rows[t] = self.step.n_read
+                    looks[t] = <int32_t>self.step.n_looks
+                    flags[t] = <uint8_t>(self.step.accepted | (self.step.full_pass << 1) | (self.step.undecided << 2))
+                    self.n_done = t + 1
+                    work += 64 + self.step.n_read
+                    if work >= WORK_PER_CHECK:
+                        work = 0
+                        check_signals()
+
+    cdef int one(self, bitgen_t *bits) except -1 nogil:
+        cdef double ratio, first
+        self.step.n_read = self.step.n_looks = 0
+        self.step.accepted = self.step.full_pass = self.step.undecided = False
+        row_stream_seed(&self.stream, bits.next_uint64(bits.state))
+        ratio = self.moved(bits)
+        first = -random_standard_exponential(bits)
+        if ratio == -INFINITY:
+            return 0
+        if self.delayed:
+            if not first < ratio:
+                return 0
+            first = -random_standard_exponential(bits)
+        else:
+            first -= ratio
+        self.decide(bits, first)
+        if self.step.accepted:
+            self.moved_on()
+            memcpy(self.now, self.new, self.dim * sizeof(double))
+            memcpy(self.z0, self.z1, self.dim * sizeof(double))
+            self.prior_now = self.prior_new
+        return 0
+
+    cdef double moved(self, bitgen_t *bits) except? -1.0 nogil:
+        """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
+        cdef Py_ssize_t i, d = self.dim
+        cdef double keep = self.keep, noise = self.noise, before = 0.0, after = 0.0, ratio = 0.0
+        if self.propose is not None:
+            with gil:
+                ratio = self._ask_proposal()
+            self.to_z(self.new, self.z1)
+        else:
+            if self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share:
+                keep, noise = 1.0, self.walk
+            for i in range(d):
+                self.z1[i] = keep * self.z0[i] + noise * random_standard_normal(bits)
+            self.to_theta(self.z1, self.new)
+        for i in range(d):
+            before += self.z0[i] * self.z0[i]
+            after += self.z1[i] * self.z1[i]
+        if self.propose is None and keep != 1.0:
+            ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise) - (1.0 if self.surrogate else 0.0))
+        elif self.surrogate:
+            ratio -= 0.5 * (after - before)
+        self.prior_new = self.log_prior_of(self.new)
+        if self.prior_new == -INFINITY:
+            return -INFINITY
+        return ratio + (self.prior_new - self.prior_now)
+
+    cdef double log_prior_of(self, const double *theta) except? -1.0 nogil:
+        cdef double out = 0.0, step
+        cdef const double *mean
+        cdef const double *precision
+        cdef Py_ssize_t i
+        if self._prior_precision is not None:
+            mean = <const double *>cnp.PyArray_DATA(self._prior_mean)
+            precision = <const double *>cnp.PyArray_DATA(self._prior_precision)
+            for i in range(self.dim):
+                step = theta[i] - mean[i]
+                out -= 0.5 * precision[i] * step * step
+        if self.log_prior is not None:
+            with gil:
+                out += self._ask_prior(theta)
+        return out
+
+    cdef double _ask_prior(self, const double *theta) except? -1.0:
+        cdef cnp.ndarray at = np.empty(self.dim)
+        memcpy(cnp.PyArray_DATA(at), theta, self.dim * sizeof(double))
+        value = float(self.log_prior(at))
+        if isnan(value) or value == INFINITY:
+            raise ValueError(f"log_prior returned {value} at {at}; a finite number is needed, or -inf where the "
+                             f"parameters are impossible")
+        if value == -INFINITY and theta == self.now:
+            raise ValueError(f"log_prior is -inf at the chain's own state {at}; a chain must start where it is finite")
+        return value
+
+    cdef double _ask_proposal(self) except? -1.0:
+        cdef Py_ssize_t i
+        cdef const double[::1] at
+        where, log_ratio = self.propose(self._theta[0].copy())
+        at = np.ascontiguousarray(where, dtype=np.float64)
+        ratio = float(log_ratio)
+        if at.shape[0] != self.dim or not np.isfinite(at).all() or isnan(ratio) or ratio == INFINITY:
+            raise ValueError(f"the proposal returned {where!r} with log ratio {log_ratio!r}; {self.dim} finite "
+                             f"parameters, and log q(x | x') - log q(x' | x) below infinity, are needed")
+        for i in range(self.dim):
+            self.new[i] = at[i]
+        return ratio
+
+    cdef double size_of_move(self) noexcept nogil:
+        """A row of weight 1 changes its residual by at most this much; infinite where no bound is known.
+
+        With M3 |x|^3 as the weight of a row, x and w = z - z_hat whitened, the residual R(a), a = x . w, has
+        |R'(a)| <= M3 a^2 / 2. Along the way from w0 to w1 that adds up to M3 |x|^3 |w1 - w0| (|w0|^2 + w0 . w1 +
+        |w1|^2) / 6; by way of 0 to M3 |x|^3 (|w0|^3 + |w1|^3) / 6.
+        """
+        cdef Py_ssize_t i
+        cdef double a, b, before = 0.0, after = 0.0, both = 0.0, step = 0.0, straight, by_hat
+        if self.heaviest < 0.0:
+            return INFINITY
+        for i in range(self.dim):
+            a = self.z0[i] + self.from_hat[i]
+            b = self.z1[i] + self.from_hat[i]
+            before += a * a
+            after += b * b
+            both += a * b
+            step += (b - a) * (b - a)
+        if before > self.radius * self.radius or after > self.radius * self.radius:
+            return INFINITY
+        straight = sqrt(step) * (before + both + after)
+        by_hat = before * sqrt(before) + after * sqrt(after)
+        return (straight if straight < by_hat else by_hat) / 6.0 * (1.0 + 1e-9)
+
+
+cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:
+    """The rewards of one arm over all rows."""
+    cdef double out = 0.0
+    source.total(&arm, 1, &out)
+    if isnan(out) or out == INFINITY:
+        with gil:
+            _refuse(source, arm)
+    if out == -INFINITY and arm == 0:
+        with gil:
+            raise ValueError("the log-likelihood is -inf at the chain's own state; a chain must start where it is "
+                             "finite")
+    return out
+
+
+cdef class ExactChain(Chain):
+    """Each step takes the proposal's sum over all rows; that of the present state is kept."""
+
+    cdef double total               # of the present state; nan if unknown
+    cdef double proposed
+
+    def _take_cache(self, cache):
+        self.total = NAN if cache is None else cache
+
+    @property
+    def cache(self):
+        return None if isnan(self.total) else self.total
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        if isnan(self.total):
+            self.total = sum_of(self.source, 0)
+        self.proposed = sum_of(self.source, 1)
+        self.step.n_read = self.source.n_rows
+        self.step.n_looks = 1
+        self.step.full_pass = True
+        self.step.accepted = self.proposed - self.total > threshold
+        return 0
+
+    cdef int moved_on(self) except -1 nogil:
+        self.total = self.proposed
+        return 0
+
+
+cdef class RaceChain(ExactChain):
+    """Each step races its decision; where a bound on all rows together decides it, no row is read.
+
+    After PATIENCE races in a row that read all rows, the rest of each RETRY steps are exact ones.
+    """
+
+    cdef ThresholdRace race
+    cdef double low, high
+    cdef int64_t losses             # steps in a row that read all rows
+
+    def set_race(self, ThresholdRace race not None, low, high):
+        """The race that decides, and the interval of differences that is known beside the weights."""
+        self.race = race
+        self.low = low
+        self.high = high
+
+    def _take_cache(self, cache):
+        self.total, self.losses = (NAN, 0) if cache is None else cache
+
+    @property
+    def cache(self):
+        return self.total, self.losses
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        cdef double size = self.size_of_move(), low = self.low, high = self.high
+        self.proposed = NAN
+        if isfinite(size):
+            if threshold < -self.total_weight * size or threshold >= self.total_weight * size:
+                self.step.accepted = threshold < 0.0
+                return 0
+            low = max(low, -self.heaviest * size)
+            high = min(high, self.heaviest * size)
+        if self.losses >= PATIENCE and self.losses % RETRY:
+            self.losses += 1
+            return ExactChain.decide(self, bits, threshold)
+        self.race.decide_alone(&self.stream.bits, threshold, low, high)
+        self.step.accepted = self.race.accepted
+        self.step.n_read = self.race.n_evaluated
+        self.step.n_looks = self.race.n_looks
+        self.step.undecided = self.race.n_read == self.source.n_rows
+        self.step.full_pass = self.race.n_evaluated > self.race.n_read
+        self.losses = self.losses + 1 if self.step.undecided else 0
+        if self.step.full_pass:
+            self.total, self.proposed = self.race.totals[0], self.race.totals[1]
+        return 0
+
+
+def _refuse(Source source, arm):
+    """Raise for the reward that spoiled a total."""
+    for first in range(0, source.n_rows, 4096):
+        rewards = source.read(np.arange(first, min(first + 4096, source.n_rows)), [arm])[:, 0]
+        bad = np.flatnonzero(np.isnan(rewards) | (rewards == np.inf))
+        if bad.size:
+            raise ValueError(f"the log-likelihood of row {first + int(bad[0])} is {rewards[bad[0]]}; finite numbers "
+                             f"are needed, or -inf where the parameters are impossible")
+    raise ValueError("the sum of the log-likelihoods overflows, though each of them is finite")

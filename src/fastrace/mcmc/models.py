@@ -1,0 +1,445 @@
+"""Log-likelihoods over rows, with what is known of their derivatives, as kernels want them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace import _checks
+from fastrace._chain import Residual, parameters_of
+from fastrace.control_variates import TaylorSurrogate, _third_derivative
+from fastrace.likelihoods import GLMSource
+from fastrace.sources import CallableSource, Source
+
+__all__ = ["GLM", "FunctionModel", "Reference", "SourceModel"]
+
+_CHUNK = 4096
+_NEWTON_STEPS = 60
+
+LogPrior = Callable[[NDArray[np.float64]], float]
+Terms = Callable[[NDArray[np.float64], NDArray[np.int64]], ArrayLike]
+Derivatives = Callable[[NDArray[np.float64], NDArray[np.int64]], tuple[ArrayLike, ArrayLike]]
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    r"""A normal density that follows a posterior, from a second-order expansion of the log-likelihood at one point.
+
+    Attributes
+    ----------
+    theta_hat : ndarray of shape (dim,)
+        Where the log-likelihoods are expanded.
+    center, factor : ndarray of shape (dim,) and (dim, dim)
+        Mean and Cholesky factor of the covariance of the normal density: expansion times normal prior, if any.
+    weights : ndarray of shape (n_rows,) or None
+        Bound on the third derivative of each row's term along whitened directions, to the third power of a unit
+        length: what an exact minibatch needs. None where none is known.
+    radius : float
+        Distance from `theta_hat`, whitened, up to which `weights` holds.
+    """
+
+    theta_hat: NDArray[np.float64]
+    center: NDArray[np.float64]
+    factor: NDArray[np.float64]
+    weights: NDArray[np.float64] | None
+    radius: float
+
+    @property
+    def from_hat(self) -> NDArray[np.float64]:
+        """The whitened center as seen from `theta_hat`."""
+        return np.asarray(np.linalg.solve(self.factor, self.center - self.theta_hat), dtype=np.float64)
+
+
+class Model:
+    """What kernels ask of a model. Subclass it, or use `GLM`, `FunctionModel` or `SourceModel`."""
+
+    def __init__(
+        self,
+        dim: int,
+        n_rows: int,
+        prior_mean: ArrayLike = 0.0,
+        prior_sd: ArrayLike = math.inf,
+        log_prior: LogPrior | None = None,
+    ) -> None:
+        self.dim = _checks.integer(dim, "dim", 1, "a chain needs something to move")
+        self.n_rows = _checks.integer(n_rows, "n_rows", 1, "a likelihood needs rows")
+        self.prior_mean = _checks.arm_values(prior_mean, "prior_mean", self.dim)
+        sd = _checks.arm_values(prior_sd, "prior_sd", self.dim)
+        if not (sd > 0.0).all() or not np.isfinite(self.prior_mean).all():
+            raise ValueError(
+                f"prior_mean is {prior_mean!r} and prior_sd {prior_sd!r}; finite means and positive standard "
+                f"deviations are needed, infinite ones for a flat prior"
+            )
+        self.prior_precision = 1.0 / sd**2
+        if log_prior is not None and not callable(log_prior):
+            raise TypeError(f"log_prior is {log_prior!r}; a function of the parameters is needed")
+        self.log_prior = log_prior
+
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether `reference` works."""
+        return False
+
+    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+        """A new source of two arms, and the float64 array of shape (2, dim) it reads its parameters from.
+
+        With a reference the source gives what the second-order expansion at ``reference.theta_hat`` leaves.
+        """
+        raise NotImplementedError
+
+    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
+        """Expand the log-likelihood at a point, by default the posterior mode."""
+        raise ValueError(f"{type(self).__name__} has no derivatives to expand; use control_variate=None")
+
+    def slopes(self, reference: Reference) -> NDArray[np.float64]:
+        """Bound on the change of each row's term per whitened unit of length, shape (n_rows,), for TunaMH."""
+        raise ValueError(f"no bound on the slope of the terms of {type(self).__name__} is known")
+
+    def _newton(
+        self, expand: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64], NDArray[np.float64]]],
+        start: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Mode of the log-likelihood times the normal prior, by damped Newton steps."""
+        at = start
+        value, gradient, hessian = self._with_prior(at, *expand(at))
+        for _ in range(_NEWTON_STEPS):
+            size = 1.0
+            step = np.linalg.solve(_positive(-hessian), gradient)
+            promised = float(gradient @ step)
+            if promised < 1e-9:
+                return at
+            while True:
+                new = at + size * step
+                parts = self._with_prior(new, *expand(new))
+                if parts[0] >= value + 1e-4 * size * promised or size < 1e-8:
+                    break
+                size /= 2.0
+            if size < 1e-8:
+                return at
+            at = new
+            value, gradient, hessian = parts
+        return at
+
+    def _with_prior(
+        self, at: NDArray[np.float64], value: float, gradient: NDArray[np.float64], hessian: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        step = at - self.prior_mean
+        pull = self.prior_precision * step
+        return value - 0.5 * float(step @ pull), gradient - pull, hessian - np.diag(self.prior_precision)
+
+    def _normal(
+        self, at: NDArray[np.float64], gradient: NDArray[np.float64], hessian: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Center and Cholesky factor of the covariance of the expansion at a point, prior included."""
+        _, slope, curvature = self._with_prior(at, 0.0, gradient, hessian)
+        try:
+            whole = np.linalg.cholesky(-curvature)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "the log-posterior is not curved downwards in every direction at theta_hat, so no normal density "
+                "follows it: give theta_hat nearer the mode, a proper prior, or control_variate=None"
+            ) from None
+        inverse = np.linalg.inv(whole)
+        covariance = inverse.T @ inverse
+        return at + covariance @ slope, np.linalg.cholesky((covariance + covariance.T) / 2.0)
+
+
+def _positive(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix, with its eigenvalues made positive if they are not."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    floor = max(1e-10 * float(np.abs(values).max()), 1e-300)
+    return np.asarray((vectors * np.maximum(np.abs(values), floor)) @ vectors.T)
+
+
+class GLM(Model):
+    r"""A generalised linear model with a normal, flat or user-given prior.
+
+    Parameters
+    ----------
+    X, y, family, scale, df
+        As in `fastrace.likelihoods.GLMSource`: "logistic", "gaussian", "poisson" or "student-t" regression. `X` is read
+        in place.
+    prior_mean, prior_sd : float or array_like of shape (p,), default 0 and infinity
+        Independent normal priors; an infinite standard deviation is a flat prior.
+    log_prior : callable, optional
+        ``log_prior(theta)``, in place of the normal prior or besides. Python code: about a microsecond a step.
+    shuffle : None, int, SeedSequence or Generator, optional
+        Copy the rows in random order, for kernels with ``access="shuffled"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 2))
+    >>> y = rng.random(1000) < 1 / (1 + np.exp(-X @ [1.0, -0.5]))
+    >>> model = mcmc.GLM(X, y, prior_sd=10.0)
+    >>> model.reference().center.round(1)
+    array([ 0.9, -0.4])
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        family: str = "logistic",
+        scale: float = 1.0,
+        df: float = 4.0,
+        *,
+        prior_mean: ArrayLike = 0.0,
+        prior_sd: ArrayLike = math.inf,
+        log_prior: LogPrior | None = None,
+        shuffle: _checks.RngLike = None,
+    ) -> None:
+        table, outcome = np.asarray(X), np.asarray(y)
+        if shuffle is not None and table.ndim == 2 and outcome.shape == table.shape[:1]:
+            order = _checks.generator(shuffle).permutation(len(table))
+            table, outcome = table[order], outcome[order]
+        self.shuffled = shuffle is not None
+        columns = table.shape[1] if table.ndim == 2 else 1
+        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, scale, df)
+        super().__init__(columns, self._glm.n_rows, prior_mean, prior_sd, log_prior)
+
+    def __repr__(self) -> str:
+        return f"GLM({self.n_rows} rows, {self.dim} columns, family={self._glm.family!r})"
+
+    @property
+    def has_derivatives(self) -> bool:
+        return True
+
+    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+        g = self._glm
+        own = GLMSource(g.X, g.y, np.zeros((2, self.dim)), g.family, g.scale, g.df)
+        return own if reference is None else Residual(own, reference.theta_hat), parameters_of(own)
+
+    def _expand(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        for first in range(0, self.n_rows, _CHUNK):
+            x = np.asarray(self._glm.X[first : first + _CHUNK], dtype=np.float64)
+            level, slope, curvature = self._glm.derivatives(at, first, len(x))
+            value += level.sum()
+            gradient += slope @ x
+            hessian += x.T @ (curvature[:, None] * x)
+        return float(value), gradient, hessian
+
+    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
+        if theta_hat is None:
+            hat = self._newton(self._expand, np.zeros(self.dim))
+        else:
+            hat = np.array(theta_hat, dtype=np.float64)
+        surrogate = TaylorSurrogate(self._glm, hat)
+        center, factor = self._normal(hat, np.asarray(surrogate.gradient), np.asarray(surrogate.hessian))
+        family = self._glm.family
+        lengths = self._lengths(factor)
+        if family == "poisson":  # exp(eta) has no bound, but near the mode it has
+            radius = math.sqrt(self.dim) + 5.0
+            third = np.exp(self._predictors(hat) + lengths * radius)
+        else:
+            radius = math.inf
+            third = np.full(self.n_rows, _third_derivative(family, self._glm.scale, self._glm.df))
+        return Reference(hat, center, factor, third * lengths**3, radius)
+
+    def slopes(self, reference: Reference) -> NDArray[np.float64]:
+        family, scale, df = self._glm.family, self._glm.scale, self._glm.df
+        if family == "logistic":
+            steepest = 1.0
+        elif family == "student-t":
+            steepest = (df + 1.0) / (2.0 * math.sqrt(df) * scale)
+        else:
+            raise ValueError(
+                f"the slope of the {family} family's terms is not bounded, and TunaMH needs a bound; use "
+                f"PoissonMinibatchMetropolis or RacingMetropolis"
+            )
+        return steepest * self._lengths(reference.factor)
+
+    def _lengths(self, factor: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Norm of each whitened row: x . (theta - hat) is at most this times the whitened distance."""
+        out = np.empty(self.n_rows)
+        for first in range(0, self.n_rows, _CHUNK):
+            x = np.asarray(self._glm.X[first : first + _CHUNK], dtype=np.float64)
+            out[first : first + len(x)] = np.sqrt(np.square(x @ factor).sum(axis=1))
+        return out * (1.0 + 1e-12)
+
+    def _predictors(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+        chunks = range(0, self.n_rows, _CHUNK)
+        return np.concatenate([np.asarray(self._glm.X[k : k + _CHUNK], dtype=np.float64) @ at for k in chunks])
+
+
+class FunctionModel(Model):
+    """A log-likelihood given as a Python function of parameters and row numbers.
+
+    Parameters
+    ----------
+    terms : callable
+        ``terms(theta, rows)`` takes parameters of shape (dim,) and row numbers of shape (k,) and returns the
+        log-likelihood of each of these rows, shape (k,). -inf is allowed at a proposal, nan and +inf are not.
+    dim, n_rows : int
+        Numbers of parameters and of rows.
+    derivatives : callable, optional
+        ``derivatives(theta, rows)`` returns the gradients, shape (k, dim), and the Hessians, shape (k, dim, dim), of
+        these terms. With it kernels use a control variate.
+    start : array_like of shape (dim,), optional
+        Where to look for the mode from; zeros by default.
+    prior_mean, prior_sd, log_prior
+        As in `GLM`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> y = np.random.default_rng(0).normal(1.0, 2.0, 500)
+    >>> def terms(theta, rows):
+    ...     return -0.5 * np.square((y[rows] - theta[0]) / np.exp(theta[1])) - theta[1]
+    >>> model = mcmc.FunctionModel(terms, dim=2, n_rows=500)
+    >>> kernel = mcmc.RacingMetropolis(model)
+    >>> trace = mcmc.sample(kernel, [1.0, 0.7], n_draws=200, n_chains=1, rng=1)
+    >>> trace.draws.shape
+    (1, 200, 2)
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        dim: int,
+        n_rows: int,
+        *,
+        derivatives: Derivatives | None = None,
+        start: ArrayLike | None = None,
+        prior_mean: ArrayLike = 0.0,
+        prior_sd: ArrayLike = math.inf,
+        log_prior: LogPrior | None = None,
+    ) -> None:
+        super().__init__(dim, n_rows, prior_mean, prior_sd, log_prior)
+        for name, function in (("terms", terms), ("derivatives", derivatives)):
+            if not callable(function) and (name == "terms" or function is not None):
+                raise TypeError(f"{name} is {function!r}; a function of (theta, rows) is needed")
+        self.terms = terms
+        self.derivatives = derivatives
+        self.start = np.zeros(self.dim) if start is None else np.array(start, dtype=np.float64)
+
+    def __repr__(self) -> str:
+        return f"FunctionModel({self.terms!r}, {self.dim} parameters, {self.n_rows} rows)"
+
+    @property
+    def has_derivatives(self) -> bool:
+        return self.derivatives is not None
+
+    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+        theta = np.zeros((2, self.dim))
+        rewards = _Terms(self, theta, None if reference is None else reference.theta_hat)
+        return CallableSource(rewards, 2, self.n_rows), theta
+
+    def _parts(
+        self, at: NDArray[np.float64], rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        assert self.derivatives is not None
+        k, d = len(rows), self.dim
+        value = _shaped(self.terms(at.copy(), rows), (k,), "terms")
+        gradient, hessian = self.derivatives(at.copy(), rows)
+        return value, _shaped(gradient, (k, d), "the gradient"), _shaped(hessian, (k, d, d), "the Hessian")
+
+    def _expand(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        for first in range(0, self.n_rows, _CHUNK):
+            parts = self._parts(at, np.arange(first, min(first + _CHUNK, self.n_rows)))
+            value += float(parts[0].sum())
+            gradient += parts[1].sum(axis=0)
+            hessian += parts[2].sum(axis=0)
+        return value, gradient, hessian
+
+    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
+        if self.derivatives is None:
+            return super().reference(theta_hat)
+        hat = self._newton(self._expand, self.start) if theta_hat is None else np.array(theta_hat, dtype=np.float64)
+        _, gradient, hessian = self._expand(hat)
+        center, factor = self._normal(hat, gradient, hessian)
+        return Reference(hat, center, factor, None, math.inf)
+
+
+class _Terms:
+    """Rewards of the two arms of a `FunctionModel`, less their expansion if there is a point to expand at."""
+
+    def __init__(self, model: FunctionModel, theta: NDArray[np.float64], hat: NDArray[np.float64] | None) -> None:
+        self.model = model
+        self.theta = theta
+        self.hat = hat
+
+    def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        out = np.empty((len(rows), len(arms)))
+        for j, arm in enumerate(arms):
+            out[:, j] = _shaped(self.model.terms(self.theta[arm].copy(), rows), (len(rows),), "terms")
+        if self.hat is not None:
+            value, gradient, hessian = self.model._parts(self.hat, rows)
+            for j, arm in enumerate(arms):
+                step = self.theta[arm] - self.hat
+                out[:, j] -= value + gradient @ step + 0.5 * np.einsum("kab,a,b->k", hessian, step, step)
+        return out
+
+
+def _shaped(values: ArrayLike, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"{name} returned shape {array.shape}; {shape}, one value per row asked for, is needed")
+    return array
+
+
+class SourceModel(Model):
+    """A log-likelihood given as a compiled source: Cython, C, or Numba through `scipy.LowLevelCallable`.
+
+    Parameters
+    ----------
+    make : callable
+        ``make()`` returns a new `Source` with two arms, and the float64 array of shape (2, dim) from which it reads
+        the parameters of arm 0, the chain's state, and arm 1, the proposal. Each chain asks once.
+    prior_mean, prior_sd, log_prior
+        As in `GLM`.
+
+    Notes
+    -----
+    Give the source a `support` if its terms have one, and the betting rule becomes the default: rigorous.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> from fastrace.likelihoods import GLMSource
+    >>> from fastrace.sources import CallableSource
+    >>> y = np.random.default_rng(0).normal(1.0, 1.0, 500)
+    >>> def make():
+    ...     theta = np.zeros((2, 1))
+    ...     return CallableSource(lambda arms, rows: -0.5 * np.square(y[rows, None] - theta[arms, 0]), 2, 500), theta
+    >>> model = mcmc.SourceModel(make)
+    >>> mcmc.sample(mcmc.RacingMetropolis(model), [1.0], n_draws=100, n_chains=1, rng=1).draws.shape
+    (1, 100, 1)
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], tuple[Source, NDArray[np.float64]]],
+        *,
+        prior_mean: ArrayLike = 0.0,
+        prior_sd: ArrayLike = math.inf,
+        log_prior: LogPrior | None = None,
+    ) -> None:
+        self.make = make
+        source, theta = self.engine(None)
+        super().__init__(theta.shape[1], source.n_rows, prior_mean, prior_sd, log_prior)
+
+    def __repr__(self) -> str:
+        return f"SourceModel({self.make!r}, {self.dim} parameters, {self.n_rows} rows)"
+
+    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+        source, theta = self.make()
+        if not isinstance(source, Source) or source.n_arms != 2:
+            raise ValueError(f"make() returned {source!r} first; a Source of two arms, state and proposal, is needed")
+        good = isinstance(theta, np.ndarray) and theta.ndim == 2 and theta.shape[0] == 2
+        if not good or theta.dtype != np.float64 or not (theta.flags.c_contiguous and theta.flags.writeable):
+            raise ValueError(
+                "make() must return, second, the writeable float64 array of shape (2, dim) in C order that its source "
+                "reads its parameters from"
+            )
+        return source, theta

@@ -1,0 +1,333 @@
+"""Running kernels: chains in threads, tuning, checkpoints, traces."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastrace import _checks
+from fastrace._progress import track
+from fastrace.mcmc.protocol import Kernel, Steps, joined
+from fastrace.mcmc.trace import Trace
+
+__all__ = ["sample"]
+
+SLICE = 0.1  # seconds between two looks at the clock, the callback and the checkpoint
+FIRST = 32  # steps before the first of them
+Callback = Callable[[int, Steps], object]
+
+
+@dataclass
+class _ChainRun:
+    """One chain under way."""
+
+    number: int
+    state: Any
+    rng: np.random.Generator
+    tune_left: int
+    left: int
+    parts: list[Steps] = field(default_factory=list)
+    seconds: float = 0.0
+    rng_state: Any = None  # of `rng` when `state` was reached; the generator itself may be at work
+
+    def __post_init__(self) -> None:
+        self.rng_state = self.rng.bit_generator.state
+
+    @property
+    def todo(self) -> int:
+        return self.tune_left + self.left
+
+    def rng_there(self) -> np.random.Generator:
+        """A copy of the generator as it was when `state` was reached."""
+        bits = type(self.rng.bit_generator)()
+        bits.state = self.rng_state
+        return np.random.Generator(bits)
+
+
+def sample(
+    kernel: Kernel,
+    init: Any = None,
+    n_draws: int = 1000,
+    n_chains: int = 4,
+    rng: _checks.RngLike = None,
+    progress: bool = False,
+    n_tune: int = 500,
+    *,
+    threads: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 30.0,
+    callback: Callback | None = None,
+) -> Trace:
+    """Run chains of a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Such as `RacingMetropolis`.
+    init : array_like, sequence of array_like, or Trace, optional
+        Where all chains start, or where each does; by default where the kernel likes to. A `Trace` is gone on with:
+        its states and generators are taken up, without tuning.
+    n_draws : int, default 1000
+        Draws kept of each chain.
+    n_chains : int, default 4
+        Number of chains.
+    rng : None, int, SeedSequence or Generator, optional
+        Each chain has a generator of its own, spawned from this one.
+    progress : bool, default False
+        Show a bar on standard error; needs rich.
+    n_tune : int, default 500
+        Steps at the start of each chain in which the proposal adapts; they are not kept.
+    threads : int, optional
+        Chains at work at once; by default as many as there are processors. Compiled models run side by side, Python
+        functions take turns.
+    checkpoint : path, optional
+        File to save to, every so many seconds and at the end. If it is there already, sampling goes on from it, and the
+        result is the one that an uninterrupted call would have given.
+    checkpoint_every : float, default 30.0
+        Seconds.
+    callback : callable, optional
+        ``callback(chain, steps)`` with the number of the chain and the draws it has just made, about ten times a second
+        and chain. If it raises, all chains end.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    The draws depend on the seed and the kernel alone: not on threads, progress, callback or interruptions. Whatever
+    exception ends sampling early, a callback's, a user's function's or Ctrl-C, comes through unchanged and has the
+    trace so far as its attribute ``trace``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X @ [1.0, 2.0] + rng.normal(size=5000)
+    >>> kernel = mcmc.PoissonMinibatchMetropolis(mcmc.GLM(X, y, family="student-t"))
+    >>> trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
+    >>> trace.draws.mean(axis=(0, 1)).round(1)
+    array([1., 2.])
+    >>> longer = mcmc.sample(kernel, trace, n_draws=500)
+    >>> longer.n_draws
+    500
+    """
+    n_draws = _checks.integer(n_draws, "n_draws", 0, "a number of draws")
+    n_chains = _checks.integer(n_chains, "n_chains", 1, "a number of chains")
+    n_tune = _checks.integer(n_tune, "n_tune", 0, "a number of steps")
+    if threads is not None:
+        threads = _checks.integer(threads, "threads", 1, "a number of threads")
+    if not _checks.real(checkpoint_every, "checkpoint_every") >= 0.0:
+        raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds from 0 up is needed")
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists():
+        runs = _loaded(path, kernel, n_draws)
+    else:
+        runs = _started(kernel, init, n_draws, n_chains, rng, n_tune)
+    work = _Work(kernel, runs, callback, path, checkpoint_every)
+    try:
+        if threads is None:
+            threads = os.cpu_count() or 1
+        work.go(min(threads, len(runs)), progress)
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            error.trace = work.trace()  # type: ignore[attr-defined]
+        work.save()
+        raise
+    work.save()
+    return work.trace()
+
+
+def _started(
+    kernel: Kernel, init: Any, n_draws: int, n_chains: int, rng: _checks.RngLike, n_tune: int
+) -> list[_ChainRun]:
+    if isinstance(init, Trace):
+        pairs = zip(init.states, copy.deepcopy(init.rngs), strict=True)
+        return [_ChainRun(i, state, own, 0, n_draws) for i, (state, own) in enumerate(pairs)]
+    children = _checks.generator(rng).spawn(n_chains)
+    starts = [init] * n_chains
+    if init is not None:
+        shape = np.shape(init)
+        one = np.shape(kernel.init(None).position)
+        if shape != one:
+            if shape != (n_chains, *one):
+                raise ValueError(
+                    f"init has shape {shape}; {one} for all chains, or {(n_chains, *one)}, one start each, is needed"
+                )
+            starts = list(np.asarray(init))
+    return [
+        _ChainRun(i, kernel.init(start, own), own, n_tune, n_draws)
+        for i, (start, own) in enumerate(zip(starts, children, strict=True))
+    ]
+
+
+class _Work:
+    """Chains at work; saved and stopped together."""
+
+    def __init__(
+        self, kernel: Kernel, runs: list[_ChainRun], callback: Callback | None, path: Path | None, every: float
+    ) -> None:
+        self.kernel = kernel
+        self.runs = runs
+        self.callback = callback
+        self.path = path
+        self.every = every
+        self.lock = threading.Lock()  # held while a chain's state and draws change hands
+        self.stop = threading.Event()
+        self.done: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def go(self, threads: int, progress: bool) -> None:
+        if threads == 1:
+            total = sum(run.todo for run in self.runs)
+            pace = _Pace(total)
+            bar = track(range(100), True, "sampling") if progress else iter(range(100))
+            last = time.monotonic()
+            for run in self.runs:
+                for count in self._advance(run):
+                    pace.show(count, bar)
+                    last = self._maybe_save(last)
+            pace.finish(bar)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            futures = [pool.submit(self._whole, run) for run in self.runs]
+            try:
+                self._watch(futures, progress)
+            except BaseException:
+                self.stop.set()
+                raise
+            for future in futures:
+                future.result()
+
+    def _watch(self, futures: list[Any], progress: bool) -> None:
+        pace = _Pace(sum(run.todo for run in self.runs))
+        bar = track(range(100), True, "sampling") if progress else iter(range(100))
+        last = time.monotonic()
+        while not all(future.done() for future in futures):
+            with contextlib.suppress(queue.Empty):
+                pace.show(self.done.get(timeout=0.02), bar)
+            last = self._maybe_save(last)
+            for future in futures:
+                if future.done() and future.exception() is not None:
+                    self.stop.set()
+                    future.result()
+        pace.finish(bar)
+
+    def _whole(self, run: _ChainRun) -> None:
+        for count in self._advance(run):
+            self.done.put(count)
+            if self.stop.is_set():
+                return
+
+    def _advance(self, run: _ChainRun) -> Iterator[int]:
+        """Slices of one chain, each about as long as `SLICE`; how many steps each had."""
+        count = FIRST
+        while run.todo:
+            tune = run.tune_left > 0
+            count = min(count, run.tune_left if tune else run.left)
+            started = time.perf_counter()
+            try:
+                state, steps = self.kernel.run(run.rng, run.state, count, tune=tune)
+            except BaseException as error:
+                partial = getattr(error, "partial_run", None)
+                if partial is not None:
+                    with contextlib.suppress(AttributeError):
+                        del error.partial_run  # type: ignore[attr-defined]
+                    self._keep(run, partial[0], partial[1], tune)
+                raise
+            took = time.perf_counter() - started
+            self._keep(run, state, steps, tune, took)
+            if self.callback is not None:
+                self.callback(run.number, steps)
+            yield count
+            count = max(FIRST, min(int(count * SLICE / max(took, 1e-6)), 16 * count))
+
+    def _keep(self, run: _ChainRun, state: Any, steps: Steps, tune: bool, took: float = 0.0) -> None:
+        with self.lock:
+            run.state = state
+            run.rng_state = run.rng.bit_generator.state
+            if tune:
+                run.tune_left -= len(steps)
+            else:
+                run.left -= len(steps)
+                run.parts.append(steps)
+                run.seconds += took
+
+    def trace(self) -> Trace:
+        with self.lock:
+            empty = self.kernel.run(self.runs[0].rng_there(), self.runs[0].state, 0)[1]
+            return Trace(
+                tuple(joined(run.parts) if run.parts else empty for run in self.runs),
+                self.kernel.describe(),
+                tuple(run.state for run in self.runs),
+                tuple(run.rng_there() for run in self.runs),
+                max(run.seconds for run in self.runs),
+                self.kernel.variable,
+            )
+
+    def _maybe_save(self, last: float) -> float:
+        if self.path is None or time.monotonic() - last < self.every:
+            return last
+        self.save()
+        return time.monotonic()
+
+    def save(self) -> None:
+        if self.path is None:
+            return
+        with self.lock:
+            for run in self.runs:
+                run.parts = [joined(run.parts)] if run.parts else []
+            runs = [replace(run, rng=run.rng_there()) for run in self.runs]
+            content = pickle.dumps((1, self.kernel.describe(), runs))
+        beside = self.path.with_name(self.path.name + ".new")
+        beside.write_bytes(content)
+        beside.replace(self.path)
+
+
+class _Pace:
+    """Turns counts of steps into the hundred ticks of a bar."""
+
+    def __init__(self, total: int) -> None:
+        self.total = max(total, 1)
+        self.made = 0
+        self.ticks = 0
+
+    def show(self, count: int, bar: Iterator[int]) -> None:
+        self.made += count
+        while self.ticks < 100 * self.made // self.total:
+            next(bar, None)
+            self.ticks += 1
+
+    def finish(self, bar: Iterator[int]) -> None:
+        for _ in bar:
+            pass
+
+
+def _loaded(path: Path, kernel: Kernel, n_draws: int) -> list[_ChainRun]:
+    """The chains in a checkpoint; more draws than it was made for are added."""
+    version, described, runs = pickle.loads(path.read_bytes())
+    if version != 1:
+        raise ValueError(f"the checkpoint {path} is of version {version}; this fastrace reads version 1")
+    if described != kernel.describe():
+        raise ValueError(f"the checkpoint {path} was made by {described}, not by {kernel.describe()}; use another file")
+    for run in runs:
+        run.left = max(0, n_draws - sum(len(part) for part in run.parts))
+    return list(runs)

@@ -1,0 +1,158 @@
+"""Plain twins of the chains: one step at a time, in NumPy and Python integers, from the same random numbers."""
+
+import math
+
+import numpy as np
+
+MASK = (1 << 64) - 1
+
+
+class RowStream:
+    """xoshiro256++ seeded by splitmix64."""
+
+    def __init__(self, seed):
+        self.s = []
+        for _ in range(4):
+            seed = (seed + 0x9E3779B97F4A7C15) & MASK
+            z = seed
+            z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+            z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+            self.s.append(z ^ (z >> 31))
+
+    @staticmethod
+    def _turned(x, k):
+        return ((x << k) | (x >> (64 - k))) & MASK
+
+    def next64(self):
+        s = self.s
+        out = (self._turned((s[0] + s[3]) & MASK, 23) + s[0]) & MASK
+        t = (s[1] << 17) & MASK
+        s[2] ^= s[0]
+        s[3] ^= s[1]
+        s[1] ^= s[2]
+        s[0] ^= s[3]
+        s[2] ^= t
+        s[3] = self._turned(s[3], 45)
+        return out
+
+    def uniform(self):
+        return (self.next64() >> 11) / 2.0**53
+
+    def below(self, n):
+        while True:
+            product = (self.next64() >> 32) * n
+            if product & 0xFFFFFFFF >= (2**32 - n) % n:
+                return product >> 32
+
+    def poisson(self, rate):
+        """By products of uniforms, as NumPy below a rate of 10."""
+        assert rate < 10.0
+        count, product, limit = 0, 1.0, math.exp(-rate)
+        if rate == 0.0:
+            return 0
+        while True:
+            product *= self.uniform()
+            if product <= limit:
+                return count
+            count += 1
+
+
+def alias_table(weights):
+    n = len(weights)
+    keep, other = list(np.asarray(weights) / np.sum(weights) * n), list(range(n))
+    small = [i for i in range(n) if keep[i] < 1.0]
+    large = [i for i in range(n) if keep[i] >= 1.0]
+    while small and large:
+        low, high = small.pop(), large[-1]
+        other[low] = high
+        keep[high] -= 1.0 - keep[low]
+        if keep[high] < 1.0:
+            large.pop()
+            small.append(high)
+    for i in small + large:
+        keep[i] = 1.0
+    return keep, other
+
+
+def log_terms(family, X, y, theta, scale=1.0, df=4.0):
+    eta = X @ theta
+    if family == "logistic":
+        return y * eta - np.logaddexp(0.0, eta)
+    if family == "gaussian":
+        return -0.5 * ((y - eta) / scale) ** 2 - math.log(scale) - 0.5 * math.log(2 * math.pi)
+    if family == "poisson":
+        return y * eta - np.exp(eta)
+    z = (y - eta) / scale
+    constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi) - math.log(scale)
+    return constant - 0.5 * (df + 1) * np.log1p(z * z / df)
+
+
+class Logistic:
+    """Residuals of the second-order expansion of a logistic regression, in the coordinates of its reference."""
+
+    def __init__(self, X, y, reference):
+        self.X, self.y, self.reference = X, y, reference
+        eta = X @ reference.theta_hat
+        p = 1.0 / (1.0 + np.exp(-eta))
+        self.eta, self.slope, self.curvature = eta, y - p, -p * (1.0 - p)
+        self.value = log_terms("logistic", X, y, reference.theta_hat)
+
+    def residuals(self, theta, rows=slice(None)):
+        a = self.X[rows] @ theta - self.eta[rows]
+        terms = log_terms("logistic", self.X[rows], self.y[rows], theta)
+        return terms - self.value[rows] - a * (self.slope[rows] + 0.5 * self.curvature[rows] * a)
+
+
+def size_of_move(z0, z1):
+    """How far the residual of a row of weight 1 can move."""
+    before, after, both = z0 @ z0, z1 @ z1, z0 @ z1
+    straight = math.sqrt((z1 - z0) @ (z1 - z0)) * (before + both + after)
+    return min(straight, before**1.5 + after**1.5) / 6.0
+
+
+def chain(model, z, rng, n, *, size, walk, walk_share, decide):
+    """Delayed acceptance with Crank-Nicolson steps about the reference; `decide(now, new, z0, z1, log_u, stream)`."""
+    center, factor = model.reference.center, model.reference.factor
+    keep = math.sqrt(1.0 - size * size)
+    out = []
+    for _ in range(n):
+        stream = RowStream(int(rng.bit_generator.random_raw()))
+        a, b = (1.0, walk) if walk_share > 0.0 and rng.random() < walk_share else (keep, size)
+        new = a * z + b * np.array([rng.standard_normal() for _ in z])
+        first = -rng.standard_exponential()
+        ratio = 0.0 if a != 1.0 else -0.5 * (new @ new - z @ z)
+        if first < ratio or (a != 1.0 and first < 1e-12):
+            log_u = -rng.standard_exponential()
+            if decide(center + factor @ z, center + factor @ new, z, new, log_u, stream):
+                z = new
+        out.append(center + factor @ z)
+    return np.array(out)
+
+
+def exact_decision(model):
+    def decide(now, new, z0, z1, log_u, stream):
+        return model.residuals(new).sum() - model.residuals(now).sum() > log_u
+
+    return decide
+
+
+def poisson_decision(model):
+    weights = model.reference.weights
+    keep, other = alias_table(weights)
+
+    def decide(now, new, z0, z1, log_u, stream):
+        size = size_of_move(z0, z1)
+        rows = []
+        for _ in range(stream.poisson(weights.sum() * size)):
+            i = stream.below(len(weights))
+            rows.append(i if stream.uniform() < keep[i] else other[i])
+        ratio = 0.0
+        for i in rows:
+            bound = weights[i] * size
+            change = float((model.residuals(new, [i]) - model.residuals(now, [i]))[0])
+            here = bound - max(change, 0.0)
+            if stream.uniform() * bound < here:
+                ratio += math.log((here + change) / here)
+        return ratio > log_u
+
+    return decide

@@ -1,0 +1,501 @@
+"""Kernels over rows: exact ones are exact, races are within their promise, and nothing made is lost."""
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastrace import mcmc
+from fastrace._minibatch import AliasTable
+from fastrace.sources import CallableSource
+from guarantee import assert_fits, assert_rate_at_most
+from reference import mcmc as twin
+
+
+def logistic(n_rows, dim, seed=0, spread=0.5):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, dim))
+    X[:, 0] = 1.0
+    theta = spread * rng.standard_normal(dim)
+    return X, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-X @ theta))).astype(float)
+
+
+def outcomes(family, X, theta, rng):
+    eta = X @ theta
+    if family == "logistic":
+        return (rng.random(len(X)) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+    if family == "poisson":
+        return rng.poisson(np.exp(eta)).astype(float)
+    return eta + (rng.standard_normal(len(X)) if family == "gaussian" else rng.standard_t(4.0, len(X)))
+
+
+KERNELS = {
+    "exact": lambda model, **o: mcmc.Metropolis(model, **o),
+    "exact-plain": lambda model, **o: mcmc.Metropolis(model, control_variate=None, **o),
+    "poisson": lambda model, **o: mcmc.PoissonMinibatchMetropolis(model, **o),
+    "poisson-one-stage": lambda model, **o: mcmc.PoissonMinibatchMetropolis(model, delayed=False, **o),
+    "race": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, **o),
+    "race-betting": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, "betting", **o),
+    "race-plain": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, control_variate=None, **o),
+    "tuna": lambda model, **o: mcmc.TunaMetropolis(model, chi=1e-2, **o),
+}
+EXACT = ["exact", "exact-plain", "poisson", "poisson-one-stage", "tuna"]
+RACES = ["race", "race-betting", "race-plain"]
+
+
+# Invariance: states on a lattice, so that the target can be enumerated.
+
+
+class Lattice:
+    """Four parameter vectors, and proposals that draw one of the three others."""
+
+    def __init__(self, n_rows=60, seed=3):
+        self.X, self.y = logistic(n_rows, 2, seed)
+        self.model = mcmc.GLM(self.X, self.y, prior_sd=2.0)
+        center, factor = self.model.reference().center, self.model.reference().factor
+        self.points = center + np.array([[0.0, 0.0], [1.5, -0.5], [-1.0, 1.2], [0.4, 1.9]]) @ factor.T
+        log_p = [twin.log_terms("logistic", self.X, self.y, p).sum() - p @ p / 8.0 for p in self.points]
+        self.p = np.exp(log_p - np.max(log_p))
+        self.p /= self.p.sum()
+
+    def number(self, theta):
+        return int(np.abs(self.points - theta).sum(axis=1).argmin())
+
+    def propose(self, rng, theta):
+        other = (self.number(theta) + rng.integers(1, 4)) % 4
+        return self.points[other], 0.0
+
+    def counts(self, kernel, trials, steps, rng):
+        out = np.zeros(4, int)
+        states = [kernel.init(p) for p in self.points]
+        for start in rng.choice(4, size=trials, p=self.p):
+            _, made = kernel.run(rng, states[start], steps)
+            out[self.number(made.draws[-1])] += 1
+        return out
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_kernels_leave_an_enumerable_target_invariant(name):
+    lattice = Lattice()
+    kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
+    assert_fits(lattice.counts(kernel, 4000, 3, np.random.default_rng(5)), lattice.p)
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_races_are_within_their_promise_on_an_enumerable_target(name):
+    lattice = Lattice(400)
+    kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
+    trials, steps = 3000, 2
+    counts = lattice.counts(kernel, trials, steps, np.random.default_rng(6))
+    for count, p in zip(counts, lattice.p, strict=True):
+        assert_rate_at_most(count, trials, p + steps * kernel.delta)
+        assert_rate_at_most(trials - count, trials, 1.0 - p + steps * kernel.delta)
+
+
+def test_the_enumerable_target_tells_a_wrong_kernel():
+    lattice = Lattice()
+    skewed = lattice.p * [1.3, 1.0, 1.0, 0.7]
+    with pytest.raises(AssertionError):
+        kernel = KERNELS["exact"](lattice.model, proposal=lattice.propose)
+        assert_fits(lattice.counts(kernel, 4000, 3, np.random.default_rng(5)), skewed / skewed.sum())
+
+
+# Twins, and the same chain by different means.
+
+
+def test_exact_and_poisson_chains_are_their_twins():
+    X, y = logistic(300, 3, 1)
+    model = mcmc.GLM(X, y, prior_sd=3.0)
+    reference = model.reference()
+    plain = twin.Logistic(X, y, reference)
+    options = {"size": 0.8, "walk": 2.38 / np.sqrt(3), "walk_share": 0.1}
+    for name, decision in (("exact", twin.exact_decision(plain)), ("poisson", twin.poisson_decision(plain))):
+        kernel = KERNELS[name](model, control_variate=reference, size=0.8)
+        state = kernel.init(reference.center + 0.01)
+        _, steps = kernel.run(np.random.default_rng(4), state, 300)
+        expected = twin.chain(plain, state.whitened, np.random.default_rng(4), 300, decide=decision, **options)
+        assert 20 < steps.accepted.sum() < 300
+        np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("control_variate", ["auto", None])
+@pytest.mark.parametrize("proposal", ["random-walk", "langevin", "crank-nicolson"])
+def test_a_race_of_all_rows_decides_as_the_exact_kernel(control_variate, proposal):
+    X, y = logistic(500, 3, 2)
+    model = mcmc.GLM(X, y, prior_sd=3.0)
+    options = {"control_variate": control_variate, "proposal": proposal}
+    exact, race = mcmc.Metropolis(model, **options), mcmc.RacingMetropolis(model, first_look=500, **options)
+    state = exact.init(rng=1)
+    a, b = (k.run(np.random.default_rng(8), state, 2000)[1] for k in (exact, race))
+    np.testing.assert_array_equal(a.draws, b.draws)
+    assert 100 < a.accepted.sum() < 2000
+
+
+def test_alias_table_has_the_probabilities_asked_for():
+    rng = np.random.default_rng(0)
+    for weights in (rng.random(1000), rng.lognormal(0, 3, 500), [1.0], [0.0, 2.0, 0.0, 1.0], np.ones(7)):
+        table = AliasTable(weights)
+        np.testing.assert_allclose(table.probabilities(), np.asarray(weights) / np.sum(weights), atol=1e-14)
+        keep, other = twin.alias_table(weights)
+        again = np.array(keep) / len(keep)
+        np.add.at(again, other, (1.0 - np.array(keep)) / len(keep))
+        np.testing.assert_allclose(again, np.asarray(weights) / np.sum(weights), atol=1e-14)
+    for bad in ([], [-1.0], [np.nan], [[1.0]]):
+        with pytest.raises(ValueError, match="weights"):
+            AliasTable(bad)
+
+
+# Posteriors.
+
+
+@pytest.mark.parametrize("family", ["logistic", "gaussian", "poisson", "student-t"])
+def test_means_and_deviations_agree_with_a_long_exact_run(family):
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((1500, 3)) / 2.0
+    y = outcomes(family, X, np.array([0.5, -0.3, 0.8]), rng)
+    model = mcmc.GLM(X, y, family, prior_sd=5.0)
+    reference = model.reference()
+    exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=8000, n_chains=1, rng=1)
+    for kernel in (
+        mcmc.PoissonMinibatchMetropolis(model, control_variate=reference),
+        mcmc.RacingMetropolis(model, 0.01, control_variate=reference),
+    ):
+        ours = mcmc.sample(kernel, n_draws=8000, n_chains=1, rng=2)
+        for power in (1, 2):
+            a, b = exact.draws[0], ours.draws[0]
+            if power == 2:
+                a, b = (a - reference.center) ** 2, (b - reference.center) ** 2
+            for j in range(3):
+                error = np.hypot(*(x[:, j].std() / np.sqrt(mcmc.effective_sample_size(x[:, j])) for x in (a, b)))
+                assert abs(a[:, j].mean() - b[:, j].mean()) < stats.norm.isf(1e-6 / 24) * error + 0.01 * b[:, j].std()
+
+
+@pytest.mark.parametrize("name", ["exact", "poisson", "race", "race-plain", "tuna"])
+def test_simulation_based_calibration(name):
+    rng = np.random.default_rng(21)
+    ranks = []
+    for _ in range(240):
+        theta = rng.standard_normal(2)
+        X = rng.standard_normal((40, 2))
+        model = mcmc.GLM(X, outcomes("logistic", X, theta, rng), prior_sd=1.0)
+        kernel = KERNELS[name](model)
+        _, steps = kernel.run(rng, kernel.init(theta), 19 * 20)     # theta is itself a draw from the posterior
+        ranks.append(int((steps.draws[19::20, 0] < theta[0]).sum()))
+    # 19 thinned draws and theta: 20 ranks, in 5 cells
+    assert_fits(np.bincount(np.array(ranks) // 4, minlength=5), np.full(5, 0.2))
+
+
+@pytest.mark.parametrize("name", ["exact", "poisson", "race"])
+def test_geweke_joint_distribution(name):
+    """Data and parameters drawn in turn must keep the prior of the parameters."""
+    rng = np.random.default_rng(31)
+    X = rng.standard_normal((30, 2))
+    theta, kept = rng.standard_normal(2), []
+    for i in range(400):
+        model = mcmc.GLM(X, outcomes("gaussian" if i % 2 else "logistic", X, theta, rng),
+                         "gaussian" if i % 2 else "logistic", prior_sd=1.0)
+        kernel = KERNELS[name](model)
+        theta = kernel.run(rng, kernel.init(theta), 4)[1].draws[-1]
+        kept.append(theta)
+    kept = np.array(kept)
+    for moment, expected in ((kept, 0.0), (kept**2, 1.0)):
+        for j in range(2):
+            error = moment[:, j].std() / np.sqrt(mcmc.effective_sample_size(moment[:, j]))
+            assert abs(moment[:, j].mean() - expected) < stats.norm.isf(1e-6) * error
+
+
+# Hard data.
+
+
+@pytest.mark.parametrize("data", ["sorted", "heavy", "sparse", "duplicated"])
+def test_hard_data(data):
+    rng = np.random.default_rng(41)
+    X, y = logistic(4000, 3, 42)
+    if data == "sorted":
+        order = np.argsort(y)
+        X, y = X[order], y[order]
+    elif data == "heavy":
+        X = X * np.minimum(rng.standard_t(2.0, (4000, 1)), 30.0)
+    elif data == "sparse":
+        X[:, 2] *= rng.random(4000) < 0.01
+    else:
+        X, y = np.repeat(X[:40], 100, axis=0), np.repeat(y[:40], 100)
+    model = mcmc.GLM(X, y, prior_sd=5.0)
+    reference = model.reference()
+    exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=3000, n_chains=1, rng=1)
+    for kernel in (
+        mcmc.PoissonMinibatchMetropolis(model, control_variate=reference),
+        mcmc.RacingMetropolis(model, 0.01, control_variate=reference),
+    ):
+        ours = mcmc.sample(kernel, n_draws=6000, n_chains=1, rng=2)
+        for j in range(3):
+            a, b = exact.draws[0, :, j], ours.draws[0, :, j]
+            error = np.hypot(*(x.std() / np.sqrt(mcmc.effective_sample_size(x)) for x in (a, b)))
+            assert abs(a.mean() - b.mean()) < stats.norm.isf(1e-6 / 24) * error + 0.02 * a.std()
+
+
+def test_a_bad_start_is_left():
+    X, y = logistic(2000, 3, 5)
+    kernel = mcmc.PoissonMinibatchMetropolis(mcmc.GLM(X, y, prior_sd=10.0), walk_share=0.5)
+    far = kernel.reference.center + 30.0 * kernel.reference.factor.sum(axis=1)
+    trace = mcmc.sample(kernel, far, n_draws=2000, n_chains=1, n_tune=3000, rng=1)
+    assert np.abs(kernel._take(kernel.init().tuning).whiten(trace.draws[0, -1])).max() < 6.0
+
+
+def test_weak_posteriors_are_read_in_full():
+    X, y = logistic(30, 3, 6)
+    trace = mcmc.sample(mcmc.PoissonMinibatchMetropolis(mcmc.GLM(X, y, prior_sd=3.0)), n_draws=500, n_chains=1, rng=1)
+    assert trace.full_pass.any() and (trace.rows[trace.full_pass] == 30).all()
+
+
+# User functions.
+
+
+def quadratic(y, bad=None):
+    def terms(theta, rows):
+        out = -0.5 * (y[rows] - theta[0]) ** 2
+        if bad is not None and theta[0] > 1.3:
+            out[:] = bad
+        return out
+
+    return terms
+
+
+@pytest.mark.parametrize("kernel", [mcmc.Metropolis, mcmc.RacingMetropolis])
+def test_terms_of_minus_infinity_reject_and_nan_raises(kernel):
+    y = np.random.default_rng(0).normal(1.2, 1.0, 100)
+    walled = kernel(mcmc.FunctionModel(quadratic(y, -np.inf), 1, 100), covariance=[[0.05]])
+    trace = mcmc.sample(walled, [1.0], n_draws=500, n_chains=1, n_tune=100, rng=1)
+    assert trace.draws.max() <= 1.3 and 50 < trace.accepted.sum() < 500
+    for bad in (np.nan, np.inf):
+        broken = kernel(mcmc.FunctionModel(quadratic(y, bad), 1, 100), covariance=[[0.05]])
+        with pytest.raises(ValueError, match="row") as caught:
+            mcmc.sample(broken, [1.0], n_draws=500, n_chains=1, n_tune=0, rng=1)
+        assert 0 < caught.value.trace.n_draws < 500
+
+
+def test_derivatives_of_a_function_save_rows():
+    rng = np.random.default_rng(3)
+    y = rng.normal(1.0, 2.0, 4000)
+
+    def terms(theta, rows):
+        return -0.5 * ((y[rows] - theta[0]) * np.exp(-theta[1])) ** 2 - theta[1]
+
+    def derivatives(theta, rows):
+        z, s = (y[rows] - theta[0]) * np.exp(-theta[1]), np.exp(-theta[1])
+        gradient = np.stack([z * s, z * z - 1.0], axis=1)
+        hessian = np.empty((len(rows), 2, 2))
+        hessian[:, 0, 0], hessian[:, 1, 1] = -s * s, -2 * z * z
+        hessian[:, 0, 1] = hessian[:, 1, 0] = -2 * z * s
+        return gradient, hessian
+
+    model = mcmc.FunctionModel(terms, 2, 4000, derivatives=derivatives, start=[0.0, 1.0])
+    reference = model.reference()
+    np.testing.assert_allclose(reference.center, [y.mean(), np.log(y.std())], atol=1e-6)
+    np.testing.assert_allclose(reference.factor @ reference.factor.T, np.diag([y.var() / 4000, 1 / 8000]), atol=1e-8)
+    aided = mcmc.sample(mcmc.RacingMetropolis(model), n_draws=1500, n_chains=1, rng=1)
+    dull = mcmc.sample(mcmc.RacingMetropolis(model, control_variate=None), n_draws=100, n_chains=1, rng=1)
+    assert aided.rows.mean() < dull.rows.mean() / 3
+    assert np.abs(aided.draws.mean(axis=(0, 1)) - reference.center).max() < 0.2 * np.sqrt(y.var() / 4000)
+
+
+def test_a_source_with_a_support_is_raced_by_betting():
+    y = np.random.default_rng(1).random(5000)
+
+    def make():
+        theta = np.zeros((2, 1))
+        rewards = lambda arms, rows: np.tanh(theta[arms, 0]) * (y[rows, None] - 0.5)  # noqa: E731
+        return CallableSource(rewards, 2, 5000, support=(-0.5, 0.5)), theta
+
+    kernel = mcmc.RacingMetropolis(mcmc.SourceModel(make, prior_sd=1.0))
+    assert kernel.bound == "betting"
+    assert 0 < mcmc.sample(kernel, [0.0], n_draws=200, n_chains=2, rng=1).accepted.sum() < 400
+
+
+# Running.
+
+
+def raced(n_rows=2000):
+    return mcmc.RacingMetropolis(mcmc.GLM(*logistic(n_rows, 3, 7), prior_sd=10.0))
+
+
+def test_threads_make_the_chains_that_one_thread_makes():
+    for kernel in (raced(), mcmc.PoissonMinibatchMetropolis(raced().model)):
+        a = mcmc.sample(kernel, n_draws=3000, n_chains=3, rng=5, threads=1)
+        b = mcmc.sample(kernel, n_draws=3000, n_chains=3, rng=5, threads=3)
+        np.testing.assert_array_equal(a.draws, b.draws)
+        np.testing.assert_array_equal(a.rows, b.rows)
+        assert not np.array_equal(a.draws[0], a.draws[1])
+
+
+def test_a_trace_goes_on_as_if_it_had_never_stopped():
+    kernel = raced()
+    whole = mcmc.sample(kernel, n_draws=700, n_chains=2, rng=5)
+    start = mcmc.sample(kernel, n_draws=300, n_chains=2, rng=5)
+    for again in (start, pickle.loads(pickle.dumps(start))):
+        rest = mcmc.sample(pickle.loads(pickle.dumps(kernel)), again, n_draws=400)
+        np.testing.assert_array_equal(np.concatenate([start.draws, rest.draws], axis=1), whole.draws)
+        np.testing.assert_array_equal(np.concatenate([start.rows, rest.rows], axis=1), whole.rows)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("when", [2, 6])
+def test_a_callback_that_raises_loses_nothing_and_the_checkpoint_goes_on(tmp_path, threads, when):
+    kernel = raced(300)
+    whole = mcmc.sample(kernel, n_draws=4000, n_chains=2, rng=5)
+    path = tmp_path / "chains"
+    calls, seen = [], []
+    lock = threading.Lock()
+
+    def callback(chain, steps):
+        with lock:
+            calls.append(chain)
+            seen.append((chain, len(steps)))
+            if len(calls) == when:
+                raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        mcmc.sample(kernel, n_draws=4000, n_chains=2, rng=5, checkpoint=path, callback=callback, threads=threads)
+    made = caught.value.trace
+    assert sum(len(chain) for chain in made.chains) <= 8000
+    for ours, right in zip(made.chains, whole.chains, strict=True):
+        np.testing.assert_array_equal(ours.draws, right.draws[: len(ours)])
+    finished = mcmc.sample(kernel, n_draws=4000, n_chains=2, rng=99, checkpoint=path)
+    np.testing.assert_array_equal(finished.draws, whole.draws)
+    with pytest.raises(ValueError, match="was made by"):
+        mcmc.sample(mcmc.Metropolis(kernel.model), n_draws=10, n_chains=2, checkpoint=path)
+
+
+def test_a_user_function_that_raises_in_mid_chain():
+    y = np.random.default_rng(0).normal(size=50)
+    calls = []
+
+    def terms(theta, rows):
+        calls.append(0)
+        if len(calls) > 400:
+            raise RuntimeError("mine")
+        return -0.5 * (y[rows] - theta[0]) ** 2
+
+    kernel = mcmc.Metropolis(mcmc.FunctionModel(terms, 1, 50))
+    for tune in (0, 130):
+        calls.clear()
+        with pytest.raises(RuntimeError, match="mine") as caught:
+            mcmc.sample(kernel, [0.0], n_draws=1000, n_chains=1, n_tune=tune, rng=1)
+        assert caught.value.trace.n_draws >= 398 - tune - 2
+
+
+def test_steps_one_by_one_are_a_run():
+    kernel = raced()
+    state = kernel.init(rng=1)
+    _, steps = kernel.run(np.random.default_rng(2), state, 50)
+    rng = np.random.default_rng(2)
+    for i in range(50):
+        state, info = kernel.step(rng, state)
+        np.testing.assert_array_equal(state.position, steps.draws[i])
+        assert info == steps.info(i)
+
+
+def test_tuning_adapts_the_size_and_the_covariance():
+    X, y = logistic(2000, 4, 9)
+    for proposal, low, high in (("random-walk", 0.15, 0.45), ("langevin", 0.4, 0.75)):
+        kernel = mcmc.RacingMetropolis(mcmc.GLM(X, y), proposal=proposal, size=0.1)
+        trace = mcmc.sample(kernel, n_draws=2000, n_chains=1, n_tune=2000, rng=1)
+        assert low < trace.accepted.mean() < high
+    sd = np.array([1.0, 30.0])
+    model = mcmc.FunctionModel(lambda theta, rows: -0.5 * np.full(len(rows), (theta / sd) @ (theta / sd)) / 10, 2, 10)
+    trace = mcmc.sample(mcmc.Metropolis(model), [0.0, 0.0], n_draws=3000, n_chains=1, n_tune=2000, rng=1)
+    assert trace.ess().min() > 100
+    before = mcmc.sample(mcmc.Metropolis(model), [0.0, 0.0], n_draws=50, n_chains=1, n_tune=0, rng=1)
+    assert before.states[0].tuning.n_steps == 0
+
+
+def test_statistics_and_containers():
+    trace = mcmc.sample(raced(), n_draws=300, n_chains=2, rng=1)
+    assert trace.rows.shape == trace.looks.shape == trace.accepted.shape == (2, 300)
+    assert ((trace.rows == 0) == (trace.looks == 0)).all()
+    assert (trace.undecided >= trace.full_pass).all()
+    groups = trace.to_dict()
+    assert set(groups["sample_stats"]) == {"n_rows", "n_looks", "accepted", "full_pass", "undecided"}
+    assert groups["posterior"]["theta"].shape == (2, 300, 3)
+    assert "rows a step" in str(trace) and "RacingMetropolis" in str(trace)
+    again = pickle.loads(pickle.dumps(trace))
+    np.testing.assert_array_equal(again.draws, trace.draws)
+
+
+def test_effective_sample_size_of_an_autoregression():
+    rng = np.random.default_rng(0)
+    for rho in (0.0, 0.5, 0.9, -0.4):
+        x = np.zeros((4, 20_000))
+        noise = rng.standard_normal(x.shape)
+        for t in range(1, x.shape[1]):
+            x[:, t] = rho * x[:, t - 1] + noise[:, t]
+        expected = x.size * (1 - rho) / (1 + rho)
+        assert 0.8 < mcmc.effective_sample_size(x) / expected < 1.25
+    assert mcmc.effective_sample_size(np.ones((2, 50))) == 100
+
+
+def test_arviz(monkeypatch):
+    """Both lines of ArviZ are asked in their own way."""
+    import sys
+    import types
+
+    trace = mcmc.sample(raced(300), n_draws=50, n_chains=2, n_tune=0, rng=1)
+    for version in ("0.23.4", "1.3.0"):
+        asked = {}
+        stand_in = types.SimpleNamespace(__version__=version, from_dict=lambda *a, _to=asked, **k: _to.update(a=a, k=k))
+        monkeypatch.setitem(sys.modules, "arviz", stand_in)
+        trace.to_arviz()
+        if version[0] == "0":
+            assert set(asked["k"]) == {"posterior", "sample_stats", "attrs"}
+        else:
+            assert set(asked["a"][0]) == {"posterior", "sample_stats"} and "posterior" in asked["k"]["attrs"]
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(ImportError, match="arviz"):
+        trace.to_arviz()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m: mcmc.RacingMetropolis(m, 1.5), "delta"),
+        (lambda m: mcmc.RacingMetropolis(m, proposal="guess"), "proposal"),
+        (lambda m: mcmc.RacingMetropolis(m, size=0.0), "size"),
+        (lambda m: mcmc.RacingMetropolis(m, size=1.5), "at most 1"),
+        (lambda m: mcmc.RacingMetropolis(m, walk_share=1.0), "walk_share"),
+        (lambda m: mcmc.RacingMetropolis(m, control_variate=[0.0]), "theta_hat"),
+        (lambda m: mcmc.RacingMetropolis(m, access="shuffled"), "shuffle"),
+        (lambda m: mcmc.RacingMetropolis(m, "x"), "delta"),
+        (lambda m: mcmc.RacingMetropolis(m, bound="betting", control_variate=None), "support"),
+        (lambda m: mcmc.PoissonMinibatchMetropolis(m, full_pass_at=0.0), "full_pass_at"),
+        (lambda m: mcmc.PoissonMinibatchMetropolis(mcmc.FunctionModel(len, 1, 5)), "third derivative"),
+        (lambda m: mcmc.RacingMetropolis(mcmc.FunctionModel(len, 1, 5), proposal="langevin"), "derivatives"),
+        (lambda m: mcmc.RacingMetropolis(mcmc.FunctionModel(len, 2, 5), covariance=[[1.0]]), "covariance"),
+        (lambda m: mcmc.TunaMetropolis(m, chi=0.0), "chi"),
+        (lambda m: mcmc.TunaMetropolis(m, proposal="langevin"), "random-walk"),
+        (lambda m: mcmc.RacingMetropolis(m).init([0.0]), "position"),
+        (lambda m: mcmc.sample(mcmc.RacingMetropolis(m), np.zeros((3, 5)), n_chains=2), "init"),
+        (lambda m: mcmc.sample(mcmc.RacingMetropolis(m), n_draws=-1), "n_draws"),
+        (lambda m: mcmc.GLM(m._glm.X, m._glm.y, prior_sd=0.0), "prior_sd"),
+        (lambda m: mcmc.FunctionModel(None, 1, 5), "terms"),
+    ],
+)
+def test_bad_arguments(make, message):
+    model = mcmc.GLM(*logistic(200, 3, 1))
+    with pytest.raises((ValueError, TypeError), match=message):
+        make(model)
+
+
+def test_gil_is_released():
+    """Two chains in threads of compiled code both make progress."""
+    kernel = mcmc.Metropolis(mcmc.GLM(*logistic(20_000, 3, 1)), control_variate=None)
+    done = []
+    state = kernel.init(rng=1)
+    worker = threading.Thread(target=lambda: done.append(kernel.run(np.random.default_rng(1), state, 300)))
+    worker.start()
+    ticks = 0
+    while worker.is_alive():
+        ticks += 1
+        worker.join(0.001)
+    assert done and ticks > 5
