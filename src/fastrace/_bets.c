@@ -6,7 +6,7 @@
 CLONES
 void fr_scale(const double *x, int n, double low, double span, double *z)
 {
-    for (int i = 0; i < n; i++) z[i] = fr_smaller(fr_larger((x[i] - low) / span, 0.0), 1.0);
+    for (int i = 0; i < n; i++) z[i] = fr_unit(x[i], low, span);
 }
 
 CLONES
@@ -100,15 +100,9 @@ void fr_target(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, double *
     for (int i = 0; i < n; i++) {
         double wanted = fr_wanted(&k, fabs(mean[i] + k.offset), k.slope);
         double variance = square[i] / (seen + (double)(i + 1));
-        double d = z[i] - mean[i], scale = mean[i], bet = fr_target_bet(wanted, variance, scale, k.cap);
-        w0[i] = bet;
-        c0[i] = bet * z[i];
-        p0[i] = d * d * (fr_psi(bet * scale) / (scale * scale));
-        scale = 1.0 - mean[i];
-        bet = fr_target_bet(wanted, variance, scale, k.cap);
-        w1[i] = bet;
-        c1[i] = bet * z[i];
-        p1[i] = d * d * (fr_psi(bet * scale) / (scale * scale));
+        double d = z[i] - mean[i];
+        fr_target_terms(wanted, variance, mean[i], k.cap, z[i], d, &w0[i], &c0[i], &p0[i]);
+        fr_target_terms(wanted, variance, 1.0 - mean[i], k.cap, z[i], d, &w1[i], &c1[i], &p1[i]);
     }
     if (k.n_rows < INFINITY) {
         without_replacement(&k, seen, total, n, w0, c0);

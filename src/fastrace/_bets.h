@@ -81,6 +81,16 @@ FR_INLINE double fr_target_bet(double wanted, double variance, double scale, dou
     return fr_smaller(wanted / (variance + scale * wanted), cap / scale);
 }
 
+/* What a reward z, `d` above the guessed mean, adds to the sums of a side: its bet, that times z, and its penalty. */
+FR_INLINE void fr_target_terms(double wanted, double variance, double scale, double cap, double z, double d, double *bet,
+                               double *centre, double *penalty)
+{
+    double w = fr_target_bet(wanted, variance, scale, cap);
+    *bet = w;
+    *centre = w * z;
+    *penalty = d * d * (fr_psi(w * scale) / (scale * scale));
+}
+
 /* The same for a wealth: bet that grows fastest if the mean is `distance` away from the candidate. */
 FR_INLINE double fr_kelly_bet(double distance, double variance)
 {
@@ -102,7 +112,51 @@ FR_INLINE double fr_normal_mixture(double level, double v, double rho)
     return sqrt((v + rho) * (fr_log1p1(v / rho) + 2.0 * (level - 0.6931471805599453)));
 }
 
-/* Rewards of a support (low, low + span) to [0, 1]; what rounding put outside is moved to the end. */
+/* A reward of a support (low, low + span) to [0, 1]; what rounding put outside is moved to the end. */
+FR_INLINE double fr_unit(double x, double low, double span)
+{
+    return fr_smaller(fr_larger((x - low) / span, 0.0), 1.0);
+}
+
+/* One reward through fr_target and fr_plug_in below, with replacement: the same operations in the same order. */
+FR_INLINE void fr_target_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high)
+{
+    double t = s->n + 1.0, mean = s->total / t, variance = s->square / t, d = z - mean, bet, centre, penalty;
+    double wanted = fr_wanted(b, fabs(mean + b->offset), b->slope), ahead;
+    fr_target_terms(wanted, variance, mean, b->cap, z, d, &bet, &centre, &penalty);
+    s->weight[0] += bet;
+    s->centre[0] += centre;
+    s->penalty[0] += penalty;
+    *low = (s->centre[0] - (b->level + s->penalty[0])) / s->weight[0];
+    fr_target_terms(wanted, variance, 1.0 - mean, b->cap, z, d, &bet, &centre, &penalty);
+    s->weight[1] += bet;
+    s->centre[1] += centre;
+    s->penalty[1] += penalty;
+    *high = (s->centre[1] + (b->level + s->penalty[1])) / s->weight[1];
+    s->n = t;
+    s->total += z;
+    ahead = z - s->total / (t + 1.0);
+    s->square += ahead * ahead;
+}
+
+FR_INLINE void fr_plug_in_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high)
+{
+    double t = s->n + 1.0, d = z - s->total / t;
+    double bet = fr_smaller(fr_plug_in_bet(b->level, s->square, t), b->cap), middle, half, ahead;
+    s->weight[0] += bet;
+    s->centre[0] += bet * z;
+    s->penalty[0] += d * d * fr_psi(bet);
+    middle = s->centre[0] / s->weight[0];
+    half = (b->level + s->penalty[0]) / s->weight[0];
+    *low = middle - half;
+    *high = middle + half;
+    s->n = t;
+    s->total += z;
+    ahead = z - s->total / (t + 1.0);
+    s->square += ahead * ahead;
+}
+
+/* Rewards through fr_unit. */
 void fr_scale(const double *x, int n, double low, double span, double *z);
 /* out = largest of low, smallest of high. */
 void fr_narrowest(const double *low, const double *high, int n, double *out);

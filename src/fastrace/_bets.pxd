@@ -35,6 +35,12 @@ cdef extern from "_bets.h" nogil:
     double fr_stitched(double level, double v) noexcept
     double fr_normal_mixture(double level, double v, double rho) noexcept
 
+    double fr_unit(double x, double low, double span) noexcept
+
+    # One reward with replacement; the same bits as by the block
+    void fr_target_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high) noexcept
+    void fr_plug_in_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high) noexcept
+
     # Running bounds after each of n <= FR_BLOCK rewards in [0, 1]; nothing is intersected
     void fr_scale(const double *x, int n, double low, double span, double *z) noexcept
     void fr_narrowest(const double *low, const double *high, int n, double *out) noexcept

@@ -11,8 +11,8 @@ from libc.string cimport memcpy
 
 from fastrace._bets cimport (FR_BLOCK, FR_CANDIDATES, fr_bet_t, fr_betting, fr_grid_copy, fr_grid_init,
                              fr_grid_merge, fr_grid_t, fr_hoeffding, fr_moments_only, fr_narrowest,
-                             fr_normal_mixture, fr_plug_in, fr_scale, fr_stitched, fr_stitching, fr_sums_init,
-                             fr_sums_t, fr_target, fr_threshold)
+                             fr_normal_mixture, fr_plug_in, fr_plug_in_push, fr_scale, fr_stitched, fr_stitching,
+                             fr_sums_init, fr_sums_t, fr_target, fr_target_push, fr_threshold, fr_unit)
 from fastrace._boundaries cimport gamma_exponential, incomplete_gamma_t, mixture_rho
 from fastrace._schedules cimport next_look
 from fastrace._stopping cimport INCONSISTENT, RUNNING, Stream, stream_t
@@ -167,9 +167,13 @@ cdef class Sequence(Stream):
     # What a stream must supply
 
     cdef void push(self, double x) noexcept nogil:
-        cdef double z, low, high
-        fr_scale(&x, 1, self.low, self.high - self.low, &z)
-        self._run_kernel(&z, 1, &low, &high)
+        cdef double z = fr_unit(x, self.low, self.high - self.low), low, high
+        if self.kernel == TARGET and self.bet.n_rows == INFINITY:
+            fr_target_push(&self.bet, &self.state.sums, z, &low, &high)
+        elif self.kernel == PLUG_IN and self.bet.n_rows == INFINITY:
+            fr_plug_in_push(&self.bet, &self.state.sums, z, &low, &high)
+        else:
+            self._run_kernel(&z, 1, &low, &high)
         self._learn(low, high)
 
     cdef Py_ssize_t extend(self, const double *x, Py_ssize_t n) noexcept nogil:
