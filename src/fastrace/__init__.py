@@ -7,10 +7,11 @@ from fastrace.gbas import GBAS
 from fastrace.lil_ucb import LilUCB
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.racing import FiniteRace, race
-from fastrace.results import AcceptResult, RaceResult, SamplerStats, SelectionResult, UnequalResult
+from fastrace.results import AcceptResult, RaceResult, SamplerStats, SelectionResult, StreamRaceResult, UnequalResult
 from fastrace.sampling import DiscreteSampler
 from fastrace.selection import Direct, Halving, Incremental, MedianElimination
 from fastrace.sequences import ConfidenceSequence
+from fastrace.stream_racing import BernsteinRace, BettingRace, HoeffdingRace
 from fastrace.unequal import UnequalRace, race_unequal
 
 __version__ = "0.1.0"
@@ -19,12 +20,15 @@ __all__ = [
     "GBAS",
     "AcceptResult",
     "AcceptTest",
+    "BernsteinRace",
+    "BettingRace",
     "BettingStop",
     "ConfidenceSequence",
     "Direct",
     "DiscreteSampler",
     "FiniteRace",
     "Halving",
+    "HoeffdingRace",
     "Incremental",
     "LilUCB",
     "MedianElimination",
@@ -34,6 +38,7 @@ __all__ = [
     "SamplerStats",
     "SelectionResult",
     "SignTest",
+    "StreamRaceResult",
     "TargetBetStop",
     "TargetEBStop",
     "UnequalRace",

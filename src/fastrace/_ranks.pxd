@@ -52,3 +52,32 @@ cdef inline void ranks_enter(rank_t *tree, Py_ssize_t size, Py_ssize_t item, dou
             climbing = waiting
         at //= 2
     tree[0] = climbing
+
+
+cdef inline double kth_largest(double *x, Py_ssize_t n, Py_ssize_t k) noexcept nogil:
+    """The k-th largest of n numbers, k = 1 .. n, none of them nan; their order is lost. O(n) on average.
+
+    Hoare (1961).
+    """
+    cdef Py_ssize_t low = 0, high = n - 1, i, j, want = k - 1
+    cdef double pivot
+    while low < high:
+        pivot = x[(low + high) // 2]
+        i = low
+        j = high
+        while i <= j:
+            while x[i] > pivot:
+                i += 1
+            while x[j] < pivot:
+                j -= 1
+            if i <= j:
+                x[i], x[j] = x[j], x[i]
+                i += 1
+                j -= 1
+        if want <= j:
+            high = j
+        elif want >= i:
+            low = i
+        else:
+            break
+    return x[want]

@@ -467,3 +467,147 @@ class StopResult:
             title = f"{self.rule}: {ends[self.status]} (delta {self.delta:g})"
         lines = [title, *(f"  {label:<{width}}  {value}" for label, value in rows)]
         return "\n".join([*lines, f"  {self.note}"] if self.note else lines)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamRaceResult:
+    """What a race on streams found.
+
+    Attributes
+    ----------
+    best : int
+        The best arm, wrong with probability at most `delta` if ``stopped_by`` is "bound"; within `epsilon` of the best
+        mean if "epsilon"; otherwise the arm with the largest mean so far.
+    selected : ndarray of int, shape (n_best,)
+        The best arms: those proven to be so, and the largest means of those still in the race.
+    active : ndarray of int, shape (k,)
+        Arms that have not left: with probability at least ``1 - delta`` every best arm is among them.
+    mean, std : ndarray of float, shape (n_arms,)
+        Of the rewards used of each arm, in reward units; nan where none was. ``std`` has divisor n.
+    lower, upper : ndarray of float, shape (n_arms,)
+        Bracket of each mean at the arm's last round.
+    pulls : ndarray of int64, shape (n_arms,)
+        Rewards used of each arm.
+    n_rounds : int
+        Rounds taken.
+    horizon : int or None
+        Most rounds.
+    work_saved : float
+        ``1 - pulls.sum() / (n_arms horizon)``, Table 1 of Mnih, Szepesvari & Audibert (2008); with rounds taken for
+        the horizon where there is none.
+    stopped_by : str
+        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"single"`` (one arm only), ``"inconsistent"`` (a bracket became
+        empty: the rewards broke an assumption) or ``""`` (not stopped).
+    shortfall : ndarray of float, shape (n_arms,)
+        How far the mean of an arm in `active` may at most be below the best one, by the brackets; nan for the others.
+    promised_gap : ndarray of float, shape (n_arms,)
+        The same by the theorem that bounds it beforehand; see the race. nan where there is none.
+    promised_drops : int
+        Arms that had to leave by the same theorem, if the gaps are those observed.
+    bound : str
+        The rule that told arms apart.
+    delta, epsilon : float
+        As asked for.
+    """
+
+    best: int
+    selected: NDArray[np.intp]
+    active: NDArray[np.intp]
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    n_rounds: int
+    horizon: int | None
+    work_saved: float
+    stopped_by: str
+    shortfall: NDArray[np.float64]
+    promised_gap: NDArray[np.float64]
+    promised_drops: int
+    bound: str
+    delta: float
+    epsilon: float
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+
+    @property
+    def promise(self) -> str:
+        """What holds with probability at least ``1 - delta``, in words."""
+        if self.stopped_by == "inconsistent":
+            return "none: a bracket became empty, so the rewards broke an assumption or the rare event came true"
+        if self.stopped_by == "bound":
+            if self.selected.size > 1:
+                return "the selected arms have the largest means"
+            return f"arm {self._name(self.best)} has the largest mean"
+        if self.stopped_by == "single":
+            return "there is one arm only"
+        left = f"every best arm is among the {self.active.size} left"
+        if self.stopped_by == "epsilon":
+            return f"arm {self._name(self.best)} is within {self.epsilon:g} of the largest mean; {left}"
+        worst = float(np.max(self.shortfall[self.active]))
+        text = f"{left}, whose means are at most {worst:.4g} below the largest"
+        gap = self.promised_gap[self.active]
+        if self.n_rounds and np.isfinite(gap).all():
+            text += (
+                f" (known beforehand: {float(gap.max()):.4g}, and with gaps as observed at least {self.promised_drops} "
+                f"arms had to leave)"
+            )
+        return text
+
+    def __str__(self) -> str:
+        names = ", ".join(self._name(int(i)) for i in self.selected[:10])
+        title = (
+            f"best {'arms' if self.selected.size > 1 else 'arm'} {names}: {self.bound} race, delta {self.delta:g}, "
+            f"{self.n_rounds} rounds, {100 * self.work_saved:.3g} % of the work saved, {self.active.size} of "
+            f"{self.mean.size} arms left, stopped by {self.stopped_by or 'nothing yet'}"
+        )
+        order = np.argsort(np.where(np.isnan(self.mean), np.inf, -self.mean), kind="stable")
+        shown = order[:10]
+        width = max([3, *(len(self._name(int(i))) for i in shown)])
+        lines = [title, f"  {'arm':>{width}}  {'mean':>12}  {'lower':>12}  {'upper':>12}  {'pulls':>10}"]
+        for i in shown:
+            mark = "*" if i in self.selected else " " if i in self.active else "x"
+            lines.append(
+                f"{mark} {self._name(int(i)):>{width}}  {self.mean[i]:>12.5g}  {self.lower[i]:>12.5g}  "
+                f"{self.upper[i]:>12.5g}  {self.pulls[i]:>10d}"
+            )
+        if order.size > shown.size:
+            lines.append(f"  ... {order.size - shown.size} more arms")
+        lines.append(f"  promise: {self.promise}")
+        return "\n".join(lines)
+
+    def _name(self, arm: int) -> str:
+        return str(arm) if self.names is None else self.names[arm]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the bracket of every arm and the rewards used of it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = axes(ax)
+        arms = np.arange(self.mean.size)
+        error = np.vstack([self.mean - self.lower, self.upper - self.mean])
+        error = np.where(np.isfinite(error), np.maximum(error, 0.0), 0.0)
+        kept = np.isin(arms, self.active)
+        for chosen, color, label in ((~kept, "0.7", "left the race"), (kept, "C0", "still in the race")):
+            if chosen.any():
+                ax.errorbar(
+                    arms[chosen], self.mean[chosen], yerr=error[:, chosen], fmt="o", color=color, capsize=3, label=label
+                )
+        ax.plot(self.selected, self.mean[self.selected], "o", color="C1", label="best")
+        ax.set_xlabel("arm")
+        ax.set_ylabel("mean reward and its bracket")
+        if self.names is not None and self.mean.size <= 30:
+            ax.set_xticks(arms, self.names, rotation=45, ha="right")
+        twin = ax.twinx()
+        twin.bar(arms, self.pulls, color="C0", alpha=0.15)
+        twin.set_ylabel("rewards used")
+        ax.legend()
+        return ax

@@ -1,0 +1,94 @@
+"""Plain twins of the races on streams: every bound of every arm tested after every round."""
+
+import math
+
+import numpy as np
+
+
+def half_width(bound, rewards, span, share):
+    """After the rewards of one arm; `share` is the logarithm that the bound uses."""
+    t = len(rewards)
+    if bound == "hoeffding":
+        return span * math.sqrt(share / (2 * t))
+    return np.std(rewards) * math.sqrt(2 * share / t) + 3 * span * share / t
+
+
+class Bets:
+    """Bracket of one mean by predictable bets, in reward units."""
+
+    def __init__(self, low, high, share):
+        self.low, self.high, self.share = low, high, share
+        self.t, self.total, self.square = 0, 0.5, 0.25
+        self.bets, self.won, self.price = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
+        self.lower, self.upper = low, high
+
+    @property
+    def guess(self):
+        return self.low + (self.high - self.low) * self.total / (self.t + 1)
+
+    def push(self, x, gap):
+        span = self.high - self.low
+        z = (x - self.low) / span
+        n = self.t + 1
+        mu, variance = self.total / n, self.square / n
+        aim = max(0.5 * gap / span, 0.25 * math.sqrt(2 * variance * self.share / n))
+        for side, scale in ((0, mu), (1, 1 - mu)):
+            bet = min(aim / (variance + scale * aim), 0.9 / scale)
+            self.bets[side] += bet
+            self.won[side] += bet * z
+            self.price[side] += (z - mu) ** 2 * (-math.log1p(-bet * scale) - bet * scale) / scale**2
+        self.t = n
+        self.total += z
+        self.square += (z - self.total / (n + 1)) ** 2
+        low = (self.won[0] - self.share - self.price[0]) / self.bets[0]
+        high = (self.won[1] + self.share + self.price[1]) / self.bets[1]
+        self.lower = max(self.lower, self.low + span * low)
+        self.upper = min(self.upper, self.low + span * high)
+
+
+def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1):
+    """Return pulls, arms still open, arms chosen, rounds and why it stopped; rewards: rounds by arms."""
+    n_arms = rewards.shape[1]
+    low, high = np.broadcast_to(low, n_arms), np.broadcast_to(high, n_arms)
+    share = {
+        "hoeffding": lambda: math.log(2 * n_arms * horizon / delta),
+        "empirical-bernstein": lambda: math.log(3 * n_arms * horizon / delta),
+        "betting": lambda: math.log(2 * n_arms / delta),
+    }[bound]()
+    bets = [Bets(low[m], high[m], share) for m in range(n_arms)]
+    alive, chosen = list(range(n_arms)), []
+    pulls = np.zeros(n_arms, dtype=int)
+    if n_arms == n_best:
+        return pulls, [], alive, 0, "single" if n_arms == 1 else "bound"
+    rows = len(rewards) if horizon is None else min(horizon, len(rewards))
+    for t in range(1, rows + 1):
+        wanted = n_best - len(chosen)
+        if bound == "betting":
+            guesses = sorted((bets[m].guess for m in alive), reverse=True)
+            above, below = guesses[wanted - 1], guesses[wanted]
+            for m in alive:
+                guess = bets[m].guess
+                bets[m].push(rewards[t - 1, m], guess - below if guess > below else above - guess)
+            lower = {m: bets[m].lower for m in alive}
+            upper = {m: bets[m].upper for m in alive}
+        else:
+            lower, upper = {}, {}
+            for m in alive:
+                seen = rewards[:t, m]
+                width = half_width(bound, seen, high[m] - low[m], share)
+                lower[m], upper[m] = seen.mean() - width, seen.mean() + width
+        pulls[alive] += 1
+        bar = sorted(lower.values(), reverse=True)[wanted - 1]
+        ceiling = sorted(upper.values(), reverse=True)[wanted] if n_best > 1 else math.inf
+        chosen += [m for m in alive if upper[m] >= bar and lower[m] > ceiling]
+        alive = [m for m in alive if upper[m] >= bar and lower[m] <= ceiling]
+        wanted = n_best - len(chosen)
+        if wanted == 0:
+            return pulls, [], sorted(chosen), t, "bound"
+        if len(alive) == wanted:
+            return pulls, alive, sorted(chosen), t, "bound"
+        if epsilon > 0 and max(upper[m] for m in alive) - bar <= epsilon:
+            return pulls, alive, sorted(chosen), t, "epsilon"
+        if t == horizon:
+            return pulls, alive, sorted(chosen), t, "horizon"
+    return pulls, alive, sorted(chosen), rows, ""
