@@ -4,7 +4,9 @@ from fastrace import bounds, pulls, sources
 from fastrace.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
 from fastrace.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
 from fastrace.gbas import GBAS
+from fastrace.choosing import select_best
 from fastrace.lil_ucb import LilUCB
+from fastrace.lucb import KLLUCB, LUCB, SAR
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.racing import FiniteRace, race
 from fastrace.results import AcceptResult, RaceResult, SamplerStats, SelectionResult, StreamRaceResult, UnequalResult
@@ -30,11 +32,14 @@ __all__ = [
     "Halving",
     "HoeffdingRace",
     "Incremental",
+    "KLLUCB",
+    "LUCB",
     "LilUCB",
     "MedianElimination",
     "RaceResult",
     "RunningComoments",
     "RunningMoments",
+    "SAR",
     "SamplerStats",
     "SelectionResult",
     "SignTest",
@@ -50,5 +55,6 @@ __all__ = [
     "pulls",
     "race",
     "race_unequal",
+    "select_best",
     "sources",
 ]

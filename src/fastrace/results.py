@@ -215,6 +215,13 @@ class SelectionResult:
         The value that separates the selected arms from the others, in reward units; nan where the rule has none.
     arm_error : ndarray of float, shape (n_arms,), or None
         Share of each arm in the error bound.
+    shortfall : float
+        Bound, at `delta`, on how far below the m-th largest mean a selected arm may lie, in reward units: the epsilon
+        that has been met; nan for rules that do not compute it.
+    trace : tuple of two ndarrays, or None
+        Pulls, and what the rule watches, at these moments of the run.
+    trace_of : str
+        What that is: "error bound" or "shortfall".
     warnings : tuple of str
         What may void the promise.
     names : tuple of str, optional
@@ -233,6 +240,9 @@ class SelectionResult:
     error_bound: float
     cutoff: float = math.nan
     arm_error: NDArray[np.float64] | None = None
+    shortfall: float = math.nan
+    trace: tuple[NDArray[np.int64], NDArray[np.float64]] | None = field(default=None, repr=False)
+    trace_of: str = ""
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
 
@@ -271,6 +281,76 @@ class SelectionResult:
 
     def _name(self, arm: int) -> str:
         return str(arm) if self.names is None else self.names[arm]
+
+    def plot(self, what: str = "all", ax: Any = None) -> Any:
+        """Draw the means with their bounds, the pulls of each arm, and how the rule got there.
+
+        Parameters
+        ----------
+        what : {"all", "means", "pulls", "trace"}, default "all"
+            Means with bounds, the cutoff and the selected arms; pulls of each arm; or what the rule watches against
+            pulls, beside the value it waits for. Arms stand in decreasing order of their means.
+        ax : matplotlib Axes, or sequence of them for "all", optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes, or list of them for "all"
+
+        Raises
+        ------
+        ValueError
+            If `what` is something else, or "trace" is asked of a rule that keeps none.
+        """
+        kinds = ["means", "pulls"] + ([] if self.trace is None else ["trace"])
+        if what == "all":
+            if ax is None:
+                figure = axes(None).figure
+                figure.clear()
+                figure.set_size_inches(9.0, 2.8 * len(kinds))
+                figure.set_layout_engine("tight")
+                ax = [figure.add_subplot(len(kinds), 1, k + 1) for k in range(len(kinds))]
+            return [self.plot(kind, one) for kind, one in zip(kinds, ax, strict=False)]
+        if what not in kinds:
+            why = f"; {self.rule} keeps no trace" if what == "trace" else ""
+            raise ValueError(f"what is {what!r}; one of all, {', '.join(kinds)} is needed{why}")
+        ax = axes(ax)
+        if self.trace is not None and what == "trace":
+            self._plot_trace(ax, *self.trace)
+            return ax
+        order = np.argsort(-np.where(np.isnan(self.mean), -np.inf, self.mean), kind="stable")
+        place = np.arange(order.size)
+        selected = np.isin(order, self.best)
+        if what == "pulls":
+            ax.bar(place[selected], self.pulls[order][selected], width=1.0, color="C1", label="selected")
+            ax.bar(place[~selected], self.pulls[order][~selected], width=1.0, color="0.6", label="others")
+            ax.set_ylabel("pulls")
+        else:
+            below, above = self.mean - self.lower, self.upper - self.mean
+            for group, color, label in ((selected, "C1", "selected"), (~selected, "0.4", "others")):
+                arms = order[group]
+                error = np.nan_to_num(np.maximum([below[arms], above[arms]], 0.0))
+                ax.errorbar(place[group], self.mean[arms], yerr=error, fmt="o", color=color, capsize=2, label=label)
+            if not math.isnan(self.cutoff):
+                ax.axhline(self.cutoff, color="C3", lw=1, ls="--", label="cutoff")
+            ax.set_ylabel("mean reward and bounds")
+        if order.size <= 30:
+            ax.set_xticks(place, [self._name(int(i)) for i in order], rotation=0 if self.names is None else 45)
+        ax.set_xlabel("arm, largest mean first")
+        ax.legend()
+        return ax
+
+    def _plot_trace(self, ax: Any, pulls: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        wanted = self.delta if self.trace_of == "error bound" else self.epsilon
+        ax.plot(pulls, value, color="C0", label=self.trace_of)
+        if wanted > 0.0:
+            ax.axhline(wanted, color="C3", lw=1, ls="--", label="wanted")
+        ax.set_xscale("log")
+        if (value > 0.0).any():
+            ax.set_yscale("log")
+        ax.set_xlabel("pulls")
+        ax.set_ylabel(self.trace_of)
+        ax.legend()
 
 
 def axes(ax: Any) -> Any:

@@ -1,0 +1,169 @@
+# cython: cdivision=True
+"""One-sided bounds that hold at all times at once, for means of rewards in [0, 1]; one function per formula.
+
+`log_inv_alpha` is log(1 / alpha), alpha the probability that the bound ever fails. `v` is the sum of squared errors of
+predictions each made before its reward; `n` rewards have been seen. A boundary is for the sum of deviations from the
+mean, a half-width for their average. For rewards in an interval of width R divide them by R first: v by R^2, and
+multiply what comes out by R.
+"""
+
+from libc.math cimport M_LN2, M_PI, M_SQRT2, erfc, exp, expm1, fmax, fmin, lgamma, log, log1p, sqrt
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+
+from scipy.special.cython_special cimport gammainc
+
+cdef enum:
+    TABLE_CELLS = 128           # of one octave, a power of 2: a boundary rounded up to its cell's end is 0.4 % wide
+    TABLE_SHIFT = 52 - 7        # leaves exponent and the 7 highest bits of the mantissa
+    TABLE_LOWEST = -10          # octaves: from 2^-10 on, and up to 2^27
+    TABLE_SIZE = 37 * 128
+
+
+# Gamma-exponential mixture: Howard, Ramdas, McAuliffe & Sekhon (2021), Prop. 9, for rewards in [0, 1].
+
+cdef inline double log_gamma_rest(double x) noexcept nogil:
+    """log Gamma(x) - x log x + x, without the cancellation."""
+    cdef double inverse = 1.0 / x, square = inverse * inverse
+    if x < 20.0:
+        return lgamma(x) - x * log(x) + x
+    return (0.5 * log(2.0 * M_PI * inverse)
+            + inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))))
+
+
+cdef inline double log_mixture_start(double rho) noexcept nogil:
+    """The part of the log mixture that depends on rho alone."""
+    return -log_gamma_rest(rho) - log(gammainc(rho, rho))
+
+
+cdef inline double log_mixture(double s, double v, double rho, double start, double *slope) noexcept nogil:
+    """Log of the mixture of exp(l s - v psi(l)), and its derivative in s; `start` is log_mixture_start(rho)."""
+    cdef double k = v + rho
+    cdef double rest = log_gamma_rest(k), inside = gammainc(k, k + s), room = s - k * log1p(s / k)
+    slope[0] = s / (k + s) + exp(-rest - room) / ((k + s) * inside)
+    return start + rest + log(inside) + room
+
+
+cdef inline double mixture_boundary(double v, double rho, double start, double log_inv_alpha) noexcept nogil:
+    """The s at which the mixture reaches 1 / alpha. Newton's rule on a convex function: from above after one step."""
+    cdef double slope = 0.0, step, s = sqrt(2.0 * (v + rho) * (log_inv_alpha + 1.0)) + log_inv_alpha
+    cdef int _k
+    for _k in range(60):
+        step = (log_mixture(s, v, rho, start, &slope) - log_inv_alpha) / slope
+        s = fmax(s - step, 0.0)
+        if -1e-13 * s < step < 1e-13 * s:
+            break
+    return s
+
+
+cdef inline double mixture_rho(double v_best, double log_inv_alpha) noexcept nogil:
+    """The rho whose boundary is tightest near v = v_best; needs alpha < 1/2."""
+    cdef double twice = 2.0 * (log_inv_alpha - M_LN2)
+    return v_best / (twice + log1p(twice))
+
+
+# A table over cells of v, by exponent and leading bits of the mantissa: filled as it is asked, each entry at the right
+# end of its cell, so that it is never too small.
+
+cdef inline double table_boundary(double *table, double v, double rho, double start,
+                                  double log_inv_alpha) noexcept nogil:
+    cdef uint64_t bits = 0
+    cdef int64_t at
+    cdef double right = 0.0
+    memcpy(&bits, &v, 8)
+    at = <int64_t>(bits >> TABLE_SHIFT) - ((<int64_t>TABLE_LOWEST + 1023) << 7)
+    if at < 0:
+        at = 0
+    if at >= TABLE_SIZE:
+        return mixture_boundary(v, rho, start, log_inv_alpha)
+    if table[at] == 0.0:
+        bits = <uint64_t>(at + 1 + ((<int64_t>TABLE_LOWEST + 1023) << 7)) << TABLE_SHIFT
+        memcpy(&right, &bits, 8)
+        table[at] = mixture_boundary(right, rho, start, log_inv_alpha)
+    return table[at]
+
+
+# Closed forms.
+
+cdef inline double stitched_boundary(double v, double log_inv_alpha) noexcept nogil:
+    """Polynomial stitching for sub-exponential sums; the same authors, Thm 1 with eta = 2, s = 1.4, v from 1 on."""
+    cdef double k1 = (sqrt(M_SQRT2) + 1.0 / sqrt(M_SQRT2)) / M_SQRT2, k2 = 0.5 * (M_SQRT2 + 1.0)
+    cdef double level, by_range
+    v = fmax(v, 1.0)
+    level = 1.4 * log(log(2.0 * v)) + log(3.1055472779775810) - 1.4 * log(M_LN2) + log_inv_alpha
+    by_range = k2 * level
+    return sqrt(k1 * k1 * v * level + by_range * by_range) + by_range
+
+
+cdef inline double normal_mixture_level(double log_inv_alpha) noexcept nogil:
+    """log(1 / (2 alpha)) - log Phi(sqrt(2 log(1 / (2 alpha)))): enough for one side; from alpha = 1/2 on, log 2."""
+    cdef double half = fmax(log_inv_alpha - M_LN2, 0.0)
+    return half - log1p(-0.5 * erfc(sqrt(half)))
+
+
+cdef inline double normal_mixture_boundary(double v, double rho, double level) noexcept nogil:
+    """Sub-Gaussian sums, v = n / 4; Robbins (1970), one-sided."""
+    return sqrt((v + rho) * (log1p(v / rho) + 2.0 * level))
+
+
+cdef inline double iterated_log_share(double log_inv_alpha) noexcept nogil:
+    """Log of the share that the next formula gives to each of its events."""
+    return log(M_LN2) - 0.5 * (log(3.0) + log_inv_alpha)
+
+
+cdef inline double iterated_log_half_width(double n, double log_share) noexcept nogil:
+    """Jamieson, Malloy, Nowak & Bubeck (2014), Lemma 3 with epsilon = 1."""
+    return 2.0 * sqrt((log(log(2.0 * n)) - log_share) / n)
+
+
+cdef inline double lucb1_half_width(double n, double rounds, double log_inv_alpha) noexcept nogil:
+    """Kalyanakrishnan, Tewari, Auer & Stone (2012): all rounds up to and with this one, n at most `rounds`."""
+    return sqrt((log(1.25) + 4.0 * log(rounds) + log_inv_alpha) / (2.0 * n))
+
+
+# Bernoulli divergence: Kaufmann & Kalyanakrishnan (2013).
+
+cdef inline double bernoulli_kl(double p, double q) noexcept nogil:
+    """Divergence of q from p, both in [0, 1]."""
+    cdef double d = q - p
+    if d == 0.0:
+        return 0.0
+    return ((-p * log1p(d / p) if p > 0.0 else 0.0) + (-(1.0 - p) * log1p(-d / (1.0 - p)) if p < 1.0 else 0.0))
+
+
+cdef inline double kl_upper(double p, double level) noexcept nogil:
+    """Largest q in [p, 1] with bernoulli_kl(p, q) <= level. Newton's rule from above on a convex function."""
+    cdef double q, step, entropy
+    cdef int _k
+    if p >= 1.0 or level <= 0.0:
+        return p
+    if p <= 0.0:
+        return -expm1(-level)
+    entropy = -p * log(p) - (1.0 - p) * log1p(-p)
+    q = fmin(p + sqrt(0.5 * level), -expm1(-(level + entropy) / (1.0 - p)))
+    for _k in range(100):
+        if q >= 1.0:
+            return 1.0
+        if q <= p:
+            return p
+        step = (bernoulli_kl(p, q) - level) * (q * (1.0 - q) / (q - p))
+        q -= step
+        if step <= 1e-14 * (1.0 - q) * q:
+            break
+    return q
+
+
+cdef inline double kl_lower(double p, double level) noexcept nogil:
+    """Smallest q in [0, p] with bernoulli_kl(p, q) <= level."""
+    return 1.0 - kl_upper(1.0 - p, level)
+
+
+cdef inline double kl_level(double rounds, double log_inv_alpha) noexcept nogil:
+    """Their threshold for n times the divergence with alpha = 1.1, k_1 = 405.5, at this round."""
+    cdef double x = log(405.5) + 1.1 * log(rounds) + log_inv_alpha
+    return x + log(x)
+
+
+cdef inline double kl_easy_level(double rounds, double log_inv_alpha) noexcept nogil:
+    """The rate used in experiments: log((1 + log t) / delta), without a proof."""
+    return log1p(log(rounds)) + log_inv_alpha

@@ -1,0 +1,499 @@
+"""Compiled loop of LUCB: pull the weakest arm of the chosen and its strongest rival until they are apart."""
+
+from libc.math cimport INFINITY, NAN, ceil, exp, fmax, fmin
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+cimport numpy as cnp
+
+from fastrace._anytime cimport (
+    TABLE_SIZE, iterated_log_half_width, iterated_log_share, kl_easy_level, kl_level, kl_lower, kl_upper,
+    log_mixture_start, lucb1_half_width, mixture_boundary, mixture_rho, normal_mixture_boundary, normal_mixture_level,
+    stitched_boundary, table_boundary,
+)
+from fastrace._heaps cimport heap_order, heap_sift, heap_t
+from fastrace._selector cimport BY_BUDGET, BY_SEPARATION, Selector
+
+import numpy as np
+
+cnp.import_array()
+
+BOUNDS = ("eb-mix", "eb-stitch", "hoeffding-mix", "hoeffding-lil", "lucb1", "kl", "kl-easy")
+
+cdef enum:      # places in BOUNDS
+    EB_MIX
+    EB_STITCH
+    HOEFFDING_MIX
+    HOEFFDING_LIL
+    LUCB1
+    KL
+    KL_EASY
+
+cdef enum:
+    MAX_BATCH = 4096        # pulls of one arm per decision, where they grow by themselves
+    KEPT_GAPS = 2048        # of the history; 2 % apart, so that it reaches 10^16 pulls
+
+cdef struct side_t:         # lower bounds of the chosen, or upper bounds of the others
+    heap_t heap             # by bound: the arm next to the cutoff on top
+    double log_inv_alpha, level
+    double rho, start       # of a mixture
+    double *table
+
+
+cdef class LucbSelector(Selector):
+    """State and loop; `lucb.LUCB` checks the arguments and names the answer.
+
+    `side[0]` are the chosen with lower bounds, `side[1]` the others with upper bounds. `batch` counts the pulls of
+    either arm per decision; 0: one per cent of what the one with fewer pulls has.
+    """
+
+    cdef side_t[2] side
+    cdef cnp.ndarray _error, _bounds
+    cdef double *error              # sum of (reward - mean before it)^2; the middle of the support before the first
+    cdef double *bound              # of an arm: the lower if it is chosen, else the upper
+    cdef Py_ssize_t *memory
+    cdef double epsilon
+    cdef int64_t batch, rounds, level_round, next_gap
+    cdef int kind
+    cdef bint opened                # all arms have been pulled
+    cdef bint moving                # bounds widen with the rounds
+    # the history of what the chosen may fall short by
+    cdef int64_t *gap_at
+    cdef double *gap
+    cdef Py_ssize_t n_gaps
+
+    def __cinit__(self, n_arms, n_best, *args, **kwargs):
+        cdef int k
+        self.memory = <Py_ssize_t *>calloc(2 * self.n_arms, sizeof(Py_ssize_t))
+        self.gap_at = <int64_t *>calloc(KEPT_GAPS, sizeof(int64_t))
+        self.gap = <double *>calloc(KEPT_GAPS, sizeof(double))
+        if self.memory == NULL or self.gap_at == NULL or self.gap == NULL:
+            raise MemoryError()
+        for k in range(2):
+            self.side[k].table = <double *>calloc(TABLE_SIZE, sizeof(double))
+            if self.side[k].table == NULL:
+                raise MemoryError()
+
+    def __dealloc__(self):
+        cdef int k
+        free(self.memory)
+        free(self.gap_at)
+        free(self.gap)
+        for k in range(2):
+            free(self.side[k].table)
+
+    def __init__(self, n_arms, n_best, *, low, high, rng, epsilon, batch, bound, log_inv_alpha, best_at):
+        super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
+        cdef int k
+        cdef side_t *side
+        self._error, self._bounds = np.zeros(n_arms), np.zeros(n_arms)
+        self.error = <double *>cnp.PyArray_DATA(self._error)
+        self.bound = <double *>cnp.PyArray_DATA(self._bounds)
+        self.epsilon = epsilon
+        self.batch = batch
+        self.kind = BOUNDS.index(bound)
+        self.moving = self.kind in (LUCB1, KL, KL_EASY)
+        self.level_round = 1
+        for k in range(2):
+            side = &self.side[k]
+            side.log_inv_alpha = log_inv_alpha[k]
+            self._set_level(side)
+            if self.kind in (EB_MIX, HOEFFDING_MIX):
+                side.rho = mixture_rho(best_at, log_inv_alpha[k])
+                side.start = log_mixture_start(side.rho)
+            side.heap.item = self.memory + (self.n_best if k else 0)
+            side.heap.size = self.n_arms - self.n_best if k else self.n_best
+            side.heap.place = self.memory + self.n_arms
+            side.heap.key = self.bound
+            side.heap.sign = 1.0 if k else -1.0
+
+    # Bounds.
+
+    cdef void _set_level(self, side_t *side) noexcept nogil:
+        """What a bound needs to know of alpha, once."""
+        if self.kind == HOEFFDING_MIX:
+            side.level = normal_mixture_level(side.log_inv_alpha)
+        elif self.kind == HOEFFDING_LIL:
+            side.level = iterated_log_share(side.log_inv_alpha)
+        else:
+            side.level = side.log_inv_alpha
+
+    cdef inline double _boundary(self, Py_ssize_t i, const side_t *side, bint exact) noexcept nogil:
+        """Half-width for rewards in [0, 1]; exact, or at most 0.4 % wider and from a table."""
+        cdef double n = <double>self.pulls[i], v = self.error[i] / (self.span[i] * self.span[i])
+        if self.kind == EB_MIX:
+            if exact:
+                return mixture_boundary(v, side.rho, side.start, side.level) / n
+            return table_boundary(side.table, v, side.rho, side.start, side.level) / n
+        if self.kind == EB_STITCH:
+            return stitched_boundary(v, side.level) / n
+        if self.kind == HOEFFDING_MIX:
+            return normal_mixture_boundary(0.25 * n, side.rho, side.level) / n
+        if self.kind == HOEFFDING_LIL:
+            return iterated_log_half_width(n, side.level)
+        return lucb1_half_width(n, <double>self.level_round, side.level)
+
+    cdef double _kl_bound(self, Py_ssize_t i, int k) noexcept nogil:
+        cdef double level, mean = fmin(fmax((self.mean[i] - self.low[i]) / self.span[i], 0.0), 1.0)
+        if self.kind == KL:
+            level = kl_level(<double>self.level_round, self.side[k].level)
+        else:
+            level = kl_easy_level(<double>self.level_round, self.side[k].level)
+        level /= <double>self.pulls[i]
+        return self.low[i] + self.span[i] * (kl_lower(mean, level) if k == 0 else kl_upper(mean, level))
+
+    cdef inline double _bound(self, Py_ssize_t i, int k, bint exact) noexcept nogil:
+        """Lower bound (k = 0) or upper bound (k = 1) of the arm's mean."""
+        cdef double width
+        if self.pulls[i] == 0:
+            return self.low[i] if k == 0 else self.low[i] + self.span[i]
+        if self.kind == KL or self.kind == KL_EASY:
+            return self._kl_bound(i, k)
+        width = self.span[i] * self._boundary(i, &self.side[k], exact)
+        return self.mean[i] - width if k == 0 else self.mean[i] + width
+
+    # Order.
+
+    cdef void _open(self) noexcept nogil:
+        """Choose from the means as they are, and order the bounds; O(n_arms log n_arms)."""
+        cdef Py_ssize_t i, chosen = 0, others = 0
+        self.split()
+        for i in range(self.n_arms):
+            if self.is_best[i]:
+                self.side[0].heap.item[chosen] = i
+                chosen += 1
+            else:
+                self.side[1].heap.item[others] = i
+                others += 1
+        self.opened = True
+        self._refresh()
+
+    cdef void _refresh(self) noexcept nogil:
+        """Compute every bound anew; O(n_arms)."""
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            self.bound[i] = self._bound(i, 0 if self.is_best[i] else 1, False)
+        heap_order(&self.side[0].heap)
+        heap_order(&self.side[1].heap)
+
+    cdef inline void _rebound(self, Py_ssize_t i, Py_ssize_t at) noexcept nogil:
+        """Let arm i stand with its bound in the heap of its side, at `at` or wherever that leads."""
+        cdef int k = 0 if self.is_best[i] else 1
+        self.bound[i] = self._bound(i, k, False)
+        self.side[k].heap.item[at] = i
+        heap_sift(&self.side[k].heap, at)
+
+    cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
+        """Take rewards; each is predicted by the mean before it, so it does not matter how they are cut into calls."""
+        cdef double mean = self.mean[arm], error = self.error[arm], step
+        cdef int64_t t, n = self.pulls[arm]
+        cdef Py_ssize_t other, mine, its
+        for t in range(count):
+            if n == 0:
+                step = rewards[t] - (self.low[arm] + 0.5 * self.span[arm])
+                mean = rewards[t]
+                n = 1
+            else:
+                step = rewards[t] - mean
+                n += 1
+                mean += step / <double>n
+            error += step * step
+        self.pulls[arm] = n
+        self.mean[arm] = mean
+        self.error[arm] = error
+        if self.opened:
+            other = self.rest.item[0] if self.is_best[arm] else self.best.item[0]
+            mine = self.side[0].heap.place[arm]
+            its = self.side[0].heap.place[other]
+            if self.resplit(arm):           # they exchange their places in the heaps of bounds too
+                self._rebound(other, mine)
+                self._rebound(arm, its)
+            else:
+                self._rebound(arm, mine)
+        return 0
+
+    cdef int plan(self) except -1 nogil:
+        cdef Py_ssize_t i, weakest, rival
+        cdef int64_t count
+        cdef double gap
+        if self.total == 0:
+            for i in range(self.n_arms):
+                self.ask_for(i, 1)
+            return 0
+        if not self.opened:
+            self.rounds = 1
+            self._open()
+        elif self.moving and self.rounds > self.level_round:
+            while self.level_round < self.rounds:
+                self.level_round = max(self.level_round + 1, <int64_t>ceil(1.02 * <double>self.level_round))
+            self._refresh()
+        weakest = self.side[0].heap.item[0]
+        rival = self.side[1].heap.item[0]
+        gap = self.bound[rival] - self.bound[weakest]
+        if self.total >= self.next_gap and self.n_gaps < KEPT_GAPS:
+            self.gap_at[self.n_gaps] = self.total
+            self.gap[self.n_gaps] = gap
+            self.n_gaps += 1
+            self.next_gap = self.total + self.total // 50 + 1
+        if gap < self.epsilon:
+            self.status = BY_SEPARATION
+            return 0
+        # As many for either: a share of each one's own count would starve the rivals of an arm that is in every round.
+        count = self.batch
+        if count == 0:
+            count = max(<int64_t>1, min(min(self.pulls[weakest], self.pulls[rival]) // 100, <int64_t>MAX_BATCH))
+        self.rounds += count
+        self.ask_for(weakest, count)
+        self.ask_for(rival, count)
+        return 0
+
+    # What is known.
+
+    cdef bint _apart(self, double ratio, double *bound) noexcept nogil:
+        """Whether the sides would be apart, were alpha smaller by the factor exp(ratio); nan marks arms left out."""
+        cdef Py_ssize_t i
+        cdef double lowest = INFINITY, highest = -INFINITY
+        cdef double[2] before
+        cdef int k
+        for k in range(2):
+            before[k] = self.side[k].log_inv_alpha
+            self.side[k].log_inv_alpha += ratio
+            self._set_level(&self.side[k])
+        for i in range(self.n_arms):
+            if bound[i] != bound[i]:
+                continue
+            bound[i] = self._bound(i, 0 if self.is_best[i] else 1, True)
+            if self.is_best[i]:
+                lowest = fmin(lowest, bound[i])
+            else:
+                highest = fmax(highest, bound[i])
+        for k in range(2):
+            self.side[k].log_inv_alpha = before[k]
+            self._set_level(&self.side[k])
+        return highest - lowest < self.epsilon
+
+    cdef double _log_error(self, double log_delta, double *near, double *far) noexcept nogil:
+        """Log of the smallest delta at which the rule would have stopped here, by bisection.
+
+        With a smaller delta lower bounds fall and upper bounds rise. So an arm whose bound for the smallest delta in
+        question does not reach the extreme one for the largest will not matter.
+        """
+        cdef double low = log_delta, high = log_delta + 1.0, middle, lowest, highest
+        cdef Py_ssize_t i
+        cdef int _k
+        for i in range(self.n_arms):
+            near[i] = far[i] = 0.0
+        if not self._apart(low, near):
+            return 0.0
+        while self._apart(high, far):
+            low = high
+            if high > 600.0:
+                return log_delta - high
+            high = 2.0 * high if high > 0.5 else high + 1.0
+        self._apart(low, near)
+        lowest = INFINITY
+        highest = -INFINITY
+        for i in range(self.n_arms):
+            if self.is_best[i]:
+                lowest = fmin(lowest, near[i])
+            else:
+                highest = fmax(highest, near[i])
+        for i in range(self.n_arms):
+            if far[i] > lowest if self.is_best[i] else far[i] < highest:
+                near[i] = NAN
+        for _k in range(40):
+            middle = 0.5 * (low + high)
+            if self._apart(middle, near):
+                low = middle
+            else:
+                high = middle
+        return log_delta - low
+
+    def answer(self):
+        """What is known so far; an arm not pulled has mean nan and the support for bounds."""
+        cdef Py_ssize_t i
+        known = super().answer()
+        lower, upper = np.empty((2, self.n_arms))
+        cdef double[::1] low = lower, high = upper
+        for i in range(self.n_arms):
+            low[i] = fmax(self._bound(i, 0, False), self.low[i])
+            high[i] = fmin(self._bound(i, 1, False), self.high[i])
+        return dict(known, lower=lower, upper=upper)
+
+    def shortfall(self):
+        """Bound on what a chosen arm falls short of the n_best-th largest mean by; infinite while it cannot be said."""
+        if self.n_best == self.n_arms:
+            return 0.0
+        return self.bound[self.side[1].heap.item[0]] - self.bound[self.side[0].heap.item[0]] if self.opened else np.inf
+
+    def error_bound(self, double log_delta):
+        """The smallest delta at which the rule would have stopped by now, for it was set up with exp(log_delta)."""
+        cdef cnp.ndarray near, far
+        cdef double *at_low
+        cdef double *at_high
+        cdef double log_error
+        if self.n_best == self.n_arms:
+            return 0.0
+        if not self.opened:
+            return 1.0
+        near, far = np.empty(self.n_arms), np.empty(self.n_arms)
+        at_low = <double *>cnp.PyArray_DATA(near)
+        at_high = <double *>cnp.PyArray_DATA(far)
+        with nogil:
+            log_error = self._log_error(log_delta, at_low, at_high)
+        return exp(log_error)
+
+    def history(self):
+        """Pulls made, and the shortfall, at decisions 2 % of pulls apart."""
+        cdef Py_ssize_t k
+        return (np.array([self.gap_at[k] for k in range(self.n_gaps)], dtype=np.int64),
+                np.array([self.gap[k] for k in range(self.n_gaps)]))
+
+    def get_state(self):
+        return dict(super().get_state(), error=self._error.copy(), opened=self.opened, rounds=self.rounds,
+                    level_round=self.level_round, next_gap=self.next_gap, history=self.history())
+
+    def set_state(self, state):
+        cdef Py_ssize_t k
+        super().set_state(state)
+        error = np.array(state["error"], dtype=np.float64)
+        at, gap = state["history"]
+        if not (error.shape == (self.n_arms,) and (error >= 0.0).all() and len(at) == len(gap) <= KEPT_GAPS
+                and state["level_round"] >= 1 and (not state["opened"] or (np.asarray(self._pulls) > 0).all())):
+            raise ValueError("the saved selection is damaged: its numbers cannot be right")
+        self._error[:] = error
+        self.rounds = state["rounds"]
+        self.level_round = state["level_round"]
+        self.next_gap = state["next_gap"]
+        self.n_gaps = len(at)
+        for k in range(self.n_gaps):
+            self.gap_at[k] = at[k]
+            self.gap[k] = gap[k]
+        if state["opened"]:
+            self._open()
+
+
+cdef class SarSelector(LucbSelector):
+    """Successive accepts and rejects: n_arms - 1 phases share the budget, and each decides on one arm.
+
+    Bubeck, Wang & Viswanathan (2013), Fig. 2. Arms are in order of their means from one phase that pulls to the next,
+    so that a decision takes one of either end. Bounds, and the error they leave, are those of LUCB: they hold whatever
+    made a rule pull.
+    """
+
+    cdef cnp.ndarray _order
+    cdef Py_ssize_t *order          # undecided arms stand from `first` to before `last`
+    cdef Py_ssize_t first, last, accepted
+    cdef int64_t budget, given      # pulls that every undecided arm has
+    cdef bint sorted
+    cdef double parts
+
+    def __init__(self, n_arms, n_best, *, low, high, rng, budget, **options):
+        super().__init__(n_arms, n_best, low=low, high=high, rng=rng, batch=1, bound="eb-mix", **options)
+        self.budget = budget
+        self._order = np.arange(n_arms, dtype=np.intp)
+        self.order = <Py_ssize_t *>cnp.PyArray_DATA(self._order)
+        self.last = n_arms
+        self.parts = 0.5 + float(np.sum(1.0 / np.arange(2, n_arms + 1)))
+
+    cdef int _sort(self) except -1:
+        undecided = np.sort(self._order[self.first:self.last])
+        self._order[self.first:self.last] = undecided[np.argsort(-self._mean[undecided], kind="stable")]
+        self.sorted = True
+        return 0
+
+    cdef int plan(self) except -1 nogil:
+        cdef Py_ssize_t k, places
+        cdef int64_t share
+        while True:
+            places = self.n_best - self.accepted
+            if places == 0 or places == self.last - self.first:
+                self.status = BY_BUDGET
+                return 0
+            share = <int64_t>ceil(<double>(self.budget - self.n_arms) / (self.parts * <double>(self.last - self.first)))
+            if share > self.given:
+                for k in range(self.first, self.last):
+                    self.ask_for(self.order[k], share - self.given)
+                self.given = share
+                self.sorted = False
+                return 0
+            if not self.sorted:
+                with gil:
+                    self._sort()
+            if (self.mean[self.order[self.first]] - self.mean[self.order[self.first + places]]
+                    >= self.mean[self.order[self.first + places - 1]] - self.mean[self.order[self.last - 1]]):
+                self.first += 1
+                self.accepted += 1
+            else:
+                self.last -= 1
+
+    def chosen(self):
+        """The arms accepted and, for the places left, the largest means among those undecided; best first."""
+        known = np.where(self._pulls > 0, self._mean, -np.inf)
+        undecided = np.sort(self._order[self.first:self.last])
+        best = np.concatenate([self._order[:self.first],
+                               undecided[np.argsort(-known[undecided], kind="stable")][:self.n_best - self.accepted]])
+        best = np.sort(best)
+        return best[np.argsort(-known[best], kind="stable")]
+
+    def error_bound(self, double log_delta):
+        """LUCB's, for the arms chosen here."""
+        cdef Py_ssize_t i
+        self.opened = bool((np.asarray(self._pulls) > 0).all())
+        for i in range(self.n_arms):
+            self.is_best[i] = False
+        for i in self.chosen():
+            self.is_best[i] = True
+        error = super().error_bound(log_delta)
+        self.opened = False
+        return error
+
+    def get_state(self):
+        return dict(super().get_state(), order=self._order.copy(), first=self.first, last=self.last, given=self.given,
+                    accepted=self.accepted, sorted=self.sorted)
+
+    def set_state(self, state):
+        super().set_state(state)
+        order = np.array(state["order"], dtype=np.intp)
+        if not (np.array_equal(np.sort(order), np.arange(self.n_arms))
+                and 0 <= state["first"] < state["last"] <= self.n_arms and state["first"] == state["accepted"]
+                and 0 <= self.n_best - state["accepted"] <= state["last"] - state["first"]):
+            raise ValueError("the saved selection is damaged: its order cannot be right")
+        self._order[:] = order
+        self.first, self.last, self.accepted = state["first"], state["last"], state["accepted"]
+        self.given, self.sorted = state["given"], state["sorted"]
+
+
+# Doors for tests.
+
+def _mixture_boundary(double v, double rho, double log_inv_alpha):
+    """The boundary of the gamma-exponential mixture, and as the table rounds it up."""
+    cdef double start = log_mixture_start(rho)
+    cdef double *table = <double *>calloc(TABLE_SIZE, sizeof(double))
+    if table == NULL:
+        raise MemoryError()
+    rounded = table_boundary(table, v, rho, start, log_inv_alpha)
+    free(table)
+    return mixture_boundary(v, rho, start, log_inv_alpha), rounded
+
+
+def _mixture_rho(double v_best, double log_inv_alpha):
+    return mixture_rho(v_best, log_inv_alpha)
+
+
+def _kl_bounds(double p, double level):
+    """The interval of means whose divergence from p is at most `level`."""
+    return kl_lower(p, level), kl_upper(p, level)
+
+
+def _half_width(bound, double n, double v, double rho, double rounds, double log_inv_alpha):
+    """Half-width of any bound but the divergences, for rewards in [0, 1]."""
+    kind = BOUNDS.index(bound)
+    if kind == EB_MIX:
+        return mixture_boundary(v, rho, log_mixture_start(rho), log_inv_alpha) / n
+    if kind == EB_STITCH:
+        return stitched_boundary(v, log_inv_alpha) / n
+    if kind == HOEFFDING_MIX:
+        return normal_mixture_boundary(0.25 * n, rho, normal_mixture_level(log_inv_alpha)) / n
+    if kind == HOEFFDING_LIL:
+        return iterated_log_half_width(n, iterated_log_share(log_inv_alpha))
+    return lucb1_half_width(n, rounds, log_inv_alpha)
