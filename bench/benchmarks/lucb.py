@@ -1,0 +1,183 @@
+"""LUCB on compiled and Python sources, beside a rescan of all arms per round and beside the best-arm package."""
+
+import os
+import tempfile
+import time
+
+import numpy as np
+
+import fastrace as fr
+from fastrace.pulls import BernoulliPulls, UniformPulls
+
+SEED = 20160619
+
+
+def rescan(means, n_best, rng, n_pulls, delta=0.05):
+    """LUCB with Hoeffding bounds in NumPy: a partition and two scans of all arms per round of two pulls."""
+    n = means.size
+    sums, pulls = (rng.random(n) < means).astype(float), np.ones(n)
+    for t in range(n, n_pulls, 2):
+        mean = sums / pulls
+        width = np.sqrt(np.log(1.25 * n * float(t) ** 4 / delta) / (2 * pulls))
+        chosen = np.zeros(n, bool)
+        chosen[np.argpartition(-mean, n_best)[:n_best]] = True
+        weakest = np.where(chosen, mean - width, np.inf).argmin()
+        rival = np.where(chosen, -np.inf, mean + width).argmax()
+        for i in (weakest, rival):
+            sums[i] += rng.random() < means[i]
+            pulls[i] += 1
+    return pulls
+
+
+class Pulls:
+    """200 000 pulls amid arms that cannot be told apart: at least 10 million a second at 50 arms, 1 million at 10 000."""
+
+    params = ([50, 10_000], ["auto", 1])
+    param_names = ["n_arms", "batch"]
+    number = 1
+    made = 200_000
+
+    def setup(self, n_arms, batch):
+        self.means = 0.5 + 0.001 * np.random.default_rng(SEED).standard_normal(n_arms)
+        self.source = BernoulliPulls(self.means, rng=1)
+        self.rule = fr.LUCB(n_arms, n_arms // 3, batch=batch)
+        self.rule.run(self.source, 20 * n_arms)
+
+    def more(self, count):
+        self.rule._core.run(self.source, self.rule.n_pulls + count)     # without the answer, which costs as well
+
+    def time_lucb(self, n_arms, batch):
+        self.more(self.made)
+
+    def time_rescan_of_2000_pulls(self, n_arms, batch):
+        rescan(self.means, n_arms // 3, np.random.default_rng(1), n_arms + 2000)
+
+    def track_million_pulls_per_second(self, n_arms, batch):
+        best = np.inf
+        for _ in range(8):
+            start = time.perf_counter()
+            self.more(self.made)
+            best = min(best, time.perf_counter() - start)
+        return self.made / best / 1e6
+
+    track_million_pulls_per_second.unit = "1e6 / s"
+
+
+class PythonSource:
+    """A Python function as the source, 100 pulls of each arm of a decision: at least 1 million pulls a second."""
+
+    params = ["lucb", "kl-lucb", "sar", "direct"]
+    param_names = ["method"]
+    made = 100_000
+
+    def setup(self, method):
+        rng = np.random.default_rng(1)
+        means = np.full(50, 0.5)
+        self.pull = lambda arms, counts: (rng.random(int(counts.sum())) < np.repeat(means[arms], counts)).astype(float)
+        rules = {
+            "lucb": lambda: fr.LUCB(50, 15, batch=100),
+            "kl-lucb": lambda: fr.KLLUCB(50, 15, batch=100),
+            "sar": lambda: fr.SAR(50, 15, self.made),
+            "direct": lambda: fr.Direct(50, 15, 0.01),
+        }
+        self.make = rules[method]
+
+    def time_pulls(self, method):
+        self.make()._core.run(fr.pulls.as_pulls(self.pull, 50), self.made)
+
+    def track_million_pulls_per_second(self, method):
+        best = np.inf
+        for _ in range(3):
+            start = time.perf_counter()
+            self.time_pulls(method)
+            best = min(best, time.perf_counter() - start)
+        return self.made / best / 1e6
+
+    track_million_pulls_per_second.unit = "1e6 / s"
+
+
+class ToThePromise:
+    """Mean pulls until each rule stops on ten draws of the paper's instance: 15 of 50, epsilon 0.1, delta 0.15."""
+
+    params = ["eb-mix", "eb-stitch", "hoeffding-mix", "hoeffding-lil", "lucb1", "kl"]
+    param_names = ["bound"]
+    number = 1
+
+    def rule(self, bound, k):
+        low = np.random.default_rng([SEED, k]).random(50) - np.sqrt(3.0)
+        high = low + np.sqrt(12.0)
+        return fr.LUCB(50, 15, 0.1, 0.15, (low, high), bound=bound), UniformPulls(low, high, rng=k)
+
+    def time_one_selection(self, bound):
+        rule, source = self.rule(bound, 0)
+        rule.run(source)
+
+    def track_pulls(self, bound):
+        total = 0
+        for k in range(10 if bound == "eb-mix" else 2):
+            rule, source = self.rule(bound, k)
+            total += rule.run(source).n_pulls
+        return total / (k + 1)
+
+
+class BesideBestArm:
+    """One best of ten Bernoulli arms at delta 0.1, beside the same algorithm of the best-arm package (0.1.1)."""
+
+    params = ["lucb", "lil-ucb"]
+    param_names = ["algorithm"]
+    number = 1
+    means = np.array([0.9, 0.8] + [0.5] * 8)
+
+    def setup(self, algorithm):
+        self.values = (np.random.default_rng(SEED).random((200_000, 10)) < self.means).astype(float)
+
+    def ours(self, algorithm, k):
+        if algorithm == "lucb":
+            return fr.LUCB(10, 1, 0.0, 0.1).run(BernoulliPulls(self.means, rng=k)).n_pulls
+        return fr.LilUCB(10, 200_000, 0.1, support=(0, 1), rng=k).run(self.values).n_looks
+
+    def theirs(self, algorithm, k):
+        from best_arm.bandit import Bandit
+        from best_arm.environment import BaseEnvironment
+
+        arms = BaseEnvironment.from_dict({"env_name": "bernoulli", "state": {"probs": self.means.tolist()}})
+        np.random.seed(k)       # noqa: NPY002  (theirs)
+        before = os.getcwd()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                if algorithm == "lucb":
+                    bandit = Bandit(env_instance=arms, algo_name="lucb", algo_args={"confidence": 0.1},
+                                    stopping_name="lucb")
+                else:
+                    bandit = Bandit(env_instance=arms, algo_name="lil_ucb",
+                                    algo_args={"confidence": 0.1, "mode": "heuristic"})
+                return int(bandit.run()[1].sum())
+            finally:
+                os.chdir(before)
+
+    def time_ours(self, algorithm):
+        self.ours(algorithm, 1)
+
+    def track_pulls(self, algorithm):
+        return sum(self.ours(algorithm, k) for k in range(20)) / 20
+
+    def _rate(self, pulls, algorithm, runs):
+        start = time.process_time()
+        total = sum(pulls(algorithm, k) for k in range(runs))
+        return total / (time.process_time() - start), total / runs
+
+    def _beside(self, algorithm):
+        try:
+            import best_arm  # noqa: F401
+        except ImportError:
+            return np.nan, np.nan
+        ours, our_pulls = self._rate(self.ours, algorithm, 200)
+        theirs, their_pulls = self._rate(self.theirs, algorithm, 2)
+        return ours / theirs, our_pulls / their_pulls
+
+    def track_pulls_per_second_over_theirs(self, algorithm):
+        return self._beside(algorithm)[0]
+
+    def track_pulls_over_theirs(self, algorithm):
+        return self._beside(algorithm)[1]
