@@ -110,3 +110,23 @@ def test_bad_options_are_refused(tmp_path, wrong):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert "error:" in done.stderr
+
+
+def test_filterboost_quick_takes_fewest_samples_by_bets_and_resumes(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "filterboost.py"), "--quick", "--no-progress", "--output", str(tmp_path),
+               "--sets", "breast_cancer", "--runs", "2"]
+    stamps = []
+    for _ in range(2):      # the second time from the table
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"MPLBACKEND": "Agg"})
+        assert done.returncode == 0, done.stderr
+        with (tmp_path / "filterboost.csv").open(newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        assert len(lines) == 5 * 2 * 5
+        samples = {rule: sum(int(line["samples"]) for line in lines if line["rule"] == rule)
+                   for rule in {line["rule"] for line in lines}}
+        assert min(samples, key=samples.get) == "target-eb" and max(samples, key=samples.get) == "nas"
+        assert all(float(line["accuracy"]) > 0.8 for line in lines if line["round"] == "5")
+        stamps.append([line["seconds"] for line in lines])
+    assert sorted(stamps[0]) == sorted(stamps[1])
+    assert (tmp_path / "filterboost.png").read_bytes().startswith(b"\x89PNG")
+    assert "breast_cancer, 2 runs" in done.stdout
