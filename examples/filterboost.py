@@ -3,9 +3,10 @@
     python examples/filterboost.py --quick
 
 Each round of boosting draws examples until a stopping rule knows the edge of some decision stump to a relative accuracy
-tau. The script counts those examples, round by round, under every rule: 10 runs on the training part of Adult, and
-10-fold cross-validation on Covertype (Lodgepole pine against the rest), epsilon = delta = 0.1, tau = 0.25, attributes
-cut into five bins of equal width. ``--quick`` uses data that scikit-learn brings along.
+tau. The script counts, round by round and under every rule, the rows that were drawn and the examples among them that
+passed the filter: 10 runs on the training part of Adult, and 10-fold cross-validation on Covertype (Lodgepole pine
+against the rest), epsilon = delta = 0.1, tau = 0.25, attributes cut into five bins of equal width. ``--quick`` uses
+data that scikit-learn brings along.
 
 Prints a table per data set, beside what the paper says; writes ``filterboost.csv`` (a line per round) and
 ``filterboost.png``. Runs that are in the csv file already are not made again, unless ``--fresh``. Needs the extras
@@ -36,11 +37,10 @@ RULES = {      # name and colour
     "ebgstop-star": ("EBGStop*", "C4"),
     "target-eb": ("TargetEB (ours)", "C3"),
 }
+FEWEST = "fewest samples and least spread by EBGStop; NAS needs most; axis of samples per round to"
 PAPER = {
-    "adult": "Figure 4a: fewest samples and least spread by EBGStop; axis of samples per round to 600 000; accuracies "
-    "within 0.2 %",
-    "covertype": "Figure 4b: fewest samples and least spread by EBGStop; axis of samples per round to 1 400 000; "
-    "accuracies within 0.04 %",
+    "adult": f"Figure 4a: {FEWEST} 600 000; accuracies within 0.2 %",
+    "covertype": f"Figure 4b: {FEWEST} 1 400 000; accuracies within 0.04 %",
 }
 COLUMNS = ("data", "rule", "run", "round", "samples", "read", "edge", "accuracy", "seconds", "settings")
 
@@ -170,23 +170,23 @@ def by_round(runs: list[list[dict[str, str]]], column: str, n_rounds: int) -> ND
 
 
 def print_table(name: str, runs: dict[str, list[list[dict[str, str]]]], options: argparse.Namespace) -> None:
-    """Samples of some rounds, of all, and accuracies."""
+    """Rows drawn in some rounds and in all, and accuracies."""
     shown = sorted({1, min(5, options.rounds), min(10, options.rounds), options.rounds})
     heads = "".join(f"{f'round {t}':>20}" for t in shown)
-    print(f"\n{name}, {options.runs} runs: examples per round, mean and standard deviation")
-    print(f"{'rule':<17}{heads}{'all rounds':>13}{'rows read':>13}{'accuracy, %':>16}{'fit, s':>9}")
+    print(f"\n{name}, {options.runs} runs: rows drawn per round, mean and standard deviation")
+    print(f"{'rule':<17}{heads}{'all rounds':>13}{'that passed':>13}{'accuracy, %':>16}{'fit, s':>9}")
     accuracies = []
     for rule, found in runs.items():
-        samples = by_round(found, "samples", options.rounds)
+        drawn = by_round(found, "read", options.rounds)
         cells = []
         for t in shown:
-            there = samples[:, t - 1][~np.isnan(samples[:, t - 1])]
+            there = drawn[:, t - 1][~np.isnan(drawn[:, t - 1])]
             cells.append(f"{there.mean():>11.0f} +-{there.std():>7.0f}" if there.size else f"{'-':>20}")
-        read = np.nansum(by_round(found, "read", options.rounds), axis=1).mean()
+        passed = np.nansum(by_round(found, "samples", options.rounds), axis=1).mean()
         last = np.array([float(run[-1]["accuracy"]) for run in found if run])
         seconds = np.mean([float(run[-1]["seconds"]) for run in found if run])
         accuracies.append(last.mean())
-        print(f"{RULES[rule][0]:<17}{''.join(cells)}{np.nansum(samples, axis=1).mean():>13.0f}{read:>13.0f}"
+        print(f"{RULES[rule][0]:<17}{''.join(cells)}{np.nansum(drawn, axis=1).mean():>13.0f}{passed:>13.0f}"
               f"{100 * last.mean():>9.2f} +-{100 * last.std():>5.2f}{seconds:>9.2f}")
     print(f"accuracies within {100 * (max(accuracies) - min(accuracies)):.2f} % of each other")
     if name in PAPER:
@@ -194,7 +194,7 @@ def print_table(name: str, runs: dict[str, list[list[dict[str, str]]]], options:
 
 
 def draw_figure(found: dict[str, dict[str, list[list[dict[str, str]]]]], path: Path, n_rounds: int) -> None:
-    """Examples per round under every rule: a panel per data set, error bars of one standard deviation."""
+    """Rows drawn per round under every rule: a panel per data set, error bars of one standard deviation."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -202,16 +202,16 @@ def draw_figure(found: dict[str, dict[str, list[list[dict[str, str]]]]], path: P
     FigureCanvasAgg(figure)
     for panel, (name, runs) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
         for k, (rule, lines) in enumerate(runs.items()):
-            samples = by_round(lines, "samples", n_rounds)
-            rounds = np.flatnonzero((~np.isnan(samples)).any(axis=0))
+            drawn = by_round(lines, "read", n_rounds)
+            rounds = np.flatnonzero((~np.isnan(drawn)).any(axis=0))
             words, colour = RULES[rule]
-            panel.errorbar(rounds + 1 + 0.06 * (k - 2), np.nanmean(samples[:, rounds], axis=0),
-                           np.nanstd(samples[:, rounds], axis=0), label=words, color=colour, marker="o", ms=4,
+            panel.errorbar(rounds + 1 + 0.06 * (k - 2), np.nanmean(drawn[:, rounds], axis=0),
+                           np.nanstd(drawn[:, rounds], axis=0), label=words, color=colour, marker="o", ms=4,
                            capsize=2, lw=1.2, elinewidth=0.8)
-        panel.set(title=name, xlabel="round", ylabel="examples used in the round", yscale="log")
+        panel.set(title=name, xlabel="round", ylabel="rows drawn in the round", yscale="log")
         panel.grid(alpha=0.3)
         panel.legend()
-    figure.suptitle("FilterBoost: examples that pass the filter until the edge of a stump is known")
+    figure.suptitle("FilterBoost: rows drawn until the edge of a stump is known")
     figure.savefig(path, dpi=110)
 
 

@@ -12,6 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import fastrace as fr
 from fastrace import _boost, _committee, boosting
 from fastrace._bins import Bins
 from fastrace.boosting import FilterBoostClassifier, Stump
@@ -237,6 +238,10 @@ def test_rules_given_as_classes(rng):
         named = FilterBoostClassifier(rule="nas", **options).fit(X, y)
         assert given.score(X, y) > 0.85
         assert named.n_samples_.sum() < given.n_samples_.sum() < 1.3 * named.n_samples_.sum()
+        ours = FilterBoostClassifier(rule=fr.TargetEBStop, **options).fit(X, y)
+        assert ours.score(X, y) > 0.85 and ours.n_samples_.sum() < 0.8 * given.n_samples_.sum()
+    with pytest.raises(ValueError, match="rewards of at least 0"):
+        FilterBoostClassifier(rule=fr.GBAS, full_pass="never").fit(X, y)
 
 
 def test_more_than_two_classes():
