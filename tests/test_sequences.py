@@ -566,3 +566,44 @@ def test_c2_11_a_sequence_after_2_to_the_40_rewards():
         assert sequence.estimate == pytest.approx(0.3, abs=1e-12)
         sequence.update_many(np.tile([0.2, 0.4], 100))
         assert sequence.status == "running"
+
+
+# Samples beside the rule that the default one replaces
+
+def ebgstop_star(x, epsilon, delta, beta=1.1, p=1.1):
+    """Samples that EBGStop takes with the parameters its authors prefer, over arrays."""
+    t = np.arange(1, x.size + 1)
+    ends = np.floor(beta ** np.arange(math.ceil(math.log(x.size) / math.log(beta)) + 2))
+    k = np.maximum(np.searchsorted(ends, t), 1)
+    level = ends[k] / ends[k - 1] * np.log(3 * k**p * p / (delta * (p - 1)))
+    mean = np.cumsum(x) / t
+    half = np.sqrt(2 * np.maximum(np.cumsum(x * x) / t - mean**2, 0) * level / t) + 3 * level / t
+    half[0] = np.inf
+    low = np.maximum.accumulate(np.maximum(np.abs(mean) - half, 0))
+    stops = (1 + epsilon) * low >= (1 - epsilon) * np.minimum.accumulate(np.abs(mean) + half)
+    assert stops.any()
+    return int(stops.argmax()) + 1
+
+
+def uniforms(low, high, n, size):
+    return lambda rng: low + (high - low) * rng.random((size, n)).mean(axis=1)
+
+
+SETTINGS = {
+    **{f"mean of {n} uniforms": uniforms(0, 1, n, 4000 if n < 50 else 1200) for n in (1, 5, 10, 50, 100)},
+    **{f"uniforms about {mean}": uniforms(mean - 0.1, mean + 0.1, 10, int(700 / mean))
+       for mean in (0.9, 0.7, 0.5, 0.3)},
+    "uniforms about 0.1": uniforms(0, 0.2, 10, 6000),
+    **{f"bernoulli {p}": lambda rng, p=p: (rng.random(int(5000 / p) + 2000) < p).astype(float)
+       for p in (0.99, 0.9, 0.5, 0.1, 0.05)},
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_default_rule_takes_a_sixth_of_the_samples_of_ebgstop(setting, seed):
+    rng = np.random.default_rng([seed, 6])
+    streams = [SETTINGS[setting](rng) for _ in range(20 if "bernoulli" in setting else 5)]
+    before = np.array([ebgstop_star(x, 0.1, 0.1) for x in streams])
+    ours = np.array([fr.TargetEBStop(0.1, 0.1).update_many(x) for x in streams])
+    error = math.hypot(before.std() / before.mean(), ours.std() / ours.mean()) / math.sqrt(ours.size)
+    assert before.mean() / ours.mean() > 6.0 * (1.0 - 3.0 * error)

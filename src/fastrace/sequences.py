@@ -54,13 +54,13 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     bound : str, default "empirical-bernstein-mixture"
         How the interval is made; all but the fourth adapt to the variance of the rewards.
 
-        - ``"empirical-bernstein-mixture"``: gamma-exponential mixture [1]_. Narrow at all times, widest promise of the
-          four in closed form or nearly so; the boundary is looked at where the number of rewards has grown by 0.2 %.
+        - ``"empirical-bernstein-mixture"``: gamma-exponential mixture [1]_, narrow at all times. The boundary, found by
+          Newton's method, is looked at where the number of rewards has grown by 0.2 %, and when `interval` is read.
         - ``"empirical-bernstein-plug-in"`` (or ``"plug-in"``): predictable plug-in [2]_.
         - ``"empirical-bernstein-stitched"`` (or ``"stitched"``): polynomial stitching [1]_, the bound that shrinks
           fastest in the end, by a law of the iterated logarithm.
         - ``"hoeffding"``: mixture of normals [1]_; takes the variance at its largest.
-        - ``"betting"``: hedged capital on a grid of candidate means [2]_; the narrowest, at 100 to 200 ns per reward.
+        - ``"betting"``: hedged capital on a grid of candidate means [2]_; mostly the narrowest, and the slowest.
     support : tuple of float, default (0, 1)
         Interval (low, high) that holds every reward, in reward units.
     delta : float, default 0.05
@@ -93,8 +93,9 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     ever be empty, one of the assumptions is broken or the event of probability `delta` came true, and `status` becomes
     ``"inconsistent"``. `estimate` is the mean of the rewards.
 
-    O(1) memory. Per reward: 4 to 10 ns in `update_many` and O(1); betting keeps at most 1024 candidate means, between
-    which new ones are placed as others are refuted.
+    O(1) time per reward, about 10 ns in `update_many`, and O(1) memory; betting keeps at most 1024 candidate means,
+    between which new ones are placed as others are refuted, at about 0.3 us per reward. The same rewards in any
+    portions give the same bits.
 
     References
     ----------
@@ -163,9 +164,10 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     def merge(self, other: ConfidenceSequence) -> None:
         """Add what another sequence saw of the same mean, as if those rewards had come after the ones seen here.
 
-        The interval goes on from this sequence's: earlier intervals of `other` are not used, as the promise of one of
-        the two would then be spent twice. So the order matters a little, and merging several sequences into one keeps
-        the promise once for all of them.
+        With ``"plug-in"`` and ``"betting"`` the bets of each part stay those for a stream of its own length; the other
+        bounds lose nothing by being merged. The interval goes on from this sequence's: earlier intervals of `other` are
+        not used, as the promise of one of the two would then be spent twice. So the order matters a little, and merging
+        several sequences into one keeps the promise once for all of them.
 
         Parameters
         ----------
