@@ -3,23 +3,39 @@
 from fastrace import bounds, pulls, sources
 from fastrace.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
 from fastrace.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
-from fastrace.gbas import GBAS
 from fastrace.choosing import select_best
+from fastrace.gbas import GBAS
 from fastrace.lil_ucb import LilUCB
 from fastrace.lucb import KLLUCB, LUCB, SAR
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.racing import FiniteRace, race
-from fastrace.results import AcceptResult, RaceResult, SamplerStats, SelectionResult, StreamRaceResult, UnequalResult
+from fastrace.results import (
+    AcceptResult,
+    RaceResult,
+    SamplerStats,
+    SelectionResult,
+    StopResult,
+    StreamRaceResult,
+    UnequalResult,
+)
 from fastrace.sampling import DiscreteSampler
 from fastrace.selection import Direct, Halving, Incremental, MedianElimination
 from fastrace.sequences import ConfidenceSequence
+from fastrace.stopping import AA, NAS, SRA, AbsoluteStop, EBGStop, EBStop, GeometricNAS, SignStop, estimate_mean
 from fastrace.stream_racing import BernsteinRace, BettingRace, HoeffdingRace
 from fastrace.unequal import UnequalRace, race_unequal
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AA",
     "GBAS",
+    "KLLUCB",
+    "LUCB",
+    "NAS",
+    "SAR",
+    "SRA",
+    "AbsoluteStop",
     "AcceptResult",
     "AcceptTest",
     "BernsteinRace",
@@ -28,27 +44,30 @@ __all__ = [
     "ConfidenceSequence",
     "Direct",
     "DiscreteSampler",
+    "EBGStop",
+    "EBStop",
     "FiniteRace",
+    "GeometricNAS",
     "Halving",
     "HoeffdingRace",
     "Incremental",
-    "KLLUCB",
-    "LUCB",
     "LilUCB",
     "MedianElimination",
     "RaceResult",
     "RunningComoments",
     "RunningMoments",
-    "SAR",
     "SamplerStats",
     "SelectionResult",
+    "SignStop",
     "SignTest",
+    "StopResult",
     "StreamRaceResult",
     "TargetBetStop",
     "TargetEBStop",
     "UnequalRace",
     "UnequalResult",
     "bounds",
+    "estimate_mean",
     "gibbs_binary",
     "in_slice",
     "metropolis_accept",

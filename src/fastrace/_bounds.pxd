@@ -44,12 +44,13 @@ cdef inline double empirical_bernstein(int64_t n, double std, double log_inv_del
     return std * sqrt(2.0 * x / n) + 3.0 * span * x / n
 
 
-cdef inline double empirical_bernstein_within(double n, double m2, double x, double span) noexcept nogil:
+cdef inline double empirical_bernstein_within(double share, double m2, double x, double span) noexcept nogil:
     """The same at once for all n of an interval [first, last], with x = (last / first) log(3 / delta).
 
-    Mnih, Szepesvari & Audibert (2008), eq. 5. `m2` is the sum of squared deviations from the mean of n rewards.
+    Mnih, Szepesvari & Audibert (2008), eq. 5. `m2` is the sum of squared deviations from the mean of n rewards, and
+    `share` is 1 / n. _stop.c repeats this for blocks, operation for operation.
     """
-    return (sqrt(2.0 * x * m2) + 3.0 * span * x) / n
+    return (sqrt(2.0 * x * m2) + 3.0 * span * x) * share
 
 
 cdef inline double hoeffding_serfling(int64_t n, int64_t n_rows, double log_inv_delta, double span) noexcept nogil:

@@ -1,7 +1,7 @@
 # cython: cdivision=True
 """When to look at the bounds, and what share of delta a look may spend."""
 
-from libc.math cimport floor, log, pow
+from libc.math cimport M_E, ceil, floor, log, pow, sqrt
 from libc.stdint cimport int64_t
 
 
@@ -41,8 +41,28 @@ cdef inline double geometric_end(double k, double beta) noexcept nogil:
 cdef inline double geometric_index(double t, double beta) noexcept nogil:
     """The first k with t <= floor(beta^k); intervals that hold no t are passed over in one step."""
     cdef double k = floor(log(t) / log(beta))
-    while k > 0.0 and geometric_end(k - 1.0, beta) >= t:
-        k -= 1.0
+    cdef double step = max(1.0, ceil(k * 2.220446049250313e-16))      # for a beta that is next to 1, k passes 2^53
+    while k > 0.0 and geometric_end(k - step, beta) >= t:
+        k -= step
     while geometric_end(k, beta) < t:
-        k += 1.0
+        k += step
     return k
+
+
+# Sample sizes of Dagum, Karp, Luby & Ross (2000) for rewards in [0, 1], by log(1 / delta).
+
+cdef inline double upsilon(double epsilon, double log_inv_delta) noexcept nogil:
+    """Rewards that settle a mean near 1 to a relative accuracy."""
+    return 4.0 * (M_E - 2.0) * (log(2.0) + log_inv_delta) / (epsilon * epsilon)
+
+
+cdef inline double upsilon_sum(double epsilon, double log_inv_delta) noexcept nogil:
+    """Their Upsilon_1: the sum at which the stopping rule algorithm ends."""
+    return 1.0 + (1.0 + epsilon) * upsilon(epsilon, log_inv_delta)
+
+
+cdef inline double upsilon_final(double epsilon, double log_inv_delta) noexcept nogil:
+    """Their Upsilon_2, for the last two steps of AA; the bracket carries log(2 / delta) over to log(3 / delta)."""
+    cdef double root = sqrt(epsilon)
+    return (2.0 * (1.0 + root) * (1.0 + 2.0 * root) * (1.0 + log(1.5) / (log(2.0) + log_inv_delta))
+            * upsilon(epsilon, log_inv_delta))

@@ -51,29 +51,33 @@ int fr_may_improve(const fr_look *look, const double *s, const double *q, ptrdif
     return found != 0;
 }
 
+#define ENDS(i, l)                                                                                                  \
+    do {                                                                                                            \
+        double share = 1.0 / (first + (double)(i)), mean = centre + s[i] * share;                                   \
+        double spread = m2 + q[i] - s[i] * s[i] * share, width;                                                     \
+        if (absolute) mean = fabs(mean);                                                                            \
+        spread = spread > 0.0 ? spread : 0.0;                                                                       \
+        width = by_variance ? (sqrt(scale * spread) + constant) * share : span * sqrt(half * share);                \
+        low[l] = mean - width > low[l] ? mean - width : low[l];                                                     \
+        high[l] = mean + width < high[l] ? mean + width : high[l];                                                  \
+    } while (0)
+
 CLONES
 void fr_extremes(const fr_look *look, const double *s, const double *q, ptrdiff_t n, double *lower, double *upper)
 {
-    enum { LANES = 8 };
+    enum { LANES = 32 };
     double low[LANES], high[LANES];
-    const double scale = 2.0 * look->x, constant = 3.0 * look->span * look->x, half = 0.5 * look->x, span = look->span;
+    const double first = look->t + 1.0, centre = look->centre, m2 = look->m2, span = look->span, half = 0.5 * look->x;
+    const double scale = 2.0 * look->x, constant = 3.0 * span * look->x;
+    const int absolute = look->absolute, by_variance = look->by_variance;
+    ptrdiff_t i = 0;
     for (int l = 0; l < LANES; l++) {
         low[l] = -HUGE_VAL;
         high[l] = HUGE_VAL;
     }
-    for (ptrdiff_t start = 0; start < n; start += LANES) {
-        ptrdiff_t last = n - start < LANES ? n - start : LANES;
-        for (int l = 0; l < LANES; l++) {
-            ptrdiff_t i = start + (l < last ? l : 0);       /* idle lanes repeat the first */
-            double t = look->t + 1.0 + (double)i, share = 1.0 / t;
-            double mean = look->centre + s[i] * share, spread = look->m2 + q[i] - s[i] * s[i] * share, width;
-            if (look->absolute) mean = fabs(mean);
-            spread = spread > 0.0 ? spread : 0.0;
-            width = look->by_variance ? (sqrt(scale * spread) + constant) * share : span * sqrt(half * share);
-            low[l] = mean - width > low[l] ? mean - width : low[l];
-            high[l] = mean + width < high[l] ? mean + width : high[l];
-        }
-    }
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) ENDS(i + l, l);
+    for (int l = 0; i < n; i++, l++) ENDS(i, l);
     for (int l = 1; l < LANES; l++) {
         low[0] = low[l] > low[0] ? low[l] : low[0];
         high[0] = high[l] < high[0] ? high[l] : high[0];

@@ -189,7 +189,7 @@ cdef class Stream:
         if not self.low - self.slack <= value <= self.high + self.slack:
             if self.s.status != RUNNING:
                 return True
-            if not self.clip or value != value:
+            if not self.clip or not isfinite(value):
                 raise self._refuse(value, "the reward")
             value = self.low if value < self.low else self.high
             self.s.n_clipped += 1
@@ -287,7 +287,7 @@ cdef class Stream:
                 for i in range(count):
                     if low <= x[i] <= high:
                         continue
-                    if not self.clip or x[i] != x[i]:
+                    if not self.clip or not isfinite(x[i]):
                         bad[0] = start + i
                         count = i
                         break

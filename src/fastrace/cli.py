@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import dataclasses
 import json
 import math
@@ -15,22 +16,25 @@ from typing import Any
 import numpy as np
 
 from fastrace import __version__
+from fastrace._progress import samples
 from fastrace.racing import BOUNDS, race
+from fastrace.results import StopResult
+from fastrace.stopping import METHODS, start_rule
 
 DRAWS, QUICK_DRAWS = 2000, 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0, or 2 after a bad argument or file."""
+    """Run the command and return its exit status: 0, 1 if `estimate` is not settled, 2 after bad arguments or input."""
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        status: int | None = options.run(options)
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"fastrace: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    return 0
+    return status or 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,7 +73,126 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--seed", type=int, help="seed of the order in which rows are read")
     run.add_argument("--json", action="store_true", help="print JSON instead of a table")
     run.set_defaults(run=_race)
+
+    estimate = commands.add_parser(
+        "estimate",
+        help="estimate the mean of numbers from standard input, and stop reading as soon as it is known",
+        description="Estimate the mean of numbers from standard input (one per line, or a column of csv), and stop "
+        "reading as soon as it is known to the accuracy wanted. The exit status is 0 if it is, 1 if the numbers ended "
+        "first, 2 after a bad line or argument; what is known is printed in every case.",
+    )
+    estimate.add_argument("file", type=Path, nargs="?", metavar="FILE", help="where to read (standard input)")
+    estimate.add_argument("--epsilon", type=float, default=0.1, help="accuracy (%(default)s)")
+    estimate.add_argument("--delta", type=float, default=0.05,
+                          help="probability that the estimate misses the accuracy (%(default)s)")
+    estimate.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"), default=(0.0, 1.0),
+                          help="interval that holds every number (0 1)")
+    estimate.add_argument("--accuracy", choices=("relative", "absolute"), default="relative",
+                          help="whether epsilon is a share of the mean or in its own units (%(default)s)")
+    estimate.add_argument("--method", choices=("auto", *METHODS), default="auto", help="the rule (%(default)s)")
+    estimate.add_argument("--max-samples", type=int, metavar="K", help="give up after this many numbers")
+    estimate.add_argument("--clip", action="store_true", help="move numbers outside the support to its nearer end")
+    estimate.add_argument("--column", metavar="NAME", help="csv: the column, by its name in the first line or by its "
+                          "number from 0")
+    estimate.add_argument("--delimiter", default=",", metavar="CHAR", help="csv: what separates columns (%(default)s)")
+    estimate.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    estimate.add_argument("--quiet", action="store_true", help="show no progress on standard error")
+    estimate.set_defaults(run=_estimate)
     return parser
+
+
+def _estimate(options: argparse.Namespace) -> int:
+    rule: Any = start_rule(
+        options.method, options.epsilon, options.delta, tuple(options.support), options.accuracy, options.max_samples,
+        {"outside": "clip"} if options.clip else {},
+    )
+    if len(options.delimiter) != 1:
+        raise ValueError(f"--delimiter is {options.delimiter!r}; one character is needed")
+    problem = ""
+    try:
+        with _open(options.file) as lines, samples(not options.quiet) as report:
+            for number, value in _numbers(lines, options.column, options.delimiter):
+                try:
+                    over = rule.update(value)
+                except ValueError as error:
+                    raise ValueError(f"line {number}: {error}") from None
+                report(rule, False)
+                if over:
+                    break
+            report(rule, True)
+    except (ValueError, csv.Error) as error:
+        problem = str(error)
+    except KeyboardInterrupt:
+        problem = "interrupted"
+    result = rule.result()
+    if options.json:
+        answer = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+        json.dump({name: _plain(value) for name, value in answer.items()}, sys.stdout, indent=2, allow_nan=False)
+        print()
+    else:
+        print(result)
+    if problem:
+        print(f"fastrace: {problem}; what the {rule.n_samples} numbers before it say is above", file=sys.stderr)
+        return 130 if problem == "interrupted" else 2
+    if not result.stopped:
+        print(f"fastrace: {_unsettled(result)}", file=sys.stderr)
+    return 0 if result.stopped else 1
+
+
+def _unsettled(result: StopResult) -> str:
+    """Why there is no promised estimate."""
+    if result.status == "running":
+        return f"the numbers ended before the mean was known: {result.n_samples} were read"
+    if result.status == "max_samples":
+        return f"gave up after {result.n_samples} numbers, as asked"
+    return "no mean fits the numbers: are they independent, and inside the support?"
+
+
+@contextmanager
+def _open(path: Path | None) -> Iterator[Iterator[str]]:
+    if path is None:
+        yield iter(sys.stdin.readline, "")      # each line as it comes: whoever writes them may wait for us to end
+    else:
+        with path.open(encoding="utf-8", newline="") as file:
+            yield iter(file.readline, "")
+
+
+def _numbers(lines: Iterator[str], column: str | None, delimiter: str) -> Iterator[tuple[int, float]]:
+    """Numbers with the numbers of their lines. Empty lines are passed over."""
+    if column is None:
+        for number, line in enumerate(lines, 1):
+            text = line.strip()
+            if text:
+                yield number, _number(number, text, delimiter)
+        return
+    rows = csv.reader(lines, delimiter=delimiter)
+    place = int(column) if column.isdecimal() else -1
+    first = True
+    for row in rows:
+        if not any(cell.strip() for cell in row):
+            continue
+        if first:
+            first = False
+            names = [cell.strip().lstrip("\ufeff") for cell in row]
+            if column in names:
+                place = names.index(column)
+                continue
+            if place < 0:
+                raise ValueError(f"line {rows.line_num}: no column is named {column!r}; there are {', '.join(names)}")
+            if place < len(row) and not _is_number(row[place]):
+                continue                        # a line of names
+        if place >= len(row):
+            raise ValueError(f"line {rows.line_num} has {len(row)} columns; column {place}, counted from 0, is wanted")
+        yield rows.line_num, _number(rows.line_num, row[place].strip(), "")
+
+
+def _number(number: int, text: str, delimiter: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        hint = "; choose a column with --column" if delimiter and delimiter in text else ""
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        raise ValueError(f"line {number} is {shown!r}; a number is needed{hint}") from None
 
 
 def _race(options: argparse.Namespace) -> None:

@@ -1,0 +1,899 @@
+"""Rules that watch a stream of rewards and stop once its mean is known well enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastrace import _checks, _progress, _rules, betting, sequences
+from fastrace._mean_stops import ApproximationStop, BernsteinStop, HoeffdingStop, SumStop
+from fastrace._sequences import Sequence
+from fastrace._stopping import Over, Stream
+from fastrace.results import StopResult
+
+SPENDING = ("poly", "telescoping")
+PRESETS = {"starred": ("poly", 1.1, 1.1), "plain": ("telescoping", 1.5, 1.1)}      # spending, beta, power
+Support = tuple[float, float]
+
+
+def _beyond_one(value: float, name: str, why: str) -> float:
+    number = _checks.real(value, name)
+    if not 1.0 < number < math.inf:
+        raise ValueError(f"{name} is {value!r}; a finite number above 1 is needed: {why}")
+    return number
+
+
+def _beta(value: float) -> float:
+    return _beyond_one(value, "beta", "it is the ratio of successive ends of intervals")
+
+
+def _power(value: float) -> float:
+    return _beyond_one(value, "power", "shares of delta like 1/k**power must have a finite sum")
+
+
+def _not_negative(support: Support, name: str) -> None:
+    if support[0] < 0.0:
+        raise ValueError(
+            f"support is {support!r}; {name} needs rewards that are never negative, for it rests on partial sums that "
+            f"never fall, and shifting the rewards would change what a relative accuracy means: take EBGStop or "
+            f"TargetEBStop"
+        )
+
+
+class NAS(_rules.StoppingRule, HoeffdingStop):
+    r"""Estimate a mean to a relative accuracy by Hoeffding's inequality after every reward.
+
+    Nonmonotonic adaptive sampling. It does not see the variance; where that is small, other rules stop much earlier.
+
+    Parameters
+    ----------
+    epsilon : float
+        Relative accuracy, in (0, 1).
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units. Only its width is used.
+    two_sided : bool, default True
+        Count errors to both sides. False gives the rule as it was printed, which errs with probability at most
+        ``2 * delta``.
+    floor : float, optional
+        Stop with estimate 0 as soon as the absolute mean is known to be at most this. Without it, a mean of zero is
+        never known to any relative accuracy.
+    max_samples : int, optional
+        Rewards after which it gives up, with what it knows.
+    outside : {"raise", "clip"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The mean
+        is then that of the clipped rewards.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+
+    Notes
+    -----
+    Stops at the first t with :math:`|m_t| \ge \alpha_t (1 + 1/\epsilon)`, where
+    :math:`\alpha_t = R\sqrt{\log(2t(t+1)/\delta)/(2t)}`, and returns the mean :math:`m_t`. For independent rewards of
+    mean :math:`\mu \ne 0` it stops, and :math:`|m_T - \mu| \le \epsilon |\mu|` with probability at least
+    ``1 - delta``. It takes about :math:`R^2/(\epsilon\mu)^2` times a logarithm rewards. O(1) time and memory.
+
+    References
+    ----------
+    .. [1] Domingo, Gavalda, Watanabe, "Adaptive sampling methods for scaling up knowledge discovery algorithms", 2002.
+    .. [2] Mnih, Szepesvari, Audibert, "Empirical Bernstein Stopping", ICML 2008, Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.NAS(epsilon=0.1, delta=0.05, support=(0, 1))
+    >>> rule.update_many(np.random.default_rng(1).random(10_000))
+    5061
+    >>> rule.stopped, round(rule.estimate, 3)
+    (True, 0.498)
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.05,
+        support: Support = (0.0, 1.0),
+        *,
+        two_sided: bool = True,
+        floor: float | None = None,
+        max_samples: int | None = None,
+        outside: str = "raise",
+    ) -> None:
+        shared = _rules.relative(epsilon, floor) | _rules.shared(delta, support, max_samples, outside)
+        arguments = _arguments(shared, two_sided=bool(two_sided))
+        self._configure(arguments, **shared)
+        self._configure_hoeffding(two_sided=bool(two_sided))
+
+
+class GeometricNAS(_rules.StoppingRule, HoeffdingStop):
+    r"""Estimate a mean to a relative accuracy by Hoeffding's inequality on a geometric grid of times.
+
+    As `NAS`, with fewer tests of a larger share of delta each; it may overshoot by the factor `beta`.
+
+    Parameters
+    ----------
+    epsilon : float
+        Relative accuracy, in (0, 1).
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units. Only its width is used.
+    beta : float, default 1.5
+        Ratio of successive times, above 1.
+    two_sided : bool, default True
+        Count errors to both sides. False gives the rule as it was printed, which errs with probability at most
+        ``2 * delta``.
+    floor : float, optional
+        Stop with estimate 0 as soon as the absolute mean is known to be at most this.
+    max_samples : int, optional
+        Rewards after which it gives up, with what it knows.
+    outside : {"raise", "clip"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+
+    Notes
+    -----
+    Test k is made at :math:`t = \lfloor\beta^{k-1}\rfloor` with
+    :math:`\alpha = R\sqrt{\log(2k(k+1)/\delta)/(2t)}` and stops if :math:`|m_t| \ge \alpha(1 + 1/\epsilon)`. The
+    promise is that of `NAS`. `interval` is the intersection over all tests. O(1) time and memory.
+
+    References
+    ----------
+    .. [1] Domingo, Watanabe, "Scaling up a boosting-based learner via adaptive sampling", PAKDD 2000.
+    .. [2] Mnih, Szepesvari, Audibert, "Empirical Bernstein Stopping", ICML 2008, section 3.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.GeometricNAS(epsilon=0.1, delta=0.05, support=(0, 1))
+    >>> rule.update_many(np.random.default_rng(1).random(10_000))
+    2216
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.05,
+        support: Support = (0.0, 1.0),
+        *,
+        beta: float = 1.5,
+        two_sided: bool = True,
+        floor: float | None = None,
+        max_samples: int | None = None,
+        outside: str = "raise",
+    ) -> None:
+        shared = _rules.relative(epsilon, floor) | _rules.shared(delta, support, max_samples, outside)
+        arguments = _arguments(shared, beta=_beta(beta), two_sided=bool(two_sided))
+        self._configure(arguments, **shared)
+        self._configure_hoeffding(beta=arguments["beta"], two_sided=arguments["two_sided"])
+
+
+class SRA(_rules.StoppingRule, SumStop):
+    r"""Estimate the mean of rewards that are never negative to a relative accuracy, by how fast their sum grows.
+
+    The stopping rule algorithm. It does not see a small variance, and is among the best for Bernoulli rewards of small
+    mean.
+
+    Parameters
+    ----------
+    epsilon : float
+        Relative accuracy, in (0, 1).
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units, with ``low >= 0``. Only `high` is used.
+    max_samples : int, optional
+        Rewards after which it gives up; it then knows the support only.
+    outside : {"raise", "clip"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, `support` reaches below 0, or a reward is nan or outside `support`; nothing is
+        changed then.
+
+    Notes
+    -----
+    Adds up rewards divided by `high` until the sum reaches
+    :math:`\Upsilon_1 = 1 + (1 + \epsilon) 4 (e - 2) \log(2/\delta)/\epsilon^2`, at time N, and returns
+    :math:`\Upsilon_1 / N` times `high`, which is within :math:`\epsilon\mu` of the mean with probability at least
+    ``1 - delta``. It takes about :math:`\Upsilon_1` times ``high / mean`` rewards, and never stops if all are 0.
+    O(1) time and memory.
+
+    References
+    ----------
+    .. [1] Dagum, Karp, Luby, Ross, "An optimal algorithm for Monte Carlo estimation", SIAM J. Computing 29, 2000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.SRA(epsilon=0.1, delta=0.05)
+    >>> rule.update_many(np.random.default_rng(1).random(100_000) < 0.05)
+    23401
+    >>> round(rule.estimate, 4)
+    0.0499
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.05,
+        support: Support = (0.0, 1.0),
+        *,
+        max_samples: int | None = None,
+        outside: str = "raise",
+    ) -> None:
+        shared = _rules.relative(epsilon, None) | _rules.shared(delta, support, max_samples, outside)
+        _not_negative(shared["support"], "SRA")
+        self._configure(_arguments(shared), **shared)
+        self._configure_sum()
+
+
+class AA(_rules.StoppingRule, ApproximationStop):
+    r"""Estimate the mean of rewards that are never negative to a relative accuracy, optimally up to a constant.
+
+    Three phases: a rough mean, a rough variance, and as many rewards as these two call for.
+
+    Parameters
+    ----------
+    epsilon : float
+        Relative accuracy, in (0, 1).
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units, with ``low >= 0``. Only `high` is used.
+    max_samples : int, optional
+        Rewards after which it gives up, with what the first phase found.
+    outside : {"raise", "clip"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it.
+
+    Attributes
+    ----------
+    phase : int
+        1 (rough mean), 2 (variance) or 3 (mean).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, `support` reaches below 0, or a reward is nan or outside `support`; nothing is
+        changed then.
+
+    Notes
+    -----
+    The first phase is `SRA` at accuracy :math:`\min(1/2, \sqrt\epsilon)` and :math:`\delta/3`; the second adds up
+    half squared differences of pairs; the third returns the mean of fresh rewards. With probability at least
+    ``1 - delta`` it is within :math:`\epsilon\mu` of the mean, after at most a constant times
+    :math:`\max(\sigma^2, \epsilon\mu)/(\epsilon\mu)^2 \log(2/\delta)` rewards, which no rule can beat by more than a
+    constant. The constant is large: `EBGStop` and `TargetEBStop` need fewer in practice. Never stops if all rewards are
+    0. O(1) time and memory.
+
+    References
+    ----------
+    .. [1] Dagum, Karp, Luby, Ross, "An optimal algorithm for Monte Carlo estimation", SIAM J. Computing 29, 2000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.AA(epsilon=0.1, delta=0.05)
+    >>> rule.update_many(np.random.default_rng(1).random(10_000))
+    4806
+    >>> rule.phase, round(rule.estimate, 3)
+    (3, 0.499)
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.05,
+        support: Support = (0.0, 1.0),
+        *,
+        max_samples: int | None = None,
+        outside: str = "raise",
+    ) -> None:
+        shared = _rules.relative(epsilon, None) | _rules.shared(delta, support, max_samples, outside)
+        _not_negative(shared["support"], "AA")
+        self._configure(_arguments(shared), **shared)
+        self._configure_aa()
+
+
+class EBStop(_rules.StoppingRule, BernsteinStop):
+    r"""Estimate a mean to a relative accuracy by empirical Bernstein bounds after every reward.
+
+    Parameters
+    ----------
+    epsilon : float
+        Relative accuracy, in (0, 1).
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units. Only its width is used unless `use_support`.
+    spending : {"poly", "telescoping"}, default "poly"
+        Share :math:`d_t` of delta spent at time t: :math:`c/t^p` with :math:`c = \delta(p-1)/p`, or
+        :math:`\delta/(t(t+1))`, that of the experiments of [1]_.
+    power : float, default 1.1
+        The p of ``spending="poly"``, above 1.
+    use_support : bool, default False
+        Begin with what `support` says of the absolute mean instead of nothing. It costs nothing, and helps where the
+        mean lies near an end; [1]_ begins with nothing.
+    floor : float, optional
+        Stop with estimate 0 as soon as the absolute mean is known to be at most this. Without it, a mean of zero is
+        never known to any relative accuracy.
+    max_samples : int, optional
+        Rewards after which it gives up, with what it knows.
+    outside : {"raise", "clip"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The mean
+        is then that of the clipped rewards.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+
+    Notes
+    -----
+    With :math:`c_t = s_t\sqrt{2\log(3/d_t)/t} + 3R\log(3/d_t)/t`, LB the largest :math:`|m_t| - c_t` and UB the
+    smallest :math:`|m_t| + c_t` so far, it stops when :math:`(1+\epsilon) LB \ge (1-\epsilon) UB` and returns the
+    middle of the two sides with the sign of the mean. For independent rewards of mean :math:`\mu \ne 0` it stops and
+    the estimate is within :math:`\epsilon|\mu|` of :math:`\mu` with probability at least ``1 - delta``, after about
+    :math:`\max(\sigma^2/(\epsilon\mu)^2, R/(\epsilon|\mu|))` times a logarithm rewards. O(1) time and memory.
+
+    References
+    ----------
+    .. [1] Mnih, Szepesvari, Audibert, "Empirical Bernstein Stopping", ICML 2008, Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.EBStop(epsilon=0.1, delta=0.05, support=(0, 1))
+    >>> rule.update_many(np.random.default_rng(1).random(10_000))
+    2492
+    >>> print(rule.result())
+    EBStop: stopped after 2492 samples (relative accuracy, epsilon 0.1, delta 0.05)
+      estimate  0.49448612
+      interval  [0.44955309, 0.54943846]
+      samples   2492
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.05,
+        support: Support = (0.0, 1.0),
+        *,
+        spending: str = "poly",
+        power: float = 1.1,
+        use_support: bool = False,
+        floor: float | None = None,
+        max_samples: int | None = None,
+        outside: str = "raise",
+    ) -> None:
+        shared = _rules.relative(epsilon, floor) | _rules.shared(delta, support, max_samples, outside)
+        own: dict[str, Any] = {
+            "spending": _checks.choice(spending, "spending", SPENDING),
+            "power": _power(power),
+            "use_support": bool(use_support),
+        }
+        self._configure(_arguments(shared, **own), **shared)
+        self._configure_bernstein(schedule="every", **own)
+
+
+class EBGStop(_rules.StoppingRule, BernsteinStop):
+    r"""Estimate a mean to a relative accuracy by empirical Bernstein bounds over a geometric grid of intervals.
+
+    As `EBStop`, and still after every reward, but a share of delta serves a whole interval of times.
+
+    Parameters
+    ----------
+    epsilon : float
+        Relative accuracy, in (0, 1).
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units. Only its width is used unless `use_support`.
+    preset : {"starred", "plain"}, default "starred"
+        Settings of [1]_: EBGStop*, the default of its authors (``beta=1.1, spending="poly", power=1.1``), or plain
+        EBGStop (``beta=1.5, spending="telescoping"``), chosen there to compare with other rules on equal terms.
+    beta : float, optional
+        Ratio of successive ends of intervals, above 1; overrides the preset.
+    spending : {"poly", "telescoping"}, optional
+        Share :math:`d_k` of delta spent on interval k: :math:`c/k^p` with :math:`c = \delta(p-1)/p`, or
+        :math:`\delta/(k(k+1))`; overrides the preset.
+    power : float, optional
+        The p of ``spending="poly"``, above 1.
+    use_support : bool, default False
+        Begin with what `support` says of the absolute mean instead of nothing. It costs nothing, and helps where the
+        mean lies near an end; [1]_ begins with nothing.
+    floor : float, optional
+        Stop with estimate 0 as soon as the absolute mean is known to be at most this. Without it, a mean of zero is
+        never known to any relative accuracy.
+    max_samples : int, optional
+        Rewards after which it gives up, with what it knows.
+    outside : {"raise", "clip"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The mean
+        is then that of the clipped rewards.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+
+    Notes
+    -----
+    In interval k, :math:`\lfloor\beta^{k-1}\rfloor < t \le \lfloor\beta^k\rfloor`, the half-width is
+    :math:`c_t = s_t\sqrt{2x/t} + 3Rx/t` with
+    :math:`x = \log(3/d_k)\lfloor\beta^k\rfloor/\lfloor\beta^{k-1}\rfloor`; the rest, and the promise, are those of
+    `EBStop`, with the logarithm of :math:`R/(\epsilon|\mu|)` taken twice. O(1) time and memory. `update_many` looks for
+    a stop block by block, and goes reward by reward only through a block in which there is one.
+
+    References
+    ----------
+    .. [1] Mnih, Szepesvari, Audibert, "Empirical Bernstein Stopping", ICML 2008, Algorithm 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.EBGStop(epsilon=0.1, delta=0.05, support=(0, 1))
+    >>> rule.update_many(np.random.default_rng(1).random(10_000))
+    2053
+    >>> low, high = rule.interval
+    >>> round(low, 3), round(rule.estimate, 3), round(high, 3)
+    (0.45, 0.495, 0.55)
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.05,
+        support: Support = (0.0, 1.0),
+        *,
+        preset: str = "starred",
+        beta: float | None = None,
+        spending: str | None = None,
+        power: float | None = None,
+        use_support: bool = False,
+        floor: float | None = None,
+        max_samples: int | None = None,
+        outside: str = "raise",
+    ) -> None:
+        shared = _rules.relative(epsilon, floor) | _rules.shared(delta, support, max_samples, outside)
+        preset = _checks.choice(preset, "preset", tuple(PRESETS))
+        preset_spending, preset_beta, preset_power = PRESETS[preset]
+        own: dict[str, Any] = {
+            "beta": preset_beta if beta is None else _beta(beta),
+            "spending": preset_spending if spending is None else _checks.choice(spending, "spending", SPENDING),
+            "power": preset_power if power is None else _power(power),
+            "use_support": bool(use_support),
+        }
+        self._configure(_arguments(shared, preset=preset, **own), **shared)
+        self._configure_bernstein(schedule="geometric", **own)
+
+
+def _arguments(shared: dict[str, Any], **own: Any) -> dict[str, Any]:
+    """What makes the same rule again: the arguments that rules share, then the rule's own."""
+    names = ("epsilon", "threshold", "delta", "support")
+    first = {name: shared[name] for name in names if name in shared}
+    last = {name: shared[name] for name in ("floor", "max_samples", "outside") if shared.get(name) is not None}
+    return first | own | last
+
+
+# Rules over any bound. A bound that `bounds` below names is a compiled stream that takes the criterion with it.
+
+
+def _bernstein(criterion: dict[str, Any], shared: dict[str, Any]) -> Stream:
+    """Empirical Bernstein over a geometric grid; capped by Hoeffding's sample size for an absolute accuracy."""
+    inner = BernsteinStop()
+    common = {"support": shared["support"], "delta": shared["delta"], **criterion}
+    inner._configure({}, **common)
+    spending, beta, power = PRESETS["starred"]
+    cap = None
+    if criterion["criterion"] == "absolute":
+        cap = _fixed_size(criterion["epsilon"], shared["delta"] / 2.0, shared["support"])
+    inner._configure_bernstein(schedule="geometric", spending=spending, beta=beta, power=power, cap=cap)
+    return inner
+
+
+def _fixed(criterion: dict[str, Any], shared: dict[str, Any]) -> Stream:
+    """Hoeffding's inequality, once."""
+    inner = BernsteinStop()
+    inner._configure({}, support=shared["support"], delta=shared["delta"], **criterion)
+    cap = _fixed_size(criterion["epsilon"], shared["delta"], shared["support"])
+    inner._configure_bernstein(schedule="once", cap=cap)
+    return inner
+
+
+def _fixed_size(epsilon: float, delta: float, support: Support) -> int:
+    """Rewards after which Hoeffding's half-width is at most epsilon."""
+    span = support[1] - support[0]
+    size = math.log(2.0 / delta) * (span / epsilon) ** 2 / 2.0
+    if size > 2**53:
+        return 2**62
+    count = max(1, math.ceil(size))
+    while span * math.sqrt(math.log(2.0 / delta) / (2.0 * count)) > epsilon:       # rounding
+        count += 1
+    return count
+
+
+def _betting(kernel: str, cap: float) -> _Maker:
+    """A confidence sequence."""
+
+    def make(criterion: dict[str, Any], shared: dict[str, Any]) -> Stream:
+        inner = Sequence()
+        inner._open({}, kernel, cap=cap, support=shared["support"], delta=shared["delta"], **criterion)
+        return inner
+
+    return make
+
+
+_Maker = Callable[[dict[str, Any], dict[str, Any]], Stream]
+
+# Name of a bound -> what makes its stream. The first is "auto".
+_SEQUENCES = {name: _betting(kernel, 0.5) for name, kernel in sequences.BOUNDS.items()}
+ABSOLUTE: dict[str, _Maker] = {
+    "target": _betting("target", 0.9),
+    "target-betting": _betting("target-betting", 0.9),
+    "empirical-bernstein": _bernstein,
+    "fixed-size": _fixed,
+    **_SEQUENCES,
+}
+SIGN: dict[str, _Maker] = {
+    "threshold-betting": _betting("threshold", 0.5),
+    "empirical-bernstein": _bernstein,
+    **_SEQUENCES,
+}
+
+
+def _over(makers: dict[str, _Maker], bound: str, criterion: dict[str, Any], shared: dict[str, Any]) -> Stream:
+    """The stream for the bound of that name."""
+    name = _checks.choice(bound, "bound", ("auto", *makers))
+    if name != "fixed-size":
+        sequences.enough_delta(shared["delta"], name)
+    return makers[next(iter(makers)) if name == "auto" else name](criterion, shared)
+
+
+class AbsoluteStop(_rules.StoppingRule, Over):
+    r"""Estimate a mean to an absolute accuracy, over a bound chosen by name.
+
+    Parameters
+    ----------
+    epsilon : float
+        Absolute accuracy, above 0, in reward units.
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units.
+    bound : str, default "auto"
+        - ``"target"`` (``"auto"``) and ``"target-betting"``: bets aimed at the accuracy, as in `TargetEBStop` and
+          `TargetBetStop`;
+        - ``"empirical-bernstein"``: that of `EBGStop`, with Hoeffding's sample size at half of `delta` as a cap, so
+          that it is never much worse than
+        - ``"fixed-size"``: Hoeffding's inequality at a number of rewards known beforehand;
+        - any bound of `ConfidenceSequence`.
+    max_samples : int, optional
+        Rewards after which it gives up, with what it knows.
+    outside : {"raise", "clip"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The mean
+        is then that of the clipped rewards.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+
+    Notes
+    -----
+    Stops when the running intersection of intervals is at most ``2 * epsilon`` wide and returns its middle, which is
+    within `epsilon` of the mean with probability at least ``1 - delta``, for independent rewards of one mean. O(1) time
+    and memory.
+
+    References
+    ----------
+    .. [1] Mnih, Szepesvari, Audibert, "Empirical Bernstein Stopping", ICML 2008, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.AbsoluteStop(epsilon=0.01, delta=0.05, support=(0, 1), bound="empirical-bernstein")
+    >>> rule.update_many(np.random.default_rng(1).beta(20, 20, size=100_000))
+    4417
+    >>> round(rule.estimate, 2)
+    0.5
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.05,
+        support: Support = (0.0, 1.0),
+        *,
+        bound: str = "auto",
+        max_samples: int | None = None,
+        outside: str = "raise",
+    ) -> None:
+        criterion = _rules.absolute(epsilon)
+        shared = _rules.shared(delta, support, max_samples, outside)
+        inner = _over(ABSOLUTE, bound, criterion, shared)
+        self._configure_over(
+            _arguments(criterion | shared, bound=bound), inner, max_samples=shared["max_samples"],
+            outside=shared["outside"],
+        )
+
+
+class SignStop(_rules.StoppingRule, Over):
+    r"""Find out on which side of a threshold a mean lies, over a bound chosen by name.
+
+    Parameters
+    ----------
+    threshold : float, default 0.0
+        What the mean is compared with, in reward units.
+    delta : float, default 0.05
+        Probability that the side is wrong, in (0, 1).
+    support : tuple of float, default (-1, 1)
+        Interval (low, high) that holds every reward, in reward units.
+    bound : str, default "auto"
+        - ``"threshold-betting"`` (``"auto"``): as in `SignTest`;
+        - ``"empirical-bernstein"``: that of `EBGStop`;
+        - any bound of `ConfidenceSequence`.
+    max_samples : int, optional
+        Rewards after which it gives up, with what it knows.
+    outside : {"raise", "clip"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The mean
+        is then that of the clipped rewards.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+
+    Notes
+    -----
+    Stops when the running intersection of intervals lies on one side of the threshold; `estimate` is then 1.0 for above
+    and -1.0 for below, wrong with probability at most ``delta``. A mean equal to the threshold stops with probability
+    at most ``delta``, so give `max_samples`. O(1) time and memory.
+
+    References
+    ----------
+    .. [1] Mnih, Szepesvari, Audibert, "Empirical Bernstein Stopping", ICML 2008, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.SignStop(support=(-1, 1), delta=0.05, bound="empirical-bernstein")
+    >>> rule.update_many(np.random.default_rng(1).uniform(-0.4, 0.6, size=100_000))
+    1041
+    >>> rule.estimate
+    1.0
+    """
+
+    def __init__(
+        self,
+        threshold: float = 0.0,
+        delta: float = 0.05,
+        support: Support = (-1.0, 1.0),
+        *,
+        bound: str = "auto",
+        max_samples: int | None = None,
+        outside: str = "raise",
+    ) -> None:
+        criterion = _rules.sign(threshold)
+        shared = _rules.shared(delta, support, max_samples, outside)
+        low, high = shared["support"]
+        if not low < criterion["threshold"] < high:
+            raise ValueError(
+                f"threshold is {threshold!r} and support is {support!r}; a threshold inside it is needed: otherwise "
+                f"the side is known before the first reward"
+            )
+        inner = _over(SIGN, bound, criterion, shared)
+        self._configure_over(
+            _arguments(criterion | shared, bound=bound), inner, max_samples=shared["max_samples"],
+            outside=shared["outside"],
+        )
+
+
+# One call
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "target-eb": betting.TargetEBStop,
+    "target-bet": betting.TargetBetStop,
+    "betting": betting.BettingStop,
+    "nas": NAS,
+    "geometric-nas": GeometricNAS,
+    "sra": SRA,
+    "aa": AA,
+    "ebstop": EBStop,
+    "ebgstop": EBGStop,
+    "absolute": AbsoluteStop,
+}
+AT_ONCE = 1 << 16       # rewards of an array between two reports of progress
+
+
+def estimate_mean(
+    rewards: Callable[..., Any] | Iterable[float] | ArrayLike,
+    epsilon: float = 0.1,
+    delta: float = 0.05,
+    support: Support = (0.0, 1.0),
+    *,
+    accuracy: str = "relative",
+    method: str | Stream = "auto",
+    max_samples: int | None = None,
+    progress: bool = False,
+    batch: int | None = None,
+    **options: Any,
+) -> StopResult:
+    r"""Estimate a mean to a given accuracy from as few rewards as possible.
+
+    Parameters
+    ----------
+    rewards : callable, iterable or array_like of shape (k,)
+        Where rewards come from: a function that returns one reward per call, or with `batch` a function of a number k
+        that returns k of them; an iterator, of which no more is taken than needed; or an array of independent rewards,
+        read in order.
+    epsilon : float, default 0.1
+        Accuracy: relative, in (0, 1), or absolute, in reward units.
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units.
+    accuracy : {"relative", "absolute"}, default "relative"
+        Whether ``|estimate - mean|`` is to be at most ``epsilon * |mean|`` or ``epsilon``.
+    method : str or rule, default "auto"
+        ``"auto"`` is ``"target-eb"``, which is `TargetEBStop`; for a relative accuracy also ``"target-bet"``,
+        ``"betting"``, ``"nas"``, ``"geometric-nas"``, ``"sra"``, ``"aa"``, ``"ebstop"``, ``"ebgstop"``; for an absolute
+        one ``"target-bet"``, ``"betting"``, ``"absolute"``. Or a rule made by you: it brings its own accuracy, and
+        keeps what it has seen whatever happens to this call.
+    max_samples : int, optional
+        Rewards after which it gives up, with what it knows.
+    progress : bool, default False
+        Show on standard error how many rewards were used and what is known.
+    batch : int, optional
+        Rewards asked for at once, at least 1. Those of the last batch that are not needed are lost.
+    **options
+        Passed to the rule.
+
+    Returns
+    -------
+    StopResult
+        Estimate, interval, rewards used and how it ended: see `StopResult.status`. ``"running"`` says that the
+        rewards ended first.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or a reward is nan or outside `support`. What a function or iterator raises
+        comes through unchanged.
+
+    Notes
+    -----
+    For independent rewards of one mean :math:`\mu`, the estimate is as accurate as promised with probability at least
+    ``1 - delta`` if it stops; so it does unless the accuracy is relative and :math:`\mu = 0`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rng = np.random.default_rng(1)
+    >>> print(fr.estimate_mean(rng.random, epsilon=0.05, delta=0.05, support=(0, 1), batch=100))
+    TargetEBStop: stopped after 971 samples (relative accuracy, epsilon 0.05, delta 0.05)
+      estimate  0.5045827
+      interval  [0.48055435, 0.53113862]
+      samples   971
+    """
+    rule: Any = start_rule(method, epsilon, delta, support, accuracy, max_samples, options)
+    if batch is not None:
+        batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
+    with _progress.samples(progress) as report:
+        ended = _feed(rule, rewards, batch, report)
+        report(rule, True)
+    result: StopResult = rule.result()
+    if ended and result.status == "running":
+        return dataclasses.replace(result, note="the rewards ended before the rule stopped")
+    return result
+
+
+def start_rule(
+    method: str | Stream,
+    epsilon: float,
+    delta: float,
+    support: Support,
+    accuracy: str,
+    max_samples: int | None,
+    options: dict[str, Any],
+) -> Stream:
+    """The rule that `estimate_mean` uses for these arguments."""
+    if isinstance(method, Stream):
+        if options or max_samples is not None:
+            raise TypeError("a rule made before brings its own options; give them to it")
+        if not isinstance(method, _rules.StoppingRule):
+            raise TypeError(f"method is a {type(method).__name__}; a rule such as EBGStop(0.1) is needed")
+        return method
+    accuracy = _checks.choice(accuracy, "accuracy", ("relative", "absolute"))
+    name = _checks.choice(method, "method", ("auto", *METHODS))
+    name = "target-eb" if name == "auto" else name
+    make = METHODS[name]
+    both = name in ("target-eb", "target-bet", "betting")
+    if not both and (name == "absolute") != (accuracy == "absolute"):
+        raise ValueError(f"method is {name!r}, which is not for {accuracy} accuracy")
+    if both:
+        options = {**options, "accuracy": accuracy}
+    rule: Stream = make(epsilon, delta, support, max_samples=max_samples, **options)
+    return rule
+
+
+def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, bool], None]) -> bool:
+    """Give rewards to the rule until it is over; return whether they ended first."""
+    if callable(rewards):
+        while not rule.done:
+            if batch is None:
+                rule.update(rewards())
+            else:
+                drawn = rewards(batch)
+                if np.shape(drawn) != (batch,):
+                    raise ValueError(f"rewards({batch}) returned shape {np.shape(drawn)}; {batch} rewards are needed")
+                rule.update_many(drawn)
+            report(rule, False)
+        return False
+    if hasattr(rewards, "__array__") or isinstance(rewards, (list, tuple)):
+        array = np.asarray(rewards)
+        if array.ndim != 1:
+            raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
+        start = 0
+        size = AT_ONCE if batch is None else batch
+        while start < array.shape[0] and not rule.done:
+            try:
+                start += rule.update_many(array[start : start + size])
+            except ValueError as error:
+                raise _elsewhere(error, start) from None
+            report(rule, False)
+        return not rule.done
+    try:
+        iterator = iter(rewards)
+    except TypeError:
+        raise TypeError(
+            f"rewards is a {type(rewards).__name__}; a function, an iterable or an array of rewards is needed"
+        ) from None
+    if batch is None:
+        if rule.done:
+            return False
+        for reward in iterator:
+            if rule.update(reward):
+                return False
+            report(rule, False)
+        return True
+    while not rule.done:
+        drawn = list(itertools.islice(iterator, batch))
+        if not drawn:
+            return True
+        rule.update_many(drawn)
+        report(rule, False)
+    return False
+
+
+def _elsewhere(error: ValueError, start: int) -> ValueError:
+    """The same error with the place of the reward in the whole array."""
+    text = str(error)
+    if not text.startswith("xs["):
+        return error
+    place, rest = text[3:].split("]", 1)
+    return ValueError(f"rewards[{start + int(place)}]{rest}")
