@@ -118,7 +118,7 @@ cdef class LucbSelector(Selector):
             side.level = side.log_inv_alpha
 
     cdef inline double _boundary(self, Py_ssize_t i, const side_t *side, bint exact) noexcept nogil:
-        """Half-width for rewards in [0, 1]; exact, or at most 0.4 % wider and from a table."""
+        """Half-width for rewards in [0, 1]; exact, or at most 0.1 % wider and from a table."""
         cdef double n = <double>self.pulls[i], v = self.error[i] / (self.span[i] * self.span[i])
         if self.kind == EB_MIX:
             if exact:
