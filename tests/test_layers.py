@@ -54,7 +54,9 @@ FOLDERS = {
     "mcmc": [
         ["models", "protocol"],
         ["_metropolis", "trace"],
-        ["metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "tuna_metropolis"],
+        ["gibbs", "metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "slice", "tuna_metropolis"],
+        ["poisson_gibbs", "racing_gibbs", "racing_slice"],
+        ["bias"],
         ["__init__"],
     ],
     "model_selection": [

@@ -9,6 +9,7 @@ from scipy import stats
 
 from fastrace import mcmc
 from fastrace._minibatch import AliasTable
+from fastrace.mcmc.gibbs import Tally
 from fastrace.sources import CallableSource
 from guarantee import assert_fits, assert_rate_at_most
 from reference import mcmc as twin
@@ -80,14 +81,14 @@ class Lattice:
 def test_exact_kernels_leave_an_enumerable_target_invariant(name):
     lattice = Lattice()
     kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
-    assert_fits(lattice.counts(kernel, 4000, 3, np.random.default_rng(5)), lattice.p)
+    assert_fits(lattice.counts(kernel, 2500, 3, np.random.default_rng(5)), lattice.p)
 
 
 @pytest.mark.parametrize("name", RACES)
 def test_races_are_within_their_promise_on_an_enumerable_target(name):
     lattice = Lattice(400)
     kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
-    trials, steps = 3000, 2
+    trials, steps = 1500, 2
     counts = lattice.counts(kernel, trials, steps, np.random.default_rng(6))
     for count, p in zip(counts, lattice.p, strict=True):
         assert_rate_at_most(count, trials, p + steps * kernel.delta)
@@ -99,7 +100,7 @@ def test_the_enumerable_target_tells_a_wrong_kernel():
     skewed = lattice.p * [1.3, 1.0, 1.0, 0.7]
     with pytest.raises(AssertionError):
         kernel = KERNELS["exact"](lattice.model, proposal=lattice.propose)
-        assert_fits(lattice.counts(kernel, 4000, 3, np.random.default_rng(5)), skewed / skewed.sum())
+        assert_fits(lattice.counts(kernel, 2500, 3, np.random.default_rng(5)), skewed / skewed.sum())
 
 
 # Twins, and the same chain by different means.
@@ -499,3 +500,186 @@ def test_gil_is_released():
         ticks += 1
         worker.join(0.001)
     assert done and ticks > 5
+
+
+# Slices.
+
+
+@pytest.mark.parametrize("kernel", [mcmc.Slice, mcmc.RacingSlice])
+@pytest.mark.parametrize("control_variate", ["auto", None])
+def test_slices_have_the_posterior(kernel, control_variate):
+    X, y = logistic(1500, 2, 12)
+    model = mcmc.GLM(X, y, prior_sd=5.0)
+    reference = model.reference()
+    exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=6000, n_chains=1, rng=1)
+    ours = mcmc.sample(kernel(model, control_variate=control_variate), n_draws=1200, n_chains=1, n_tune=0, rng=2)
+    for j in range(2):
+        for power in (1, 2):
+            a, b = ((t.draws[0, :, j] - reference.center[j]) ** power for t in (exact, ours))
+            error = np.hypot(*(x.std() / np.sqrt(mcmc.effective_sample_size(x)) for x in (a, b)))
+            assert abs(a.mean() - b.mean()) < stats.norm.isf(1e-6 / 16) * error + 0.02 * a.std()
+    assert kernel is mcmc.RacingSlice or (ours.looks >= 2).all()
+
+
+def test_a_racing_slice_of_all_rows_is_the_exact_one():
+    X, y = logistic(300, 2, 13)
+    model = mcmc.GLM(X, y, prior_sd=5.0)
+    for control_variate in ("auto", None):
+        exact = mcmc.Slice(model, control_variate=control_variate)
+        race = mcmc.RacingSlice(model, first_look=300, control_variate=control_variate)
+        state = exact.init(rng=1)
+        a, b = (k.run(np.random.default_rng(3), state, 200)[1].draws for k in (exact, race))
+        np.testing.assert_array_equal(a, b)
+
+
+def test_slice_arguments():
+    model = mcmc.GLM(*logistic(200, 2, 1))
+    for options in ({"width": 0.0}, {"max_steps": 0}):
+        for kernel in (mcmc.Slice, mcmc.RacingSlice):
+            with pytest.raises(ValueError, match="width|max_steps"):
+                kernel(model, **options)
+
+
+# Categorical variables.
+
+
+class Coupled:
+    """A binary and a three-state variable, coupled by their factors, of which they have different numbers."""
+
+    def __init__(self, scale=0.05, seed=4):
+        rng = np.random.default_rng(seed)
+        self.a = scale * rng.standard_normal((300, 2, 3))      # log-factors that see both
+        self.b = scale * rng.standard_normal((200, 3))         # those of the second alone
+        self.log_prior = np.log([0.5, 0.3, 0.2])
+        log_p = self.a.sum(axis=0) + self.b.sum(axis=0) + self.log_prior
+        self.p = np.exp(log_p - log_p.max())
+        self.p /= self.p.sum()
+        both = np.concatenate([self.a, np.broadcast_to(self.b[:, None], (200, 2, 3))])
+        self.variables = [
+            mcmc.Categorical(2, lambda states, rows, z: self.a[rows][:, states, z[1]], 300),
+            mcmc.Categorical(3, lambda states, rows, z: both[rows][:, z[0]][:, states], 500, log_prior=self.log_prior),
+        ]
+
+    def counts(self, kernel, trials, rng):
+        out = np.zeros(6, int)
+        for start in rng.choice(6, size=trials, p=self.p.ravel()):
+            z = kernel.run(rng, kernel.init(np.unravel_index(start, (2, 3))), 1)[1].draws[-1]
+            out[3 * z[0] + z[1]] += 1
+        return out
+
+
+@pytest.mark.parametrize("name", ["exact", "poisson"])
+def test_exact_gibbs_kernels_leave_an_enumerable_target_invariant(name):
+    target = Coupled(0.02 if name == "poisson" else 0.05)
+    if name == "exact":
+        kernel = mcmc.Gibbs(target.variables)
+    else:
+        kernel = mcmc.PoissonMinibatchGibbs(target.variables, (-0.12, 0.12), rate=400.0)
+    assert_fits(target.counts(kernel, 1500, np.random.default_rng(1)), target.p.ravel())
+
+
+def test_racing_gibbs_is_within_its_promise():
+    target = Coupled()
+    kernel = mcmc.RacingGibbs(target.variables, 0.05)
+    counts = target.counts(kernel, 500, np.random.default_rng(2))
+    for count, p in zip(counts, target.p.ravel(), strict=True):
+        assert_rate_at_most(count, 500, p + 2 * 0.05)
+        assert_rate_at_most(500 - count, 500, 1 - p + 2 * 0.05)
+
+
+def test_racing_gibbs_of_all_factors_is_the_exact_one():
+    target = Coupled()
+    exact, race = mcmc.Gibbs(target.variables), mcmc.RacingGibbs(target.variables, first_look=500)
+    for seed in range(30):
+        rngs = [np.random.default_rng(seed) for _ in range(2)]
+        variable = seed % 2
+        drawn = []
+        for kernel, rng in zip((exact, race), rngs, strict=True):
+            z = np.array([0, 1])
+            engine = kernel._engine(target.variables[variable], z)
+            drawn.append(kernel.draw(rng, variable, z, np.zeros(2, int), engine, Tally()))
+        assert drawn[0] == drawn[1]
+
+
+def test_states_with_factors_of_their_own():
+    rng = np.random.default_rng(5)
+    members = [rng.normal(m, 1.0, n) for m, n in ((0.01, 2000), (0.2, 30), (0.0, 0))]
+    sums = np.array([m.sum() for m in members]) / 8
+    p = np.exp(sums - sums.max()) / np.exp(sums - sums.max()).sum()
+    variable = mcmc.Categorical(3, lambda state, rows, z: members[state][rows] / 8,
+                                sizes=lambda z: [len(m) for m in members])
+    exact = mcmc.sample(mcmc.Gibbs([variable]), n_draws=3000, n_chains=1, n_tune=0, rng=1)
+    assert_fits(np.bincount(exact.draws[0, :, 0], minlength=3), p)
+    race = mcmc.sample(mcmc.RacingGibbs([variable], 0.05), n_draws=800, n_chains=1, n_tune=0, rng=1)
+    for count, share in zip(np.bincount(race.draws[0, :, 0], minlength=3), p, strict=True):
+        assert_rate_at_most(count, 800, share + 0.05)
+        assert_rate_at_most(800 - count, 800, 1 - share + 0.05)
+    assert race.rows.mean() <= exact.rows.mean()
+
+
+def test_losing_races_turn_to_full_passes_and_are_reported():
+    rng = np.random.default_rng(6)
+    flat = rng.standard_normal((3000, 2)) - 0.0
+    flat[:, 1] = flat[rng.permutation(3000), 0]
+    kernel = mcmc.RacingGibbs([mcmc.Categorical(2, lambda states, rows, z: flat[rows][:, states], 3000)])
+    trace = mcmc.sample(kernel, n_draws=100, n_chains=1, n_tune=0, rng=1)
+    assert trace.full_pass.mean() > 0.9 and trace.undecided.mean() < 0.3
+    model = mcmc.GLM(*logistic(3000, 2, 1))
+    plain = mcmc.sample(mcmc.RacingMetropolis(model, control_variate=None), n_draws=1000, n_chains=1, rng=1)
+    exact = mcmc.sample(mcmc.Metropolis(model, control_variate=None), n_draws=1000, n_chains=1, rng=1)
+    assert plain.rows.mean() < 1.3 * exact.rows.mean()
+
+
+@pytest.mark.parametrize("racing", [False, True])
+def test_gibbs_chains_go_on(racing):
+    variables = Coupled().variables
+    kernel = mcmc.RacingGibbs(variables) if racing else mcmc.Gibbs(variables)
+    whole = mcmc.sample(kernel, n_draws=60, n_chains=2, n_tune=3, rng=5, threads=1)
+    start = mcmc.sample(kernel, n_draws=25, n_chains=2, n_tune=3, rng=5, threads=2)
+    rest = mcmc.sample(kernel, start, n_draws=35)
+    np.testing.assert_array_equal(np.concatenate([start.draws, rest.draws], axis=1), whole.draws)
+
+
+def test_bad_gibbs_arguments():
+    good = Coupled().variables
+    for make, message in (
+        (lambda: mcmc.Gibbs([]), "variables"),
+        (lambda: mcmc.Categorical(0, len, 5), "n_states"),
+        (lambda: mcmc.Categorical(2, None, 5), "factors"),
+        (lambda: mcmc.Categorical(2, len), "n_factors"),
+        (lambda: mcmc.Gibbs(good).init([0, 3]), "position"),
+        (lambda: mcmc.PoissonMinibatchGibbs(good, (0.0, 0.0)), "support"),
+        (lambda: mcmc.PoissonMinibatchGibbs(good, (0.0, 1.0), rate=-1.0), "rate"),
+        (lambda: mcmc.RacingGibbs(good, 2.0), "delta"),
+        (lambda: mcmc.sample(mcmc.PoissonMinibatchGibbs(good, (0.0, 1e-3)), n_tune=0), "support"),
+        (lambda: mcmc.sample(mcmc.Gibbs([mcmc.Categorical(2, lambda s, r, z: np.full((len(r), len(s)), np.nan), 5)]),
+                             n_tune=0, n_chains=1), "nan"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            make()
+
+
+# What delta bought.
+
+
+def test_check_bias_sees_an_honest_and_a_broken_race():
+    X, y = logistic(4000, 3, 14)
+    model = mcmc.GLM(X, y, prior_sd=10.0)
+    kernel = mcmc.RacingMetropolis(model, 0.05, control_variate=None, proposal="random-walk", size=3.0)
+    trace = mcmc.sample(kernel, n_draws=300, n_chains=2, n_tune=0, rng=1)
+    check = mcmc.check_bias(kernel, trace, n=400, rng=1)
+    assert_rate_at_most(check.n_wrong, check.n_checked, kernel.delta)
+    assert check.interval[0] <= check.rate <= check.interval[1] and "promised 0.05" in str(check)
+    careless = mcmc.RacingMetropolis(model, 0.49, control_variate=None, proposal="random-walk", first_look=2)
+    found = mcmc.check_bias(careless, trace, n=300, rng=1)
+    assert found.n_wrong > 0 and found.n_raced > 0
+    with pytest.raises(TypeError, match="Metropolis"):
+        mcmc.check_bias(mcmc.Metropolis(model), trace)
+
+
+def test_check_bias_of_gibbs():
+    target = Coupled()
+    kernel = mcmc.RacingGibbs(target.variables, 0.05)
+    trace = mcmc.sample(kernel, n_draws=100, n_chains=1, n_tune=0, rng=1)
+    check = mcmc.check_bias(kernel, trace, n=150, rng=1)
+    assert_rate_at_most(check.n_wrong, check.n_checked, 0.05)

@@ -34,6 +34,7 @@ cdef enum:
     WORK_PER_CHECK = 1 << 16    # the same for whole steps, each counted as 64 rows besides those it read
     PATIENCE = 4
     RETRY = 16
+    MOST_SHRINKS = 200          # an interval shrunk so often has no width left; the chain then stays
 
 ACCEPTED, FULL_PASS, UNDECIDED = 1, 2, 4
 
@@ -476,6 +477,100 @@ cdef class RaceChain(ExactChain):
         if self.step.full_pass:
             self.total, self.proposed = self.race.totals[0], self.race.totals[1]
         return 0
+
+
+cdef double in_slice(Chain chain, bitgen_t *bits, Py_ssize_t j, double at, double log_u,
+                     step_t *sum) except? -1.0 nogil:
+    """Whether the state moved to `at` along axis j lies in the slice: 1 or 0. A fresh subset of rows each time."""
+    cdef double before = 0.0, after = 0.0
+    cdef Py_ssize_t i
+    for i in range(chain.dim):
+        chain.z1[i] = chain.z0[i]
+        before += chain.z0[i] * chain.z0[i]
+    chain.z1[j] += at
+    for i in range(chain.dim):
+        after += chain.z1[i] * chain.z1[i]
+    chain.to_theta(chain.z1, chain.new)
+    chain.prior_new = chain.log_prior_of(chain.new)
+    if chain.prior_new == -INFINITY:
+        return 0.0
+    row_stream_seed(&chain.stream, bits.next_uint64(bits.state))
+    chain.step.n_read = chain.step.n_looks = 0
+    chain.step.accepted = chain.step.full_pass = chain.step.undecided = False
+    log_u -= chain.prior_new - chain.prior_now
+    chain.decide(bits, log_u + 0.5 * (after - before) if chain.surrogate else log_u)
+    sum.n_read += chain.step.n_read
+    sum.n_looks += chain.step.n_looks
+    sum.full_pass |= chain.step.full_pass
+    sum.undecided |= chain.step.undecided
+    return 1.0 if chain.step.accepted else 0.0
+
+
+cdef int slice_sweep(Chain chain, bitgen_t *bits, double width, int64_t most) except -1 nogil:
+    """Neal's univariate slice sampler along each whitened axis in turn: stepping out, then shrinkage."""
+    cdef step_t sum
+    cdef double log_u, low, high, at
+    cdef int64_t left, right
+    cdef Py_ssize_t j
+    cdef int _tries
+    memset(&sum, 0, sizeof(step_t))
+    for j in range(chain.dim):
+        log_u = -random_standard_exponential(bits)
+        low = -width * bits.next_double(bits.state)
+        high = low + width
+        left = <int64_t>(most * bits.next_double(bits.state))
+        right = most - 1 - left
+        while left > 0 and in_slice(chain, bits, j, low, log_u, &sum) != 0.0:
+            low -= width
+            left -= 1
+        while right > 0 and in_slice(chain, bits, j, high, log_u, &sum) != 0.0:
+            high += width
+            right -= 1
+        for _tries in range(MOST_SHRINKS):
+            at = low + (high - low) * bits.next_double(bits.state)
+            if in_slice(chain, bits, j, at, log_u, &sum) != 0.0:
+                chain.moved_on()
+                memcpy(chain.now, chain.new, chain.dim * sizeof(double))
+                memcpy(chain.z0, chain.z1, chain.dim * sizeof(double))
+                chain.prior_now = chain.prior_new
+                sum.accepted = True
+                break
+            if at < 0.0:
+                low = at
+            else:
+                high = at
+    chain.step = sum
+    return 0
+
+
+cdef class ExactSliceChain(ExactChain):
+    """Slice sampling; every membership test takes a pass over the rows."""
+
+    cdef double width
+    cdef int64_t most
+
+    def set_slice(self, width, most):
+        """Width of a step outwards, in whitened units, and most of them in one coordinate."""
+        self.width = width
+        self.most = most
+
+    cdef int one(self, bitgen_t *bits) except -1 nogil:
+        return slice_sweep(self, bits, self.width, self.most)
+
+
+cdef class RaceSliceChain(RaceChain):
+    """Slice sampling; every membership test is a race."""
+
+    cdef double width
+    cdef int64_t most
+
+    def set_slice(self, width, most):
+        """Width of a step outwards, in whitened units, and most of them in one coordinate."""
+        self.width = width
+        self.most = most
+
+    cdef int one(self, bitgen_t *bits) except -1 nogil:
+        return slice_sweep(self, bits, self.width, self.most)
 
 
 def _refuse(Source source, arm):

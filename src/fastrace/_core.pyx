@@ -5,10 +5,12 @@ source without the GIL, `draw_many` runs one race per draw on Gumbel-perturbed a
 until the look is complete, so that an exception or Ctrl-C in between leaves the race as it was.
 """
 
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
+from numpy.random cimport bitgen_t
 
 from fastrace._betting cimport wealth_extend, wealth_rejects, wealth_t
 from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewed_beyond_noise,
@@ -17,6 +19,7 @@ from fastrace._criteria cimport full_pass_pays, rows_needed
 from fastrace._memory cimport RaceMemory, row_at
 from fastrace._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis, moments4_skewness,
                                 moments4_std)
+from fastrace._order cimport ORDER_LIMIT, order_reset
 from fastrace._rng cimport gumbel
 from fastrace._simd cimport fr_range, fr_sum
 from fastrace._types cimport moments4_t
@@ -218,6 +221,16 @@ cdef class Race(RaceMemory):
                 self.n_skewed += (self.flags & SKEWED) != 0
                 if k % 64 == 63:
                     check_signals()
+
+    def start_afresh(self, rng):
+        """Take another generator, and forget the order of rows: the next draw depends on the generator alone."""
+        with _Turn(self.busy):
+            if not self.shuffled and self.n_rows <= ORDER_LIMIT:
+                order_reset(&self.order, self.drawn)
+            self.drawn = 0
+            self.rng = rng
+            self.lock = rng.bit_generator.lock
+            self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
 
     def _check_source(self, Source source):
         if source.n_arms != self.n_arms or source.n_rows != self.n_rows:

@@ -148,9 +148,12 @@ class RacingMetropolis(RowMetropolis):
 
     def _chain(self, source: Source, *args: Any, **options: Any) -> RaceChain:
         chain = RaceChain(source, *args, **options)
+        self._set_race(chain, source)
+        return chain
+
+    def _set_race(self, chain: RaceChain, source: Source) -> None:
         low, high = -math.inf, math.inf
         if not self._bounded and source.support is not None:
             lows, highs = _checks.support_bounds(source.support, 2)
             low, high = lows[1] - highs[0], highs[1] - lows[0]
         chain.set_race(self._test(source), low, high)
-        return chain
