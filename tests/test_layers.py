@@ -64,6 +64,8 @@ FOLDERS = {
         ["_scheduler"],
         ["_budgeted_ucb", "_curves", "_daub"],
         ["_coarse_grid", "_halving"],
+        ["_candidates"],
+        ["_search"],
         ["__init__"],
     ],
 }

@@ -1,5 +1,7 @@
 """Choose the learner that is best on all rows without training every learner on all of them."""
 
+from typing import Any
+
 from fastrace.model_selection._budgeted_ucb import BudgetedUCB
 from fastrace.model_selection._coarse_grid import CoarseGrid, cover
 from fastrace.model_selection._curves import LearningCurves, curves_from_frame, regret_at
@@ -29,6 +31,7 @@ __all__ = [
     "CoarseGrid",
     "DAUB",
     "DAUBHalving",
+    "DAUBSearchCV",
     "Evaluation",
     "FixedSubset",
     "Hyperband",
@@ -47,3 +50,23 @@ __all__ = [
     "regret_at",
     "vc_penalty",
 ]
+
+# What needs scikit-learn is imported when it is asked for.
+SEARCHES = {"DAUBSearchCV": "_search"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in SEARCHES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(f"{__name__}.{SEARCHES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("sklearn", "joblib"):
+            raise
+        raise ImportError(f'{name} needs scikit-learn: python -m pip install ".[sklearn]"') from error
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *SEARCHES])

@@ -196,4 +196,4 @@ def regret_at(fractions: ArrayLike, losses: ArrayLike, at: ArrayLike) -> NDArray
             hull.pop()
         hull.append((x, y))
     xs, ys = np.array([x for x, _ in hull]), np.minimum.accumulate([y for _, y in hull])
-    return np.interp(np.asarray(at, float), xs, ys, left=np.nan)
+    return np.asarray(np.interp(np.asarray(at, float), xs, ys, left=np.nan))

@@ -1,0 +1,304 @@
+"""DAUBSearchCV: scikit-learn's checks, data of every kind, failures, interruption, any number of jobs."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from joblib import parallel_config
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_digits, make_classification
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.estimator_checks import check_estimator
+
+from fastrace.model_selection import DAUB, DAUBSearchCV
+from fastrace.model_selection._search import _nested
+
+LEARNERS = [("bayes", GaussianNB()), ("dummy", DummyClassifier()), ("tree", DecisionTreeClassifier(random_state=0)),
+            ("one", KNeighborsClassifier(1))]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits(return_X_y=True)
+
+
+def search(learners=LEARNERS, grid=None, **options):
+    return DAUBSearchCV(learners, grid, **({"cv": 0.3, "first": 40, "random_state": 0} | options))
+
+
+class Rule(ClassifierMixin, BaseEstimator):
+    """Knows its score beforehand: `final - 1 / sqrt(n)`."""
+
+    def __init__(self, final=0.5, fail=""):
+        self.final = final
+        self.fail = fail
+
+    def fit(self, X, y, sample_weight=None):
+        self.n_, self.classes_, self.weighted_ = len(y), np.unique(y), sample_weight is not None
+        if self.fail == "raise" and self.n_ > 60:
+            raise MemoryError("too many rows")
+        if self.fail == "interrupt" and self.n_ > 200:
+            Rule.calls += 1
+            if Rule.calls == 2:
+                raise KeyboardInterrupt
+        return self
+
+    def predict(self, X):
+        return np.full(X.shape[0], self.classes_[0])
+
+    def score(self, X, y, sample_weight=None):
+        return np.nan if self.fail == "nan" else self.final - 1.0 / np.sqrt(self.n_)
+
+
+def rules(**options):
+    options = {"cv": 2, "first": 20, "random_state": 0, "training_bound": False} | options
+    return DAUBSearchCV([(f"r{k}", Rule(0.5 + 0.02 * k)) for k in range(5)], **options)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return np.random.default_rng(0).normal(size=(1000, 3)), np.arange(1000) % 3
+
+
+def test_passes_the_checks_of_scikit_learn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for made in (
+            DAUBSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2, error_score="raise", random_state=0),
+            DAUBSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2, error_score="raise", random_state=0),
+        ):
+            check_estimator(made)
+
+
+def test_chooses_among_learners(digits):
+    X, y = digits
+    found = search().fit(X, y)
+    assert found.best_params_ == {"choice": "one"}
+    assert isinstance(found.best_estimator_, KNeighborsClassifier) and found.best_estimator_.n_neighbors == 1
+    results = found.cv_results_
+    rows = len(results["params"])
+    for name in ("mean_test_score", "std_test_score", "rank_test_score", "split0_test_score", "mean_fit_time",
+                 "param_choice", "candidate", "n_resources", "iter", "upper_bound"):
+        assert len(results[name]) == rows
+    assert results["mean_test_score"][found.best_index_] == found.best_score_ == found.result_.score
+    assert results["n_resources"][found.best_index_] == 1257
+    assert found.rows_.tolist() == found.result_.rows.tolist() and (found.seconds_ > 0).all()
+    assert found.predict(X[:5]).shape == (5,) and found.score(X, y) > 0.95
+    assert "DAUBSearchCV" in found._repr_html_() and "best learner 3" in str(found.result_)
+    assert found.classes_.tolist() == list(range(10))
+    restored = pickle.loads(pickle.dumps(found))
+    assert (restored.predict(X) == found.predict(X)).all()
+    assert clone(found).estimator.learners[0][0] == "bayes"
+
+
+def test_decides_as_daub_does(table):
+    X, y = table
+    for options in ({}, {"verify": True}, {"curve": 0.0, "ratio": 2.0}):
+        found = rules(**options).fit(X, y)
+        daub = DAUB(5, 500, 20, options.get("ratio", 1.5), training_bound=False,
+                    **{k: v for k, v in options.items() if k != "ratio"})
+        wanted = daub.run(lambda i, n: (None, 0.5 + 0.02 * i - 1 / np.sqrt(n)))
+        assert found.result_.allocations == wanted.allocations
+        assert found.best_params_ == {"choice": f"r{wanted.best}"}
+
+
+@pytest.mark.parametrize("method", ["daub", "daub-halving", "halving"])
+@pytest.mark.parametrize("backend", ["threading"])
+def test_the_answer_does_not_depend_on_jobs(table, method, backend):
+    X, y = table
+    one = rules(method=method).fit(X, y)
+    with parallel_config(backend=backend):
+        other = rules(method=method, n_jobs=7).fit(X, y)
+    assert one.result_.allocations == other.result_.allocations
+    assert one.best_params_ == other.best_params_ == {"choice": "r4"}
+
+
+def test_processes_and_dask(digits):
+    X, y = digits[0][:600], digits[1][:600]
+    one = search(LEARNERS[:3]).fit(X, y)
+    with parallel_config(backend="loky", n_jobs=2):
+        assert search(LEARNERS[:3]).fit(X, y).result_.allocations == one.result_.allocations
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as local:
+        with distributed.Client(local), parallel_config(backend="dask"):
+            assert search(LEARNERS[:3]).fit(X, y).result_.allocations == one.result_.allocations
+
+
+@pytest.mark.parametrize("fail", ["raise", "nan"])
+def test_failures_are_dropped(table, fail):
+    X, y = table
+    learners = [("good", Rule(0.6)), ("bad", Rule(0.9, fail)), ("fair", Rule(0.5))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = DAUBSearchCV(learners, cv=2, first=20, training_bound=False, random_state=0).fit(X, y)
+        assert found.best_params_ == {"choice": "good"} and list(found.result_.dropped) == [1]
+        everyone = DAUBSearchCV([("a", Rule(0.5, fail)), ("b", Rule(0.5, fail))], cv=2, first=20, random_state=0)
+        with pytest.raises((RuntimeError, ValueError), match="no learner is left|fits failed"):
+            everyone.fit(X, y)
+    if fail == "raise":
+        with pytest.raises(MemoryError):
+            DAUBSearchCV(learners, cv=2, first=20, error_score="raise", random_state=0).fit(X, y)
+
+
+def test_an_interrupted_search_goes_on(table, tmp_path):
+    X, y = table
+    learners = [("a", Rule(0.6, "interrupt")), ("b", Rule(0.55, "interrupt"))]
+    options = {"cv": 2, "first": 20, "training_bound": False, "random_state": 0}
+    Rule.calls = 10
+    whole = DAUBSearchCV(learners, **options).fit(X, y)
+    for path in (None, tmp_path / "kept.pickle"):
+        Rule.calls = 0
+        made = DAUBSearchCV(learners, checkpoint=path, **options)
+        with pytest.raises(KeyboardInterrupt):
+            made.fit(X, y)
+        assert Rule.calls == 2 and made.trainings_[1]
+        before = len(made.trainings_[1])
+        if path is not None:
+            made = DAUBSearchCV(learners, checkpoint=path, **options)
+        made.fit(X, y)
+        assert before >= 6 and not hasattr(made, "trainings_")
+        assert made.result_.allocations == whole.result_.allocations
+        assert made.cv_results_["mean_test_score"].tolist() == whole.cv_results_["mean_test_score"].tolist()
+    other = DAUBSearchCV(learners[:1], checkpoint=path, **options)
+    with pytest.warns(UserWarning, match="is of another search"):
+        other.fit(X, y)
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ValueError, match="is damaged"):
+        other.fit(X, y)
+
+
+def test_data_of_every_kind(digits):
+    X, y = digits[0][:500], digits[1][:500]
+    words = np.array([f"d{k}" for k in y])
+    wanted = search().fit(X, words)
+    assert set(wanted.predict(X[:20])) <= set(words)
+    grid = {"C": [0.01, 1.0]}
+    dense = DAUBSearchCV(LogisticRegression(max_iter=20), grid, cv=2, first=40, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = dense.fit(X, y).result_.allocations
+        assert clone(dense).fit(sparse.csr_matrix(X), y).result_.allocations == one
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=[f"p{k}" for k in range(64)])
+    found = search().fit(frame, pandas.Series(words))
+    assert found.result_.allocations == wanted.result_.allocations
+    assert found.feature_names_in_.tolist() == list(frame.columns)
+    polars = pytest.importorskip("polars")
+    assert search().fit(polars.DataFrame(X), words).result_.allocations == wanted.result_.allocations
+
+
+def test_memory_maps_are_cut_without_copies(tmp_path, digits):
+    X, y = digits
+    order = np.random.default_rng(0).permutation(y.size)
+    np.save(tmp_path / "x.npy", X[order])
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    found = search(shuffle=False, training_bound=False).fit(mapped, y[order])
+    assert found.best_params_ == {"choice": "one"}
+    assert found.cv_results_["n_resources"][found.best_index_] == 1257
+
+
+def test_weights_and_metadata(table):
+    X, y = table
+    found = rules().fit(X, y, sample_weight=np.ones(1000))
+    assert found.best_estimator_.weighted_
+    groups = np.arange(1000) // 10
+    from sklearn.model_selection import GroupKFold
+
+    found = rules(cv=GroupKFold(2)).fit(X, y, groups=groups)
+    assert found.n_splits_ == 2
+    import sklearn
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        rule = Rule(0.5).set_fit_request(sample_weight=True)
+        found = DAUBSearchCV(rule, {"final": [0.4, 0.6]}, cv=2, random_state=0).fit(X, y, sample_weight=np.ones(1000))
+        assert found.best_estimator_.weighted_ and found.best_params_ == {"final": 0.6}
+
+
+def test_many_metrics_and_refits(digits):
+    X, y = digits[0][:500], digits[1][:500]
+    found = search(scoring=["accuracy", "f1_macro"], refit="f1_macro", return_train_score=True).fit(X, y)
+    assert found.best_score_ == found.cv_results_["mean_test_f1_macro"][found.best_index_] and found.multimetric_
+    assert "mean_train_accuracy" in found.cv_results_ and set(found.scorer_) == {"accuracy", "f1_macro"}
+    plain = search(refit=False).fit(X, y)
+    assert not hasattr(plain, "best_estimator_") and plain.best_params_ == {"choice": "one"}
+    last = search(refit=lambda results: len(results["params"]) - 1).fit(X, y)
+    assert last.best_index_ == len(last.cv_results_["params"]) - 1 and not hasattr(last, "best_score_")
+    loss = search(scoring="neg_log_loss").fit(X, y)
+    assert loss.best_score_ < 0
+    own = search(scoring=lambda model, X, y: {"a": model.score(X, y), "b": 0.0}, refit="a").fit(X, y)
+    assert own.multimetric_ and own.best_params_ == {"choice": "one"}
+
+
+def test_grids_distributions_and_regression():
+    X, y = make_classification(600, 8, random_state=0)
+    from scipy.stats import randint
+
+    drawn = DAUBSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": randint(1, 9)}, n_candidates=4, cv=2,
+                         random_state=3)
+    assert len(drawn.fit(X, y).candidates_) == 4
+    assert clone(drawn).fit(X, y).candidates_ == drawn.candidates_
+    nested = DAUBSearchCV(LEARNERS[2:], [{"choice": ["tree"], "tree__max_depth": [1, 3]}, {"choice": ["one"]}], cv=2,
+                          random_state=0).fit(X, y)
+    assert len(nested.candidates_) == 3
+    tree = DAUBSearchCV(DecisionTreeRegressor(random_state=0), {"max_depth": [1, 6]}, cv=0.25, random_state=0)
+    assert tree.fit(X, 3.0 * X[:, 0]).best_params_ == {"max_depth": 6}
+
+
+def test_partial_fit_reads_only_new_rows(digits):
+    X, y = digits
+    seen = []
+
+    class Counted(SGDClassifier):
+        def partial_fit(self, X, y, classes=None, sample_weight=None):
+            seen.append(X.shape[0])
+            return super().partial_fit(X, y, classes=classes, sample_weight=sample_weight)
+
+    made = search([("sgd", Counted(random_state=0)), ("bayes", GaussianNB())], warm_start=True)
+    found = made.fit(X, y)
+    reached = found.result_.reached[0]
+    assert sum(seen) == reached and len(seen) == sum(i == 0 for i, _ in found.result_.allocations)
+
+
+def test_nested_rows_are_stratified(rng):
+    classes = np.sort(rng.choice(4, 2000, p=[0.7, 0.2, 0.09, 0.01]))
+    train = np.flatnonzero(rng.random(2000) < 0.8)
+    order = _nested(train, classes, np.random.RandomState(0))
+    assert sorted(order) == train.tolist()
+    assert set(classes[order[:4]]) == {0, 1, 2, 3}
+    share = np.bincount(classes[train]) / train.size
+    for n in (50, 200, 1000):
+        counts = np.bincount(classes[order[:n]], minlength=4)
+        assert np.abs(counts - n * share).max() <= 3
+
+
+def test_budgets_and_bad_options(table):
+    X, y = table
+    cheap = rules(budget=800).fit(X, y)
+    assert cheap.result_.stopped_by == "budget" and cheap.rows_.sum() <= 800
+    for options, wrong in (
+        ({"cv": 1.5}, "cv"), ({"first": 0}, "first is 0"), ({"first": "all"}, "first is 'all'"),
+        ({"method": "asha"}, "method is 'asha'"), ({"ratio": 1.0}, "ratio is 1.0"), ({"budget": -1}, "budget is -1"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            rules(**options).fit(X, y)
+    with pytest.raises(ValueError, match="param_grid is None"):
+        DAUBSearchCV(GaussianNB()).fit(X, y)
+    with pytest.raises(ValueError, match="different ones"):
+        DAUBSearchCV([("a", GaussianNB()), ("a", GaussianNB())]).fit(X, y)
+    with pytest.raises(ValueError, match="list of"):
+        DAUBSearchCV([GaussianNB()]).fit(X, y)
+    from sklearn.model_selection import ShuffleSplit
+
+    with pytest.raises(ValueError, match="other splits each time"):
+        rules(cv=ShuffleSplit(3)).fit(X, y)
+    for learner, options in ((GaussianNB(), {}),):
+        assert DAUBSearchCV(learner, {"var_smoothing": [1e-9]}, **options).fit(X, y).best_index_ >= 0
