@@ -1,0 +1,73 @@
+"""Decisions of methods that train learners on more and more rows, beside the plain rule in NumPy; nothing is trained."""
+
+import math
+
+import numpy as np
+
+from fastrace.model_selection import ASHA, DAUB, BudgetedUCB, SuccessiveHalving, vc_penalty
+
+DECISIONS = 10_000
+
+
+def scores(n_learners):
+    rng = np.random.default_rng(20160619)
+    return rng.random(n_learners).tolist(), (50 * rng.random(n_learners)).tolist()
+
+
+class Decisions:
+    """10^4 decisions of DAUB after the first sizes; the target is 5 us each, whatever the number of learners."""
+
+    params = [100, 1000, 100_000]
+    param_names = ["n_learners"]
+
+    def setup(self, n_learners):
+        self.final, self.speed = scores(n_learners)
+        self.method = DAUB(n_learners, 10**15, 100, 1.02)
+        for _ in range(3 * n_learners):
+            self.decide()
+
+    def decide(self):
+        i, n = self.method.ask()
+        self.method.tell(i, n, 1.0, self.final[i] - self.speed[i] / n**0.5)
+
+    def time_daub(self, n_learners):
+        for _ in range(1000):
+            self.decide()
+
+    time_daub.number = 1
+
+    def time_argmax(self, n_learners):
+        """The plain rule: one argmax over all bounds and one polyfit a decision, a hundred of them."""
+        bounds, x = np.array(self.final), np.arange(3.0)
+        for k in range(100):
+            i = int(bounds.argmax())
+            slope = np.polyfit(x, [0.1, 0.2, 0.3], 1)[0]
+            bounds[i] -= 1e-3 * slope * (k + 1)
+
+
+class WholeRuns:
+    """One choice among 1000 learners, from beginning to end."""
+
+    params = ["daub", "halving", "asha", "ucb"]
+    param_names = ["method"]
+
+    def setup(self, method):
+        self.final, self.speed = scores(1000)
+
+    def run(self, method):
+        if method == "ucb":
+            made = BudgetedUCB([100] * 1000, 5000, [vc_penalty(3, 0.1)] * 1000, kappa2=0.1)
+            return made.run(lambda i, n: (1.0 - self.final[i], None))
+        made = {"daub": DAUB, "halving": SuccessiveHalving, "asha": ASHA}[method]
+        made = made(1000, 10**6) if method == "halving" else made(1000, 10**6, 500)
+        return made.run(lambda i, n: (1.0, self.final[i] - self.speed[i] / n**0.5))
+
+    def time_run(self, method):
+        self.run(method)
+
+    def track_share_of_rows(self, method):
+        return self.run(method).rows.sum() / 1e9
+
+    def track_loss(self, method):
+        ends = [f - s / math.sqrt(1e6) for f, s in zip(self.final, self.speed, strict=True)]
+        return max(ends) - ends[self.run(method).best]
