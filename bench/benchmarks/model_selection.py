@@ -1,4 +1,4 @@
-"""Decisions of methods that train learners on more and more rows, beside the plain rule in NumPy; nothing is trained."""
+"""Decisions of methods that train learners on more and more rows, beside the plain rule in NumPy."""
 
 import math
 
