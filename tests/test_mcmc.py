@@ -9,6 +9,7 @@ from scipy import stats
 
 from fastrace import mcmc
 from fastrace._minibatch import AliasTable
+from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.gibbs import Tally
 from fastrace.sources import CallableSource
 from guarantee import assert_fits, assert_rate_at_most
@@ -313,6 +314,26 @@ def test_a_source_with_a_support_is_raced_by_betting():
     kernel = mcmc.RacingMetropolis(mcmc.SourceModel(make, prior_sd=1.0))
     assert kernel.bound == "betting"
     assert 0 < mcmc.sample(kernel, [0.0], n_draws=200, n_chains=2, rng=1).accepted.sum() < 400
+
+
+@pytest.mark.parametrize("make_kernel", [mcmc.Metropolis, mcmc.RacingMetropolis])
+def test_what_a_source_knows_of_its_sums_counts(make_kernel):
+    """A source with rows that are always read, and a surrogate in the data: its own control variate."""
+    y = np.random.default_rng(1).normal(0.7, 1.0, 800)
+
+    def make():
+        theta = np.zeros((2, 1))
+        terms = CallableSource(lambda arms, rows: -0.5 * (y[rows, None] - theta[arms, 0]) ** 2, 2, 800)
+        near = CallableSource(lambda arms, rows: 0.9 * y[rows, None] * theta[arms, 0], 2, 800)
+        totals = lambda: 0.9 * y.sum() * theta[:, 0]  # noqa: E731
+        return ControlVariate(terms, near, totals, always_read=np.arange(0, 800, 40)), theta
+
+    kernel = make_kernel(mcmc.SourceModel(make), covariance=[[1 / 800]])
+    trace = mcmc.sample(kernel, [y.mean()], n_draws=1500, n_chains=1, n_tune=100, rng=1)
+    a = trace.draws[0, :, 0]
+    error = a.std() / np.sqrt(mcmc.effective_sample_size(a))
+    assert abs(a.mean() - y.mean()) < stats.norm.isf(1e-6) * error
+    assert 0.8 < a.std() * np.sqrt(800) < 1.2
 
 
 # Running.

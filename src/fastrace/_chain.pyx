@@ -391,9 +391,11 @@ cdef class Chain:
 
 
 cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:
-    """The rewards of one arm over all rows."""
-    cdef double out = 0.0
+    """The rewards of one arm over all rows, and what the source knows of their sum besides."""
+    cdef double out = 0.0, known = 0.0
     source.total(&arm, 1, &out)
+    source.shift(&arm, 1, &known)
+    out += known
     if isnan(out) or out == INFINITY:
         with gil:
             _refuse(source, arm)

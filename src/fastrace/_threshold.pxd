@@ -47,7 +47,7 @@ cdef class ThresholdRace:
     # A chain holds its generator's lock through many decisions and has one stream of random numbers for each.
     cdef bint held
     cdef int64_t drawn
-    cdef double totals[2]           # of a full pass over two arms
+    cdef double totals[2]           # of a full pass over two arms, in a chain
 
     cdef void _tabulate(self, const int64_t[::1] looks, const double[::1] share, const double[::1] quantile)
     cdef double _bettors_quantile(self, int64_t n)

@@ -440,14 +440,17 @@ cdef class ThresholdRace:
 
     cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil:
         cdef double sums[2]
+        cdef double known[2]
         cdef double total
-        sums[0] = sums[1] = 0.0
+        sums[0] = sums[1] = known[0] = known[1] = 0.0
         self._source.total(arms, n_arms, sums)
         total = sums[1] - sums[0] if n_arms == 2 else sums[0]
         if isnan(total) or total == INFINITY:
             with gil:
                 self._find_bad_row()
-        self.totals[0], self.totals[1] = sums[0], sums[1]
+        if self.held:
+            self._source.shift(arms, n_arms, known)
+            self.totals[0], self.totals[1] = sums[0] + known[0], sums[1] + known[1]
         self.n_read = self.n_rows
         self.n_evaluated += self.n_rows
         self.n_looks += 1

@@ -179,7 +179,7 @@ class GLM(Model):
     >>> y = rng.random(1000) < 1 / (1 + np.exp(-X @ [1.0, -0.5]))
     >>> model = mcmc.GLM(X, y, prior_sd=10.0)
     >>> model.reference().center.round(1)
-    array([ 0.9, -0.4])
+    array([ 1. , -0.4])
     """
 
     def __init__(
