@@ -68,10 +68,10 @@ class RacingMetropolis(RowMetropolis):
     scale of a posterior: it then pays no more than `Metropolis`, and no less.
 
     Which kernel: for a GLM `PoissonMinibatchMetropolis`, which is exact. Its bounds grow like ``|x|^3``, so its lead
-    shrinks with the dimension: with 10^5 rows it made 10 times the effective samples a second of the race at 10
-    parameters, 3 times at 50, 1.8 times at 100 (bench/benchmarks/mcmc.py). For terms without known bounds, the race.
-    Over data far larger than the cache ``access="shuffled"`` is three times as fast; the default reads rows from all
-    over memory.
+    shrinks with the dimension: with 10^5 rows it made 8 times the effective samples a second of the race over shuffled
+    rows at 10 parameters, 2 to 3 times at 50, and as many at 100 (bench/benchmarks/mcmc.py). For terms without known
+    bounds, the race. Over data far larger than the cache ``access="shuffled"`` is about three times as fast as the
+    default, which reads rows from all over memory.
 
     References
     ----------
