@@ -207,7 +207,7 @@ def test_weights_and_metadata(table):
     import sklearn
 
     with sklearn.config_context(enable_metadata_routing=True):
-        rule = Rule(0.5).set_fit_request(sample_weight=True)
+        rule = Rule(0.5).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
         found = DAUBSearchCV(rule, {"final": [0.4, 0.6]}, cv=2, random_state=0).fit(X, y, sample_weight=np.ones(1000))
         assert found.best_estimator_.weighted_ and found.best_params_ == {"final": 0.6}
 
