@@ -2,6 +2,7 @@
 
 from fastrace import bounds, pulls, sources
 from fastrace.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
+from fastrace.adaptive_selection import OCBA, Adapt, SubsetRace
 from fastrace.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
 from fastrace.choosing import select_best
 from fastrace.gbas import GBAS
@@ -33,11 +34,13 @@ __all__ = [
     "KLLUCB",
     "LUCB",
     "NAS",
+    "OCBA",
     "SAR",
     "SRA",
     "AbsoluteStop",
     "AcceptResult",
     "AcceptTest",
+    "Adapt",
     "BernsteinRace",
     "BettingRace",
     "BettingStop",
@@ -62,6 +65,7 @@ __all__ = [
     "SignTest",
     "StopResult",
     "StreamRaceResult",
+    "SubsetRace",
     "TargetBetStop",
     "TargetEBStop",
     "UnequalRace",

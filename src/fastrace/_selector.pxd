@@ -43,6 +43,7 @@ cdef class Selector:
     cdef heap_t best, rest
     cdef Py_ssize_t *heap_memory
     cdef char *is_best
+    cdef Py_ssize_t joined, left    # the arms that crossed over last
     # random numbers
     cdef object rng, lock
     cdef bitgen_t *bits

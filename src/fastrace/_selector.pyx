@@ -134,8 +134,10 @@ cdef class Selector:
             self._exchange()
 
     cdef void _exchange(self) noexcept nogil:
-        self.is_best[self.best.item[0]] = False
-        self.is_best[self.rest.item[0]] = True
+        self.left = self.best.item[0]
+        self.joined = self.rest.item[0]
+        self.is_best[self.left] = False
+        self.is_best[self.joined] = True
         heap_exchange(&self.best, &self.rest)
 
     cdef bint resplit(self, Py_ssize_t arm) noexcept nogil:

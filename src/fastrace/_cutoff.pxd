@@ -1,0 +1,122 @@
+# cython: cdivision=True
+"""Bounds turned round: the level at which the bound of a mean reaches a cutoff, as a logarithm; and the cutoff itself.
+
+`gap` is how far the mean lies on the right side of the cutoff, in reward units; a gap of 0 or less has level 1. Each
+level is that of a one-sided bound. Kalyanakrishnan & Stone (2010), section 4.
+"""
+
+from libc.math cimport INFINITY, M_PI, erfc, exp, log, log1p, sqrt
+from libc.stdint cimport int64_t
+
+cdef enum kind_t:
+    HOEFFDING                   # at one number of pulls
+    BERNSTEIN
+    TIGHTEST                    # the better of the two, arm by arm
+    NORMAL_MIXTURE              # at all numbers of pulls
+    GAMMA_MIXTURE
+
+cdef struct evidence_t:         # what is known of one arm
+    int64_t pulls
+    double m2                   # sum of squared deviations from the mean
+    double spread               # sum of squared errors of predicting each reward by the mean of those before it
+    double span
+    double rho                  # where a mixture is tightest, in squared spans
+    double start                # the part of the log of the gamma mixture that depends on rho alone
+
+
+cdef inline double log_level_hoeffding(const evidence_t *arm, double gap) noexcept nogil:
+    cdef double z = gap / arm.span
+    return -2.0 * arm.pulls * z * z
+
+
+cdef inline double log_level_bernstein(const evidence_t *arm, double gap) noexcept nogil:
+    """Audibert, Munos & Szepesvari (2007): the half-width s sqrt(2x / u) + 3 R x / u, x = log(3 / level), solved for x.
+
+    The quadratic in sqrt(x) is solved without cancellation: it is safe for zero variance and for a large count.
+    """
+    cdef double linear = sqrt(2.0 * arm.m2) / arm.pulls
+    cdef double square = 3.0 * arm.span / arm.pulls
+    cdef double y = 2.0 * gap / (linear + sqrt(linear * linear + 4.0 * square * gap))
+    return min(0.0, log(3.0) - y * y)
+
+
+cdef inline double log_level_normal_mixture(const evidence_t *arm, double gap) noexcept nogil:
+    """One-sided normal mixture for sub-Gaussian rewards; Howard et al. (2021), Prop. 6. One over its martingale."""
+    cdef double variance = 0.25 * arm.pulls + arm.rho
+    cdef double z = arm.pulls * (gap / arm.span) / sqrt(variance)
+    return min(0.0, -(0.5 * log(arm.rho / variance) + 0.5 * z * z + log(2.0) + log1p(-0.5 * erfc(z / sqrt(2.0)))))
+
+
+cdef inline double log_gamma_rest(double x) noexcept nogil:
+    """log Gamma(x) - x log x + x, x > 0, without the cancellation: Stirling's series from 10 on, to 1e-12."""
+    cdef double product = 1.0, shifted = x, inverse, square, series
+    while shifted < 10.0:
+        product *= shifted
+        shifted += 1.0
+    inverse = 1.0 / shifted
+    square = inverse * inverse
+    series = (0.5 * log(2.0 * M_PI * inverse)
+              + inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))))
+    if shifted == x:
+        return series
+    return series + shifted * log(shifted) - shifted - log(product) - x * log(x) + x
+
+
+cdef inline double log_level_gamma_mixture(const evidence_t *arm, double gap) noexcept nogil:
+    """Gamma-exponential mixture with empirical variances; Howard et al. (2021), Prop. 9 and Thm 4. As above.
+
+    The incomplete gamma function in it is replaced by a lower bound, P(k, k + y) >= max(1/2, 1 - exp(-room)): that of
+    the median, and Chernoff's. The level is then a little too large, by 5 % at a level of a twentieth and less below.
+    """
+    cdef double unit = arm.span * arm.span
+    cdef double k = arm.spread / unit + arm.rho, y = arm.pulls * (gap / arm.span)
+    cdef double room = y - k * log1p(y / k), inside = 1.0 - exp(-room)
+    return min(0.0, -(arm.start + log_gamma_rest(k) + room + log(inside if inside > 0.5 else 0.5)))
+
+
+cdef inline double log_level(kind_t kind, const evidence_t *arm, double gap) noexcept nogil:
+    cdef double one, other
+    if not gap > 0.0:
+        return 0.0
+    if arm.pulls == 0:
+        return 0.0
+    if kind == HOEFFDING:
+        return log_level_hoeffding(arm, gap)
+    if kind == TIGHTEST:
+        one = log_level_hoeffding(arm, gap)
+        other = log_level_bernstein(arm, gap)
+        return one if one < other else other
+    if kind == BERNSTEIN:
+        return log_level_bernstein(arm, gap)
+    if kind == NORMAL_MIXTURE:
+        return log_level_normal_mixture(arm, gap)
+    return log_level_gamma_mixture(arm, gap)
+
+
+cdef inline double width_at(kind_t kind, const evidence_t *arm, double log_wanted) noexcept nogil:
+    """The half-width at a level: the gap with that level, or infinity if no gap within twice the support has it."""
+    cdef double low = 0.0, high = 2.0 * arm.span, middle
+    cdef int _k
+    if log_level(kind, arm, high) > log_wanted:
+        return INFINITY
+    if kind == HOEFFDING:
+        return arm.span * sqrt(-log_wanted / (2.0 * arm.pulls))
+    for _k in range(60):
+        middle = 0.5 * (low + high)
+        if log_level(kind, arm, middle) > log_wanted:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+cdef inline double standard_error(const evidence_t *arm) noexcept nogil:
+    """Of the mean, and at least R / u: a constant arm would otherwise pin the cutoff to itself, and never stop."""
+    cdef double error = sqrt(arm.m2) / arm.pulls
+    cdef double floor = arm.span / arm.pulls
+    return error if error > floor else floor
+
+
+cdef inline double cutoff_between(double best, double rest, double best_error, double rest_error) noexcept nogil:
+    """The paper's c-hat: divides the way from `rest` to `best` in proportion to the standard errors."""
+    return rest + (best - rest) * (rest_error / (best_error + rest_error))
