@@ -14,7 +14,7 @@ from libc.stdlib cimport calloc, free
 cimport numpy as cnp
 
 from fastrace._weights cimport (alias_build, alias_draw, alias_t, sum_tree_build, sum_tree_find, sum_tree_set,
-                              sum_tree_size, sum_tree_t)
+                                sum_tree_size, sum_tree_t)
 from fastrace._cutoff cimport cutoff_between, evidence_t, kind_t, log_level, standard_error, width_at
 from fastrace._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, Selector
 
