@@ -95,11 +95,13 @@ class Adapt(Selection):
     The stop of [1]_ asks for :math:`1 - \prod_i (1 - \delta_i) \le \delta`, where :math:`\delta_i` is the level at
     which the bound of arm i, valid at *one* number of pulls, reaches a cutoff chosen from the data. That is **a
     stopping level, not a proved error rate**: the levels depend on the data, the bound is tested after every pull, and
-    the better of two bounds is taken without paying for the choice. In
-    simulations that looked after every pull (Bernoulli arms: two apart by 0.04 and 0.01, rare rewards, ten and forty
-    arms whose lower half is 1 % more than epsilon below the upper), the rate of wrong answers was at most 0.8 % at `delta`
-    0.05, 5.4 % at 0.15 and 37 % at 0.5: kept, as the bounds overstate the tails by more than the looks cost. With
-    ``epsilon=0`` and a gap near 0 the looks go on without limit and it must break in the end.
+    the better of two bounds is taken without paying for the choice.
+
+    In simulations that looked after every pull (Bernoulli arms: two apart by 0.04 and by 0.01, rare rewards, ten and
+    forty arms whose lower half is 1 % more than epsilon below the upper), the rate of wrong answers was at most 0.8 %
+    at `delta` 0.05, 5.4 % at 0.15 and 37 % at 0.5: kept, as the bounds overstate the tails by more than the looks cost.
+    With ``epsilon=0`` and a gap near 0 the looks go on without limit, and it must break in the end.
+
     With ``anytime=True`` the bound is n times the largest level, each from a mixture that holds at all times: then the
     promise is a theorem, with or without `epsilon`, for every `batch`.
 
