@@ -274,17 +274,20 @@ def test_the_default_takes_fewer_pulls_than_bounds_that_do_not_see_the_variance(
 
 
 def test_batches_cost_few_pulls_and_are_equal_for_both():
-    counts = {}
-    for batch in (1, "auto", 100):
+    counts = {1: 0, "auto": 0, 100: 0}
+    runs = 30
+    for batch in counts:
+        for k in range(runs):
+            rule = fr.LUCB(10, 3, 0.0, 0.1, batch=batch)
+            counts[batch] += rule.run(BernoulliPulls(np.linspace(0.9, 0.1, 10), rng=k)).n_pulls
         rule = fr.LUCB(10, 3, 0.0, 0.1, batch=batch)
         source = BernoulliPulls(np.linspace(0.9, 0.1, 10), rng=3)
         while not rule.done:
             arms, wanted = rule.ask()
             assert len(set(wanted.tolist())) == 1
             rule.tell(source.read(arms, wanted))
-        counts[batch] = rule.n_pulls
-    assert counts["auto"] < 1.1 * counts[1]
-    assert counts[100] < counts[1] + 4000
+    assert counts["auto"] < 1.15 * counts[1]        # 1 % by the rule; the rest is noise of 30 runs
+    assert counts[100] < counts[1] + runs * 10 * 200
 
 
 # Edges.

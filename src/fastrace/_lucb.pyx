@@ -229,7 +229,7 @@ cdef class LucbSelector(Selector):
         weakest = self.side[0].heap.item[0]
         rival = self.side[1].heap.item[0]
         gap = self.bound[rival] - self.bound[weakest]
-        if self.total >= self.next_gap and self.n_gaps < KEPT_GAPS:
+        if (self.total >= self.next_gap or gap < self.epsilon) and self.n_gaps < KEPT_GAPS:
             self.gap_at[self.n_gaps] = self.total
             self.gap[self.n_gaps] = gap
             self.n_gaps += 1
@@ -343,7 +343,7 @@ cdef class LucbSelector(Selector):
         return exp(log_error)
 
     def history(self):
-        """Pulls made, and the shortfall, at decisions 2 % of pulls apart."""
+        """Pulls made, and the shortfall, at decisions 2 % of pulls apart and at the stop."""
         cdef Py_ssize_t k
         return (np.array([self.gap_at[k] for k in range(self.n_gaps)], dtype=np.int64),
                 np.array([self.gap[k] for k in range(self.n_gaps)]))
