@@ -13,10 +13,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.estimator_checks import check_estimator
 
 from fastrace.model_selection import DAUB, DAUBSearchCV
 from fastrace.model_selection._search import _nested
@@ -66,6 +67,12 @@ def rules(**options):
 @pytest.fixture(scope="module")
 def table():
     return np.random.default_rng(0).normal(size=(1000, 3)), np.arange(1000) % 3
+
+
+def test_passes_the_checks_of_scikit_learn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_estimator(DAUBSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2, error_score="raise", random_state=0))
 
 
 def test_chooses_among_learners(digits):

@@ -28,7 +28,7 @@ from sklearn.model_selection._validation import (
     _insert_error_scores,
     _warn_or_raise_about_fit_failures,
 )
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
@@ -200,6 +200,12 @@ class DAUBSearchCV(BaseSearchCV):
         if isinstance(value, (list, tuple)) and _fault(value) is None:
             value = Candidates([(name, learner) for name, learner in value])
         self.__dict__["estimator"] = value        # what is wrong with it is said by fit, as scikit-learn wants it
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = get_tags(self.estimator).target_tags.multi_output
+        tags.array_api_support = False
+        return tags
 
     # What is searched.
 
