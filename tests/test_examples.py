@@ -1,14 +1,17 @@
 """The scripts of examples/, run as a user runs them."""
 
 import csv
+import importlib.util
 import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fastrace.control_variates import BinnedTaylor
 from guarantee import assert_rate_at_most
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -130,3 +133,61 @@ def test_filterboost_quick_takes_fewest_samples_by_bets_and_resumes(tmp_path):
     assert sorted(stamps[0]) == sorted(stamps[1])
     assert (tmp_path / "filterboost.png").read_bytes().startswith(b"\x89PNG")
     assert "breast_cancer, 2 runs" in done.stdout
+
+
+def module(script):
+    spec = importlib.util.spec_from_file_location(script, EXAMPLES / f"{script}.py")
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[script] = found         # dataclasses look there
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_arch_bins_are_the_binned_taylor_expansion_of_the_library():
+    arch = module("arch_selection")
+    rng = np.random.default_rng(0)
+    returns = rng.standard_t(5.0, 1200)
+    r, q = returns[4:], 4
+    lags = np.column_stack([np.ones(len(r))] + [returns[4 - i : len(returns) - i] ** 2 for i in range(1, q + 1)])
+    weights, nu = np.array([0.3, 0.2, 0.1, 0.1, 0.05]), 5.5
+    z = np.column_stack([r, lags @ [0.4, 0.1, 0.1, 0.1, 0.1]])
+    bins = arch.Bins(r, lags, z, np.ones(len(r), dtype=bool))
+
+    def expansion(at):
+        x, a = at[:, 0], weights
+        v = at[:, 1:] @ a
+        d = nu * v + x * x
+        parts = arch.term_derivatives(x * x, v, nu)
+        gradient = np.column_stack([-(nu + 1) * x / d, parts["dv"][:, None] * a])
+        hessian = np.zeros((len(at), q + 2, q + 2))
+        hessian[:, 0, 0] = -(nu + 1) * (nu * v - x * x) / d**2
+        hessian[:, 0, 1:] = hessian[:, 1:, 0] = ((nu + 1) * nu * x / d**2)[:, None] * a
+        hessian[:, 1:, 1:] = parts["dvv"][:, None, None] * np.outer(a, a)
+        return parts["value"][:, None], gradient[:, None], hessian[:, None]
+
+    whole = BinnedTaylor(np.column_stack([r, lags]), expansion, 1, z=z, n_bins=100)
+    total, known = bins.expand(np.append(weights, nu))
+    every = np.arange(len(r))
+    near = arch.terms(r * r, lags @ weights, nu) - bins.residuals(every, known)
+    assert np.allclose(near, whole.read(every)[:, 0], rtol=1e-10, atol=1e-10)
+    assert total == pytest.approx(whole.totals()[0], rel=1e-10) == pytest.approx(near.sum(), rel=1e-10)
+
+
+def test_arch_selection_finds_the_order_and_resumes(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "arch_selection.py"), "--quick", "--no-progress", "--adapt", "60",
+               "--steps", "120", "--runs", "1", "--output", str(tmp_path)]
+    tables = []
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"MPLBACKEND": "Agg"})
+        assert done.returncode == 0, done.stderr
+        with (tmp_path / "arch_selection.csv").open(newline="", encoding="utf-8") as file:
+            tables.append(list(csv.DictReader(file)))
+    assert tables[0] == tables[1]       # seconds too: nothing was run again
+    cost = {line["sampler"]: float(line["evaluations_per_iteration"]) for line in tables[0]}
+    assert max(cost["binned"], cost["expanded"]) < 0.5 * cost["exact"]
+    for line in tables[0]:
+        for kind in ("order", "move"):
+            assert_rate_at_most(int(line[f"{kind}_wrong"]), int(line[f"{kind}_checked"]), 0.05)
+    best = done.stdout.split("log posterior of q")[1].splitlines()
+    assert all(abs(float(line.split()[-2])) < 0.01 for line in best[1:5])       # order 4, as simulated
+    assert (tmp_path / "arch_selection_simulated.png").read_bytes().startswith(b"\x89PNG")

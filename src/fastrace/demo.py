@@ -195,7 +195,8 @@ class OrderPosterior:
             np.maximum(worst, np.abs(pilot.read(np.arange(pilot.n_rows))).max(axis=1), out=worst)
         by_fit = np.argsort(worst)
         n_raced = pilot.n_rows - int(ALWAYS_READ * pilot.n_rows)
-        self.raced = ArchSource(returns, self.orders, always=by_fit[n_raced:], modes=self._mode)
+        self.always_read = np.sort(by_fit[n_raced:])
+        self.raced = ArchSource(returns, self.orders, always=self.always_read, modes=self._mode)
         self._sum_up(by_fit[:n_raced])
 
     def _negative_log_posterior(self, z: Array, q: int) -> tuple[float, Array]:

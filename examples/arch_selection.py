@@ -1,0 +1,695 @@
+"""Which order of an ARCH model? Chains that read few returns, as in Figure 2 of Chen & Ghahramani (2016).
+
+    python examples/arch_selection.py --quick
+
+Returns have Student-t errors and a variance that is linear in the squares of the last q returns; q is one of 5, 10,
+..., 30, and it and the parameters of all models are sampled together (Carlin & Chib 1995), pseudo-priors being the
+normal approximations at the modes in softplus coordinates. A step draws q by a race of Gumbel-perturbed models, moves
+the parameters of model q by stochastic-gradient Langevin proposals that a race accepts, and draws the parameters of the
+others from their pseudo-priors. A first phase tunes prior weights of the models by the Wang-Landau algorithm, and
+thereby estimates their posterior; a second one holds them fixed.
+
+Three samplers: ``exact`` reads all returns; ``binned`` races what second-order expansions about the means of 100 bins
+leave, and always reads the 20 % of returns that lie farthest from them, as in the paper; ``expanded`` is the compiled
+race of `fastrace.demo`, less expansions in the parameters, with the worst 4 % always read. Proposals follow the shape
+of the pseudo-priors, for all three alike. An evaluation is a likelihood term or its gradient, of one model and return.
+
+Series: five-minute returns of CSI 300 futures (``csi300``, one year without the bars that follow a gap), hourly ones of
+EUR/USD (``eurusd``), from the folder in FASTRACE_DATA or ``--data``; and simulated ones of order 10 (``simulated``).
+
+Prints a table beside the paper's figures; writes ``arch_selection.csv`` (a line per run), and per series a figure.
+Runs are kept and not made again, unless ``--fresh``. Needs the extras ``data`` and ``demo``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+import fastrace as fr
+from fastrace import datasets, mcmc
+from fastrace._arch import ArchSource
+from fastrace._progress import meter
+from fastrace.demo import OrderPosterior, softplus, term_derivatives
+
+Array = NDArray[np.float64]
+SAMPLERS = {"exact": ("exact", "C0", "-"), "binned": ("race, binned (the paper's)", "C1", "--"),
+            "expanded": ("race, expanded (ours)", "C3", "--")}
+TARGET = 0.36               # acceptance, as in the paper
+WITHIN = 1.0                # of its last value: where the estimated log posterior counts as settled
+DELTA = 0.05
+COLUMNS = ("series", "sampler", "run", "iterations", "evaluations", "evaluations_per_iteration", "cpu_seconds",
+           "settled_at", "ess", "ess_per_million", "accepted", "order_checked", "order_wrong", "move_checked",
+           "move_wrong", "settings")
+
+
+class Posterior(OrderPosterior):
+    """Posterior over orders and parameters; parameters stand in softplus coordinates z, one row per order."""
+
+    def __init__(self, returns: Array, orders: Sequence[int], rng: np.random.Generator) -> None:
+        super().__init__(returns, orders, rng)
+        self.returns = returns
+        self.n_terms = self.plain.n_terms
+        self.most = max(orders)
+        self.used = [np.flatnonzero(row) for row in self._used]
+        self.lags, self.squares = self._lags, self._squares
+        self.mode, self.root = self._mode, self._root
+        self.whiten = np.zeros_like(self._root)
+        for j, used in enumerate(self.used):
+            self.whiten[j][np.ix_(used, used)] = np.linalg.inv(self._root[j][np.ix_(used, used)])
+        self.single = [ArchSource(returns[self.most - q :], (q,)) for q in self.orders]
+
+    @property
+    def laplace(self) -> Array:
+        """Log evidence of each order by the normal approximation, the largest 0."""
+        found = np.array([self._constant[j] - self._negative_log_posterior(self._centre[j][used], q)[0]
+                          for j, (q, used) in enumerate(zip(self.orders, self.used, strict=True))])
+        return found - special.logsumexp(found)
+
+    def fresh(self, rng: np.random.Generator) -> Array:
+        """Coordinates of every order from its pseudo-prior."""
+        noise = np.where(self._used, rng.standard_normal(self._used.shape), 0.0)
+        return self._centre + np.matmul(self._root, noise[:, :, None])[:, :, 0]
+
+    def parameters(self, z: Array) -> tuple[Array, Array]:
+        """Weights and nu of every order, and the log of prior over pseudo-prior."""
+        x = softplus(z)
+        apart = np.matmul(self.whiten, np.where(self._used, z - self._centre, 0.0)[:, :, None])[:, :, 0]
+        log_prior = np.where(self._used, np.log(-np.expm1(-x)) - x, 0.0).sum(axis=1)
+        return np.where(self._used, x, 0.0), log_prior + 0.5 * (apart * apart).sum(axis=1) + self._constant
+
+    def own(self, j: int, z: Array) -> tuple[Array, Array, float]:
+        """Of one order, from its own coordinates: weights and nu, slopes dx / dz, and log prior."""
+        x = softplus(z)
+        slope = -np.expm1(-x)
+        return x, slope, float((np.log(slope) - x).sum())
+
+    def log_likelihood(self, j: int, x: Array) -> float:
+        """Of one order, from all returns."""
+        self.single[j].set(x[None, :-1], x[-1:])
+        return float(self.single[j].exact()[0])
+
+    def gradient(self, j: int, z: Array, rows: NDArray[np.int64] | None) -> Array:
+        """Of the log posterior of one order in its coordinates, from some rows scaled up to all."""
+        x, slope, _ = self.own(j, z)
+        lags = self.lags[:, : x.size - 1] if rows is None else self.lags[rows, : x.size - 1]
+        part = term_derivatives(self.squares if rows is None else self.squares[rows], lags @ x[:-1], x[-1], order=1)
+        scale = self.n_terms / len(lags)
+        return np.asarray(scale * np.append(lags.T @ part["dv"], part["dn"].sum()) * slope + 2.0 * np.exp(-x) - 1.0)
+
+    def expansion(self, j: int, x: Array) -> float:
+        """Sum of the expansions about the mode over the rows of `raced`, for one order."""
+        used = self.used[j]
+        step = x - self.mode[j][used]
+        bent = self._hessian[j][np.ix_(used, used)] @ step
+        return float(self._value[j] + step @ (self._gradient[j][used] + 0.5 * bent))
+
+
+class Exact:
+    """All returns, always."""
+
+    def __init__(self, posterior: Posterior, batch: int, rng: np.random.Generator) -> None:
+        self.p = posterior
+        self.rng = rng
+        self.evaluations = 0
+        self.now = 0.0
+
+    def rows(self) -> NDArray[np.int64] | None:
+        """Rows of a gradient: None for all, else they do not depend on the state."""
+        return None
+
+    def gradients(self, rows: NDArray[np.int64] | None) -> None:
+        self.evaluations += 2 * (self.p.n_terms if rows is None else len(rows))
+
+    def draw_order(self, x: Array, offset: Array) -> int:
+        self.p.plain.set(x[:, :-1], x[:, -1])
+        sums = self.p.plain.exact()
+        self.evaluations += sums.size * self.p.n_terms
+        j = int((sums + offset - np.log(self.rng.standard_exponential(sums.size))).argmax())
+        self.now = float(sums[j])           # kept for the accept test
+        return j
+
+    def accept(self, j: int, x: Array, new: Array, threshold: float) -> bool:
+        self.evaluations += self.p.n_terms
+        return self.p.log_likelihood(j, new) - self.now > threshold
+
+
+class Racing(Exact):
+    """What the two racing samplers share."""
+
+    def __init__(self, posterior: Posterior, batch: int, rng: np.random.Generator) -> None:
+        super().__init__(posterior, batch, rng)
+        self.batch = batch
+        self.picks = np.random.default_rng(rng.integers(2**63))     # for gradients, apart from the races' rows
+
+    def rows(self) -> NDArray[np.int64] | None:
+        return self.picks.integers(self.p.n_terms, size=self.batch)
+
+    def _drawn(self, sampler: fr.DiscreteSampler) -> int:
+        before = sampler.stats.evaluations if sampler.stats.n_draws else 0
+        j = sampler.draw()
+        self.evaluations += sampler.stats.evaluations - before
+        return int(j)
+
+
+class Expanded(Racing):
+    """Compiled terms less their expansions in the parameters about the modes."""
+
+    def __init__(self, posterior: Posterior, batch: int, rng: np.random.Generator) -> None:
+        super().__init__(posterior, batch, rng)
+        p = posterior
+        self.sampler = fr.DiscreteSampler(p.raced, bound="normal", delta=DELTA, rng=rng)
+        self.pairs, self.tests = [], []
+        for j, q in enumerate(p.orders):
+            mode = p.mode[j][p.used[j]]
+            self.pairs.append(ArchSource(p.returns[p.most - q :], (q, q), always=p.always_read,
+                                         modes=np.stack([mode, mode])))
+            self.tests.append(fr.AcceptTest(self.pairs[-1], bound="normal", delta=DELTA, rng=rng))
+
+    def draw_order(self, x: Array, offset: Array) -> int:
+        self.p.set_raced(x, offset)
+        return self._drawn(self.sampler)
+
+    def accept(self, j: int, x: Array, new: Array, threshold: float) -> bool:
+        known = [self.p.expansion(j, x), self.p.expansion(j, new)]
+        both = np.stack([x, new])
+        self.pairs[j].set(both[:, :-1], both[:, -1], known)
+        found = self.tests[j].decide(threshold)
+        self.evaluations += 2 * (self.tests[j].n_evaluated + len(self.p.always_read))
+        return bool(found)
+
+
+class Bins:
+    """Expansions of one order's terms in (return, variance) about the means of bins."""
+
+    def __init__(self, r: Array, lags: Array, z: Array, kept: NDArray[np.bool_], n_bins: int = 100) -> None:
+        slices = max(1, round(math.sqrt(n_bins)))
+        cell = np.zeros(len(r), dtype=np.intp)
+        for column in z.T:
+            edges = np.quantile(column, np.arange(1, slices) / slices)
+            cell = cell * slices + np.searchsorted(edges, column, side="right")
+        self.r, self.lags = r[kept], lags[kept]
+        self.label = np.unique(cell[kept], return_inverse=True)[1].reshape(-1)
+        self.count = np.bincount(self.label).astype(float)
+        both = np.hstack([self.r[:, None], self.lags])
+        mean = np.stack([np.bincount(self.label, column) for column in both.T], axis=1) / self.count[:, None]
+        self.mean_r, self.mean_lags = mean[:, 0], mean[:, 1:]
+        apart = both - mean[self.label]
+        spread = np.stack([apart[self.label == b].T @ apart[self.label == b] for b in range(len(self.count))])
+        self.rr, self.rx, self.xx = spread[:, 0, 0], spread[:, 0, 1:], spread[:, 1:, 1:]
+
+    def expand(self, x: Array) -> tuple[float, tuple[Array, ...]]:
+        """Sum of the expansions over all rows, and their coefficients per bin: as in `BinnedTaylor`, in O(bins q^2).
+
+        The variance is linear in the lags, so the second derivatives by them all come from three numbers.
+        """
+        weights, nu = x[:-1], x[-1]
+        v, r = self.mean_lags @ weights, self.mean_r
+        d = nu * v + r * r
+        part = term_derivatives(r * r, v, nu)
+        by_r, by_rr = -(nu + 1) * r / d, -(nu + 1) * (nu * v - r * r) / d**2
+        by_rv, by_vv = (nu + 1) * nu * r / d**2, part["dvv"]
+        bent = by_rr * self.rr + 2 * by_rv * (self.rx @ weights) + by_vv * ((self.xx @ weights) @ weights)
+        total = float((self.count * part["value"]).sum() + 0.5 * bent.sum())
+        return total, (weights, nu, part["value"], r, v, by_r, part["dv"], by_rr, by_rv, by_vv)
+
+    def residuals(self, rows: NDArray[np.int64], known: tuple[Array, ...]) -> Array:
+        """Terms less their expansions."""
+        weights, nu, value, r, v, by_r, by_v, by_rr, by_rv, by_vv = known
+        b = self.label[rows]
+        variance = self.lags[rows] @ weights
+        dr, dv = self.r[rows] - r[b], variance - v[b]
+        near = (value[b] + by_r[b] * dr + by_v[b] * dv
+                + 0.5 * (by_rr[b] * dr * dr + 2 * by_rv[b] * dr * dv + by_vv[b] * dv * dv))
+        return np.asarray(terms(self.r[rows] ** 2, variance, nu) - near)
+
+
+def terms(square: Array, variance: Array, nu: Any) -> Array:
+    """Student-t log densities."""
+    constant = special.gammaln(0.5 * (nu + 1)) - special.gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
+    return np.asarray(constant - 0.5 * np.log(variance) - 0.5 * (nu + 1) * np.log1p(square / (nu * variance)))
+
+
+class Binned(Racing):
+    """The paper's: expansions about bins, and the returns farthest from their bins always read."""
+
+    def __init__(self, posterior: Posterior, batch: int, rng: np.random.Generator, outliers: float = 0.2) -> None:
+        super().__init__(posterior, batch, rng)
+        p = posterior
+        r = p.returns[p.most :]
+        zs = [np.column_stack([r, p.lags[:, : q + 1] @ p.mode[j][: q + 1]]) for j, q in enumerate(p.orders)]
+        everything = np.ones(len(r), dtype=bool)
+        far = np.max([self._distance(z, Bins(r, p.lags[:, :1], z, everything).label) for z in zs], axis=0)
+        order = np.argsort(far, kind="stable")
+        kept = np.zeros(len(r), dtype=bool)
+        kept[order[: len(r) - int(outliers * len(r))]] = True
+        self.bins = [Bins(r, p.lags[:, : q + 1], z, kept) for q, z in zip(p.orders, zs, strict=True)]
+        self.always = ~kept
+        self.far_lags, self.far_squares = p.lags[self.always], p.squares[self.always]
+        self.n_far = int(self.always.sum())
+        self.known: list[Any] = [None] * len(p.orders)
+        self.pair: tuple[int, Any, Any] = (0, None, None)
+        n_raced = int(kept.sum())
+        self.models = fr.sources.CallableSource(self._models, len(p.orders), n_raced, first_look=50)
+        moves = fr.sources.CallableSource(self._moves, 2, n_raced, first_look=50)
+        self.sampler = fr.DiscreteSampler(self.models, bound="normal", delta=DELTA, rng=rng)
+        self.test = fr.AcceptTest(moves, bound="normal", delta=DELTA, rng=rng)
+
+    @staticmethod
+    def _distance(z: Array, label: NDArray[np.intp]) -> Array:
+        scaled = z / z.std(axis=0)
+        count = np.bincount(label)
+        mean = np.stack([np.bincount(label, column) for column in scaled.T], axis=1) / count[:, None]
+        return np.asarray(np.square(scaled - mean[label]).sum(axis=1))
+
+    def _models(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Array:
+        return np.stack([self.bins[j].residuals(rows, self.known[j]) for j in arms], axis=1)
+
+    def _moves(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Array:
+        j, *known = self.pair
+        return np.stack([self.bins[j].residuals(rows, known[arm]) for arm in arms], axis=1)
+
+    def _expand(self, j: int, x: Array) -> tuple[float, tuple[Array, ...]]:
+        """What is known of a sum before the race: expansions, and the returns always read."""
+        total, known = self.bins[j].expand(x)
+        self.evaluations += self.n_far
+        far = terms(self.far_squares, self.far_lags[:, : x.size - 1] @ x[:-1], x[-1])
+        return total + float(far.sum()), known
+
+    def draw_order(self, x: Array, offset: Array) -> int:
+        sums = np.zeros(len(offset))
+        for j, used in enumerate(self.p.used):
+            sums[j], self.known[j] = self._expand(j, x[j][used])
+        self.sampler.log_prior = offset + sums
+        return self._drawn(self.sampler)
+
+    def accept(self, j: int, x: Array, new: Array, threshold: float) -> bool:
+        before, old = self._expand(j, x)
+        after, now = self._expand(j, new)
+        self.pair = (j, old, now)
+        found = self.test.decide(threshold - (after - before))
+        self.evaluations += 2 * self.test.n_evaluated
+        return bool(found)
+
+
+ENGINES: dict[str, type[Exact]] = {"exact": Exact, "binned": Binned, "expanded": Expanded}
+
+
+@dataclass
+class Trail:
+    """What a chain did, step by step."""
+
+    orders: NDArray[np.int8]
+    evaluations: NDArray[np.int64]          # so far
+    log_weights: Array                      # (steps, orders): of the prior, as tuned
+    accepted: NDArray[np.bool_]
+    wrong: NDArray[np.int64]                # orders checked and wrong, moves checked and wrong
+    sizes: Array
+    seconds: float
+
+
+def run(
+    posterior: Posterior, sampler: str, seed: Sequence[int], steps: int, options: argparse.Namespace,
+    start: Array, sizes: Array, tune: bool,
+) -> Trail:
+    """A chain; every `--check-every` steps both decisions are made exactly besides, which is not counted or timed."""
+    rng, walk = (np.random.default_rng(child) for child in np.random.SeedSequence(list(seed)).spawn(2))
+    engine = ENGINES[sampler](posterior, options.batch, rng)
+    n = len(posterior.orders)
+    out = Trail(np.zeros(steps, np.int8), np.zeros(steps, np.int64), np.zeros((steps, n)), np.zeros(steps, bool),
+                np.zeros(4, np.int64), sizes.copy(), 0.0)
+    log_weights = start.copy()
+    z = posterior.fresh(walk)
+    j = int(walk.integers(n))
+    copy = np.random.Generator(type(rng.bit_generator)())
+    tried = np.zeros(n, np.int64)
+    begin = time.process_time()
+    for t in range(steps):
+        kept = z[j].copy()
+        z = posterior.fresh(walk)
+        z[j] = kept
+        x, ratio = posterior.parameters(z)
+        offset = log_weights + ratio
+        check = options.check_every and t % options.check_every == 0 and sampler != "exact"
+        if check:
+            copy.bit_generator.state = rng.bit_generator.state
+        j = engine.draw_order(x, offset)
+        if check:
+            aside = time.process_time()
+            posterior.plain.set(x[:, :-1], x[:, -1])
+            sums = posterior.plain.exact() + offset
+            out.wrong[:2] += 1, int((sums - np.log(copy.standard_exponential(n))).argmax()) != j
+            begin += time.process_time() - aside
+
+        used, root, whiten = posterior.used[j], posterior.root[j], posterior.whiten[j]
+        square = np.ix_(used, used)
+        root, whiten, size = root[square], whiten[square], out.sizes[j]
+        old = z[j][used]
+        rows = engine.rows()
+        engine.gradients(rows)
+        noise = walk.standard_normal(old.size)
+        drift = 0.5 * size * size * (root @ (root.T @ posterior.gradient(j, old, rows)))
+        new = old + drift + size * (root @ noise)
+        back = 0.5 * size * size * (root @ (root.T @ posterior.gradient(j, new, rows)))
+        reverse = whiten @ (old - new - back) / size
+        x_old, _, prior_old = posterior.own(j, old)
+        x_new, _, prior_new = posterior.own(j, new)
+        threshold = -walk.standard_exponential() - (
+            prior_new - prior_old - 0.5 * float(reverse @ reverse) + 0.5 * float(noise @ noise))
+        sane = np.isfinite(threshold) and (x_new > 1e-12).all()
+        yes = bool(sane) and engine.accept(j, x_old, x_new, threshold)
+        if check and sane:
+            aside = time.process_time()
+            gain = posterior.log_likelihood(j, x_new) - posterior.log_likelihood(j, x_old)
+            out.wrong[2:] += 1, (gain > threshold) != yes
+            begin += time.process_time() - aside
+        if yes:
+            z[j][used] = new
+        if tune:
+            tried[j] += 1
+            out.sizes[j] *= math.exp((yes - TARGET) / (1.0 + tried[j] / 10.0) ** 0.6)
+            log_weights[j] -= 1.0 / (1.0 + t / 100.0)
+            log_weights -= log_weights.mean()
+        out.orders[t], out.accepted[t], out.evaluations[t], out.log_weights[t] = j, yes, engine.evaluations, log_weights
+    out.seconds = time.process_time() - begin
+    return out
+
+
+def series(name: str, options: argparse.Namespace) -> Array:
+    """Returns without mean, of standard deviation 1."""
+    if name == "simulated":
+        rng = np.random.default_rng([options.seed, 7])
+        order = 4 if options.quick else 10
+        weights = np.r_[0.2, np.linspace(1.0, 0.5, order) * 0.7 / order]
+        n = options.length or (1500 if options.quick else 12_000)
+        noise = rng.standard_t(6.0, n + 500)
+        y = np.zeros(n + 500)
+        for t in range(order, n + 500):
+            y[t] = math.sqrt(weights[0] + weights[1:] @ y[t - order : t][::-1] ** 2) * noise[t]
+        y = y[500:]
+    else:
+        file, begin, end = {"csi300": ("fin_csi300fut_5m", "2016", "2017"),
+                            "eurusd": ("fin_eurusd_1h", "2014", "2016")}[name]
+        frame = datasets.read_frame(file, options.data)
+        inside = (frame.ts >= begin) & (frame.ts < end) & (frame.gap == 0) & frame.y.notna()
+        y = frame.y[inside].to_numpy(dtype=np.float64)[: options.length]
+    y = y - y.mean()
+    return np.asarray(y / y.std())
+
+
+def settings(options: argparse.Namespace) -> str:
+    """What a run depends on, in one word."""
+    names = ("adapt", "steps", "runs", "orders", "batch", "check_every", "length", "start", "quick", "seed")
+    return ";".join(f"{name}={getattr(options, name)}" for name in names)
+
+
+def saved(file: Path, options: argparse.Namespace) -> Trail | None:
+    """A run made before with these settings."""
+    if options.fresh or not file.exists():
+        return None
+    with np.load(file) as found:
+        if str(found["settings"]) != settings(options):
+            return None
+        parts = {name: found[name] for name in Trail.__dataclass_fields__}
+    return Trail(**{**parts, "seconds": float(parts["seconds"])})
+
+
+def phases(
+    name: str, posterior: Posterior, options: argparse.Namespace, advance: Any
+) -> tuple[dict[str, list[Trail]], dict[str, list[Trail]]]:
+    """Tuning and fixed runs of every sampler."""
+    n = len(posterior.orders)
+    start = -posterior.laplace + posterior.laplace.mean() if options.start == "laplace" else np.zeros(n)
+    place = {sampler: k for k, sampler in enumerate(SAMPLERS)}
+
+    def each(phase: int, steps: int, begin: Array, sizes: dict[str, Array]) -> dict[str, list[Trail]]:
+        found: dict[str, list[Trail]] = {}
+        for sampler in options.samplers:
+            for k in range(options.runs):
+                file = options.output / f"arch_selection_{name}_{sampler}_{'tune' if phase == 0 else 'fixed'}_{k}.npz"
+                path = saved(file, options)
+                if path is None:
+                    path = run(posterior, sampler, (options.seed, phase, place[sampler], k), steps, options, begin,
+                               sizes[sampler], tune=phase == 0)
+                    np.savez_compressed(file, settings=settings(options), **vars(path))
+                found.setdefault(sampler, []).append(path)
+                advance()
+        return found
+
+    sizes = {sampler: np.full(n, 0.5) for sampler in options.samplers}
+    tuned = each(0, options.adapt, start, sizes)
+    # The same fixed weights for all: those that exact chains, if there are any, have come to.
+    sources = tuned.get("exact") or [path for paths in tuned.values() for path in paths]
+    weights = np.mean([path.log_weights[len(path.log_weights) // 2 :].mean(axis=0) for path in sources], axis=0)
+    sizes = {sampler: np.mean([path.sizes for path in tuned[sampler]], axis=0) for sampler in options.samplers}
+    return tuned, each(1, options.steps, weights, sizes)
+
+
+def log_posterior(path: Trail) -> Array:
+    """Estimates from the weights so far: (steps, orders)."""
+    return np.asarray(-path.log_weights - special.logsumexp(-path.log_weights, axis=1, keepdims=True))
+
+
+def settled(path: Trail, final: Array) -> float:
+    """Evaluations after which the estimate stays within `WITHIN` of `final`; infinity if it never does."""
+    off = np.abs(log_posterior(path) - final).max(axis=1) > WITHIN
+    last = int(np.flatnonzero(off)[-1]) + 1 if off.any() else 0
+    return float(path.evaluations[last]) if last < len(path.evaluations) else math.inf
+
+
+def autocorrelation(orders: NDArray[np.int8], most: int) -> Array:
+    """Of the order, up to a lag."""
+    x = orders.astype(float) - orders.mean()
+    size = 1 << (2 * len(x) - 1).bit_length()
+    found = np.fft.irfft(np.abs(np.fft.rfft(x, size)) ** 2, size)[: most + 1]
+    return np.asarray(found / found[0]) if found[0] > 0 else np.ones(most + 1)
+
+
+def frequencies(path: Trail, n: int) -> Array:
+    """Share of steps in each order."""
+    return np.bincount(path.orders, minlength=n) / len(path.orders)
+
+
+def reduction(posterior: Posterior, engine: Racing, rng: np.random.Generator) -> float:
+    """Variance of the differences of models' terms over that of what the race reads of them; median over draws."""
+    ratios = []
+    for _ in range(8):
+        x, offset = posterior.parameters(posterior.fresh(rng))
+        if isinstance(engine, Binned):
+            for j, used in enumerate(posterior.used):
+                _, engine.known[j] = engine._expand(j, x[j][used])
+            source: Any = engine.models
+        else:
+            posterior.set_raced(x, offset)
+            source = posterior.raced
+        left = source.read(np.arange(source.n_rows))
+        posterior.plain.set(x[:, :-1], x[:, -1])
+        whole = posterior.plain.read(np.arange(posterior.n_terms))
+        for i in range(len(posterior.orders) - 1):
+            ratios.append((whole[:, i] - whole[:, i + 1]).var() / (left[:, i] - left[:, i + 1]).var())
+    return float(np.median(ratios))
+
+
+def lines(name: str, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]], final: Array,
+          options: argparse.Namespace) -> list[dict[str, str]]:
+    """A line of the csv file per run."""
+    found = []
+    for sampler, paths in fixed.items():
+        for k, path in enumerate(paths):
+            ess = mcmc.effective_sample_size(path.orders[None])
+            wrong = path.wrong + tuned[sampler][k].wrong
+            found.append({
+                "series": name, "sampler": sampler, "run": str(k), "iterations": str(len(path.orders)),
+                "evaluations": str(int(path.evaluations[-1])),
+                "evaluations_per_iteration": f"{path.evaluations[-1] / len(path.orders):.5g}",
+                "cpu_seconds": f"{path.seconds:.4g}", "settled_at": f"{settled(tuned[sampler][k], final):.5g}",
+                "ess": f"{ess:.5g}", "ess_per_million": f"{1e6 * ess / path.evaluations[-1]:.5g}",
+                "accepted": f"{path.accepted.mean():.4f}", "order_checked": str(wrong[0]), "order_wrong": str(wrong[1]),
+                "move_checked": str(wrong[2]), "move_wrong": str(wrong[3]), "settings": settings(options),
+            })
+    return found
+
+
+def rate(wrong: float, checked: float) -> str:
+    """Errors over checks, with the 95 % interval."""
+    if not checked:
+        return "-"
+    low, high = stats.binomtest(int(wrong), int(checked)).proportion_ci(0.95)
+    return f"{wrong / checked:.1e} ({low:.0e}, {high:.0e})"
+
+
+def print_table(
+    name: str, posterior: Posterior, found: list[dict[str, str]], fixed: dict[str, list[Trail]], final: Array,
+    options: argparse.Namespace,
+) -> None:
+    """What the paper reports, beside it."""
+    n = len(posterior.orders)
+    by = {s: {c: np.array([float(e[c]) for e in found if e["sampler"] == s]) for c in COLUMNS[3:-1]}
+          for s in options.samplers}
+    base = by.get("exact", next(iter(by.values())))
+    shares = {s: np.mean([frequencies(path, n) for path in paths], axis=0) for s, paths in fixed.items()}
+    rng = np.random.default_rng(options.seed)
+    paper = {"cost": "", "settled": "about 3 times fewer", "ess": "over twice", "order": "4e-4", "move": "2e-3",
+             "accepted": "about 36 %", "variance": "100 to 1000 times"}
+
+    def row(words: str, cells: list[str], said: str = "") -> None:
+        print(f"{words:<44}" + "".join(f"{cell:>28}" for cell in cells) + f"{said:>24}")
+
+    print(f"\n{name}: {posterior.n_terms} returns, orders {', '.join(map(str, posterior.orders))}; {options.runs} runs "
+          f"of {options.adapt} tuning and {options.steps} fixed steps")
+    row("", [SAMPLERS[s][0] for s in by], "paper, racing")
+    row("evaluations per step", [f"{v['evaluations_per_iteration'].mean():.0f}" for v in by.values()])
+    each = {s: v["evaluations_per_iteration"].mean() for s, v in by.items()}
+    row("  times fewer than exact", [f"{next(iter(each.values())) / value:.2f}" for value in each.values()])
+    row(f"evaluations until within {WITHIN:g} of log posterior",
+        [f"{np.median(v['settled_at']):.3g}" for v in by.values()])
+    row("  times fewer than exact", [f"{np.median(base['settled_at']) / np.median(v['settled_at']):.2f}"
+                                      for v in by.values()], paper["settled"])
+    row("effective samples of q per run", [f"{v['ess'].mean():.1f}" for v in by.values()])
+    row("  per million evaluations", [f"{v['ess_per_million'].mean():.3g}" for v in by.values()])
+    row("  times that of exact", [f"{v['ess_per_million'].mean() / base['ess_per_million'].mean():.2f}"
+                                   for v in by.values()], paper["ess"])
+    row("  per CPU second", [f"{(v['ess'] / v['cpu_seconds']).mean():.3g}" for v in by.values()])
+    row("wrong orders (promised: 0.05)", [rate(v["order_wrong"].sum(), v["order_checked"].sum()) for v in by.values()],
+        paper["order"])
+    row("wrong moves (promised: 0.05)", [rate(v["move_wrong"].sum(), v["move_checked"].sum()) for v in by.values()],
+        paper["move"])
+    row("moves accepted", [f"{v['accepted'].mean():.3f}" for v in by.values()], paper["accepted"])
+    engines = {s: ENGINES[s](posterior, options.batch, rng) for s in by}
+    row("variance of what is raced, times smaller",
+        [f"{reduction(posterior, e, rng):.0f}" if isinstance(e, Racing) else "" for e in engines.values()],
+        paper["variance"])
+    if "exact" in shares:
+        row("adjusted posterior: total variation to exact",
+            [f"{0.5 * np.abs(share - shares['exact']).sum():.3f}" for share in shares.values()], "no noticeable bias")
+    spread = [np.mean([0.5 * np.abs(frequencies(path, n) - shares[s]).sum() for path in fixed[s]]) for s in by]
+    row("  of its runs to their mean", [f"{value:.3f}" for value in spread])
+    print(f"{'log posterior of q':<28}" + "".join(f"{q:>10}" for q in posterior.orders))
+    print(f"{'  normal approximation':<28}" + "".join(f"{value:>10.2f}" for value in posterior.laplace))
+    for s, paths in fixed.items():
+        with np.errstate(divide="ignore"):
+            value = np.log(shares[s]) - paths[0].log_weights[-1]
+        value -= special.logsumexp(value)
+        print(f"{'  ' + SAMPLERS[s][0]:<28}" + "".join(f"{v:>10.2f}" for v in value))
+
+
+def draw_figure(
+    name: str, posterior: Posterior, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]], path: Path
+) -> None:
+    """The four panels of the paper's figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(14.0, 9.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    (a, b), (c, d) = figure.subplots(2, 2)
+    n = len(posterior.orders)
+    a.plot(posterior.returns, lw=0.3, color="0.3")
+    a.set(title=f"(a) {name}", xlabel="bar", ylabel="return, standard deviations")
+    for sampler, paths in tuned.items():
+        words, _, dash = SAMPLERS[sampler]
+        for j, q in enumerate(posterior.orders):
+            curve = log_posterior(paths[0])[:, j]
+            b.plot(paths[0].evaluations, curve, dash, color=f"C{j}", lw=1.0 if sampler != "expanded" else 1.6,
+                   alpha=0.5 if sampler == "expanded" else 1.0, label=f"q = {q}" if sampler == "exact" else None)
+    b.set(title="(b) log posterior of q while tuning; solid: exact, dashed: races", xlabel="evaluations",
+          ylabel="log posterior", xscale="log")
+    b.legend(fontsize=8)
+    for k, (sampler, paths) in enumerate(fixed.items()):
+        words, colour, dash = SAMPLERS[sampler]
+        share = np.array([frequencies(one, n) for one in paths])
+        c.errorbar(np.arange(n) + 0.12 * (k - 1), share.mean(axis=0), share.std(axis=0), fmt="o", color=colour,
+                   capsize=3, label=words)
+        curve = np.mean([autocorrelation(one.orders, min(100, len(one.orders) // 4)) for one in paths], axis=0)
+        cost = np.mean([one.evaluations[-1] / len(one.orders) for one in paths])
+        d.plot(np.arange(len(curve)) * cost, curve, dash, color=colour, label=words)
+    c.set_xticks(np.arange(n), [str(q) for q in posterior.orders])
+    c.set(title=f"(c) adjusted posterior, {len(next(iter(fixed.values())))} runs", xlabel="q", ylabel="share of steps")
+    c.legend()
+    d.set(title="(d) autocorrelation of q", xlabel="evaluations between two steps", ylabel="autocorrelation")
+    d.legend()
+    for panel in (a, b, c, d):
+        panel.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the options."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--quick", action="store_true", help="a short simulated series and short runs")
+    add("--series", nargs="+", choices=("csi300", "eurusd", "simulated"), help="which of them (default: all)")
+    add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS), help="which of them (default: all)")
+    add("--orders", nargs="+", type=int, help="orders to choose from (default 5 10 15 20 25 30, quick 2 4 6)")
+    add("--runs", type=int, help="runs of each sampler (default 5, quick 2)")
+    add("--adapt", type=int, help="steps of tuning (default 10000, quick 300)")
+    add("--steps", type=int, help="steps with fixed weights (default 100000, quick 400)")
+    add("--batch", type=int, default=500, help="returns of a stochastic gradient")
+    add("--start", choices=("uniform", "laplace"), default="laplace",
+        help="prior weights to start from: equal, or those that the normal approximation calls for")
+    add("--check-every", type=int, default=5, help="steps between two checks of the races' decisions; 0 for none")
+    add("--length", type=int, help="most returns of a series")
+    add("--data", type=Path, metavar="DIR", help="folder with the series (default: FASTRACE_DATA)")
+    add("--seed", type=int, default=0, help="the same seed gives the same table")
+    add("--fresh", action="store_true", help="make all runs again")
+    add("--output", type=Path, default=Path(__file__).parent / "output", metavar="DIR", help="where to write")
+    add("--no-progress", action="store_true", help="no progress bar")
+    options = parser.parse_args(arguments)
+    quick = options.quick
+    options.series = options.series or (["simulated"] if quick else ["csi300", "eurusd", "simulated"])
+    options.orders = options.orders or ([2, 4, 6] if quick else [5, 10, 15, 20, 25, 30])
+    options.runs = options.runs or (2 if quick else 5)
+    options.adapt = options.adapt or (300 if quick else 10_000)
+    options.steps = options.steps or (400 if quick else 100_000)
+    if min(options.runs, options.adapt, options.steps, options.batch) < 1 or len(options.orders) < 2:
+        parser.error("at least two orders, and one run, step and return, are needed")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the experiment; return the exit status."""
+    options = parse(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+    table: list[dict[str, str]] = []
+    for name in options.series:
+        try:
+            returns = series(name, options)
+        except FileNotFoundError as error:
+            print(error, file=sys.stderr)
+            return 1
+        posterior = Posterior(returns, options.orders, np.random.default_rng([options.seed, 3]))
+        made = 0
+        with meter(name, 2 * options.runs * len(options.samplers), not options.no_progress) as done:
+            def advance() -> None:
+                nonlocal made
+                made += 1
+                done(made)
+            tuned, fixed = phases(name, posterior, options, advance)
+        final = np.mean([log_posterior(path)[-1] for paths in tuned.values() for path in paths], axis=0)
+        found = lines(name, tuned, fixed, final, options)
+        table += found
+        print_table(name, posterior, found, fixed, final, options)
+        picture = options.output / f"arch_selection_{name}.png"
+        draw_figure(name, posterior, tuned, fixed, picture)
+        print(f"wrote {picture}")
+    with (options.output / "arch_selection.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(table)
+    print(f"wrote {options.output / 'arch_selection.csv'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
