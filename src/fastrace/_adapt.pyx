@@ -189,7 +189,7 @@ cdef class Adapt(Selector):
         cdef double low = self.mean[self.rest.item[0]], high = self.mean[self.best.item[0]] + self.epsilon
         cdef double step = (high - low) / 64.0, best_value = INFINITY, value, a, b, x, y, at_x, at_y
         cdef double golden = 0.5 * (sqrt(5.0) - 1.0)
-        cdef int k, found = -1
+        cdef int k, _k, found = -1
         for k in range(1, 64):
             value = self.objective(low + k * step)
             if value < best_value:
@@ -200,7 +200,7 @@ cdef class Adapt(Selector):
         a, b = low + (found - 1) * step, low + (found + 1) * step
         x, y = b - golden * (b - a), a + golden * (b - a)
         at_x, at_y = self.objective(x), self.objective(y)
-        for k in range(40):
+        for _k in range(40):
             if at_x < at_y:
                 b = y
                 y = x
@@ -243,7 +243,7 @@ cdef class Adapt(Selector):
     cdef int plan_block(self) except -1 nogil:
         """Draw the pulls of a block from the same weights."""
         cdef Py_ssize_t i
-        cdef int64_t k, size = self.batch
+        cdef int64_t k, _k, size = self.batch
         cdef double cutoff, sum = 0.0
         if self.policy != PROPORTIONAL:
             if self.weigh_equally(&sum):
@@ -265,7 +265,7 @@ cdef class Adapt(Selector):
             self.ask_for(self.draw_by_weight(self.uniform() * sum), 1)
             return 0
         alias_build(&self.alias, self.weight, sum)
-        for k in range(size):
+        for _k in range(size):
             i = alias_draw(&self.alias, self.uniform())
             if self.weight[i] > 0.0:
                 if self.tally[i] == 0:
