@@ -191,3 +191,31 @@ def test_arch_selection_finds_the_order_and_resumes(tmp_path):
     best = done.stdout.split("log posterior of q")[1].splitlines()
     assert all(abs(float(line.split()[-2])) < 0.01 for line in best[1:5])       # order 4, as simulated
     assert (tmp_path / "arch_selection_simulated.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_b_cubed_counts_labelled_mentions_only():
+    coref = module("author_coreference")
+    labels, person = np.array([0, 0, 0, 1, 1, 2]), np.array([5, 5, 7, 7, -1, 7])
+    precision, recall = coref.b_cubed(labels, person)
+    assert precision == pytest.approx(2 / 3 + 2 / 3 + 1 / 3 + 1 + 1)
+    assert recall == pytest.approx(1 + 1 + 3 * (1 / 3))
+    assert coref.b_cubed(labels, np.full(6, -1)) == (0.0, 0.0)
+
+
+def test_author_coreference_by_races_ends_where_exact_sampling_does(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "author_coreference.py"), "--quick", "--no-progress", "--runs", "1",
+               "--sweeps", "5", "--output", str(tmp_path)]
+    for _ in range(2):      # the second time from the blocks kept
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"MPLBACKEND": "Agg"})
+        assert done.returncode == 0, done.stderr
+    with (tmp_path / "author_coreference.csv").open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 3 * 5
+    last = {line["sampler"]: line for line in lines if line["sweep"] == "5"}
+    for sampler in ("race 3", "race 10"):
+        assert float(last[sampler]["f1"]) == pytest.approx(float(last["exact"]["f1"]), abs=0.05)
+        assert int(last[sampler]["evaluations"]) < 0.8 * int(last["exact"]["evaluations"])
+        wrong = sum(int(line["wrong"]) for line in lines if line["sampler"] == sampler)
+        assert_rate_at_most(wrong, sum(int(line["draws"]) for line in lines if line["sampler"] == sampler), 0.05)
+    assert float(last["exact"]["f1"]) > 0.8
+    assert (tmp_path / "author_coreference.png").read_bytes().startswith(b"\x89PNG")
