@@ -31,7 +31,6 @@ import numpy as np
 
 import fastrace as fr
 from fastrace import datasets
-from fastrace.choosing import METHODS
 from fastrace.pulls import ResampledPulls, UniformPulls
 
 ROOT = math.sqrt(12.0)
@@ -69,15 +68,15 @@ def rules(n_arms: int, n_best: int, epsilon: float, support: Any, budget: int) -
     made: dict[str, Any] = {}
     for policy, name in (("uniform", "pi1 uniform"), ("colliding", "pi2"), ("hoeffding", "pi3"),
                          ("tightest", "ADAPT (pi4)")):
-        if hasattr(fr, "Adapt") and (epsilon > 0.0 or policy != "uniform"):
+        if epsilon > 0.0 or policy != "uniform":
             made[name] = lambda seed, policy=policy: fr.Adapt(*args, policy=policy, cap=False, rng=seed)
     made["LUCB"] = lambda seed: fr.LUCB(*args)
     if epsilon > 0.0:
         made["LUCB, epsilon = 0"] = lambda seed: fr.LUCB(n_arms, n_best, 0.0, DELTA, support)
     for n0 in (5, 20, 100, 500):
-        if hasattr(fr, "OCBA") and 1.05 * n0 * n_arms < budget:
+        if 1.05 * n0 * n_arms < budget:
             made[f"OCBA-m, n0 = {n0}"] = lambda seed, n0=n0: fr.OCBA(n_arms, n_best, budget, support, n0=n0, rng=seed)
-    for horizon in (1, 10, 500) if hasattr(fr, "SubsetRace") else ():
+    for horizon in (1, 10, 500):
         made[f"race, R = {horizon}"] = lambda seed, horizon=horizon: fr.SubsetRace(
             n_arms, n_best, horizon, DELTA, support, beyond=True, rng=seed
         )
@@ -173,7 +172,6 @@ def to_the_stop(table: Table, trials: int, seed: int, track: Any) -> list[list[A
         "LUCB1": lambda s, r: fr.LUCB(50, 15, EPSILON, DELTA, s, bound="lucb1"),
         "KL-LUCB": lambda s, r: fr.KLLUCB(50, 15, EPSILON, DELTA, s),
     }
-    makers = {name: make for name, make in makers.items() if hasattr(fr, "Adapt") or "LUCB" in name}
     proved = {"LUCB (default)", "LUCB, split by sides", "LUCB eb-stitch", "LUCB hoeffding-mix", "LUCB hoeffding-lil",
               "LUCB1", "KL-LUCB", "ADAPT, anytime"}
     for k in track(range(trials), "pulls to the stop"):
@@ -244,10 +242,7 @@ def real_case(quick: bool, seed: int, track: Any) -> list[list[Any]]:
     epsilon = 0.1 if quick else 0.01
     worst = np.sort(truth)[-5] - epsilon
     lines = []
-    methods = (("lucb", {"batch": 256}), ("adapt", {"batch": 0.05}), ("sar", {}))
-    for method, options in methods:
-        if method not in METHODS:
-            continue
+    for method, options in (("lucb", {"batch": 256}), ("adapt", {"batch": 0.05}), ("sar", {})):
         loss = HeldOutLoss(models, x, y)
         source = ResampledPulls(loss, rng=seed, n_arms=100, n_rows=len(y))
         spend = lines[0][2] if method == "sar" else None

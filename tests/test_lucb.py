@@ -511,7 +511,7 @@ def test_other_bad_calls():
 # One call.
 
 
-@pytest.mark.parametrize("method", ["auto", "lucb", "kl-lucb", "direct", "halving", "incremental", "sar"])
+@pytest.mark.parametrize("method", ["auto", "lucb", "kl-lucb", "adapt", "direct", "halving", "incremental", "sar"])
 def test_select_best_by_every_method(method):
     means = np.array([0.1, 0.9, 0.5, 0.95, 0.2])
     result = fr.select_best(BernoulliPulls(means, rng=1), 5, 2, 0.3, method=method,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fastrace import _checks, _progress, selection
+from fastrace.adaptive_selection import Adapt
 from fastrace.lucb import KLLUCB, LUCB, SAR
 from fastrace.pulls import ResampledPulls, as_pulls
 from fastrace.results import SelectionResult
 from fastrace.sources import Source
 
-METHODS = ("auto", "lucb", "kl-lucb", "direct", "halving", "incremental", "median-elimination", "sar")
+METHODS = ("auto", "lucb", "kl-lucb", "adapt", "direct", "halving", "incremental", "median-elimination", "sar")
 
 
 def select_best(
@@ -46,9 +47,8 @@ def select_best(
     delta : float, default 0.05
         Probability that an arm of the answer is not good enough, in (0, 1).
     method : str, default "auto"
-        ``"auto"`` and ``"lucb"``: `LUCB` with the bound ``"eb-mix"``, which took the fewest pulls of all rules with a
-        proof in nearly every case measured. By name: ``"kl-lucb"``,
-        ``"direct"``, ``"halving"``, ``"incremental"``, ``"median-elimination"`` (one best arm), and
+        ``"auto"`` and ``"lucb"``: `LUCB` with the bound ``"eb-mix"``, see the notes. By name: ``"kl-lucb"``,
+        ``"adapt"``, ``"direct"``, ``"halving"``, ``"incremental"``, ``"median-elimination"`` (one best arm), and
         ``"sar"``, which spends `max_pulls` and takes no epsilon.
     support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
         Interval (low, high) that holds every reward, of each arm.
@@ -70,6 +70,29 @@ def select_best(
     ------
     ValueError
         If a parameter is out of range, or a reward is nan or outside the support; the error names the arm.
+
+    Notes
+    -----
+    Why the default is what it is: mean pulls to the stop with uniform rewards of standard deviation 1, means uniform in
+    [0, 1], 15 of 50 arms, epsilon 0.1, delta 0.15 (fresh means in each run), and for Bernoulli rewards at epsilon 0,
+    delta 0.1: one mean of 0.55 amid nine of 0.45, one of 0.6 amid 99 of 0.4, five of 0.10 amid 15 from 0.02 to 0.05.
+
+    =======================  =======  ========  ======  =======  =======
+    rule                     proof    15 of 50  0.55    0.6      0.10
+    =======================  =======  ========  ======  =======  =======
+    LUCB, "eb-mix"           yes        35 500   9 030   27 000   21 600
+    LUCB, "eb-stitch"        yes        68 300  16 300   37 000   34 000
+    LUCB, "hoeffding-mix"    yes       103 000   7 520   25 300   58 100
+    KL-LUCB                  yes       390 000  35 400   69 900   64 200
+    LUCB, "hoeffding-lil"    yes       701 000  60 600  109 000  454 000
+    LUCB, "lucb1"            yes       812 000  73 700  143 000  541 000
+    Direct                   yes       697 000
+    KL-LUCB, rate="easy"     no                  8 750   14 600   16 600
+    ADAPT                    no         46 200
+    =======================  =======  ========  ======  =======  =======
+
+    ADAPT took more pulls than the default in each of 40 runs of the first column, and may take fewer where nearly all
+    arms are tied within `epsilon`.
 
     See Also
     --------
@@ -127,6 +150,7 @@ def _rule(
         "auto": LUCB,
         "lucb": LUCB,
         "kl-lucb": KLLUCB,
+        "adapt": Adapt,
         "direct": selection.Direct,
         "halving": selection.Halving,
         "incremental": selection.Incremental,
