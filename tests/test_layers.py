@@ -61,8 +61,8 @@ FOLDERS = {
         ["__init__"],
     ],
     "model_selection": [
-        ["_penalties", "_results"],
-        ["_scheduler"],
+        ["_penalties", "_results", "_row_scores"],
+        ["_displays", "_scheduler"],
         ["_budgeted_ucb", "_curves", "_daub"],
         ["_coarse_grid", "_halving"],
         ["_candidates"],

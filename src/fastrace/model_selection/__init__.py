@@ -6,6 +6,7 @@ from fastrace.model_selection._budgeted_ucb import BudgetedUCB
 from fastrace.model_selection._coarse_grid import CoarseGrid, cover
 from fastrace.model_selection._curves import LearningCurves, curves_from_frame, regret_at
 from fastrace.model_selection._daub import DAUB
+from fastrace.model_selection._displays import RaceDisplay, RegretDisplay, RowsSpentDisplay, SelectionCurveDisplay
 from fastrace.model_selection._halving import (
     ASHA,
     DAUBHalving,
@@ -23,6 +24,7 @@ from fastrace.model_selection._penalties import (
     vc_penalty,
 )
 from fastrace.model_selection._results import Evaluation, SelectionResult
+from fastrace.model_selection._row_scores import RowScore, race_predictions
 from fastrace.model_selection._scheduler import Scheduler
 
 __all__ = [
@@ -36,9 +38,14 @@ __all__ = [
     "FixedSubset",
     "Hyperband",
     "LearningCurves",
+    "RaceDisplay",
     "RandomChoice",
+    "RegretDisplay",
     "RootPenalty",
+    "RowScore",
+    "RowsSpentDisplay",
     "Scheduler",
+    "SelectionCurveDisplay",
     "SelectionResult",
     "SuccessiveHalving",
     "cover",
@@ -46,6 +53,7 @@ __all__ = [
     "gap_penalty",
     "max_discrepancy_penalty",
     "norm_ball_penalty",
+    "race_predictions",
     "rademacher_penalty",
     "regret_at",
     "vc_penalty",

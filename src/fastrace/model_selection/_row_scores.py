@@ -1,0 +1,402 @@
+"""Scores that are means over rows, which a race over held-out rows can compare, and the race over given predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace import _checks
+from fastrace.racing import race
+from fastrace.results import RaceResult
+
+Floats = NDArray[np.float64]
+
+
+class Fold(NamedTuple):
+    """What a score needs to know of the held-out rows before any prediction: weights that sum to 1, and constants."""
+
+    weights: Floats
+    constants: Any
+
+
+class RowScore:
+    """A score that is the mean of one number per row.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(y_true, response)`` returns a score per row, larger better, shape (n_rows,). Either argument holds
+        any subset of the rows.
+    response_method : {"predict", "predict_proba", "decision_function", "predict_log_proba", "score_samples"}
+        Method of the learner that makes `response`.
+    support : tuple of float, optional
+        Interval that holds every row's score. With it a race can use rigorous bounds.
+
+    Notes
+    -----
+    Called with an estimator, X and y it gives the mean, as scikit-learn's scorers do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.model_selection import RowScore, race_predictions
+    >>> within = RowScore(lambda y, predicted: np.abs(y - predicted) < 0.5, support=(0, 1))
+    >>> y = np.random.default_rng(0).normal(size=20_000)
+    >>> race_predictions(y, np.column_stack([0.9 * y, 0.5 * y, 0.1 * y]), within, rng=1).best
+    0
+    """
+
+    METHODS = ("predict", "predict_proba", "decision_function", "predict_log_proba", "score_samples")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        response_method: str = "predict",
+        support: tuple[float, float] | None = None,
+    ) -> None:
+        if not callable(function):
+            raise TypeError(f"function is {function!r}; a callable (y_true, response) -> score per row is needed")
+        if response_method not in self.METHODS:
+            raise ValueError(f"response_method is {response_method!r}; one of {', '.join(self.METHODS)} is needed")
+        self.function = function
+        self.response_method = response_method
+        self.support = None if support is None else _checks.interval(support)
+
+    def __repr__(self) -> str:
+        return f"RowScore({getattr(self.function, '__name__', self.function)!s}, {self.response_method!r})"
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        response = getattr(estimator, self.response_method)(X)
+        target = None if y is None else np.asarray(y)
+        fold = self.fold(target, len(response), sample_weight)
+        return float(fold.weights @ self.rows(target, response, getattr(estimator, "classes_", None), fold.constants))
+
+    def support_for(self, labels: Any) -> tuple[float, float] | None:
+        """The support, given the classes."""
+        return self.support
+
+    def fold(self, y: Any, n_rows: int, sample_weight: Any = None) -> Fold:
+        """Weights of the rows, before any prediction."""
+        weights = np.ones(n_rows) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if weights.shape != (n_rows,) or not (np.isfinite(weights).all() and (weights >= 0.0).all() and weights.any()):
+            raise ValueError(
+                f"sample_weight has shape {weights.shape}; {n_rows} finite weights, none negative and not all 0, are "
+                f"needed"
+            )
+        return self._fold(y, weights / weights.sum())
+
+    def _fold(self, y: Any, weights: Floats) -> Fold:
+        return Fold(weights, None)
+
+    def rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Floats:
+        """Score of each row, as floats."""
+        scores = np.asarray(self._rows(y, np.asarray(response), labels, constants))
+        if scores.shape != (len(response),) or scores.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{self!r} gave shape {scores.shape} and dtype {scores.dtype} for {len(response)} rows; a real number "
+                f"per row is needed"
+            )
+        return scores.astype(np.float64, copy=False)
+
+    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
+        return self.function(y, response)
+
+    def table(self, y: Any, block: Any, labels: Any, constants: Any) -> Floats:
+        """Scores of a block of responses, rows by candidates (by classes)."""
+        made = [self.rows(y, block[:, k], labels, constants) for k in range(block.shape[1])]
+        return np.stack(made, axis=1) if made else np.empty((len(y), 0))
+
+
+def _accuracy(y: Any, p: Any) -> Any:
+    return y == p
+
+
+def _squared(y: Any, p: Any) -> Any:
+    return -np.square(np.asarray(y, np.float64) - np.asarray(p, np.float64))
+
+
+def _absolute(y: Any, p: Any) -> Any:
+    return -np.abs(np.asarray(y, np.float64) - np.asarray(p, np.float64))
+
+
+def _percentage(y: Any, p: Any) -> Any:
+    return _absolute(y, p) / np.maximum(np.abs(np.asarray(y, np.float64)), np.finfo(np.float64).eps)
+
+
+def _squared_log(y: Any, p: Any) -> Any:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return -np.square(np.log1p(np.asarray(y, np.float64)) - np.log1p(np.asarray(p, np.float64)))
+
+
+def _poisson(y: Any, p: Any) -> Any:
+    y, p = np.asarray(y, np.float64), np.asarray(p, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return -2.0 * np.where(p > 0.0, np.where(y > 0.0, y * np.log(y / p), 0.0) - y + p, np.nan)
+
+
+def _gamma(y: Any, p: Any) -> Any:
+    y, p = np.asarray(y, np.float64), np.asarray(p, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return -2.0 * np.where((p > 0.0) & (y > 0.0), np.log(p / y) + y / p - 1.0, np.nan)
+
+
+def _columns(y: Any, labels: Any) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Column of each row's class among the sorted `labels`, and whether it is there."""
+    place = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+    return place, np.asarray(labels)[place] == y
+
+
+class NamedRowScore(RowScore):
+    """A score of scikit-learn that is a mean over rows."""
+
+    def __init__(self, name: str) -> None:
+        function, response_method, support, _ = NAMED[name]
+        super().__init__(function, response_method, support)
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"NamedRowScore({self.name!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name,)
+
+    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
+        if response.shape != y.shape and response.size == y.size:
+            response = response.reshape(y.shape)
+        scores = self.function(y, response)
+        if scores.ndim == 2:
+            return scores.all(axis=1) if self.function is _accuracy else scores.mean(axis=1)
+        return scores
+
+    def table(self, y: Any, block: Any, labels: Any, constants: Any) -> Floats:
+        if y.ndim == 1 and block.ndim == 2 and type(self)._rows in (NamedRowScore._rows, _R2._rows):
+            whole = np.asarray(self.function(y[:, None], block), np.float64)
+            return whole if constants is None else 1.0 + whole * constants
+        return super().table(y, block, labels, constants)
+
+
+class _Balanced(NamedRowScore):
+    def _fold(self, y: Any, weights: Floats) -> Fold:
+        _, place = np.unique(y, return_inverse=True)
+        totals = np.bincount(place.ravel(), weights)
+        kept = totals > 0.0
+        shares = np.where(kept, 1.0 / np.where(kept, totals, 1.0), 0.0) / kept.sum()
+        return Fold(weights * shares[place.ravel()], None)
+
+
+class _R2(NamedRowScore):
+    def _fold(self, y: Any, weights: Floats) -> Fold:
+        y = np.asarray(y, np.float64)
+        spread = weights @ np.square(y - weights @ y)
+        if len(y) < 2 or not np.all(spread > 0.0):
+            raise ValueError(
+                f"r2 is not a mean over rows where y is constant, as in a fold of {len(y)} rows; use "
+                f"scoring='neg_mean_squared_error', or larger folds"
+            )
+        return Fold(weights, 1.0 / spread)
+
+    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
+        lost = self.function(y, response.reshape(y.shape)) * constants
+        return 1.0 + (lost.mean(axis=1) if lost.ndim == 2 else lost)
+
+
+class _LogLoss(NamedRowScore):
+    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
+        place, there = _columns(y, labels)
+        p = np.where(there, response[np.arange(len(y)), place], 0.0)
+        kind = p.dtype if p.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+        eps = np.finfo(response.dtype if response.dtype == np.float32 else kind).eps
+        return np.log(np.clip(p, eps, 1.0 - eps))
+
+
+class _Brier(NamedRowScore):
+    def support_for(self, labels: Any) -> tuple[float, float] | None:
+        return (-1.0, 0.0) if labels is not None and len(labels) == 2 else (-2.0, 0.0)
+
+    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
+        place, there = _columns(y, labels)
+        if len(labels) == 2:
+            return -np.square(response[:, 1] - (there & (place == 1)))
+        own = np.where(there, response[np.arange(len(y)), place], 0.0)
+        return -(np.square(response).sum(axis=1) - 2.0 * own + 1.0)
+
+
+Entry = tuple[Callable[..., Any], str, tuple[float, float] | None, str]
+NAMED: dict[str, Entry] = {      # by name: function, response, support, and the metric of scikit-learn
+    "accuracy": (_accuracy, "predict", (0.0, 1.0), "accuracy_score"),
+    "balanced_accuracy": (_accuracy, "predict", (0.0, 1.0), "balanced_accuracy_score"),
+    "neg_log_loss": (_squared, "predict_proba", None, "log_loss"),
+    "neg_brier_score": (_squared, "predict_proba", (-2.0, 0.0), "brier_score_loss"),
+    "r2": (_squared, "predict", None, "r2_score"),
+    "neg_mean_squared_error": (_squared, "predict", None, "mean_squared_error"),
+    "neg_mean_absolute_error": (_absolute, "predict", None, "mean_absolute_error"),
+    "neg_mean_absolute_percentage_error": (_percentage, "predict", None, "mean_absolute_percentage_error"),
+    "neg_mean_squared_log_error": (_squared_log, "predict", None, "mean_squared_log_error"),
+    "neg_mean_poisson_deviance": (_poisson, "predict", None, "mean_poisson_deviance"),
+    "neg_mean_gamma_deviance": (_gamma, "predict", None, "mean_gamma_deviance"),
+}
+KINDS: dict[str, type[NamedRowScore]] = {
+    "balanced_accuracy": _Balanced, "r2": _R2, "neg_log_loss": _LogLoss, "neg_brier_score": _Brier,
+}
+BY_METRIC = {entry[3]: name for name, entry in NAMED.items()}
+WHY = "a race compares means over rows, from few rows, so the score must be a mean of one number per row"
+
+
+def named(name: str) -> RowScore:
+    """The row score of a name of scikit-learn's."""
+    if name not in NAMED:
+        raise ValueError(
+            f"scoring is {name!r}; {WHY}: one of {', '.join(NAMED)}, or a RowScore(function), is needed"
+        )
+    return KINDS.get(name, NamedRowScore)(name)
+
+
+def row_score(scoring: Any) -> RowScore:
+    """A row score from a name, a scorer of scikit-learn or a `RowScore`."""
+    if isinstance(scoring, RowScore):
+        return scoring
+    if isinstance(scoring, str):
+        return named(scoring)
+    if isinstance(scoring, (list, tuple, set, dict)):
+        raise ValueError(f"scoring is {scoring!r}; {WHY}, and there must be one of it")
+    metric = getattr(scoring, "_score_func", None)
+    name = BY_METRIC.get(getattr(metric, "__name__", ""))
+    if name is not None and (getattr(metric, "__module__", None) or "").startswith("sklearn."):
+        right = -1 if name.startswith("neg_") else 1
+        response = getattr(scoring, "_response_method", NAMED[name][1])
+        if scoring._sign == right and not scoring._kwargs and response == NAMED[name][1]:
+            return named(name)
+    raise ValueError(
+        f"scoring is {scoring!r}; {WHY}: one of {', '.join(NAMED)}, a scorer made from their metrics without options, "
+        f"or a RowScore(function), is needed"
+    )
+
+
+def scaled_support(support: tuple[float, float] | None, scale: Floats) -> tuple[float, float] | None:
+    """The interval that holds support times any number of `scale`."""
+    if support is None:
+        return None
+    ends = [one * factor for one in support for factor in (float(scale.min()), float(scale.max()))]
+    return min(ends), max(ends)
+
+
+def race_predictions(
+    y_true: ArrayLike,
+    y_pred: Any,
+    scoring: Any = "accuracy",
+    *,
+    delta: float = 0.05,
+    bound: str = "auto",
+    support: tuple[float, float] | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    n_candidates: int | None = None,
+    first_look: int | None = None,
+    growth: float | None = None,
+    access: str = "random",
+    rng: _checks.RngLike = None,
+) -> RaceResult:
+    """Find the candidate whose predictions score best on all rows, reading as few of them as the promise allows.
+
+    Parameters
+    ----------
+    y_true : array_like, shape (n_rows,) or (n_rows, n_outputs)
+        True values.
+    y_pred : array_like of shape (n_rows, n_candidates) or (n_rows, n_candidates, n_classes), sequence, or callable
+        Predictions, or probabilities for scores of probabilities: one array (a memory map, say), a sequence of arrays,
+        one per candidate, or ``y_pred(candidates, rows)`` that returns them, shape (len(rows), len(candidates), ...).
+    scoring : str, scorer or RowScore, default "accuracy"
+        A score that is a mean over rows; larger is better.
+    delta : float, default 0.05
+        Probability that the candidate chosen is not the best on all rows, in (0, 1).
+    bound : str, default "auto"
+        See `FiniteRace`. ``"auto"`` is rigorous where the range of scores is known (accuracy, Brier score, or
+        `support`), and takes means of `first_look` rows as normal elsewhere.
+    support : tuple of float, optional
+        Interval that holds every row's score.
+    sample_weight : array_like, shape (n_rows,), optional
+        Weights of rows in the mean.
+    labels : array_like, optional
+        Classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
+    n_candidates : int, optional
+        Number of candidates, for callables.
+    first_look, growth, access, rng
+        See `race`.
+
+    Returns
+    -------
+    RaceResult
+        ``fraction_read`` is the share of the predictions that were read.
+
+    Raises
+    ------
+    ValueError
+        If the score is not a mean over rows, shapes do not match, or a score is nan.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.model_selection import race_predictions
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 200_000)
+    >>> right = rng.random((200_000, 20)) < 0.70 + 0.01 * np.arange(20)
+    >>> result = race_predictions(y, np.where(right, y[:, None], 1 - y[:, None]), rng=1)
+    >>> result.best, result.fraction_read < 0.2
+    (19, True)
+    """
+    score = row_score(scoring)
+    y = np.asarray(y_true)
+    if y.ndim not in (1, 2) or y.shape[0] == 0:
+        raise ValueError(f"y_true has shape {y.shape}; at least one row, of one value or of several, is needed")
+    n_rows = y.shape[0]
+    probabilities = score.response_method in ("predict_proba", "predict_log_proba")
+    classes = np.unique(y) if labels is None and probabilities else labels
+    fold = score.fold(y, n_rows, sample_weight)
+    scale = fold.weights * n_rows
+    plain = bool((scale == scale[0]).all())
+    read, count = _reader(y_pred, n_rows, n_candidates)
+
+    def rewards(arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Floats:
+        found = score.table(y[rows], read(arms, rows), classes, fold.constants)
+        return found if plain else found * scale[rows, None]
+
+    ends = support if support is not None else score.support_for(classes)
+    return race(
+        rewards, delta, bound, support=scaled_support(ends, scale), n_arms=count, n_rows=n_rows,
+        first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
+    )
+
+
+def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callable[[Any, Any], Any], int]:
+    """A function of candidates and rows that returns their predictions, and the number of candidates."""
+    if callable(y_pred):
+        if n_candidates is None:
+            raise ValueError("n_candidates is None; it is needed where y_pred is a callable")
+
+        def called(arms: Any, rows: Any) -> Any:
+            block = np.asarray(y_pred(arms, rows))
+            if block.ndim < 2 or block.shape[:2] != (len(rows), len(arms)):
+                raise ValueError(
+                    f"y_pred returned shape {block.shape}; ({len(rows)}, {len(arms)}, ...), rows by candidates, is "
+                    f"needed"
+                )
+            return block
+
+        return called, _checks.integer(n_candidates, "n_candidates", 1, "there must be something to choose")
+    if isinstance(y_pred, Sequence) and all(hasattr(one, "__array__") for one in y_pred):
+        columns = [np.asanyarray(one) for one in y_pred]
+        for k, column in enumerate(columns):
+            if column.ndim < 1 or column.shape[0] != n_rows:
+                raise ValueError(f"y_pred[{k}] has shape {column.shape}; {n_rows} rows, those of y_true, are needed")
+        if not columns:
+            raise ValueError("y_pred is empty; predictions of at least one candidate are needed")
+        return lambda arms, rows: np.stack([columns[i][rows] for i in arms], axis=1), len(columns)
+    table = np.asanyarray(y_pred)
+    if table.ndim not in (2, 3) or table.shape[0] != n_rows or table.shape[1] == 0:
+        raise ValueError(
+            f"y_pred has shape {table.shape}; ({n_rows}, n_candidates), or with a last axis of classes, is needed"
+        )
+    return lambda arms, rows: table[np.ix_(rows, arms)], table.shape[1]

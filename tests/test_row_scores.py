@@ -1,0 +1,137 @@
+"""Scores that are means over rows: scikit-learn's own to rounding, and races over given predictions."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import fbeta_score, get_scorer, make_scorer, mean_squared_error
+
+import fastrace as fr
+from fastrace.model_selection import RowScore, race_predictions
+from fastrace.model_selection._row_scores import NAMED, named, row_score
+from guarantee import assert_rate_at_most
+
+CLASSES = ("accuracy", "balanced_accuracy", "neg_log_loss", "neg_brier_score")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(600, 4))
+    y = np.array(["a", "b", "c"])[np.clip((x[:, 0] + 0.5 * rng.normal(size=600)).round() + 1, 0, 2).astype(int)]
+    z = np.exp(0.3 * x[:, 1] + 0.1 * rng.normal(size=600))
+
+    class Positive(Ridge):
+        def predict(self, X):
+            return np.maximum(super().predict(X), 0.05)
+
+    return x, y, z, LogisticRegression().fit(x, y), Positive().fit(x, z), rng.random(600)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", NAMED)
+def test_names_are_the_scores_of_scikit_learn(fitted, name, weighted):
+    x, y, z, classifier, regressor, weights = fitted
+    target, model = (y, classifier) if name in CLASSES else (z, regressor)
+    if name == "neg_brier_score":                   # of three classes in newer releases only
+        target, model = y != "a", LogisticRegression().fit(x, y != "a")
+    more = {"sample_weight": weights} if weighted else {}
+    wanted = get_scorer(name)(model, x, target, **more)
+    score = named(name)
+    assert score(model, x, target, **more) == pytest.approx(wanted, rel=1e-10)
+    assert row_score(get_scorer(name)).name == pickle.loads(pickle.dumps(score)).name == name
+    if name not in CLASSES and "deviance" not in name:      # several outputs at once
+        both, model = np.column_stack([z, 2.0 * z[::-1] + 1.0]), type(regressor)().fit(x, np.column_stack([z, z]))
+        assert score(model, x, both, **more) == pytest.approx(get_scorer(name)(model, x, both, **more), rel=1e-10)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_tables_equal_rows(fitted, name):
+    x, y, z, classifier, regressor, _ = fitted
+    score = named(name)
+    target, labels = (y, classifier.classes_) if name in CLASSES else (z, None)
+    one = getattr(classifier if name in CLASSES else regressor, score.response_method)(x)
+    block = np.stack([one, one[::-1]], axis=1)
+    fold = score.fold(target, 600)
+    found = score.table(target, block, labels, fold.constants)
+    for k in range(2):
+        assert found[:, k] == pytest.approx(score.rows(target, block[:, k], labels, fold.constants), rel=1e-12)
+    support = score.support_for(labels)
+    assert support is None or (found.min() >= support[0] and found.max() <= support[1])
+
+
+def test_what_is_not_a_mean_over_rows_is_refused():
+    for scoring in ("f1", "roc_auc", "explained_variance", {"a": "accuracy"}, ["accuracy"],
+                    make_scorer(fbeta_score, beta=2), make_scorer(mean_squared_error), lambda e, X, y: 0.0):
+        with pytest.raises(ValueError, match="mean of one number per row"):
+            row_score(scoring)
+    with pytest.raises(ValueError, match="r2 is not a mean over rows where y is constant"):
+        named("r2").fold(np.ones(5), 5)
+    with pytest.raises(ValueError, match="response_method is 'transform'"):
+        RowScore(np.equal, "transform")
+    with pytest.raises(TypeError, match="function is 3"):
+        RowScore(3)
+    with pytest.raises(ValueError, match="gave shape"):
+        race_predictions(np.ones(9), np.ones((9, 2)), RowScore(lambda y, p: 1.0))
+
+
+def binary(rng, n_rows, rates):
+    """Right or wrong, by candidate; candidates are right on much the same rows."""
+    hard = rng.random((n_rows, 1))
+    return (0.7 * hard + 0.3 * rng.random((n_rows, len(rates)))) < np.quantile(
+        0.7 * hard[:, 0] + 0.3 * rng.random(n_rows), rates)
+
+
+def test_promise_and_price_with_gaps_of_three_standard_errors():
+    trials, delta, missed, read = 60, 0.05, 0, []
+    rng = np.random.default_rng(17)
+    n_rows, k = 20_000, 20
+    error = np.sqrt(0.1 / n_rows)                   # about that of a paired difference
+    right = binary(rng, n_rows, 0.9 - 3.0 * error * np.arange(k))
+    y = rng.integers(0, 5, n_rows)
+    predicted = np.where(right, y[:, None], (y[:, None] + 1) % 5).astype(np.int8)
+    best = right.mean(axis=0).argmax()
+    for child in np.random.SeedSequence(5).spawn(trials):
+        result = race_predictions(y, predicted, delta=delta, rng=np.random.default_rng(child))
+        missed += result.best != best
+        read.append(result.fraction_read)
+    assert_rate_at_most(missed, trials, delta)
+    assert np.mean(read) < 0.35
+
+
+def test_predictions_come_in_every_form(rng):
+    n_rows = 5000
+    y = rng.integers(0, 3, n_rows)
+    right = binary(rng, n_rows, [0.6, 0.9, 0.5])
+    table = np.where(right, y[:, None], (y[:, None] + 1) % 3)
+    asked = []
+
+    def read(arms, rows):
+        asked.append(len(arms) * len(rows))
+        return table[np.ix_(rows, arms)]
+
+    wanted = race_predictions(y, table, rng=1)
+    for one in (list(table.T), table.astype(np.float32), table[:, ::-1][:, ::-1]):
+        assert race_predictions(y, one, rng=1).pulls.tolist() == wanted.pulls.tolist()
+    called = race_predictions(y, read, n_candidates=3, rng=1)
+    assert called.best == wanted.best == 1
+    assert sum(asked) == called.pulls.sum() < 3 * n_rows
+    equal = fr.race((table == y[:, None]).astype(float), support=(0, 1), first_look=200, rng=1)
+    assert equal.pulls.tolist() == wanted.pulls.tolist()
+    proba = np.full((n_rows, 3, 3), 0.1)
+    np.put_along_axis(proba, table[:, :, None], 0.8, axis=2)
+    for scoring in ("neg_log_loss", "neg_brier_score"):
+        assert race_predictions(y, proba, scoring, rng=1).best == 1
+    weights = np.where(right[:, 0], 100.0, 0.01)       # rows on which the first one is right
+    assert race_predictions(y, table, sample_weight=weights, rng=1).best == 0
+    for wrong, said in ((table[:5], "y_pred has shape"), ([table[:, 0], table[:5, 1]], r"y_pred\[1\] has shape")):
+        with pytest.raises(ValueError, match=said):
+            race_predictions(y, wrong)
+    with pytest.raises(ValueError, match="n_candidates is None"):
+        race_predictions(y, read)
+    with pytest.raises(ValueError, match="sample_weight has shape"):
+        race_predictions(y, table, sample_weight=-np.ones(n_rows))

@@ -1,0 +1,103 @@
+"""Pictures of selections show what the results hold."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fastrace.model_selection import (
+    DAUB,
+    FixedSubset,
+    RaceDisplay,
+    RegretDisplay,
+    RowsSpentDisplay,
+    SelectionCurveDisplay,
+)
+
+plt = pytest.importorskip("matplotlib.pyplot")
+plt.switch_backend("Agg")
+
+FINAL, SPEED = [0.90, 0.93, 0.95, 0.80, 0.70], [3.0, 10.0, 30.0, 1.0, 1.0]
+
+
+def train(learner, n):
+    return 1.0, FINAL[learner] - SPEED[learner] / n
+
+
+@pytest.fixture(scope="module")
+def result():
+    return DAUB(5, 100_000, first=500, names=list("abcde")).run(train)
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+def test_curves_stand_as_they_did_at_each_decision(result):
+    total = len(result.history)
+    shown = SelectionCurveDisplay.from_search(result, at=[15, total], n_learners=5)
+    assert len(shown.axes_) == 2 and shown.axes_[0].figure is shown.figure_
+    for panel, moment in zip(shown.axes_, (15, total), strict=True):
+        told = result.history[:moment]
+        curves = {line.get_label(): line for line in panel.get_lines() if line.get_label() in "abcde"}
+        assert set(curves) == set("abcde")
+        for i, name in enumerate("abcde"):
+            points = sorted((one.n, one.valid_score) for one in told if one.learner == i)
+            assert np.array_equal(curves[name].get_xydata(), points)
+        ends = {line.get_ydata()[0] for line in panel.get_lines() if line.get_marker() == "_"}
+        last = {one.learner: one for one in told}
+        assert ends == {one.bound for one in last.values() if one.n < 100_000}
+    assert len(shown.plot().axes_) == len(shown.decisions()) == 4
+    assert shown.decisions()[0] == 15 and shown.decisions()[-1] == total
+    assert len(shown.plot(at=3, n_learners=1).axes_) == 1
+    _, axes = plt.subplots(1, 2)
+    assert shown.plot(at=[4, 9], ax=axes).figure_ is axes[0].figure
+    for wrong in (0, total + 1, []):
+        with pytest.raises(ValueError, match="at is"):
+            shown.plot(at=wrong)
+    with pytest.raises(ValueError, match="ax holds"):
+        shown.plot(at=4, ax=axes)
+
+
+def test_rows_spent(result):
+    shown = RowsSpentDisplay.from_search(result)
+    widths = [bar.get_width() for bar in shown.bars_]
+    assert widths == sorted(result.rows.tolist())
+    labels = [text.get_text() for text in shown.ax_.get_yticklabels()]
+    assert labels[int(np.argmax(widths))] == "abcde"[int(result.rows.argmax())]
+    assert f"chosen: {'abcde'[result.best]}" in shown.ax_.get_title()
+    search = SimpleNamespace(result_=DAUB(2, 9000).run(train), candidates_=[{"choice": "x"}, {"C": 1, "k": 2}])
+    assert RowsSpentDisplay.from_search(search).names == ("x", "C=1, k=2")
+    assert RowsSpentDisplay.from_search(search.result_).names == ("learner 0", "learner 1")
+    with pytest.raises(ValueError, match="call fit first"):
+        RowsSpentDisplay.from_search(object())
+
+
+def test_regret_is_that_of_the_choice(result):
+    full = np.array([train(i, 100_000)[1] for i in range(5)])
+    subset = FixedSubset(5, 100_000, 500).run(train)
+    shown = RegretDisplay.from_search({"DAUB": result, "0.5 %": subset}, full)
+    assert shown.regret == pytest.approx([full.max() - full[result.best], full.max() - full[subset.best]])
+    assert shown.fraction.tolist() == [result.fraction, subset.fraction]
+    assert "DAUB" in str(shown) and f"{100 * result.fraction:.3g}" in str(shown)
+    assert len(shown.ax_.get_lines()) == 2
+    with pytest.raises(ValueError, match="full_scores has shape"):
+        RegretDisplay.from_search({"DAUB": result}, full[:3])
+    with pytest.raises(ValueError, match="one number per name"):
+        RegretDisplay(["a"], [0.1, 0.2], [0.1])
+    loss = DAUB(5, 100_000, direction="minimize").run(lambda i, n: (None, -train(i, n)[1]))
+    assert RegretDisplay.from_search({"DAUB": loss}, -full).regret[0] == pytest.approx(full.max() - full[loss.best])
+
+
+def test_race():
+    search = SimpleNamespace(
+        cv_results_={"mean_test_score": np.array([0.7, np.nan, 0.9]), "half_width": np.array([0.1, np.nan, np.nan]),
+                     "n_predictions": np.array([50, 0, 200]), "params": [{"choice": "x"}, {"C": 1}, {"C": 2}]},
+        race_=SimpleNamespace(n_rows=1000, best=2))
+    shown = RaceDisplay.from_search(search)
+    assert [bar.get_width() for bar in shown.axes_[1].patches] == [0, 50, 200]
+    assert [text.get_text() for text in shown.axes_[0].get_yticklabels()] == ["C=1", "x", "C=2"]
+    with pytest.raises(ValueError, match="fitted RacingSearchCV"):
+        RaceDisplay.from_search(object())
