@@ -254,7 +254,7 @@ SAMPLERS = {
     "race-10": Sampler("race, first look 10", "delta", "", "C3", ours(
         lambda t: mcmc.RacingMetropolis(t.model, control_variate=t.reference, first_look=10), 40_000)),
     "race-betting": Sampler("race, betting", "delta", "", "C3", ours(
-        lambda t: mcmc.RacingMetropolis(t.model, bound="betting", control_variate=t.reference), 20_000)),
+        lambda t: mcmc.RacingMetropolis(t.model, bound="betting", control_variate=t.reference), 2_000)),
     "poisson": Sampler("Poisson minibatch", "yes", "", "C3", ours(
         lambda t: mcmc.PoissonMinibatchMetropolis(t.model, control_variate=t.reference), 40_000)),
     "race-plain": Sampler("race, no control variate", "delta", "", "C1", ours(
