@@ -603,7 +603,7 @@ INSTANCES = {
 def test_c2_01_the_stop_keeps_its_promise_under_optional_stopping(instance, kw, seed):
     means, m, epsilon = np.array(instance[0]), instance[1], instance[2]
     good_enough = np.sort(means)[-m] - epsilon - 1e-12
-    delta, trials, wrong = 0.15, 100, 0
+    delta, trials, wrong = 0.15, 60, 0
     for k in range(trials):
         rule = fr.Adapt(len(means), m, epsilon, delta, rng=[seed, k, 1], **kw)
         result = rule.run(BernoulliPulls(means, rng=[seed, k, 2]), max_pulls=10**6)

@@ -94,13 +94,19 @@ cdef inline double log_level(kind_t kind, const evidence_t *arm, double gap) noe
 
 
 cdef inline double width_at(kind_t kind, const evidence_t *arm, double log_wanted) noexcept nogil:
-    """The half-width at a level: the gap with that level, or infinity if no gap within twice the support has it."""
-    cdef double low = 0.0, high = 2.0 * arm.span, middle
+    """The half-width at a level; of a mixture, infinity if it is more than twice the support."""
+    cdef double low = 0.0, high = 2.0 * arm.span, middle, x = log(3.0) - log_wanted
+    cdef double by_range = arm.span * sqrt(-log_wanted / (2.0 * arm.pulls))
+    cdef double by_variance = sqrt(2.0 * x * arm.m2) / arm.pulls + 3.0 * arm.span * x / arm.pulls
     cdef int _k
+    if kind == HOEFFDING:
+        return by_range
+    if kind == BERNSTEIN:
+        return by_variance
+    if kind == TIGHTEST:
+        return min(by_range, by_variance)
     if log_level(kind, arm, high) > log_wanted:
         return INFINITY
-    if kind == HOEFFDING:
-        return arm.span * sqrt(-log_wanted / (2.0 * arm.pulls))
     for _k in range(60):
         middle = 0.5 * (low + high)
         if log_level(kind, arm, middle) > log_wanted:

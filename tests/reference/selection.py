@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 
 class Uniforms:
     """Uniform numbers one by one, in the order in which the compiled rules use them."""
@@ -165,33 +163,6 @@ def adapt_by_envelope(pull, n, m, epsilon, delta, widths, kind="tightest", n0=2,
             rejected += 1
         state.tell(i, pull(i))
         pulled.append(i)
-
-
-def numpy_adapt(pull, n, m, epsilon, delta, width, rng, max_pulls=10**9):
-    """ADAPT as one would write it in NumPy, sorting the means at every pull; returns the pulls of each arm."""
-    u = np.full(n, 2)
-    x = np.array([[pull(i), pull(i)] for i in range(n)])
-    mean, m2 = x.mean(axis=1), ((x - x.mean(axis=1)[:, None]) ** 2).sum(axis=1)
-    for _ in range(2 * n, max_pulls):
-        order = np.argsort(-mean, kind="stable")
-        h, low = order[m - 1], order[m]
-        se = np.maximum(np.sqrt(m2) / u, width / u)
-        c = mean[low] + (mean[h] + epsilon - mean[low]) * se[low] / (se[h] + se[low])
-        gap = c - mean
-        gap[order[:m]] = mean[order[:m]] + epsilon - c
-        gap = np.maximum(gap, 0.0)
-        a, b = np.sqrt(2 * m2) / u, 3 * width / u
-        y = 2 * gap / (a + np.sqrt(a * a + 4 * b * gap))
-        d = np.minimum(np.exp(-2 * u * (gap / width) ** 2), np.minimum(1.0, 3 * np.exp(-y * y)))
-        if -np.expm1(np.log1p(-np.minimum(d, 1 - 1e-16)).sum()) <= delta:
-            break
-        i = rng.choice(n, p=d / d.sum())
-        reward = pull(i)
-        u[i] += 1
-        step = reward - mean[i]
-        mean[i] += step / u[i]
-        m2[i] += step * (reward - mean[i])
-    return u
 
 
 def race(table, m, horizon, delta, R):
