@@ -422,8 +422,8 @@ def series(name: str, options: argparse.Namespace) -> Array:
 
 def settings(options: argparse.Namespace, phase: int = 1) -> str:
     """What a run depends on, in one word; tuning does not depend on what follows."""
-    names = ("adapt", "orders", "batch", "check_every", "length", "start", "quick", "seed")
-    names += ("steps", "runs") if phase else ()
+    names = ["adapt", "orders", "batch", "check_every", "length", "start", "quick", "seed"]
+    names += ["steps", "runs"] if phase else []
     return ";".join(f"{name}={getattr(options, name)}" for name in names)
 
 
