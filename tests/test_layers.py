@@ -23,7 +23,7 @@ LAYERS = [
     ["_memory", "pulls"],
     ["_selector"],
     ["_arch", "likelihoods"],
-    ["control_variates"],
+    ["_softmax", "control_variates"],
     ["_stream_race"],
     ["_accumulate", "_adapt", "_allocate", "_core", "_half_widths", "_lil", "_plans"],
     ["_quantile", "_stopping", "_threshold", "_unequal"],
@@ -54,7 +54,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FOLDERS = {
     "mcmc": [
         ["models", "protocol"],
-        ["_metropolis", "trace"],
+        ["_metropolis", "softmax", "trace"],
         ["gibbs", "metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "slice", "tuna_metropolis"],
         ["poisson_gibbs", "racing_gibbs", "racing_slice"],
         ["bias"],

@@ -95,9 +95,9 @@ void fr_glm_gather(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_
     else gather_f64(m, rows, first, n_rows, block);
 }
 
-/* eta[j][i] = x[rows[i]] . theta[j]; rows whose columns lie apart are brought together in scratch first. */
-static void linear_predictors(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows,
-                              const double *const *theta, ptrdiff_t n_arms, double *const *eta, double *scratch)
+/* Rows whose columns lie apart are brought together in scratch first. */
+void fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows,
+                    const double *const *theta, ptrdiff_t n_arms, double *const *eta, double *scratch)
 {
     ptrdiff_t p = m->n_columns;
     if (scratch) {
@@ -240,7 +240,7 @@ void fr_glm_fill(const fr_glm *m, int what, const double *theta, const double *t
             }
             parameters[part] = theta_hat;
             place[part] = hat;
-            linear_predictors(m, some, first + start, count, parameters, plain ? part : part + 1, place, scratch);
+            fr_glm_predict(m, some, first + start, count, parameters, plain ? part : part + 1, place, scratch);
             if (!plain) {
                 memcpy(l0, hat, (size_t)count * sizeof(double));
                 derivatives(m, y, count, l0, l1, l2);
@@ -283,7 +283,7 @@ void fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first,
         ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
         double *eta = l0 + start;
         outcomes(m, NULL, first + start, count, y);
-        linear_predictors(m, NULL, first + start, count, &theta_hat, 1, &eta, scratch);
+        fr_glm_predict(m, NULL, first + start, count, &theta_hat, 1, &eta, scratch);
         derivatives(m, y, count, eta, l1 + start, l2 + start);
     }
 }

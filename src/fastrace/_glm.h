@@ -34,7 +34,10 @@ void fr_glm_fill(const fr_glm *m, int what, const double *theta, const double *t
 void fr_glm_sum(const fr_glm *m, const double *theta, int64_t first, ptrdiff_t n_rows, const ptrdiff_t *arms,
                 ptrdiff_t n_arms, double *out, double *block, double *scratch);
 
-/* The pieces of the above: rows copied as doubles, linear predictors turned into log-likelihoods in place. */
+/* The pieces of the above: eta[j][i] = x[rows[i]] . theta[j], rows copied as doubles, linear predictors turned into
+   log-likelihoods in place. */
+void fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, const double *const *theta,
+                    ptrdiff_t n_arms, double *const *eta, double *scratch);
 void fr_glm_gather(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *block);
 void fr_glm_log_likelihood(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, ptrdiff_t n_arms,
                            double **eta);

@@ -22,6 +22,8 @@ cdef extern from "_glm.h" nogil:
                      double *scratch)
     void fr_glm_sum(const fr_glm *m, const double *theta, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                     Py_ssize_t n_arms, double *out, double *block, double *scratch)
+    void fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
+                        const double *const *theta, Py_ssize_t n_arms, double *const *eta, double *scratch)
     void fr_glm_gather(const fr_glm *m, const int64_t *rows, int64_t first, Py_ssize_t n_rows, double *block)
     void fr_glm_log_likelihood(const fr_glm *m, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
                                Py_ssize_t n_arms, double **eta)

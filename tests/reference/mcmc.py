@@ -156,3 +156,25 @@ def poisson_decision(model):
         return ratio > log_u
 
     return decide
+
+
+def softmax_predictors(X, theta):
+    p = X.shape[1]
+    eta = np.zeros((len(X), len(theta) // p + 1))
+    eta[:, 1:] = X @ theta.reshape(-1, p).T
+    return eta
+
+
+def softmax_terms(X, y, theta):
+    eta = softmax_predictors(X, theta)
+    return eta[np.arange(len(X)), y] - np.logaddexp.reduce(eta, axis=1)
+
+
+def softmax_expansion(X, y, hat, theta):
+    """Second-order expansion of each row's term."""
+    eta = softmax_predictors(X, hat)
+    share = np.exp(eta - np.logaddexp.reduce(eta, axis=1)[:, None])
+    d = softmax_predictors(X, theta - hat)
+    mean = (share * d).sum(axis=1)
+    linear = d[np.arange(len(X)), y] - mean
+    return softmax_terms(X, y, hat) + linear - 0.5 * (share * (d - mean[:, None]) ** 2).sum(axis=1)

@@ -12,6 +12,7 @@ from fastrace.mcmc.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.racing_slice import RacingSlice
 from fastrace.mcmc.sampling import sample
 from fastrace.mcmc.slice import Slice
+from fastrace.mcmc.softmax import Softmax
 from fastrace.mcmc.trace import Trace, effective_sample_size
 from fastrace.mcmc.tuna_metropolis import TunaMetropolis
 
@@ -31,6 +32,7 @@ __all__ = [
     "RacingSlice",
     "Reference",
     "Slice",
+    "Softmax",
     "SourceModel",
     "StepInfo",
     "Steps",

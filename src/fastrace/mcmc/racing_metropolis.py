@@ -21,7 +21,7 @@ class RacingMetropolis(RowMetropolis):
 
     Parameters
     ----------
-    model : GLM, FunctionModel, SourceModel or other Model
+    model : GLM, Softmax, FunctionModel, SourceModel or other Model
         Log-likelihood terms and prior.
     delta : float, default 0.05
         Probability that a decision differs from the exact one, in (0, 1).

@@ -17,7 +17,7 @@ class TunaMetropolis(RowMetropolis):
 
     Parameters
     ----------
-    model : GLM of the logistic or Student-t family
+    model : Softmax, or GLM of the logistic or Student-t family
         Its terms have bounded slopes.
     chi : float, default 1e-5
         Expected rows are :math:`\chi C^2 M^2 + C M`, with C the sum of the slopes' bounds and M the length of the step.

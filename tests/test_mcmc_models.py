@@ -1,0 +1,296 @@
+"""Compiled models besides the generalised linear ones: their terms, expansions and bounds, and chains over them."""
+
+import ctypes
+import pickle
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from scipy import LowLevelCallable, stats
+from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic
+
+from fastrace import mcmc
+from fastrace.sources import CallbackSource
+from guarantee import assert_fits, assert_rate_at_most
+from reference import mcmc as twin
+
+# Softmax regression.
+
+
+def classes(n_rows, dim, n_classes, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, dim))
+    X[:, 0] = 1.0
+    eta = np.zeros((n_rows, n_classes))
+    eta[:, 1:] = X @ (0.7 * rng.standard_normal((dim, n_classes - 1)))
+    return X, np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)
+
+
+def assert_derivatives(model, at, terms):
+    """The expansion at a point against differences of the twin's sums, and the residuals against both."""
+    value, gradient, hessian = model._expand(at)
+    assert value == pytest.approx(terms(at).sum(), rel=1e-12)
+    step = 1e-5
+    for j in range(model.dim):
+        e = step * np.eye(model.dim)[j]
+        slope = (terms(at + e).sum() - terms(at - e).sum()) / (2 * step)
+        assert slope == pytest.approx(gradient[j], rel=1e-6, abs=1e-6 * np.abs(gradient).max() + 1e-5)
+        bend = (model._expand(at + e)[1] - model._expand(at - e)[1]) / (2 * step)
+        np.testing.assert_allclose(bend, hessian[j], rtol=1e-5, atol=1e-7 * np.abs(hessian).max())
+    reference = mcmc.Reference(at, at, np.eye(model.dim), None, np.inf)
+    source, theta = model.engine(reference)
+    plain, parameters = model.engine(None)
+    rng = np.random.default_rng(9)
+    theta[:] = parameters[:] = at + 0.1 * rng.standard_normal((2, model.dim))
+    rows = rng.permutation(model.n_rows)
+    for arm in (0, 1):
+        here, d = terms(theta[arm]), theta[arm] - at
+        np.testing.assert_allclose(plain.read(rows)[:, arm], here[rows], rtol=1e-12, atol=1e-12)
+        assert plain.totals()[arm] == pytest.approx(here.sum(), rel=1e-12)
+        residual = source.read(rows)[:, arm]
+        assert source.totals()[arm] == pytest.approx(residual.sum(), rel=1e-9, abs=1e-11)
+        rest = here.sum() - (value + gradient @ d + 0.5 * d @ hessian @ d)
+        assert residual.sum() == pytest.approx(rest, abs=1e-10 * abs(value))
+    return source, theta
+
+
+@pytest.mark.parametrize(("n_classes", "dim"), [(2, 3), (4, 3), (7, 1), (18, 140)])
+@pytest.mark.parametrize("layout", ["C", "F", "float32"])
+def test_softmax_terms_and_expansion_are_the_twins(n_classes, dim, layout):
+    X, y = classes(300, dim, n_classes, 5)
+    X = np.asfortranarray(X) if layout == "F" else X.astype(np.float32) if layout == "float32" else X
+    model = mcmc.Softmax(X, y, n_classes)
+    rng = np.random.default_rng(1)
+    at = rng.standard_normal(model.dim) / dim
+
+    def terms(theta):
+        return twin.softmax_terms(X.astype(float), y, theta)
+
+    if model.dim < 30:
+        source, theta = assert_derivatives(model, at, terms)
+        for arm in (0, 1):
+            expected = terms(theta[arm]) - twin.softmax_expansion(X.astype(float), y, at, theta[arm])
+            np.testing.assert_allclose(source.read(np.arange(300))[:, arm], expected, rtol=0, atol=1e-13)
+        again = pickle.loads(pickle.dumps(source))
+        np.testing.assert_array_equal(again.read(np.arange(300)), source.read(np.arange(300)))
+    source, theta = model.engine(None)
+    theta[:] = at + rng.standard_normal((2, model.dim)) * np.array([[0.1], [30.0]])     # far out too
+    for arm in (0, 1):
+        np.testing.assert_allclose(source.read(np.arange(300))[:, arm], terms(theta[arm]), rtol=1e-12, atol=1e-12)
+
+
+def test_softmax_of_two_classes_is_logistic_regression():
+    X, y = logistic(500, 3, 2)
+    pair = mcmc.Softmax(X, y.astype(int), prior_sd=3.0), mcmc.GLM(X, y, prior_sd=3.0)
+    ours, known = (model.reference() for model in pair)
+    np.testing.assert_allclose(ours.center, known.center, atol=1e-9)
+    np.testing.assert_allclose(ours.factor, known.factor, atol=1e-12)
+    np.testing.assert_allclose(ours.weights, known.weights, rtol=1e-9)
+    np.testing.assert_allclose(pair[0].slopes(ours), pair[1].slopes(known), rtol=1e-9)
+
+
+def test_softmax_bounds_hold_and_are_reached():
+    X, y = classes(400, 2, 4, 8)
+    model = mcmc.Softmax(X, y)
+    reference = model.reference()
+    slopes = model.slopes(reference)
+    source, theta = model.engine(reference)
+    plain, parameters = model.engine(None)
+    rng = np.random.default_rng(2)
+    closest = 0.0
+    for length in (0.1, 1.0, 10.0, 100.0):
+        for _ in range(100):
+            z = rng.standard_normal((2, model.dim))
+            z *= length * rng.random((2, 1)) / np.sqrt(np.square(z).sum(axis=1, keepdims=True))
+            theta[:] = parameters[:] = reference.theta_hat + z @ reference.factor.T
+            moved = np.abs(np.subtract(*source.read(np.arange(400)).T))
+            bound = reference.weights * twin.size_of_move(z[0], z[1])
+            assert (moved <= bound * (1 + 1e-9) + 1e-12).all()
+            closest = max(closest, (moved / (bound + 1e-9)).max())
+            changed = np.abs(np.subtract(*plain.read(np.arange(400)).T))
+            assert (changed <= slopes * np.sqrt(np.square(z[1] - z[0]).sum()) * (1 + 1e-9) + 1e-12).all()
+    assert closest > 0.2
+
+
+class SoftmaxLattice(Lattice):
+    """Four parameter vectors of a regression with three classes."""
+
+    def __init__(self, n_rows=60):
+        self.X, self.y = classes(n_rows, 2, 3, 3)
+        self.model = mcmc.Softmax(self.X, self.y, prior_sd=2.0)
+        reference = self.model.reference()
+        z = np.array([[0, 0, 0, 0], [1.0, -0.5, 0.3, 0.2], [-0.6, 0.8, -1.0, 0.1], [0.4, 0.3, 0.5, -1.4]])
+        self.points = reference.center + z @ reference.factor.T
+        log_p = [twin.softmax_terms(self.X, self.y, p).sum() - p @ p / 8.0 for p in self.points]
+        self.p = np.exp(log_p - np.max(log_p))
+        self.p /= self.p.sum()
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_kernels_leave_an_enumerable_softmax_posterior_invariant(name):
+    lattice = SoftmaxLattice()
+    kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
+    assert_fits(lattice.counts(kernel, 2000, 2, np.random.default_rng(5)), lattice.p)
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_races_are_within_their_promise_on_an_enumerable_softmax_posterior(name):
+    lattice = SoftmaxLattice(400)
+    kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
+    counts = lattice.counts(kernel, 1000, 2, np.random.default_rng(6))
+    for count, p in zip(counts, lattice.p, strict=True):
+        assert_rate_at_most(count, 1000, p + 2 * kernel.delta)
+        assert_rate_at_most(1000 - count, 1000, 1.0 - p + 2 * kernel.delta)
+
+
+def assert_same_posterior(exact, ours, center, alpha=1e-6):
+    for j in range(len(center)):
+        for power in (1, 2):
+            a, b = ((t.draws[0, :, j] - center[j]) ** power for t in (exact, ours))
+            error = np.hypot(*(x.std() / np.sqrt(mcmc.effective_sample_size(x)) for x in (a, b)))
+            assert abs(a.mean() - b.mean()) < stats.norm.isf(alpha / (4 * len(center))) * error + 0.01 * b.std()
+
+
+def test_softmax_chains_agree_with_a_long_exact_run():
+    X, y = classes(3000, 2, 4, 15)
+    model = mcmc.Softmax(X, y, prior_sd=5.0)
+    reference = model.reference()
+    exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=4000, n_chains=1, rng=1)
+    for kernel in (
+        mcmc.PoissonMinibatchMetropolis(model, control_variate=reference),
+        mcmc.RacingMetropolis(model, 0.01, control_variate=reference),
+    ):
+        ours = mcmc.sample(kernel, n_draws=6000, n_chains=1, rng=2)
+        assert_same_posterior(exact, ours, reference.center)
+        assert ours.rows.mean() < 1500
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda X, y: mcmc.Softmax(X, y[:-1]), "y has shape"),
+        (lambda X, y: mcmc.Softmax(X, y - 1), r"y\[\d+\] is -1; classes"),
+        (lambda X, y: mcmc.Softmax(X, y + 0.5), "classes must be whole"),
+        (lambda X, y: mcmc.Softmax(X, y, 2), "classes must be whole numbers from 0 to 1"),
+        (lambda X, y: mcmc.Softmax(X, y, 1), "n_classes"),
+        (lambda X, y: mcmc.Softmax(X[0], y), "X has shape"),
+        (lambda X, y: mcmc.Softmax(X, np.where(y == 1, np.nan, y)), "finite"),
+        (lambda X, y: mcmc.Softmax(X, y).reference([0.0]), "theta_hat"),
+        (lambda X, y: mcmc.Softmax(X, y, prior_sd=[1.0]), "prior_sd"),
+        (lambda X, y: mcmc.RacingMetropolis(mcmc.Softmax(X, y), access="shuffled"), "shuffle"),
+    ],
+)
+def test_bad_softmax_arguments(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(*classes(100, 2, 3))
+
+
+# Terms from compiled code of a user's own.
+
+
+def location(y, callback_of):
+    """A normal location model over a callback. Parameters and data lie in one array, which is its user data."""
+    alive = []
+
+    def make():
+        data = np.concatenate([np.zeros(2), y])
+        theta = data[:2].reshape(2, 1)
+        alive.append(data)
+        return CallbackSource(callback_of(ctypes.c_void_p(data.ctypes.data)), 2, len(y)), theta
+
+    return mcmc.SourceModel(make, prior_sd=10.0)
+
+
+def numba_callback(block):
+    numba = pytest.importorskip("numba")
+    types, carray = numba.types, numba.carray
+
+    def per_arm(out, n_rows, rows, arm, data):
+        x = carray(data, 602, types.float64)
+        for i in range(n_rows):
+            out[i] = -0.5 * (x[2 + rows[i]] - x[arm]) ** 2
+        return 0
+
+    def all_arms(out, n_rows, rows, n_arms, arms, data):
+        x = carray(data, 602, types.float64)
+        for j in range(n_arms):
+            for i in range(n_rows):
+                out[j * n_rows + i] = -0.5 * (x[2 + rows[i]] - x[arms[j]]) ** 2
+        return 0
+
+    last = (types.CPointer(types.intp),) if block else ()
+    form = types.int32(types.CPointer(types.float64), types.intp, types.CPointer(types.int64), types.intp, *last,
+                       types.voidptr)
+    compiled = numba.cfunc(form)(all_arms if block else per_arm)
+    return lambda data: LowLevelCallable(compiled.ctypes, data)
+
+
+C_SOURCE = """
+#include <stddef.h>
+#include <stdint.h>
+int terms(double *out, intptr_t n_rows, const int64_t *rows, intptr_t arm, void *data)
+{
+    const double *theta = data, *y = theta + 2;
+    for (intptr_t i = 0; i < n_rows; i++) {
+        double step = y[rows[i]] - theta[arm];
+        out[i] = -0.5 * step * step;
+    }
+    return theta[arm] > 1e3;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def c_terms(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler at hand")
+    folder = tmp_path_factory.mktemp("terms")
+    (folder / "terms.c").write_text(C_SOURCE)
+    library = folder / "terms.so"
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(folder / "terms.c")], check=True)
+    function = ctypes.CDLL(str(library)).terms
+    function.restype = ctypes.c_int
+    function.argtypes = [ctypes.POINTER(ctypes.c_double), ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_int64),
+                         ctypes.c_ssize_t, ctypes.c_void_p]
+
+    return lambda data: LowLevelCallable(function, data)
+
+
+def assert_chains_of_a_callback(callback_of):
+    rng = np.random.default_rng(3)
+    y = rng.normal(0.4, 1.0, 600)
+    mean, sd = y.sum() / (600 + 0.01), 1.0 / np.sqrt(600 + 0.01)
+    model = location(y, callback_of)
+    plain = mcmc.FunctionModel(lambda theta, rows: -0.5 * (y[rows] - theta[0]) ** 2, 1, 600, prior_sd=10.0)
+    one = [mcmc.sample(mcmc.Metropolis(m), [mean], n_draws=200, n_chains=2, n_tune=0, rng=1) for m in (model, plain)]
+    np.testing.assert_allclose(one[0].draws, one[1].draws, rtol=0, atol=1e-9)
+    for kernel in (mcmc.Metropolis, mcmc.RacingMetropolis, mcmc.RacingSlice):
+        made = kernel(model, covariance=[[sd * sd]])
+        trace = mcmc.sample(made, [mean], n_draws=1500, n_chains=2, n_tune=0, rng=1, threads=2)
+        for power in (1, 2):
+            a = (trace.draws[..., 0] - mean) ** power
+            error = a.std() / np.sqrt(mcmc.effective_sample_size(a))
+            delta = 0.0 if kernel is mcmc.Metropolis else made.delta
+            assert abs(a.mean() - (0.0, sd * sd)[power - 1]) < stats.norm.isf(1e-6 / 6) * error + delta * a.std()
+
+
+@pytest.mark.parametrize("block", [False, True], ids=["per arm", "all arms"])
+def test_kernels_over_a_numba_callback(block):
+    assert_chains_of_a_callback(numba_callback(block))
+
+
+def test_kernels_over_a_c_callback(c_terms):
+    assert_chains_of_a_callback(c_terms)
+
+
+def test_a_c_callback_that_fails_in_mid_chain_keeps_the_draws(c_terms):
+    model = location(np.random.default_rng(0).normal(size=20), c_terms)
+
+    def propose(rng, theta):
+        return [1e4 if rng.random() < 0.05 else rng.normal(0.0, 0.3)], 0.0
+
+    with pytest.raises(RuntimeError, match="callback returned 1") as caught:
+        mcmc.sample(mcmc.Metropolis(model, proposal=propose), [0.0], n_draws=1000, n_chains=1, n_tune=0, rng=1)
+    assert 0 < caught.value.trace.n_draws < 1000
