@@ -330,7 +330,8 @@ def print_table(record: Record, n_blocks: int, n_mentions: int, options: argpars
     row("factors evaluated, all sweeps", [f"{one[:, -1].mean():.4g}" for one in record.evaluations])
     row("factors evaluated, last sweep", [f"{value:.4g}" for value in last])
     row("  times fewer than exact", [f"{last[0] / value:.2f}" for value in last], "about 5")
-    row(f"until F1 is {level:.3f}, 99 % of exact's last", [f"{value:.4g}" for value in until])
+    row(f"until F1 is {level:.3f}, 99 % of exact's last",
+        [f"{value:.4g}".replace("inf", "not in every run") for value in until])
     row("  times fewer than exact", [f"{until[0] / value:.2f}" if value < math.inf else "-" for value in until],
         "about 3")
     cells = []
