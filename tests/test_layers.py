@@ -66,7 +66,7 @@ FOLDERS = {
         ["_budgeted_ucb", "_curves", "_daub"],
         ["_coarse_grid", "_halving"],
         ["_candidates"],
-        ["_search"],
+        ["_racing_search", "_search"],
         ["__init__"],
     ],
 }

@@ -69,8 +69,10 @@ def test_what_is_not_a_mean_over_rows_is_refused():
                     make_scorer(fbeta_score, beta=2), make_scorer(mean_squared_error), lambda e, X, y: 0.0):
         with pytest.raises(ValueError, match="mean of one number per row"):
             row_score(scoring)
-    with pytest.raises(ValueError, match="r2 is not a mean over rows where y is constant"):
-        named("r2").fold(np.ones(5), 5)
+    with pytest.raises(ValueError, match="r2 is not a mean over rows in a fold of 1 rows"):
+        named("r2").fold(np.ones(1), 1)
+    constant = named("r2").fold(np.ones(3), 3).constants
+    assert named("r2").rows(np.ones(3), np.array([1.0, 0.9, 1.0]), None, constant).tolist() == [1.0, 0.0, 1.0]
     with pytest.raises(ValueError, match="response_method is 'transform'"):
         RowScore(np.equal, "transform")
     with pytest.raises(TypeError, match="function is 3"):

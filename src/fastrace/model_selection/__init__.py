@@ -39,6 +39,7 @@ __all__ = [
     "Hyperband",
     "LearningCurves",
     "RaceDisplay",
+    "RacingSearchCV",
     "RandomChoice",
     "RegretDisplay",
     "RootPenalty",
@@ -60,7 +61,7 @@ __all__ = [
 ]
 
 # What needs scikit-learn is imported when it is asked for.
-SEARCHES = {"DAUBSearchCV": "_search"}
+SEARCHES = {"DAUBSearchCV": "_search", "RacingSearchCV": "_racing_search"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,19 @@
 # mypy: disable-error-code="misc, untyped-decorator"
-"""A choice among named learners as one scikit-learn estimator, so that a search can set it like any parameter."""
+"""What the searches share: a choice among named learners as one estimator, their settings, a split by share."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import clone
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import ParameterGrid, ParameterSampler, ShuffleSplit, StratifiedShuffleSplit
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 from sklearn.utils.validation import check_is_fitted
+
+from fastrace import _checks
 
 
 def _learner_has(name: str) -> Any:
@@ -107,3 +112,66 @@ class Candidates(_BaseComposition):
         """Transformation by the chosen learner."""
         check_is_fitted(self)
         return self.learner_.transform(X)
+
+
+class CandidateSearch(BaseSearchCV):
+    """A search over named learners, over a grid of settings, or over settings drawn from distributions."""
+
+    param_grid: Any
+    n_candidates: int
+
+    @property
+    def estimator(self) -> Any:
+        """What is tuned; a list of learners as one estimator."""
+        return self.__dict__["estimator"]
+
+    @estimator.setter
+    def estimator(self, value: Any) -> None:
+        if isinstance(value, (list, tuple)) and fault(value) is None:
+            value = Candidates([(name, learner) for name, learner in value])
+        self.__dict__["estimator"] = value        # what is wrong with it is said by fit, as scikit-learn wants it
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = get_tags(self.estimator).target_tags.multi_output
+        tags.array_api_support = False
+        return tags
+
+    def _settings(self, random_state: np.random.RandomState) -> list[dict[str, Any]]:
+        grid = self.param_grid
+        if grid is None:
+            if not isinstance(self.estimator, Candidates):
+                raise ValueError("param_grid is None; it is needed unless estimator is a list of (name, estimator)")
+            return [{"choice": name} for name, _ in self.estimator.learners]
+        for one in [grid] if isinstance(grid, dict) else grid:
+            if any(hasattr(values, "rvs") for values in one.values()):
+                count = _checks.integer(self.n_candidates, "n_candidates", 1, "there must be something to choose")
+                return list(ParameterSampler(grid, count, random_state=random_state))
+        return list(ParameterGrid(grid))
+
+    def _share(self) -> float:
+        """Share of rows held out, where `cv` is one."""
+        if not 0.0 < self.cv < 1.0:
+            raise ValueError(
+                f"cv is {self.cv}; a share of held-out rows in (0, 1), a number of folds, or a splitter is needed"
+            )
+        return float(self.cv)
+
+    def _shuffled_split(self, y: Any, seed: int) -> Any:
+        """One split by share, stratified for classifiers."""
+        kind = StratifiedShuffleSplit if y is not None and is_classifier(self.estimator) else ShuffleSplit
+        return kind(n_splits=1, test_size=self._share(), random_state=seed)
+
+
+def worker_died(error: BaseException) -> bool:
+    return type(error).__name__ in ("TerminatedWorkerError", "BrokenProcessPool", "KilledWorker")
+
+
+def fault(learners: Any) -> str | None:
+    """What is wrong with a list of learners."""
+    if not learners or not all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in learners
+    ):
+        return f"estimator is {learners!r}; an estimator, or a list of (name, estimator), is needed"
+    names = [name for name, _ in learners]
+    return f"estimator has the names {names}; different ones are needed" if len(set(names)) < len(names) else None

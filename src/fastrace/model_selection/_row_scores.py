@@ -174,7 +174,7 @@ class NamedRowScore(RowScore):
     def table(self, y: Any, block: Any, labels: Any, constants: Any) -> Floats:
         if y.ndim == 1 and block.ndim == 2 and type(self)._rows in (NamedRowScore._rows, _R2._rows):
             whole = np.asarray(self.function(y[:, None], block), np.float64)
-            return whole if constants is None else 1.0 + whole * constants
+            return self._scale(whole, constants) if isinstance(self, _R2) else whole
         return super().table(y, block, labels, constants)
 
 
@@ -188,19 +188,26 @@ class _Balanced(NamedRowScore):
 
 
 class _R2(NamedRowScore):
+    """1 - (squared error) / (variance of y in the fold); where y is constant, 1 for exact predictions, else 0."""
+
     def _fold(self, y: Any, weights: Floats) -> Fold:
         y = np.asarray(y, np.float64)
-        spread = weights @ np.square(y - weights @ y)
-        if len(y) < 2 or not np.all(spread > 0.0):
+        if len(y) < 2:
             raise ValueError(
-                f"r2 is not a mean over rows where y is constant, as in a fold of {len(y)} rows; use "
-                f"scoring='neg_mean_squared_error', or larger folds"
+                f"r2 is not a mean over rows in a fold of {len(y)} rows; use scoring='neg_mean_squared_error', or "
+                f"larger folds"
             )
-        return Fold(weights, 1.0 / spread)
+        spread = np.asarray(weights @ np.square(y - weights @ y))
+        return Fold(weights, 1.0 / np.where(spread > 0.0, spread, np.finfo(np.float64).tiny))
+
+    def _scale(self, lost: Any, constants: Any) -> Any:
+        with np.errstate(over="ignore"):
+            found = 1.0 + lost * constants
+        return np.where(constants < 1.0 / np.finfo(np.float64).tiny, found, lost == 0.0)
 
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
-        lost = self.function(y, response.reshape(y.shape)) * constants
-        return 1.0 + (lost.mean(axis=1) if lost.ndim == 2 else lost)
+        found = self._scale(self.function(y, response.reshape(y.shape)), constants)
+        return found.mean(axis=1) if found.ndim == 2 else found
 
 
 class _LogLoss(NamedRowScore):

@@ -20,7 +20,7 @@ from joblib import hash as joblib_hash
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.metrics._scorer import _MultimetricScorer
-from sklearn.model_selection import ParameterGrid, ParameterSampler, ShuffleSplit, StratifiedShuffleSplit, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.model_selection._split import _yields_constant_splits
 from sklearn.model_selection._validation import (
@@ -28,14 +28,14 @@ from sklearn.model_selection._validation import (
     _insert_error_scores,
     _warn_or_raise_about_fit_failures,
 )
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _num_samples, indexable
 
 from fastrace import _checks
-from fastrace.model_selection._candidates import Candidates
+from fastrace.model_selection._candidates import Candidates, CandidateSearch, fault, worker_died
 from fastrace.model_selection._daub import DAUB, checked_sizes
 from fastrace.model_selection._halving import DAUBHalving, SuccessiveHalving
 from fastrace.model_selection._scheduler import Allocation, Scheduler
@@ -44,7 +44,7 @@ METHODS = ("daub", "daub-halving", "halving")
 CHECKPOINT = 1
 
 
-class DAUBSearchCV(BaseSearchCV):
+class DAUBSearchCV(CandidateSearch):
     r"""Search over learners or settings by DAUB: most are trained on few rows, the best on all.
 
     Parameters
@@ -190,47 +190,9 @@ class DAUBSearchCV(BaseSearchCV):
         self.checkpoint = checkpoint
         self.progress = progress
 
-    @property
-    def estimator(self) -> Any:
-        """What is tuned; a list of learners as one estimator."""
-        return self.__dict__["estimator"]
-
-    @estimator.setter
-    def estimator(self, value: Any) -> None:
-        if isinstance(value, (list, tuple)) and _fault(value) is None:
-            value = Candidates([(name, learner) for name, learner in value])
-        self.__dict__["estimator"] = value        # what is wrong with it is said by fit, as scikit-learn wants it
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = get_tags(self.estimator).target_tags.multi_output
-        tags.array_api_support = False
-        return tags
-
-    # What is searched.
-
-    def _settings(self, random_state: np.random.RandomState) -> list[dict[str, Any]]:
-        grid = self.param_grid
-        if grid is None:
-            if not isinstance(self.estimator, Candidates):
-                raise ValueError("param_grid is None; it is needed unless estimator is a list of (name, estimator)")
-            return [{"choice": name} for name, _ in self.estimator.learners]
-        for one in [grid] if isinstance(grid, dict) else grid:
-            if any(hasattr(values, "rvs") for values in one.values()):
-                count = _checks.integer(self.n_candidates, "n_candidates", 1, "there must be something to choose")
-                return list(ParameterSampler(grid, count, random_state=random_state))
-        return list(ParameterGrid(grid))
-
     def _splitter(self, y: Any, seed: int) -> Any:
         if isinstance(self.cv, float):
-            if not 0.0 < self.cv < 1.0:
-                raise ValueError(f"cv is {self.cv}; a share of held-out rows in (0, 1), a number of folds, or a "
-                                 f"splitter is needed")
-            if not self.shuffle:
-                return _Tail(self.cv)
-            classes = y is not None and is_classifier(self.estimator)
-            kind = StratifiedShuffleSplit if classes else ShuffleSplit
-            return kind(n_splits=1, test_size=self.cv, random_state=seed)
+            return self._shuffled_split(y, seed) if self.shuffle else _Tail(self._share())
         found = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         if not _yields_constant_splits(found):
             raise ValueError("cv draws other splits each time; give its random_state an int, so that scores on more "
@@ -275,7 +237,7 @@ class DAUBSearchCV(BaseSearchCV):
         self
         """
         if isinstance(self.estimator, (list, tuple)):
-            raise ValueError(_fault(self.estimator))
+            raise ValueError(fault(self.estimator))
         self._validate_params()
         scorers, refit_metric = self._get_scorers()
         X, y = indexable(X, y)
@@ -425,16 +387,6 @@ class DAUBSearchCV(BaseSearchCV):
         return self
 
 
-def _fault(learners: Any) -> str | None:
-    """What is wrong with a list of learners."""
-    if not learners or not all(
-        isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in learners
-    ):
-        return f"estimator is {learners!r}; an estimator, or a list of (name, estimator), is needed"
-    names = [name for name, _ in learners]
-    return f"estimator has the names {names}; different ones are needed" if len(set(names)) < len(names) else None
-
-
 class _Tail:
     """One split that holds out the last rows; the training rows are a slice from the first."""
 
@@ -492,14 +444,14 @@ class _Work:
         try:
             self.store(batch, parallel(list(self.tasks(batch))), finished)
         except Exception as error:
-            if self.search.error_score == "raise" or not _worker_died(error):
+            if self.search.error_score == "raise" or not worker_died(error):
                 raise
             for item in batch:
                 try:
                     retry = Parallel(n_jobs=self.search.n_jobs)
                     self.store([item], retry(list(self.tasks([item]))), finished)
                 except Exception as again:
-                    if not _worker_died(again):
+                    if not worker_died(again):
                         raise
                     finished[item] = RuntimeError(f"its worker died: {type(again).__name__}")
                     warnings.warn(f"candidate {item[0]} was dropped: its worker died", stacklevel=4)
@@ -577,10 +529,6 @@ def _means(out: list[Any], metric: Any, wants_train: bool) -> tuple[float, float
 
     train = mean("train_scores") if wants_train else None
     return mean("test_scores"), None if train is None or math.isnan(train) else train
-
-
-def _worker_died(error: BaseException) -> bool:
-    return type(error).__name__ in ("TerminatedWorkerError", "BrokenProcessPool", "KilledWorker")
 
 
 def _resumed(path: Any, key: str, kept: Any) -> dict[Allocation, Any]:
