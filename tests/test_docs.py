@@ -21,6 +21,8 @@ PUBLIC += sorted(
     f"{file.parent.name}.{file.stem}" for file in (ROOT / "src" / "fastrace").glob("*/*.py") if file.stem != "__init__"
 )
 
+FRAMEWORKS = {"mcmc.emcee": ["emcee"]}  # tests/test_mcmc_*.py
+
 
 def _run(test, **options):
     said = []
@@ -30,6 +32,8 @@ def _run(test, **options):
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_examples_in_docstrings(name):
+    for package in FRAMEWORKS.get(name, ()):
+        pytest.importorskip(package)
     module = importlib.import_module(f"fastrace.{name}")
     for test in doctest.DocTestFinder(exclude_empty=True).find(module, module.__name__):
         _run(test)

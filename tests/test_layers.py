@@ -57,7 +57,7 @@ FOLDERS = {
         ["_metropolis", "softmax", "trace"],
         ["gibbs", "metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "slice", "tuna_metropolis"],
         ["poisson_gibbs", "racing_gibbs", "racing_slice"],
-        ["bias"],
+        ["bias", "emcee"],
         ["__init__"],
     ],
     "model_selection": [

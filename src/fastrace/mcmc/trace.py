@@ -110,7 +110,7 @@ class Trace:
         try:
             import arviz
         except ImportError as error:
-            raise ImportError('to_arviz needs ArviZ: python -m pip install "arviz"') from error
+            raise ImportError('to_arviz needs ArviZ: python -m pip install "fastrace[arviz]"') from error
         groups = self.to_dict()
         attributes = {"inference_library": "fastrace", **{k: _plain(v) for k, v in self.kernel.items()}}
         if int(arviz.__version__.split(".")[0]) >= 1:
