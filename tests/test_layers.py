@@ -22,7 +22,7 @@ LAYERS = [
     ["sources"],
     ["_memory", "pulls"],
     ["_selector"],
-    ["_arch", "likelihoods"],
+    ["_arch", "_arch_logs", "likelihoods"],
     ["_softmax", "control_variates"],
     ["_stream_race"],
     ["_accumulate", "_adapt", "_allocate", "_core", "_half_widths", "_lil", "_plans"],
@@ -54,7 +54,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FOLDERS = {
     "mcmc": [
         ["models", "protocol"],
-        ["_metropolis", "softmax", "trace"],
+        ["_metropolis", "arch", "softmax", "trace"],
         ["gibbs", "metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "slice", "tuna_metropolis"],
         ["poisson_gibbs", "racing_gibbs", "racing_slice"],
         ["bias", "emcee"],

@@ -13,6 +13,7 @@ from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic
 from fastrace import mcmc
 from fastrace.sources import CallbackSource
 from guarantee import assert_fits, assert_rate_at_most
+from reference import arch as arch_twin
 from reference import mcmc as twin
 
 # Softmax regression.
@@ -184,6 +185,114 @@ def test_softmax_chains_agree_with_a_long_exact_run():
 def test_bad_softmax_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make(*classes(100, 2, 3))
+
+
+# ARCH.
+
+
+def arch_returns(n, order, nu=6.0, seed=0):
+    """Returns of an ARCH(order) model."""
+    rng = np.random.default_rng(seed)
+    weights = np.array([0.5, *(0.5 / order * np.ones(order))])
+    r = np.zeros(n + 200)
+    for t in range(order, len(r)):
+        r[t] = np.sqrt(weights[0] + weights[1:] @ np.square(r[t - order : t][::-1])) * rng.standard_t(nu)
+    return r[200:]
+
+
+def arch_terms(returns, order):
+    return lambda theta: arch_twin.log_likelihood_terms(
+        returns, order, order, np.exp(theta[:-1]), np.exp(theta[-1])
+    )
+
+
+@pytest.mark.parametrize("order", [1, 3])
+@pytest.mark.parametrize("n", [40, 150])
+def test_arch_terms_and_expansion_are_the_twins(order, n):
+    returns = arch_returns(n, order, seed=order)
+    returns[7] = 0.0
+    model = mcmc.ARCH(returns, order)
+    at = model.start + 0.3 * np.random.default_rng(1).standard_normal(model.dim)
+    source, theta = assert_derivatives(model, at, arch_terms(returns, order))
+    again = pickle.loads(pickle.dumps(source))
+    rows = np.arange(model.n_rows)
+    np.testing.assert_array_equal(again.read(rows), source.read(rows))
+    theta[1] = at
+    np.testing.assert_allclose(source.read(rows)[:, 1], 0.0, atol=1e-14)
+    # row by row: third order in the distance
+    moved = []
+    for step in (0.02, 0.01):
+        theta[1] = at + step
+        moved.append(source.read(rows)[:, 1])
+    np.testing.assert_allclose(moved[0], 8.0 * moved[1], atol=0.1 * np.abs(moved[0]).max())
+
+
+def test_arch_of_impossible_parameters_rejects():
+    model = mcmc.ARCH(arch_returns(100, 2), 2)
+    for hat in (None, model.reference()):
+        source, theta = model.engine(hat)
+        theta[0], theta[1] = model.start, model.start
+        for far in ([0, 800.0, 0, 0], [-800.0, 0, 0, 0], [0, 0, 0, 60.0]):
+            theta[1] = model.start + far
+            assert source.totals()[1] == -np.inf and np.isfinite(source.totals()[0])
+        theta[1, 0] = np.nan
+        assert np.isnan(source.read([0])[0, 1])
+
+
+def test_exact_arch_chains_have_the_posterior_of_a_quadrature():
+    """One lag and nu all but known: moments by a sum over a grid."""
+    returns = arch_returns(400, 1, seed=4)
+    sd = [2.0, 2.0, 1e-3]
+    model = mcmc.ARCH(returns, 1, prior_mean=[-0.5, -0.7, np.log(6.0)], prior_sd=sd)
+    reference = model.reference()
+    grid = np.linspace(-7.0, 7.0, 57)
+    points = reference.center + np.stack(np.meshgrid(grid, grid, [0.0], indexing="ij"), -1).reshape(-1, 3) \
+        @ reference.factor.T
+    source, theta = model.engine(None)
+    log_p = np.empty(len(points))
+    for i, point in enumerate(points):
+        theta[0] = point
+        log_p[i] = source.totals([0])[0] - 0.5 * np.square((point - model.prior_mean) / sd).sum()
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    for make, n, draws in ((mcmc.Metropolis, "exact", 8000), (mcmc.RacingMetropolis, 0.01, 8000)):
+        kernel = make(model) if n == "exact" else make(model, n)
+        a = mcmc.sample(kernel, n_draws=draws, n_chains=1, rng=3).draws[0]
+        for j in range(2):
+            for power in (1, 2):
+                expected = p @ (points[:, j] - reference.center[j]) ** power
+                b = (a[:, j] - reference.center[j]) ** power
+                error = b.std() / np.sqrt(mcmc.effective_sample_size(b))
+                promise = 0.0 if n == "exact" else 0.02 * b.std()
+                assert abs(b.mean() - expected) < stats.norm.isf(1e-6 / 16) * error + promise
+
+
+def test_arch_races_read_few_rows_of_a_long_series():
+    model = mcmc.ARCH(arch_returns(30_000, 2, seed=6), 2)
+    reference = model.reference()
+    exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=1500, n_chains=1, rng=1)
+    race = mcmc.sample(mcmc.RacingMetropolis(model, 0.01, control_variate=reference), n_draws=3000, n_chains=1, rng=2)
+    assert_same_posterior(exact, race, reference.center)
+    assert race.rows.mean() < 0.5 * exact.rows.mean()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda r: mcmc.ARCH(r, 0), "order"),
+        (lambda r: mcmc.ARCH(r, 65), "order"),
+        (lambda r: mcmc.ARCH(r[:3], 3), "more than 3"),
+        (lambda r: mcmc.ARCH(np.where(r == r[5], np.nan, r), 2), "finite"),
+        (lambda r: mcmc.ARCH(0.0 * r, 2), "not all of them 0"),
+        (lambda r: mcmc.ARCH(r, 2, prior_sd=-1.0), "prior_sd"),
+        (lambda r: mcmc.ARCH(r, 2).reference([0.0]), "theta_hat"),
+        (lambda r: mcmc.PoissonMinibatchMetropolis(mcmc.ARCH(r, 2)), "RacingMetropolis"),
+        (lambda r: mcmc.TunaMetropolis(mcmc.ARCH(r, 2)), "bound"),
+    ],
+)
+def test_bad_arch_arguments(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(arch_returns(100, 2))
 
 
 # Terms from compiled code of a user's own.

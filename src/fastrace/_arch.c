@@ -90,6 +90,28 @@ FR_INLINE void residuals(const double *square, const double *v, double nu, const
     }
 }
 
+/* The same in the logarithms of the weights and of nu, which move by dlog: v and nu are exponentials there, so each
+   brings its own second derivative. dv and ddv are sums of weight times dlog, and times its square, times the squares. */
+FR_INLINE void log_residuals(const double *square, double dlog_nu, const arch_mode_t *mode, const double *u,
+                             const double *dv, const double *ddv, double *term)
+{
+    const double n = mode->model.nu, half = 0.5 * (n + 1.0), log_n = log(n), dn = n * dlog_nu;
+    const double dn2 = dn * (1.0 + 0.5 * dlog_nu), slope = mode->dn, bend = mode->dnn;
+    for (int l = 0; l < LANES; l++) {
+        double d = n * u[l] + square[l], inverse = 1.0 / (u[l] * d), inverse_u = d * inverse;
+        double share = square[l] * u[l] * inverse;
+        double log_u = log_positive(u[l]), log_d = log_positive(d);
+        double x = dv[l] * inverse_u, x2 = x + 0.5 * ddv[l] * inverse_u;
+        double value = mode->model.constant + 0.5 * n * log_u - half * log_d;
+        double by_v = half * share - 0.5;
+        double by_n = slope + 0.5 * (log_u + log_n - log_d) + half * share / n;
+        double by_vv = 0.5 - half * share * (2.0 - share);
+        double by_vn = 0.5 * share * (share - u[l] * u[l] * inverse);
+        double by_nn = bend + 0.5 * share * (n - 1.0 - (n + 1.0) * (1.0 - share)) / (n * n);
+        term[l] -= value + dn2 * by_n + x2 * by_v + 0.5 * dn * dn * by_nn + x * (dn * by_vn + 0.5 * x * by_vv);
+    }
+}
+
 CLONES
 void fr_arch_terms(const double *squares, const int64_t *positions, ptrdiff_t n_rows, const arch_model_t *models,
                    const arch_mode_t *modes, const ptrdiff_t *names, ptrdiff_t n_names, double **out)
@@ -127,5 +149,39 @@ void fr_arch_sums(const double *squares, const int64_t *positions, int64_t first
             terms(lag[0], model, v[j % 2], term);
             out[j] += fr_sum(term, size);
         }
+    }
+}
+
+CLONES
+void fr_arch_log_residuals(const double *squares, const int64_t *positions, int64_t first, ptrdiff_t n_rows,
+                           const arch_model_t *model, const arch_mode_t *mode, const double *const *moves,
+                           double dlog_nu, double *out)
+{
+    const double *lag[ARCH_MOST_LAGS + 1];
+    double copy[ARCH_MOST_LAGS + 1][LANES], v[LANES], u[LANES], dv[LANES], ddv[LANES], term[LANES];
+    arch_model_t once = {moves[0], model->q, 0.0, 0.0}, twice = {moves[1], model->q, 0.0, 0.0};
+    for (ptrdiff_t start = 0; start < n_rows; start += LANES) {
+        int size = n_rows - start < LANES ? (int)(n_rows - start) : LANES;
+        windows(squares, positions ? positions + start : NULL, first + start, size, model->q, lag, copy);
+        variances(lag, model, &mode->model, v, u);
+        variances(lag, &once, &twice, dv, ddv);
+        terms(lag[0], model, v, term);
+        log_residuals(lag[0], dlog_nu, mode, u, dv, ddv, term);
+        memcpy(out + start, term, (size_t)size * sizeof *term);
+    }
+}
+
+CLONES
+void fr_arch_range(const double *squares, const int64_t *positions, int64_t first, ptrdiff_t n_rows,
+                   const arch_model_t *model, double *out)
+{
+    const double *lag[ARCH_MOST_LAGS + 1];
+    double copy[ARCH_MOST_LAGS + 1][LANES], v[2][LANES], term[LANES];
+    for (ptrdiff_t start = 0; start < n_rows; start += LANES) {
+        int size = n_rows - start < LANES ? (int)(n_rows - start) : LANES;
+        windows(squares, positions ? positions + start : NULL, first + start, size, model->q, lag, copy);
+        variances(lag, model, model, v[0], v[1]);
+        terms(lag[0], model, v[0], term);
+        memcpy(out + start, term, (size_t)size * sizeof *term);
     }
 }

@@ -27,6 +27,15 @@ void fr_arch_terms(const double *squares, const int64_t *positions, ptrdiff_t n_
 void fr_arch_sums(const double *squares, const int64_t *positions, int64_t first, ptrdiff_t n_rows,
                   const arch_model_t *models, const ptrdiff_t *names, ptrdiff_t n_names, double *out);
 
+/* Terms of one model on the rows at positions[i], or with NULL at first, first + 1, ...; and less their second-order
+   expansions in the logarithms of weights and nu, which have moved from the mode's by dlog: moves[0] holds the mode's
+   weights times dlog, moves[1] times its square. */
+void fr_arch_range(const double *squares, const int64_t *positions, int64_t first, ptrdiff_t n_rows,
+                   const arch_model_t *model, double *out);
+void fr_arch_log_residuals(const double *squares, const int64_t *positions, int64_t first, ptrdiff_t n_rows,
+                           const arch_model_t *model, const arch_mode_t *mode, const double *const *moves,
+                           double dlog_nu, double *out);
+
 enum { ARCH_MOST_LAGS = 64 };
 
 #endif

@@ -1,5 +1,6 @@
 """Markov chains whose steps read as few rows of the data as they can."""
 
+from fastrace.mcmc.arch import ARCH
 from fastrace.mcmc.bias import BiasCheck, check_bias
 from fastrace.mcmc.gibbs import Categorical, Gibbs
 from fastrace.mcmc.metropolis import Metropolis
@@ -17,6 +18,7 @@ from fastrace.mcmc.trace import Trace, effective_sample_size
 from fastrace.mcmc.tuna_metropolis import TunaMetropolis
 
 __all__ = [
+    "ARCH",
     "GLM",
     "BiasCheck",
     "Categorical",
