@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fastrace.model_selection import ASHA, DAUB, BudgetedUCB, SuccessiveHalving, vc_penalty
+from fastrace.model_selection import ASHA, DAUB, BudgetedUCB, SuccessiveHalving, race_predictions, vc_penalty
 
 DECISIONS = 10_000
 
@@ -71,3 +71,31 @@ class WholeRuns:
     def track_loss(self, method):
         ends = [f - s / math.sqrt(1e6) for f, s in zip(self.final, self.speed, strict=True)]
         return max(ends) - ends[self.run(method).best]
+
+
+class RacePredictions:
+    """50 candidates, 2 x 10^5 held-out predictions each, neighbours three standard errors apart or all equal."""
+
+    params = ["apart", "equal"]
+    param_names = ["gaps"]
+    n_rows, n_candidates = 200_000, 50
+
+    def setup(self, gaps):
+        rng = np.random.default_rng(20160619)
+        self.y = rng.integers(0, 5, self.n_rows).astype(np.int8)
+        step = 3.0 * np.sqrt(0.1 / self.n_rows) if gaps == "apart" else 0.0
+        hard = rng.random(self.n_rows, dtype=np.float32)
+        self.predicted = np.empty((self.n_rows, self.n_candidates), np.int8)
+        for k in range(self.n_candidates):
+            level = 0.7 * hard + 0.3 * rng.random(self.n_rows, dtype=np.float32)
+            right = level < np.quantile(level, 0.85 - k * step)
+            self.predicted[:, k] = np.where(right, self.y, (self.y + 1) % 5)
+
+    def time_race(self, gaps):
+        race_predictions(self.y, self.predicted, rng=1)
+
+    def time_full_comparison(self, gaps):
+        (self.predicted == self.y[:, None]).mean(axis=0).argmax()
+
+    def track_fraction_read(self, gaps):
+        return race_predictions(self.y, self.predicted, rng=1).fraction_read
