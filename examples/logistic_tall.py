@@ -138,7 +138,7 @@ def hmcecs(task: Task, options: argparse.Namespace) -> Run:
 
     subsample = 200
     mode = {"b": np.asarray(task.reference.theta_hat)}
-    kernel = HMCECS(NUTS(_numpyro_model), num_blocks=10, proxy=HMCECS.taylor_proxy(mode, degree=2))
+    kernel = HMCECS(NUTS(_numpyro_model, dense_mass=True), num_blocks=10, proxy=HMCECS.taylor_proxy(mode, degree=2))
     draws, steps, cpu = _numpyro(kernel, task, options, 500, 6000, subsample, "hmc_state.num_steps")
     return Run(draws, cpu, float(steps + draws.shape[1]) * subsample)
 
@@ -147,7 +147,7 @@ def nuts(task: Task, options: argparse.Namespace) -> Run:
     """No-U-turn sampler on all rows, NumPyro."""
     from numpyro.infer import NUTS
 
-    draws, steps, cpu = _numpyro(NUTS(_numpyro_model), task, options, 100, 100, None, "num_steps")
+    draws, steps, cpu = _numpyro(NUTS(_numpyro_model, dense_mass=True), task, options, 100, 100, None, "num_steps")
     return Run(draws, cpu, float(steps) * len(task.X))
 
 
