@@ -268,13 +268,23 @@ def test_what_is_promised_when_the_horizon_ends(race, seed):
     else:
         share = math.log(4 * 4 * 3000 / 0.05)
         both = result.std + result.std[result.best]
-        assert np.allclose(result.promised_gap[left], both[left] * math.sqrt(8 * share / 3000) + 9 * share / 3000)
+        assert np.allclose(result.promised_gap[left], both[left] * math.sqrt(8 * share / 3000) + 12 * share / 3000)
         gap = result.mean[result.best] - result.mean
         terms = (8 * both**2 + 18 * gap)[gap > 0] / gap[gap > 0] ** 2 * share
         needed = sorted(math.ceil(term) for term in terms)
         wanted = max(d for d in range(4) if 2 * sum(needed[:d]) <= result.pulls.sum())
     assert result.promised_drops == wanted > 0
     assert "had to leave" in result.promise
+
+
+@pytest.mark.parametrize("race", [fr.HoeffdingRace, fr.BernsteinRace])
+def test_nothing_is_promised_beforehand_of_several_best_arms(race, seed):
+    """The theorems are about one best arm: two arms tied for the second place never leave, far as they are from it."""
+    rewards = np.random.default_rng(seed).random((4000, 3)) < [0.9, 0.2, 0.2]
+    result = race(3, 4000, 0.05, (0, 1), n_best=2).run(rewards.astype(float))
+    assert result.stopped_by == "horizon" and result.active.size == 3
+    assert np.isnan(result.promised_gap).all() and result.promised_drops == 0
+    assert "had to leave" not in result.promise
 
 
 def test_an_empty_bracket_ends_the_race_as_inconsistent():

@@ -465,8 +465,8 @@ cdef class StreamRace:
             for i in range(n):
                 if self.verdict[i] != OPEN:
                     scale = self.high[i] - self.low[i]
-                    self._settle(i, self.verdict[i], self.low[i] + scale * ((self.bets.sum[i] - 0.5) / t),
-                                 self.bets.square[i] * scale * scale, self.lower[i], self.upper[i])
+                    self._settle(i, self.verdict[i], self.low[i] + scale * ((self.bets.sum[i] - 0.5) / t), NAN,
+                                 self.lower[i], self.upper[i])
                     self._count(self.verdict[i])
             self._compact()
         self._end_if_decided()
@@ -632,7 +632,7 @@ cdef class StreamRace:
                 scale = self.support(i)[1] - self.support(i)[0]
                 if t > 0.0:
                     row[0][i] = self.support(i)[0] + scale * ((self.bets.sum[i] - 0.5) / t)
-                row[1][i] = self.bets.square[i] * scale * scale
+                row[1][i] = NAN         # bets rest on a guess of the spread, which begins as a quarter
                 row[2][i] = self.bets.lower[i]
                 row[3][i] = self.bets.upper[i]
             elif t > 0.0:

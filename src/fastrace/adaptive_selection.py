@@ -47,6 +47,12 @@ def _batch(batch: float) -> tuple[int, float]:
     return _checks.integer(batch, "batch", 1, "a decision asks for at least one pull"), 0.0
 
 
+STOPPING_LEVEL = (
+    "the error bound holds at a time fixed beforehand, and was looked at after every decision: it is a level to stop at, "
+    "kept on all instances tried, not proved; anytime=True is"
+)
+
+
 class Adapt(Selection):
     r"""Select the m best of n arms: pull each in proportion to its share in the error bound, until that is small.
 
@@ -226,6 +232,7 @@ class Adapt(Selection):
             "error_bound": error,
             "cutoff": self._core.cutoff(),
             "arm_error": self._core.levels(),
+            "warnings": () if self._anytime or known["stopped_by"] != "delta" else (STOPPING_LEVEL,),
         }
 
 

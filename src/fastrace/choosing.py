@@ -60,7 +60,7 @@ def select_best(
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness of rules and sources that draw.
     **options
-        Passed on to the rule, such as ``bound``, ``split``, ``batch`` or ``policy``.
+        Passed on to the rule, such as ``bound``, ``split`` or ``batch``.
 
     Returns
     -------

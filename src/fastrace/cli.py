@@ -161,7 +161,7 @@ def _numbers(lines: Iterator[str], column: str | None, delimiter: str) -> Iterat
     """Numbers with the numbers of their lines. Empty lines are passed over."""
     if column is None:
         for number, line in enumerate(lines, 1):
-            text = line.strip()
+            text = line.strip().lstrip("\ufeff")
             if text:
                 yield number, _number(number, text, delimiter)
         return
@@ -188,6 +188,8 @@ def _numbers(lines: Iterator[str], column: str | None, delimiter: str) -> Iterat
 
 def _number(number: int, text: str, delimiter: str) -> float:
     try:
+        if "_" in text:
+            raise ValueError
         return float(text)
     except ValueError:
         hint = "; choose a column with --column" if delimiter and delimiter in text else ""

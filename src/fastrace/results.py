@@ -563,7 +563,8 @@ class StreamRaceResult:
     active : ndarray of int, shape (k,)
         Arms that have not left: with probability at least ``1 - delta`` every best arm is among them.
     mean, std : ndarray of float, shape (n_arms,)
-        Of the rewards used of each arm, in reward units; nan where none was. ``std`` has divisor n.
+        Of the rewards used of each arm, in reward units; nan where none was. ``std`` has divisor n, and is nan for
+        `BettingRace`, which keeps none.
     lower, upper : ndarray of float, shape (n_arms,)
         Bracket of each mean at the arm's last round.
     pulls : ndarray of int64, shape (n_arms,)

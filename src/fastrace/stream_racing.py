@@ -184,7 +184,10 @@ class StreamRace:
         lower, upper, pulls = known["lower"], known["upper"], known["pulls"]
         shortfall = np.full(lower.size, np.nan)
         shortfall[left] = np.maximum(upper[left].max() - lower[left], 0.0)
-        needed, gap = self._a_priori(known, left, int(order[0]))
+        if self._race.n_best == 1:
+            needed, gap = self._a_priori(known, left, int(order[0]))
+        else:       # the theorems are about one best arm: the rivals of the second best need not ever leave
+            needed, gap = StreamRace._a_priori(self, known, left, int(order[0]))
         return StreamRaceResult(
             best=int(order[0]),
             selected=np.sort(order[: self._race.n_best]),
@@ -247,7 +250,7 @@ class HoeffdingRace(StreamRace):
     of one arm are independent or at least keep their conditional mean. The half-width after t rounds is
     :math:`R \sqrt{\log(2 M N / \delta) / 2 t}`, R the width of the support. Ties stay in the race.
 
-    If the horizon comes first, then with the same probability [1]_ (Theorem 1)
+    If the horizon comes first and ``n_best`` is 1, then with the same probability [1]_ (Theorem 1)
 
     - every arm left has :math:`\mu_m \ge \mu^* - 4 R \sqrt{\log(2 M N / \delta) / 2 t}` after t rounds (result:
       ``promised_gap``; ``shortfall`` is what the brackets themselves certify, never more);
@@ -340,11 +343,12 @@ class BernsteinRace(StreamRace):
     :math:`s_m \sqrt{2 L / t} + 3 R L / t` with :math:`L = \log(3 M N / \delta)` and :math:`s_m` the standard deviation
     with divisor t.
 
-    If the horizon comes first, then with probability at least ``1 - delta`` [1]_ (Theorem 2), with
+    If the horizon comes first and ``n_best`` is 1, then with probability at least ``1 - delta`` [1]_ (Theorem 2), with
     :math:`L' = \log(4 M N / \delta)` and :math:`\Sigma_m` the sum of the standard deviations of arm m and the best arm,
 
     - every arm left has :math:`\mu_m \ge \mu^* - \Sigma_m \sqrt{8 L' / t} - 9 R L' / t` after t rounds (result:
-      ``promised_gap``, with the deviations observed; ``shortfall`` is what the brackets themselves certify);
+      ``promised_gap``, with the deviations observed and 12 for the 9, which the brackets certify; ``shortfall`` is what
+      they say of the means seen);
     - at least d arms have left, d the largest number for which twice the sum of the d smallest
       :math:`\lceil (8 \Sigma_m^2 + 18 R (\mu^* - \mu_m)) L' / (\mu^* - \mu_m)^2 \rceil` is within the rewards used
       (result: ``promised_drops``, from what was observed).
@@ -393,7 +397,8 @@ class BernsteinRace(StreamRace):
             needed = np.where(gaps > 0.0, np.ceil((8.0 * both**2 + 18.0 * span * gaps) / gaps**2 * share), np.inf)
             promised = np.full(gaps.size, np.nan)
             n = known["pulls"][left]
-            promised[left] = both[left] * np.sqrt(8.0 * share / n) + 9.0 * span * share / n
+            # Two half-widths of each: with the deviations seen, which the theorem's 9 takes to be the true ones.
+            promised[left] = both[left] * np.sqrt(8.0 * share / n) + 12.0 * span * share / n
         return needed, promised
 
 
