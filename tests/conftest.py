@@ -1,9 +1,14 @@
 """Fixtures that all tests share."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
+
+
+# A shell that runs the tests in the background has them ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc):
