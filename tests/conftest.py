@@ -6,7 +6,6 @@ import signal
 import numpy as np
 import pytest
 
-
 # A shell that runs the tests in the background has them ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

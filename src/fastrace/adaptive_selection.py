@@ -48,8 +48,8 @@ def _batch(batch: float) -> tuple[int, float]:
 
 
 STOPPING_LEVEL = (
-    "the error bound holds at a time fixed beforehand, and was looked at after every decision: it is a level to stop at, "
-    "kept on all instances tried, not proved; anytime=True is"
+    "the error bound holds at a time fixed beforehand, and was looked at after every decision: it is a level to stop "
+    "at, kept on all instances tried, not proved; anytime=True is"
 )
 
 
