@@ -34,8 +34,12 @@ def main():
         for cls in vars(module).values():
             if isinstance(cls, type) and cls.__module__ == module.__name__ and any("_" in name for name in vars(cls)):
                 start = time.perf_counter()
-                run(cls)
-                print(f"{found.name}.{cls.__name__}: {time.perf_counter() - start:.1f} s", flush=True)
+                missing = ""
+                try:
+                    run(cls)
+                except NotImplementedError as error:        # as asv: a setup that cannot be had here
+                    missing = f", {error}"
+                print(f"{found.name}.{cls.__name__}: {time.perf_counter() - start:.1f} s{missing}", flush=True)
 
 
 if __name__ == "__main__":
