@@ -17,7 +17,6 @@ LAYERS = [
     ["_alias", "_moments", "_order"],
     ["_betting", "_bounds", "_criteria", "_cutoff", "_schedules"],
     ["_anytime"],
-    ["_boundaries"],
     ["_edges"],
     ["sources"],
     ["_memory", "pulls"],

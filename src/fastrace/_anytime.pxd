@@ -10,14 +10,22 @@ multiply what comes out by R.
 from libc.math cimport M_LN2, M_PI, M_SQRT2, erfc, exp, expm1, fmax, fmin, lgamma, log, log1p, sqrt
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 
-from scipy.special.cython_special cimport gammainc
+ctypedef double (*incomplete_gamma_t)(double a, double y, int skip) noexcept nogil    # regularised, lower
 
 cdef enum:
     TABLE_BITS = 4              # leading bits of the mantissa: 16 cells of one octave
     TABLE_SHIFT = 52 - 4
     TABLE_LOWEST = -10          # octaves: from 2^-10 on, and up to 2^27
     TABLE_SIZE = (37 << 4) + 2
+
+
+cdef inline incomplete_gamma_t incomplete_gamma() except NULL:
+    """SciPy's regularised lower incomplete gamma function; here, since scipy.special takes 0.2 s to import."""
+    from scipy.special import cython_special
+    capsule = cython_special.__pyx_capi__["gammainc"]
+    return <incomplete_gamma_t>PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
 
 
 # Gamma-exponential mixture: Howard, Ramdas, McAuliffe & Sekhon (2021), Prop. 9, for rewards in [0, 1].
@@ -31,25 +39,27 @@ cdef inline double log_gamma_rest(double x) noexcept nogil:
             + inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))))
 
 
-cdef inline double log_mixture_start(double rho) noexcept nogil:
+cdef inline double log_mixture_start(double rho, incomplete_gamma_t below) noexcept nogil:
     """The part of the log mixture that depends on rho alone."""
-    return -log_gamma_rest(rho) - log(gammainc(rho, rho))
+    return -log_gamma_rest(rho) - log(below(rho, rho, 0))
 
 
-cdef inline double log_mixture(double s, double v, double rho, double start, double *slope) noexcept nogil:
+cdef inline double log_mixture(double s, double v, double rho, double start, incomplete_gamma_t below,
+                               double *slope) noexcept nogil:
     """Log of the mixture of exp(l s - v psi(l)), and its derivative in s; `start` is log_mixture_start(rho)."""
     cdef double k = v + rho
-    cdef double rest = log_gamma_rest(k), inside = gammainc(k, k + s), room = s - k * log1p(s / k)
+    cdef double rest = log_gamma_rest(k), inside = below(k, k + s, 0), room = s - k * log1p(s / k)
     slope[0] = s / (k + s) + exp(-rest - room) / ((k + s) * inside)
     return start + rest + log(inside) + room
 
 
-cdef inline double mixture_boundary(double v, double rho, double start, double log_inv_alpha) noexcept nogil:
+cdef inline double mixture_boundary(double v, double rho, double start, incomplete_gamma_t below,
+                                    double log_inv_alpha) noexcept nogil:
     """The s at which the mixture reaches 1 / alpha. Newton's rule on a convex function: from above after one step."""
     cdef double slope = 0.0, step, s = sqrt(2.0 * (v + rho) * (log_inv_alpha + 1.0)) + log_inv_alpha
     cdef int _k
     for _k in range(60):
-        step = (log_mixture(s, v, rho, start, &slope) - log_inv_alpha) / slope
+        step = (log_mixture(s, v, rho, start, below, &slope) - log_inv_alpha) / slope
         s = fmax(s - step, 0.0)
         if -1e-13 * s < step < 1e-13 * s:
             break
@@ -74,15 +84,15 @@ cdef inline double table_place(int64_t at) noexcept nogil:
     return v
 
 
-cdef inline double table_point(double *table, int64_t at, double rho, double start,
+cdef inline double table_point(double *table, int64_t at, double rho, double start, incomplete_gamma_t below,
                                double log_inv_alpha) noexcept nogil:
     """The boundary at a point, computed when it is first asked for."""
     if table[at] == 0.0:
-        table[at] = mixture_boundary(table_place(at), rho, start, log_inv_alpha)
+        table[at] = mixture_boundary(table_place(at), rho, start, below, log_inv_alpha)
     return table[at]
 
 
-cdef inline double table_boundary(double *table, double v, double rho, double start,
+cdef inline double table_boundary(double *table, double v, double rho, double start, incomplete_gamma_t below,
                                   double log_inv_alpha) noexcept nogil:
     """mixture_boundary or a little more; from v = 2^27 on exactly, below 2^-10 as if there."""
     cdef uint64_t bits = 0
@@ -91,11 +101,11 @@ cdef inline double table_boundary(double *table, double v, double rho, double st
     memcpy(&bits, &v, 8)
     at = <int64_t>(bits >> TABLE_SHIFT) - ((<int64_t>TABLE_LOWEST + 1023) << TABLE_BITS)
     if at < 0:
-        return table_point(table, 0, rho, start, log_inv_alpha)
+        return table_point(table, 0, rho, start, below, log_inv_alpha)
     if at + 2 >= TABLE_SIZE:
-        return mixture_boundary(v, rho, start, log_inv_alpha)
-    first = table_point(table, at + 1, rho, start, log_inv_alpha)
-    second = table_point(table, at + 2, rho, start, log_inv_alpha)
+        return mixture_boundary(v, rho, start, below, log_inv_alpha)
+    first = table_point(table, at + 1, rho, start, below, log_inv_alpha)
+    second = table_point(table, at + 2, rho, start, below, log_inv_alpha)
     near = table_place(at + 1)
     far = table_place(at + 2)
     return first - (second - first) * ((near - v) / (far - near))

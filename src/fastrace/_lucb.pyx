@@ -6,9 +6,9 @@ from libc.stdlib cimport calloc, free
 cimport numpy as cnp
 
 from fastrace._anytime cimport (
-    TABLE_SIZE, iterated_log_half_width, iterated_log_share, kl_easy_level, kl_level, kl_lower, kl_upper,
-    log_mixture_start, lucb1_half_width, mixture_boundary, mixture_rho, normal_mixture_boundary, normal_mixture_level,
-    stitched_boundary, table_boundary,
+    TABLE_SIZE, incomplete_gamma, incomplete_gamma_t, iterated_log_half_width, iterated_log_share, kl_easy_level,
+    kl_level, kl_lower, kl_upper, log_mixture_start, lucb1_half_width, mixture_boundary, mixture_rho,
+    normal_mixture_boundary, normal_mixture_level, stitched_boundary, table_boundary,
 )
 from fastrace._heaps cimport heap_order, heap_sift, heap_t
 from fastrace._selector cimport BY_BUDGET, BY_SEPARATION, Selector
@@ -51,6 +51,7 @@ cdef class LucbSelector(Selector):
     cdef double *error              # sum of (reward - mean before it)^2; the middle of the support before the first
     cdef double *bound              # of an arm: the lower if it is chosen, else the upper
     cdef Py_ssize_t *memory
+    cdef incomplete_gamma_t below   # of the gamma-exponential mixture
     cdef double epsilon
     cdef int64_t batch, rounds, level_round, next_gap
     cdef int kind
@@ -93,13 +94,16 @@ cdef class LucbSelector(Selector):
         self.kind = BOUNDS.index(bound)
         self.moving = self.kind in (LUCB1, KL, KL_EASY)
         self.level_round = 1
+        if self.kind == EB_MIX:
+            self.below = incomplete_gamma()
         for k in range(2):
             side = &self.side[k]
             side.log_inv_alpha = log_inv_alpha[k]
             self._set_level(side)
             if self.kind in (EB_MIX, HOEFFDING_MIX):
                 side.rho = mixture_rho(best_at, log_inv_alpha[k])
-                side.start = log_mixture_start(side.rho)
+            if self.kind == EB_MIX:
+                side.start = log_mixture_start(side.rho, self.below)
             side.heap.item = self.memory + (self.n_best if k else 0)
             side.heap.size = self.n_arms - self.n_best if k else self.n_best
             side.heap.place = self.memory + self.n_arms
@@ -122,8 +126,8 @@ cdef class LucbSelector(Selector):
         cdef double n = <double>self.pulls[i], v = self.error[i] / (self.span[i] * self.span[i])
         if self.kind == EB_MIX:
             if exact:
-                return mixture_boundary(v, side.rho, side.start, side.level) / n
-            return table_boundary(side.table, v, side.rho, side.start, side.level) / n
+                return mixture_boundary(v, side.rho, side.start, self.below, side.level) / n
+            return table_boundary(side.table, v, side.rho, side.start, self.below, side.level) / n
         if self.kind == EB_STITCH:
             return stitched_boundary(v, side.level) / n
         if self.kind == HOEFFDING_MIX:
@@ -467,13 +471,14 @@ cdef class SarSelector(LucbSelector):
 
 def _mixture_boundary(double v, double rho, double log_inv_alpha):
     """The boundary of the gamma-exponential mixture, and as the table rounds it up."""
-    cdef double start = log_mixture_start(rho)
+    cdef incomplete_gamma_t below = incomplete_gamma()
+    cdef double start = log_mixture_start(rho, below)
     cdef double *table = <double *>calloc(TABLE_SIZE, sizeof(double))
     if table == NULL:
         raise MemoryError()
-    rounded = table_boundary(table, v, rho, start, log_inv_alpha)
+    rounded = table_boundary(table, v, rho, start, below, log_inv_alpha)
     free(table)
-    return mixture_boundary(v, rho, start, log_inv_alpha), rounded
+    return mixture_boundary(v, rho, start, below, log_inv_alpha), rounded
 
 
 def _mixture_rho(double v_best, double log_inv_alpha):
@@ -487,9 +492,11 @@ def _kl_bounds(double p, double level):
 
 def _half_width(bound, double n, double v, double rho, double rounds, double log_inv_alpha):
     """Half-width of any bound but the divergences, for rewards in [0, 1]."""
+    cdef incomplete_gamma_t below
     kind = BOUNDS.index(bound)
     if kind == EB_MIX:
-        return mixture_boundary(v, rho, log_mixture_start(rho), log_inv_alpha) / n
+        below = incomplete_gamma()
+        return mixture_boundary(v, rho, log_mixture_start(rho, below), below, log_inv_alpha) / n
     if kind == EB_STITCH:
         return stitched_boundary(v, log_inv_alpha) / n
     if kind == HOEFFDING_MIX:

@@ -3,17 +3,17 @@
 A kernel turns a block of rewards into running bounds; what is done with these, by block or by single reward, is here.
 """
 
-from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport INFINITY, NAN, log
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from fastrace._anytime cimport (incomplete_gamma, incomplete_gamma_t, log_mixture_start, mixture_boundary,
+                                mixture_rho)
 from fastrace._bets cimport (FR_BLOCK, FR_CANDIDATES, fr_bet_t, fr_betting, fr_grid_copy, fr_grid_init,
                              fr_grid_merge, fr_grid_t, fr_hoeffding, fr_moments_only, fr_narrowest,
                              fr_normal_mixture, fr_plug_in, fr_plug_in_push, fr_scale, fr_stitched, fr_stitching,
                              fr_sums_init, fr_sums_t, fr_target, fr_target_push, fr_threshold, fr_unit)
-from fastrace._boundaries cimport gamma_exponential, incomplete_gamma_t, mixture_rho
 from fastrace._schedules cimport next_look
 from fastrace._stopping cimport INCONSISTENT, RUNNING, Stream, stream_t
 
@@ -44,13 +44,6 @@ cdef inline void _copy(state_t *to, const state_t *source, bint grid) noexcept n
         fr_grid_copy(&to.grid, &source.grid)
 
 
-cdef incomplete_gamma_t _incomplete_gamma() except NULL:
-    """SciPy's regularised lower incomplete gamma function; here, since scipy.special takes 0.3 s to import."""
-    from scipy.special import cython_special
-    capsule = cython_special.__pyx_capi__["gammainc"]
-    return <incomplete_gamma_t>PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
-
-
 cdef class Sequence(Stream):
     """A stream with a running interval of its mean; subclasses check the arguments and call `_open` once."""
 
@@ -60,6 +53,7 @@ cdef class Sequence(Stream):
     cdef Py_ssize_t size                    # bytes of the state
     cdef bint grid                          # whether it has one
     cdef incomplete_gamma_t below           # of the mixture boundary
+    cdef double start                       # and what its logarithm begins with
 
     def __cinit__(self, *args, **kwargs):
         self.size = 0
@@ -89,7 +83,7 @@ cdef class Sequence(Stream):
         self.bet.level = log(2.0) - log(self.delta_) if self.kernel != THRESHOLD else -log(self.delta_)
         self.bet.cap = cap
         self.bet.n_rows = INFINITY if n_rows is None else <double>n_rows
-        self.bet.rho = mixture_rho(self.bet.level, best_at)
+        self.bet.rho = mixture_rho(best_at, max(self.bet.level, log(2.0) + 0.05))
         self.bet.slope, self.bet.offset, self.bet.floor, self.bet.zero = 0.0, 0.0, 1e-12, -1.0
         criterion = self.criterion
         if criterion == "relative":
@@ -101,7 +95,8 @@ cdef class Sequence(Stream):
         elif criterion == "sign":
             self.bet.slope, self.bet.offset = 1.0, -(self.threshold - self.low) / span
         if self.kernel == MIXTURE:
-            self.below = _incomplete_gamma()
+            self.below = incomplete_gamma()
+            self.start = log_mixture_start(self.bet.rho, self.below)
             self.per_check = 1 << 14
         elif self.grid:
             self.per_check = 1 << 15
@@ -148,7 +143,7 @@ cdef class Sequence(Stream):
         elif self.kernel == HOEFFDING:
             half = fr_normal_mixture(self.bet.level, 0.25 * sums.n, self.bet.rho) / sums.n
         else:
-            half = gamma_exponential(self.bet.level, sums.penalty[0], self.bet.rho, self.below) / sums.n
+            half = mixture_boundary(sums.penalty[0], self.bet.rho, self.start, self.below, self.bet.level) / sums.n
         low[0] = middle - half
         high[0] = middle + half
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaln
 
 from fastrace import _adapt, _allocate, _checks
 from fastrace._selector import Selector
@@ -27,6 +26,8 @@ def _mixture(
     `deviation` is a guess of the standard deviation as a share of the width of the support, and so are the answers: rho
     in squared widths, and what the log of the gamma mixture begins with.
     """
+    from scipy.special import gammainc, gammaln  # here, since it takes 0.2 s to import
+
     log_inverse = math.log(len(widths) / delta)
     accuracy = np.maximum(epsilon / widths, 1.0 / 50.0)
     wanted = deviation**2 * np.clip(8.0 * deviation**2 * log_inverse / accuracy**2, 100.0, 1e6)
