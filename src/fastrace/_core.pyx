@@ -693,7 +693,8 @@ cdef class Race(RaceMemory):
         except (OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"the saved race is damaged: {error!r}") from error
         if not (self._looks.ndim == self._quantiles.ndim == 1 and 0 < self.n_looks == self._quantiles.shape[0]
-                and self._looks[0] >= 0 and self._looks[-1] == self.n_rows and np.all(np.diff(self._looks) > 0)):
+                and self._looks[0] >= 0 and self._looks[self.n_looks - 1] == self.n_rows
+                and np.all(np.diff(self._looks) > 0)):
             raise ValueError("the saved race is damaged: its plan of looks cannot be right")
         self.set_state(state)
         if self.status == RUNNING:

@@ -256,9 +256,11 @@ cdef class RaceMemory:
 cdef object saved_order(order_t *order, int64_t drawn):
     """What kind of order this is, and the entries that make it: (kind, positions, values, settled rows)."""
     cdef displaced_t *entry
+    cdef cnp.uint32_t[::1] code
     cdef uint32_t i
     if order.code != NULL and order.n:
-        codes = np.asarray(<cnp.uint32_t[:order.n]>order.code)
+        code = <cnp.uint32_t[:order.n]>order.code
+        codes = np.asarray(code)
         positions = np.flatnonzero(codes).astype(np.uint32)
         return "permutation", positions, codes[positions], None
     if order.table == NULL:
@@ -278,6 +280,7 @@ cdef object saved_order(order_t *order, int64_t drawn):
 cdef int restore_order(order_t *order, saved, int64_t drawn) except -1:
     """Make a fresh order what `saved_order` saw, `drawn` positions settled."""
     cdef displaced_t *entry
+    cdef cnp.uint32_t[::1] code
     cdef uint32_t position, row
     cdef Py_ssize_t i
     kind, positions, values, settled = saved
@@ -292,7 +295,8 @@ cdef int restore_order(order_t *order, saved, int64_t drawn) except -1:
         if order.code == NULL and order.n > 0 and order_keep(order, 0):
             raise MemoryError()
         if order.n > 0:
-            np.asarray(<cnp.uint32_t[:order.n]>order.code)[positions] = values
+            code = <cnp.uint32_t[:order.n]>order.code
+            np.asarray(code)[positions] = values
         return 0
     settled = np.asarray(settled)
     _demand(kind == "displaced" and order.table != NULL and settled.dtype == np.uint32 and settled.shape == (drawn,)
