@@ -9,14 +9,14 @@ has grown too wide for the levels. The law is exact.
 """
 
 from libc.math cimport INFINITY, NAN, exp, expm1, floor, log1p, sqrt
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 cimport numpy as cnp
 
-from fastrace._weights cimport (alias_build, alias_draw, alias_t, sum_tree_build, sum_tree_find, sum_tree_set,
-                                sum_tree_size, sum_tree_t)
+from fastrace._alias cimport alias_build, alias_pick, alias_t
 from fastrace._cutoff cimport cutoff_between, evidence_t, kind_t, log_level, standard_error, width_at
 from fastrace._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, Selector
+from fastrace._sum_tree cimport sum_tree_build, sum_tree_find, sum_tree_set, sum_tree_size, sum_tree_t
 
 import numpy as np
 
@@ -47,7 +47,8 @@ cdef class Adapt(Selector):
     cdef double *level              # of each arm at the cutoff; or the half-width at the level delta / n
     cdef double *weight
     cdef int64_t *tally
-    cdef alias_t alias
+    cdef alias_t *alias
+    cdef uint32_t *stack
     # one by one
     cdef sum_tree_t above           # at least the level of each arm, for cutoffs in the window; 0 for arms at their cap
     cdef double *below              # at most the level
@@ -65,13 +66,10 @@ cdef class Adapt(Selector):
         self.weight = <double *>calloc(n, sizeof(double))
         self.below = <double *>calloc(n, sizeof(double))
         self.tally = <int64_t *>calloc(n, sizeof(int64_t))
-        self.alias.size = n
-        self.alias.share = <double *>calloc(n, sizeof(double))
-        self.alias.other = <Py_ssize_t *>calloc(n, sizeof(Py_ssize_t))
-        self.alias.work = <Py_ssize_t *>calloc(n, sizeof(Py_ssize_t))
+        self.alias = <alias_t *>calloc(n, sizeof(alias_t))
+        self.stack = <uint32_t *>calloc(n, sizeof(uint32_t))
         if (self.above.sum == NULL or self.level == NULL or self.weight == NULL or self.below == NULL
-                or self.tally == NULL or self.alias.share == NULL or self.alias.other == NULL
-                or self.alias.work == NULL):
+                or self.tally == NULL or self.alias == NULL or self.stack == NULL):
             raise MemoryError()
 
     def __dealloc__(self):
@@ -80,9 +78,8 @@ cdef class Adapt(Selector):
         free(self.weight)
         free(self.below)
         free(self.tally)
-        free(self.alias.share)
-        free(self.alias.other)
-        free(self.alias.work)
+        free(self.alias)
+        free(self.stack)
 
     def __init__(self, n_arms, n_best, *, low, high, rng, policy, kind, optimal, epsilon, delta, log_share, first, cap,
                  rho, start, batch, batch_share):
@@ -264,9 +261,9 @@ cdef class Adapt(Selector):
         if size == 1:
             self.ask_for(self.draw_by_weight(self.uniform() * sum), 1)
             return 0
-        alias_build(&self.alias, self.weight, sum)
+        alias_build(self.alias, self.weight, sum, <uint32_t>self.n_arms, self.stack)
         for _k in range(size):
-            i = alias_draw(&self.alias, self.uniform())
+            i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
             if self.weight[i] > 0.0:
                 if self.tally[i] == 0:
                     self.asked[self.n_asked] = i

@@ -2,7 +2,6 @@
 """Draws of an index with given probabilities in O(1): Walker's alias table, made by Vose's method in O(n)."""
 
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport free, malloc
 from numpy.random cimport bitgen_t
 
 from fastrace._rng cimport bounded32
@@ -12,15 +11,10 @@ cdef struct alias_t:
     uint32_t other          # whom the rest belongs to
 
 
-cdef inline int alias_build(alias_t *table, const double *weight, uint32_t n) noexcept nogil:
-    """Weights from 0 up, with a finite positive sum. Return 0, or -1 if memory is short."""
-    cdef uint32_t *stack = <uint32_t *>malloc(<size_t>n * sizeof(uint32_t))
-    cdef double total = 0.0
+cdef inline void alias_build(alias_t *table, const double *weight, double total, uint32_t n,
+                             uint32_t *stack) noexcept nogil:
+    """Weights from 0 up that add up to `total`, finite and positive; `stack` is room for n numbers."""
     cdef uint32_t i, small = 0, large = n, low, high
-    if stack == NULL:
-        return -1
-    for i in range(n):
-        total += weight[i]
     for i in range(n):              # places below average from the front, the others from the back
         table[i].keep = weight[i] / total * n
         table[i].other = i
@@ -46,10 +40,15 @@ cdef inline int alias_build(alias_t *table, const double *weight, uint32_t n) no
     while small > 0:
         small -= 1
         table[stack[small]].keep = 1.0
-    free(stack)
-    return 0
 
 
 cdef inline int64_t alias_draw(const alias_t *table, uint32_t n, bitgen_t *bits) noexcept nogil:
     cdef uint32_t i = bounded32(bits, n)
     return i if bits.next_double(bits.state) < table[i].keep else table[i].other
+
+
+cdef inline int64_t alias_pick(const alias_t *table, uint32_t n, double uniform) noexcept nogil:
+    """As `alias_draw`, from one uniform number in [0, 1), which gives the place and decides on it."""
+    cdef double x = uniform * n
+    cdef uint32_t i = <uint32_t>x
+    return i if x - i < table[i].keep else table[i].other

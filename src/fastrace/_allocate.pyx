@@ -2,11 +2,11 @@
 """OCBA-m, which spends a budget, and the race for the m best, which decides arm by arm over rounds."""
 
 from libc.math cimport NAN, fabs, floor, log, sqrt
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free, qsort
 cimport numpy as cnp
 
-from fastrace._weights cimport alias_build, alias_draw, alias_t
+from fastrace._alias cimport alias_build, alias_pick, alias_t
 from fastrace._bounds cimport empirical_bernstein
 from fastrace._cutoff cimport cutoff_between
 from fastrace._selector cimport BY_BUDGET, BY_HORIZON, BY_SEPARATION, Selector
@@ -24,28 +24,26 @@ cdef class Ocba(Selector):
     cdef double *share
     cdef double *weight
     cdef int64_t *tally
-    cdef alias_t alias
+    cdef alias_t *alias
+    cdef uint32_t *stack
 
     def __cinit__(self, n_arms, *args, **kwargs):
         cdef Py_ssize_t n = n_arms
         self.share = <double *>calloc(n, sizeof(double))
         self.weight = <double *>calloc(n, sizeof(double))
         self.tally = <int64_t *>calloc(n, sizeof(int64_t))
-        self.alias.size = n
-        self.alias.share = <double *>calloc(n, sizeof(double))
-        self.alias.other = <Py_ssize_t *>calloc(n, sizeof(Py_ssize_t))
-        self.alias.work = <Py_ssize_t *>calloc(n, sizeof(Py_ssize_t))
-        if (self.share == NULL or self.weight == NULL or self.tally == NULL or self.alias.share == NULL
-                or self.alias.other == NULL or self.alias.work == NULL):
+        self.alias = <alias_t *>calloc(n, sizeof(alias_t))
+        self.stack = <uint32_t *>calloc(n, sizeof(uint32_t))
+        if (self.share == NULL or self.weight == NULL or self.tally == NULL or self.alias == NULL
+                or self.stack == NULL):
             raise MemoryError()
 
     def __dealloc__(self):
         free(self.share)
         free(self.weight)
         free(self.tally)
-        free(self.alias.share)
-        free(self.alias.other)
-        free(self.alias.work)
+        free(self.alias)
+        free(self.stack)
 
     def __init__(self, n_arms, n_best, *, low, high, rng, budget, first, batch, deficit):
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
@@ -98,11 +96,11 @@ cdef class Ocba(Selector):
         if self.deficit:
             self.spread_out(size, eligible)
             return 0
-        alias_build(&self.alias, self.weight, eligible)
+        alias_build(self.alias, self.weight, eligible, <uint32_t>self.n_arms, self.stack)
         for _k in range(size):
-            i = alias_draw(&self.alias, self.uniform())
+            i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
             while not self.weight[i] > 0.0:         # a cell that rounding left to its owner
-                i = alias_draw(&self.alias, self.uniform())
+                i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
             self.add(i, 1)
         self.collect()
         return 0

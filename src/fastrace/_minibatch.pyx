@@ -28,8 +28,10 @@ cdef class AliasTable:
     cdef readonly cnp.ndarray weights
 
     def __init__(self, weights):
-        cdef int short
+        cdef uint32_t *stack
         cdef const double *w
+        cdef double total = 0.0
+        cdef uint32_t i
         self.weights = np.ascontiguousarray(weights, dtype=np.float64)
         if self.weights.ndim != 1 or not 0 < len(self.weights) <= 0xFFFFFFFF:
             raise ValueError(f"weights has shape {np.shape(weights)}; a vector of 1 to 2^32 - 1 numbers is needed")
@@ -39,13 +41,16 @@ cdef class AliasTable:
             raise RuntimeError("a table is set up once")
         self.n = <uint32_t>len(self.weights)
         self.table = <alias_t *>malloc(<size_t>self.n * sizeof(alias_t))
-        if self.table == NULL:
+        stack = <uint32_t *>malloc(<size_t>self.n * sizeof(uint32_t))
+        if self.table == NULL or stack == NULL:
+            free(stack)
             raise MemoryError()
         w = <const double *>cnp.PyArray_DATA(self.weights)
         with nogil:
-            short = alias_build(self.table, w, self.n)
-        if short:
-            raise MemoryError()
+            for i in range(self.n):
+                total += w[i]
+            alias_build(self.table, w, total, self.n, stack)
+            free(stack)
 
     def __dealloc__(self):
         free(self.table)
