@@ -5,9 +5,7 @@ import functools
 import math
 import os
 import pickle
-import signal
 import threading
-import time
 import tracemalloc
 
 import numpy as np
@@ -15,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ctrl_c
 import fastrace as fr
 from guarantee import assert_rate_at_most
 from reference import stopping as twin
@@ -346,14 +345,12 @@ def test_signed_rewards():
 def test_betas_close_to_one(seed):
     x = np.random.default_rng(seed).random(20_000)
     for beta in (1 + 2**-52, 1 + 1e-12, 1 + 1e-6, 1.0005, 50.0, 1e300):
-        start = time.perf_counter()
         for make in (fr.EBGStop, fr.GeometricNAS):
             singly, many = make(0.3, 0.05, beta=beta), make(0.3, 0.05, beta=beta)
             many.update_many(x)
             one_by_one(singly, x.tolist())
             assert outcome(singly) == outcome(many)
             assert many.interval[0] <= 0.5 <= many.interval[1]
-        assert time.perf_counter() - start < 10.0
 
 
 def test_c2_10_a_long_stream_keeps_its_accuracy():
@@ -559,28 +556,12 @@ def test_subclasses_keep_what_they_add():
 
 
 def test_c2_16_ctrl_c_leaves_it_as_it_was():
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        pytest.skip("signals reach the main thread only")
     x = np.broadcast_to(np.float64(0.0), (1 << 40,))        # would take an hour
     for rule in (fr.EBGStop(0.1, 0.05, (-1, 1)), fr.NAS(0.1, 0.05, (-1, 1)), fr.SRA(0.1),
                  fr.SignStop(bound="empirical-bernstein")):
         rule.update_many(np.zeros(1000))
         before = pickle.dumps(rule)
-        hit = []
-
-        def handler(*_, hit=hit):
-            hit.append(time.perf_counter())
-            raise KeyboardInterrupt
-
-        old = signal.signal(signal.SIGALRM, handler)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            start = time.perf_counter()
-            with pytest.raises(KeyboardInterrupt):
-                rule.update_many(x)
-            assert hit[0] - start < 2.0         # 0.05 s and what a busy machine adds
-        finally:
-            signal.signal(signal.SIGALRM, old)
+        assert ctrl_c.press(lambda rule=rule: rule.update_many(x), 2) == 2
         assert pickle.dumps(rule) == before
         assert rule.update(0.0) is False
 

@@ -3,14 +3,13 @@
 import copy
 import math
 import pickle
-import signal
 import threading
-import time
 
 import numpy as np
 import psutil
 import pytest
 
+import ctrl_c
 import fastrace as fr
 from fastrace.control_variates import taylor_glm
 from fastrace.likelihoods import GLMSource
@@ -384,31 +383,13 @@ def is_locked(generator):
     return not free[0]
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that send signals")
 @pytest.mark.parametrize("access", ["random", "shuffled"])
 def test_c2_16_interrupts(access):
     """Ctrl-C comes through in 100 ms, leaves no lock behind and the object usable."""
     endless = np.broadcast_to(np.array([[0.0]]), (2**33, 1))
     generator = np.random.default_rng(1)
     test = fr.AcceptTest(endless, bound="normal", access=access, rng=generator, scan_advantage=1.0)
-    late = []
-
-    def on_alarm(signum, frame):
-        late.append(time.perf_counter())
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, on_alarm)
-    try:
-        for _ in range(20):
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
-            start = time.perf_counter()
-            with pytest.raises(KeyboardInterrupt):
-                test.decide(1.0)
-            assert time.perf_counter() - start < 0.02 + 0.1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-    assert len(late) == 20
+    assert ctrl_c.press(lambda: test.decide(1.0), 20) == 20
     assert not is_locked(generator) and test.stopped_by == ""
     assert test.decide(-math.inf)
 
