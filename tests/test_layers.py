@@ -54,7 +54,8 @@ FOLDERS = {
     "mcmc": [
         ["models", "protocol"],
         ["_metropolis", "arch", "softmax", "trace"],
-        ["gibbs", "metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "slice", "tuna_metropolis"],
+        ["firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "slice",
+         "tuna_metropolis"],
         ["poisson_gibbs", "racing_gibbs", "racing_slice"],
         ["bias", "emcee"],
         ["__init__"],

@@ -41,9 +41,11 @@ KERNELS = {
     "race": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, **o),
     "race-betting": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, "betting", **o),
     "race-plain": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, control_variate=None, **o),
-    "tuna": lambda model, **o: mcmc.TunaMetropolis(model, chi=1e-2, **o),
+    "tuna": lambda model, **o: mcmc.TunaMetropolis(model, chi=1e-2, full_pass_at=1e9, **o),
+    "firefly": lambda model, **o: mcmc.FireflyMetropolis(model, full_pass_at=1e9, **o),
+    "firefly-half": lambda model, **o: mcmc.FireflyMetropolis(model, fraction=0.5, full_pass_at=2.0, **o),
 }
-EXACT = ["exact", "exact-plain", "poisson", "poisson-one-stage", "tuna"]
+EXACT = ["exact", "exact-plain", "poisson", "poisson-one-stage", "tuna", "firefly", "firefly-half"]
 RACES = ["race", "race-betting", "race-plain"]
 
 
@@ -85,6 +87,26 @@ def test_exact_kernels_leave_an_enumerable_target_invariant(name):
     assert_fits(lattice.counts(kernel, 2500, 3, np.random.default_rng(5)), lattice.p)
 
 
+@pytest.mark.parametrize(("name", "mixed"), [("poisson", 0.2), ("tuna", 2.0), ("firefly", 0.2), ("firefly-half", 0.2)])
+def test_minibatches_and_full_passes_leave_it_invariant_over_long_runs(name, mixed):
+    """Every step by a minibatch; then some of them by full passes."""
+    lattice = Lattice(20)
+    options = {} if name == "tuna" else {"control_variate": lattice.points[0] + 0.5}     # far from the mode
+    for share in (1e9, mixed):
+        kernel = KERNELS[name](lattice.model, proposal=lattice.propose, **options)
+        kernel.full_pass_at = share
+        counts, passes, rows = np.zeros(4, int), 0, 0
+        for start in range(4):
+            _, steps = kernel.run(np.random.default_rng(start), kernel.init(lattice.points[start]), 12_000)
+            at = np.abs(steps.draws[100::20, None] - lattice.points).sum(axis=2).argmin(axis=1)
+            counts += np.bincount(at, minlength=4)
+            passes += int(steps.full_pass.sum())
+            rows += int(steps.rows[~steps.full_pass].sum())
+        assert_fits(counts, lattice.p)
+        assert 0.1 < passes / 48_000 < 0.9 if share == mixed else passes == 0
+        assert rows / (48_000 - passes) > 0.3
+
+
 @pytest.mark.parametrize("name", RACES)
 def test_races_are_within_their_promise_on_an_enumerable_target(name):
     lattice = Lattice(400)
@@ -113,13 +135,33 @@ def test_exact_and_poisson_chains_are_their_twins():
     reference = model.reference()
     plain = twin.Logistic(X, y, reference)
     options = {"size": 0.8, "walk": 2.38 / np.sqrt(3), "walk_share": 0.1}
-    for name, decision in (("exact", twin.exact_decision(plain)), ("poisson", twin.poisson_decision(plain))):
+    for name, decision in (
+        ("exact", twin.exact_decision(plain)),
+        ("poisson", twin.poisson_decision(plain)),
+        ("firefly", twin.firefly_decision(plain)),
+        ("firefly-half", twin.firefly_decision(plain, 0.5)),
+    ):
         kernel = KERNELS[name](model, control_variate=reference, size=0.8)
         state = kernel.init(reference.center + 0.01)
         _, steps = kernel.run(np.random.default_rng(4), state, 300)
         expected = twin.chain(plain, state.whitened, np.random.default_rng(4), 300, decide=decision, **options)
         assert 20 < steps.accepted.sum() < 300
         np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
+
+
+def test_tuna_chains_are_their_twin():
+    X, y = logistic(300, 3, 1)
+    model = mcmc.GLM(X, y, prior_sd=0.2)
+    kernel = mcmc.TunaMetropolis(model, chi=1e-3, size=0.03, full_pass_at=1e9)
+    reference = model.reference()
+    state = kernel.init(reference.center + 0.01)
+    _, steps = kernel.run(np.random.default_rng(4), state, 400)
+    expected = twin.walk(
+        reference, lambda theta: -12.5 * theta @ theta, state.whitened, np.random.default_rng(4), 400,
+        size=0.03 * 2.38 / np.sqrt(3), decide=twin.tuna_decision(X, y, model, model.slopes(reference), 1e-3),
+    )
+    assert 100 < steps.accepted.sum() < 400 and steps.rows.mean() > 1.0
+    np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("control_variate", ["auto", None])
@@ -172,40 +214,6 @@ def test_means_and_deviations_agree_with_a_long_exact_run(family):
             for j in range(3):
                 error = np.hypot(*(x[:, j].std() / np.sqrt(mcmc.effective_sample_size(x[:, j])) for x in (a, b)))
                 assert abs(a[:, j].mean() - b[:, j].mean()) < stats.norm.isf(1e-6 / 24) * error + 0.01 * b[:, j].std()
-
-
-@pytest.mark.parametrize("name", ["exact", "poisson", "race", "race-plain", "tuna"])
-def test_simulation_based_calibration(name):
-    rng = np.random.default_rng(21)
-    ranks = []
-    for _ in range(240):
-        theta = rng.standard_normal(2)
-        X = rng.standard_normal((40, 2))
-        model = mcmc.GLM(X, outcomes("logistic", X, theta, rng), prior_sd=1.0)
-        kernel = KERNELS[name](model)
-        _, steps = kernel.run(rng, kernel.init(theta), 19 * 20)     # theta is itself a draw from the posterior
-        ranks.append(int((steps.draws[19::20, 0] < theta[0]).sum()))
-    # 19 thinned draws and theta: 20 ranks, in 5 cells
-    assert_fits(np.bincount(np.array(ranks) // 4, minlength=5), np.full(5, 0.2))
-
-
-@pytest.mark.parametrize("name", ["exact", "poisson", "race"])
-def test_geweke_joint_distribution(name):
-    """Data and parameters drawn in turn must keep the prior of the parameters."""
-    rng = np.random.default_rng(31)
-    X = rng.standard_normal((30, 2))
-    theta, kept = rng.standard_normal(2), []
-    for i in range(400):
-        model = mcmc.GLM(X, outcomes("gaussian" if i % 2 else "logistic", X, theta, rng),
-                         "gaussian" if i % 2 else "logistic", prior_sd=1.0)
-        kernel = KERNELS[name](model)
-        theta = kernel.run(rng, kernel.init(theta), 4)[1].draws[-1]
-        kept.append(theta)
-    kept = np.array(kept)
-    for moment, expected in ((kept, 0.0), (kept**2, 1.0)):
-        for j in range(2):
-            error = moment[:, j].std() / np.sqrt(mcmc.effective_sample_size(moment[:, j]))
-            assert abs(moment[:, j].mean() - expected) < stats.norm.isf(1e-6) * error
 
 
 # Hard data.

@@ -129,6 +129,21 @@ def chain(model, z, rng, n, *, size, walk, walk_share, decide):
     return np.array(out)
 
 
+def walk(reference, log_prior, z, rng, n, *, size, decide):
+    """Random-walk steps in the reference's coordinates, decided once."""
+    center, factor = reference.center, reference.factor
+    out = []
+    for _ in range(n):
+        stream = RowStream(int(rng.bit_generator.random_raw()))
+        new = z + size * np.array([rng.standard_normal() for _ in z])
+        at, there = center + factor @ z, center + factor @ new
+        log_u = -rng.standard_exponential() - (log_prior(there) - log_prior(at))
+        if decide(at, there, z, new, log_u, stream):
+            z = new
+        out.append(center + factor @ z)
+    return np.array(out)
+
+
 def exact_decision(model):
     def decide(now, new, z0, z1, log_u, stream):
         return model.residuals(new).sum() - model.residuals(now).sum() > log_u
@@ -153,6 +168,63 @@ def poisson_decision(model):
             here = bound - max(change, 0.0)
             if stream.uniform() * bound < here:
                 ratio += math.log((here + change) / here)
+        return ratio > log_u
+
+    return decide
+
+
+def firefly_decision(model, fraction=1.0):
+    """Rows bright with probability 1 - exp(-gap), and a step on the bright ones and the bounds of all others."""
+    weights, offset = model.reference.weights, model.reference.from_hat
+    keep, other = alias_table(weights)
+    bright = None
+
+    def decide(now, new, z0, z1, log_u, stream):
+        nonlocal bright
+        before, after = (np.linalg.norm(z + offset) ** 3 * (1.0 + 1e-9) for z in (z0, z1))
+        drawn = []
+        for _ in range(stream.poisson(weights.sum() * before / 3.0)):
+            i = stream.below(len(weights))
+            drawn.append(i if stream.uniform() < keep[i] else other[i])
+        was = set() if bright is None or fraction >= 1.0 else bright
+        pool = []
+        for i in sorted(was | set(drawn)):
+            anew = bright is None or fraction >= 1.0 or stream.uniform() < fraction
+            if not anew and i in was:
+                pool.append((i, 0))
+            elif anew and i in drawn:
+                pool.append((i, drawn.count(i)))
+        bright = set()
+        ratio = -weights.sum() * (after - before) / 6.0
+        for i, times in pool:
+            gap = float(model.residuals(now, [i])[0]) + weights[i] * before / 6.0
+            there = float(model.residuals(new, [i])[0]) + weights[i] * after / 6.0
+            if times == 0 or stream.uniform() < 1.0 - (1.0 - gap / (weights[i] * before / 3.0)) ** times:
+                bright.add(i)
+                ratio += math.log(math.expm1(there)) - math.log(math.expm1(gap))
+        return ratio > log_u
+
+    return decide
+
+
+def tuna_decision(X, y, model, slopes, chi):
+    """TunaMH; see Zhang, Cooper & De Sa (2020), Algorithm 2, with U the negative log-likelihoods."""
+    keep, other = alias_table(slopes)
+    total = slopes.sum()
+
+    def decide(now, new, z0, z1, log_u, stream):
+        length = math.sqrt((z1 - z0) @ (z1 - z0))
+        whole = total * length
+        ratio = 0.0
+        rows = []
+        for _ in range(stream.poisson(chi * whole**2 + whole)):
+            i = stream.below(len(slopes))
+            rows.append(i if stream.uniform() < keep[i] else other[i])
+        for i in rows:
+            u_now, u_new = (-float(log_terms("logistic", X[i], y[i], theta)) for theta in (now, new))
+            share, bound = chi * slopes[i] * length * whole, slopes[i] * length
+            if stream.uniform() < (share + 0.5 * (u_new - u_now + bound)) / (share + bound):
+                ratio += 2.0 * math.atanh((u_now - u_new) / (bound * (1.0 + 2.0 * chi * whole)))
         return ratio > log_u
 
     return decide

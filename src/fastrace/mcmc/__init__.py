@@ -2,6 +2,7 @@
 
 from fastrace.mcmc.arch import ARCH
 from fastrace.mcmc.bias import BiasCheck, check_bias
+from fastrace.mcmc.firefly_metropolis import FireflyMetropolis
 from fastrace.mcmc.gibbs import Categorical, Gibbs
 from fastrace.mcmc.metropolis import Metropolis
 from fastrace.mcmc.models import GLM, FunctionModel, Model, Reference, SourceModel
@@ -22,6 +23,7 @@ __all__ = [
     "GLM",
     "BiasCheck",
     "Categorical",
+    "FireflyMetropolis",
     "FunctionModel",
     "Gibbs",
     "Kernel",
