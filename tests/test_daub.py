@@ -443,11 +443,28 @@ def test_halving_equals_its_twin(rng):
             assert result.reached[winner] == n_rows
 
 
+@pytest.mark.parametrize("options", [{}, {"curve": -1.0}, {"curve": 0.0}, {"curve": 1.0, "training_bound": True}])
+def test_halving_by_projection_equals_its_twin(rng, options):
+    for _ in range(30):
+        n_learners, n_rows = int(rng.integers(2, 40)), int(rng.integers(300, 10_000))
+        # ends that differ less than the way there, so that the projection decides
+        final, speed = 0.8 + 0.05 * rng.random(n_learners), rng.random(n_learners) * 2.0
+        noise = 0.01 * rng.random((n_learners, n_rows + 1))
+        valid = lambda i, n, v=(final, speed, noise): float(v[0][i] - v[1][i] / n**0.5 + v[2][i, n])  # noqa: E731
+        train = lambda i, n, v=(final, speed): float(v[0][i] + 0.3 * v[1][i] / n**0.5)  # noqa: E731
+        for made in ({"first": 20}, {"first": 20, "growth": 2.0, "factor": 2.0}, {"sizes": [50, 130, n_rows]}, {}):
+            method = DAUBHalving(n_learners, n_rows, **made, **options)
+            result = method.run(lambda i, n, valid=valid, train=train: (train(i, n), valid(i, n)))
+            log, winner = twin.daub_halving(
+                train, valid, n_learners, method.plan, options.get("curve", -0.5), "training_bound" in options)
+            assert (result.allocations, result.best) == (log, winner)
+
+
 def test_halving_by_projection_needs_no_more_rows(rng):
     for _ in range(20):
         sizes = twin.grid(50, 2.0, 6000)
         train, valid = tables(rng, 15, sizes)
-        plain = drive(SuccessiveHalving(15, 6000, 50, growth=2.0), train, valid, sizes)
+        plain = drive(SuccessiveHalving(15, 6000, 50, 4.0, growth=2.0), train, valid, sizes)
         projected = drive(DAUBHalving(15, 6000, 50, growth=2.0), train, valid, sizes)
         assert plain.rows.sum() == projected.rows.sum()
         flat = np.repeat(valid[:, -1:], len(sizes), axis=1)

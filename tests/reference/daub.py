@@ -71,6 +71,25 @@ def halving(score, n_learners, plan):
     return log, max(alive, key=lambda i: (last[i], -i))
 
 
+def daub_halving(train, valid, n_learners, plan, curve, training_bound):
+    """The same, ranked by the straight line through the last two scores, on the scale of `curve`, read at all rows."""
+    n_rows = plan[-1][0]
+    scale = (lambda n: math.log(n)) if curve == 0 else lambda n: (n / n_rows) ** curve / curve
+    alive, log, seen, bound = list(range(n_learners)), [], [{} for _ in range(n_learners)], {}
+    for rows, count in plan:
+        alive = sorted(sorted(alive, key=lambda i: (-bound[i], i))[:count]) if log else alive
+        for i in alive:
+            log.append((i, rows))
+            before = max(seen[i], default=None)
+            seen[i][rows] = bound[i] = valid(i, rows)
+            if before is not None:
+                rise = max(0.0, valid(i, rows) - valid(i, before))
+                bound[i] += rise / (scale(rows) - scale(before)) * (scale(n_rows) - scale(rows))
+            if training_bound:
+                bound[i] = min(bound[i], train(i, rows))
+    return log, max(alive, key=lambda i: (valid(i, n_rows), -i))
+
+
 def budgeted_ucb(risk, rates, quanta, penalties, kappa2, log_term="T", n_rows=math.inf):
     """Algorithm 1 of Agarwal et al. (2011) for a function of class and rows: the queries, as (class, rows)."""
     k = len(rates)

@@ -56,11 +56,11 @@ class DAUBSearchCV(CandidateSearch):
         drawn, as by `RandomizedSearchCV`. Not needed for a list of learners; for one, parameters are called
         ``name__parameter``.
     method : {"daub", "daub-halving", "halving"}, default "daub"
-        `DAUB`, or halving by its projections or by scores, with a third kept in each round.
+        `DAUB`, or halving by its projections, a quarter kept in each round, or by scores, a third kept.
     first : int or "auto", default "auto"
         Rows of the first training (b). ``"auto"``: 500, but at most a twentieth of the rows and at least two per class.
     ratio : float, optional
-        Factor between sizes (r); 1.5, or 2.8 for the halving methods.
+        Factor between sizes (r); 1.5, for ``"daub-halving"`` 4 and for ``"halving"`` 2.8.
     training_bound, clip_slope, curve, verify
         See `DAUB`. A training bound needs training scores: they are computed, whatever `return_train_score` says.
     budget : float, optional
@@ -206,7 +206,7 @@ class DAUBSearchCV(CandidateSearch):
             first = min(n_rows, max(2 * n_classes, min(500, n_rows // 20), 2))
         else:
             first = _checks.integer(self.first, "first", 1, "learners are trained on rows")
-        ratio = self.ratio if self.ratio is not None else 1.5 if method == "daub" else 2.8
+        ratio = {"daub": 1.5, "daub-halving": 4.0, "halving": 2.8}[method] if self.ratio is None else self.ratio
         sizes = checked_sizes(first, ratio, n_rows)
         if method == "daub":
             return DAUB(
@@ -216,7 +216,7 @@ class DAUBSearchCV(CandidateSearch):
         if method == "halving":
             return SuccessiveHalving(n_candidates, n_rows, sizes=sizes, budget=self.budget)
         return DAUBHalving(
-            n_candidates, n_rows, sizes=sizes, budget=self.budget, curve=-1.0 if self.curve is None else self.curve,
+            n_candidates, n_rows, sizes=sizes, budget=self.budget, curve=-0.5 if self.curve is None else self.curve,
         )
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> DAUBSearchCV:
