@@ -18,7 +18,9 @@ is missing, so a run may be stopped at any time, or given a time (``--seconds``)
 tells what is not known yet. ``--quick`` uses data that scikit-learn brings along.
 
 Writes ``daub.csv`` (a line per set and method) and ``daub.png``. Needs the extras ``sklearn``, ``data`` and ``demo``;
-LightGBM and XGBoost join if they are installed.
+LightGBM and XGBoost join if they are installed. ``--scikit-learn`` also runs scikit-learn's HalvingGridSearchCV and
+DAUBSearchCV as they are, on the same learners and the same split, one after the other in this process, and compares
+CPU seconds and losses of their choices (``daub_searches.csv``; no refit; each needs its own trainings).
 """
 
 from __future__ import annotations
@@ -137,22 +139,24 @@ class OutOfTime(Exception):
 class Task:
     """A data set in three parts, and what every training on it gave."""
 
-    def __init__(self, name: str, options: argparse.Namespace, pool: list[Learner]) -> None:
+    def __init__(self, wanted: str, options: argparse.Namespace, pool: list[Learner]) -> None:
+        name, *numbers = wanted.split(":")
+        most, first = [int(x) for x in numbers] + [options.rows, options.first][len(numbers) :]
         self.name, self.pool, self.options = name, pool, options
         rng = np.random.default_rng(options.seed)
         if name == "parity":
             x, y = parity(65_535, options.seed)
-            held = min(21_500, options.rows)
+            held = min(21_500, most)
         else:
             data = datasets.load(name, options.data).one_hot()
             x, y = data.X.astype(np.float32), np.unique(data.y, return_inverse=True)[1].ravel()
             held = min(5_000, len(y) // 5)
         order = rng.permutation(len(y))
         self.valid, self.test = order[:held], order[held : 2 * held]
-        rows = order[2 * held : 2 * held + options.rows]
+        rows = order[2 * held : 2 * held + most]
         self.rows = rows[stratified(y[rows], rng)]           # every prefix is a random stratified sample
         self.x, self.y, self.n_rows = x, y, len(rows)
-        self.first = min(options.first, max(2 * len(np.unique(y)), self.n_rows // 20))
+        self.first = min(first, max(2 * len(np.unique(y)), self.n_rows // 20))
         folder = options.output / "daub_trainings"
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / f"{name}_{self.n_rows}_{options.seed}.csv"
@@ -220,12 +224,13 @@ def daub(**options: Any) -> Make:
     return lambda task: ms.DAUB(len(task.pool), task.n_rows, task.first, 1.5, cost="seconds", **options)
 
 
-def thirds(task: Task, smallest: int) -> list[int]:
-    return sorted({max(task.first // 4, 2, task.n_rows // 3**k) for k in range(smallest, -1, -1)})
+def shares(task: Task, smallest: int, factor: int = 3) -> list[int]:
+    return sorted({max(task.first // 4, 2, task.n_rows // factor**k) for k in range(smallest, -1, -1)})
 
 
-def halving(kind: type[ms.SuccessiveHalving], smallest: int) -> Make:
-    return lambda task: kind(len(task.pool), task.n_rows, factor=3.0, sizes=thirds(task, smallest), cost="seconds")
+def halving(kind: type[ms.SuccessiveHalving], smallest: int, factor: int = 3, **options: Any) -> Make:
+    return lambda task: kind(len(task.pool), task.n_rows, factor=float(factor), sizes=shares(task, smallest, factor),
+                             cost="seconds", **options)
 
 
 def subset(share: float) -> Make:
@@ -236,7 +241,7 @@ class Hyperband(ms.Hyperband):
     """Hyperband on the sizes of halving, whose trainings are there already."""
 
     def __init__(self, task: Task, smallest: int, seed: int) -> None:
-        sizes = thirds(task, smallest)
+        sizes = shares(task, smallest)
         super().__init__(len(task.pool), task.n_rows, sizes[0], 3.0, rng=seed, cost="seconds")
         for k, (drawn, plan) in enumerate(self._brackets):
             near = [min(sizes, key=lambda n, m=m: abs(math.log(n / m))) for m, _ in plan]
@@ -246,23 +251,26 @@ class Hyperband(ms.Hyperband):
 # Families of methods; the settings of a family stand from cheap to dear.
 METHODS: dict[str, dict[str, Make]] = {
     "DAUB": {"DAUB": daub()},
-    "DAUB, no training bound": {"DAUB, no training bound": daub(training_bound=False)},
-    "DAUB, as printed": {"DAUB, as printed": daub(clip_slope=False)},
-    "DAUB, curve -1/4": {"DAUB, curve -1/4": daub(curve=-0.25)},
+    "DAUBHalving": {
+        "DAUBHalving x4 from 1/256": halving(ms.DAUBHalving, 4, 4),
+        "DAUBHalving x4 from 1/64": halving(ms.DAUBHalving, 3, 4),
+        "DAUBHalving x4 from 1/16": halving(ms.DAUBHalving, 2, 4),
+    },
     "successive halving": {
+        "halving x4 from 1/256": halving(ms.SuccessiveHalving, 4, 4),
+        "halving x4 from 1/64": halving(ms.SuccessiveHalving, 3, 4),
+        "halving from 1/81": halving(ms.SuccessiveHalving, 4),
         "halving from 1/27 (as HalvingGridSearchCV)": halving(ms.SuccessiveHalving, 3),
         "halving from 1/9": halving(ms.SuccessiveHalving, 2),
-        "halving from 1/3": halving(ms.SuccessiveHalving, 1),
     },
-    "DAUBHalving": {
-        "DAUBHalving from 1/27": halving(ms.DAUBHalving, 3),
-        "DAUBHalving from 1/9": halving(ms.DAUBHalving, 2),
-    },
+    "plain subset": {"10 % subset": subset(0.1), "25 % subset": subset(0.25)},
     "Hyperband": {
         "Hyperband from 1/27": lambda task: Hyperband(task, 3, 0),
         "Hyperband from 1/9": lambda task: Hyperband(task, 2, 0),
     },
-    "plain subset": {"10 % subset": subset(0.1), "25 % subset": subset(0.25)},
+    "DAUB, no training bound": {"DAUB, no training bound": daub(training_bound=False)},
+    "DAUB, as printed": {"DAUB, as printed": daub(clip_slope=False)},
+    "DAUB, curve -1/4": {"DAUB, curve -1/4": daub(curve=-0.25)},
 }
 
 
@@ -304,8 +312,8 @@ def study(task: Task, show: Callable[[int], None]) -> tuple[dict[str, Found], li
     found: dict[str, Found] = {}
     full: list[dict[str, Any]] | None = None
     try:
-        for family in METHODS.values():
-            for name, make in family.items():
+        for family in task.options.methods:
+            for name, make in METHODS[family].items():
                 found[name] = run(task, make)
                 show(len(task.known))
         full = []
@@ -317,6 +325,76 @@ def study(task: Task, show: Callable[[int], None]) -> tuple[dict[str, Found], li
             raise
         full = None
     return found, full
+
+
+SEARCHES = ("HalvingGridSearchCV", "DAUBSearchCV", "DAUBSearchCV, daub-halving",
+            "DAUBSearchCV, daub-halving from 1/64")
+
+
+def search(task: Task, kind: str) -> tuple[int, float, float, float]:
+    """The choice of a search as users run it, CPU seconds, wall seconds, and rows per candidate in full trainings."""
+    from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+    from sklearn.model_selection import HalvingGridSearchCV
+    from sklearn.pipeline import Pipeline
+
+    n, held = task.n_rows, len(task.valid)
+    rows = np.concatenate([task.rows, task.valid])
+    x, y, split = task.x[rows], task.y[rows], [(np.arange(n), np.arange(n, n + held))]
+    shown: Any
+    if kind == "HalvingGridSearchCV":
+        shown = HalvingGridSearchCV(
+            Pipeline([("learner", task.pool[0][2])]), {"learner": [clone(one[2]) for one in task.pool]}, cv=split,
+            refit=False, random_state=task.options.seed, return_train_score=False)
+    else:
+        options: dict[str, Any] = {}
+        if "halving" in kind:
+            options["method"] = "daub-halving"
+        if "1/64" in kind:
+            options["first"] = max(task.first // 4, n // 64)
+        shown = ms.DAUBSearchCV([(name, clone(one)) for _, name, one in task.pool], cv=split, refit=False,
+                                random_state=task.options.seed, **options)
+    wall, cpu = time.perf_counter(), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shown.fit(x, y)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    if kind != "HalvingGridSearchCV":
+        return int(shown.result_.best), cpu, wall, float(shown.rows_.sum()) / n
+    chosen = shown.cv_results_["params"][shown.best_index_]["learner"]
+    best = next(i for i, params in enumerate(shown.cv_results_["params"][: len(task.pool)])
+                if params["learner"] is chosen)
+    return best, cpu, wall, float(shown.cv_results_["n_resources"].sum()) / shown.max_resources_
+
+
+def compare_searches(task: Task, full: list[dict[str, Any]]) -> None:
+    """Run the searches on a set, those that were not run before, and print them."""
+    file = task.options.output / "daub_searches.csv"
+    columns = ("set", "rows", "learners", "search", "chosen", "loss", "test_loss", "trainings", "seconds_ratio",
+               "seconds", "wall")
+    known: dict[str, dict[str, str]] = {}
+    if file.exists():
+        with file.open(newline="", encoding="utf-8") as old:
+            known = {line["search"]: line for line in csv.DictReader(old)
+                     if (line["set"], line["rows"], line["learners"]) == (task.name, str(task.n_rows), str(len(full)))}
+    best = {column: max(line[column] for line in full if not line["failure"]) for column in ("valid", "test")}
+    whole = sum(line["seconds"] for line in full)
+    print(f"\n{'search, as users run it':44s}{'loss %':>8}{'test':>8}{'full':>8}{'seconds x':>11}{'CPU s':>9}  chosen")
+    for kind in SEARCHES:
+        if kind not in known:
+            i, cpu, wall, rows = search(task, kind)
+            line = dict(zip(columns, (task.name, task.n_rows, len(full), kind, full[i]["learner"],
+                                      100 * (best["valid"] - full[i]["valid"]), 100 * (best["test"] - full[i]["test"]),
+                                      f"{rows:.4g}", whole / cpu, cpu, wall), strict=True))
+            fresh = not file.exists()
+            with file.open("a", newline="", encoding="utf-8") as out:
+                writer = csv.DictWriter(out, columns)
+                if fresh:
+                    writer.writeheader()
+                writer.writerow(line)
+            known[kind] = {key: str(value) for key, value in line.items()}
+        line = known[kind]
+        print(f"{kind:44s}{float(line['loss']):8.2f}{float(line['test_loss']):8.2f}{float(line['trainings']):8.1f}"
+              f"{float(line['seconds_ratio']):11.1f}{float(line['seconds']):9.1f}  {line['chosen']}")
 
 
 def lines_of(task: Task, found: dict[str, Found], full: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -331,10 +409,14 @@ def lines_of(task: Task, found: dict[str, Found], full: list[dict[str, Any]]) ->
 
     for name, one in found.items():
         yield line(name, task.pool[one.best][1], full[one.best]["valid"], full[one.best]["test"], one.rows, one.seconds)
+    top = max((i for i in range(len(full)) if not full[i]["failure"]), key=lambda i: full[i]["valid"])
+    yield line("the best alone, were it known", full[top]["learner"], full[top]["valid"], full[top]["test"],
+               float(task.n_rows), full[top]["seconds"])
     budget = found["DAUB"].seconds
     yield line("random, at DAUB's seconds", "-", chance(task, budget, full, "valid"),
                chance(task, budget, full, "test"), math.nan, budget)
-    for family, settings in METHODS.items():
+    for family in task.options.methods:
+        settings = METHODS[family]
         if len(settings) > 1:                            # the dearest setting within DAUB's seconds, or the cheapest
             order = sorted(settings, key=lambda name: found[name].seconds)
             name = max([n for n in order if found[n].seconds <= budget], key=order.index, default=order[0])
@@ -346,16 +428,23 @@ def lines_of(task: Task, found: dict[str, Found], full: list[dict[str, Any]]) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fast learners on data that scikit-learn bundles")
-    parser.add_argument("--sets", nargs="+", metavar="NAME", help=f"default: {' '.join((*LARGE, *SMALL, 'parity'))}")
+    parser.add_argument("--sets", nargs="+", metavar="NAME",
+                        help=f"sets, or NAME:ROWS:FIRST for other numbers than --rows and --first; "
+                             f"default: {' '.join((*LARGE, *SMALL, 'parity'))}")
     parser.add_argument("--data", help="folder of the data sets; by default that of FASTRACE_DATA")
     parser.add_argument("--rows", type=int, default=38_500, help="most training rows (default: 38500, as the paper)")
     parser.add_argument("--first", type=int, default=500, help="rows of the first training (default: 500)")
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), metavar="FAMILY",
+                        help=f"families of methods; DAUB is always among them. All: {', '.join(METHODS)}")
     parser.add_argument("--fast", action="store_true", help=f"leave out the slow families: {', '.join(SLOW)}")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop training after so many seconds")
+    parser.add_argument("--scikit-learn", action="store_true",
+                        help="also run HalvingGridSearchCV and DAUBSearchCV on the same learners")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-progress", action="store_true")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
     options = parser.parse_args()
+    options.methods = ["DAUB", *(family for family in options.methods if family != "DAUB")]
     options.deadline = time.monotonic() + options.seconds
     if options.rows < 20 or options.first < 2:
         parser.error("--rows must be at least 20 and --first at least 2")
@@ -393,6 +482,8 @@ def main() -> None:
         if failed:
             print(f"failed at least once: {', '.join(failed)}")
         show_table(here)
+        if options.scikit_learn:
+            compare_searches(task, full)
     if not lines:
         return
     names = list(dict.fromkeys(line["method"] for line in lines))
