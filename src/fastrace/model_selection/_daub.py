@@ -125,6 +125,7 @@ class DAUB(Scheduler):
         self._x = [math.log(n / top) if power == 0.0 else math.expm1(power * math.log(n / top)) / power
                    for n in self._sizes]          # rows on the scale of `curve`, 0 at n_rows
         self._steps = {n: k for k, n in enumerate(self._sizes)}
+        self._reach = projections(self._x)
         self._n_first = min(3, len(self._sizes))
         self._handed_out = 0                      # of the n_first * n_learners trainings everyone gets
         self._n_ready = 0                         # learners that have had them, or were dropped
@@ -132,6 +133,7 @@ class DAUB(Scheduler):
         self._train = [math.inf] * self._n_learners
         self._early: dict[Allocation, tuple[float, float]] = {}
         self._heap: list[tuple[float, int]] = []
+        self._fresh: list[tuple[float, int]] = []     # told since the last training was handed out; not in the heap yet
         self._finished: list[tuple[float, int]] = []
 
     @property
@@ -148,7 +150,7 @@ class DAUB(Scheduler):
             at += 1
             if i not in self._dropped:
                 ahead.append((i, self._sizes[step]))
-        best = heapq.nsmallest(k - len(ahead), self._heap) if len(ahead) < k else []
+        best = heapq.nsmallest(k - len(ahead), [*self._heap, *self._fresh]) if len(ahead) < k else []
         return ahead + [(i, self._sizes[len(self._valid[i])]) for _, i in best if self._waits(i)]
 
     def _waits(self, i: int) -> bool:
@@ -159,32 +161,46 @@ class DAUB(Scheduler):
             i, step = divmod(self._handed_out, self._n_first)
             self._handed_out += 1
             if i not in self._dropped:
+                if self._fresh:
+                    self._sort_in()
                 return i, self._sizes[step]
-        while self._heap:
-            i = self._heap[0][1]
-            if i in self._dropped:
-                heapq.heappop(self._heap)
-            elif len(self._valid[i]) == len(self._sizes):
-                return None                       # trained in full, and on top: others are outstanding
-            else:
-                heapq.heappop(self._heap)
-                return i, self._sizes[len(self._valid[i])]
-        return None
+        fresh, heap = self._fresh, self._heap
+        if len(fresh) == 1:
+            top = heapq.heappushpop(heap, fresh.pop())      # one training at a time: often the same learner again
+        else:
+            self._sort_in()
+            if not heap:
+                return None
+            top = heapq.heappop(heap)
+        while True:
+            i = top[1]
+            if i not in self._dropped:
+                step = len(self._valid[i])
+                if step < len(self._sizes):
+                    return i, self._sizes[step]
+                heapq.heappush(heap, top)         # trained in full, and on top: others are outstanding
+                return None
+            if not heap:
+                return None
+            top = heapq.heappop(heap)
+
+    def _sort_in(self) -> None:
+        """Put bounds told since the last call into the heap."""
+        for bound in self._fresh:
+            heapq.heappush(self._heap, bound)
+        self._fresh.clear()
 
     def _take(self, learner: int, n: int, train: float, valid: float) -> float:
-        values = self._valid[learner]
         step = self._steps[n]
-        bound = math.nan
-        if step != len(values):
+        if step != len(self._valid[learner]):     # a smaller size of this learner is outstanding
             self._early[learner, step] = train, valid
-            return bound
-        while True:
-            bound = self._add(learner, step, train, valid)
+            return math.nan
+        bound = self._add(learner, step, train, valid)
+        while self._early and (learner, step + 1) in self._early:
             step += 1
-            if not self._early or (learner, step) not in self._early:
-                break
-            train, valid = self._early.pop((learner, step))
-        self._settle()
+            bound = self._add(learner, step, *self._early.pop((learner, step)))
+        if self._finished:
+            self._settle()
         return bound
 
     def _add(self, i: int, step: int, train: float, valid: float) -> float:
@@ -195,28 +211,21 @@ class DAUB(Scheduler):
             values[-1] = valid = 0.5 * (values[-1] + valid)
         values.append(valid)
         self._train[i] = train
-        bound = math.nan
-        if step == len(self._sizes) - 1:
-            bound = raw
-            self._finished.append((-raw, i))
-            if self._verify:
-                heapq.heappush(self._heap, (-raw, i))
-        elif step >= 2:
-            x = self._x
-            x1, x2, x3 = x[step - 2], x[step - 1], x[step]
-            y1, y2, y3 = values[step - 2], values[step - 1], valid
-            mean = (x1 + x2 + x3) / 3.0
-            d1, d2, d3 = x1 - mean, x2 - mean, x3 - mean
-            middle = (y1 + y2 + y3) / 3.0
-            slope = (d1 * (y1 - middle) + d2 * (y2 - middle) + d3 * (y3 - middle)) / (d1 * d1 + d2 * d2 + d3 * d3)
-            if slope < 0.0 and self._clip_slope:
-                slope = 0.0
-            bound = valid - x3 * slope
-            if self._training_bound and train < bound:
-                bound = train
-            heapq.heappush(self._heap, (-bound, i))
         if step == self._n_first - 1:
             self._n_ready += 1
+        if step == len(self._sizes) - 1:
+            self._finished.append((-raw, i))
+            if self._verify:
+                self._fresh.append((-raw, i))
+            return raw
+        if step < 2:
+            return math.nan
+        first, second = self._reach[step]
+        rise = first * (values[step - 2] - valid) + second * (values[step - 1] - valid)
+        bound = valid + rise if rise > 0.0 or not self._clip_slope else valid
+        if train < bound and self._training_bound:
+            bound = train
+        self._fresh.append((-bound, i))
         return bound
 
     def _left(self, learner: int) -> None:
@@ -233,6 +242,7 @@ class DAUB(Scheduler):
         if self._n_first == len(self._sizes) or not self._verify:
             self._stop("complete", min(self._finished)[1])
             return
+        self._sort_in()
         while self._heap[0][1] in self._dropped:
             heapq.heappop(self._heap)
         top = self._heap[0][1]
@@ -257,6 +267,21 @@ class DAUB(Scheduler):
             return ()
         return (f"the first {self._n_first} sizes take {start} of {self._n_rows} rows for every learner, so little can "
                 f"be won; a smaller first size, or training all in full, may be better",)
+
+
+def projections(x: Sequence[float]) -> list[tuple[float, float]]:
+    """By how much the least-squares line through three points, moved to the last of them, rises on its way to 0.
+
+    With the last score as the origin the rise is ``first * y1 + second * y2``; answered for each place `x` that has two
+    before it, (0, 0) for the others.
+    """
+    found = [(0.0, 0.0)] * min(2, len(x))
+    for x1, x2, x3 in zip(x, x[1:], x[2:], strict=False):
+        mean = (x1 + x2 + x3) / 3.0
+        d1, d2, d3 = x1 - mean, x2 - mean, x3 - mean
+        share = -x3 / (d1 * d1 + d2 * d2 + d3 * d3)
+        found.append((share * d1, share * d2))
+    return found
 
 
 def checked_sizes(

@@ -16,7 +16,7 @@ from fastrace.model_selection._results import Evaluation, SelectionResult
 
 Allocation = tuple[int, int]
 Self = TypeVar("Self", bound="Scheduler")
-VERSION = 1
+VERSION = 2
 
 
 class Scheduler:
@@ -50,6 +50,7 @@ class Scheduler:
         self._budget = math.inf if budget is None else _checks.real(budget, "budget")
         if not self._budget > 0.0:
             raise ValueError(f"budget is {budget}; a positive cost is needed, or None for no limit")
+        self._limited = self._budget < math.inf
         self._names: tuple[str, ...] | None = None
         if names is not None:
             self._names = tuple(str(name) for name in names)
@@ -144,16 +145,12 @@ class Scheduler:
         """
         if self._stopped_by:
             raise RuntimeError(f"the selection is over, stopped by {self._stopped_by!r}: see result()")
-        item: Allocation | None = None
-        while self._returned and item is None:
-            item = self._returned.pop(0)
-            if item[0] in self._dropped:
-                item = None
+        item = self._again() if self._returned else None
         if item is None:
             item = self._propose()
             if item is None:
                 return None
-        if self._budget < math.inf:
+        if self._limited:
             ahead = 0.0
             if self._cost != "seconds":
                 ahead = sum(self._charge(i, n, None) for i, n in self._outstanding) + self._charge(*item, None)
@@ -164,6 +161,14 @@ class Scheduler:
                 return None
         self._outstanding[item] = 0.0 if self._by_rows else time.perf_counter()
         return item
+
+    def _again(self) -> Allocation | None:
+        """The first training that was taken back and is still wanted."""
+        while self._returned:
+            item = self._returned.pop(0)
+            if item[0] not in self._dropped:
+                return item
+        return None
 
     def tell(
         self,
@@ -194,19 +199,19 @@ class Scheduler:
         TypeError
             If a score is not a number.
         """
-        asked = self._outstanding.get((learner, n))
+        key = learner, n
+        asked = self._outstanding.get(key)
         if asked is None:
             raise ValueError(f"learner {learner} on {n} rows was not asked for; tell what ask() returned, once")
         valid = valid_score if type(valid_score) is float else _score(valid_score, "valid_score")
         if train_score is None:
-            train, known = math.inf, True
+            train, told, known = math.inf, math.nan, True
         else:
-            train = train_score if type(train_score) is float else _score(train_score, "train_score")
-            train, known = self._sign * train, train == train
-        price = float(n) if self._by_rows and cost is None else self._charge(learner, n, cost, asked)
-        del self._outstanding[learner, n]
+            told = train_score if type(train_score) is float else _score(train_score, "train_score")
+            train, known = self._sign * told, told == told
+        price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
+        del self._outstanding[key]
         self._spent += price
-        told = math.nan if train_score is None else self._sign * train
         if learner in self._dropped:
             self._log.append((learner, n, told, valid, price, math.nan, "dropped before"))
             return
