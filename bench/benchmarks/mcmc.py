@@ -22,7 +22,7 @@ def kernel_of(name, model, reference):
     kind, _, proposal = name.partition("/")
     options = {"control_variate": reference, "proposal": proposal or "auto"}
     if kind == "race":
-        return mcmc.RacingMetropolis(model, **options)
+        return mcmc.RacingMetropolis(model, access="random", **options)
     if kind == "race-shuffled":
         return mcmc.RacingMetropolis(model, access="shuffled", **options)
     if kind == "poisson":

@@ -310,6 +310,13 @@ FR_INLINE void NAME(dot)(const ELEMENT *const *row, ptrdiff_t p, const double *c
             for (int r = 0; r < ROWS; r++) total[a][r] += (double)row[r][k] * theta[a][k];
 }
 
+/* All cache lines of a row, the one that its last byte reaches into too. */
+FR_INLINE void NAME(prefetch)(const char *row, ptrdiff_t bytes)
+{
+    for (ptrdiff_t b = 0; b < bytes; b += 64) PREFETCH(row + b);
+    PREFETCH(row + bytes - 1);
+}
+
 CLONES
 static void NAME(predict)(const char *x, ptrdiff_t row_stride, ptrdiff_t p, const int64_t *rows, int64_t first,
                           ptrdiff_t n_rows, const double *const *theta, ptrdiff_t n_arms, double *const *eta)
@@ -318,8 +325,7 @@ static void NAME(predict)(const char *x, ptrdiff_t row_stride, ptrdiff_t p, cons
     double total[2][ROWS];
     ptrdiff_t bytes = smaller(p * (ptrdiff_t)sizeof(ELEMENT), 1024);
     if (rows)
-        for (ptrdiff_t i = 0; i < smaller(AHEAD, n_rows); i++)
-            for (ptrdiff_t b = 0; b < bytes; b += 64) PREFETCH(x + (ptrdiff_t)rows[i] * row_stride + b);
+        for (ptrdiff_t i = 0; i < smaller(AHEAD, n_rows); i++) NAME(prefetch)(x + (ptrdiff_t)rows[i] * row_stride, bytes);
     for (ptrdiff_t start = 0; start < n_rows; start += ROWS) {
         ptrdiff_t size = smaller(n_rows - start, ROWS);
         for (ptrdiff_t r = 0; r < ROWS; r++) {      /* beyond the last row it is repeated */
@@ -328,7 +334,7 @@ static void NAME(predict)(const char *x, ptrdiff_t row_stride, ptrdiff_t p, cons
         }
         if (rows)
             for (ptrdiff_t i = start + AHEAD; i < smaller(n_rows, start + AHEAD + ROWS); i++)
-                for (ptrdiff_t b = 0; b < bytes; b += 64) PREFETCH(x + (ptrdiff_t)rows[i] * row_stride + b);
+                NAME(prefetch)(x + (ptrdiff_t)rows[i] * row_stride, bytes);
         for (ptrdiff_t j = 0; j < n_arms; j += 2) {
             int count = n_arms - j >= 2 ? 2 : 1;
             if (count == 2) NAME(dot)(row, p, theta + j, total, 2);

@@ -58,3 +58,25 @@ def read_one(Source source, int64_t row):
     with nogil:
         source.fill(&row, 1, &arm, 1, &column)
     return value
+
+
+cdef class Location(Source):
+    """Normal log-likelihoods of numbers y, up to a constant, whose mean under arm j is theta[j, 0]."""
+
+    cdef const double[::1] y
+    cdef double[:, ::1] theta
+
+    def __init__(self, y, theta):
+        super().__init__(theta.shape[0], y.shape[0])
+        self.y = y
+        self.theta = theta
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        cdef Py_ssize_t i, j
+        cdef double step
+        for j in range(n_arms):
+            for i in range(n_rows):
+                step = self.y[rows[i]] - self.theta[arms[j], 0]
+                out[j][i] = -0.5 * step * step
+        return 0

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import LowLevelCallable
 
 import fastrace
+from fastrace import mcmc
 from fastrace.sources import CallbackSource, Source, as_source
 
 
@@ -60,9 +61,30 @@ def race_it():
     assert result.best == 3
 
 
+def sample_it():
+    """Chains over compiled terms of a stranger's are those over the same terms in NumPy."""
+    y = np.random.default_rng(0).normal(0.4, 1.0, 2000)
+
+    def make():
+        theta = np.zeros((2, 1))
+        return consumer.Location(y, theta), theta
+
+    ours = mcmc.SourceModel(make, prior_sd=10.0)
+    plain = mcmc.FunctionModel(lambda theta, rows: -0.5 * (y[rows] - theta[0]) ** 2, 1, 2000, prior_sd=10.0)
+    for kernel, options in ((mcmc.Metropolis, {}), (mcmc.RacingMetropolis, {"first_look": 500, "growth": 2.0}),
+                            (mcmc.RacingSlice, {"first_look": 2000})):
+        draws = []
+        for model in (ours, plain):
+            made = kernel(model, covariance=[[5e-4]], **({**options, "scan_advantage": 1.0} if options else {}))
+            draws.append(mcmc.sample(made, [y.mean()], n_draws=60, n_chains=2, n_tune=0, rng=1, threads=2).draws)
+        np.testing.assert_allclose(draws[0], draws[1], rtol=0, atol=1e-9)
+        assert draws[0].std() > 0.0
+
+
 read_it()
 read_it_in_threads()
 call_it()
 if hasattr(fastrace, "race"):
     race_it()
+sample_it()
 print("done")

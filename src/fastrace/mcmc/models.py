@@ -168,7 +168,8 @@ class GLM(Model):
     log_prior : callable, optional
         ``log_prior(theta)``, in place of the normal prior or besides. Python code: about a microsecond a step.
     shuffle : None, int, SeedSequence or Generator, optional
-        Copy the rows in random order, for kernels with ``access="shuffled"``.
+        Copy the rows in random order. Races then read consecutive rows, which is much faster where the data are far
+        larger than the cache; see ``access`` in `RacingMetropolis`.
 
     Examples
     --------

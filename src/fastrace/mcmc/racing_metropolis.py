@@ -47,8 +47,13 @@ class RacingMetropolis(RowMetropolis):
         the point given. "auto" has it where the model gives derivatives.
     delayed : bool, default True
         Accept on what is known without rows first, and race only for what passes [4]_.
-    first_look, growth, access, student, skewness_guard, scan_advantage
-        As in `AcceptTest`. ``access="shuffled"`` needs rows in random order: ``GLM(..., shuffle=1)``.
+    first_look, growth, student, skewness_guard, scan_advantage
+        As in `AcceptTest`.
+    access : {"auto", "random", "shuffled"}, default "auto"
+        Which rows a race reads. "random": a subset drawn afresh for each race. "shuffled": consecutive rows from a random
+        start, of rows that the model has put in random order, ``GLM(..., shuffle=1)``; each decision then keeps its
+        promise over that shuffle, which all decisions of the model share. "auto": "shuffled" if the model was told to
+        shuffle.
 
     Raises
     ------
@@ -70,8 +75,8 @@ class RacingMetropolis(RowMetropolis):
     Which kernel: for a GLM `PoissonMinibatchMetropolis`, which is exact. Its bounds grow like ``|x|^3``, so its lead
     shrinks with the dimension: with 10^5 rows it made 8 times the effective samples a second of the race over shuffled
     rows at 10 parameters, 2 to 3 times at 50, and as many at 100 (bench/benchmarks/mcmc.py). For terms without known
-    bounds, the race. Over data far larger than the cache ``access="shuffled"`` is about three times as fast as the
-    default, which reads rows from all over memory.
+    bounds, the race. Over data far larger than the cache give ``shuffle=``: the default reads rows from all over memory,
+    which takes 1.5 to 3 times as long.
 
     References
     ----------
@@ -107,7 +112,7 @@ class RacingMetropolis(RowMetropolis):
         delayed: bool = True,
         first_look: int | None = None,
         growth: float | None = None,
-        access: str = "random",
+        access: str = "auto",
         student: bool = False,
         skewness_guard: bool = False,
         scan_advantage: float | None = None,
@@ -121,6 +126,9 @@ class RacingMetropolis(RowMetropolis):
             control_variate=control_variate,
             delayed=delayed,
         )
+        _checks.choice(access, "access", ("auto", "random", "shuffled"))
+        if access == "auto":
+            access = "shuffled" if getattr(model, "shuffled", False) else "random"
         if access == "shuffled" and not getattr(model, "shuffled", True):
             raise ValueError("access is 'shuffled' and the model keeps its rows in the order they came in, which may "
                              "follow the outcome; give GLM(..., shuffle=seed)")
