@@ -21,7 +21,7 @@ LAYERS = [
     ["sources"],
     ["_memory", "pulls"],
     ["_selector"],
-    ["_arch", "_arch_logs", "likelihoods"],
+    ["_arch", "_arch_logs", "_expansion", "likelihoods"],
     ["_softmax", "control_variates"],
     ["_stream_race"],
     ["_accumulate", "_adapt", "_allocate", "_core", "_half_widths", "_lil", "_plans"],

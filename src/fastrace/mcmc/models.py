@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
 from fastrace._chain import Residual, parameters_of
+from fastrace._expansion import ExpandedSource, packed
 from fastrace.control_variates import TaylorSurrogate, _third_derivative
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import CallableSource, Source
@@ -270,7 +271,99 @@ class GLM(Model):
         return np.concatenate([np.asarray(self._glm.X[k : k + _CHUNK], dtype=np.float64) @ at for k in chunks])
 
 
-class FunctionModel(Model):
+class _TermsModel(Model):
+    """A user's own terms, and what they say of the derivatives."""
+
+    derivatives: Derivatives | None
+    third_derivatives: NDArray[np.float64] | None
+    start: NDArray[np.float64]
+
+    def _plain(self) -> tuple[Source, NDArray[np.float64]]:
+        """A new source of the terms themselves, and where it reads its parameters."""
+        raise NotImplementedError
+
+    def _set_derivatives(
+        self, derivatives: Derivatives | None, third_derivatives: ArrayLike | None, start: ArrayLike | None
+    ) -> None:
+        if derivatives is not None and not callable(derivatives):
+            raise TypeError(f"derivatives is {derivatives!r}; a function of (theta, rows) is needed")
+        self.derivatives = derivatives
+        self.start = np.zeros(self.dim) if start is None else np.array(start, dtype=np.float64)
+        if self.start.shape != (self.dim,) or not np.isfinite(self.start).all():
+            raise ValueError(f"start is {start!r}; {self.dim} finite parameters are needed")
+        self.third_derivatives = None
+        if third_derivatives is not None:
+            if derivatives is None:
+                raise ValueError("third_derivatives came without derivatives, about whose expansion it bounds the rest")
+            bound = np.array(np.broadcast_to(np.asarray(third_derivatives, dtype=np.float64), (self.n_rows,)))
+            if not (np.isfinite(bound).all() and (bound >= 0.0).all()):
+                raise ValueError(f"third_derivatives is {third_derivatives!r}; bounds from 0 up are needed")
+            self.third_derivatives = bound
+        self._kept: tuple[bytes, NDArray[np.float64]] | None = None
+
+    @property
+    def has_derivatives(self) -> bool:
+        return self.derivatives is not None
+
+    def _parts(
+        self, at: NDArray[np.float64], rows: NDArray[np.int64], source: Source
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Values, gradients and Hessians of some terms; `source` has its arm 0 at the same parameters."""
+        assert self.derivatives is not None
+        k, d = len(rows), self.dim
+        gradient, hessian = self.derivatives(at.copy(), rows)
+        return source.read(rows, [0])[:, 0], _shaped(gradient, (k, d), "the gradient"), \
+            _shaped(hessian, (k, d, d), "the Hessian")
+
+    def _expand(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        source, theta = self._plain()
+        theta[:] = at
+        for first in range(0, self.n_rows, _CHUNK):
+            parts = self._parts(at, np.arange(first, min(first + _CHUNK, self.n_rows)), source)
+            value += float(parts[0].sum())
+            gradient += parts[1].sum(axis=0)
+            hessian += parts[2].sum(axis=0)
+        return value, gradient, hessian
+
+    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
+        if self.derivatives is None:
+            return super().reference(theta_hat)
+        hat = self._newton(self._expand, self.start) if theta_hat is None else np.array(theta_hat, dtype=np.float64)
+        if hat.shape != (self.dim,) or not np.isfinite(hat).all():
+            raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
+        _, gradient, hessian = self._expand(hat)
+        center, factor = self._normal(hat, gradient, hessian)
+        weights = None
+        if self.third_derivatives is not None:
+            weights = self.third_derivatives * (float(np.linalg.norm(factor, 2)) ** 3 * (1.0 + 1e-12))
+        return Reference(hat, center, factor, weights, math.inf)
+
+    def _table(self, hat: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Derivatives of each term at a point, kept for the races to come."""
+        kept = self._kept
+        if kept is None or kept[0] != hat.tobytes():
+            source, theta = self._plain()
+            theta[:] = hat
+            parts = [
+                packed(*self._parts(hat, np.arange(first, min(first + _CHUNK, self.n_rows)), source))
+                for first in range(0, self.n_rows, _CHUNK)
+            ]
+            kept = hat.tobytes(), np.concatenate(parts)
+            self._kept = kept
+        return kept[1]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_kept": None}
+
+    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+        source, theta = self._plain()
+        if reference is None:
+            return source, theta
+        return ExpandedSource(source, theta, reference.theta_hat, self._table(reference.theta_hat)), theta
+
+
+class FunctionModel(_TermsModel):
     """A log-likelihood given as a Python function of parameters and row numbers.
 
     Parameters
@@ -282,7 +375,11 @@ class FunctionModel(Model):
         Numbers of parameters and of rows.
     derivatives : callable, optional
         ``derivatives(theta, rows)`` returns the gradients, shape (k, dim), and the Hessians, shape (k, dim, dim), of
-        these terms. With it kernels use a control variate.
+        these terms. With it kernels use a control variate. Those at the point of expansion are kept: 8 bytes times
+        1 + dim + dim (dim + 1) / 2 a row.
+    third_derivatives : array_like of shape (n_rows,) or float, optional
+        Bounds, everywhere, on the absolute third derivative of each term along any direction of unit length. With them
+        kernels that are exact can be used.
     start : array_like of shape (dim,), optional
         Where to look for the mode from; zeros by default.
     prior_mean, prior_sd, log_prior
@@ -309,75 +406,37 @@ class FunctionModel(Model):
         n_rows: int,
         *,
         derivatives: Derivatives | None = None,
+        third_derivatives: ArrayLike | None = None,
         start: ArrayLike | None = None,
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
     ) -> None:
         super().__init__(dim, n_rows, prior_mean, prior_sd, log_prior)
-        for name, function in (("terms", terms), ("derivatives", derivatives)):
-            if not callable(function) and (name == "terms" or function is not None):
-                raise TypeError(f"{name} is {function!r}; a function of (theta, rows) is needed")
+        if not callable(terms):
+            raise TypeError(f"terms is {terms!r}; a function of (theta, rows) is needed")
         self.terms = terms
-        self.derivatives = derivatives
-        self.start = np.zeros(self.dim) if start is None else np.array(start, dtype=np.float64)
+        self._set_derivatives(derivatives, third_derivatives, start)
 
     def __repr__(self) -> str:
         return f"FunctionModel({self.terms!r}, {self.dim} parameters, {self.n_rows} rows)"
 
-    @property
-    def has_derivatives(self) -> bool:
-        return self.derivatives is not None
-
-    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+    def _plain(self) -> tuple[Source, NDArray[np.float64]]:
         theta = np.zeros((2, self.dim))
-        rewards = _Terms(self, theta, None if reference is None else reference.theta_hat)
-        return CallableSource(rewards, 2, self.n_rows), theta
-
-    def _parts(
-        self, at: NDArray[np.float64], rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        assert self.derivatives is not None
-        k, d = len(rows), self.dim
-        value = _shaped(self.terms(at.copy(), rows), (k,), "terms")
-        gradient, hessian = self.derivatives(at.copy(), rows)
-        return value, _shaped(gradient, (k, d), "the gradient"), _shaped(hessian, (k, d, d), "the Hessian")
-
-    def _expand(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
-        for first in range(0, self.n_rows, _CHUNK):
-            parts = self._parts(at, np.arange(first, min(first + _CHUNK, self.n_rows)))
-            value += float(parts[0].sum())
-            gradient += parts[1].sum(axis=0)
-            hessian += parts[2].sum(axis=0)
-        return value, gradient, hessian
-
-    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
-        if self.derivatives is None:
-            return super().reference(theta_hat)
-        hat = self._newton(self._expand, self.start) if theta_hat is None else np.array(theta_hat, dtype=np.float64)
-        _, gradient, hessian = self._expand(hat)
-        center, factor = self._normal(hat, gradient, hessian)
-        return Reference(hat, center, factor, None, math.inf)
+        return CallableSource(_Terms(self.terms, theta), 2, self.n_rows), theta
 
 
 class _Terms:
-    """Rewards of the two arms of a `FunctionModel`, less their expansion if there is a point to expand at."""
+    """Rewards of the two arms of a `FunctionModel`."""
 
-    def __init__(self, model: FunctionModel, theta: NDArray[np.float64], hat: NDArray[np.float64] | None) -> None:
-        self.model = model
+    def __init__(self, terms: Terms, theta: NDArray[np.float64]) -> None:
+        self.terms = terms
         self.theta = theta
-        self.hat = hat
 
     def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> NDArray[np.float64]:
         out = np.empty((len(rows), len(arms)))
         for j, arm in enumerate(arms):
-            out[:, j] = _shaped(self.model.terms(self.theta[arm].copy(), rows), (len(rows),), "terms")
-        if self.hat is not None:
-            value, gradient, hessian = self.model._parts(self.hat, rows)
-            for j, arm in enumerate(arms):
-                step = self.theta[arm] - self.hat
-                out[:, j] -= value + gradient @ step + 0.5 * np.einsum("kab,a,b->k", hessian, step, step)
+            out[:, j] = _shaped(self.terms(self.theta[arm].copy(), rows), (len(rows),), "terms")
         return out
 
 
@@ -388,7 +447,7 @@ def _shaped(values: ArrayLike, shape: tuple[int, ...], name: str) -> NDArray[np.
     return array
 
 
-class SourceModel(Model):
+class SourceModel(_TermsModel):
     """A log-likelihood given as a compiled source: Cython, C, or Numba through `scipy.LowLevelCallable`.
 
     Parameters
@@ -396,6 +455,8 @@ class SourceModel(Model):
     make : callable
         ``make()`` returns a new `Source` with two arms, and the float64 array of shape (2, dim) from which it reads
         the parameters of arm 0, the chain's state, and arm 1, the proposal. Each chain asks once.
+    derivatives, third_derivatives, start
+        As in `FunctionModel`. The function is asked when the model is set up, not by the chains.
     prior_mean, prior_sd, log_prior
         As in `GLM`.
 
@@ -422,18 +483,22 @@ class SourceModel(Model):
         self,
         make: Callable[[], tuple[Source, NDArray[np.float64]]],
         *,
+        derivatives: Derivatives | None = None,
+        third_derivatives: ArrayLike | None = None,
+        start: ArrayLike | None = None,
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
     ) -> None:
         self.make = make
-        source, theta = self.engine(None)
+        source, theta = self._plain()
         super().__init__(theta.shape[1], source.n_rows, prior_mean, prior_sd, log_prior)
+        self._set_derivatives(derivatives, third_derivatives, start)
 
     def __repr__(self) -> str:
         return f"SourceModel({self.make!r}, {self.dim} parameters, {self.n_rows} rows)"
 
-    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+    def _plain(self) -> tuple[Source, NDArray[np.float64]]:
         source, theta = self.make()
         if not isinstance(source, Source) or source.n_arms != 2:
             raise ValueError(f"make() returned {source!r} first; a Source of two arms, state and proposal, is needed")

@@ -50,10 +50,10 @@ class RacingMetropolis(RowMetropolis):
     first_look, growth, student, skewness_guard, scan_advantage
         As in `AcceptTest`.
     access : {"auto", "random", "shuffled"}, default "auto"
-        Which rows a race reads. "random": a subset drawn afresh for each race. "shuffled": consecutive rows from a random
-        start, of rows that the model has put in random order, ``GLM(..., shuffle=1)``; each decision then keeps its
-        promise over that shuffle, which all decisions of the model share. "auto": "shuffled" if the model was told to
-        shuffle.
+        Which rows a race reads. "random": a subset drawn afresh for each race. "shuffled": consecutive rows from a
+        random start, of rows that the model has put in random order, ``GLM(..., shuffle=1)``; each decision then keeps
+        its promise over that shuffle, which all decisions of the model share. "auto": "shuffled" if the model was told
+        to shuffle.
 
     Raises
     ------
@@ -75,8 +75,8 @@ class RacingMetropolis(RowMetropolis):
     Which kernel: for a GLM `PoissonMinibatchMetropolis`, which is exact. Its bounds grow like ``|x|^3``, so its lead
     shrinks with the dimension: with 10^5 rows it made 8 times the effective samples a second of the race over shuffled
     rows at 10 parameters, 2 to 3 times at 50, and as many at 100 (bench/benchmarks/mcmc.py). For terms without known
-    bounds, the race. Over data far larger than the cache give ``shuffle=``: the default reads rows from all over memory,
-    which takes 1.5 to 3 times as long.
+    bounds, the race. Over data far larger than the cache give ``shuffle=``: without it races read rows from all over
+    memory, which takes 1.5 to 3 times as long.
 
     References
     ----------
