@@ -27,6 +27,8 @@ def kernel_of(name, model, reference):
         return mcmc.RacingMetropolis(model, access="shuffled", **options)
     if kind == "poisson":
         return mcmc.PoissonMinibatchMetropolis(model, **options)
+    if kind == "firefly":
+        return mcmc.FireflyMetropolis(model, **options)
     return mcmc.Metropolis(model, control_variate=None, proposal="random-walk")
 
 
@@ -35,7 +37,7 @@ class Logistic:
     those of the hand-written chains; "exact" reads all rows in every step, by vector code."""
 
     params = (
-        ["poisson", "poisson/random-walk", "race", "race-shuffled", "race/random-walk", "exact"],
+        ["poisson", "poisson/random-walk", "firefly", "race", "race-shuffled", "race/random-walk", "exact"],
         [(100_000, 10), (1_000_000, 10), (100_000, 50), (100_000, 100)],
     )
     param_names = ["kernel", "size"]
@@ -84,18 +86,21 @@ class Logistic:
 class StepOverhead:
     """A step whose rows cost nothing: a Gaussian likelihood, whose expansion leaves no remainder."""
 
-    params = ["race", "poisson"]
-    param_names = ["kernel"]
+    params = (["race", "poisson", "firefly", "normal draws"], [2, 10, 50])
+    param_names = ["kernel", "dim"]
 
-    def setup(self, name):
-        X, y = logistic(10_000, 10)
+    def setup(self, name, dim):
+        X, y = logistic(10_000, dim)
         model = mcmc.GLM(X, y, "gaussian", prior_sd=10.0)
         self.kernel = kernel_of(name, model, model.reference())
         self.state = self.kernel.init(rng=1)
         self.rng = np.random.default_rng(1)
 
-    def time_ten_thousand_steps(self, name):
-        self.kernel.run(self.rng, self.state, 10_000)
+    def time_ten_thousand_steps(self, name, dim):
+        if name == "normal draws":      # what NumPy takes for the random numbers of the proposals alone
+            self.rng.standard_normal((10_000, dim))
+        else:
+            self.kernel.run(self.rng, self.state, 10_000)
 
 
 class Choice:

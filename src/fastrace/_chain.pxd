@@ -30,9 +30,11 @@ cdef class Chain:
     cdef double *now
     cdef double *new
     # whitened: theta = center + factor z, factor lower triangular
-    cdef cnp.ndarray _center, _factor, _work
+    cdef cnp.ndarray _center, _factor, _columns, _work
+    cdef object _given              # the arrays these were copied from
     cdef double *center
     cdef double *factor
+    cdef double *columns            # the factor, column after column from the diagonal down
     cdef double *z0
     cdef double *z1
     # z1 = keep z0 + noise xi, or z0 + walk xi in a share of the steps; user proposals are a function

@@ -16,7 +16,7 @@ from numpy.random cimport bitgen_t
 
 from fastrace._rng cimport random_standard_exponential
 from fastrace._row_stream cimport row_stream_init, row_stream_seed
-from fastrace._simd cimport fr_sum
+from fastrace._simd cimport fr_lower_product, fr_sum
 from fastrace._threshold cimport ThresholdRace
 from fastrace.likelihoods cimport FR_RESIDUAL, GLMSource
 from fastrace.sources cimport Source, check_signals
@@ -165,7 +165,9 @@ cdef class Chain:
         self.set_proposal(1.0, 1.0, 1.0, 0.0)
 
     def set_coordinates(self, center, factor):
-        """Replace the whitened coordinates; `load` the state anew afterwards."""
+        """Replace the whitened coordinates; `load` the state anew afterwards. Arrays given once must not change."""
+        if self._given is not None and self._given[0] is center and self._given[1] is factor:
+            return
         self._center = np.array(center, dtype=np.float64)
         self._factor = np.array(factor, dtype=np.float64, order="C")
         if (<object>self._center).shape != (self.dim,) or (<object>self._factor).shape != (self.dim, self.dim):
@@ -173,6 +175,9 @@ cdef class Chain:
                              f"({self.dim}, {self.dim}) are needed")
         self.center = <double *>cnp.PyArray_DATA(self._center)
         self.factor = <double *>cnp.PyArray_DATA(self._factor)
+        self._columns = np.concatenate([self._factor[j:, j] for j in range(self.dim)])
+        self.columns = <double *>cnp.PyArray_DATA(self._columns)
+        self._given = center, factor
 
     def set_proposal(self, keep, noise, walk, walk_share):
         """z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi."""
@@ -196,15 +201,7 @@ cdef class Chain:
         return at
 
     cdef void to_theta(self, const double *z, double *theta) noexcept nogil:
-        cdef Py_ssize_t i, j, d = self.dim
-        cdef const double *row = self.factor
-        cdef double sum
-        for i in range(d):
-            sum = 0.0
-            for j in range(i + 1):
-                sum += row[j] * z[j]
-            theta[i] = self.center[i] + sum
-            row += d
+        fr_lower_product(self.columns, self.center, z, self.dim, theta)
 
     cdef void to_z(self, const double *theta, double *z) noexcept nogil:
         cdef Py_ssize_t i, j, d = self.dim

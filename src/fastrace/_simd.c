@@ -158,3 +158,15 @@ int fr_all_finite(const double *x, ptrdiff_t n)
     }
     return 1;
 }
+
+CLONES
+void fr_lower_product(const double *restrict columns, const double *restrict center, const double *restrict z,
+                      ptrdiff_t d, double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < d; i++) out[i] = 0.0;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        for (ptrdiff_t i = j; i < d; i++) out[i] += columns[i - j] * z[j];
+        columns += d - j;
+    }
+    for (ptrdiff_t i = 0; i < d; i++) out[i] = center[i] + out[i];
+}

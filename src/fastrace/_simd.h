@@ -16,4 +16,8 @@ void fr_moments4_difference(const double *x, const double *y, ptrdiff_t n, doubl
 /* Smallest and largest, leaving out nan; inf and -inf when nothing is left. */
 void fr_range(const double *x, ptrdiff_t n, double *low, double *high);
 int fr_all_finite(const double *x, ptrdiff_t n);
+
+/* out = center + L z for a lower triangular L, given column after column from the diagonal down. Each entry is summed
+   from the first column on. */
+void fr_lower_product(const double *columns, const double *center, const double *z, ptrdiff_t d, double *out);
 #endif
