@@ -61,11 +61,12 @@ FOLDERS = {
         ["__init__"],
     ],
     "model_selection": [
-        ["_penalties", "_results", "_row_scores"],
+        ["_parquet_rows", "_penalties", "_results", "_row_scores"],
         ["_displays", "_scheduler"],
         ["_budgeted_ucb", "_curves", "_daub"],
         ["_coarse_grid", "_halving"],
         ["_candidates"],
+        ["_held_out", "_trainings"],
         ["_racing_search", "_search"],
         ["__init__"],
     ],

@@ -201,7 +201,7 @@ def test_an_interrupted_search_goes_on(rng):
     Right.patience = 5
     with pytest.raises(KeyboardInterrupt):
         made.fit(X, y)
-    assert len(made.trainings_[1]) == 5
+    assert len(made.trainings_.parts) == 5
     Right.patience = 4                          # enough for what is left
     made.fit(X, y)
     assert Right.patience == 0 and not hasattr(made, "trainings_")
@@ -209,7 +209,8 @@ def test_an_interrupted_search_goes_on(rng):
     broken = RacingSearchCV(Right(), {"fail": ["", "break"]}, cv=2, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, y)
-    assert len(broken.trainings_[1]) == 4 and all(one["estimator"] is not None for one in broken.trainings_[1].values())
+    assert len(broken.trainings_.parts) == 4
+    assert all(one["estimator"] is not None for one in broken.trainings_.parts.values())
 
 
 def test_data_of_every_kind(digits):
@@ -264,11 +265,74 @@ def test_scores(digits):
     assert isinstance(picked.best_estimator_, DummyClassifier)
 
 
+def test_several_scores_of_which_one_is_raced(digits):
+    X, y = digits
+    learners = [("a", GaussianNB(var_smoothing=0.1)), ("b", GaussianNB(var_smoothing=0.1001)),
+                ("c", KNeighborsClassifier(1))]
+    names = ["accuracy", "neg_log_loss", "neg_brier_score", "balanced_accuracy"]
+    weights = np.random.default_rng(0).random(y.size) + 0.5
+    options = {"delta": 1e-300, "cv": 2, "random_state": 0}
+    for params in ({}, {"sample_weight": weights}):
+        some = learners if not params else learners[:2]           # neighbours take no weights
+        found = RacingSearchCV(some, scoring=names, refit="neg_brier_score", **options).fit(X, y, **params)
+        wanted = GridSearchCV(found.estimator, {"choice": [name for name, _ in some]}, scoring=names,
+                              refit="neg_brier_score", cv=2).fit(X, y, **params)
+        read = found.cv_results_["n_predictions"] == y.size
+        assert found.multimetric_ and set(found.scorer_) == set(names) and read.any()
+        for name in names:
+            for key in (f"mean_test_{name}", f"std_test_{name}", f"split1_test_{name}"):
+                assert found.cv_results_[key][read] == pytest.approx(wanted.cv_results_[key][read], rel=1e-6)
+        assert found.best_score_ == found.cv_results_["mean_test_neg_brier_score"][found.best_index_]
+        assert found.cv_results_["rank_test_neg_brier_score"][found.best_index_] == 1
+        assert set(wanted.cv_results_) <= set(found.cv_results_)
+        assert found.score(X, y) == pytest.approx(wanted.score(X, y))
+    alone = RacingSearchCV(learners, scoring="neg_brier_score", cv=2, random_state=0).fit(X, y)
+    both = RacingSearchCV(learners, scoring={"own": RowScore(np.equal), "neg_brier_score": "neg_brier_score"}, cv=2,
+                          refit="neg_brier_score", random_state=0).fit(X, y)
+    assert both.race_.pulls.tolist() == alone.race_.pulls.tolist() and both.best_score_ == alone.best_score_
+    assert 0.9 < both.cv_results_["mean_test_own"][both.best_index_] < 1.0
+
+
+def test_a_score_that_fails_and_is_not_raced_does_no_harm():
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    y = X[:, 0] + 3.0
+    names = ["r2", "neg_mean_poisson_deviance"]
+    learners = [("good", Ridge()), ("low", Ridge(fit_intercept=False))]           # predicts numbers below 0
+    with pytest.warns(UserWarning, match="candidate 1 has no neg_mean_poisson_deviance: ValueError"):
+        found = RacingSearchCV(learners, scoring=names, refit="r2", cv=2, random_state=0).fit(X, y + 5.0)
+    assert found.best_params_ == {"choice": "good"}
+    assert np.isnan(found.cv_results_["mean_test_neg_mean_poisson_deviance"][1])
+    assert np.isfinite(found.cv_results_["mean_test_r2"]).all()
+    with pytest.raises(ValueError, match="a score is nan"):
+        RacingSearchCV(learners, scoring=names, refit="r2", cv=2, error_score="raise", random_state=0).fit(X, y + 5.0)
+
+
+def test_each_score_gets_the_weights_it_asks_for(rng):
+    X, y = truth(rng, 2000, [0.6, 0.9])
+    heavy = np.where(X[:, 0] > 0, 100.0, 1e-3)
+    from sklearn.metrics import accuracy_score, make_scorer
+
+    with config_context(enable_metadata_routing=True):
+        rule = Right().set_fit_request(sample_weight=False)
+        scoring = {"heavy": make_scorer(accuracy_score).set_score_request(sample_weight=True),
+                   "plain": make_scorer(accuracy_score).set_score_request(sample_weight=False)}
+        found = {}
+        for refit in scoring:
+            made = RacingSearchCV(rule, {"column": [0, 1]}, scoring=scoring, refit=refit, cv=2, random_state=0)
+            found[refit] = made.fit(X, y, sample_weight=heavy)
+        assert found["heavy"].best_params_ == {"column": 0} and found["plain"].best_params_ == {"column": 1}
+        assert found["heavy"].cv_results_["mean_test_plain"][0] == pytest.approx(0.6, abs=0.1)
+
+
 def test_bad_options(rng):
     X, y = truth(rng, 200, [0.6, 0.9])
     for options, said in (
         ({"delta": 0.0}, "delta is 0.0"), ({"scoring": "f1"}, "mean of one number per row"), ({"cv": 1.5}, "cv"),
-        ({"scoring": ["accuracy", "r2"]}, "there must be one"), ({"first_look": 1}, "first_look is 1"),
+        ({"scoring": ["accuracy", "r2"]}, "refit is False; with several scores it must name"),
+        ({"scoring": ["accuracy", "roc_auc"], "refit": "accuracy"}, "scoring is 'roc_auc'; a race compares"),
+        ({"scoring": ["accuracy", "r2"], "refit": "f1"}, "refit is 'f1'"), ({"scoring": []}, r"scoring is \[\]"),
+        ({"scoring": [lambda e, X, y: 0.0], "refit": "a"}, "names, or a dict"), ({"time_limit": -1.0}, "time_limit is"),
+        ({"first_look": 1}, "first_look is 1"),
         ({"growth": 1.0}, "growth is 1.0"), ({"bound": "wide"}, "bound is 'wide'"),
         ({"scoring": "neg_log_loss", "bound": "betting"}, "support is None|predict_proba"),
     ):

@@ -15,6 +15,7 @@ from fastrace.model_selection._halving import (
     RandomChoice,
     SuccessiveHalving,
 )
+from fastrace.model_selection._parquet_rows import ParquetRows
 from fastrace.model_selection._penalties import (
     RootPenalty,
     gap_penalty,
@@ -38,6 +39,7 @@ __all__ = [
     "FixedSubset",
     "Hyperband",
     "LearningCurves",
+    "ParquetRows",
     "RaceDisplay",
     "RacingSearchCV",
     "RandomChoice",

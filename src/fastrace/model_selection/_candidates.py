@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from numpy.typing import NDArray
+from sklearn.base import _fit_context, clone, is_classifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler, ShuffleSplit, StratifiedShuffleSplit
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import get_tags
@@ -157,14 +161,99 @@ class CandidateSearch(BaseSearchCV):
             )
         return float(self.cv)
 
+    def _splits(self, X: Any, y: Any, seed: int, params: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """Numbers of the training and held-out rows of each split, drawn once."""
+        splitter = self._splitter(y, seed)
+        self.n_splits_ = splitter.get_n_splits(X, y, **params)
+        found = [(_numbers(train), _numbers(test)) for train, test in splitter.split(X, y, **params)]
+        if len(found) != self.n_splits_ or not found:
+            raise ValueError(
+                f"cv.split and cv.get_n_splits return inconsistent results. Expected {self.n_splits_} splits, got "
+                f"{len(found)}. No fits were performed. Was the CV iterator empty?"
+            )
+        for k, (_, test) in enumerate(found):
+            if not test.size:
+                raise ValueError(f"split {k} of cv has no held-out rows; scores need at least one")
+        return found
+
+    def _splitter(self, y: Any, seed: int) -> Any:
+        raise NotImplementedError
+
     def _shuffled_split(self, y: Any, seed: int) -> Any:
         """One split by share, stratified for classifiers."""
         kind = StratifiedShuffleSplit if y is not None and is_classifier(self.estimator) else ShuffleSplit
         return kind(n_splits=1, test_size=self._share(), random_state=seed)
 
 
-def worker_died(error: BaseException) -> bool:
-    return type(error).__name__ in ("TerminatedWorkerError", "BrokenProcessPool", "KilledWorker")
+    # Callbacks came with scikit-learn 1.9.
+
+    def _root(self, X: Any, y: Any, params: Any) -> Any:
+        if not hasattr(self, "_init_callback_context"):
+            return None
+        context = self._init_callback_context(max_subtasks=1 + (self.refit is not False))
+        return context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=_metadata(params))
+
+    def _below(self, root: Any, name: str, count: int | None) -> Any:
+        if root is None:
+            return None
+        context = root.subcontext(task_name=name, max_subtasks=count, sequential_subtasks=False)
+        return context.call_on_fit_task_begin(estimator=self)
+
+    def _ended(self, root: Any, X: Any, y: Any, params: Any) -> None:
+        if root is not None:
+            root.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=_metadata(params))
+
+    def _refit(self, X: Any, y: Any, fit_params: Any, root: Any, params: Any) -> None:
+        """Train the chosen candidate on all rows."""
+        best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+        began = time.time()
+        if root is None:
+            best = self._fitted(best, X, y, fit_params)
+        else:
+            context = root.subcontext(task_name="refit-with-best-params")
+            with context.propagate_callback_context(best):
+                context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=_metadata(params))
+                best = self._fitted(best, X, y, fit_params)
+                context.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=_metadata(params))
+        self.refit_time_ = time.time() - began
+        self.best_estimator_ = best.learner_ if isinstance(best, Candidates) else best
+        if hasattr(self.best_estimator_, "feature_names_in_"):
+            self.feature_names_in_ = self.best_estimator_.feature_names_in_
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_               # of an earlier fit
+
+    def _fitted(self, best: Any, X: Any, y: Any, fit_params: Any) -> Any:
+        return best.fit(X, *([] if y is None else [y]), **fit_params)
+
+
+def _metadata(params: Any) -> Any:
+    weights = params.get("sample_weight")
+    return None if weights is None else {"sample_weight": weights}
+
+
+def _numbers(rows: Any) -> NDArray[Any]:
+    rows = np.asarray(rows)
+    return np.flatnonzero(rows) if rows.dtype == bool else rows
+
+
+def name_of(setting: dict[str, Any]) -> str:
+    """A candidate by its setting."""
+    if list(setting) == ["choice"]:
+        return str(setting["choice"])
+    return ", ".join(f"{key}={value}" for key, value in setting.items())
+
+
+def managed(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Check the parameters before `fit`, and end scikit-learn's callbacks after it."""
+    inner = _fit_context(prefer_skip_nested_validation=False)(fit)
+
+    @functools.wraps(fit)
+    def outer(self: Any, X: Any, y: Any = None, **params: Any) -> Any:
+        if isinstance(self.estimator, (list, tuple)):
+            raise ValueError(fault(self.estimator))
+        return inner(self, X, y, **params)
+
+    return outer
 
 
 def fault(learners: Any) -> str | None:

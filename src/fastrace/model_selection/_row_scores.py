@@ -74,6 +74,9 @@ class RowScore:
         fold = self.fold(target, len(response), sample_weight)
         return float(fold.weights @ self.rows(target, response, getattr(estimator, "classes_", None), fold.constants))
 
+    def _accept_sample_weight(self) -> bool:
+        return True                          # scikit-learn asks its scorers so
+
     def support_for(self, labels: Any) -> tuple[float, float] | None:
         """The support, given the classes."""
         return self.support
@@ -268,7 +271,7 @@ def row_score(scoring: Any) -> RowScore:
     if isinstance(scoring, str):
         return named(scoring)
     if isinstance(scoring, (list, tuple, set, dict)):
-        raise ValueError(f"scoring is {scoring!r}; {WHY}, and there must be one of it")
+        raise ValueError(f"scoring is {scoring!r}; {WHY}, and predictions are raced for one score")
     metric = getattr(scoring, "_score_func", None)
     name = BY_METRIC.get(getattr(metric, "__name__", ""))
     if name is not None and (getattr(metric, "__module__", None) or "").startswith("sklearn."):
@@ -280,6 +283,14 @@ def row_score(scoring: Any) -> RowScore:
         f"scoring is {scoring!r}; {WHY}: one of {', '.join(NAMED)}, a scorer made from their metrics without options, "
         f"or a RowScore(function), is needed"
     )
+
+
+def row_scores(scoring: Any) -> dict[str, RowScore]:
+    """Several row scores by name, from a list of names or a dict."""
+    if not scoring or not isinstance(scoring, dict) and not all(isinstance(one, str) for one in scoring):
+        raise ValueError(f"scoring is {scoring!r}; names, or a dict of scores by name, are needed")
+    named_scores = scoring if isinstance(scoring, dict) else {name: name for name in scoring}
+    return {str(name): row_score(one) for name, one in named_scores.items()}
 
 
 def scaled_support(support: tuple[float, float] | None, scale: Floats) -> tuple[float, float] | None:
