@@ -89,6 +89,7 @@ METHODS: dict[str, Make] = {
     "DAUBHalving x2.8, thirds": halving(ms.DAUBHalving, 2.8, 3.0),
     "DAUBHalving x4, quarters": halving(ms.DAUBHalving, 4.0, 4.0),
     "DAUBHalving x5.6, fifths": halving(ms.DAUBHalving, 5.6, 5.0),
+    "DAUBHalving x4, filled": halving(ms.DAUBHalving, 4.0, 4.0, fill=1.0, cost="seconds"),
     "ASHA x2.8, thirds": asha,
     "Hyperband": Measured,
     "fixed subset": subset,
@@ -124,7 +125,7 @@ def measure(name: str, cases: list[Case], first: float) -> list[tuple[int, float
     """For each case: the data set, the share of rows, of seconds, the loss, and the loss on test rows; percent."""
     lines = []
     for seed, (label, curves) in enumerate(cases):
-        result = curves.replay(METHODS[name](curves, first, seed))
+        result = curves.replay(METHODS[name](curves, first, seed), seconds="filled" in name)
         seconds = np.nan
         if curves.seconds is not None:
             place = {int(n): k for k, n in enumerate(curves.sizes)}
@@ -162,12 +163,13 @@ def main() -> None:
     for name, first in track(work, not options.no_progress, "asking the curves"):
         lines[name, first] = measure(name, cases, first)
 
-    def table(title: str, chosen: Callable[[int], bool], column: int = 3) -> dict[str, np.ndarray]:
-        print(f"\n{title}\n{'rows of training all in full':34s}" + "".join(f"{f'1/{1 / s:.0f}':>8}" for s in SHARES))
+    def table(title: str, chosen: Callable[[int], bool], column: int = 3, cost: int = 1) -> dict[str, np.ndarray]:
+        what = "rows" if cost == 1 else "seconds"
+        print(f"\n{title}\n{f'{what} of training all in full':34s}" + "".join(f"{f'1/{1 / s:.0f}':>8}" for s in SHARES))
         found = {}
         for name in options.methods:
             picked = [[line for line in lines[name, first] if chosen(line[0])] for first in firsts]
-            found[name] = ms.regret_at([np.mean([line[1] for line in each]) for each in picked],
+            found[name] = ms.regret_at([np.mean([line[cost] for line in each]) for each in picked],
                                        [np.mean([line[column] for line in each]) for each in picked], SHARES)
             print(f"{name:34s}" + "".join(f"{'-' if np.isnan(x) else f'{x:.3f}':>8}" for x in found[name]))
         return found
@@ -176,6 +178,7 @@ def main() -> None:
     table("... on one half of the data sets", lambda label: label in half)
     table("... on the other half", lambda label: label not in half)
     table("... on test rows, all data sets", lambda label: True, 4)
+    table("mean loss in % at equal seconds of training, all data sets", lambda label: True, cost=2)
 
     if not options.quick:
         print("\nthe paper's sets, first 500, ratio 1.5 (here: nearest measured sizes); full training over DAUB")
@@ -215,14 +218,22 @@ def draw(regrets: dict[str, np.ndarray], lines: dict, options: argparse.Namespac
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, ax = plt.subplots(figsize=(9, 6), layout="constrained")
-    for k, name in enumerate(regrets):
-        points = sorted((np.mean([line[1] for line in each]), np.mean([line[3] for line in each]))
-                        for (other, _), each in lines.items() if other == name)
-        ax.plot(*zip(*points, strict=True), marker="o^sv"[k % 4], ms=4, color=f"C{k % 10}",
-                ls="-" if k < 10 else "--", label=name)
+    # one colour scale per family, so that fifteen methods stay apart
+    families = {"DAUBHalving": "Greens", "DAUB": "Blues", "successive halving": "Oranges", "": "Greys"}
+    groups: dict[str, list[str]] = {family: [] for family in families}
+    for name in regrets:
+        groups[next(family for family in families if name.startswith(family))].append(name)
+    figure, ax = plt.subplots(figsize=(11, 6), layout="constrained")
+    for family, names in groups.items():
+        for k, name in enumerate(names):
+            points = sorted((np.mean([line[1] for line in each]), np.mean([line[3] for line in each]))
+                            for (other, _), each in lines.items() if other == name)
+            ax.plot(*zip(*points, strict=True), marker="osv^D<>"[k % 7], ms=5, label=name,
+                    color=plt.get_cmap(families[family])(0.4 + 0.55 * k / max(1, len(names) - 1)),
+                    lw=2.5 if name == "DAUBHalving x4, quarters" else 1.2)
     ax.set(xscale="log", yscale="log", xlabel="rows, over those of training all in full", ylabel="mean loss, %")
-    ax.legend(fontsize="small")
+    ax.set_ylim(bottom=0.005)
+    figure.legend(fontsize="small", loc="outside right upper")
     figure.savefig(options.output / "daub_curves.png", dpi=120)
 
 

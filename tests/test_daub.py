@@ -464,6 +464,26 @@ def test_halving_by_projection_equals_its_twin(rng, options):
             assert (result.allocations, result.best) == (log, winner)
 
 
+def test_quick_learners_fill_the_rounds(rng):
+    """By the twin, in what each training costs; the rounds never cost more than the first, but for the best quarter."""
+    for _ in range(30):
+        n_learners, n_rows = int(rng.integers(5, 40)), int(rng.integers(2000, 50_000))
+        final, speed, pace = rng.random((3, n_learners))
+        power = rng.uniform(0.3, 1.8, n_learners)
+        valid = lambda i, n, v=(final, speed): float(v[0][i] - 3 * v[1][i] / n**0.5)  # noqa: E731
+        cost = lambda i, n, v=(pace, power): float(1e-3 + v[0][i] * n ** v[1][i])  # noqa: E731
+        plain = DAUBHalving(n_learners, n_rows, 100, growth=4.0).plan
+        method = DAUBHalving(n_learners, n_rows, 100, growth=4.0, fill=1.0, cost=cost)
+        result = method.run(lambda i, n, valid=valid: (None, valid(i, n)))
+        log, winner = twin.daub_halving(None, valid, n_learners, plain, -0.5, False, cost)
+        assert (result.allocations, result.best) == (log, winner)
+        assert all(one[1] >= other[1] for one, other in zip(method.plan, plain, strict=True))
+    by_rows = [DAUBHalving(64, 6400, 100, growth=4.0, fill=fill).run(scores).allocations for fill in (0.0, 1.0)]
+    assert by_rows[0] == by_rows[1]           # in rows four times as many for a quarter are a full round
+    with pytest.raises(ValueError, match="fill is -1"):
+        DAUBHalving(5, 1000, fill=-1.0)
+
+
 def test_halving_by_projection_needs_no_more_rows(rng):
     for _ in range(20):
         sizes = twin.grid(50, 2.0, 6000)

@@ -59,6 +59,7 @@ class Scheduler:
                     f"names has {len(self._names)} entries; {self._n_learners}, one per learner, are needed"
                 )
         self._spent = 0.0
+        self._paid = 0.0                          # for the training told last
         self._outstanding: dict[Allocation, float] = {}
         self._returned: list[Allocation] = []
         self._log: list[tuple[int, int, float, float, float, float, str]] = []
@@ -211,6 +212,7 @@ class Scheduler:
             train, known = self._sign * told, told == told
         price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
         del self._outstanding[key]
+        self._paid = price
         self._spent += price
         if learner in self._dropped:
             self._log.append((learner, n, told, valid, price, math.nan, "dropped before"))
