@@ -141,7 +141,10 @@ class OutOfTime(Exception):
 class Task:
     """A data set in three parts, and what every training on it gave."""
 
-    def __init__(self, wanted: str, options: argparse.Namespace, pool: list[Learner]) -> None:
+    def __init__(self, wanted: str, options: argparse.Namespace, pool: list[Learner], base: Task | None = None,
+                 number: int = 0) -> None:
+        """With `base` the same rows in another order, whose trainings on all rows are those of `base`."""
+        self.base = base
         name, *numbers = wanted.split(":")
         most, first = [int(x) for x in numbers] + [options.rows, options.first][len(numbers) :]
         self.name, self.pool, self.options = name, pool, options
@@ -156,12 +159,14 @@ class Task:
         order = rng.permutation(len(y))
         self.valid, self.test = order[:held], order[held : 2 * held]
         rows = order[2 * held : 2 * held + most]
+        if base is not None:
+            rng = np.random.default_rng([options.seed, number])
         self.rows = rows[stratified(y[rows], rng)]           # every prefix is a random stratified sample
         self.x, self.y, self.n_rows = x, y, len(rows)
         self.first = min(first, max(2 * len(np.unique(y)), self.n_rows // 20))
         folder = options.output / "daub_trainings"
         folder.mkdir(parents=True, exist_ok=True)
-        self.file = folder / f"{name}_{self.n_rows}_{options.seed}.csv"
+        self.file = folder / f"{name}_{self.n_rows}_{options.seed}{f'_{number}' if number else ''}.csv"
         self.known: dict[tuple[str, int], dict[str, Any]] = {}
         if self.file.exists():
             with self.file.open(newline="", encoding="utf-8") as file:
@@ -177,6 +182,9 @@ class Task:
         """Scores and seconds of one training, made now or before."""
         name = self.pool[learner][1]
         if (name, n) in self.known:
+            return self.known[name, n]
+        if self.base is not None and n == self.n_rows:
+            self.known[name, n] = self.base.train(learner, n)
             return self.known[name, n]
         if time.monotonic() > self.options.deadline:
             raise OutOfTime
@@ -334,6 +342,31 @@ def study(task: Task, show: Callable[[int], None]) -> tuple[dict[str, Found], li
     return found, full
 
 
+def other_orders(task: Task, wanted: str, full: list[dict[str, Any]], found: dict[str, Found]) -> None:
+    """Let the methods choose again on other orders of the same rows: one order is one draw. Not DAUB, which is dear."""
+    options = task.options
+    names = {name: make for family in options.methods for name, make in METHODS[family].items()
+             if not family.startswith("DAUB") or family.startswith("DAUBHalving")}
+    best, whole = max(line["valid"] for line in full if not line["failure"]), sum(line["seconds"] for line in full)
+    seen = {name: [found[name]] for name in names}
+    try:
+        for number in range(1, options.orders):
+            other = Task(wanted, options, task.pool, task, number)
+            for name, make in names.items():
+                seen[name].append(run(other, make))
+    except KeyboardInterrupt:
+        if time.monotonic() <= options.deadline:
+            raise
+        return
+    print(f"\n{f'over {options.orders} orders of the rows':44s}{'loss %':>8}{'worst':>8}{'seconds x':>11}")
+    with (options.output / "daub_orders.csv").open("a", newline="", encoding="utf-8") as file:
+        for name, each in seen.items():
+            losses = [100 * (best - full[one.best]["valid"]) for one in each]
+            ratio = whole / float(np.mean([one.seconds for one in each]))
+            print(f"{name:44s}{np.mean(losses):8.2f}{max(losses):8.2f}{ratio:11.1f}")
+            csv.writer(file).writerow([task.name, task.n_rows, name, *(f"{x:.6g}" for x in (*losses, ratio))])
+
+
 SEARCHES = ("HalvingGridSearchCV", "DAUBSearchCV", "DAUBSearchCV, daub-halving",
             "DAUBSearchCV, daub-halving from 1/64")
 
@@ -447,6 +480,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop training after so many seconds")
     parser.add_argument("--scikit-learn", action="store_true",
                         help="also run HalvingGridSearchCV and DAUBSearchCV on the same learners")
+    parser.add_argument("--orders", type=int, default=1,
+                        help="let the cheap methods choose on so many orders of the rows (daub_orders.csv)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-progress", action="store_true")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
@@ -489,6 +524,8 @@ def main() -> None:
         if failed:
             print(f"failed at least once: {', '.join(failed)}")
         show_table(here)
+        if options.orders > 1:
+            other_orders(task, name, full, found)
         if options.scikit_learn:
             compare_searches(task, full)
     if not lines:
