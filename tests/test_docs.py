@@ -21,7 +21,7 @@ PUBLIC += sorted(
     f"{file.parent.name}.{file.stem}" for file in (ROOT / "src" / "fastrace").glob("*/*.py") if file.stem != "__init__"
 )
 
-FRAMEWORKS = {"mcmc.emcee": ["emcee"]}  # tests/test_mcmc_*.py
+FRAMEWORKS = {"mcmc.emcee": ["emcee"], "mcmc.pymc": ["pymc"], "mcmc.pymc_models": ["pymc"]}  # tests/test_mcmc_*.py
 
 
 def _run(test, **options):

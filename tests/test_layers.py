@@ -52,12 +52,12 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # The same inside each folder.
 FOLDERS = {
     "mcmc": [
-        ["models", "protocol"],
+        ["_pymc_graphs", "models", "protocol"],
         ["_metropolis", "arch", "softmax", "trace"],
-        ["firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "racing_metropolis", "sampling", "slice",
-         "tuna_metropolis"],
+        ["firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "pymc_models", "racing_metropolis",
+         "sampling", "slice", "tuna_metropolis"],
         ["poisson_gibbs", "racing_gibbs", "racing_slice"],
-        ["bias", "emcee"],
+        ["bias", "emcee", "pymc"],
         ["__init__"],
     ],
     "model_selection": [

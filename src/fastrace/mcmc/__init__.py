@@ -9,6 +9,7 @@ from fastrace.mcmc.models import GLM, FunctionModel, Model, Reference, SourceMod
 from fastrace.mcmc.poisson_gibbs import PoissonMinibatchGibbs
 from fastrace.mcmc.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.protocol import Kernel, StepInfo, Steps
+from fastrace.mcmc.pymc_models import PyMCModel, from_pymc
 from fastrace.mcmc.racing_gibbs import RacingGibbs
 from fastrace.mcmc.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.racing_slice import RacingSlice
@@ -31,6 +32,7 @@ __all__ = [
     "Model",
     "PoissonMinibatchGibbs",
     "PoissonMinibatchMetropolis",
+    "PyMCModel",
     "RacingGibbs",
     "RacingMetropolis",
     "RacingSlice",
@@ -44,5 +46,6 @@ __all__ = [
     "TunaMetropolis",
     "check_bias",
     "effective_sample_size",
+    "from_pymc",
     "sample",
 ]

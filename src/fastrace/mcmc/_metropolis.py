@@ -308,7 +308,7 @@ class RowMetropolis:
             self._factor,
             surrogate=self.controlled,
             delayed=self.delayed and (self.controlled or self.model.log_prior is not None),
-            log_prior=self.model.log_prior,
+            log_prior=self.model.log_prior_beside(reference),
             prior_mean=self.model.prior_mean if apart else None,
             prior_precision=precision if apart else None,
             weights=weights,

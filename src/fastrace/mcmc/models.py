@@ -96,6 +96,10 @@ class Model:
         """Expand the log-likelihood at a point, by default the posterior mode."""
         raise ValueError(f"{type(self).__name__} has no derivatives to expand; use control_variate=None")
 
+    def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
+        """What the normal density of a reference leaves of the log prior: `log_prior` unless it is expanded too."""
+        return self.log_prior
+
     def slopes(self, reference: Reference) -> NDArray[np.float64]:
         """Bound on the change of each row's term per whitened unit of length, shape (n_rows,), for TunaMH."""
         raise ValueError(f"no bound on the slope of the terms of {type(self).__name__} is known")

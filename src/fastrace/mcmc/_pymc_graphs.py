@@ -1,0 +1,263 @@
+"""The log-density of a PyMC model as functions of one vector of parameters and of row numbers; needs PyMC."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.compile.mode import get_default_mode
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.rewriting.basic import node_rewriter, out2in
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar import Add, Mul
+from pytensor.tensor.elemwise import Elemwise
+
+PROBED = 40  # rows asked for when a model is checked
+
+
+def interpreted() -> bool:
+    """Whether PyTensor runs operation by operation in NumPy, for want of a compiler."""
+    linker = type(get_default_mode().linker).__name__
+    return not pytensor.config.cxx and linker in ("PerformLinker", "VMLinker", "OpWiseCLinker")
+
+
+def _two_at_a_time(fgraph: Any, node: Any) -> Any:
+    """Sums and products of many as sums and products of two, which are the ones NumPy has."""
+    if isinstance(node.op.scalar_op, Add | Mul) and len(node.inputs) > 2:
+        return [functools.reduce(node.op, node.inputs)]
+    return None
+
+
+def _mode(check_bounds: bool) -> Any:
+    """PyTensor's own with PyMC's -inf for parameters out of range; for NumPy without what it would do by entries."""
+    bounds = "local_check_parameter_to_ninf_switch" if check_bounds else "local_remove_check_parameter"
+    mode = get_default_mode().including(bounds)
+    if not interpreted():
+        return mode
+    split = out2in(node_rewriter([Elemwise])(_two_at_a_time), ignore_newtrees=True)
+    return mode.excluding("fusion", "add_mul_fusion").register((split, 48.9))
+
+
+class RowGraphs:
+    """The terms of the rows, and the rest of the log-density.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    observed : list of variables
+        Whose terms are the rows'.
+    values : list of value variables
+        Raveled and joined, they are the vector ``theta`` of the functions.
+    fixed : list of value variables
+        All the others; functions take them one by one after their other arguments.
+    rows : list of pm.Data or None
+        Containers with one entry a row; None to find them.
+    compile_kwargs : mapping
+        For `pytensor.function`.
+    """
+
+    def __init__(
+        self, model: Any, observed: list[Any], values: list[Any], fixed: list[Any], rows: list[Any] | None,
+        compile_kwargs: Mapping[str, Any],
+    ) -> None:
+        self.model, self.observed = model, observed
+        self.compile_kwargs = dict(compile_kwargs)
+        self.names = ", ".join(repr(v.name) for v in observed)
+        self._functions: dict[str, Any] = {}
+        self._lock = threading.RLock()
+        self._start = model.initial_point()
+        whole = self._whole()
+        self.containers, self.n_rows = self._containers(whole, rows)
+        self._refuse_rows_elsewhere()
+        self._theta, self._index = pt.dvector("theta"), pt.lvector("rows")
+        self._fixed = [v.type(name=f"{v.name}_fixed") for v in fixed]
+        self._swap = dict(zip(fixed, self._fixed, strict=True))
+        first = 0
+        for value in values:
+            shape = np.shape(self._start[value.name])
+            size = int(np.prod(shape))
+            self._swap[value] = self._theta[first : first + size].reshape(shape).astype(value.dtype)
+            first += size
+        by_row = {c: c[self._index] for c in self.containers}
+        self._terms = [one.astype("float64") for one in graph_replace(whole, {**self._swap, **by_row}, strict=False)]
+        self._all = [one.astype("float64") for one in graph_replace(whole, self._swap, strict=False)]
+        rest = [v for v in model.basic_RVs + model.potentials if v not in observed]
+        self._rest = pt.as_tensor(0.0)
+        if rest:
+            self._rest = graph_replace([model.logp(vars=rest)], self._swap, strict=False)[0].astype("float64")
+
+    @property
+    def feel_fixed(self) -> bool:
+        """Whether the terms depend on a fixed variable."""
+        return not set(self._fixed).isdisjoint(ancestors(self._terms))
+
+    # Which rows there are, and models that have none.
+
+    def _whole(self) -> list[Any]:
+        """Terms of all rows, one vector for each observed variable."""
+        whole = []
+        for variable, term in zip(self.observed, self.model.logp(vars=self.observed, sum=False), strict=True):
+            if term.ndim == 0:
+                raise ValueError(
+                    f"the likelihood of {variable.name!r} ({_law(variable)}) is one number, not one factor for each "
+                    f"row, so no subset of rows gives an estimate of it; a distribution whose entries along the first "
+                    f"axis are independent is needed"
+                )
+            whole.append(term.reshape((term.shape[0], -1)).sum(axis=1) if term.ndim > 1 else term)
+        return whole
+
+    def _containers(self, whole: list[Any], given: list[Any] | None) -> tuple[list[Any], int]:
+        values = [self.model.rvs_to_values[v] for v in self.observed]
+        lengths = {v.name: int(value.shape[0].eval()) for v, value in zip(self.observed, values, strict=True)}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(
+                f"the observed variables have different numbers of rows, {lengths}; one number of them is needed: name "
+                f"those that share their rows as observed, and the others belong to the prior"
+            )
+        n = next(iter(lengths.values()))
+        shared = [v for v in self.model.data_vars if hasattr(v, "get_value")]
+        if given is None:
+            reach = set(ancestors(whole))
+            given = [v for v in shared if v in reach and v.get_value(borrow=True).shape[:1] == (n,)]
+        for variable, value in zip(self.observed, values, strict=True):
+            if set(given).isdisjoint(ancestors([value])):
+                raise ValueError(
+                    f"the {n} observed values of {variable.name!r} do not enter the model by pm.Data, so its rows "
+                    f"cannot be asked for one by one: {variable.name}_data = pm.Data(\"{variable.name}_data\", "
+                    f"values), observed={variable.name}_data"
+                )
+        return given, n
+
+    def _refuse_rows_elsewhere(self) -> None:
+        """Factors besides the observed ones that would have to be read whole at every step."""
+        rows = set(self.containers)
+        for potential in self.model.potentials:
+            if not rows.isdisjoint(ancestors([potential])):
+                raise ValueError(
+                    f"the potential {potential.name!r} depends on the rows of {_named(rows, potential)}, and a "
+                    f"potential does not say which of its factors is which row's: make it an observed variable, such "
+                    f"as pm.CustomDist with a logp of one entry for each row"
+                )
+        for variable in self.model.free_RVs:
+            if not rows.isdisjoint(ancestors([variable])):
+                raise ValueError(
+                    f"the prior of {variable.name!r} depends on the rows of {_named(rows, variable)}: then it has a "
+                    f"factor for each row too; marginalise it, or name with rows= the containers that have one entry "
+                    f"for each row if these are not among them"
+                )
+
+    def check(self, theta: NDArray[np.float64], fixed: Sequence[Any]) -> None:
+        """Compare the terms of some rows, asked for by number and one by one, with those of the whole likelihood.
+
+        Raises
+        ------
+        ValueError
+            If they differ: then what has an entry for each row does not all enter by `pm.Data`, or a row's term
+            depends on other rows.
+        """
+        some = np.random.default_rng(0).permutation(self.n_rows)[:PROBED].astype(np.int64)
+        whole = [np.asarray(one)[some] for one in self.call("all", theta, *fixed)]
+        try:
+            part = self.call("terms", theta, some, *fixed)
+            ones = [self.call("terms", theta, some[k : k + 1], *fixed) for k in range(min(3, len(some)))]
+        except (ValueError, TypeError, IndexError, AssertionError) as error:
+            raise self._refused(self.names, "its terms cannot be computed for a few rows alone") from error
+        for j, variable in enumerate(self.observed):
+            if part[j].shape != some.shape:
+                raise self._refused(repr(variable.name), f"asked for {len(some)} rows it gives {part[j].shape[0]}")
+            alone = np.concatenate([one[j] for one in ones])
+            if not np.allclose(part[j][: len(alone)], alone, equal_nan=True):
+                raise self._refused(repr(variable.name), "a row's term changes with the rows asked for beside it")
+            if not np.allclose(part[j], whole[j], equal_nan=True):
+                raise self._refused(repr(variable.name), "a row's term is another one without the other rows")
+
+    def _refused(self, names: str, what: str) -> ValueError:
+        return ValueError(
+            f"the likelihood of {names} cannot be taken row by row: {what}. Everything that has one entry for each "
+            f"row, predictors and group numbers too, must enter the model by pm.Data with the rows on the first axis, "
+            f"and each row's term may depend on its own row only (no scan, mean or covariance over rows, no parameter "
+            f"with one entry for each row)"
+        )
+
+    # Functions.
+
+    def call(self, name: str, *args: Any) -> Any:
+        """Outputs of one of the functions of `_built`; copies, which the caller may keep."""
+        function = self.function(name)
+        with self._lock:  # a compiled function keeps its inputs in memory of its own
+            return function(*args)
+
+    def function(self, name: str) -> Any:
+        """Compiled when first asked for."""
+        if name not in self._functions:
+            with self._lock:
+                if name not in self._functions:
+                    inputs, outputs = self._built(name)
+                    self._functions[name] = self._compiled(inputs, outputs)
+        return self._functions[name]
+
+    def _built(self, name: str) -> tuple[list[Any], Any]:
+        theta, index, vector = self._theta, self._index, pt.dvector("vector")
+        if name == "all":  # terms of all rows, by observed variable
+            return [theta], self._all
+        if name == "terms":  # the same of some rows
+            return [theta, index], self._terms
+        if name == "rest":  # all of the log-density that is no term
+            return [theta], self._rest
+        if name in ("expansion", "rest_expansion"):  # a sum, its gradient, and its Hessian times a vector
+            total = self._sum().sum() if name == "expansion" else self._rest
+            slope = _grad(total, theta)
+            rows = [index] if name == "expansion" else []
+            return [theta, vector, *rows], [total, slope, _grad((slope * vector).sum(), theta)]
+        if name == "left":  # what the second-order expansion at `hat` leaves of the terms at `theta`
+            # The gradient of weighted terms is linear in the weights, so its derivative by them is one value per row.
+            hat, weight = pt.dvector("hat"), pt.dvector("weight")
+            at_hat = graph_replace([self._sum()], {theta: hat}, strict=False)[0]
+            along = (_grad((at_hat * weight).sum(), hat) * vector).sum()
+            twice = (_grad(along, hat) * vector).sum()
+            ones = {weight: pt.ones_like(index, dtype="float64"), vector: theta - hat}
+            by_weight = [_grad(along, weight), _grad(twice, weight)]
+            first_order, second_order = graph_replace(by_weight, ones, strict=False)
+            return [theta, hat, index], self._sum() - at_hat - first_order - 0.5 * second_order
+        raise KeyError(name)
+
+    def _sum(self) -> Any:
+        return functools.reduce(lambda a, b: a + b, self._terms)
+
+    def draws(self, names: Sequence[str] | None) -> tuple[list[str], Callable[..., list[Any]]]:
+        """Names of variables, and a function of theta that gives them on their own scales."""
+        m = self.model
+        known = {v.name: v for v in m.free_RVs + m.deterministics}
+        if names is None:
+            rows = set(self.containers)
+            names = [name for name, v in known.items() if rows.isdisjoint(ancestors([v]))]
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ValueError(f"names has {unknown}; some of {list(known)} are needed")
+        outputs = graph_replace(m.replace_rvs_by_values([known[n] for n in names]), self._swap, strict=False)
+        return list(names), self._compiled([self._theta], outputs)
+
+    def _compiled(self, inputs: list[Any], outputs: Any) -> Any:
+        mode = _mode(self.model.check_bounds)
+        options = {"on_unused_input": "ignore", "mode": mode, **self.compile_kwargs}
+        function = pytensor.function([*inputs, *self._fixed], outputs, **options)
+        function.trust_input = True
+        return function
+
+
+def _grad(output: Any, by: Any) -> Any:
+    return pytensor.gradient.grad(output, by, disconnected_inputs="ignore")
+
+
+def _law(variable: Any) -> str:
+    return type(variable.owner.op).__name__.removesuffix("RV") if variable.owner is not None else "unknown"
+
+
+def _named(rows: set[Any], variable: Any) -> str:
+    return ", ".join(sorted(v.name for v in rows.intersection(ancestors([variable]))))
