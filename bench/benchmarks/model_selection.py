@@ -36,6 +36,14 @@ class Decisions:
 
     time_daub.number = 1
 
+    def time_daub_lead_changes(self, n_learners):
+        """Training scores bound the projections and fall: each learner trained goes to the end of the queue."""
+        for _ in range(1000):
+            i, n = self.method.ask()
+            self.method.tell(i, n, 1e-6 / n, self.final[i])
+
+    time_daub_lead_changes.number = 1
+
     def time_argmax(self, n_learners):
         """The plain rule: one argmax over all bounds and one polyfit a decision, a hundred of them."""
         bounds, x = np.array(self.final), np.arange(3.0)
