@@ -54,8 +54,8 @@ FOLDERS = {
     "mcmc": [
         ["_pymc_graphs", "models", "protocol"],
         ["_metropolis", "arch", "softmax", "trace"],
-        ["firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "pymc_models", "racing_metropolis",
-         "sampling", "slice", "tuna_metropolis"],
+        ["binned", "firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "pymc_models",
+         "racing_metropolis", "sampling", "slice", "tuna_metropolis"],
         ["poisson_gibbs", "racing_gibbs", "racing_slice"],
         ["bias", "emcee", "pymc"],
         ["__init__"],

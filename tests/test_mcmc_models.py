@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 from scipy import LowLevelCallable, stats
-from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic
+from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic, outcomes
 
 from fastrace import mcmc
 from fastrace._expansion import ExpandedSource
@@ -508,3 +508,56 @@ def test_a_c_callback_that_fails_in_mid_chain_keeps_the_draws(c_terms):
     with pytest.raises(RuntimeError, match="callback returned 1") as caught:
         mcmc.sample(mcmc.Metropolis(model, proposal=propose), [0.0], n_draws=1000, n_chains=1, n_tune=0, rng=1)
     assert 0 < caught.value.trace.n_draws < 1000
+
+
+# Expansions in the data.
+
+
+def binned(family, n_rows=6000, **options):
+    rng = np.random.default_rng(8)
+    if family == "arch":
+        return mcmc.Binned(mcmc.ARCH(arch_returns(n_rows, 2, seed=6), 2), **options)
+    X = rng.standard_normal((n_rows, 3))
+    X[:, 0] = 1.0
+    y = outcomes(family, X, np.array([0.3, 0.5, -0.4]), rng)
+    return mcmc.Binned(mcmc.GLM(X, y, family, prior_sd=5.0), **options)
+
+
+@pytest.mark.parametrize("family", ["logistic", "gaussian", "poisson", "student-t", "arch"])
+def test_binned_control_variates_know_their_sums_and_follow_the_terms(family):
+    model = binned(family)
+    source, theta = model.engine(None)
+    plain, parameters = model.model.engine(None)
+    at = model.model.reference().theta_hat
+    rng = np.random.default_rng(1)
+    for spread in (0.02, 0.5):      # near the mode and away from it
+        theta[:] = parameters[:] = at + spread * rng.standard_normal((2, model.dim))
+        np.testing.assert_allclose(source.totals(), plain.totals(), rtol=1e-9)
+        left = np.subtract(*source.read(np.arange(source.n_rows)).T)
+        whole = np.subtract(*plain.read(np.arange(model.n_rows)).T)
+        assert left.std() < (1e-9 if family == "gaussian" else 0.2) * whole.std()
+    assert f"{len(source.always_read)} rows always read" in repr(model)
+    assert len(source.always_read) == 120 or family == "arch"
+
+
+def test_binned_races_have_the_posterior():
+    model = binned("logistic", 20_000)
+    reference = model.model.reference()
+    exact = mcmc.sample(mcmc.Metropolis(model.model, control_variate=reference), n_draws=3000, n_chains=1, rng=1)
+    kernel = mcmc.RacingMetropolis(model, 0.01, covariance=model.covariance)
+    race = mcmc.sample(kernel, reference.center, n_draws=1500, n_chains=1, n_tune=0, rng=2)
+    assert_same_posterior(exact, race, reference.center)
+    assert race.rows.mean() < 0.6 * 20_000
+    plain = mcmc.RacingMetropolis(model.model, control_variate=None, proposal="random-walk")
+    assert race.rows.mean() < 0.6 * mcmc.sample(plain, n_draws=100, n_chains=1, n_tune=0, rng=1).rows.mean()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"n_bins": 0}, "n_bins"), ({"outliers": 1.0}, "outliers"), ({"at": [0.0]}, "theta_hat")],
+)
+def test_bad_bins(options, message):
+    with pytest.raises(ValueError, match=message):
+        binned("logistic", 200, **options)
+    with pytest.raises(TypeError, match="GLM or an ARCH"):
+        mcmc.Binned(mcmc.FunctionModel(len, 1, 5))

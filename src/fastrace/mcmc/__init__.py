@@ -2,6 +2,7 @@
 
 from fastrace.mcmc.arch import ARCH
 from fastrace.mcmc.bias import BiasCheck, check_bias
+from fastrace.mcmc.binned import Binned
 from fastrace.mcmc.firefly_metropolis import FireflyMetropolis
 from fastrace.mcmc.gibbs import Categorical, Gibbs
 from fastrace.mcmc.metropolis import Metropolis
@@ -23,6 +24,7 @@ __all__ = [
     "ARCH",
     "GLM",
     "BiasCheck",
+    "Binned",
     "Categorical",
     "FireflyMetropolis",
     "FunctionModel",
