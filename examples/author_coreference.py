@@ -7,10 +7,17 @@ Mentions of a name ("first initial, last name": a block) are to be parted into p
 for each pair in one cluster, and a Gibbs step moves a mention to a cluster y, an empty one included, with probability
 proportional to exp(sum over the cluster of f / temperature). Every mention starts as a cluster of its own; the
 temperature falls geometrically. ``exact`` evaluates all factors of a mention, the races (`fastrace.UnequalRace`) only
-as many as they need: ``race 3`` looks first at 3 members of each cluster, as in the paper, ``race 10`` at 10.
+as many as they need:
+
+- ``even``, the paper's: 3 members of each cluster first, then tenths of the rest of all clusters alike;
+- ``adaptive``: one cluster at a time, the one that may yet win by most. What a mention shows by itself bounds its
+  factors, so small clusters that cannot win are not read; variances of few factors are pooled with those of others;
+- ``known``: besides, most of a factor is an inner product of two mentions' words, co-authors, venues and names. Its sum
+  over a cluster is one inner product with the cluster's sum, counted as one evaluation per cluster and draw; the race is
+  over what is left of the factors (a control variate, ibid., section 3.4).
 
 The factors are the log odds of a logistic regression on shared co-authors, words of titles and affiliations, venues and
-years, fitted to a third of the blocks of AMiner's hand-labelled set; different first names count -8. The other two
+years, fitted to a third of the blocks of AMiner's hand-labelled set; different first names add -8. The other two
 thirds, joined with the unlabelled mentions of WhoIsWho (or of the ACL Anthology, ``--unscored acl2019``), are sampled,
 and the labelled ones scored by B-cubed F1. Pairs' factors are computed once for all runs and looked up, so what is
 compared is their number, as in the paper, not time. ``--quick`` uses made mentions: points near centres, whose numbers
@@ -43,8 +50,10 @@ import fastrace as fr
 from fastrace import datasets, mcmc
 from fastrace._progress import meter
 
-SAMPLERS = {"exact": ("exact", "C0", "-", 0), "race 3": ("race, first look 3 (the paper's)", "C1", "--", 3),
-            "race 10": ("race, first look 10", "C3", "--", 10)}
+SAMPLERS = {"exact": ("exact", "C0", "-"), "even": ("race, even (the paper's)", "C1", "--"),
+            "adaptive": ("race, adaptive", "C2", "-."), "known": ("race, known part apart", "C3", "--")}
+FIRST_LOOK = 3
+POOLING = 8.0               # rows that the variance within all clusters counts for
 FILES = {"whoiswho": "coref_whoiswho_unlabelled", "acl2019": "coref_acl2019"}
 CONFLICT = -8.0
 FEATURES = 7
@@ -66,10 +75,17 @@ class Mention:
 
 @dataclass(frozen=True)
 class Block:
-    """Mentions that may be the same person: factors of all pairs, and persons."""
+    """Mentions that may be the same person.
+
+    Factors of all pairs, the part of them that is an inner product, and for each mention the limits of its factors and
+    of what the inner products leave of them; and persons.
+    """
 
     name: str
     factors: NDArray[np.float32]            # (n, n)
+    known: NDArray[np.float32]              # (n, n)
+    limits: NDArray[np.float64]             # (n, 2)
+    rest: NDArray[np.float64]               # (n, 2)
     person: NDArray[np.int64]               # -1: not scored
 
 
@@ -147,13 +163,28 @@ def fit(blocks: Sequence[Sequence[Mention]], rng: np.random.Generator) -> NDArra
     return np.asarray(model.reference().theta_hat)
 
 
-def factors(block: Sequence[Mention], weights: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Log odds of each pair, different first names apart."""
-    out = np.tensordot(weights.astype(np.float32), features(block), axes=1)
+def factors(block: Sequence[Mention], weights: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
+    """Of each pair: log odds, different first names apart, and their part that is an inner product; and both limits."""
+    seen = features(block)
     first = np.array([m.name.split()[0] for m in block])
     full = np.array([len(one) > 1 for one in first])
-    out[(first[:, None] != first[None, :]) & full[:, None] & full[None, :]] = CONFLICT
-    return np.asarray(out, dtype=np.float32)
+    apart = CONFLICT * ((first[:, None] != first[None, :]) & full[:, None] & full[None, :])
+    found = np.tensordot(weights.astype(np.float32), seen, axes=1) + apart.astype(np.float32)
+    # One shared author: as many times that as there are shared authors is an inner product, and at least the factor's.
+    one = weights[1] + weights[2] * math.log(2.0)
+    count = np.rint(np.expm1(seen[2]))
+    known = weights[0] + one * count + np.tensordot(weights[3:6], seen[3:6], axes=1) + apart
+    limits, rest = np.empty((len(block), 2)), np.empty((len(block), 2))
+    for i, mention in enumerate(block):
+        shared = np.arange(len(mention.authors) + 1)
+        authors = weights[1] * (shared > 0) + weights[2] * np.log1p(shared)
+        for k, (end, sign) in enumerate(((np.min, -1.0), (np.max, 1.0))):
+            years = 3.0 * sign * max(sign * weights[6], 0.0)
+            rest[i, k] = end(authors - one * shared) + years
+            limits[i, k] = weights[0] + end(authors) + sign * np.maximum(sign * weights[3:6], 0.0).sum() + years
+        limits[i, 0] += CONFLICT
+    slack = 1e-3 * np.array([-1.0, 1.0])                # single precision
+    return np.asarray(found, np.float32), np.asarray(known, np.float32), limits + slack, rest + slack
 
 
 def made(options: argparse.Namespace) -> Iterator[Block]:
@@ -165,7 +196,11 @@ def made(options: argparse.Namespace) -> Iterator[Block]:
         points = rng.normal(0.0, 2.0, (len(sizes), 4))[person] + rng.normal(0.0, 0.7, (len(person), 4))
         apart = np.square(points[:, None] - points[None, :]).sum(axis=2)
         noise = rng.normal(0.0, 1.0, apart.shape)
-        yield Block(f"made-{number}", (3.0 - 0.5 * apart + (noise + noise.T)).astype(np.float32), person)
+        noise = np.clip(noise + noise.T, -4.0, 4.0)
+        known = (3.0 - 0.5 * apart).astype(np.float32)
+        rest = np.tile([-4.01, 4.01], (len(person), 1))
+        limits = np.tile([float(known.min()) - 4.01, 7.01], (len(person), 1))
+        yield Block(f"made-{number}", known + noise.astype(np.float32), known, limits, rest, person)
 
 
 def real(options: argparse.Namespace) -> Iterator[Block]:
@@ -185,7 +220,8 @@ def real(options: argparse.Namespace) -> Iterator[Block]:
     chosen += [str(name) for name in rest[: len(chosen) if options.blocks else None]]
     for name in chosen:
         block = scored.get(name, []) + mass.get(name, [])
-        yield Block(name, factors(block, weights), np.array([m.person for m in block]))
+        if len(block) <= options.most:
+            yield Block(name, *factors(block, weights), np.array([m.person for m in block]))
 
 
 @dataclass
@@ -213,13 +249,14 @@ def b_cubed(labels: NDArray[np.int64], person: NDArray[np.int64]) -> tuple[float
     return float((common / np.bincount(system)[system]).sum()), float((common / np.bincount(truth)[truth]).sum())
 
 
-def anneal(block: Block, first_look: int, rng: np.random.Generator, options: argparse.Namespace) -> tuple[Any, ...]:
-    """One run in a block; `first_look` 0 is the exact sampler. A race's answer is checked by the sums of all factors.
+def anneal(block: Block, sampler: str, rng: np.random.Generator, options: argparse.Namespace) -> tuple[Any, ...]:
+    """One run of a sampler in a block. A race's answer is checked by the sums of all factors.
 
     Returns evaluations, precision, recall, wrong draws and draws, per sweep, and the ends.
     """
     n = len(block.person)
-    labels = np.arange(n)
+    labels = np.arange(n, dtype=np.int16 if n < 2**15 else np.int64)        # short ones are sorted faster
+    left = block.factors - block.known
     count = np.ones(n + 1, dtype=np.int64)
     count[n] = 0
     out = np.zeros((5, options.sweeps))
@@ -234,9 +271,18 @@ def anneal(block: Block, first_look: int, rng: np.random.Generator, options: arg
             row = block.factors[i, order]
             sums = np.bincount(labels[order], row, minlength=n + 1)[ids]
             best = int((np.append(sums, 0.0) / temperature + noise).argmax())
-            if first_look and ids.size:
-                race = fr.UnequalRace(np.append(count[ids], 0), options.delta, first_look=first_look, offset=noise,
-                                      temperature=temperature, scan_advantage=1.0, rng=rng)
+            if sampler != "exact" and ids.size:
+                settings_: dict[str, Any] = {"first_look": FIRST_LOOK, "offset": noise, "temperature": temperature,
+                                             "scan_advantage": 1.0, "rng": rng}
+                if sampler != "even":
+                    limits = block.limits[i] if sampler == "adaptive" else block.rest[i]
+                    settings_ |= {"allocation": "adaptive", "pooling": POOLING, "support": tuple(limits)}
+                if sampler == "known":
+                    sums = np.bincount(labels[order], block.known[i, order], minlength=n + 1)[ids]
+                    settings_["offset"] = noise + np.append(sums, 0.0) / temperature
+                    out[0, sweep] += ids.size
+                    row = left[i, order]
+                race = fr.UnequalRace(np.append(count[ids], 0), options.delta, **settings_)
                 result = race.run(row)
                 out[0, sweep] += result.pulls.sum()
                 out[3, sweep] += result.best != best
@@ -260,7 +306,7 @@ def temperatures(options: argparse.Namespace) -> NDArray[np.float64]:
 def settings(options: argparse.Namespace) -> str:
     """What a block's record depends on."""
     names = ("runs", "sweeps", "hot", "cold", "delta", "unscored", "quick", "seed")
-    return ";".join(f"{name}={getattr(options, name)}" for name in names)
+    return ",".join(SAMPLERS) + ";" + ";".join(f"{name}={getattr(options, name)}" for name in names)
 
 
 def sample(block: Block, options: argparse.Namespace) -> Record:
@@ -272,10 +318,10 @@ def sample(block: Block, options: argparse.Namespace) -> Record:
     shape = (len(SAMPLERS), options.runs, options.sweeps)
     out = Record(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64),
                  np.zeros(shape, np.int64), int((block.person >= 0).sum()), np.array([len(block.person) + 1, 0, 0]))
-    for k, (_, _, _, first_look) in enumerate(SAMPLERS.values()):
+    for k, sampler in enumerate(SAMPLERS):
         for run in range(options.runs):
             rng = np.random.default_rng([options.seed, k, run, zlib.crc32(block.name.encode())])
-            *parts, ends = anneal(block, first_look, rng, options)
+            *parts, ends = anneal(block, sampler, rng, options)
             for name, part in zip(("evaluations", "precision", "recall", "wrong", "draws"), parts, strict=True):
                 getattr(out, name)[k, run] = part
             out.ends = np.array([min(out.ends[0], ends[0]), max(out.ends[1], ends[1]), max(out.ends[2], ends[2])])
@@ -318,7 +364,7 @@ def print_table(record: Record, n_blocks: int, n_mentions: int, options: argpars
     until = reached(record, level)
 
     def row(text: str, cells: Sequence[str], said: str = "") -> None:
-        print(f"{text:<44}" + "".join(f"{cell:>34}" for cell in cells) + f"{said:>24}")
+        print(f"{text:<44}" + "".join(f"{cell:>26}" for cell in cells) + f"{said:>20}")
 
     print(f"\n{n_blocks} blocks of {n_mentions} mentions, {record.scored} of them scored; {options.runs} runs of "
           f"{options.sweeps} sweeps, temperature {options.hot:g} to {options.cold:g}")
@@ -364,7 +410,7 @@ def write(record: Record, options: argparse.Namespace) -> tuple[Path, Path]:
     left, middle, right = figure.subplots(1, 3)
     sweeps = np.arange(1, options.sweeps + 1)
     each = np.diff(record.evaluations, axis=2, prepend=0).mean(axis=1)
-    for k, (text, colour, dash, _) in enumerate(SAMPLERS.values()):
+    for k, (text, colour, dash) in enumerate(SAMPLERS.values()):
         for run in range(options.runs):
             label = text if run == 0 else None
             left.plot(record.evaluations[k, run], score[k, run], dash, color=colour, lw=1.0, label=label)
@@ -388,6 +434,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--quick", action="store_true", help="made mentions and two runs")
     add("--unscored", choices=("whoiswho", "acl2019", ""), default="whoiswho", help="unlabelled mentions to join")
     add("--blocks", type=int, help="most scored blocks, and as many unlabelled ones (default: all; quick 2)")
+    add("--most", type=int, default=6000, help="mentions of a block above which it is left out")
     add("--runs", type=int, help="runs of each sampler (default 7, quick 2)")
     add("--sweeps", type=int, help="sweeps over all mentions (default 15, quick 8)")
     add("--hot", type=float, default=2.0, help="temperature of the first sweep")

@@ -64,8 +64,27 @@ def test_equals_the_plain_twin(options, seed):
 
 
 @pytest.mark.parametrize("options", [
+    {}, {"kind": "union"}, {"student": True}, {"first": 3}, {"temperature": 0.2}, {"delta": 1e-10},
+    {"support": (-7, 7)}, {"support": (-7, 7), "first": 3, "pooling": 4.0}, {"support": (-7, 7), "temperature": 3.0},
+])
+def test_adaptive_race_equals_the_plain_twin(options, seed):
+    for k in range(25):
+        vectors, offset = clusters(np.random.default_rng([seed, k]), most=300)
+        rest = dict(options)
+        delta, shared = rest.pop("delta", 0.05), rest.pop("pooling", 0.0)
+        best, pulls, n_looks = reference.race_unequal_adaptive(vectors, offset, delta, np.random.default_rng(k),
+                                                               shared=shared, **rest)
+        rest["first_look"] = rest.pop("first", 10)
+        result = sampled(vectors, delta=delta, offset=offset, rng=k, allocation="adaptive", pooling=shared, **rest)
+        assert (result.best, result.n_looks) == (best, n_looks)
+        assert result.pulls.tolist() == pulls
+
+
+@pytest.mark.parametrize("options", [
     {}, {"bound": "serfling", "support": (-10, 10)}, {"bound": "hoeffding-serfling", "support": (-10, 10)},
     {"bound": "empirical-bernstein-serfling", "support": (-10, 10)}, {"student": True, "temperature": 3.0},
+    {"pooling": 3.0}, {"allocation": "adaptive"}, {"allocation": "adaptive", "support": (-10, 10), "pooling": 3.0},
+    {"allocation": "adaptive", "bound": "serfling", "support": (-10, 10)},
 ])
 def test_ask_tell_equals_run(options, seed):
     for k in range(10):
@@ -137,9 +156,55 @@ def test_error_and_cost_on_clusters_of_power_law_sizes(first_look, most_missed, 
     assert read / rows < 1 - least_saved
 
 
+@pytest.mark.parametrize("pooling", [0.0, 4.0])
+def test_adaptive_race_errs_no_more_and_reads_less(pooling, seed):
+    trials, missed, read, even = 600, 0, 0, 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        vectors, offset = clusters(np.random.default_rng(child))
+        vectors = [v.clip(-3.0, 3.0) for v in vectors]
+        result = sampled(vectors, offset=offset, allocation="adaptive", support=(-3, 3), pooling=pooling, rng=child)
+        missed += result.best != exact(vectors, offset)
+        read += result.pulls.sum()
+        even += sampled(vectors, offset=offset, rng=child).pulls.sum()
+    assert_rate_at_most(missed, trials, 0.01)
+    assert read < 0.95 * even
+
+
+def test_adaptive_race_does_not_read_what_cannot_win(seed):
+    rng = np.random.default_rng(seed)
+    vectors = [rng.uniform(0, 1, n) for n in (5000, 40, 30, 0)]
+    result = sampled(vectors, support=(0, 1), allocation="adaptive", rng=1)
+    assert (result.best, result.stopped_by) == (0, "bound")
+    assert result.pulls.tolist() == [10, 0, 0, 0]
+    assert np.isnan(result.total[1:3]).all()
+    assert result.total[3] == 0.0
+    assert sampled(vectors, rng=1).pulls.tolist() == [10, 10, 10, 0]
+    # Without a support nothing is known of an arm that has not been read.
+    assert (sampled(vectors, allocation="adaptive", rng=1).pulls[:3] >= 10).all()
+
+
+def test_adaptive_race_ties_constants_and_impossible_arms(seed):
+    equal = [np.full(300, 0.1)] * 3
+    result = sampled(equal, allocation="adaptive", rng=1)
+    assert (result.best, result.stopped_by) == (0, "exact")
+    assert result.pulls.tolist() == [300] * 3
+    assert sampled([np.zeros(0)] * 3, offset=[0, 2, 1], allocation="adaptive").best == 1
+    # A support, or the variance of the other arms, speaks where an arm's own rewards do not differ.
+    vectors = [np.random.default_rng(seed).normal(1.0, 0.1, 1000).clip(0, 2), np.full(800, 0.5)]
+    for options in ({"support": (0, 0.9), "offset": [0, -500]}, {"pooling": 4.0}):
+        assert sampled(vectors, allocation="adaptive", rng=1, **options).pulls.sum() < 200
+    vectors[0][:] = -np.inf
+    assert sampled(vectors, allocation="adaptive", rng=1).best == 1
+    race = racer([500] * 3, allocation="adaptive", rng=1)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no arm is possible"):
+            race.run([np.full(500, -np.inf)] * 3)
+
+
+@pytest.mark.parametrize("allocation", ["even", "adaptive"])
 @pytest.mark.parametrize("law", ["uniform", "skewed", "rare"])
 @pytest.mark.parametrize("bound", ["hoeffding-serfling", "empirical-bernstein-serfling", "serfling"])
-def test_rigorous_bounds_keep_their_promise(bound, law, seed):
+def test_rigorous_bounds_keep_their_promise(bound, law, allocation, seed):
     trials, delta, missed, saved = 200, 0.1, 0, 0
     for child in np.random.SeedSequence(seed).spawn(trials):
         rng = np.random.default_rng(child)
@@ -150,7 +215,7 @@ def test_rigorous_bounds_keep_their_promise(bound, law, seed):
         }[law]
         vectors = [draw(n) for n in (1500, 900, 1500, 40)]
         offset = np.array([0.0, vectors[0].sum() - vectors[1].sum() + 1.0, -600.0, -900.0])
-        result = sampled(vectors, delta=delta, bound=bound, support=(0, 1), offset=offset, rng=rng)
+        result = sampled(vectors, delta=delta, bound=bound, support=(0, 1), offset=offset, allocation=allocation, rng=rng)
         missed += result.best != exact(vectors, offset)
         saved += result.fraction_read < 1
         assert result.warnings == ()
@@ -330,10 +395,11 @@ def test_c2_16_interrupt_stops_the_loop_within_100_ms(seed):
     same(race.run(vectors), wanted)
 
 
+@pytest.mark.parametrize("options", [{"student": True}, {"allocation": "adaptive", "pooling": 2.0}])
 @pytest.mark.parametrize("cut", [0, 1, 2, 3])
-def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, seed):
+def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, options, seed):
     vectors = [np.random.default_rng([seed, i]).normal(size=3000 - i) for i in range(4)]
-    race = racer([len(v) for v in vectors], rng=3, student=True)
+    race = racer([len(v) for v in vectors], rng=3, **options)
     for _ in range(cut):
         arms, rows = race.ask()
         race.tell([vectors[arm][row] for arm, row in zip(arms, rows, strict=True)])
@@ -343,8 +409,8 @@ def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, seed):
         same(twin.run(vectors), wanted)
     same(pickle.loads(pickle.dumps(race)).result(), wanted)
     rebuild, (_, *rest) = race.__reduce__()
-    with pytest.raises(ValueError, match="version 2"):
-        rebuild(2, *rest)
+    with pytest.raises(ValueError, match="version 3"):
+        rebuild(3, *rest)
 
 
 def test_c2_20_one_race_in_two_threads_or_inside_itself_is_refused(seed):
@@ -435,6 +501,7 @@ def test_faults_while_an_arm_is_read_in_full_change_nothing(seed):
     {"sizes": []}, {"sizes": [-1, 2]}, {"sizes": [0.5, 2.0]}, {"sizes": 3}, {"delta": 0}, {"delta": 1.0},
     {"delta": np.nan}, {"bound": "betting"}, {"bound": "serfling"}, {"first_look": 1}, {"support": (1, 0)},
     {"offset": [np.nan, 0]}, {"offset": [0, 0, 0]}, {"temperature": 0}, {"temperature": np.inf}, {"kind": "exact"},
+    {"allocation": "all"}, {"pooling": -1.0}, {"pooling": np.nan},
 ])
 def test_c2_24_bad_arguments(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

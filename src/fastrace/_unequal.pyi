@@ -30,6 +30,8 @@ class UnequalCore:
         low: NDArray[np.float64],
         high: NDArray[np.float64],
         offset: NDArray[np.float64],
+        adaptive: bool,
+        pooling: float,
     ) -> None: ...
     @property
     def done(self) -> bool: ...

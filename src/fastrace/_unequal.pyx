@@ -50,8 +50,15 @@ cdef struct population_t:
     double low, high        # of one reward
     double largest          # absolute value of a reward seen
     double half_width       # of the comparison with the leader at the last look
+    double sum              # estimated; -inf where nothing is known
+    double spread           # of the estimate: a variance times a squared quantile (normal), or a half-width
+    double highest          # what the sum can be at most, given the support
+    int level               # looks at this arm
+    bint wanted             # to be read for the next look
+    bint stale              # whether `sum`, `spread` and `highest` are of an earlier look
     bint active
     bint impossible         # a reward of -inf has been seen
+    bint scanned            # read in order, without a variance
 
 
 cdef class Ragged(Source):
@@ -124,7 +131,8 @@ cdef class UnequalCore:
     """State and loop of one race; `UnequalRace` checks the arguments and names the answer.
 
     Arm i is ``offset[i]`` plus the sum of its `sizes[i]` rewards over `temperature`. With the normal bound, `quantile`
-    holds one number of standard errors per arm and look; else `log_inv_delta` belongs to one arm at one look.
+    holds one number of standard errors per arm and look; else `log_inv_delta` belongs to one arm at one look. Arms are
+    read all together, or, if `adaptive`, one at a time: the leader or the arm that may yet beat it.
     """
 
     cdef readonly Py_ssize_t n_arms
@@ -134,8 +142,10 @@ cdef class UnequalCore:
     cdef population_t *arm
     cdef int64_t first_look
     cdef double temperature, log_inv_delta
+    cdef double pooling, pooled         # rows that the variance within all arms counts for, and that variance
     cdef int bound, status
-    cdef bint student, busy
+    cdef bint student, busy, adaptive
+    cdef bint stale                     # whether what is known beside the rewards has changed since the last look
     cdef Py_ssize_t best
     cdef cnp.ndarray _quantile, _offset
     cdef double *quantile
@@ -149,7 +159,8 @@ cdef class UnequalCore:
     def __dealloc__(self):
         free(self.arm)
 
-    def __init__(self, sizes, *, first_look, bound, student, quantile, log_inv_delta, temperature, low, high, offset):
+    def __init__(self, sizes, *, first_look, bound, student, quantile, log_inv_delta, temperature, low, high, offset,
+                 adaptive, pooling):
         cdef Py_ssize_t i
         cdef const int64_t[::1] size = sizes
         cdef const double[::1] lows = low, highs = high
@@ -161,6 +172,9 @@ cdef class UnequalCore:
         self.quantile = <double *>cnp.PyArray_DATA(self._quantile)
         self.log_inv_delta = log_inv_delta
         self.temperature = temperature
+        self.adaptive = adaptive
+        self.pooling = pooling
+        self.stale = True
         for i in range(self.n_arms):
             self.arm[i].size = size[i]
             self.arm[i].known = offset[i]
@@ -180,6 +194,7 @@ cdef class UnequalCore:
                 if self.arm[i].active:
                     self.best = i
             self.status = SINGLE
+        self._choose()
         self._settle()
 
     def _know(self, shifts):
@@ -188,6 +203,7 @@ cdef class UnequalCore:
         cdef const double[::1] offset = self._offset, shift = shifts
         for i in range(self.n_arms):
             self.arm[i].known = offset[i] + shift[i] / self.temperature
+        self.stale = True
 
     cdef Py_ssize_t _n_active(self) noexcept nogil:
         cdef Py_ssize_t i, count = 0
@@ -196,18 +212,12 @@ cdef class UnequalCore:
         return count
 
     cdef inline int64_t _target(self, const population_t *arm) noexcept nogil:
-        """Rows of an arm at the next look; each look reads at least one more until all are read."""
+        """Rows of an arm at its next look; each look reads at least one more until all are read."""
         cdef int64_t rest = arm.size - self.first_look, extra
         if rest <= 0:
             return arm.size
-        extra = rest // 10 * TENTHS[self.n_looks] + rest % 10 * TENTHS[self.n_looks] // 10
-        return self.first_look + min(max(extra, <int64_t>self.n_looks), rest)
-
-    cdef inline double _sum(self, const population_t *arm) noexcept nogil:
-        """Estimate of the arm's sum; what no reward has been read for is not known at all."""
-        if arm.impossible:
-            return -INFINITY
-        return arm.known + (arm.seen.mean + arm.seen.mean_low) * <double>arm.size / self.temperature
+        extra = rest // 10 * TENTHS[arm.level] + rest % 10 * TENTHS[arm.level] // 10
+        return self.first_look + min(max(extra, <int64_t>arm.level), rest)
 
     cdef double _uncertainty(self, Py_ssize_t i) noexcept nogil:
         """Of the estimated sum: a variance times a squared quantile (normal), or a half-width."""
@@ -217,7 +227,10 @@ cdef class UnequalCore:
             return 0.0
         if self.bound == HOEFFDING:
             return scale * hoeffding_serfling(arm.pulls, arm.size, self.log_inv_delta, arm.high - arm.low)
-        variance = running_variance(&arm.seen, 1.0 if self.student else 0.0)
+        variance = running_variance(&arm.seen, 1.0 if self.student or self.pooling > 0.0 else 0.0)
+        if self.pooling > 0.0:
+            variance = (variance * <double>(arm.pulls - 1) + self.pooling * self.pooled) / \
+                (<double>(arm.pulls - 1) + self.pooling)
         if self.bound == BERNSTEIN:
             return scale * empirical_bernstein_serfling(arm.pulls, arm.size, sqrt(variance), self.log_inv_delta,
                                                         arm.high - arm.low)
@@ -226,46 +239,113 @@ cdef class UnequalCore:
         if not sqrt(variance) > 1e-12 * arm.largest:    # rewards that do not differ say nothing of those not read
             self.constant = True
             return INFINITY
-        width = self.quantile[i * LAST_LOOK + self.n_looks] * scale
+        width = self.quantile[i * LAST_LOOK + arm.level - 1] * scale
         return width * width * variance * variance_factor(arm.pulls, arm.size)
+
+    cdef int _refresh(self, Py_ssize_t i) except -1 nogil:
+        """Estimate the sum of an arm, and what it can be at most."""
+        cdef population_t *arm = &self.arm[i]
+        cdef double read = (arm.seen.mean + arm.seen.mean_low) / self.temperature
+        arm.highest = arm.known + read * <double>arm.pulls
+        if arm.pulls < arm.size:
+            arm.highest += <double>(arm.size - arm.pulls) * arm.high / self.temperature
+        if arm.impossible or (arm.level == 0 and arm.size > 0):
+            arm.sum = -INFINITY
+            arm.spread = INFINITY
+            arm.stale = False
+            return 0
+        arm.sum = arm.known + read * <double>arm.size
+        if not arm.sum < INFINITY:
+            with gil:
+                raise ValueError(f"the rewards of arm {i} sum to {arm.sum} though each is finite: scale them down")
+        arm.spread = self._uncertainty(i)
+        arm.stale = False
+        return 0
+
+    cdef void _pool(self) noexcept nogil:
+        """The variance within all arms read at random."""
+        cdef Py_ssize_t i
+        cdef double squares = 0.0, count = 0.0
+        for i in range(self.n_arms):
+            if self.arm[i].seen.n > 1 and not self.arm[i].scanned:
+                squares += running_variance(&self.arm[i].seen, 1.0) * <double>(self.arm[i].seen.n - 1)
+                count += <double>(self.arm[i].seen.n - 1)
+        self.pooled = squares / count if count > 0.0 else 0.0
+        self.stale = True
+
+    cdef Py_ssize_t _leader(self) noexcept nogil:
+        """The arm with the largest estimate, the first of them; -1 before any is known."""
+        cdef Py_ssize_t i, leader = -1
+        for i in range(self.n_arms):
+            if self.arm[i].active and not self.arm[i].impossible and self.arm[i].sum > -INFINITY and \
+                    (leader < 0 or self.arm[i].sum > self.arm[leader].sum):
+                leader = i
+        return leader
+
+    cdef inline double _lowest(self, const population_t *arm) noexcept nogil:
+        """What the sum is at least, given the support."""
+        cdef double read = (arm.seen.mean + arm.seen.mean_low) * <double>arm.pulls / self.temperature
+        if arm.pulls == arm.size:
+            return arm.known + read
+        return arm.known + read + <double>(arm.size - arm.pulls) * arm.low / self.temperature
 
     cdef int _look(self) except -1 nogil:
         """Take a look: Chen & Ghahramani (2016), Alg. 1, with the test of eq. 26 on the scale of sums."""
-        cdef Py_ssize_t i, leader = -1, left = 0
-        cdef double most = -INFINITY, of_leader, width, sum
-        cdef bint all_read = True
+        cdef Py_ssize_t i, leader, left = 0
+        cdef double most = -INFINITY, of_leader = 0.0, lowest = -INFINITY, width
+        cdef population_t *arm
+        cdef bint all_read = True, possible = False, beaten
+        if self.pooling > 0.0:
+            self._pool()
         for i in range(self.n_arms):
-            if self.arm[i].active and not self.arm[i].impossible:
-                sum = self._sum(&self.arm[i])
-                if not sum < INFINITY:
-                    with gil:
-                        raise ValueError(f"the rewards of arm {i} sum to {sum} though each is finite: scale them down")
-                if leader < 0 or sum > most:
-                    leader = i
-                    most = sum
-        if leader < 0:
+            arm = &self.arm[i]
+            if arm.wanted:
+                arm.level += 1
+                arm.wanted = False
+                arm.stale = True
+            if arm.active and (arm.stale or self.stale):
+                self._refresh(i)
+            possible = possible or (arm.active and not arm.impossible)
+        self.stale = False
+        if not possible:
             with gil:
                 raise ValueError("every arm still in the race has a reward of -inf: no arm is possible")
-        of_leader = self._uncertainty(leader)
-        for i in range(self.n_arms):
-            if not self.arm[i].active:
-                continue
-            if self.arm[i].impossible:
-                self.arm[i].active = False
-                self.arm[i].half_width = 0.0
-                continue
-            all_read = all_read and self.arm[i].pulls == self.arm[i].size
-            left += 1
-            if i == leader:
-                continue
-            width = of_leader + self._uncertainty(i)
+        leader = self._leader()
+        if leader >= 0:
+            most = self.arm[leader].sum
+            of_leader = self.arm[leader].spread
+            lowest = self._lowest(&self.arm[leader])
             if self.bound == NORMAL:
-                width = sqrt(width)
-            self.arm[i].half_width = width
-            if most - self._sum(&self.arm[i]) > width:
-                self.arm[i].active = False
+                lowest = max(lowest, most - sqrt(of_leader))
+            else:
+                lowest = max(lowest, most - of_leader)
+        for i in range(self.n_arms):
+            arm = &self.arm[i]
+            if not arm.active:
+                continue
+            if arm.impossible:
+                arm.active = False
+                arm.half_width = 0.0
+                continue
+            all_read = all_read and arm.pulls == arm.size
+            left += 1
+            if i == leader or leader < 0:
+                continue
+            beaten = False
+            if arm.level > 0 or arm.size == 0:
+                width = of_leader + arm.spread
+                if self.bound == NORMAL:
+                    width = sqrt(width)
+                arm.half_width = width
+                beaten = most - arm.sum > width
+            if self.adaptive and not beaten:
+                beaten = arm.highest < lowest or (arm.pulls == arm.size and
+                                                  self.arm[leader].pulls == self.arm[leader].size)
+            if beaten:
+                arm.active = False
                 left -= 1
-        self.best = leader
+        if leader >= 0:
+            self.best = leader
         self.n_looks += 1
         if all_read:
             self.status = BY_READING_ALL
@@ -273,6 +353,58 @@ cdef class UnequalCore:
                 self.arm[i].active = i == leader
         elif left == 1:
             self.status = BY_BOUND
+        self._choose()
+        return 0
+
+    cdef double _reach(self, const population_t *arm) noexcept nogil:
+        """The largest sum of an arm that its rewards do not speak against."""
+        if arm.level == 0 and arm.size > 0:
+            return arm.highest
+        return min(arm.highest, arm.sum + (sqrt(arm.spread) if self.bound == NORMAL else arm.spread))
+
+    cdef double _gain(self, const population_t *arm) noexcept nogil:
+        """How much a row of the arm's next look lessens its spread."""
+        cdef int64_t target = self._target(arm)
+        cdef double left = variance_factor(target, arm.size) / variance_factor(arm.pulls, arm.size)
+        return arm.spread * (1.0 - left) / <double>(target - arm.pulls)
+
+    cdef int _choose(self) except -1 nogil:
+        """Say which arms the next look reads.
+
+        If `adaptive`: the arm that reaches highest beside the leader, unless a row of the leader tells more; or all
+        arms, not read yet, that can reach anything.
+        """
+        cdef Py_ssize_t i, leader, rival = -1
+        cdef double reach, highest = -INFINITY
+        cdef population_t *arm
+        if not self.adaptive:
+            for i in range(self.n_arms):
+                self.arm[i].wanted = self.arm[i].active
+            return 0
+        if self.stale:
+            for i in range(self.n_arms):
+                if self.arm[i].active:
+                    self._refresh(i)
+            self.stale = False
+        leader = self._leader()
+        for i in range(self.n_arms):
+            arm = &self.arm[i]
+            arm.wanted = False
+            if not arm.active or i == leader:
+                continue
+            reach = self._reach(arm)
+            if reach == INFINITY and arm.level == 0:
+                arm.wanted = True
+            if rival < 0 or reach > highest:
+                rival = i
+                highest = reach
+        if rival < 0 or self.arm[rival].wanted:
+            return 0
+        arm = &self.arm[rival]
+        if leader >= 0 and self.arm[leader].pulls < self.arm[leader].size and arm.sum > -INFINITY and \
+                (arm.pulls == arm.size or self._gain(&self.arm[leader]) >= self._gain(arm)):
+            rival = leader
+        self.arm[rival].wanted = self.arm[rival].pulls < self.arm[rival].size
         return 0
 
     cdef int _settle(self) except -1 nogil:
@@ -280,7 +412,7 @@ cdef class UnequalCore:
         cdef Py_ssize_t i
         while self.status == RUNNING:
             for i in range(self.n_arms):
-                if self.arm[i].active and self.arm[i].pulls < self._target(&self.arm[i]):
+                if self._wanted(i) > 0:
                     return 0
             self._look()
         return 0
@@ -338,6 +470,7 @@ cdef class UnequalCore:
                 check_signals()
                 since_check = 0
         arm.pulls = arm.size
+        arm.scanned = True
         arm.impossible = impossible
         arm.seen.mean = (sum + rest) / <double>arm.size
         arm.seen.mean_low = 0.0
@@ -350,7 +483,7 @@ cdef class UnequalCore:
         cdef int64_t target
         while self.status == RUNNING:
             for i in range(self.n_arms):
-                target = self._target(&self.arm[i]) if self.arm[i].active else 0
+                target = self._target(&self.arm[i]) if self.arm[i].wanted else 0
                 if <double>(target - self.arm[i].pulls) * advantage > <double>self.arm[i].size and \
                         self.arm[i].pulls < target and not self.arm[i].impossible:
                     self._read_in_order(source, i, rewards)
@@ -395,7 +528,7 @@ cdef class UnequalCore:
         return arms, rows
 
     cdef inline int64_t _wanted(self, Py_ssize_t i) noexcept nogil:
-        if not self.arm[i].active or self.arm[i].impossible:
+        if not self.arm[i].wanted or self.arm[i].impossible:
             return 0
         return self._target(&self.arm[i]) - self.arm[i].pulls
 
@@ -445,6 +578,8 @@ cdef class UnequalCore:
             if rewards == NULL or rows == NULL:
                 raise MemoryError()
             self._know(source.shifts())
+            if self.adaptive and self.n_looks == 0:
+                self._choose()
             with nogil:
                 self._run(source, rewards, rows, advantage)
         finally:
@@ -467,8 +602,11 @@ cdef class UnequalCore:
         for i in range(self.n_arms):
             pulls[i] = self.arm[i].pulls
             active[i] = self.arm[i].active
-            if pulls[i] or not self.arm[i].size or self.arm[i].known == -INFINITY:
-                total[i] = self._sum(&self.arm[i])
+            if self.arm[i].impossible or self.arm[i].known == -INFINITY:
+                total[i] = -INFINITY
+            elif pulls[i] or not self.arm[i].size:
+                total[i] = self.arm[i].known + (self.arm[i].seen.mean + self.arm[i].seen.mean_low) * \
+                    <double>self.arm[i].size / self.temperature
             if self.n_looks and pulls[i] and i != best:
                 half_width[i] = self.arm[i].half_width
             if total[i] == -INFINITY or (pulls[i] == self.arm[i].size and i == best):
@@ -479,7 +617,7 @@ cdef class UnequalCore:
     def _get_state(self):
         cdef Py_ssize_t i
         keys = np.empty((self.n_arms, 2), dtype=np.uint64)
-        counts = np.empty((self.n_arms, 4), dtype=np.int64)
+        counts = np.empty((self.n_arms, 7), dtype=np.int64)
         sums = np.empty((self.n_arms, 7))
         cdef uint64_t[:, ::1] key = keys
         cdef int64_t[:, ::1] n = counts
@@ -489,6 +627,7 @@ cdef class UnequalCore:
             arm = &self.arm[i]
             key[i, 0], key[i, 1] = arm.order.keys[0], arm.order.keys[1]
             n[i, 0], n[i, 1], n[i, 2], n[i, 3] = arm.pulls, arm.seen.n, arm.active, arm.impossible
+            n[i, 4], n[i, 5], n[i, 6] = arm.level, arm.wanted, arm.scanned
             s[i, 0], s[i, 1], s[i, 2], s[i, 3] = arm.seen.mean, arm.seen.mean_low, arm.seen.m2, arm.seen.m2_low
             s[i, 4], s[i, 5], s[i, 6] = arm.known, arm.largest, arm.half_width
         return dict(keys=keys, counts=counts, sums=sums, n_looks=self.n_looks, best=self.best, status=self.status,
@@ -502,14 +641,15 @@ cdef class UnequalCore:
         cdef population_t *arm
         if not key.shape[0] == n.shape[0] == s.shape[0] == self.n_arms:
             raise ValueError(f"the state is of {n.shape[0]} arms; this race has {self.n_arms}")
-        if not (key.shape[1] == 2 and n.shape[1] == 4 and s.shape[1] == 7 and 0 <= state["n_looks"] <= N_LOOKS
+        if not (key.shape[1] == 2 and n.shape[1] == 7 and s.shape[1] == 7 and 0 <= state["n_looks"]
                 and 0 <= state["best"] < self.n_arms and 0 <= state["status"] < len(STOPPED_BY)
-                and all(0 <= n[i, 0] <= self.arm[i].size for i in range(self.n_arms))):
+                and all(0 <= n[i, 0] <= self.arm[i].size and 0 <= n[i, 4] <= N_LOOKS for i in range(self.n_arms))):
             raise ValueError("the saved race is damaged: its counts cannot be right")
         for i in range(self.n_arms):
             arm = &self.arm[i]
             keyed_order_set(&arm.order, arm.size, key[i, 0], key[i, 1])
             arm.pulls, arm.seen.n, arm.active, arm.impossible = n[i, 0], n[i, 1], n[i, 2] != 0, n[i, 3] != 0
+            arm.level, arm.wanted, arm.scanned = n[i, 4], n[i, 5] != 0, n[i, 6] != 0
             arm.seen.mean, arm.seen.mean_low, arm.seen.m2, arm.seen.m2_low = s[i, 0], s[i, 1], s[i, 2], s[i, 3]
             arm.known, arm.largest, arm.half_width = s[i, 4], s[i, 5], s[i, 6]
         self.n_looks = state["n_looks"]
@@ -517,6 +657,7 @@ cdef class UnequalCore:
         self.status = state["status"]
         self.outside = state["outside"]
         self.constant = state["constant"]
+        self.stale = True
 
 
 def _upper_quantile(double log_tail):

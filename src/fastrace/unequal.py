@@ -14,14 +14,15 @@ from fastrace.results import UnequalResult
 from fastrace.sources import CallableSource, Source
 
 INEXACT_LOOKS = _unequal.N_LOOKS - 1
+INEXACT_PAIRS = _unequal.N_LOOKS**2 - 1
 Rewards = Source | ArrayLike | Sequence[ArrayLike] | Callable[[int, NDArray[np.int64]], ArrayLike]
 
 
 class UnequalRace:
     r"""Find the largest of several sums, each over a population of its own size.
 
-    Arm y stands for :math:`A_y = c_y + \sum_{j=1}^{N_y} r_{y,j} / \tau`. All arms are looked at six times: after
-    `first_look` rows, and after 0.1, 0.2, 0.4, 0.8 and all of the rest of their rows, so that large and small
+    Arm y stands for :math:`A_y = c_y + \sum_{j=1}^{N_y} r_{y,j} / \tau`. An arm is looked at up to six times: after
+    `first_look` rows, and after 0.1, 0.2, 0.4, 0.8 and all of the rest of its rows, so that large and small
     populations end together. At each look the arms that the leader has beaten are dropped.
 
     Parameters
@@ -37,7 +38,7 @@ class UnequalRace:
         Rows of an arm at the first look, at least 2. The paper took 3, which spends the whole of `delta` on variances
         of three rewards.
     support : tuple of float or of arrays of shape (n_arms,), optional
-        Interval (low, high) that holds every reward.
+        Interval (low, high) that holds every reward. With ``allocation="adaptive"`` every bound uses it.
     offset : array_like, shape (n_arms,), optional
         :math:`c_y`, the log prior plus a Gumbel variate in a Gibbs step; -inf takes the arm out of the race.
     temperature : float, default 1.0
@@ -50,6 +51,13 @@ class UnequalRace:
         Cost of a row read at random over one read in order; as the source says by default (24 for vectors in memory),
         and 1 with `tell`. Where the rows wanted next cost more than the whole arm in order, the arm is read in full.
         With 1 an arm is read only as far as its comparisons need.
+    allocation : {"even", "adaptive"}, default "even"
+        "even" reads all arms for each look, as in [1]_. "adaptive" reads one at a time: the leader, or the arm that may
+        yet exceed it by most, whichever tells more per row. With a `support` it reads nothing of an arm, such as a
+        cluster of few members, that could not win whatever its rows are.
+    pooling : float, default 0.0
+        In the normal rule, rows that the variance within all arms counts for beside those of the arm itself, at least
+        0. A few of them, where rewards of all arms are alike, make up for a short first look.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness: one keyed order of the rows per arm is drawn from it here, nothing later.
 
@@ -68,7 +76,8 @@ class UnequalRace:
 
     (eq. 26 of [1]_ corrected: power +1/2, variances, and the factors :math:`N^2`). B belongs to ``delta / (D - 1)``
     over five looks. A rigorous bound drops y when the gap exceeds the half-widths of both sums, each at
-    ``delta / (5 D)``. Populations are drawn from independently. An arm whose rewards so far are all equal says nothing
+    ``delta / (5 D)``. With ``allocation="adaptive"`` two arms may be compared at different looks, and B belongs to
+    ``delta / (D - 1)`` over the 35 pairs of looks that can be wrong. Populations are drawn from independently. An arm whose rewards so far are all equal says nothing
     of the rest: under the normal rule it drops nobody and stays, until rewards differ or all are read. The orders of
     rows are pseudo-random (see ``_keyed_order.pxd``), so reading k rows costs O(k) time and O(n_arms) memory, whatever
     the sizes.
@@ -106,6 +115,8 @@ class UnequalRace:
         kind: str = "sidak",
         student: bool = False,
         scan_advantage: float | None = None,
+        allocation: str = "even",
+        pooling: float = 0.0,
         rng: _checks.RngLike = None,
     ) -> None:
         self._sizes = _sizes(sizes)
@@ -114,9 +125,13 @@ class UnequalRace:
         self._bound = _checks.choice(bound, "bound", _unequal.BOUNDS)
         first_look = min(_checks.integer(first_look, "first_look", 2, "one row has no variance"), 2**62)
         kind = _checks.choice(kind, "kind", ("sidak", "union"))
+        adaptive = _checks.choice(allocation, "allocation", ("even", "adaptive")) == "adaptive"
         self._scan_advantage = None if scan_advantage is None else _checks.real(scan_advantage, "scan_advantage")
         if self._scan_advantage is not None and not self._scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; at least 1 is needed: rows in order cost no more")
+        pooling = _checks.real(pooling, "pooling")
+        if not 0.0 <= pooling < math.inf:
+            raise ValueError(f"pooling is {pooling!r}; a number of rows, at least 0, is needed: the weight of a variance")
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")
@@ -137,7 +152,7 @@ class UnequalRace:
             raise ValueError("offset is -inf for every arm; at least one arm must be possible")
         quantile = np.zeros((n_arms, INEXACT_LOOKS))
         if self._bound == "normal" and n_running > 1:
-            quantile += _quantile(self._delta / (n_running - 1), kind)
+            quantile += _quantile(self._delta / (n_running - 1), kind, INEXACT_PAIRS if adaptive else INEXACT_LOOKS)
             if student:
                 quantile[:] = bounds.student_quantile(quantile, _plan(self._sizes, first_look))
         self._options: dict[str, Any] = {
@@ -150,13 +165,15 @@ class UnequalRace:
             "low": low,
             "high": high,
             "offset": constants,
+            "adaptive": adaptive,
+            "pooling": pooling,
         }
         self._race = _unequal.UnequalCore(self._sizes, **self._options)
         self._race.begin(_checks.generator(rng))
 
     def __reduce__(self) -> tuple[Any, ...]:
         known = (self._sizes, self._delta, self._bound, self._scan_advantage, self._options)
-        return _rebuild, (1, type(self), known, self._race._get_state())
+        return _rebuild, (2, type(self), known, self._race._get_state())
 
     def __repr__(self) -> str:
         state = "over" if self.done else "running"
@@ -233,6 +250,8 @@ def race_unequal(
     kind: str = "sidak",
     student: bool = False,
     scan_advantage: float | None = None,
+    allocation: str = "even",
+    pooling: float = 0.0,
     rng: _checks.RngLike = None,
 ) -> UnequalResult:
     """Find the largest of several sums over populations of different sizes, from as few rows as possible.
@@ -246,7 +265,8 @@ def race_unequal(
         One vector per arm; or what `UnequalRace.run` takes, with `sizes`.
     sizes : array_like of int, shape (n_arms,), optional
         Rows of each arm; not needed for a sequence of vectors.
-    delta, bound, first_look, support, offset, temperature, kind, student, scan_advantage, rng
+    delta, bound, first_look, support, offset, temperature, kind, student, scan_advantage, allocation, pooling,
+    rng
         See `UnequalRace`.
 
     Returns
@@ -289,6 +309,8 @@ def race_unequal(
         kind=kind,
         student=student,
         scan_advantage=scan_advantage,
+        allocation=allocation,
+        pooling=pooling,
         rng=rng,
     )
     return race.run(rewards)
@@ -305,11 +327,11 @@ def _sizes(sizes: ArrayLike) -> NDArray[np.int64]:
     return np.array(array, dtype=np.int64)
 
 
-def _quantile(delta: float, kind: str) -> float:
+def _quantile(delta: float, kind: str, n_looks: int) -> float:
     """B of the union or of Sidak over the looks that can be wrong; 0 for one half and above."""
     if kind == "union":
-        return _unequal._upper_quantile(math.log(delta) - math.log(INEXACT_LOOKS))
-    share = -math.expm1(math.log1p(-delta) / INEXACT_LOOKS) if delta < 1.0 else 1.0
+        return _unequal._upper_quantile(math.log(delta) - math.log(n_looks))
+    share = -math.expm1(math.log1p(-delta) / n_looks) if delta < 1.0 else 1.0
     return _unequal._upper_quantile(math.log(share))
 
 
@@ -357,7 +379,8 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
         flat = _vector(rewards, "rewards")
         if flat.shape[0] != sizes.sum():
             raise ValueError(f"rewards has {flat.shape[0]} entries; sizes add up to {sizes.sum()}")
-        return _unequal.Ragged(np.split(flat, np.cumsum(sizes)[:-1]))
+        ends = np.cumsum(sizes).tolist()
+        return _unequal.Ragged([flat[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)])
     vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(rewards)]  # type: ignore[arg-type]
     if [v.shape[0] for v in vectors] != sizes.tolist():
         raise ValueError(f"rewards has vectors of {[v.shape[0] for v in vectors]} entries; sizes are {sizes.tolist()}")
@@ -366,8 +389,8 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
 
 def _rebuild(version: int, cls: type[UnequalRace], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
     """Rebuild a pickled `UnequalRace`."""
-    if version != 1:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
+    if version != 2:
+        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 2")
     race = cls.__new__(cls)
     race._sizes, race._delta, race._bound, race._scan_advantage, race._options = known
     race._race = _unequal.UnequalCore(race._sizes, **race._options)

@@ -150,3 +150,73 @@ def race_unequal(vectors, offset, delta, rng, first=10, kind="sidak", student=Fa
         ]
         if len(active) == 1:
             return leader, pulls, k + 1
+
+
+def race_unequal_adaptive(vectors, offset, delta, rng, first=10, kind="sidak", student=False, temperature=1.0,
+                          support=(-math.inf, math.inf), shared=0.0):
+    """One arm at a time: (best, rows read of each arm, looks taken). Rewards must differ within each arm."""
+    from scipy import stats
+
+    low, high = support[0] / temperature, support[1] / temperature
+    arms = range(len(vectors))
+    sizes = [len(v) for v in vectors]
+    keys = draw_keys(rng, len(sizes))
+    level, pulls, n_looks = [0] * len(sizes), [0] * len(sizes), 0
+    active = list(arms)
+    if len(active) == 1:
+        return active[0], pulls, 0
+    share = delta / (len(active) - 1)
+    tail = share / 35 if kind == "union" else 1 - (1 - share) ** (1 / 35)
+    plan = [looks(n, first) for n in sizes]
+
+    def v(i, n):
+        return (1 / n) * (1 - (n - 1) / (sizes[i] - 1))
+
+    while True:
+        x = [np.array([vectors[i][keyed_order(sizes[i], keys[i], t)] for t in range(pulls[i])]) / temperature
+             for i in arms]
+        squares = [((xi - xi.mean()) ** 2).sum() if xi.size > 1 else 0.0 for xi in x]
+        pooled = sum(squares) / max(sum(xi.size - 1 for xi in x if xi.size > 1), 1)
+        total, spread, most, least = {}, {}, {}, {}
+        for i in active:
+            n, read = pulls[i], math.fsum(x[i])
+            most[i], least[i] = (offset[i] + read + ((sizes[i] - n) * limit if n < sizes[i] else 0.0)
+                                 for limit in (high, low))
+            if n or not sizes[i]:
+                total[i] = offset[i] + sizes[i] * (read / n if n else 0.0)
+                if n == sizes[i]:
+                    spread[i] = 0.0
+                else:
+                    q = stats.t.isf(tail, n - 1) if student else stats.norm.isf(tail)
+                    variance = squares[i] / (n - 1 if student else n)
+                    if shared:
+                        variance = (squares[i] + shared * pooled) / (n - 1 + shared)
+                    spread[i] = q**2 * sizes[i] ** 2 * variance * v(i, n)
+        leader = max(total, key=lambda i: (total[i], -i)) if total else -1
+        if n_looks:
+            if all(pulls[i] == sizes[i] for i in active):
+                return leader, pulls, n_looks
+            if leader >= 0:
+                floor = max(least[leader], total[leader] - math.sqrt(spread[leader]))
+                active = [i for i in active if i == leader or not (
+                    (i in total and total[leader] - total[i] > math.sqrt(spread[leader] + spread[i]))
+                    or most[i] < floor or (pulls[i] == sizes[i] and pulls[leader] == sizes[leader]))]
+            if len(active) == 1:
+                return leader, pulls, n_looks
+        reach = {i: min(most[i], total[i] + math.sqrt(spread[i])) if i in total else most[i]
+                 for i in active if i != leader}
+        rival = max(reach, key=lambda i: (reach[i], -i))
+        wanted = [i for i in reach if level[i] == 0 and reach[i] == math.inf]
+        if rival not in wanted:
+            one = rival
+            if rival in total and leader >= 0 and pulls[leader] < sizes[leader]:
+                def gain(i):
+                    n = plan[i][level[i]]
+                    return spread[i] * (1 - v(i, n) / v(i, pulls[i])) / (n - pulls[i])
+                if pulls[rival] == sizes[rival] or gain(leader) >= gain(rival):
+                    one = leader
+            wanted = [i for i in {*wanted, one} if pulls[i] < sizes[i]]
+        for i in wanted:
+            pulls[i] = plan[i][level[i]]
+            level[i] += 1
+        n_looks += 1
