@@ -215,7 +215,8 @@ def test_rigorous_bounds_keep_their_promise(bound, law, allocation, seed):
         }[law]
         vectors = [draw(n) for n in (1500, 900, 1500, 40)]
         offset = np.array([0.0, vectors[0].sum() - vectors[1].sum() + 1.0, -600.0, -900.0])
-        result = sampled(vectors, delta=delta, bound=bound, support=(0, 1), offset=offset, allocation=allocation, rng=rng)
+        result = sampled(vectors, delta=delta, bound=bound, support=(0, 1), offset=offset, allocation=allocation,
+                         rng=rng)
         missed += result.best != exact(vectors, offset)
         saved += result.fraction_read < 1
         assert result.warnings == ()

@@ -77,10 +77,10 @@ class UnequalRace:
     (eq. 26 of [1]_ corrected: power +1/2, variances, and the factors :math:`N^2`). B belongs to ``delta / (D - 1)``
     over five looks. A rigorous bound drops y when the gap exceeds the half-widths of both sums, each at
     ``delta / (5 D)``. With ``allocation="adaptive"`` two arms may be compared at different looks, and B belongs to
-    ``delta / (D - 1)`` over the 35 pairs of looks that can be wrong. Populations are drawn from independently. An arm whose rewards so far are all equal says nothing
-    of the rest: under the normal rule it drops nobody and stays, until rewards differ or all are read. The orders of
-    rows are pseudo-random (see ``_keyed_order.pxd``), so reading k rows costs O(k) time and O(n_arms) memory, whatever
-    the sizes.
+    ``delta / (D - 1)`` over the 35 pairs of looks that can be wrong. Populations are drawn from independently. An arm
+    whose rewards so far are all equal says nothing of the rest: under the normal rule it drops nobody and stays, until
+    rewards differ, all are read, or a support or `pooling` speaks. The orders of rows are pseudo-random (see
+    ``_keyed_order.pxd``), so reading k rows costs O(k) time and O(n_arms) memory, whatever the sizes.
 
     References
     ----------
@@ -131,7 +131,7 @@ class UnequalRace:
             raise ValueError(f"scan_advantage is {scan_advantage}; at least 1 is needed: rows in order cost no more")
         pooling = _checks.real(pooling, "pooling")
         if not 0.0 <= pooling < math.inf:
-            raise ValueError(f"pooling is {pooling!r}; a number of rows, at least 0, is needed: the weight of a variance")
+            raise ValueError(f"pooling is {pooling!r}; a number of rows is needed, at least 0: it weighs a variance")
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")

@@ -210,10 +210,11 @@ def race_unequal_adaptive(vectors, offset, delta, rng, first=10, kind="sidak", s
         if rival not in wanted:
             one = rival
             if rival in total and leader >= 0 and pulls[leader] < sizes[leader]:
-                def gain(i):
-                    n = plan[i][level[i]]
-                    return spread[i] * (1 - v(i, n) / v(i, pulls[i])) / (n - pulls[i])
-                if pulls[rival] == sizes[rival] or gain(leader) >= gain(rival):
+                gain = {}
+                for i in (leader, rival):
+                    n = plan[i][min(level[i], 5)]
+                    gain[i] = spread[i] * (1 - v(i, n) / v(i, pulls[i])) / (n - pulls[i]) if n > pulls[i] else -1.0
+                if gain[leader] >= gain[rival]:
                     one = leader
             wanted = [i for i in {*wanted, one} if pulls[i] < sizes[i]]
         for i in wanted:

@@ -30,7 +30,8 @@ class RacingGibbs(Gibbs):
     bound : str, default "auto"
         As in `DiscreteSampler`; for variables with `sizes` as in `UnequalRace`, where "auto" is "normal".
     support : tuple of float, optional
-        Interval (low, high) that holds every log-factor.
+        Interval (low, high) that holds every log-factor. States with factors of their own that it rules out, such as
+        small clusters, are then not read.
     first_look, student
         As in `DiscreteSampler`.
 
@@ -149,6 +150,7 @@ class RacingGibbs(Gibbs):
             self.support,
             offset=offset + noise,
             student=self.student,
+            allocation="even" if self.support is None else "adaptive",
             rng=rng,
         )
         result = race.run(factors)
