@@ -50,10 +50,11 @@ SAMPLERS = {"exact": ("exact", "C0", "-"), "binned": ("race, binned (the paper's
             "expanded": ("race, expanded (ours)", "C3", "--")}
 TARGET = 0.36               # acceptance, as in the paper
 WITHIN = 3.0                # of that of the fixed runs: where the tuned log posterior counts as settled
+NEAR = 0.1                  # total variation to the exact runs: where the adjusted posterior counts as known
 DELTA = 0.05
 COLUMNS = ("series", "sampler", "run", "iterations", "evaluations", "evaluations_per_iteration", "cpu_seconds",
-           "settled_at", "ess", "ess_per_million", "accepted", "order_checked", "order_wrong", "move_checked",
-           "move_wrong", "settings")
+           "settled_at", "ess", "ess_per_million", "total_variation", "accepted", "order_checked", "order_wrong",
+           "move_checked", "move_wrong", "settings")
 
 
 class Posterior(OrderPosterior):
@@ -494,6 +495,32 @@ def frequencies(path: Trail, n: int) -> Array:
     return np.bincount(path.orders, minlength=n) / len(path.orders)
 
 
+def distances(fixed: dict[str, list[Trail]], n: int) -> dict[str, tuple[Array, Array]]:
+    """Evaluations, and the total variation between a run so far and the exact runs, itself left out: means over runs.
+
+    Without exact runs, those of the first sampler take their place. Shape (steps,) each.
+    """
+    base = fixed.get("exact") or next(iter(fixed.values()))
+    shares = np.array([frequencies(path, n) for path in base])
+    found = {}
+    for sampler, paths in fixed.items():
+        apart = []
+        for k, path in enumerate(paths):
+            others = np.delete(shares, k, axis=0) if paths is base and len(base) > 1 else shares
+            visits = np.cumsum(path.orders[:, None] == np.arange(n), axis=0)
+            so_far = visits / np.arange(1, len(visits) + 1)[:, None]
+            apart.append(0.5 * np.abs(so_far - others.mean(axis=0)).sum(axis=1))
+        found[sampler] = np.mean([path.evaluations for path in paths], axis=0), np.mean(apart, axis=0)
+    return found
+
+
+def near(evaluations: Array, apart: Array) -> float:
+    """Evaluations after which runs are within `NEAR` of the exact ones on average; infinity if they never are."""
+    off = apart > NEAR
+    last = int(np.flatnonzero(off)[-1]) + 1 if off.any() else 0
+    return float(evaluations[last]) if last < len(evaluations) else math.inf
+
+
 def adjusted(paths: list[Trail], n: int) -> Array:
     """Log posterior from runs with fixed weights; half a visit more per order keeps it finite."""
     visits = np.sum([np.bincount(path.orders, minlength=n) for path in paths], axis=0) + 0.5
@@ -525,8 +552,11 @@ def lines(name: str, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]
           options: argparse.Namespace) -> list[dict[str, str]]:
     """A line of the csv file per run."""
     found = []
+    n = len(final)
     for sampler, paths in fixed.items():
         for k, path in enumerate(paths):
+            base = [one for one in fixed.get("exact", paths) if one is not path] or [path]
+            apart = np.abs(frequencies(path, n) - np.mean([frequencies(one, n) for one in base], axis=0)).sum() / 2
             ess = mcmc.effective_sample_size(path.orders[None])
             wrong = path.wrong + tuned[sampler][k].wrong
             found.append({
@@ -535,7 +565,8 @@ def lines(name: str, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]
                 "evaluations_per_iteration": f"{path.evaluations[-1] / len(path.orders):.5g}",
                 "cpu_seconds": f"{path.seconds:.4g}", "settled_at": f"{settled(tuned[sampler][k], final):.5g}",
                 "ess": f"{ess:.5g}", "ess_per_million": f"{1e6 * ess / path.evaluations[-1]:.5g}",
-                "accepted": f"{path.accepted.mean():.4f}", "order_checked": str(wrong[0]), "order_wrong": str(wrong[1]),
+                "total_variation": f"{apart:.4f}", "accepted": f"{path.accepted.mean():.4f}",
+                "order_checked": str(wrong[0]), "order_wrong": str(wrong[1]),
                 "move_checked": str(wrong[2]), "move_wrong": str(wrong[3]), "settings": settings(options),
             })
     return found
@@ -578,6 +609,12 @@ def print_table(
     first = next(iter(until.values()))
     row("  times fewer than exact", [f"{first / value:.2f}" if max(first, value) < math.inf else "-"
                                       for value in until.values()], paper["settled"])
+    known = {s: near(*pair) for s, pair in distances(fixed, n).items()}
+    first = next(iter(known.values()))
+    row(f"evaluations to total variation {NEAR:g} from exact",
+        [f"{value:.3g}".replace("inf", "not reached") for value in known.values()])
+    row("  times fewer than exact", [f"{first / value:.2f}" if max(first, value) < math.inf else "-"
+                                      for value in known.values()], "")
     row("effective samples of q per run", [f"{v['ess'].mean():.1f}" for v in by.values()])
     row("  per million evaluations", [f"{v['ess_per_million'].mean():.3g}" for v in by.values()])
     row("  times that of exact", [f"{v['ess_per_million'].mean() / base['ess_per_million'].mean():.2f}"
@@ -597,6 +634,7 @@ def print_table(
             [f"{0.5 * np.abs(share - shares['exact']).sum():.3f}" for share in shares.values()], "no noticeable bias")
     spread = [np.mean([0.5 * np.abs(frequencies(path, n) - shares[s]).sum() for path in fixed[s]]) for s in by]
     row("  of its runs to their mean", [f"{value:.3f}" for value in spread])
+    row("  a run to the exact runs, itself left out", [f"{v['total_variation'].mean():.3f}" for v in by.values()])
     print(f"{'log posterior of q':<28}" + "".join(f"{q:>10}" for q in posterior.orders))
     print(f"{'  normal approximation':<28}" + "".join(f"{value:>10.2f}" for value in posterior.laplace))
     for s, paths in fixed.items():
@@ -604,20 +642,21 @@ def print_table(
 
 
 def draw_figure(
-    name: str, posterior: Posterior, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]], path: Path
+    name: str, posterior: Posterior, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]], final: Array,
+    path: Path,
 ) -> None:
-    """The four panels of the paper's figure."""
+    """The four panels of the paper's figure, and how far estimates are off after so many evaluations."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(14.0, 9.0), layout="constrained")
+    figure = Figure(figsize=(19.0, 9.0), layout="constrained")
     FigureCanvasAgg(figure)
-    (a, b), (c, d) = figure.subplots(2, 2)
+    (a, b, c), (d, e, f) = figure.subplots(2, 3)
     n = len(posterior.orders)
     a.plot(posterior.returns, lw=0.3, color="0.3")
     a.set(title=f"(a) {name}", xlabel="bar", ylabel="return, standard deviations")
     for sampler, paths in tuned.items():
-        words, _, dash = SAMPLERS[sampler]
+        _, _, dash = SAMPLERS[sampler]
         for j, q in enumerate(posterior.orders):
             curve = log_posterior(paths[0])[:, j]
             b.plot(paths[0].evaluations, curve, dash, color=f"C{j}", lw=1.0 if sampler != "expanded" else 1.6,
@@ -638,7 +677,22 @@ def draw_figure(
     c.legend()
     d.set(title="(d) autocorrelation of q", xlabel="evaluations between two steps", ylabel="autocorrelation")
     d.legend()
-    for panel in (a, b, c, d):
+    for sampler, paths in tuned.items():
+        words, colour, dash = SAMPLERS[sampler]
+        off = np.median([np.abs(log_posterior(one) - final).max(axis=1) for one in paths], axis=0)
+        e.plot(np.mean([one.evaluations for one in paths], axis=0), off, dash, color=colour, label=words)
+    e.axhline(WITHIN, color="0.5", lw=0.8)
+    e.set(title="(e) log posterior while tuning: largest error, median of runs", xlabel="evaluations",
+          ylabel="error", xscale="log", yscale="log")
+    e.legend()
+    for sampler, (evaluations, apart) in distances(fixed, n).items():
+        words, colour, dash = SAMPLERS[sampler]
+        f.plot(evaluations, apart, dash, color=colour, label=words)
+    f.axhline(NEAR, color="0.5", lw=0.8)
+    f.set(title="(f) adjusted posterior: mean distance of a run to the exact ones", xlabel="evaluations",
+          ylabel="total variation", xscale="log", yscale="log")
+    f.legend()
+    for panel in (a, b, c, d, e, f):
         panel.grid(alpha=0.3)
     figure.savefig(path, dpi=110)
 
@@ -700,7 +754,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table += found
         print_table(name, posterior, found, fixed, final, options)
         picture = options.output / f"arch_selection_{name}.png"
-        draw_figure(name, posterior, tuned, fixed, picture)
+        draw_figure(name, posterior, tuned, fixed, final, picture)
         print(f"wrote {picture}")
     with (options.output / "arch_selection.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)

@@ -13,8 +13,8 @@ as many as they need:
 - ``adaptive``: one cluster at a time, the one that may yet win by most. What a mention shows by itself bounds its
   factors, so small clusters that cannot win are not read; variances of few factors are pooled with those of others;
 - ``known``: besides, most of a factor is an inner product of two mentions' words, co-authors, venues and names. Its sum
-  over a cluster is one inner product with the cluster's sum, counted as one evaluation per cluster and draw; the race is
-  over what is left of the factors (a control variate, ibid., section 3.4).
+  over a cluster is one inner product with the cluster's sum, counted as one evaluation per cluster and draw; the race
+  is over what is left of the factors (a control variate, ibid., section 3.4).
 
 The factors are the log odds of a logistic regression on shared co-authors, words of titles and affiliations, venues and
 years, fitted to a third of the blocks of AMiner's hand-labelled set; different first names add -8. The other two

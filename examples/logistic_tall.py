@@ -144,10 +144,12 @@ def hmcecs(task: Task, options: argparse.Namespace) -> Run:
 
 
 def nuts(task: Task, options: argparse.Namespace) -> Run:
-    """No-U-turn sampler on all rows, NumPyro."""
+    """No-U-turn sampler on all rows, NumPyro; given the covariance at the mode, which takes long to learn."""
     from numpyro.infer import NUTS
 
-    draws, steps, cpu = _numpyro(NUTS(_numpyro_model, dense_mass=True), task, options, 100, 100, None, "num_steps")
+    kernel = NUTS(_numpyro_model, inverse_mass_matrix={("b",): task.reference.factor @ task.reference.factor.T},
+                  dense_mass=True, adapt_mass_matrix=False)
+    draws, steps, cpu = _numpyro(kernel, task, options, 50, 100, None, "num_steps")
     return Run(draws, cpu, float(steps) * len(task.X))
 
 
