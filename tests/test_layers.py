@@ -16,7 +16,7 @@ LAYERS = [
     ["_bets"],
     ["_alias", "_moments", "_order"],
     ["_betting", "_bounds", "_criteria", "_cutoff", "_schedules"],
-    ["_anytime"],
+    ["_anytime", "_verdict"],
     ["_edges"],
     ["sources"],
     ["_memory", "pulls"],

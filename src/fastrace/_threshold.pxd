@@ -3,19 +3,10 @@
 from libc.stdint cimport int64_t
 from numpy.random cimport bitgen_t
 
-from fastrace._betting cimport bets_t, wealth_t
 from fastrace._keyed_order cimport keyed_order_t
 from fastrace._order cimport order_t
-from fastrace._types cimport moments4_t
+from fastrace._verdict cimport rule_t, tally_t
 from fastrace.sources cimport Source
-
-
-cdef struct bound_t:            # half-width at one look: the smaller of by_std * std + by_span * span and cap * span
-    int64_t n                   # rows read at this look
-    double by_std
-    double by_span
-    double cap
-    double quantile             # of the normal rule
 
 
 cdef class ThresholdRace:
@@ -28,29 +19,23 @@ cdef class ThresholdRace:
     cdef readonly int64_t n_looks
     cdef readonly double mean, half_width, skewness, kurtosis
     cdef readonly bint outside, constant, skewed        # what may void the promise: see AcceptResult.warnings
-    cdef int stop, rule
-    cdef bint busy, shuffled, guard, of_array
-    cdef double log_inv_delta, advantage
+    cdef int stop
+    cdef rule_t rule
+    cdef tally_t tally
+    cdef bint busy, shuffled, of_array
+    cdef double advantage
     cdef object rng, lock
     cdef bitgen_t *bits
     cdef order_t order
     cdef keyed_order_t keyed
     cdef int64_t start
-    cdef bets_t bets
-    cdef wealth_t above, below              # of who bets on a mean above the threshold, and on one below
-    cdef bound_t *bound
-    cdef Py_ssize_t n_bounds
     cdef int64_t *rows
     cdef double *block
-    cdef moments4_t seen
-    cdef double low, high, smallest, largest
     # A chain holds its generator's lock through many decisions and has one stream of random numbers for each.
     cdef bint held
     cdef int64_t drawn
     cdef double totals[2]           # of a full pass over two arms, in a chain
 
-    cdef void _tabulate(self, const int64_t[::1] looks, const double[::1] share, const double[::1] quantile)
-    cdef double _bettors_quantile(self, int64_t n)
     cdef void _forget(self) noexcept nogil
     cdef int _finish(self, bint accepted, int stop) noexcept nogil
     cdef int _decide(self) except -1 nogil
@@ -61,9 +46,6 @@ cdef class ThresholdRace:
     cdef int _ask(self, int64_t first, Py_ssize_t count) except -1 nogil
     cdef int _read(self, int64_t first, Py_ssize_t count, double level) except -1 nogil
     cdef void _describe(self, double shift) noexcept nogil
-    cdef double _known_std(self) noexcept nogil
-    cdef double _radius(self, Py_ssize_t k, double std) noexcept nogil
-    cdef bint _judge(self, Py_ssize_t k, double level) noexcept nogil
     cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil
     cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil
     cdef int _find_bad_row(self) except -1

@@ -7,22 +7,21 @@ above it.
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan, log, sqrt
+from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
-from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_rejects, wealth_t
-from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, skewed_beyond_noise,
-                               skewness_inflation)
+from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_t
 from fastrace._criteria cimport full_pass_pays
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init
-from fastrace._moments cimport moments4_extend, moments4_kurtosis, moments4_skewness, moments4_std
+from fastrace._moments cimport moments4_kurtosis, moments4_skewness
 from fastrace._memory cimport restore_order, saved_order
 from fastrace._order cimport ORDER_LIMIT, order_advance, order_free, order_init, order_reset, order_row
 from fastrace._rng cimport bounded, gumbel, random_standard_exponential
-from fastrace._simd cimport fr_all_finite, fr_range
+from fastrace._simd cimport fr_all_finite
+from fastrace._verdict cimport (BETTING, bound_t, rule_bound, tally_clear, tally_decides, tally_extend, tally_needs)
 from fastrace.sources cimport ArraySource, Source, check_signals
 
 import numpy as np
@@ -32,13 +31,6 @@ cnp.import_array()
 RULES = ("normal", "betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
 STOPPED_BY = ("", "bound", "exact")
 
-cdef enum:          # places in RULES
-    NORMAL
-    BETTING
-    HOEFFDING
-    BERNSTEIN
-    SMALLER
-
 cdef enum:          # places in STOPPED_BY
     UNDECIDED
     BY_BOUND
@@ -47,7 +39,6 @@ cdef enum:          # places in STOPPED_BY
 cdef enum:
     BLOCK = 4096    # rows drawn under one hold of the generator's lock and asked of the source at once
 
-cdef double SKEWNESS_LIMIT = 0.25       # inflation of the normal rule's error from which on it is not to be trusted
 # What a race costs per row in units of one row of an array in a full pass, which takes 0.3 ns: moments 2.5 ns, two bets
 # 26 ns; drawing and gathering 10 ns in cache and 50 ns beyond, 12 times the source's scan_advantage either way.
 cdef double ROW_WORK = 8.0, BET_WORK = 80.0, DRAW_WORK = 12.0
@@ -69,7 +60,7 @@ cdef class ThresholdRace:
     def __dealloc__(self):
         free(self.rows)
         free(self.block)
-        free(self.bound)
+        free(self.rule.bound)
         order_free(&self.order)
 
     def __init__(self, source, rule, looks, log_inv_delta, quantile, *, shuffled, guard, advantage, rng):
@@ -77,65 +68,34 @@ cdef class ThresholdRace:
         cdef const int64_t[::1] n = np.ascontiguousarray(looks, dtype=np.int64)
         cdef const double[::1] share = np.ascontiguousarray(log_inv_delta, dtype=np.float64)
         cdef const double[::1] factor = np.ascontiguousarray(quantile, dtype=np.float64)
-        if self.bound != NULL:
+        cdef Py_ssize_t k
+        if self.rule.bound != NULL:
             raise RuntimeError("a race is set up once")
         if not n.shape[0] == share.shape[0] == factor.shape[0]:
             raise ValueError("one share of delta and one quantile per look are needed")
         self._source = source
         self.of_array = isinstance(source, ArraySource)
         self.n_rows = self._source.n_rows
-        self.rule = RULES.index(rule)
+        self.rule.n_rows = self.n_rows
+        self.rule.kind = RULES.index(rule)
+        self.rule.guard = guard
         self.shuffled = shuffled
-        self.guard = guard
         self.advantage = advantage
         self.rng = rng
         self.lock = rng.bit_generator.lock
         self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
-        self.low, self.high = -INFINITY, INFINITY
-        self.n_bounds = n.shape[0]
-        self.bound = <bound_t *>malloc(max(self.n_bounds, 1) * sizeof(bound_t))
-        if self.bound == NULL:
+        self.tally.low, self.tally.high = -INFINITY, INFINITY
+        self.rule.n_bounds = n.shape[0]
+        self.rule.bound = <bound_t *>malloc(max(self.rule.n_bounds, 1) * sizeof(bound_t))
+        if self.rule.bound == NULL:
             raise MemoryError()
-        bets_init(&self.bets, self.n_rows)
-        self.log_inv_delta = share[0] if self.n_bounds else 0.0
-        self._tabulate(n, share, factor)
+        bets_init(&self.rule.bets, self.n_rows)
+        self.rule.log_inv_delta = share[0] if self.rule.n_bounds else 0.0
+        for k in range(self.rule.n_bounds):
+            rule_bound(&self.rule, &self.rule.bound[k], n[k], share[k], factor[k])
         if not shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows) != 0:
             raise MemoryError()
         self._forget()
-
-    cdef void _tabulate(self, const int64_t[::1] looks, const double[::1] share, const double[::1] quantile):
-        cdef bound_t *b
-        cdef double half
-        cdef Py_ssize_t k
-        for k in range(self.n_bounds):
-            b = &self.bound[k]
-            b.n = looks[k]
-            b.quantile = quantile[k]
-            b.by_span = 0.0
-            b.cap = INFINITY
-            half = share[k] + log(2.0) if self.rule == SMALLER else share[k]
-            if self.rule == NORMAL:
-                b.by_std = normal(b.n, self.n_rows, 1.0, b.quantile)
-            elif self.rule == BETTING:      # what the bettor who is best at this look needs: for forecasts only
-                b.by_std = normal(b.n, self.n_rows, 1.0, self._bettors_quantile(b.n))
-            elif self.rule == HOEFFDING:
-                b.by_std = 0.0
-                b.by_span = hoeffding_serfling(b.n, self.n_rows, half, 1.0)
-            else:
-                b.by_std = empirical_bernstein_serfling(b.n, self.n_rows, 1.0, half, 0.0)
-                b.by_span = empirical_bernstein_serfling(b.n, self.n_rows, 0.0, half, 1.0)
-                if self.rule == SMALLER:
-                    b.cap = hoeffding_serfling(b.n, self.n_rows, half, 1.0)
-
-    cdef double _bettors_quantile(self, int64_t n):
-        cdef double size = 16.0
-        cdef int k = 0
-        if self.bets.count == 0:
-            return INFINITY
-        while k < self.bets.count - 1 and size * 2.0 < <double>n:
-            size *= 4.0
-            k += 1
-        return sqrt(2.0 * (self.log_inv_delta - log(self.bets.weight[k])))
 
     @property
     def source(self):
@@ -160,12 +120,7 @@ cdef class ThresholdRace:
         self.stop = UNDECIDED
         self.n_read = self.n_evaluated = self.n_looks = 0
         self.mean = self.half_width = self.skewness = self.kurtosis = NAN
-        self.smallest, self.largest = INFINITY, -INFINITY
-        self.seen.n = 0
-        self.seen.mean = self.seen.m2 = self.seen.m3 = self.seen.m4 = 0.0
-        if self.rule == BETTING:
-            wealth_init(&self.above)
-            wealth_init(&self.below)
+        tally_clear(&self.tally, &self.rule)
 
     def draw_noise(self, bint barker):
         """log u of a uniform u in (0, 1), or its logit for Barker's rule."""
@@ -176,8 +131,8 @@ cdef class ThresholdRace:
 
     def set_support(self, double low, double high):
         """The interval that holds every difference; infinite ends if there is none."""
-        self.low = low
-        self.high = high
+        self.tally.low = low
+        self.tally.high = high
 
     def run(self, double threshold):
         """Decide whether the sum over all rows, the source's known part included, is above `threshold`."""
@@ -208,8 +163,8 @@ cdef class ThresholdRace:
         cdef bitgen_t *own = self.bits
         self._forget()
         self.threshold = threshold
-        self.low = low
-        self.high = high
+        self.tally.low = low
+        self.tally.high = high
         self.bits = bits
         self.held = True
         self.drawn = 0
@@ -262,11 +217,11 @@ cdef class ThresholdRace:
         if self.n_rows == 0 or not isfinite(target):
             return self._finish(0.0 > target, BY_CERTAINTY)
         level = target / <double>self.n_rows
-        if level < self.low or level >= self.high:
-            return self._finish(level < self.low, BY_BOUND)
+        if level < self.tally.low or level >= self.tally.high:
+            return self._finish(level < self.tally.low, BY_BOUND)
         while True:
-            while n < self.bound[k].n:
-                count = min(<int64_t>BLOCK, self.bound[k].n - n)
+            while n < self.rule.bound[k].n:
+                count = min(<int64_t>BLOCK, self.rule.bound[k].n - n)
                 self._settle(n, count)
                 certain = self._read(n, count, level)
                 n += count
@@ -281,9 +236,9 @@ cdef class ThresholdRace:
             self._describe(shift)
             if n == self.n_rows:
                 self.half_width = 0.0
-                return self._finish(self.seen.mean > level, BY_CERTAINTY)
-            if self._judge(k - 1, level):
-                return self._finish(self.seen.mean > level, BY_BOUND)
+                return self._finish(self.tally.seen.mean > level, BY_CERTAINTY)
+            if tally_decides(&self.tally, &self.rule, k - 1, level, &self.half_width, &self.constant, &self.skewed):
+                return self._finish(self.tally.seen.mean > level, BY_BOUND)
             if self._scan_is_cheaper(k - 1, level):
                 return self._scan(arms, n_arms, target, shift)
 
@@ -335,7 +290,6 @@ cdef class ThresholdRace:
     cdef int _read(self, int64_t first, Py_ssize_t count, double level) except -1 nogil:
         """Read and digest one block; 1 if a difference is -inf, so that the mean is."""
         cdef double *d = self.block
-        cdef double low = 0.0, high = 0.0
         cdef Py_ssize_t i
         self._ask(first, count)
         if self._source.n_arms == 2:
@@ -347,14 +301,7 @@ cdef class ThresholdRace:
                     with gil:
                         self._refuse(self._row(first, i))
             return 1
-        fr_range(d, count, &low, &high)
-        self.smallest = min(self.smallest, low)
-        self.largest = max(self.largest, high)
-        moments4_extend(&self.seen, d, count)
-        if self.rule == BETTING:
-            # One of the two hypotheses is true, so each may spend all of delta.
-            wealth_extend(&self.above, &self.bets, d, NULL, -level, count, self.low - level, self.n_rows)
-            wealth_extend(&self.below, &self.bets, NULL, d, level, count, level - self.high, self.n_rows)
+        tally_extend(&self.tally, &self.rule, d, count, level)
         return 0
 
     def _refuse(self, row):
@@ -366,77 +313,29 @@ cdef class ThresholdRace:
                          f"must be finite, the second finite, or -inf where the proposal is impossible")
 
     cdef void _describe(self, double shift) noexcept nogil:
-        cdef double slack = 1e-9 * max(fabs(self.low), fabs(self.high)) if isfinite(self.high - self.low) else 0.0
-        self.mean = self.seen.mean + shift / <double>self.n_rows
-        self.skewness = moments4_skewness(&self.seen)
-        self.kurtosis = moments4_kurtosis(&self.seen)
-        self.outside = self.smallest < self.low - slack or self.largest > self.high + slack
-
-    cdef double _known_std(self) noexcept nogil:
-        """Standard deviation so far; nan if all differences agree to rounding, which says nothing of the rest."""
-        cdef double std = moments4_std(&self.seen)
-        return std if std > 1e-12 * max(fabs(self.smallest), fabs(self.largest)) else NAN
-
-    cdef double _radius(self, Py_ssize_t k, double std) noexcept nogil:
-        cdef double span = self.high - self.low
-        cdef double half
-        if self.rule == NORMAL or self.rule == BETTING:
-            return self.bound[k].by_std * std
-        half = self.bound[k].by_std * std + self.bound[k].by_span * span
-        return self.bound[k].cap * span if self.bound[k].cap * span < half else half
-
-    cdef bint _judge(self, Py_ssize_t k, double level) noexcept nogil:
-        """Whether the mean is known to be on its side of the level at look k."""
-        cdef double gap = self.seen.mean - level
-        cdef double std, towards, quantile
-        if self.rule == BETTING:
-            # Each gambler is right to be heard at any time; both at once only if the support is wrong.
-            return wealth_rejects(&self.above if gap > 0.0 else &self.below, self.log_inv_delta)
-        # Only the bound on the side of the truth can fail, so each look spends its share on one side.
-        if self.rule != NORMAL:
-            self.half_width = self._radius(k, moments4_std(&self.seen))
-            return fabs(gap) > self.half_width
-        std = self._known_std()
-        if isnan(std):
-            self.constant = self.constant or k == 0
-            return False
-        self.half_width = self._radius(k, std)
-        if not fabs(gap) > self.half_width:
-            return False
-        towards = self.skewness if gap > 0.0 else -self.skewness
-        quantile = self.bound[k].quantile
-        if self.guard and skewness_inflation(towards, self.seen.n, self.n_rows, quantile) > SKEWNESS_LIMIT:
-            return False
-        self.skewed = skewed_beyond_noise(towards, self.seen.n, self.n_rows, quantile, SKEWNESS_LIMIT)
-        return True
+        cdef double low = self.tally.low, high = self.tally.high
+        cdef double slack = 1e-9 * max(fabs(low), fabs(high)) if isfinite(high - low) else 0.0
+        self.mean = self.tally.seen.mean + shift / <double>self.n_rows
+        self.skewness = moments4_skewness(&self.tally.seen)
+        self.kurtosis = moments4_kurtosis(&self.tally.seen)
+        self.outside = self.tally.smallest < low - slack or self.tally.largest > high + slack
 
     cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil:
         """Whether one full pass in order costs less than what the race would read if the gap is what it looks."""
         cdef double advantage = self.advantage
-        cdef double std = self._known_std()
-        cdef double needed = <double>self.n_rows, gap
-        cdef Py_ssize_t low = k + 1, high = self.n_bounds - 1, middle
         if isnan(advantage):
             advantage = 1.0 if self.shuffled else self._source.scan_advantage
             if self.of_array:
                 if not self.shuffled:
                     advantage *= DRAW_WORK
-                advantage += ROW_WORK + (BET_WORK if self.rule == BETTING else 0.0)
+                advantage += ROW_WORK + (BET_WORK if self.rule.kind == BETTING else 0.0)
             else:               # in nanoseconds a reward: 13 for a gambler's bets, 1 for moments
-                advantage += (13.0 if self.rule == BETTING else 1.0) / (
+                advantage += (13.0 if self.rule.kind == BETTING else 1.0) / (
                     self._source.reward_cost * self._source.n_arms)
         if advantage <= 1.0:
             return False
-        if not isnan(std):
-            gap = fabs(self.seen.mean - level)
-            while low < high:           # first look whose half-width is below the gap; half-widths fall
-                middle = (low + high) // 2
-                if self._radius(middle, std) < gap:
-                    high = middle
-                else:
-                    low = middle + 1
-            needed = <double>self.bound[low].n
-        return full_pass_pays(needed, self.seen.n, self.bound[k + 1].n, self.n_rows, self.n_rows, advantage)
+        return full_pass_pays(tally_needs(&self.tally, &self.rule, k, level), self.tally.seen.n,
+                              self.rule.bound[k + 1].n, self.n_rows, self.n_rows, advantage)
 
     cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil:
         cdef double sums[2]
