@@ -21,7 +21,18 @@ PUBLIC += sorted(
     f"{file.parent.name}.{file.stem}" for file in (ROOT / "src" / "fastrace").glob("*/*.py") if file.stem != "__init__"
 )
 
-FRAMEWORKS = {"mcmc.emcee": ["emcee"], "mcmc.pymc": ["pymc"], "mcmc.pymc_models": ["pymc"]}  # tests/test_mcmc_*.py
+FRAMEWORKS = {
+    "mcmc._jax": ["jax"],
+    "mcmc._jax_compiled": ["jax"],
+    "mcmc._jax_gibbs": ["jax"],
+    "mcmc._jax_metropolis": ["jax"],
+    "mcmc.blackjax": ["blackjax"],
+    "mcmc.emcee": ["emcee"],
+    "mcmc.jax": ["jax"],
+    "mcmc.numpyro": ["numpyro"],
+    "mcmc.pymc": ["pymc"],
+    "mcmc.pymc_models": ["pymc"],
+}  # tests/test_mcmc_*.py
 
 
 def _run(test, **options):

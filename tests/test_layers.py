@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "fastrace"
 LAYERS = [
     ["_types"],
     ["_heaps", "_keyed_order", "_ranks", "_rng", "_row_stream", "_simd", "_sum_tree", "_uniforms"],
-    ["_bets"],
+    ["_bets", "_xla_call"],
     ["_alias", "_moments", "_order"],
     ["_betting", "_bounds", "_criteria", "_cutoff", "_schedules"],
     ["_anytime", "_verdict"],
@@ -25,11 +25,11 @@ LAYERS = [
     ["_softmax", "control_variates"],
     ["_stream_race"],
     ["_accumulate", "_adapt", "_allocate", "_core", "_half_widths", "_lil", "_plans"],
-    ["_quantile", "_stopping", "_threshold", "_unequal"],
+    ["_quantile", "_stopping", "_threshold", "_unequal", "_xla"],
     ["_gbas", "_lucb", "_mean_stops", "_sequences"],
     ["_boost"],
     ["_chain"],
-    ["_minibatch"],
+    ["_minibatch", "_xla_chain"],
     ["_checks", "_progress", "results"],
     ["_bins"],
     ["_committee"],
@@ -52,12 +52,12 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # The same inside each folder.
 FOLDERS = {
     "mcmc": [
-        ["_pymc_graphs", "models", "protocol"],
+        ["_jax", "_pymc_graphs", "models", "protocol"],
         ["_metropolis", "arch", "softmax", "trace"],
         ["binned", "firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "pymc_models",
          "racing_metropolis", "sampling", "slice", "tuna_metropolis"],
-        ["poisson_gibbs", "racing_gibbs", "racing_slice"],
-        ["bias", "emcee", "pymc"],
+        ["_jax_compiled", "_jax_gibbs", "_jax_metropolis", "poisson_gibbs", "racing_gibbs", "racing_slice"],
+        ["bias", "blackjax", "emcee", "jax", "numpyro", "pymc"],
         ["__init__"],
     ],
     "model_selection": [

@@ -270,22 +270,10 @@ class RowMetropolis:
         except IndexError:
             chain = self._engine()
         chain.set_coordinates(tuning.center, tuning.factor)
-        chain.set_proposal(*self._proposal(tuning.size))
+        chain.set_proposal(*coefficients(self.proposal, tuning.size, self.model.dim, self.walk_share))
         if self.propose is not None:
             chain.propose = _Bound(self.propose, rng)
         return chain
-
-    def _proposal(self, size: float) -> tuple[float, float, float, float]:
-        d = self.model.dim
-        walk = 2.38 / math.sqrt(d)
-        if self.proposal == "crank-nicolson":
-            return math.sqrt(max(0.0, 1.0 - size * size)), size, walk, self.walk_share
-        if self.proposal == "independent":
-            return 0.0, 1.0, walk, self.walk_share
-        if self.proposal == "langevin":
-            step = min(1.65 * d ** (-1.0 / 6.0) * size, math.sqrt(2.0))
-            return 1.0 - step * step / 2.0, step, walk, 0.0
-        return 1.0, walk * size, walk, 0.0
 
     def _engine(self) -> Chain:
         reference = self.reference if self.controlled else None
@@ -342,6 +330,19 @@ class RowMetropolis:
                 new, factor=factor, size=1.0, count=0, mean=np.zeros(d), scatter=np.zeros((d, d))
             )
         return replace(state, tuning=new, whitened=whitened)
+
+
+def coefficients(proposal: str, size: float, dim: int, walk_share: float) -> tuple[float, float, float, float]:
+    """keep, noise, walk and share of walks: whitened, z' = keep z + noise xi, or z' = z + walk xi."""
+    walk = 2.38 / math.sqrt(dim)
+    if proposal == "crank-nicolson":
+        return math.sqrt(max(0.0, 1.0 - size * size)), size, walk, walk_share
+    if proposal == "independent":
+        return 0.0, 1.0, walk, walk_share
+    if proposal == "langevin":
+        step = min(1.65 * dim ** (-1.0 / 6.0) * size, math.sqrt(2.0))
+        return 1.0 - step * step / 2.0, step, walk, 0.0
+    return 1.0, walk * size, walk, 0.0
 
 
 class _Bound:

@@ -106,7 +106,7 @@ class Model:
 
     def _newton(
         self, expand: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64], NDArray[np.float64]]],
-        start: NDArray[np.float64],
+        start: NDArray[np.float64], tolerance: float = 1e-9,
     ) -> NDArray[np.float64]:
         """Mode of the log-likelihood times the normal prior, by damped Newton steps."""
         at = start
@@ -115,7 +115,7 @@ class Model:
             size = 1.0
             step = np.linalg.solve(_positive(-hessian), gradient)
             promised = float(gradient @ step)
-            if promised < 1e-9:
+            if promised < tolerance:
                 return at
             while True:
                 new = at + size * step
