@@ -291,8 +291,19 @@ def test_budgets_and_bad_options(table, tmp_path):
         DAUBSearchCV(GaussianNB()).fit(X, y)
     with pytest.raises(ValueError, match="different ones"):
         DAUBSearchCV([("a", GaussianNB()), ("a", GaussianNB())]).fit(X, y)
-    with pytest.raises(ValueError, match="list of"):
-        DAUBSearchCV([GaussianNB()]).fit(X, y)
+    for learners, wrong in (
+        ([GaussianNB()], "list of"), ([("choice", GaussianNB())], "the name 'choice'"),
+        ([("a__b", GaussianNB())], "the name 'a__b'"), ([("a", GaussianNB)], "under the name 'a'"),
+        ([("a", None)], "under the name 'a'"), ([], "list of"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            DAUBSearchCV(learners).fit(X, y)
+    with pytest.raises(ValueError, match="budget is 3; the first training takes 20 rows"):
+        rules(budget=3).fit(X, y)
+    with pytest.raises(ValueError, match="its folder does not exist"):
+        rules(checkpoint=tmp_path / "none" / "kept").fit(X, y)
+    rare = np.where(np.arange(1000) == 3, 7, y)
+    assert rules(cv=0.3).fit(X, rare).n_splits_ == 1       # one row of a class cannot be on both sides
     from sklearn.model_selection import ShuffleSplit
 
     with pytest.raises(ValueError, match="other splits each time"):

@@ -347,3 +347,7 @@ def test_bad_options(rng):
     with pytest.raises(ValueError, match="different ones"):
         RacingSearchCV([("a", GaussianNB()), ("a", GaussianNB())]).fit(X, y)
     assert rights(2, cv=ShuffleSplit(3)).fit(X, y).n_splits_ == 3
+    X[3, 0] = np.nan
+    with warnings.catch_warnings(), pytest.raises(ValueError, match="failed to train on some split"):
+        warnings.simplefilter("ignore")
+        RacingSearchCV([("a", LogisticRegression()), ("b", GaussianNB())], cv=2).fit(X, y)

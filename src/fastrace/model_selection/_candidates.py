@@ -180,8 +180,13 @@ class CandidateSearch(BaseSearchCV):
         raise NotImplementedError
 
     def _shuffled_split(self, y: Any, seed: int) -> Any:
-        """One split by share, stratified for classifiers."""
-        kind = StratifiedShuffleSplit if y is not None and is_classifier(self.estimator) else ShuffleSplit
+        """One split by share, stratified for classifiers whose classes allow it."""
+        kind = ShuffleSplit
+        if y is not None and is_classifier(self.estimator) and np.ndim(y) == 1:
+            counts = np.unique(np.asarray(y), return_counts=True)[1]
+            held_out = self._share() * counts.sum()
+            if counts.min() > 1 and counts.size <= min(held_out, counts.sum() - held_out) - 1:
+                kind = StratifiedShuffleSplit
         return kind(n_splits=1, test_size=self._share(), random_state=seed)
 
 
@@ -263,4 +268,12 @@ def fault(learners: Any) -> str | None:
     ):
         return f"estimator is {learners!r}; an estimator, or a list of (name, estimator), is needed"
     names = [name for name, _ in learners]
-    return f"estimator has the names {names}; different ones are needed" if len(set(names)) < len(names) else None
+    if len(set(names)) < len(names):
+        return f"estimator has the names {names}; different ones are needed"
+    for name, learner in learners:
+        if "__" in name or name in ("choice", "learners"):
+            return f"estimator has the name {name!r}; parameters are called name__parameter, so 'choice', 'learners' " \
+                   f"and names with '__' cannot be used"
+        if isinstance(learner, type) or not hasattr(learner, "fit"):
+            return f"estimator has {learner!r} under the name {name!r}; an instance with a method fit is needed"
+    return None

@@ -62,6 +62,8 @@ class HeldOut:
     def run(self, delta: float, seed: int) -> None:
         """Race; a candidate that cannot predict is out, and the race begins anew with the same rows."""
         search = self.search
+        if len(self.failed) == self.count:
+            raise ValueError("every candidate failed to train on some split; set error_score='raise' to see why")
         raced = self.metrics[0].score
         ends = search.support if search.support is not None else raced.support_for(self._labels())
         with Parallel(n_jobs=search.n_jobs, require="sharedmem") as parallel:

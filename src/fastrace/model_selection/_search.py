@@ -303,6 +303,8 @@ class DAUBSearchCV(CandidateSearch):
         if n_rows < 1:
             raise ValueError("a split has no training rows")
         sizes = self._sizes(len(settings), n_rows, 1 if classes is None else int(classes.max()) + 1)
+        if self.budget is not None and self.budget < sizes[0]:
+            raise ValueError(f"budget is {self.budget}; the first training takes {sizes[0]} rows")
         method = self._scheduler([name_of(setting) for setting in settings], n_rows, sizes)
         train_scores = self.return_train_score or (self.training_bound and self.method == "daub")
         key = fingerprint(
@@ -369,7 +371,10 @@ class DAUBSearchCV(CandidateSearch):
         _warn_or_raise_about_fit_failures(outs, self.error_score)
         if callable(self.scoring):
             _insert_error_scores(outs, self.error_score)
-        self.result_ = method.result()
+        try:
+            self.result_ = method.result()
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}; error_score='raise' shows where") from None
         self.candidates_ = settings
         self.multimetric_ = bool(multimetric)
         bounds = {(one.learner, one.n): one.bound for one in self.result_.history}

@@ -407,6 +407,8 @@ class Checkpoint:
 
     def __init__(self, path: Any, key: str, seeds: Any, parts: dict[Any, Any]) -> None:
         self.path = None if path is None else os.path.abspath(path)
+        if self.path is not None and not os.path.isdir(os.path.dirname(self.path)):
+            raise ValueError(f"checkpoint is {os.fspath(path)!r}; its folder does not exist")
         self.saved = Saved(key, seeds, parts)
         self.due, self.written = 0.0, -1
 
