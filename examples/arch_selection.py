@@ -13,7 +13,7 @@ Three samplers: ``exact`` reads all returns; ``binned`` races what second-order 
 leave, and always reads the 20 % of returns that lie farthest from them, as in the paper; ``expanded`` is the compiled
 race of `fastrace.demo`, less expansions in the parameters, with the worst 4 % always read. Proposals have the shape of
 the pseudo-priors; those of ``exact`` follow the gradient, those of ``binned`` a gradient from 500 returns, and those of
-``expanded`` the gradient of the pseudo-prior. An evaluation is a likelihood term or its gradient, of one model and
+``expanded`` the gradient of the expansion. An evaluation is a likelihood term or its gradient, of one model and
 return.
 
 Series: five-minute returns of CSI 300 futures (``csi300``, one year without the bars that follow a gap), hourly ones of
@@ -72,6 +72,7 @@ class Posterior(OrderPosterior):
         for j, used in enumerate(self.used):
             self.whiten[j][np.ix_(used, used)] = np.linalg.inv(self._root[j][np.ix_(used, used)])
         self.single = [ArchSource(returns[self.most - q :], (q,)) for q in self.orders]
+        self.near_mode = [self._slopes(j) for j in range(len(self.orders))]
 
     @property
     def laplace(self) -> Array:
@@ -111,11 +112,20 @@ class Posterior(OrderPosterior):
         scale = self.n_terms / len(lags)
         return np.asarray(scale * np.append(lags.T @ part["dv"], part["dn"].sum()) * slope + 2.0 * np.exp(-x) - 1.0)
 
-    def normal_gradient(self, j: int, z: Array) -> Array:
-        """Of the log pseudo-prior of one order."""
-        used = self.used[j]
-        whiten = self.whiten[j][np.ix_(used, used)]
-        return np.asarray(-whiten.T @ (whiten @ (z - self._centre[j][used])))
+    def _slopes(self, j: int) -> tuple[Array, Array]:
+        """Gradient and second derivatives of the log likelihood of one order at its mode, by weights and nu."""
+        mode = self.mode[j][self.used[j]]
+        lags = self.lags[:, : mode.size - 1]
+        part = term_derivatives(self.squares, lags @ mode[:-1], mode[-1])
+        mixed = lags.T @ part["dvn"]
+        bent = np.block([[(lags.T * part["dvv"]) @ lags, mixed[:, None]], [mixed[None, :], part["dnn"].sum()]])
+        return np.append(lags.T @ part["dv"], part["dn"].sum()), bent
+
+    def expanded_gradient(self, j: int, z: Array) -> Array:
+        """As `gradient`, but of the expansion about the mode by weights and nu, which reads nothing."""
+        x, slope, _ = self.own(j, z)
+        first, second = self.near_mode[j]
+        return np.asarray((first + second @ (x - self.mode[j][self.used[j]])) * slope + 2.0 * np.exp(-x) - 1.0)
 
     def expansion(self, j: int, x: Array) -> float:
         """Sum of the expansions about the mode over the rows of `raced`, for one order."""
@@ -189,7 +199,7 @@ class Expanded(Racing):
             self.tests.append(fr.AcceptTest(self.pairs[-1], bound="normal", delta=DELTA, rng=rng))
 
     def gradient(self, j: int, z: Array, rows: NDArray[np.int64] | None) -> Array:
-        return self.p.normal_gradient(j, z)         # reads nothing, and has no noise that asks for short steps
+        return self.p.expanded_gradient(j, z)       # has no noise that asks for short steps
 
     def draw_order(self, x: Array, offset: Array) -> int:
         self.p.set_raced(x, offset)
@@ -456,7 +466,9 @@ def phases(
                 if path is None:
                     path = run(posterior, sampler, (options.seed, phase, place[sampler], k), steps, options, begin,
                                sizes[sampler], tune=phase == 0)
-                    np.savez_compressed(file, settings=settings(options, phase), **vars(path))
+                    part = file.with_suffix(".part.npz")
+                    np.savez_compressed(part, settings=settings(options, phase), **vars(path))
+                    part.replace(file)          # whole, or not there
                 found.setdefault(sampler, []).append(path)
                 advance()
         return found
@@ -702,9 +714,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
     add("--quick", action="store_true", help="a short simulated series and short runs")
-    add("--series", nargs="+", choices=("csi300", "eurusd", "simulated"), help="which of them (default: all)")
-    add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS), help="which of them (default: all)")
-    add("--orders", nargs="+", type=int, help="orders to choose from (default 5 10 15 20 25 30, quick 2 4 6)")
+    add("--series", nargs="+", choices=("csi300", "eurusd", "simulated"), metavar="SERIES",
+        help="of csi300, eurusd and simulated (default: all)")
+    add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS), metavar="SAMPLER",
+        help=f"of {', '.join(SAMPLERS)} (default: all)")
+    add("--orders", nargs="+", type=int, metavar="Q", help="orders to choose from (default 5 10 15 20 25 30, quick 2 4 6)")
     add("--runs", type=int, help="runs of each sampler (default 5, quick 2)")
     add("--adapt", type=int, help="steps of tuning (default 10000, quick 300)")
     add("--steps", type=int, help="steps with fixed weights (default 100000, quick 400)")

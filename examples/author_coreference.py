@@ -325,7 +325,9 @@ def sample(block: Block, options: argparse.Namespace) -> Record:
             for name, part in zip(("evaluations", "precision", "recall", "wrong", "draws"), parts, strict=True):
                 getattr(out, name)[k, run] = part
             out.ends = np.array([min(out.ends[0], ends[0]), max(out.ends[1], ends[1]), max(out.ends[2], ends[2])])
-    np.savez_compressed(file, **vars(out))
+    part = file.with_suffix(".part.npz")
+    np.savez_compressed(part, **vars(out))
+    part.replace(file)                          # whole, or not there
     return out
 
 
@@ -347,13 +349,11 @@ def f1(record: Record) -> NDArray[np.float64]:
 
 
 def reached(record: Record, level: float) -> NDArray[np.float64]:
-    """Evaluations until F1 is at a level, per sampler: means over runs."""
-    score, found = f1(record), np.full(record.precision.shape[:2], math.inf)
-    for index in np.ndindex(found.shape):
-        there = np.flatnonzero(score[index] >= level)
-        if there.size:
-            found[index] = record.evaluations[index][there[0]]
-    return np.asarray(found.mean(axis=1))
+    """Evaluations until F1, the mean of the runs, is at a level, per sampler; infinity if it never is."""
+    there = f1(record).mean(axis=1) >= level
+    spent = np.append(record.evaluations.mean(axis=1), np.full((len(there), 1), math.inf), axis=1)
+    first = np.where(there.any(axis=1), there.argmax(axis=1), there.shape[1])
+    return np.asarray(spent[np.arange(len(there)), first])
 
 
 def print_table(record: Record, n_blocks: int, n_mentions: int, options: argparse.Namespace) -> None:
@@ -377,7 +377,7 @@ def print_table(record: Record, n_blocks: int, n_mentions: int, options: argpars
     row("factors evaluated, last sweep", [f"{value:.4g}" for value in last])
     row("  times fewer than exact", [f"{last[0] / value:.2f}" for value in last], "about 5")
     row(f"until F1 is {level:.3f}, 99 % of exact's last",
-        [f"{value:.4g}".replace("inf", "not in every run") for value in until])
+        [f"{value:.4g}".replace("inf", "not reached") for value in until])
     row("  times fewer than exact", [f"{until[0] / value:.2f}" if value < math.inf else "-" for value in until],
         "about 3")
     cells = []

@@ -259,6 +259,12 @@ SAMPLERS = {
         lambda t: mcmc.RacingMetropolis(t.model, bound="betting", control_variate=t.reference), 2_000)),
     "poisson": Sampler("Poisson minibatch", "yes", "", "C3", ours(
         lambda t: mcmc.PoissonMinibatchMetropolis(t.model, control_variate=t.reference), 40_000)),
+    "race-slice": Sampler("slice sampling by races", "delta", "", "C3", ours(
+        lambda t: mcmc.RacingSlice(t.model, control_variate=t.reference), 2_000)),
+    "firefly": Sampler("Firefly", "yes", "", "C1", ours(
+        lambda t: mcmc.FireflyMetropolis(t.model, control_variate=t.reference), 20_000, per_row=1)),
+    "tuna": Sampler("TunaMH, small steps", "yes", "", "C1", ours(
+        lambda t: mcmc.TunaMetropolis(t.model, size=0.1), 600)),
     "race-plain": Sampler("race, no control variate", "delta", "", "C1", ours(
         lambda t: mcmc.RacingMetropolis(t.model, control_variate=None, proposal="random-walk"), 600)),
     "exact": Sampler("all rows, control variate first", "yes", "", "C0", ours(
@@ -303,21 +309,20 @@ def measure(task: Task, path: Path, options: argparse.Namespace) -> Iterator[tup
         with path.open(newline="", encoding="utf-8") as file:
             found = {entry["sampler"]: entry for entry in csv.DictReader(file)
                      if (entry.get("data"), entry.get("settings")) == (task.name, settings(options))}
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(found.values())
-        file.flush()
-        for name in options.samplers:
-            if name not in found:
-                sampler = SAMPLERS[name]
-                if sampler.needs and importlib.util.find_spec(sampler.needs) is None:
-                    print(f"{sampler.name}: not run, {sampler.needs} is not installed", file=sys.stderr)
-                    continue
-                found[name] = line(task, name, sampler.run(task, options), options)
-                writer.writerow(found[name])
-                file.flush()
-            yield name, found[name]
+    for name in options.samplers:
+        if name not in found:
+            sampler = SAMPLERS[name]
+            if sampler.needs and importlib.util.find_spec(sampler.needs) is None:
+                print(f"{sampler.name}: not run, {sampler.needs} is not installed", file=sys.stderr)
+                continue
+            found[name] = line(task, name, sampler.run(task, options), options)
+            part = path.with_suffix(".part")
+            with part.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, COLUMNS)
+                writer.writeheader()
+                writer.writerows(found.values())
+            part.replace(path)
+        yield name, found[name]
 
 
 def print_table(found: dict[str, dict[str, str]], d: int) -> None:
@@ -373,7 +378,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
     add("--quick", action="store_true", help="made data, short runs, no peers")
-    add("--samplers", nargs="+", choices=SAMPLERS, help="which of them (default: all)")
+    add("--samplers", nargs="+", choices=SAMPLERS, metavar="SAMPLER",
+        help=f"of {', '.join(SAMPLERS)} (default: all)")
     add("--columns", choices=("measured", "all"), default="measured", help="of Covertype: 10 or all that vary")
     add("--rows", type=int, help="most rows (default: all of them, quick 30000)")
     add("--exact-draws", type=int, help="draws of each of the two exact chains (default 4000, quick 1000)")
