@@ -118,17 +118,6 @@ def test_the_answer_does_not_depend_on_jobs(table, method, backend):
     assert one.best_params_ == other.best_params_ == {"choice": "r4"}
 
 
-def test_processes_and_dask(digits):
-    X, y = digits[0][:600], digits[1][:600]
-    one = search(LEARNERS[:3]).fit(X, y)
-    with parallel_config(backend="loky", n_jobs=2):
-        assert search(LEARNERS[:3]).fit(X, y).result_.allocations == one.result_.allocations
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as local:
-        with distributed.Client(local), parallel_config(backend="dask"):
-            assert search(LEARNERS[:3]).fit(X, y).result_.allocations == one.result_.allocations
-
-
 @pytest.mark.parametrize("fail", ["raise", "nan"])
 def test_failures_are_dropped(table, fail):
     X, y = table

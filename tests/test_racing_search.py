@@ -266,7 +266,7 @@ def test_scores(digits):
 
 
 def test_several_scores_of_which_one_is_raced(digits):
-    X, y = digits
+    X, y = digits[0], digits[1] > 4           # Brier scores of two classes are in older releases too
     learners = [("a", GaussianNB(var_smoothing=0.1)), ("b", GaussianNB(var_smoothing=0.1001)),
                 ("c", KNeighborsClassifier(1))]
     names = ["accuracy", "neg_log_loss", "neg_brier_score", "balanced_accuracy"]

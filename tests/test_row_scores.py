@@ -89,9 +89,10 @@ def binary(rng, n_rows, rates):
 
 
 def test_promise_and_price_with_gaps_of_three_standard_errors():
-    trials, delta, missed, read = 60, 0.05, 0, []
+    """The full comparison's winner in at least 1 - delta of 200 races, at most a fifth of the predictions read."""
+    trials, delta, missed, read = 200, 0.05, 0, []
     rng = np.random.default_rng(17)
-    n_rows, k = 20_000, 20
+    n_rows, k = 100_000, 50
     error = np.sqrt(0.1 / n_rows)                   # about that of a paired difference
     right = binary(rng, n_rows, 0.9 - 3.0 * error * np.arange(k))
     y = rng.integers(0, 5, n_rows)
@@ -102,7 +103,7 @@ def test_promise_and_price_with_gaps_of_three_standard_errors():
         missed += result.best != best
         read.append(result.fraction_read)
     assert_rate_at_most(missed, trials, delta)
-    assert np.mean(read) < 0.35
+    assert np.mean(read) <= 0.2
 
 
 def test_predictions_come_in_every_form(rng):

@@ -82,21 +82,25 @@ class WholeRuns:
 
 
 class RacePredictions:
-    """50 candidates, 2 x 10^5 held-out predictions each, neighbours three standard errors apart or all equal."""
+    """50 candidates, 2 x 10^5 held-out predictions each.
 
-    params = ["apart", "equal"]
+    Neighbours three standard errors apart; 49 of them three standard errors below the best; or all equal.
+    """
+
+    params = ["apart", "below", "equal"]
     param_names = ["gaps"]
     n_rows, n_candidates = 200_000, 50
 
     def setup(self, gaps):
         rng = np.random.default_rng(20160619)
         self.y = rng.integers(0, 5, self.n_rows).astype(np.int8)
-        step = 3.0 * np.sqrt(0.1 / self.n_rows) if gaps == "apart" else 0.0
+        step = 3.0 * np.sqrt(0.1 / self.n_rows)
+        below = {"apart": range(50), "below": [0, *[1] * 49], "equal": [0] * 50}[gaps]
         hard = rng.random(self.n_rows, dtype=np.float32)
         self.predicted = np.empty((self.n_rows, self.n_candidates), np.int8)
         for k in range(self.n_candidates):
             level = 0.7 * hard + 0.3 * rng.random(self.n_rows, dtype=np.float32)
-            right = level < np.quantile(level, 0.85 - k * step)
+            right = level < np.quantile(level, 0.85 - below[k] * step)
             self.predicted[:, k] = np.where(right, self.y, (self.y + 1) % 5)
 
     def time_race(self, gaps):
