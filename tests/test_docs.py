@@ -26,6 +26,7 @@ FRAMEWORKS = {
     "mcmc._jax_compiled": ["jax"],
     "mcmc._jax_gibbs": ["jax"],
     "mcmc._jax_metropolis": ["jax"],
+    "mcmc._pymc_graphs": ["pymc"],
     "mcmc.blackjax": ["blackjax"],
     "mcmc.emcee": ["emcee"],
     "mcmc.jax": ["jax"],
