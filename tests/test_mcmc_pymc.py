@@ -4,7 +4,7 @@ import os
 import pickle
 
 # Compiling takes longer than these tests; what is fused and not compiled runs entry by entry.
-os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,optimizer_excluding=fusion:add_mul_fusion")
+os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
 
 import numpy as np
 import pytest
@@ -277,6 +277,46 @@ def test_a_metropolis_step_in_pymc():
     assert statistics["n_rows"].values.dtype == np.int64 and statistics["full_pass"].values.dtype == bool
     agrees(kept["posterior"]["mu"].values, y.mean(), y.std() / np.sqrt(N))
     agrees(kept["posterior"]["sigma"].values, y.std(), y.std() / np.sqrt(2 * N))
+
+
+def test_a_step_beside_nuts_has_a_control_variate_that_follows_its_variables():
+    """Regression with a known error: the posterior is normal; slopes are raced, the intercept is NUTS's."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(1.0, 1.0, (400, 2))
+    y = 0.3 + x @ [1.0, -0.5] + rng.normal(size=400)
+    with pm.Model():
+        X, Y = pm.Data("X", x), pm.Data("Y", y)
+        a, b = pm.Normal("a", 0.0, 2.0), pm.Normal("b", 0.0, 2.0, shape=2)
+        pm.StudentT("obs", nu=200.0, mu=a + X @ b, sigma=1.0, observed=Y)
+        step = MetropolisStep([b], n_steps=3)
+        assert step.kernel.controlled and step.rows.others.keys() == {"a"}
+        kept = pm.sample(draws=300, tune=100, chains=1, step=[step], **QUIET)
+    design = np.column_stack([np.ones(400), x])
+    covariance = np.linalg.inv(design.T @ design + np.eye(3) / 4.0)
+    mean = covariance @ design.T @ y
+    statistics = kept["sample_stats"]
+    assert statistics["n_rows"].values.mean() < 3 * 400
+    posterior = kept["posterior"]
+    agrees(posterior["a"].values, mean[0], np.sqrt(covariance[0, 0]))
+    for j in range(2):
+        agrees(posterior["b"].values[:, :, j], mean[j + 1], np.sqrt(covariance[j + 1, j + 1]))
+
+
+def test_a_step_agrees_with_nuts():
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(300, 2))
+    y = (rng.random(300) < 1 / (1 + np.exp(-x @ [1.0, -0.5]))).astype(np.int64)
+    with pm.Model():
+        X, Y = pm.Data("X", x), pm.Data("Y", y)
+        b = pm.Normal("b", 0.0, 3.0, shape=2)
+        pm.Bernoulli("obs", logit_p=X @ b, observed=Y)
+        nuts = pm.sample(draws=200, tune=150, chains=1, **QUIET)["posterior"]["b"].values
+        raced = pm.sample(draws=300, tune=100, chains=1, step=MetropolisStep(n_steps=2), **QUIET)
+    for j in range(2):
+        a, b = nuts[:, :, j], raced["posterior"]["b"].values[:, :, j]
+        error = np.hypot(*(c.std() / np.sqrt(mcmc.effective_sample_size(c)) for c in (a, b)))
+        assert abs(a.mean() - b.mean()) < stats.norm.isf(1e-6 / 10) * error + 0.1 * a.std()
+        np.testing.assert_allclose(a.std(), b.std(), rtol=0.3)
 
 
 def test_a_categorical_step_draws_the_conditional_beside_another_step():

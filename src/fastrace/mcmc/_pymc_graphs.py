@@ -11,7 +11,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile.mode import get_default_mode
+from pytensor.compile.mode import get_mode
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.traversal import ancestors
@@ -21,12 +21,6 @@ from pytensor.tensor.elemwise import Elemwise
 PROBED = 40  # rows asked for when a model is checked
 
 
-def interpreted() -> bool:
-    """Whether PyTensor runs operation by operation in NumPy, for want of a compiler."""
-    linker = type(get_default_mode().linker).__name__
-    return not pytensor.config.cxx and linker in ("PerformLinker", "VMLinker", "OpWiseCLinker")
-
-
 def _two_at_a_time(fgraph: Any, node: Any) -> Any:
     """Sums and products of many as sums and products of two, which are the ones NumPy has."""
     if isinstance(node.op.scalar_op, Add | Mul) and len(node.inputs) > 2:
@@ -34,12 +28,13 @@ def _two_at_a_time(fgraph: Any, node: Any) -> Any:
     return None
 
 
-def _mode(check_bounds: bool) -> Any:
-    """PyTensor's own with PyMC's -inf for parameters out of range; for NumPy without what it would do by entries."""
+def _mode(given: Any, check_bounds: bool) -> Any:
+    """The mode given or PyTensor's own, with PyMC's -inf for parameters out of range."""
     bounds = "local_check_parameter_to_ninf_switch" if check_bounds else "local_remove_check_parameter"
-    mode = get_default_mode().including(bounds)
-    if not interpreted():
+    mode = get_mode(given).including(bounds)
+    if pytensor.config.cxx or type(mode.linker).__name__ not in ("PerformLinker", "VMLinker", "OpWiseCLinker"):
         return mode
+    # For want of a compiler NumPy does the work: without what it would do entry by entry.
     split = out2in(node_rewriter([Elemwise])(_two_at_a_time), ignore_newtrees=True)
     return mode.excluding("fusion", "add_mul_fusion").register((split, 48.9))
 
@@ -244,8 +239,8 @@ class RowGraphs:
         return list(names), self._compiled([self._theta], outputs)
 
     def _compiled(self, inputs: list[Any], outputs: Any) -> Any:
-        mode = _mode(self.model.check_bounds)
-        options = {"on_unused_input": "ignore", "mode": mode, **self.compile_kwargs}
+        mode = _mode(self.compile_kwargs.get("mode"), self.model.check_bounds)
+        options = {"on_unused_input": "ignore", **self.compile_kwargs, "mode": mode}
         function = pytensor.function([*inputs, *self._fixed], outputs, **options)
         function.trust_input = True
         return function

@@ -127,7 +127,7 @@ class MetropolisStep(_RowStep):
     kernel : class, default RacingMetropolis
         Or `RacingSlice`; `Metropolis` and `Slice`, which read all rows, are exact.
     n_steps : int, default 1
-        Transitions for each draw. A few cost less than what PyMC does for a draw besides.
+        Transitions for each draw. With a control variate draws are nearly independent, and one is best.
     observed, rows, compile_kwargs
         As in `from_pymc`.
     model, rng, initial_point, blocked
@@ -147,9 +147,8 @@ class MetropolisStep(_RowStep):
     its conditional density. If the likelihood depends on discrete variables there is none, and most races read most
     rows.
 
-    A chain that is tuned starts from a draw of the normal density that the expansion gives, near the mode, and not from
-    PyMC's initial point, from which chains of independent-like proposals may not come back; with ``tune=0`` it does
-    start there.
+    A chain that is tuned starts from a draw of the normal density that the expansion gives, not from PyMC's initial
+    point: far out in a tail proposals that follow that density are seldom accepted. With ``tune=0`` it starts at PyMC's.
 
     Statistics of each draw: ``n_rows`` and ``n_looks`` in all its steps, ``accepted``, the share of them, and
     ``full_pass`` and ``undecided``, whether any was.
