@@ -718,7 +718,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="of csi300, eurusd and simulated (default: all)")
     add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS), metavar="SAMPLER",
         help=f"of {', '.join(SAMPLERS)} (default: all)")
-    add("--orders", nargs="+", type=int, metavar="Q", help="orders to choose from (default 5 10 15 20 25 30, quick 2 4 6)")
+    add("--orders", nargs="+", type=int, metavar="Q",
+        help="orders to choose from (default 5 10 15 20 25 30, quick 2 4 6)")
     add("--runs", type=int, help="runs of each sampler (default 5, quick 2)")
     add("--adapt", type=int, help="steps of tuning (default 10000, quick 300)")
     add("--steps", type=int, help="steps with fixed weights (default 100000, quick 400)")

@@ -393,6 +393,7 @@ def write(record: Record, options: argparse.Namespace) -> tuple[Path, Path]:
     """The csv file and the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     table, picture = options.output / "author_coreference.csv", options.output / "author_coreference.png"
     score = f1(record)
@@ -418,6 +419,9 @@ def write(record: Record, options: argparse.Namespace) -> tuple[Path, Path]:
         if k:
             right.plot(sweeps, each[0] / each[k], color=colour, label=text)
     left.set(title="(a)", xlabel="factors evaluated", ylabel="B-cubed F1", xscale="log")
+    left.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    left.xaxis.set_major_formatter("{x:.0e}")
+    left.xaxis.set_minor_formatter(NullFormatter())
     middle.set(title="(b)", xlabel="sweep", ylabel="B-cubed F1")
     right.set(title="(c) factors of an exact sweep over those of a race's", xlabel="sweep", ylabel="times fewer")
     for panel in (left, middle, right):
