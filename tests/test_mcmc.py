@@ -204,16 +204,19 @@ def test_means_and_deviations_agree_with_a_long_exact_run(family):
     exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=8000, n_chains=1, rng=1)
     for kernel in (
         mcmc.PoissonMinibatchMetropolis(model, control_variate=reference),
+        mcmc.FireflyMetropolis(model, control_variate=reference),
         mcmc.RacingMetropolis(model, 0.01, control_variate=reference),
     ):
         ours = mcmc.sample(kernel, n_draws=8000, n_chains=1, rng=2)
+        promise = getattr(kernel, "delta", 0.0)
         for power in (1, 2):
             a, b = exact.draws[0], ours.draws[0]
             if power == 2:
                 a, b = (a - reference.center) ** 2, (b - reference.center) ** 2
             for j in range(3):
                 error = np.hypot(*(x[:, j].std() / np.sqrt(mcmc.effective_sample_size(x[:, j])) for x in (a, b)))
-                assert abs(a[:, j].mean() - b[:, j].mean()) < stats.norm.isf(1e-6 / 24) * error + 0.01 * b[:, j].std()
+                apart = abs(a[:, j].mean() - b[:, j].mean())
+                assert apart < stats.norm.isf(1e-6 / 36) * error + promise * b[:, j].std()
 
 
 # Hard data.
@@ -237,13 +240,16 @@ def test_hard_data(data):
     exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=3000, n_chains=1, rng=1)
     for kernel in (
         mcmc.PoissonMinibatchMetropolis(model, control_variate=reference),
+        mcmc.FireflyMetropolis(model, control_variate=reference),
         mcmc.RacingMetropolis(model, 0.01, control_variate=reference),
+        mcmc.RacingSlice(model, 1e-3, control_variate=reference),
     ):
-        ours = mcmc.sample(kernel, n_draws=6000, n_chains=1, rng=2)
+        ours = mcmc.sample(kernel, n_draws=800 if isinstance(kernel, mcmc.RacingSlice) else 6000, n_chains=1, rng=2)
+        promise = 2.0 * getattr(kernel, "delta", 0.0)
         for j in range(3):
             a, b = exact.draws[0, :, j], ours.draws[0, :, j]
             error = np.hypot(*(x.std() / np.sqrt(mcmc.effective_sample_size(x)) for x in (a, b)))
-            assert abs(a.mean() - b.mean()) < stats.norm.isf(1e-6 / 24) * error + 0.02 * a.std()
+            assert abs(a.mean() - b.mean()) < stats.norm.isf(1e-6 / 48) * error + promise * a.std()
 
 
 def test_a_bad_start_is_left():
@@ -358,6 +364,26 @@ def test_threads_make_the_chains_that_one_thread_makes():
         np.testing.assert_array_equal(a.draws, b.draws)
         np.testing.assert_array_equal(a.rows, b.rows)
         assert not np.array_equal(a.draws[0], a.draws[1])
+
+
+@pytest.mark.parametrize("name", [*KERNELS, "slice", "race-slice"])
+def test_every_kernel_goes_on_bit_for_bit_and_in_threads_as_in_turn(name, tmp_path):
+    model = mcmc.GLM(*logistic(400, 3, 7), prior_sd=10.0)
+    make = {**KERNELS, "slice": mcmc.Slice, "race-slice": mcmc.RacingSlice}[name]
+    options = {"size": 0.05} if name == "tuna" else {}
+    kernel = make(model, **options)
+    whole = mcmc.sample(kernel, n_draws=90, n_chains=2, n_tune=60, rng=5, threads=1)
+    side_by_side = mcmc.sample(kernel, n_draws=90, n_chains=2, n_tune=60, rng=5, threads=2)
+    start = mcmc.sample(kernel, n_draws=40, n_chains=2, n_tune=60, rng=5, checkpoint=tmp_path / "chains")
+    rest = mcmc.sample(make(model, **options), pickle.loads(pickle.dumps(start)), n_draws=50)
+    resumed = mcmc.sample(make(model, **options), n_draws=90, n_chains=2, n_tune=60, checkpoint=tmp_path / "chains")
+    for part in ("draws", "rows", "looks", "accepted", "full_pass", "undecided"):
+        expected = getattr(whole, part)
+        np.testing.assert_array_equal(getattr(side_by_side, part), expected)
+        np.testing.assert_array_equal(getattr(resumed, part), expected)
+        joined = np.concatenate([getattr(start, part), getattr(rest, part)], axis=1)
+        np.testing.assert_array_equal(joined, expected)
+    assert whole.accepted.any()
 
 
 def test_a_trace_goes_on_as_if_it_had_never_stopped():

@@ -5,8 +5,11 @@ import time
 import numpy as np
 
 from fastrace import mcmc
+from fastrace.control_variates import taylor_glm
 from fastrace.likelihoods import GLMSource
 from fastrace.sampling import DiscreteSampler
+
+from . import _by_hand
 
 
 def logistic(n_rows, dim):
@@ -103,28 +106,101 @@ class StepOverhead:
             self.kernel.run(self.rng, self.state, 10_000)
 
 
+def by_hand():
+    """The hand-written rivals; they need Numba."""
+    if _by_hand.njit is None:
+        raise NotImplementedError("Numba is not installed")
+    return _by_hand
+
+
+class ByHand:
+    """Hand-written Numba chains with the same expansion, at the sizes of `Logistic`: effective samples per CPU second
+    of the slowest coordinate."""
+
+    params = (["race", "poisson"], [(100_000, 10), (100_000, 50)])
+    param_names = ["kernel", "size"]
+    timeout = 600
+
+    def setup_cache(self):
+        found = {}
+        try:
+            rivals = by_hand()
+        except NotImplementedError:
+            return found
+        for size, n in zip(self.params[1], (20_000, 10_000), strict=True):
+            X, y = logistic(*size)
+            reference = mcmc.GLM(X, y, prior_sd=10.0).reference()
+            p = 1.0 / (1.0 + np.exp(-X @ reference.theta_hat))
+            mode, gradient = reference.theta_hat, X.T @ (y - p)
+            hessian = -np.ascontiguousarray((X * (p * (1.0 - p))[:, None]).T @ X)
+            bound = np.sqrt(np.square(X).sum(axis=1)) ** 3 / (6.0 * np.sqrt(3.0))
+            factor = 2.38 / np.sqrt(size[1]) * reference.factor
+            quantile = rivals.union_quantile(0.05, size[0], 50)
+            known = (mode, gradient, hessian)
+            more = {"race": (50, quantile, *known), "poisson": (*known, bound, np.cumsum(bound))}
+            for name in self.params[0]:
+                run = rivals.race_chain if name == "race" else rivals.poisson_chain
+                run(X, y, mode, factor, 1, 1, *more[name])
+                started = time.process_time()
+                draws, read = run(X, y, mode, factor, n, 1, *more[name])
+                spent = time.process_time() - started
+                ess = min(mcmc.effective_sample_size(draws[:, j]) for j in range(size[1]))
+                found[name, size] = ess / spent, read / n, 1e6 * spent / n
+        return found
+
+    def setup(self, found, name, size):
+        if (name, size) not in found:
+            raise NotImplementedError("Numba is not installed")
+
+    def track_ess_per_second(self, found, name, size):
+        return found[name, size][0]
+
+    def track_rows_per_step(self, found, name, size):
+        return found[name, size][1]
+
+    def track_microseconds_per_step(self, found, name, size):
+        return found[name, size][2]
+
+
 class Choice:
-    """One categorical variable of ten states and 10^5 Gaussian factors. `spread` 1: states of real mass; 30: one state
-    has nearly all. "numpy": all factors by matrix product, as a hand-written Gibbs step."""
+    """One categorical variable of ten states and 10^5 factors. `spread` 1: states of real mass; 30: one state has
+    nearly all. "race on a remainder": with a second-order control variate; "numpy": all factors by matrix product, as a
+    hand-written Gibbs step; "numba", "numba race": hand-written loops over Gaussian factors."""
 
-    params = (["race", "exact", "numpy"], [1.0, 30.0])
-    param_names = ["draw", "spread"]
+    params = (
+        ["race", "race on a remainder", "exact", "numpy", "numba", "numba race"],
+        [1.0, 30.0],
+        ["gaussian", "student-t"],
+    )
+    param_names = ["draw", "spread", "factors"]
 
-    def setup(self, name, spread):
+    def setup(self, name, spread, family):
         rng = np.random.default_rng([20160623, 100_000, 10, 5, 1])
         self.x = rng.standard_normal((100_000, 5))
-        w = rng.normal(0.0, 1.0, 5)
-        self.y = self.x @ w + rng.standard_normal(100_000)
-        self.w = w + spread * rng.standard_normal((10, 5)) / np.sqrt(100_000)
-        self.source = GLMSource(self.x, self.y, self.w, "gaussian")
-        self.sampler = DiscreteSampler(self.source, rng=1)
+        centre = rng.normal(0.0, 1.0, 5)
+        self.y = self.x @ centre + rng.standard_normal(100_000)
+        self.w = centre + spread * rng.standard_normal((10, 5)) / np.sqrt(100_000)
+        self.source = GLMSource(self.x, self.y, self.w, family)
+        if name.startswith("numba"):
+            if family != "gaussian":
+                raise NotImplementedError("the hand-written loops have Gaussian factors")
+            rivals = by_hand()
+            first = 50 if name == "numba race" else 100_000
+            quantile = rivals.union_quantile(0.05 / 9, 100_000, 50)
+            self.rival = lambda: rivals.choice_draws(self.x, self.y, self.w, 1, 1, first, quantile)
+            self.rival()
+        factors = taylor_glm(self.source, centre) if name == "race on a remainder" else self.source
+        self.sampler = DiscreteSampler(factors, rng=1)
         self.rng = np.random.default_rng(1)
 
-    def time_draw(self, name, spread):
-        if name == "race":
+    def time_draw(self, name, spread, family):
+        if name.startswith("race"):
             self.sampler.draw()
         elif name == "exact":
             (self.source.totals() - np.log(self.rng.standard_exponential(10))).argmax()
+        elif name == "numpy":
+            left = self.y[:, None] - self.x @ self.w.T
+            terms = -0.5 * left * left if family == "gaussian" else -2.5 * np.log1p(left * left / 4.0)
+            (terms.sum(axis=0) - np.log(self.rng.standard_exponential(10))).argmax()
         else:
-            sums = -0.5 * np.square(self.y[:, None] - self.x @ self.w.T).sum(axis=0)
-            (sums - np.log(self.rng.standard_exponential(10))).argmax()
+            self.rival()

@@ -42,6 +42,11 @@ class RacingGibbs(Gibbs):
     variable, its next draws are exact ones, by one vectorised pass; every sixteenth races again. ``full_pass`` in the
     trace says how often.
 
+    Where states have real mass, factors as they are must nearly all be read: race on what a control variate leaves. For
+    states that are parameters of a generalised linear model near some ``theta_hat``, give
+    ``taylor_glm(source, theta_hat)`` of `fastrace.control_variates` as `factors`: ten states and 10^5 Student-t factors
+    then took 0.07 % of the factors, and 100 times less time than one vectorised pass.
+
     See Also
     --------
     Gibbs : reads all factors.
