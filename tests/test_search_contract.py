@@ -315,6 +315,7 @@ def test_learners_without_what_the_score_needs():
         warnings.simplefilter("ignore")
         one = DAUBSearchCV(learners, scoring="roc_auc", cv=2, random_state=0).fit(X, Y)
         assert list(one.result_.dropped) == [0] and one.best_params_["choice"] != "neither"
+        assert "has none of the following attributes: decision_function, predict_proba" in one.result_.dropped[0]
         loss = RacingSearchCV(learners, scoring="neg_log_loss", cv=2, random_state=0).fit(X, Y)
         assert loss.best_params_ == {"choice": "chances"}
         with pytest.raises(RuntimeError, match="no learner is left: neither: .*; error_score='raise' shows where"):

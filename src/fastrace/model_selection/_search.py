@@ -345,8 +345,9 @@ class DAUBSearchCV(CandidateSearch):
                         checkpoint.save()
                     out = work.get(item)
                     told.append(item)
-                    failed = out.reason if isinstance(out, Lost) else next(
-                        (str(one["fit_error"]).strip().splitlines()[-1] for one in out if one["fit_error"]), "")
+                    failed = out.reason if isinstance(out, Lost) else next((
+                        str(said).strip().splitlines()[-1] for one in out
+                        if (said := one["fit_error"] or one["score_error"])), "")
                     if failed:
                         method.fail(*item, failed)
                     else:

@@ -24,6 +24,7 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn import config_context, get_config
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.metrics._scorer import _MultimetricScorer
 from sklearn.model_selection._validation import _fit_and_score, _score
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import _safe_split
@@ -248,7 +249,11 @@ KNOWN = signature(_fit_and_score).parameters
 
 def trained(estimator: Any, X: Any, y: Any, sampled: bool, kept: bool, **options: Any) -> dict[str, Any]:
     """One training by `_fit_and_score`, and its score on some of the rows trained on."""
+    said = Listener(options["scorer"])
+    if not isinstance(said.scorer, _MultimetricScorer):          # that one collects the errors itself
+        options["scorer"] = said
     out: dict[str, Any] = _fit_and_score(estimator, X, y, return_estimator=True, **options)
+    out["score_error"] = said.error
     model = out.pop("estimator")
     if sampled:
         train, scores = options["train"], out["test_scores"]
@@ -261,6 +266,23 @@ def trained(estimator: Any, X: Any, y: Any, sampled: bool, kept: bool, **options
     if kept and out["fit_error"] is None:
         out["model"] = getattr(model, "model", model)
     return out
+
+
+class Listener:
+    """A scorer, and the error that it ended with."""
+
+    def __init__(self, scorer: Any) -> None:
+        self.scorer, self.error = scorer, ""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        try:
+            return self.scorer(*args, **options)
+        except Exception as error:
+            self.error = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise
+
+    def __repr__(self) -> str:
+        return repr(self.scorer)
 
 
 class Views:
