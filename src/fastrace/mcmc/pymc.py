@@ -148,7 +148,8 @@ class MetropolisStep(_RowStep):
     rows.
 
     A chain that is tuned starts from a draw of the normal density that the expansion gives, not from PyMC's initial
-    point: far out in a tail proposals that follow that density are seldom accepted. With ``tune=0`` it starts at PyMC's.
+    point: far out in a tail proposals that follow that density are seldom accepted. With ``tune=0`` it starts at that
+    point.
 
     Statistics of each draw: ``n_rows`` and ``n_looks`` in all its steps, ``accepted``, the share of them, and
     ``full_pass`` and ``undecided``, whether any was.
