@@ -85,14 +85,14 @@ def test_a_learner_that_hangs_is_dropped(table, n_jobs):
     X, y = table
     began = time.monotonic()
     with parallel_config(backend="threading"), pytest.warns(UserWarning, match="bad was dropped on 125 of 300 rows"):
-        found = search("hang", time_limit=0.5, n_jobs=n_jobs).fit(X, y)
-    assert time.monotonic() - began < 15.0
+        found = search("hang", time_limit=1.5, n_jobs=n_jobs).fit(X, y)
+    assert time.monotonic() - began < 25.0
     assert found.best_params_ == {"choice": "good"}
-    assert found.result_.dropped == {1: "TimeoutError: took longer than 0.5 s on 125 rows"}
+    assert found.result_.dropped == {1: "TimeoutError: took longer than 1.5 s on 125 rows"}
     rows = found.cv_results_["n_resources"][found.cv_results_["candidate"] == 1]
     assert rows.tolist() == [20, 50]               # what was finished before is reported
-    with parallel_config(backend="threading"), pytest.raises(TimeoutError, match="longer than 0.5 s"):
-        search("hang", time_limit=0.5, error_score="raise").fit(X, y)
+    with parallel_config(backend="threading"), pytest.raises(TimeoutError, match="longer than 1.5 s"):
+        search("hang", time_limit=1.5, error_score="raise").fit(X, y)
 
 
 def pair(does, **options):
@@ -104,8 +104,8 @@ def pair(does, **options):
 def test_a_process_in_which_something_hangs_is_ended(table, tmp_path):
     path = str(tmp_path / "pid")
     with parallel_config(backend="loky", n_jobs=2), pytest.warns(UserWarning, match="bad was dropped"):
-        found = pair("hang", time_limit=1.0, path=path).fit(*table)
-    assert found.best_params_ == {"choice": "good"} and "longer than 1 s" in found.result_.dropped[0]
+        found = pair("hang", time_limit=2.0, path=path).fit(*table)
+    assert found.best_params_ == {"choice": "good"} and "longer than 2 s" in found.result_.dropped[0]
     with open(path) as file:
         worker = int(file.read())
     assert worker != os.getpid()
@@ -117,9 +117,9 @@ def test_a_process_in_which_something_hangs_is_ended(table, tmp_path):
 
 def test_a_worker_that_does_not_let_go_of_the_interpreter_ends_itself(table):
     with parallel_config(backend="loky", n_jobs=2), pytest.warns(UserWarning, match="bad was dropped"):
-        found = pair("hold", time_limit=0.5).fit(*table)
+        found = pair("hold", time_limit=1.0).fit(*table)
     assert found.best_params_ == {"choice": "good"}
-    assert "or it did not stop within 2 s" in found.result_.dropped[0]
+    assert "or it did not stop within 3 s" in found.result_.dropped[0]
 
 
 def test_a_dead_worker_costs_its_candidate_only(table):
@@ -152,13 +152,13 @@ def test_a_larger_time_limit_tries_again(table, tmp_path):
     path = tmp_path / "kept"
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        first = search("hang", time_limit=0.2, checkpoint=path).fit(X, y)
+        first = search("hang", time_limit=1.0, checkpoint=path).fit(X, y)
         assert list(first.result_.dropped) == [1]
         Trouble.made = 0
-        again = search("hang", time_limit=0.2, checkpoint=path, refit=False).fit(X, y)
+        again = search("hang", time_limit=1.0, checkpoint=path, refit=False).fit(X, y)
         assert Trouble.made == 0 and again.result_.dropped == first.result_.dropped
-        longer = search("hang", time_limit=0.3, checkpoint=path, refit=False).fit(X, y)
-        assert Trouble.made == 1 and longer.result_.dropped == {1: "TimeoutError: took longer than 0.3 s on 125 rows"}
+        longer = search("hang", time_limit=1.2, checkpoint=path, refit=False).fit(X, y)
+        assert Trouble.made == 1 and longer.result_.dropped == {1: "TimeoutError: took longer than 1.2 s on 125 rows"}
 
 
 @pytest.mark.parametrize("random_state", [0, None])
@@ -269,5 +269,5 @@ def test_dask_on_a_local_cluster(table):
             assert other.race_.pulls.tolist() == raced.race_.pulls.tolist()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                late = search("hang", time_limit=0.5).fit(X, y)
+                late = search("hang", time_limit=1.5).fit(X, y)
             assert late.best_params_ == {"choice": "good"} and "took longer than" in late.result_.dropped[1]
