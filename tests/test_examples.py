@@ -202,6 +202,24 @@ def test_b_cubed_counts_labelled_mentions_only():
     assert coref.b_cubed(labels, np.full(6, -1)) == (0.0, 0.0)
 
 
+def test_parts_and_limits_of_coreference_factors():
+    coref = module("author_coreference")
+    rng = np.random.default_rng(3)
+    mentions = [coref.Mention(f"{rng.choice(['c', 'chen', 'chao'])} wang", frozenset(map(str, rng.integers(9, size=4))),
+                              tuple(rng.choice(["race", "chain", "bound"], 2)), ("delft",), str(rng.integers(3)),
+                              float(rng.integers(1990, 2020)), 0) for _ in range(40)]
+    weights = np.array([-1.4, -0.3, 6.1, 9.1, 4.5, 2.7, -0.3])
+    found, known, limits, rest = coref.factors(mentions, weights)
+    apart = ~np.eye(40, dtype=bool)
+    for values, (low, high) in ((found, limits.T), (found - known, rest.T)):
+        assert ((values >= low[:, None]) & (values <= high[:, None]))[apart].all()
+    # Sums over clusters must follow from sums of features, so the known part is an inner product up to its constant.
+    block = known.astype(float)
+    np.fill_diagonal(block, block.max() + 100.0)
+    assert np.linalg.eigvalsh(block).min() > 0.0
+    assert (found - known)[apart].std() < 0.5 * found[apart].std()
+
+
 def test_author_coreference_by_races_ends_where_exact_sampling_does(tmp_path):
     command = [sys.executable, str(EXAMPLES / "author_coreference.py"), "--quick", "--no-progress", "--runs", "1",
                "--sweeps", "5", "--output", str(tmp_path)]
@@ -210,12 +228,13 @@ def test_author_coreference_by_races_ends_where_exact_sampling_does(tmp_path):
         assert done.returncode == 0, done.stderr
     with (tmp_path / "author_coreference.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == 3 * 5
+    assert len(lines) == 4 * 5
     last = {line["sampler"]: line for line in lines if line["sweep"] == "5"}
-    for sampler in ("race 3", "race 10"):
+    for sampler in ("even", "adaptive", "known"):
         assert float(last[sampler]["f1"]) == pytest.approx(float(last["exact"]["f1"]), abs=0.05)
         assert int(last[sampler]["evaluations"]) < 0.8 * int(last["exact"]["evaluations"])
         wrong = sum(int(line["wrong"]) for line in lines if line["sampler"] == sampler)
         assert_rate_at_most(wrong, sum(int(line["draws"]) for line in lines if line["sampler"] == sampler), 0.05)
     assert float(last["exact"]["f1"]) > 0.8
+    assert int(last["known"]["evaluations"]) < int(last["even"]["evaluations"])
     assert (tmp_path / "author_coreference.png").read_bytes().startswith(b"\x89PNG")
