@@ -120,6 +120,10 @@ class RacingMetropolis:
     A term of nan or +inf, or a state whose log-likelihood is -inf, ends the program with an error that names the row: a
     `jax.errors.JaxRuntimeError`, or a ValueError where the step is not compiled into a larger program.
 
+    Start near the mode, such as at ``reference.center``: far out in a tail that is heavier than the reference's, where
+    what the expansion leaves outweighs every gain, a chain hardly moves (100 standard deviations out: not once in 500
+    steps), as with any independence-like proposal and delayed acceptance.
+
     Within one decision rows are read without replacement in a pseudo-random order that needs no memory. Rows read and
     moments are counted in double precision, whatever the precision of the terms.
 
