@@ -591,6 +591,8 @@ def draw(lines: list[dict[str, Any]], means: list[dict[str, Any]], path: Path) -
     left.set(xscale="log", xlabel="seconds over training all in full, mean of the ratios", ylabel="loss, %",
              title=f"mean over {len({line['set'] for line in lines})} sets")
     right.set(xscale="log", xlabel="seconds over training all in full", title="each set")
+    left.set_yscale("symlog", linthresh=0.1)             # some lose nothing, some 30 %
+    left.set_ylim(bottom=-0.02)
     figure.legend(*left.get_legend_handles_labels(), fontsize="small", loc="outside right upper")
     figure.savefig(path, dpi=120)
 
