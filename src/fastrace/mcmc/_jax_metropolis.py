@@ -20,7 +20,7 @@ from fastrace.mcmc.models import Model, Reference
 Propose = Callable[[jax.Array, Any], tuple[Any, Any]]
 
 SETUP_CHUNK = 65_536  # rows whose derivatives are summed at once
-# A row of a race over a row of a full pass: gathering, two values and the expansion; measured for a logistic term.
+# A row of a race over a row of a full pass: gathering, two values and the expansion. Rough; a user may know better.
 ADVANTAGE = {None: 5.0, 1: 8.0, 2: 12.0}
 
 
