@@ -10,7 +10,8 @@ import pytest
 
 import ctrl_c
 import fastrace as fr
-from fastrace.sources import as_source
+from fastrace.control_variates import ControlVariate
+from fastrace.sources import ArraySource, as_source
 from guarantee import assert_rate_at_most
 from reference import lil as reference
 
@@ -154,6 +155,24 @@ def test_error_and_cost_on_clusters_of_power_law_sizes(first_look, most_missed, 
         rows += result.sizes.sum()
     assert_rate_at_most(missed, trials, most_missed)
     assert read / rows < 1 - least_saved
+
+
+@pytest.mark.parametrize("allocation", ["even", "adaptive"])
+def test_nothing_is_decided_before_what_a_source_knows_is_known(allocation):
+    """Arms without rows could win by the support alone; the source knows that the first is ahead by fifty."""
+    rewards = np.column_stack([np.full(5, 9.5), np.zeros(5), np.zeros(5)])
+    known = np.column_stack([np.full(5, 10.0), np.zeros(5), np.zeros(5)])
+    source = ControlVariate(ArraySource(rewards), ArraySource(known), totals=[50.0, 0.0, 0.0])
+    race = fr.UnequalRace([5, 0, 0], support=(-1, 0), offset=[0.0, 1.0, 0.5], allocation=allocation, rng=1)
+    assert race.run(source).best == 0
+
+
+def test_an_arm_that_cannot_win_is_never_read():
+    race = fr.UnequalRace([5, 0], support=(-1, 0), offset=[0.0, 1.0], allocation="adaptive", rng=1)
+    assert race.done and race.result().best == 1
+    result = fr.UnequalRace([5, 0, 4], support=(-1, 0), offset=[0.0, 1.0, 2.0], allocation="adaptive", rng=1).run(
+        [np.full(5, -0.1), np.empty(0), np.full(4, -0.5)])
+    assert result.best == 1 and result.pulls.tolist() == [0, 0, 4]
 
 
 @pytest.mark.parametrize("pooling", [0.0, 4.0])
@@ -503,6 +522,7 @@ def test_faults_while_an_arm_is_read_in_full_change_nothing(seed):
     {"delta": np.nan}, {"bound": "betting"}, {"bound": "serfling"}, {"first_look": 1}, {"support": (1, 0)},
     {"offset": [np.nan, 0]}, {"offset": [0, 0, 0]}, {"temperature": 0}, {"temperature": np.inf}, {"kind": "exact"},
     {"allocation": "all"}, {"pooling": -1.0}, {"pooling": np.nan},
+    {"pooling": 1.0, "bound": "serfling", "support": (0, 1)},
 ])
 def test_c2_24_bad_arguments(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -189,21 +189,44 @@ cdef class UnequalCore:
         with rng.bit_generator.lock, nogil:
             for i in range(self.n_arms):
                 keyed_order_init(&self.arm[i].order, self.arm[i].size, bits)
+        self._start()
+
+    cdef int _start(self) except -1:
+        """Begin with what is known beside the rewards, before any row is read."""
+        cdef Py_ssize_t i
+        self.status = RUNNING
+        self.n_looks = 0
+        for i in range(self.n_arms):
+            self.arm[i].active = self.arm[i].known > -INFINITY
+            self.arm[i].level = 0
+            self.arm[i].half_width = 0.0
         if self._n_active() == 1:
             for i in range(self.n_arms):
                 if self.arm[i].active:
                     self.best = i
             self.status = SINGLE
+        self.stale = True
         self._choose()
         self._settle()
+        return 0
 
     def _know(self, shifts):
-        """Set what is known of each arm beside its rewards."""
+        """Set what is known of each arm beside its rewards; what was decided without them and that is decided anew."""
         cdef Py_ssize_t i
         cdef const double[::1] offset = self._offset, shift = shifts
         for i in range(self.n_arms):
             self.arm[i].known = offset[i] + shift[i] / self.temperature
         self.stale = True
+        if self._untouched():
+            self._start()
+
+    cdef bint _untouched(self) noexcept nogil:
+        """Whether no row has been read yet."""
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            if self.arm[i].pulls > 0:
+                return False
+        return True
 
     cdef Py_ssize_t _n_active(self) noexcept nogil:
         cdef Py_ssize_t i, count = 0
@@ -289,6 +312,11 @@ cdef class UnequalCore:
             return arm.known + read
         return arm.known + read + <double>(arm.size - arm.pulls) * arm.low / self.temperature
 
+    cdef double _floor(self, Py_ssize_t leader) noexcept nogil:
+        """What the sum of the leader is at least, given its rewards and the support."""
+        cdef population_t *arm = &self.arm[leader]
+        return max(self._lowest(arm), arm.sum - (sqrt(arm.spread) if self.bound == NORMAL else arm.spread))
+
     cdef int _look(self) except -1 nogil:
         """Take a look: Chen & Ghahramani (2016), Alg. 1, with the test of eq. 26 on the scale of sums."""
         cdef Py_ssize_t i, leader, left = 0
@@ -314,11 +342,7 @@ cdef class UnequalCore:
         if leader >= 0:
             most = self.arm[leader].sum
             of_leader = self.arm[leader].spread
-            lowest = self._lowest(&self.arm[leader])
-            if self.bound == NORMAL:
-                lowest = max(lowest, most - sqrt(of_leader))
-            else:
-                lowest = max(lowest, most - of_leader)
+            lowest = self._floor(leader)
         for i in range(self.n_arms):
             arm = &self.arm[i]
             if not arm.active:
@@ -375,7 +399,7 @@ cdef class UnequalCore:
         arms, not read yet, that can reach anything.
         """
         cdef Py_ssize_t i, leader, rival = -1
-        cdef double reach, highest = -INFINITY
+        cdef double reach, highest = -INFINITY, lowest = -INFINITY
         cdef population_t *arm
         if not self.adaptive:
             for i in range(self.n_arms):
@@ -387,10 +411,15 @@ cdef class UnequalCore:
                     self._refresh(i)
             self.stale = False
         leader = self._leader()
+        if leader >= 0:
+            lowest = self._floor(leader)
         for i in range(self.n_arms):
             arm = &self.arm[i]
             arm.wanted = False
             if not arm.active or i == leader:
+                continue
+            if arm.highest < lowest:
+                arm.active = False
                 continue
             reach = self._reach(arm)
             if reach == INFINITY and arm.level == 0:
@@ -398,6 +427,9 @@ cdef class UnequalCore:
             if rival < 0 or reach > highest:
                 rival = i
                 highest = reach
+        if rival < 0 and leader >= 0 and self.status == RUNNING:
+            self.best = leader
+            self.status = BY_BOUND
         if rival < 0 or self.arm[rival].wanted:
             return 0
         arm = &self.arm[rival]
@@ -567,8 +599,6 @@ cdef class UnequalCore:
         cdef double *rewards
         cdef int64_t *rows
         self._enter()
-        if self.done:
-            return
         if source.n_arms != self.n_arms:
             raise ValueError(f"the rewards are of {source.n_arms} arms; this race was set up for {self.n_arms}")
         rewards = <double *>malloc(MOMENTS_BLOCK * sizeof(double))
@@ -577,9 +607,8 @@ cdef class UnequalCore:
         try:
             if rewards == NULL or rows == NULL:
                 raise MemoryError()
-            self._know(source.shifts())
-            if self.adaptive and self.n_looks == 0:
-                self._choose()
+            if not self.done or self._untouched():
+                self._know(source.shifts())
             with nogil:
                 self._run(source, rewards, rows, advantage)
         finally:

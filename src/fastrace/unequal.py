@@ -56,8 +56,9 @@ class UnequalRace:
         yet exceed it by most, whichever tells more per row. With a `support` it reads nothing of an arm, such as a
         cluster of few members, that could not win whatever its rows are.
     pooling : float, default 0.0
-        In the normal rule, rows that the variance within all arms counts for beside those of the arm itself, at least
-        0. A few of them, where rewards of all arms are alike, make up for a short first look.
+        Only with the normal rule: rows that the variance within all arms counts for beside those of the arm itself, at
+        least 0. A few of them, where rewards of all arms are alike, make up for a short first look. It is a heuristic:
+        see Notes.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness: one keyed order of the rows per arm is drawn from it here, nothing later.
 
@@ -77,9 +78,10 @@ class UnequalRace:
     (eq. 26 of [1]_ corrected: power +1/2, variances, and the factors :math:`N^2`). B belongs to ``delta / (D - 1)``
     over five looks. A rigorous bound drops y when the gap exceeds the half-widths of both sums, each at
     ``delta / (5 D)``. With ``allocation="adaptive"`` two arms may be compared at different looks, and B belongs to
-    ``delta / (D - 1)`` over the 35 pairs of looks that can be wrong. Populations are drawn from independently. An arm
-    whose rewards so far are all equal says nothing of the rest: under the normal rule it drops nobody and stays, until
-    rewards differ, all are read, or a support or `pooling` speaks. The orders of rows are pseudo-random (see
+    ``delta / (D - 1)`` over the 35 pairs of looks that can be wrong. With `pooling` the promise is not proved: the
+    variances of other arms enter a comparison, and change it between looks. Populations are drawn from independently.
+    An arm whose rewards so far are all equal says nothing of the rest: under the normal rule it drops nobody and stays,
+    until rewards differ, all are read, or a support or `pooling` speaks. The orders of rows are pseudo-random (see
     ``_keyed_order.pxd``), so reading k rows costs O(k) time and O(n_arms) memory, whatever the sizes.
 
     References
@@ -132,6 +134,9 @@ class UnequalRace:
         pooling = _checks.real(pooling, "pooling")
         if not 0.0 <= pooling < math.inf:
             raise ValueError(f"pooling is {pooling!r}; a number of rows is needed, at least 0: it weighs a variance")
+        if pooling > 0.0 and self._bound != "normal":
+            raise ValueError(f"pooling is {pooling!r} and bound is {bound!r}; it is for the normal rule, as a rigorous "
+                             f"bound needs each arm's own variance")
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")

@@ -203,6 +203,10 @@ def race_unequal_adaptive(vectors, offset, delta, rng, first=10, kind="sidak", s
                     or most[i] < floor or (pulls[i] == sizes[i] and pulls[leader] == sizes[leader]))]
             if len(active) == 1:
                 return leader, pulls, n_looks
+        elif leader >= 0:                               # arms without rows say something at once
+            active = [i for i in active if i == leader or most[i] >= max(least[leader], total[leader])]
+            if len(active) == 1:
+                return leader, pulls, n_looks
         reach = {i: min(most[i], total[i] + math.sqrt(spread[i])) if i in total else most[i]
                  for i in active if i != leader}
         rival = max(reach, key=lambda i: (reach[i], -i))
