@@ -130,7 +130,7 @@ def test_the_enumerable_target_tells_a_wrong_kernel():
 
 
 def test_exact_and_poisson_chains_are_their_twins():
-    X, y = logistic(300, 3, 1)
+    X, y = logistic(3000, 3, 1)
     model = mcmc.GLM(X, y, prior_sd=3.0)
     reference = model.reference()
     plain = twin.Logistic(X, y, reference)
@@ -147,6 +147,18 @@ def test_exact_and_poisson_chains_are_their_twins():
         expected = twin.chain(plain, state.whitened, np.random.default_rng(4), 300, decide=decision, **options)
         assert 20 < steps.accepted.sum() < 300
         np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis, mcmc.FireflyMetropolis])
+def test_a_start_far_out_in_a_heavy_tail_is_left(kernel):
+    """A hundred standard deviations out the expansion is wrong by thousands; walks, decided at once, do not ask it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 3))
+    model = mcmc.GLM(X, X @ [1.0, -0.5, 0.2] + rng.standard_t(4.0, 20_000), family="student-t", prior_sd=10.0)
+    start = np.array([2.0, 0.0, -0.1])
+    trace = mcmc.sample(kernel(model), init=start, n_draws=1000, n_tune=0, n_chains=1, rng=1, progress=False)
+    center = model.reference().center
+    assert np.linalg.norm(trace.draws[0, -1] - center) < 0.7 * np.linalg.norm(start - center)
 
 
 def test_tuna_chains_are_their_twin():

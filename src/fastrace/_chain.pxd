@@ -41,7 +41,7 @@ cdef class Chain:
     cdef double keep, noise, walk, walk_share
     cdef public object propose
     # log density without the rows: -|z|^2 / 2 with a surrogate, normal or a function besides
-    cdef bint surrogate, delayed
+    cdef bint surrogate, delayed, walked    # the last: whether the step is one of that share
     cdef object log_prior
     cdef cnp.ndarray _prior_mean, _prior_precision
     cdef double prior_now, prior_new

@@ -282,7 +282,7 @@ cdef class Chain:
         first = -random_standard_exponential(bits)
         if ratio == -INFINITY:
             return 0
-        if self.delayed:
+        if self.delayed and not self.walked:
             if not first < ratio:
                 return 0
             first = -random_standard_exponential(bits)
@@ -300,6 +300,7 @@ cdef class Chain:
         """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
         cdef Py_ssize_t i, d = self.dim
         cdef double keep = self.keep, noise = self.noise, before = 0.0, after = 0.0, ratio = 0.0
+        self.walked = False
         if self.propose is not None:
             with gil:
                 ratio = self._ask_proposal()
@@ -307,6 +308,7 @@ cdef class Chain:
         else:
             if self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share:
                 keep, noise = 1.0, self.walk
+                self.walked = True
             for i in range(d):
                 self.z1[i] = keep * self.z0[i] + noise * random_standard_normal(bits)
             self.to_theta(self.z1, self.new)

@@ -111,20 +111,22 @@ def size_of_move(z0, z1):
 
 
 def chain(model, z, rng, n, *, size, walk, walk_share, decide):
-    """Delayed acceptance with Crank-Nicolson steps about the reference; `decide(now, new, z0, z1, log_u, stream)`."""
+    """Crank-Nicolson steps about the reference, and a share of walks; `decide(now, new, z0, z1, log_u, stream)`.
+
+    Acceptance of the former is delayed: they leave the reference invariant, so all of them pass the first stage.
+    """
     center, factor = model.reference.center, model.reference.factor
     keep = math.sqrt(1.0 - size * size)
     out = []
     for _ in range(n):
         stream = RowStream(int(rng.bit_generator.random_raw()))
-        a, b = (1.0, walk) if walk_share > 0.0 and rng.random() < walk_share else (keep, size)
+        walks = walk_share > 0.0 and rng.random() < walk_share
+        a, b = (1.0, walk) if walks else (keep, size)
         new = a * z + b * np.array([rng.standard_normal() for _ in z])
         first = -rng.standard_exponential()
-        ratio = 0.0 if a != 1.0 else -0.5 * (new @ new - z @ z)
-        if first < ratio or (a != 1.0 and first < 1e-12):
-            log_u = -rng.standard_exponential()
-            if decide(center + factor @ z, center + factor @ new, z, new, log_u, stream):
-                z = new
+        log_u = first + 0.5 * (new @ new - z @ z) if walks else -rng.standard_exponential()
+        if decide(center + factor @ z, center + factor @ new, z, new, log_u, stream):
+            z = new
         out.append(center + factor @ z)
     return np.array(out)
 

@@ -38,15 +38,15 @@ class RacingMetropolis(RowMetropolis):
         Size of the proposal at the start: s for "crank-nicolson", else in units of the usual scale (2.38 / sqrt(d)
         standard deviations for random walks). Tuning changes it.
     walk_share : float, default 0.1
-        Share of random-walk steps among those of "crank-nicolson" and "independent": from far out in a tail heavier
-        than the reference's they get away, which the others may not.
+        Share of random-walk steps among those of "crank-nicolson" and "independent", decided at once: from far out in a
+        tail heavier than the reference's they get away, which the others may not.
     covariance : array_like of shape (dim, dim), optional
         Of a random walk, for models without derivatives; taken from the draws while tuning.
     control_variate : "auto", None, array_like of shape (dim,) or Reference, default "auto"
         What is known of the log-likelihood without its rows: its second-order expansion at the posterior mode, or at
         the point given. "auto" has it where the model gives derivatives.
     delayed : bool, default True
-        Accept on what is known without rows first, and race only for what passes [4]_.
+        Accept on what is known without rows first, and race only for what passes [4]_; but for `walk_share`.
     first_look, growth, student, skewness_guard, scan_advantage
         As in `AcceptTest`.
     access : {"auto", "random", "shuffled"}, default "auto"
