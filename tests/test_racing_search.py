@@ -307,6 +307,26 @@ def test_a_score_that_fails_and_is_not_raced_does_no_harm():
         RacingSearchCV(learners, scoring=names, refit="r2", cv=2, error_score="raise", random_state=0).fit(X, y + 5.0)
 
 
+def test_the_range_of_scores_is_that_of_the_split_with_most_classes(rng):
+    X = rng.normal(size=(3000, 2))
+    y = (X[:, 0] + 0.5 * rng.normal(size=3000) > 0).astype(int)
+    y[1500:][rng.random(1500) < 0.3] = 2                    # none where the first split is trained
+    rows = np.arange(3000)
+    two, three = (rows[:1000], rows[1000:1500]), (rows[1000:2500], rows[2500:])
+    for cv in ([two, three], [three, two]):
+        found = RacingSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 5, 25]}, scoring="neg_brier_score", cv=cv,
+                               random_state=0, refit=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found.fit(X, y)
+        assert found.race_.bound == "betting" and not found.race_.warnings
+    narrow = RacingSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 25]}, scoring="neg_brier_score", cv=[three],
+                            support=(-1.0, 0.0), random_state=0, refit=False)
+    with pytest.warns(UserWarning, match="not as promised: a reward lay outside the support") as said:
+        narrow.fit(X, y)
+    assert narrow.race_.warnings and any(one.filename == __file__ for one in said)
+
+
 def test_each_score_gets_the_weights_it_asks_for(rng):
     X, y = truth(rng, 2000, [0.6, 0.9])
     heavy = np.where(X[:, 0] > 0, 100.0, 1e-3)

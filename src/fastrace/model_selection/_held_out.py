@@ -65,7 +65,7 @@ class HeldOut:
         if len(self.failed) == self.count:
             raise ValueError("every candidate failed to train on some split; set error_score='raise' to see why")
         raced = self.metrics[0].score
-        ends = search.support if search.support is not None else raced.support_for(self._labels())
+        ends = search.support if search.support is not None else self._support(raced)
         with Parallel(n_jobs=search.n_jobs, require="sharedmem") as parallel:
             while True:
                 if len(self.failed) == self.count:
@@ -82,10 +82,14 @@ class HeldOut:
         self.result = race.result()
         self.models = {}
 
-    def _labels(self) -> Any:
-        first = next(model for item, model in sorted(self.models.items(), key=lambda one: one[0])
-                     if item[0] not in self.failed)
-        return getattr(first, "classes_", None)
+    def _support(self, score: RowScore) -> tuple[float, float] | None:
+        """What holds the scores by every model: splits may differ in the classes that their training rows have."""
+        found = [score.support_for(getattr(model, "classes_", None)) for item, model in self.models.items()
+                 if item[0] not in self.failed]
+        known = [ends for ends in found if ends is not None]
+        if len(known) < len(found):
+            return None
+        return min(low for low, _ in known), max(high for _, high in known)
 
     def _race(self, race: FiniteRace, parallel: Any) -> bool:
         """Whether the race ended without a failure."""

@@ -257,6 +257,8 @@ class RacingSearchCV(CandidateSearch):
         for one in outs:
             del one["estimator"]
         self.race_ = race.result
+        if self.race_.warnings:
+            warnings.warn("the race is not as promised: " + "; ".join(self.race_.warnings), UserWarning, stacklevel=4)
         self.fraction_read_ = race.made / (len(settings) * race.n_rows)
         self.multimetric_ = isinstance(scorers, _MultimetricScorer)
         self._report(settings, splits, outs, race)
