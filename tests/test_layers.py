@@ -54,9 +54,10 @@ FOLDERS = {
     "mcmc": [
         ["_jax", "_pymc_graphs", "models", "protocol"],
         ["_metropolis", "arch", "softmax", "trace"],
-        ["binned", "firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "pymc_models",
-         "racing_metropolis", "sampling", "slice", "tuna_metropolis"],
-        ["_jax_compiled", "_jax_gibbs", "_jax_metropolis", "poisson_gibbs", "racing_gibbs", "racing_slice"],
+        ["_fingerprint", "binned", "firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "pymc_models",
+         "racing_metropolis", "slice", "tuna_metropolis"],
+        ["_jax_compiled", "_jax_gibbs", "_jax_metropolis", "poisson_gibbs", "racing_gibbs", "racing_slice",
+         "sampling"],
         ["bias", "blackjax", "emcee", "jax", "numpyro", "pymc"],
         ["__init__"],
     ],

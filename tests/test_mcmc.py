@@ -430,10 +430,99 @@ def test_a_callback_that_raises_loses_nothing_and_the_checkpoint_goes_on(tmp_pat
     assert sum(len(chain) for chain in made.chains) <= 8000
     for ours, right in zip(made.chains, whole.chains, strict=True):
         np.testing.assert_array_equal(ours.draws, right.draws[: len(ours)])
-    finished = mcmc.sample(kernel, n_draws=4000, n_chains=2, rng=99, checkpoint=path)
+    finished = mcmc.sample(kernel, n_draws=4000, n_chains=2, rng=5, checkpoint=path)
     np.testing.assert_array_equal(finished.draws, whole.draws)
-    with pytest.raises(ValueError, match="was made by"):
-        mcmc.sample(mcmc.Metropolis(kernel.model), n_draws=10, n_chains=2, checkpoint=path)
+    with pytest.raises(ValueError, match="another run.*RacingMetropolis.*there.*'Metropolis'.*here"):
+        mcmc.sample(mcmc.Metropolis(kernel.model), n_draws=4000, n_chains=2, checkpoint=path)
+
+
+def scaled_terms(y, scale=1.0):
+    return lambda theta, rows: -0.5 * (y[rows] - theta[0]) ** 2 / scale
+
+
+def checkpointed(kind, *, row=0.0, prior_sd=10.0, scale=1.0):
+    """A kernel over data of which one row, the prior or a number may be another."""
+    if kind == "softmax":
+        X, y = logistic(300, 2, 7)
+        X[77, 1] += row
+        return mcmc.Slice(mcmc.Softmax(X, y.astype(int), prior_sd=prior_sd), width=scale)
+    if kind == "arch":
+        returns = np.random.default_rng(3).standard_t(6.0, 400)
+        returns[77] += row
+        return mcmc.RacingMetropolis(mcmc.ARCH(returns, 1, prior_sd=prior_sd), 0.05 * scale)
+    if kind in ("glm", "binned", "poisson"):
+        X, y = logistic(300, 2, 7)
+        y[77] = y[77] if row == 0.0 else 1.0 - y[77]
+        model = mcmc.GLM(X, y, prior_sd=prior_sd)
+        if kind == "poisson":
+            return mcmc.PoissonMinibatchMetropolis(model, size=0.5 * scale)
+        return mcmc.Metropolis(mcmc.Binned(model) if kind == "binned" else model, size=0.5 * scale)
+    y = np.random.default_rng(1).normal(size=200)
+    y[77] += row
+    if kind == "gibbs":
+        means = np.array([0.0, 0.1, 0.3]) * scale
+        factors = lambda states, rows, z: -0.5 * (y[rows, None] - means[states]) ** 2  # noqa: E731
+        return mcmc.RacingGibbs([mcmc.Categorical(3, factors, 200, log_prior=[0.0, 0.0, -prior_sd])])
+    if kind == "source":
+        def make():
+            theta = np.zeros((2, 1))
+            terms = lambda arms, rows: -0.5 * (y[rows, None] - theta[arms, 0]) ** 2 / scale  # noqa: E731
+            return CallableSource(terms, 2, 200), theta
+        return mcmc.RacingMetropolis(mcmc.SourceModel(make, prior_sd=prior_sd), covariance=[[0.01]])
+    return mcmc.RacingMetropolis(mcmc.FunctionModel(scaled_terms(y, scale), 1, 200, prior_sd=prior_sd))
+
+
+@pytest.mark.parametrize("kind", ["glm", "softmax", "arch", "binned", "poisson", "function", "source", "gibbs"])
+def test_a_checkpoint_is_of_one_run(kind, tmp_path):
+    path, options = tmp_path / "chains", {"n_chains": 2, "n_tune": 5, "rng": 5}
+    kernel = checkpointed(kind)
+    whole = mcmc.sample(kernel, n_draws=20, **options)
+    mcmc.sample(kernel, n_draws=12, checkpoint=path, **options)
+    before = path.read_bytes()
+    wrong = {
+        "model": [({"row": 0.5}, {}), ({"prior_sd": 9.0}, {})],
+        "kernel|model": [({"scale": 1.5}, {})],
+        "seed": [({}, {"rng": 6}), ({}, {"rng": np.random.default_rng(7)})],
+        "n_chains 2 there, 3 here": [({}, {"n_chains": 3})],
+        "n_tune": [({}, {"n_tune": 6})],
+        "init": [({}, {"init": np.zeros_like(kernel.init().position)})],
+        "has 12 draws": [({}, {"n_draws": 11})],
+    }
+    for name, cases in wrong.items():
+        for other, asked in cases:
+            with pytest.raises(ValueError, match=f"(of another run.*)?({name})(.|\n)*remove it.*another path"):
+                mcmc.sample(checkpointed(kind, **other), checkpoint=path, **{"n_draws": 20, **options, **asked})
+    assert path.read_bytes() == before
+    for asked in (kernel, checkpointed(kind)):
+        path.write_bytes(before)
+        for rng in (5, None, np.random.SeedSequence(5), np.random.default_rng(5)):
+            resumed = mcmc.sample(asked, n_draws=20, checkpoint=path, **{**options, "rng": rng})
+            np.testing.assert_array_equal(resumed.draws, whole.draws)
+
+
+def test_a_trace_goes_on_through_a_checkpoint_of_its_own(tmp_path):
+    kernel, path = raced(300), tmp_path / "chains"
+    start, other = (mcmc.sample(kernel, n_draws=20, n_chains=2, n_tune=5, rng=rng) for rng in (5, 6))
+    mcmc.sample(kernel, start, n_draws=10, checkpoint=path)
+    again = mcmc.sample(kernel, pickle.loads(pickle.dumps(start)), n_draws=30, checkpoint=path)
+    np.testing.assert_array_equal(again.draws, mcmc.sample(kernel, start, n_draws=30).draws)
+    with pytest.raises(ValueError, match="of another run, which differs in init"):
+        mcmc.sample(kernel, other, n_draws=30, checkpoint=path)
+
+
+@pytest.mark.parametrize("content", [b"hello", b"", pickle.dumps((2, {}))])
+def test_damaged_checkpoints_and_wrong_places_are_told_before_sampling(content, tmp_path):
+    path, calls = tmp_path / "chains", []
+    path.write_bytes(content)
+    callback = lambda chain, steps: calls.append(chain)  # noqa: E731
+    for place, words in ((path, "chains' is damaged"), (tmp_path, "a folder; a file"),
+                         (tmp_path / "none" / "chains", "its folder does not exist")):
+        with pytest.raises(ValueError, match=words):
+            mcmc.sample(raced(100), n_draws=10, n_chains=1, checkpoint=place, callback=callback)
+    path.write_bytes(pickle.dumps((1, {}, [])))
+    with pytest.raises(ValueError, match="version 1; this fastrace reads version 2"):
+        mcmc.sample(raced(100), n_draws=10, n_chains=1, checkpoint=path)
+    assert not calls and path.read_bytes() == pickle.dumps((1, {}, []))
 
 
 def test_a_user_function_that_raises_in_mid_chain():

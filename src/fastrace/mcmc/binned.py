@@ -73,6 +73,8 @@ class Binned(Model):
     True
     """
 
+    _computed = ("covariance", "_labels", "_always")  # follow from the rest
+
     def __init__(
         self, model: GLM | ARCH, at: ArrayLike | None = None, n_bins: int = 100, outliers: float = 0.02
     ) -> None:

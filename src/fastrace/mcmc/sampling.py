@@ -19,12 +19,14 @@ import numpy as np
 
 from fastrace import _checks
 from fastrace._progress import track
+from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc.protocol import Kernel, Steps, joined
 from fastrace.mcmc.trace import Trace
 
 __all__ = ["sample"]
 
 SLICE = 0.1  # seconds between two looks at the clock, the callback and the checkpoint
+VERSION = 2  # of checkpoints
 FIRST = 32  # steps before the first of them
 Callback = Callable[[int, Steps], object]
 
@@ -94,7 +96,9 @@ def sample(
         functions take turns.
     checkpoint : path, optional
         File to save to, every so many seconds and at the end. If it is there already, sampling goes on from it, and the
-        result is the one that an uninterrupted call would have given.
+        result is the one that an uninterrupted call would have given. Kernel, model, `init`, `n_chains`, `n_tune` and
+        `rng` must be those of the run that it was made by; `n_draws` may be larger, and `rng` may be left out. The file
+        is a pickle: reading one can run any code, so give only files that you trust.
     checkpoint_every : float, default 30.0
         Seconds.
     callback : callable, optional
@@ -108,10 +112,15 @@ def sample(
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        If an argument is out of range, or the checkpoint is damaged, of another run, or cannot be written where it
+        should be.
 
     Notes
     -----
+    Runs are told apart by a hash of the kernel's options and of the model: of its arrays, and for functions of their
+    code and the arrays and numbers that they use directly. What functions keep in lists or objects of their own is not
+    looked into, nor are arrays used by variables of Gibbs kernels that have `prepare`, which may change them.
+
     The draws depend on the seed and the kernel alone: not on threads, progress, callback or interruptions. Whatever
     exception ends sampling early, a callback's, a user's function's or Ctrl-C, comes through unchanged and has the
     trace so far as its attribute ``trace``.
@@ -138,12 +147,14 @@ def sample(
         threads = _checks.integer(threads, "threads", 1, "a number of threads")
     if not _checks.real(checkpoint_every, "checkpoint_every") >= 0.0:
         raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds from 0 up is needed")
-    path = None if checkpoint is None else Path(checkpoint)
+    path = None if checkpoint is None else _place(checkpoint)
+    generator = None if rng is None else _checks.generator(rng)
+    about = {} if path is None else fingerprint(kernel, init, n_chains, generator, n_tune)
     if path is not None and path.exists():
-        runs = _loaded(path, kernel, n_draws)
+        about, runs = _loaded(path, about, n_draws)
     else:
-        runs = _started(kernel, init, n_draws, n_chains, rng, n_tune)
-    work = _Work(kernel, runs, callback, path, checkpoint_every)
+        runs = _started(kernel, init, n_draws, n_chains, generator, n_tune)
+    work = _Work(kernel, runs, callback, path, checkpoint_every, about)
     try:
         if threads is None:
             threads = os.cpu_count() or 1
@@ -184,13 +195,15 @@ class _Work:
     """Chains at work; saved and stopped together."""
 
     def __init__(
-        self, kernel: Kernel, runs: list[_ChainRun], callback: Callback | None, path: Path | None, every: float
+        self, kernel: Kernel, runs: list[_ChainRun], callback: Callback | None, path: Path | None, every: float,
+        about: dict[str, Any],
     ) -> None:
         self.kernel = kernel
         self.runs = runs
         self.callback = callback
         self.path = path
         self.every = every
+        self.about = about  # what the checkpoint says of the run
         self.lock = threading.Lock()  # held while a chain's state and draws change hands
         self.stop = threading.Event()
         self.done: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -296,7 +309,7 @@ class _Work:
             for run in self.runs:
                 run.parts = [joined(run.parts)] if run.parts else []
             runs = [replace(run, rng=run.rng_there()) for run in self.runs]
-            content = pickle.dumps((1, self.kernel.describe(), runs))
+            content = pickle.dumps((VERSION, self.about, runs))
         beside = self.path.with_name(self.path.name + ".new")
         beside.write_bytes(content)
         beside.replace(self.path)
@@ -321,13 +334,45 @@ class _Pace:
             pass
 
 
-def _loaded(path: Path, kernel: Kernel, n_draws: int) -> list[_ChainRun]:
-    """The chains in a checkpoint; more draws than it was made for are added."""
-    version, described, runs = pickle.loads(path.read_bytes())
-    if version != 1:
-        raise ValueError(f"the checkpoint {path} is of version {version}; this fastrace reads version 1")
-    if described != kernel.describe():
-        raise ValueError(f"the checkpoint {path} was made by {described}, not by {kernel.describe()}; use another file")
-    for run in runs:
-        run.left = max(0, n_draws - sum(len(part) for part in run.parts))
-    return list(runs)
+def _place(checkpoint: str | os.PathLike[str]) -> Path:
+    path = Path(checkpoint)
+    if path.is_dir():
+        raise ValueError(f"checkpoint is {str(path)!r}, a folder; a file in it is needed")
+    if not path.parent.is_dir():
+        raise ValueError(f"checkpoint is {str(path)!r}; its folder does not exist")
+    return path
+
+
+def _loaded(path: Path, asked: dict[str, Any], n_draws: int) -> tuple[dict[str, Any], list[_ChainRun]]:
+    """What a checkpoint says of its run, and the chains; more draws than it was made for are added."""
+    try:
+        version, about, runs = pickle.loads(path.read_bytes())
+        chains = [] if version != VERSION else [run for run in runs if isinstance(run, _ChainRun)]
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"checkpoint {str(path)!r} is damaged ({error}); remove it to begin anew") from error
+    if version != VERSION:
+        raise ValueError(f"checkpoint {str(path)!r} is of version {version}; this fastrace reads version {VERSION}: "
+                         f"remove it to begin anew")
+    found = differences(about, asked)
+    if found:
+        hint = "; or leave rng out to go on with the seed it has" if found == ["seed"] else ""
+        raise ValueError(f"checkpoint {str(path)!r} is of another run, which differs in {', '.join(found)}"
+                         f"{_told(about, asked, found)}; remove it to begin anew, or give another path{hint}")
+    longest = max(sum(len(part) for part in run.parts) for run in chains)
+    if longest > n_draws:
+        raise ValueError(f"checkpoint {str(path)!r} has {longest} draws of a chain and n_draws is {n_draws}; ask for "
+                         f"{longest} or more, remove it to begin anew, or give another path")
+    for run in chains:
+        run.left = n_draws - sum(len(part) for part in run.parts)
+    return about, chains
+
+
+def _told(saved: dict[str, Any], asked: dict[str, Any], names: list[str]) -> str:
+    """What can be said of the differences in words."""
+    words = [f"{name} {saved.get(name)} there, {asked.get(name)} here" for name in names if name.startswith("n_")]
+    if "kernel" in names:
+        there, here = ({k: v for k, v in d["kernel"].items() if k != "options"} for d in (saved, asked))
+        words += [f"kernel {there} there, {here} here"] if there != here else ["options of the kernel"]
+    return f" ({'; '.join(words)})" if words else ""
