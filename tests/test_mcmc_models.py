@@ -561,3 +561,16 @@ def test_bad_bins(options, message):
         binned("logistic", 200, **options)
     with pytest.raises(TypeError, match="GLM or an ARCH"):
         mcmc.Binned(mcmc.FunctionModel(len, 1, 5))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_explanatory_variables_must_be_finite(value, dtype):
+    X = np.random.default_rng(0).normal(size=(5000, 2)).astype(dtype)
+    y = (X[:, 0] > 0.0).astype(int)
+    X[4500, 1] = value
+    for make in (mcmc.GLM, mcmc.Softmax):
+        with pytest.raises(ValueError, match=rf"X\[4500, 1\] is {value}; finite numbers are needed"):
+            make(X, y, shuffle=1)
+    with pytest.raises(ValueError, match="finite"):
+        mcmc.ARCH(X[:, 1], 1)

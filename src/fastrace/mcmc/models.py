@@ -153,6 +153,17 @@ class Model:
         return at + covariance @ slope, np.linalg.cholesky((covariance + covariance.T) / 2.0)
 
 
+def require_finite(table: NDArray[np.generic]) -> None:
+    """Raise unless all entries of the explanatory variables are finite; one that is not would freeze a chain."""
+    if table.ndim != 2 or table.dtype.kind != "f":
+        return
+    for first in range(0, len(table), _CHUNK):
+        good = np.isfinite(table[first : first + _CHUNK])
+        if not good.all():
+            row, column = np.argwhere(~good)[0]
+            raise ValueError(f"X[{first + row}, {column}] is {table[first + row, column]}; finite numbers are needed")
+
+
 def _positive(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """The matrix, with its eigenvalues made positive if they are not."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
@@ -202,6 +213,7 @@ class GLM(Model):
         shuffle: _checks.RngLike = None,
     ) -> None:
         table, outcome = np.asarray(X), np.asarray(y)
+        require_finite(table)
         if shuffle is not None and table.ndim == 2 and outcome.shape == table.shape[:1]:
             order = _checks.generator(shuffle).permutation(len(table))
             table, outcome = table[order], outcome[order]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
 from fastrace._softmax import SoftmaxSource
-from fastrace.mcmc.models import LogPrior, Model, Reference
+from fastrace.mcmc.models import LogPrior, Model, Reference, require_finite
 from fastrace.sources import Source
 
 __all__ = ["Softmax"]
@@ -40,7 +40,7 @@ class Softmax(Model):
     Raises
     ------
     ValueError
-        If shapes disagree, or a class is out of range.
+        If shapes disagree, `X` is not finite, or a class is out of range.
 
     Notes
     -----
@@ -80,6 +80,7 @@ class Softmax(Model):
         shuffle: _checks.RngLike = None,
     ) -> None:
         table, outcome = np.asarray(X), np.asarray(y)
+        require_finite(table)
         if shuffle is not None and table.ndim == 2 and outcome.shape == table.shape[:1]:
             order = _checks.generator(shuffle).permutation(len(table))
             table, outcome = table[order], outcome[order]
