@@ -425,6 +425,68 @@ def test_categorical_draws_refuse():
             jax.block_until_ready(broken.draw(jax.random.key(0), {"z": jnp.int32(0)}))
 
 
+@pytest.mark.parametrize("bound", ["auto", "normal"])
+def test_numbers_outside_the_support_are_refused(bound):
+    """0.1 in even rows and 0.9 in odd ones, neither of them exact in float32."""
+    values = np.tile([0.1, 0.9], 1000)
+    odd, even = r"row \d*[13579] gives .* 0\.89\d*,", r"row \d*[02468] gives .* 0\.1\d*,"
+
+    def accept(support):
+        one = RacingMetropolis(lambda at, rows: rows * at, values, jnp.float32(0.0), control_variate=None, bound=bound,
+                               proposal=lambda key, at: (jnp.float32(1.0), -1000.0), support=support)
+        return jax.jit(one.step)(jax.random.key(0), one.init(jnp.float32(0.0)))[1]
+
+    def draw(support):
+        one = RacingGibbs({"z": Categorical(2, lambda sites, rows: rows, values)}, support=support,
+                          bound="serfling" if bound == "auto" else bound)
+        return one.draw(jax.random.key(0), {"z": jnp.int32(0)})[1]["z"]
+
+    for race in (accept, draw):
+        assert race((0.1, 0.9)).rows > 0
+        for support, said in (((-0.5, 0.7), odd), ((0.2, 1.0), even)):
+            with pytest.raises(BROKEN, match=rf"{said} .* outside its support \({support[0]:g}, {support[1]:g}\)"):
+                jax.block_until_ready(race(support))
+
+
+@pytest.mark.parametrize("advantage", [1.0, EXACT])
+def test_a_full_pass_weighs_dropped_states_too(advantage):
+    """State 0 is far behind, and the only one that is possible, which one row of many tells.
+
+    Either all that were left turn out to be impossible, or they are so alike that a full pass is cheaper.
+    """
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.normal(size=5000), "bad": np.arange(5000) == 77}
+
+    def weights(sites, rows):
+        return jnp.where(sites["z"] == 0, 0.01 * rows["x"] - 0.1, jnp.where(rows["bad"], -jnp.inf, 0.0))
+
+    gibbs = RacingGibbs({"z": Categorical(3, weights, rows)}, scan_advantage=advantage)
+    sites, info = jax.jit(jax.vmap(lambda key: gibbs.draw(key, {"z": jnp.int32(1)})))(
+        jax.random.split(jax.random.key(0), 20))
+    assert (sites["z"] == 0).all() and info["z"].full_pass.mean() > 0.8  # else row 77 was in the first look
+    if advantage == EXACT:
+        assert (info["z"].rows == 64 + 5000).mean() > 0.8
+    else:
+        assert (info["z"].rows > 64 + 5000).mean() > 0.8
+
+
+def test_counts_of_rows_saturate(monkeypatch):
+    most = 2**31 - 1
+    words = jnp.asarray([_jax.LOST, 3, 2**30, 0], jnp.uint32)
+    assert _jax.info_of(words, jnp.bool_(True), jnp.bool_(True), most).rows == most
+    assert _jax.info_of(words, jnp.bool_(True), jnp.bool_(True), 10).rows == 2**30 + 10
+    gibbs = RacingGibbs({"z": mixture(100)[0]})
+    no = jnp.bool_(False)
+    one = _jax.RaceInfo(jnp.int32(2**30), jnp.int32(2), no, no, no)
+    monkeypatch.setattr(gibbs, "_one", lambda *_: (jnp.int32(0), one))
+    for n, expected in ((1, 2**30), (2, most), (3, most), (5, most)):
+        draw = jax.jit(gibbs.draw)
+        _, info = draw(jax.random.key(0), {"z": jnp.zeros(n, jnp.int32)})
+        assert info["z"].rows == expected and info["z"].looks == 2 * n
+        _, many = jax.vmap(draw, (0, None))(jax.random.split(jax.random.key(0), 2), {"z": jnp.zeros(n, jnp.int32)})
+        assert (many["z"].rows == expected).all()
+
+
 # Frameworks.
 
 

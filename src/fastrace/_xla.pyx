@@ -7,7 +7,7 @@ dimensions are a batch; where a program runs a batch until its last race is over
 """
 
 from cpython.pycapsule cimport PyCapsule_New
-from libc.math cimport INFINITY, NAN, isfinite, isnan, sqrt
+from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan, sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy, memset
@@ -22,7 +22,7 @@ from fastrace._row_stream cimport row_stream_init, row_stream_t
 from fastrace._simd cimport fr_sum
 from fastrace._verdict cimport (NORMAL, bound_t, rule_bound, rule_radius, rule_t, tally_clear, tally_decides,
                                 tally_extend, tally_needs, tally_t)
-from fastrace._xla_call cimport (XLA_ARRAY, XLA_INVALID_ARGUMENT, XLA_S32, XLA_S64, XLA_U32,
+from fastrace._xla_call cimport (XLA_ARRAY, XLA_F32, XLA_INVALID_ARGUMENT, XLA_S32, XLA_S64, XLA_U32,
                                  key_seed, xla_array_t, xla_asks, xla_batch, xla_buffer_t, xla_error, xla_fits,
                                  xla_frame_t, xla_is_real, xla_last, xla_put_real, xla_real)
 
@@ -144,6 +144,19 @@ cdef void *refuse_value(const xla_frame_t *frame, int64_t row, double value, bin
     else:
         snprintf(text, sizeof(text), b"the log-likelihood of row %lld is %g; finite numbers are needed, or -inf where "
                  b"the parameters are impossible", <long long>row, value)
+    return refuse(frame, text)
+
+
+cdef double slack_of(const xla_buffer_t *given, const plan_t *p) noexcept nogil:
+    """How far from the support rounding can bring numbers of this precision."""
+    return (1e-6 if given.dtype == XLA_F32 else 1e-14) * (fabs(p.low) + fabs(p.high))
+
+
+cdef void *refuse_beyond(const xla_frame_t *frame, const plan_t *p, int64_t row, double value) noexcept nogil:
+    cdef char text[320]
+    snprintf(text, sizeof(text), b"row %lld gives the race %.9g, which is outside its support (%.9g, %.9g): the bound "
+             b"does not hold; give a support that contains every %s", <long long>row, value, p.low, p.high,
+             b"term" if p.n_arms > 0 else b"raced difference of terms")
     return refuse(frame, text)
 
 
@@ -272,7 +285,7 @@ cdef void *race_look(xla_frame_t *frame) noexcept nogil:
     cdef xla_buffer_t *given
     cdef xla_buffer_t *out
     cdef double block[BLOCK]
-    cdef double level, half_width = NAN, value
+    cdef double level, slack, half_width = NAN, value
     cdef int64_t b, n, i, start, count, todo
     cdef bint constant = False, skewed = False
     if xla_asks(frame, major_version, minor_version):
@@ -286,7 +299,7 @@ cdef void *race_look(xla_frame_t *frame) noexcept nogil:
     if frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(given):
         return refuse(frame, b"a look takes the state of a race and float32 or float64 differences")
     memcpy(out.data, frame.arguments.at[0].data, xla_batch(out, 0) * 4)
-    n = xla_last(given, 1)
+    n, slack = xla_last(given, 1), slack_of(given, &p)
     for b in range(xla_batch(given, 1)):
         race = <race_t *>(<char *>out.data + b * sizeof(race_t))
         if race.head.verdict != PENDING:
@@ -304,6 +317,9 @@ cdef void *race_look(xla_frame_t *frame) noexcept nogil:
                         return refuse_value(frame, keyed_order_at(&race.head.order, race.head.n_read + start + i),
                                             value, True)
                     race.head.verdict = REJECTED
+                elif value < p.low - slack or value > p.high + slack:
+                    return refuse_beyond(frame, &p, keyed_order_at(&race.head.order, race.head.n_read + start + i),
+                                         value)
             if race.head.verdict == PENDING:
                 tally_extend(&race.tally, &p.rule, block, <Py_ssize_t>count, level)
             start += count
@@ -450,7 +466,7 @@ cdef void *arms_open(xla_frame_t *frame) noexcept nogil:
     return NULL
 
 
-cdef double lead(const double *product, int64_t k, int64_t i, int64_t j, int64_t n, bint *known) noexcept nogil:
+cdef double std_between(const double *product, int64_t k, int64_t i, int64_t j, int64_t n, bint *known) noexcept nogil:
     """Standard deviation of the difference of two arms; not known where rounding is all there is."""
     cdef double both = product[i * k + i] + product[j * k + j], rest = both - 2.0 * product[i * k + j]
     known[0] = rest > 1e-13 * both
@@ -477,7 +493,7 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
     cdef double *mean
     cdef double *out_flag
     cdef double *product
-    cdef double value, base, gap, width, needed, seen
+    cdef double value, base, gap, width, needed, seen, slack
     cdef int64_t b, n, i, j, m, k, size, todo, best, kept
     cdef bint known = False
     if xla_asks(frame, major_version, minor_version):
@@ -491,7 +507,7 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
     if frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(given) or xla_last(given, 1) != p.n_arms:
         return refuse(frame, b"a look takes the state of a race and float32 or float64 log-factors of each arm")
     memcpy(out.data, frame.arguments.at[0].data, xla_batch(out, 0) * 4)
-    k, n, size = p.n_arms, xla_last(given, 2), xla_last(out, 1)
+    k, n, size, slack = p.n_arms, xla_last(given, 2), xla_last(out, 1), slack_of(given, &p)
     for b in range(xla_batch(given, 2)):
         head = <head_t *>(<uint32_t *>out.data + b * size)
         if head.verdict != PENDING:
@@ -512,7 +528,10 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
                     return refuse_value(frame, keyed_order_at(&head.order, head.n_read + i), value, False)
                 if value == -INFINITY:
                     out_flag[j] = 2.0
-                elif isnan(base):
+                    continue
+                if value < p.low - slack or value > p.high + slack:
+                    return refuse_beyond(frame, &p, keyed_order_at(&head.order, head.n_read + i), value)
+                if isnan(base):
                     base = value
             seen = <double>(head.n_read + i)
             for j in range(k):
@@ -531,8 +550,9 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
                 product[m * k + j] = product[j * k + m]
         head.n_read += <int32_t>todo
         best = leader_of(mean, offset, out_flag, k, <double>p.rule.n_rows)
-        if best < 0:
-            return refuse(frame, b"every state of a variable has probability 0 given the others; nothing can be drawn")
+        if best < 0:            # of those left; one that was dropped may be possible
+            head.verdict = LOST
+            continue
         head.more = <int32_t>best
         if head.n_read < p.rule.bound[head.looks].n:
             continue
@@ -545,7 +565,7 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
             if j == best or out_flag[j] != 0.0:
                 continue
             gap = mean[best] - mean[j] + (offset[best] - offset[j]) / <double>p.rule.n_rows
-            width = lead(product, k, best, j, head.n_read, &known)
+            width = std_between(product, k, best, j, head.n_read, &known)
             width = rule_radius(&p.rule, head.looks - 1, width, 2.0 * (p.high - p.low))
             if (p.rule.kind == NORMAL and not known) or not gap > width:
                 kept += 1
@@ -568,7 +588,6 @@ cdef void *arms_close(xla_frame_t *frame) noexcept nogil:
     cdef xla_buffer_t *out
     cdef const double *total
     cdef double *offset
-    cdef double *out_flag
     cdef double score, highest
     cdef int64_t b, j, k, size, best
     if xla_asks(frame, major_version, minor_version):
@@ -588,12 +607,11 @@ cdef void *arms_close(xla_frame_t *frame) noexcept nogil:
         if head.verdict != LOST:
             continue
         offset = <double *>(head + 1)
-        out_flag = offset + 2 * k
         total = <const double *>frame.arguments.at[1].data + b * k
         best, highest = -1, -INFINITY
         for j in range(k):
             score = total[j] + offset[j]
-            if out_flag[j] == 0.0 and score > highest:
+            if score > highest:       # also of an arm that the race had dropped: it may have been wrong
                 best, highest = j, score
         if best < 0:
             return refuse(frame, b"every state of a variable has probability 0 given the others; nothing can be drawn")

@@ -41,7 +41,7 @@ class RaceInfo(NamedTuple):
     Attributes
     ----------
     rows : Array of int32
-        Rows whose terms were asked for, those read again in a full pass included.
+        Rows whose terms were asked for, those read again in a full pass included; at most 2^31 - 1 are counted.
     looks : Array of int32
         Looks taken at them; 0 if the step was decided without a row.
     accepted, full_pass, undecided : Array of bool
@@ -203,12 +203,17 @@ class Race:
         return state
 
 
+def sum_of_counts(a: jax.Array, b: Any) -> jax.Array:
+    """Of counts in int32; 2^31 - 1 where it is larger."""
+    return a + jnp.minimum(b, MOST_ROWS - a)
+
+
 def info_of(state: jax.Array, lost: jax.Array, accepted: jax.Array, n_rows: int) -> RaceInfo:
     """What a race that is over, and was `lost` before its full pass or not, has taken."""
     skipped = state[3] != 0
     read = state[2].astype(jnp.int32)
     return RaceInfo(
-        rows=read + jnp.where(lost, n_rows, 0).astype(jnp.int32),
+        rows=sum_of_counts(read, jnp.where(lost, n_rows, 0).astype(jnp.int32)),
         looks=state[1].astype(jnp.int32),
         accepted=accepted,
         full_pass=lost,

@@ -60,7 +60,7 @@ class CompiledKernel:
     `init` and `step` are pure functions: for jit, vmap, scan and threads, on the CPU. The same key gives the same step
     bit for bit, batched or not. Steps are made without the interpreter's lock; a prior or a proposal that is a Python
     function takes it. An error in a step ends the program with a `jax.errors.JaxRuntimeError` or
-    ValueError that has its text.
+    ValueError that has its text; so does Ctrl-C, which arrives as JAX's error too, not as KeyboardInterrupt.
 
     Functions compiled ahead of time must not outlive the kernel, nor go to another process.
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fastrace import _checks
-from fastrace.mcmc._jax import LOST, Race, RaceInfo, Rows, Terms, info_of, key_words
+from fastrace.mcmc._jax import LOST, Race, RaceInfo, Rows, Terms, info_of, key_words, sum_of_counts
 
 ADVANTAGE = 4.0  # a row of a race over a row of a full pass: it is gathered, and its K terms are compared
 
@@ -73,7 +73,7 @@ class RacingGibbs:
     bound : str, default "auto"
         "normal" without `support`; else "serfling", "hoeffding-serfling" or "empirical-bernstein-serfling".
     support : tuple of float, optional
-        Interval (low, high) that holds every term.
+        Interval (low, high) that holds every term but -inf; one outside it ends the program with an error.
     first_look : int, default 64
         Rows of the first look.
     scan_advantage : float, optional
@@ -195,7 +195,8 @@ class RacingGibbs:
             return flat.at[i].set(state), info._replace(accepted=state != flat[i])
 
         flat, infos = lax.scan(body, value.ravel(), jnp.arange(value.size))
-        info = RaceInfo(infos.rows.sum(), infos.looks.sum(), *(part.any() for part in infos[2:]))
+        rows, looks = (lax.reduce(part, jnp.int32(0), sum_of_counts, (0,)) for part in infos[:2])
+        info = RaceInfo(rows, looks, *(part.any() for part in infos[2:]))
         return {**sites, name: flat.reshape(value.shape)}, info
 
     def _one(

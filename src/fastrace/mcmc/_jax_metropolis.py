@@ -84,7 +84,8 @@ class RacingMetropolis:
     delayed : bool, default True
         Accept on what is known without rows first, and race only for what passes.
     support : tuple of float, optional
-        Interval (low, high) that holds every raced difference of terms, for the rigorous bounds.
+        Interval (low, high) that holds every raced difference of terms but -inf, for the rigorous bounds; one outside
+        it ends the program with an error that names the row.
     skewness_guard : bool, default False
         As in `fastrace.AcceptTest`.
     first_look : int, default 64
