@@ -4,13 +4,14 @@ import ctypes
 import pickle
 import shutil
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
 from scipy import LowLevelCallable, stats
 from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic, outcomes
 
-from fastrace import mcmc
+from fastrace import DiscreteSampler, mcmc
 from fastrace._expansion import ExpandedSource
 from fastrace.sources import CallableSource, CallbackSource
 from guarantee import assert_fits, assert_rate_at_most
@@ -574,3 +575,35 @@ def test_explanatory_variables_must_be_finite(value, dtype):
             make(X, y, shuffle=1)
     with pytest.raises(ValueError, match="finite"):
         mcmc.ARCH(X[:, 1], 1)
+
+
+@pytest.mark.parametrize("support", [(-0.001, 0.0), (-40.0, 0.0)])
+@pytest.mark.parametrize("kind", ["gibbs", "own", "metropolis", "slice"])
+def test_a_support_that_does_not_hold_is_told(kind, support):
+    y, means = np.random.default_rng(0).normal(0.2, 1.0, 2000), np.array([0.0, 0.25, 0.5])
+    if kind in ("metropolis", "slice"):
+        def make():
+            theta = np.zeros((2, 1))
+            terms = lambda arms, rows: -0.5 * np.tanh(y[rows, None] - theta[arms, 0]) ** 2  # noqa: E731
+            return CallableSource(terms, 2, 2000, support=support), theta
+        race = mcmc.RacingMetropolis if kind == "metropolis" else mcmc.RacingSlice
+        kernel = race(mcmc.SourceModel(make, prior_sd=1.0), covariance=[[0.01]])
+    else:
+        factors, sizes = (lambda s, rows, z: -0.5 * (y[rows, None] - means[s]) ** 2), None
+        if kind == "own":
+            factors, sizes = (lambda s, rows, z: -0.5 * (y[rows] - means[s]) ** 2), lambda z: [2000, 2000, 2000]
+        bound = "serfling" if kind == "own" else "betting"
+        kernel = mcmc.RacingGibbs([mcmc.Categorical(3, factors, 2000, sizes=sizes)], support=support, bound=bound)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            mcmc.sample(kernel, n_draws=5, n_chains=2, n_tune=0, rng=1)
+    told = [w for w in seen if "outside support: the promise of the draws is void" in str(w.message)]
+    assert len(told) == (2 if support[0] == -0.001 else 0)
+
+
+def test_stats_of_a_sampler_print_what_voids_the_promise():
+    y = np.random.default_rng(0).normal(size=(2000, 1))
+    sampler = DiscreteSampler(y + [0.0, 0.01], support=(-0.001, 0.0), bound="betting", rng=0)
+    sampler.draw_many(2)
+    assert "warning: a reward lay outside the support" in str(sampler.stats)

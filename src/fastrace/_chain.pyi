@@ -62,6 +62,7 @@ class Chain:
 class ExactChain(Chain): ...
 
 class RaceChain(ExactChain):
+    outside: bool
     def set_race(self, race: ThresholdRace, low: float, high: float) -> None: ...
 
 class ExactSliceChain(ExactChain):

@@ -442,6 +442,7 @@ cdef class RaceChain(ExactChain):
     cdef ThresholdRace race
     cdef double low, high
     cdef int64_t losses             # steps in a row that read all rows
+    cdef public bint outside        # whether a difference lay outside the bounds that the race was given
 
     def set_race(self, ThresholdRace race not None, low, high):
         """The race that decides, and the interval of differences that is known beside the weights."""
@@ -469,6 +470,7 @@ cdef class RaceChain(ExactChain):
             self.losses += 1
             return ExactChain.decide(self, bits, threshold)
         self.race.decide_alone(&self.stream.bits, threshold, low, high)
+        self.outside |= self.race.outside
         self.step.accepted = self.race.accepted
         self.step.n_read = self.race.n_evaluated
         self.step.n_looks = self.race.n_looks

@@ -398,11 +398,12 @@ class SamplerStats:
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return (
+        line = (
             f"{self.n_draws} draws by the {self.bound} rule at delta {self.delta:g}: read "
             f"{100 * self.fraction_read:.3g} % of the factors in {self.looks_per_draw:.3g} looks a draw, "
             f"{100 * self.fraction_exact:.3g} % of draws exact"
         )
+        return "\n".join([line, *(f"warning: {told}" for told in self.warnings)])
 
 
 @dataclass(frozen=True)

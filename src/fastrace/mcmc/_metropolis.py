@@ -259,6 +259,7 @@ class RowMetropolis:
             keep_partial(error, replace(state, position=chain.position, whitened=chain.whitened, cache=None), steps)
             raise
         after = replace(state, position=chain.position, whitened=chain.whitened, cache=chain.cache)
+        self._look(chain)
         self._engines.append(chain)
         return after, from_flags(draws, rows, looks, flags)
 
@@ -301,6 +302,9 @@ class RowMetropolis:
             prior_precision=precision if apart else None,
             weights=weights,
         )
+
+    def _look(self, chain: Chain) -> None:
+        """Note what a run has shown of the arguments."""
 
     def _chain(self, *args: Any, **options: Any) -> Chain:
         raise NotImplementedError

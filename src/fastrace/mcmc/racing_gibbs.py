@@ -70,6 +70,8 @@ class RacingGibbs(Gibbs):
     True
     """
 
+    outside = False  # whether a log-factor has been met that `support` does not hold
+
     def __init__(
         self,
         variables: Sequence[Categorical],
@@ -138,6 +140,8 @@ class RacingGibbs(Gibbs):
         state = sampler.draw()
         tally.rows += core.evaluations - before
         tally.looks += core.n_looks_taken - looks
+        if any("outside the support" in told for told in core.warnings(of_all_draws=True)):
+            self.outside = True
         lost = core.n_exact > exact
         tally.full_pass |= lost
         return state, lost
@@ -161,5 +165,7 @@ class RacingGibbs(Gibbs):
         result = race.run(factors)
         tally.rows += int(result.pulls.sum())
         tally.looks += result.n_looks
+        if race._race.outside:
+            self.outside = True
         lost = result.stopped_by == "exact"
         return int(result.best), lost

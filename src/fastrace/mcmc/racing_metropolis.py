@@ -101,6 +101,8 @@ class RacingMetropolis(RowMetropolis):
     True
     """
 
+    outside = False  # whether a difference has been met that `support` does not hold
+
     def __init__(
         self,
         model: Model,
@@ -163,6 +165,10 @@ class RacingMetropolis(RowMetropolis):
         chain = RaceChain(source, *args, **options)
         self._set_race(chain, source)
         return chain
+
+    def _look(self, chain: Any) -> None:
+        if chain.outside and not self._bounded:
+            self.outside = True
 
     def _set_race(self, chain: RaceChain, source: Source) -> None:
         low, high = -math.inf, math.inf

@@ -9,6 +9,7 @@ import pickle
 import queue
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -117,6 +118,8 @@ def sample(
 
     Notes
     -----
+    A reward outside the support that a race was given voids its promise: a warning says so at the end.
+
     Runs are told apart by a hash of the kernel's options and of the model: of its arrays, and for functions of their
     code and the arrays and numbers that they use directly. What functions keep in lists or objects of their own is not
     looked into, nor are arrays used by variables of Gibbs kernels that have `prepare`, which may change them.
@@ -165,6 +168,8 @@ def sample(
         work.save()
         raise
     work.save()
+    if getattr(kernel, "outside", False):
+        warnings.warn("a reward lay outside support: the promise of the draws is void; widen support", stacklevel=2)
     return work.trace()
 
 
