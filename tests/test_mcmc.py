@@ -845,3 +845,16 @@ def test_check_bias_of_gibbs():
     trace = mcmc.sample(kernel, n_draws=100, n_chains=1, n_tune=0, rng=1)
     check = mcmc.check_bias(kernel, trace, n=150, rng=1)
     assert_rate_at_most(check.n_wrong, check.n_checked, 0.05)
+
+
+def test_what_is_no_kernel_callback_control_variate_or_list_is_told():
+    model, kernel = raced(100).model, raced(100)
+    for wrong in (model, mcmc.Metropolis):
+        with pytest.raises(TypeError, match="a kernel is needed"):
+            mcmc.sample(wrong)
+    with pytest.raises(TypeError, match="callback is 3"):
+        mcmc.sample(kernel, callback=3)
+    with pytest.raises(ValueError, match="control_variate is None"):
+        mcmc.PoissonMinibatchMetropolis(model, control_variate=None)
+    with pytest.raises(TypeError, match="a list of them is needed"):
+        mcmc.Gibbs(mcmc.Categorical(2, lambda s, rows, z: np.zeros((len(rows), len(s))), 5))

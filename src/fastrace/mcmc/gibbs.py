@@ -139,6 +139,8 @@ class Gibbs:
     variable = "z"
 
     def __init__(self, variables: Sequence[Categorical]) -> None:
+        if isinstance(variables, Categorical):
+            raise TypeError("variables is one Categorical; a list of them is needed: [variable]")
         self.variables = tuple(variables)
         if not self.variables or not all(isinstance(v, Categorical) for v in self.variables):
             raise ValueError(f"variables is {variables!r}; a sequence of Categorical, at least one, is needed")

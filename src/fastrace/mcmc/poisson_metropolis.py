@@ -81,6 +81,9 @@ class PoissonMinibatchMetropolis(RowMetropolis):
             control_variate=control_variate,
             delayed=delayed,
         )
+        if control_variate is None:
+            raise ValueError("control_variate is None; minibatches are drawn from what a control variate leaves: one "
+                             "is needed")
         if not self.controlled or self.reference is None or self.reference.weights is None:
             raise ValueError(
                 f"{self.model!r} gives no bound on the third derivative of each row's term, without which no minibatch "
