@@ -271,7 +271,7 @@ def test_budgets_and_bad_options(table, tmp_path):
     assert cheap.result_.stopped_by == "budget" and cheap.rows_.sum() <= 800
     for options, wrong in (
         ({"time_limit": 0}, "time_limit is 0"), ({"cv": 1.5}, "cv"),
-        ({"first": 0}, "first is 0"), ({"first": "all"}, "first is 'all'"),
+        ({"first": 0}, "first is 0"), ({"first": "all"}, "first is 'all'; a number of rows"),
         ({"method": "asha"}, "method is 'asha'"), ({"ratio": 1.0}, "ratio is 1.0"), ({"budget": -1}, "budget is -1"),
     ):
         with pytest.raises(ValueError, match=wrong):
@@ -289,6 +289,8 @@ def test_budgets_and_bad_options(table, tmp_path):
             DAUBSearchCV(learners).fit(X, y)
     with pytest.raises(ValueError, match="budget is 3; the first training takes 20 rows"):
         rules(budget=3).fit(X, y)
+    with pytest.raises(ValueError, match="a folder; the path of a file is needed"):
+        rules(checkpoint=tmp_path).fit(X, y)
     with pytest.raises(ValueError, match="its folder does not exist"):
         rules(checkpoint=tmp_path / "none" / "kept").fit(X, y)
     rare = np.where(np.arange(1000) == 3, 7, y)
@@ -298,5 +300,7 @@ def test_budgets_and_bad_options(table, tmp_path):
     with pytest.raises(ValueError, match="other splits each time"):
         rules(cv=ShuffleSplit(3), checkpoint=tmp_path / "kept").fit(X, y)
     assert rules(cv=ShuffleSplit(3)).fit(X, y).n_splits_ == 3       # drawn once, and the same for all
+    twice = DAUBSearchCV(GaussianNB(), [{"var_smoothing": [1e-9]}, {"var_smoothing": [1e-9]}], first=20).fit(X, y)
+    assert twice.result_.names == ("var_smoothing=1e-09 (0)", "var_smoothing=1e-09 (1)")
     alone = DAUBSearchCV(GaussianNB(), {"var_smoothing": [1e-9]}).fit(X, y)
     assert alone.best_index_ == 0 and alone.result_.allocations == [(0, 800)]

@@ -150,7 +150,7 @@ def test_only_the_predictions_needed_are_asked_for(rng):
     assert found.fraction_read_ < 0.05
     out = found.cv_results_["eliminated_at"]
     assert out[0] == -1 and (out[1:] == found.cv_results_["n_predictions"][1:]).all()
-    assert "best arm 0" in str(found.race_) and found.race_.delta == 0.05
+    assert "best arm column=0:" in str(found.race_) and found.race_.delta == 0.05
 
 
 def test_the_answer_does_not_depend_on_jobs(digits):
@@ -201,7 +201,8 @@ def test_an_interrupted_search_goes_on(rng):
     Right.patience = 5
     with pytest.raises(KeyboardInterrupt):
         made.fit(X, y)
-    assert len(made.trainings_.parts) == 5
+    assert len(made.trainings_.parts) == len(made.trainings_) == 5 and "5 trainings" in repr(made.trainings_)
+    assert len(pickle.loads(pickle.dumps(made)).trainings_) == 5
     Right.patience = 4                          # enough for what is left
     made.fit(X, y)
     assert Right.patience == 0 and not hasattr(made, "trainings_")
@@ -293,6 +294,32 @@ def test_several_scores_of_which_one_is_raced(digits):
     assert 0.9 < both.cv_results_["mean_test_own"][both.best_index_] < 1.0
 
 
+def test_scores_of_the_eliminated_are_possible_and_near_the_truth(rng):
+    X, y = truth(rng, 20_000, [0.9, 0.5, 0.1])
+    y = y.astype(float)
+    names = {"accuracy": RowScore(np.equal, support=(0, 1)),
+             "heavy": RowScore(lambda y, p: -np.abs(y - p) * 2.0)}
+    found = rights(3, scoring=names, refit="accuracy", cv=2).fit(X, y)
+    results, right = found.cv_results_, (X[:, :3] > 0).mean(axis=0)
+    assert found.best_index_ == 0 and (results["eliminated_at"][1:] > 0).all()
+    sums = results["mean_test_heavy"]
+    assert (sums <= 0.0).all() and sums == pytest.approx(-2.0 * (1.0 - right), abs=0.25)
+    accuracy = results["mean_test_accuracy"]
+    assert accuracy.argmax() == 0 and ((accuracy >= 0.0) & (accuracy <= 1.0)).all()
+    assert results["rank_test_accuracy"].tolist() == [1, 2, 3]
+
+
+def test_scores_that_are_not_raced_are_means_of_the_rows_read(rng):
+    X, y = truth(rng, 20_000, [0.9, 0.5])
+    tail = RowScore(lambda y, p: -np.where(p == y, 1.0, 0.0) - 5.0 * (p != y))
+    found = rights(2, scoring={"raced": "accuracy", "tail": tail}, refit="raced").fit(X, y)
+    other = found.cv_results_["mean_test_tail"][1]
+    assert -5.0 <= other <= -1.0 and found.cv_results_["n_predictions"][1] < 2000
+    share = -(other + 1.0) / 4.0                            # of wrong rows: a count of those read
+    assert share * found.cv_results_["n_predictions"][1] == pytest.approx(
+        round(share * found.cv_results_["n_predictions"][1]), abs=1e-6)
+
+
 def test_a_score_that_fails_and_is_not_raced_does_no_harm():
     X = np.random.default_rng(0).normal(size=(2000, 3))
     y = X[:, 0] + 3.0
@@ -353,6 +380,9 @@ def test_bad_options(rng):
         ({"scoring": ["accuracy", "r2"], "refit": "f1"}, "refit is 'f1'"), ({"scoring": []}, r"scoring is \[\]"),
         ({"scoring": [lambda e, X, y: 0.0], "refit": "a"}, "names, or a dict"), ({"time_limit": -1.0}, "time_limit is"),
         ({"first_look": 1}, "first_look is 1"),
+        ({"support": (1, 0)}, r"support is \(1, 0\); finite ends with low < high"),
+        ({"support": (0, np.nan)}, "support is .*nan.*finite ends|support.1. is nan"),
+        ({"support": 3}, r"support is 3; a pair \(low, high\)"),
         ({"growth": 1.0}, "growth is 1.0"), ({"bound": "wide"}, "bound is 'wide'"),
         ({"scoring": "neg_log_loss", "bound": "betting"}, "support is None|predict_proba"),
     ):

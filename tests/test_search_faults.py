@@ -91,7 +91,8 @@ def test_a_learner_that_hangs_is_dropped(table, n_jobs):
     assert found.result_.dropped == {1: "TimeoutError: took longer than 1.5 s on 125 rows"}
     rows = found.cv_results_["n_resources"][found.cv_results_["candidate"] == 1]
     assert rows.tolist() == [20, 50]               # what was finished before is reported
-    with parallel_config(backend="threading"), pytest.raises(TimeoutError, match="longer than 1.5 s"):
+    with parallel_config(backend="threading"), pytest.raises(
+            TimeoutError, match="^candidate bad on 125 rows of split 0: took longer than 1.5 s$"):
         search("hang", time_limit=1.5, error_score="raise").fit(X, y)
 
 

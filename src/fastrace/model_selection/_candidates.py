@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -246,6 +247,13 @@ def name_of(setting: dict[str, Any]) -> str:
     if list(setting) == ["choice"]:
         return str(setting["choice"])
     return ", ".join(f"{key}={value}" for key, value in setting.items())
+
+
+def names_of(settings: list[dict[str, Any]]) -> list[str]:
+    """Candidates by their settings; those that read alike get their numbers."""
+    names = [name_of(setting) for setting in settings]
+    counts = Counter(names)
+    return [f"{name} ({i})" if counts[name] > 1 else name for i, name in enumerate(names)]
 
 
 def managed(fit: Callable[..., Any]) -> Callable[..., Any]:

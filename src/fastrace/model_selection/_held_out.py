@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
+from fastrace.model_selection._candidates import names_of
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
 from fastrace.racing import FiniteRace
 from fastrace.results import RaceResult
@@ -45,7 +47,7 @@ class HeldOut:
         trained: dict[tuple[int, int], Any], metrics: list[Metric],
     ) -> None:
         self.search, self.X, self.y, self.target, self.splits = search, X, y, target, splits
-        self.metrics, self.count = metrics, len(settings)
+        self.metrics, self.count, self.names = metrics, len(settings), tuple(names_of(settings))
         self.models = {item: one["estimator"] for item, one in trained.items() if one["fit_error"] is None}
         self.failed = [
             i for i in range(self.count) if any((i, k) not in self.models for k in range(len(splits)))
@@ -79,7 +81,7 @@ class HeldOut:
                 )
                 if self._race(race, parallel):
                     break
-        self.result = race.result()
+        self.result = replace(race.result(), names=self.names)
         self.models = {}
 
     def _support(self, score: RowScore) -> tuple[float, float] | None:
@@ -177,10 +179,16 @@ class HeldOut:
         return found, time.perf_counter() - began
 
     def scores(self, m: int) -> tuple[Floats, Floats]:
-        """Estimated scores, candidates by splits and in all: those of the best, plus differences on common rows."""
+        """Estimated scores, candidates by splits and in all, from the rows read of each candidate.
+
+        What was raced for is the score of the best plus the difference on common rows: of less variance where scores
+        of a row go together, and an eliminated candidate was behind on those rows, while its own mean on few of them
+        may lie above that of the best on all. For other scores, which nobody compared, it is the plain mean.
+        """
         best = self.result.best
         per_split = np.full((self.count, len(self.splits)), np.nan)
         mean = np.full(self.count, np.nan)
+        ends = self.metrics[m].score.support_for(None)
         last = {int(i): look for look in self.looks for i in look.arms}
         with np.errstate(invalid="ignore", divide="ignore"):
             final = self.looks[-1]
@@ -188,9 +196,15 @@ class HeldOut:
             level, whole = own / counts, own.sum() / counts.sum()
             for i, look in last.items():
                 sums, counts = look.sums[m], look.counts[m]
-                gap = sums[np.flatnonzero(look.arms == i)[0]] - sums[np.flatnonzero(look.arms == best)[0]]
-                per_split[i] = level + gap / counts
-                mean[i] = whole + gap.sum() / counts.sum()
+                own = sums[np.flatnonzero(look.arms == i)[0]]
+                if m == 0:
+                    gap = own - sums[np.flatnonzero(look.arms == best)[0]]
+                    per_split[i], mean[i] = level + gap / counts, whole + gap.sum() / counts.sum()
+                    if ends is not None and look is not final:       # a difference added may lead outside
+                        per_split[i], mean[i] = np.clip(per_split[i], *ends), np.clip(mean[i], *ends)
+                else:
+                    per_split[i] = own / counts
+                    mean[i] = own.sum() / counts.sum()
         whole_rows = ~np.isnan(per_split).any(axis=1)
         mean[whole_rows] = per_split[whole_rows].mean(axis=1)
         return per_split, mean

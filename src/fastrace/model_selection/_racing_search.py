@@ -23,10 +23,10 @@ from sklearn.utils.validation import _check_method_params, _num_samples, indexab
 
 from fastrace import _checks
 from fastrace._progress import meter
-from fastrace.model_selection._candidates import Candidates, CandidateSearch, managed
+from fastrace.model_selection._candidates import Candidates, CandidateSearch, managed, name_of
 from fastrace.model_selection._held_out import HeldOut, Metric
 from fastrace.model_selection._row_scores import RowScore, row_score, row_scores
-from fastrace.model_selection._trainings import KNOWN, Crew, Lost, Saved, fingerprint, head, resumed
+from fastrace.model_selection._trainings import KNOWN, Crew, Lost, Saved, fingerprint, head, resumed, where
 
 
 class RacingSearchCV(CandidateSearch):
@@ -79,9 +79,11 @@ class RacingSearchCV(CandidateSearch):
     ----------
     cv_results_ : dict
         A row per candidate with the keys of `GridSearchCV`, and ``n_predictions`` (held-out rows predicted),
-        ``half_width`` (of the comparison with the leader, nan where the bound has none) and ``eliminated_at`` (rows
-        that the race had read then; -1 for those never eliminated). Scores of candidates that were eliminated are
-        estimates: the score of the best, plus the mean difference on the rows read for both. The best has rank 1.
+        ``half_width`` (of the comparison with the leader, nan where the bound has none, as for betting) and
+        ``eliminated_at`` (rows that the race had read then; -1 for those never eliminated). Scores of candidates that
+        were eliminated are estimates without a standard error. The score raced for: that of the best, plus the mean
+        difference on the rows read for both, so that ranks agree with the race; all other scores: the mean over the
+        rows read of the candidate. The best has rank 1 in the score raced for.
     best_index_, best_params_, best_score_, best_estimator_, refit_time_, scorer_, n_splits_, multimetric_
         As for `GridSearchCV`. For a list of learners `best_estimator_` is the learner itself.
     race_ : RaceResult
@@ -219,6 +221,8 @@ class RacingSearchCV(CandidateSearch):
         self
         """
         delta = _checks.probability(self.delta, "delta")
+        if self.support is not None:
+            _checks.interval(self.support)
         metrics = self._row_scores()
         scorers, _ = self._get_scorers()
         X, y = indexable(X, y)
@@ -311,7 +315,8 @@ class RacingSearchCV(CandidateSearch):
                 saved.parts[item] = out
                 show(len(saved.parts))
 
-            crew.run([item for item in keys if item not in saved.parts], make, store)
+            crew.run([item for item in keys if item not in saved.parts], make, store, lambda item: where(
+                name_of(settings[item[0]]), len(splits[item[1]][0]), item[1]))
         none = {"fit_time": np.nan, "score_time": 0.0, "estimator": None, "test_scores": self.error_score}
         return {item: {"fit_error": out.reason, **none} if isinstance(out, Lost) else dict(out)
                 for item, out in saved.parts.items()}

@@ -26,7 +26,7 @@ from sklearn.utils.validation import _check_method_params, _num_samples, indexab
 
 from fastrace import _checks
 from fastrace._progress import meter
-from fastrace.model_selection._candidates import CandidateSearch, managed, name_of
+from fastrace.model_selection._candidates import CandidateSearch, managed, name_of, names_of
 from fastrace.model_selection._daub import DAUB, checked_sizes
 from fastrace.model_selection._halving import DAUBHalving, SuccessiveHalving
 from fastrace.model_selection._parquet_rows import ParquetRows
@@ -115,8 +115,9 @@ class DAUBSearchCV(CandidateSearch):
         Seconds of fitting and scoring, summed over folds.
     result_ : SelectionResult
         What the method found; prints as a table. ``result_.dropped`` has the reasons of those dropped.
-    trainings_ : tuple
-        After a `fit` that was interrupted or raised: the trainings that were finished.
+    trainings_ : object
+        After a `fit` that was interrupted or raised: the trainings on a split that were finished or given up, ``len()``
+        of them, from which the next `fit` goes on. To pass them on, pickle the search.
 
     Raises
     ------
@@ -234,7 +235,8 @@ class DAUBSearchCV(CandidateSearch):
 
     def _sizes(self, n_candidates: int, n_rows: int, n_classes: int) -> list[int]:
         if isinstance(self.first, str):
-            _checks.choice(self.first, "first", ("auto",))
+            if self.first != "auto":
+                raise ValueError(f"first is {self.first!r}; a number of rows, at least 1, or 'auto' is needed")
             first = min(n_rows, max(2 * n_classes, min(500, n_rows // 20), 50))
         else:
             first = _checks.integer(self.first, "first", 1, "learners are trained on rows")
@@ -305,7 +307,7 @@ class DAUBSearchCV(CandidateSearch):
         sizes = self._sizes(len(settings), n_rows, 1 if classes is None else int(classes.max()) + 1)
         if self.budget is not None and self.budget < sizes[0]:
             raise ValueError(f"budget is {self.budget}; the first training takes {sizes[0]} rows")
-        method = self._scheduler([name_of(setting) for setting in settings], n_rows, sizes)
+        method = self._scheduler(names_of(settings), n_rows, sizes)
         train_scores = self.return_train_score or (self.training_bound and self.method == "daub")
         key = fingerprint(
             self.estimator, settings, orders, [test for _, test in splits], self.scoring, dict(routed.estimator.fit),

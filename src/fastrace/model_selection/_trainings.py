@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _num_samples
 
 from fastrace import _checks
-from fastrace.model_selection._candidates import Candidates
+from fastrace.model_selection._candidates import Candidates, name_of
 from fastrace.model_selection._parquet_rows import ParquetRows, as_slice, read_rows
 
 VERSION = 2
@@ -47,9 +48,15 @@ class Lost(NamedTuple):
     reason: str
     limit: float | None = None
 
-    def error(self) -> Exception:
+    def error(self, where: str) -> Exception:
         """The same as an exception."""
-        return (RuntimeError if self.limit is None else TimeoutError)(self.reason)
+        kind = RuntimeError if self.limit is None else TimeoutError
+        return kind(f"{where}: {self.reason.removeprefix('TimeoutError: ')}")
+
+
+def where(name: str, n: int, split: int) -> str:
+    """A training in words."""
+    return f"candidate {name} on {n} rows of split {split}"
 
 
 def worker_died(error: BaseException) -> bool:
@@ -74,8 +81,13 @@ class Crew:
     def __exit__(self, *error: Any) -> None:
         self.parallel.__exit__(*error)
 
-    def run(self, keys: Iterable[Any], make: Callable[[Any], Any], store: Callable[[Any, Any], None]) -> None:
+    def run(
+        self, keys: Iterable[Any], make: Callable[[Any], Any], store: Callable[[Any, Any], None],
+        words: Callable[[Any], str],
+    ) -> None:
         """Call ``function(*args, **options)`` for each key, from ``make(key)``; None there leaves a key out.
+
+        ``words(key)`` says in an error which training it was.
 
         After the death of a worker what was not finished is done again, one at a time, so that only the culprit is
         lost. Processes in which something hangs are ended.
@@ -89,7 +101,7 @@ class Crew:
             if isinstance(out, Lost):
                 lost = True
                 if self.raises:
-                    raise out.error()
+                    raise out.error(words(key))
 
         try:
             self._through(self.parallel, list(waiting), make, keep)
@@ -215,7 +227,8 @@ class Trainings:
             for key in keys:
                 contexts[key] = self.context.subcontext(task_name="candidate-split-evaluation", task_id=self.n_made)
                 self.n_made += 1
-        crew.run(keys, lambda key: self.call(key, contexts.get(key)), self.store)
+        crew.run(keys, lambda key: self.call(key, contexts.get(key)), self.store,
+                 lambda key: where(name_of(self.settings[key[0]]), key[1], key[2]))
 
     def call(self, key: Part, context: Any) -> Any:
         """Function, arguments and options of one training."""
@@ -404,18 +417,27 @@ def head(X: Any, count: int = 64) -> Any:
         return None
 
 
-class Saved(NamedTuple):
+@dataclass(frozen=True)
+class Saved:
     """Finished trainings of an interrupted search: what it was about, its random seeds, and they themselves."""
 
     key: str
     seeds: Any
     parts: dict[Any, Any]
 
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __repr__(self) -> str:
+        return f"{len(self)} trainings of a search that was not finished; its next fit goes on from them"
+
 
 def load(path: Any) -> Saved | None:
     """Read a checkpoint, if there is one."""
     if path is None or not os.path.exists(path):
         return None
+    if os.path.isdir(path):
+        raise ValueError(f"checkpoint is {os.fspath(path)!r}, a folder; the path of a file is needed")
     try:
         with open(path, "rb") as file:
             version, key, seeds, parts = pickle.load(file)
@@ -441,7 +463,7 @@ class Checkpoint:
         handle, name = tempfile.mkstemp(dir=os.path.dirname(self.path))
         try:
             with os.fdopen(handle, "wb") as file:
-                pickle.dump((VERSION, *self.saved), file)
+                pickle.dump((VERSION, self.saved.key, self.saved.seeds, self.saved.parts), file)
             os.replace(name, self.path)
         except BaseException:
             os.unlink(name)
