@@ -106,6 +106,19 @@ def test_promise_and_price_with_gaps_of_three_standard_errors():
     assert np.mean(read) <= 0.2
 
 
+@pytest.mark.parametrize("name", ["accuracy", "balanced_accuracy", "neg_mean_squared_error"])
+def test_predictions_that_are_nan_are_refused(rng, name):
+    y = rng.integers(0, 2, 1000)
+    table = np.column_stack([y, y, y]).astype(float)
+    table[:, 1] = np.nan
+    with pytest.raises(ValueError, match="reward of arm 1 on row .* is nan"):
+        race_predictions(y, table, name, rng=0)
+    with pytest.raises(ValueError, match="reward of arm . on row .* is nan"):
+        race_predictions(y, np.full((1000, 3), np.nan), name, rng=0)
+    with pytest.raises(ValueError, match="support is 3"):
+        race_predictions(y, table, name, support=3)
+
+
 def test_predictions_come_in_every_form(rng):
     n_rows = 5000
     y = rng.integers(0, 3, n_rows)

@@ -114,7 +114,10 @@ class RowScore:
 
 
 def _accuracy(y: Any, p: Any) -> Any:
-    return y == p
+    right, p = y == p, np.asarray(p)
+    if p.dtype.kind == "f" and (unknown := np.isnan(p)).any():
+        return np.where(unknown, np.nan, right)          # no prediction: not wrong, but no score
+    return right
 
 
 def _squared(y: Any, p: Any) -> Any:
@@ -171,7 +174,7 @@ class NamedRowScore(RowScore):
             response = response.reshape(y.shape)
         scores = self.function(y, response)
         if scores.ndim == 2:
-            return scores.all(axis=1) if self.function is _accuracy else scores.mean(axis=1)
+            return scores.min(axis=1) if self.function is _accuracy else scores.mean(axis=1)
         return scores
 
     def table(self, y: Any, block: Any, labels: Any, constants: Any) -> Floats:
@@ -381,7 +384,7 @@ def race_predictions(
         found = score.table(y[rows], read(arms, rows), classes, fold.constants)
         return found if plain else found * scale[rows, None]
 
-    ends = support if support is not None else score.support_for(classes)
+    ends = _checks.interval(support) if support is not None else score.support_for(classes)
     return race(
         rewards, delta, bound, support=scaled_support(ends, scale), n_arms=count, n_rows=n_rows,
         first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
