@@ -222,6 +222,12 @@ def test_all_learners_crash():
             method.ask()
 
 
+def test_answers_without_both_scores_are_named():
+    for answer in (0.5, "0.5", (0.5,), None):
+        with pytest.raises(RuntimeError, match=r"train returned .*; \(training score or None, validation score\)"):
+            DAUB(2, 1000).run(lambda i, n, answer=answer: answer)
+
+
 def test_a_learner_that_hangs_is_dropped():
     def train(i, n):
         if i == 4:
@@ -341,6 +347,14 @@ def test_costs_and_budgets():
             assert not math.isnan(result.score)
 
 
+def test_the_best_so_far_is_that_of_the_best_last_score():
+    daub = DAUB(2, 1000, 100)
+    for _ in range(3):
+        daub.tell(*daub.ask(), 1.0, 0.5)
+    daub.tell(*daub.ask(), 1.0, 0.6)                        # on fewer rows
+    assert daub.result().best == 1 and daub.result().reached[0] > daub.result().reached[1]
+
+
 def test_callback_stops_with_the_best_so_far():
     seen = []
     result = DAUB(4, 100_000, 100).run(scores, callback=lambda method: seen.append(method.spent) or len(seen) == 13)
@@ -382,6 +396,7 @@ def test_bad_input_changes_nothing():
         ((2, 10), {"cost": "money"}, "cost is 'money'"),
         ((2, 10), {"budget": 0}, "budget is 0"),
         ((2, 10), {"names": ["a"]}, "names has 1 entries"),
+        ((2, 10), {"names": ["a", "a"]}, "names has 'a' more than once"),
         ((2, 10), {"sizes": [5, 3, 10]}, "increasing sizes"),
         ((2, 10), {"sizes": [5, 9]}, "increasing sizes"),
         ((2, 10), {"sizes": []}, "increasing sizes"),

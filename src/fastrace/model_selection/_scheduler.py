@@ -6,6 +6,7 @@ import copy
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -58,6 +59,9 @@ class Scheduler:
                 raise ValueError(
                     f"names has {len(self._names)} entries; {self._n_learners}, one per learner, are needed"
                 )
+            twice = [name for name, count in Counter(self._names).items() if count > 1]
+            if twice:
+                raise ValueError(f"names has {', '.join(map(repr, twice))} more than once; different names are needed")
         self._spent = 0.0
         self._paid = 0.0                          # for the training told last
         self._outstanding: dict[Allocation, float] = {}
@@ -83,7 +87,7 @@ class Scheduler:
         """A learner was dropped."""
 
     def _leader(self) -> int:
-        """The best learner so far: the best score among those trained on the most rows, as far as they go."""
+        """The learner whose last validation score is best, on however many rows; -1 if there is none."""
         known = [i for i in range(self._n_learners) if self._reached[i] and i not in self._dropped]
         if not known:
             return -1
@@ -279,9 +283,10 @@ class Scheduler:
                 continue                        # the budget has run out
             began = time.perf_counter()
             try:
-                answer = tuple(train(*item) if time_limit is None else _within(time_limit, train, item))
-                if len(answer) not in (2, 3):
-                    raise TypeError(f"train returned {len(answer)} values; two scores, and perhaps a cost, are needed")
+                answer = train(*item) if time_limit is None else _within(time_limit, train, item)
+                if not hasattr(answer, "__len__") or isinstance(answer, (str, bytes)) or len(answer) not in (2, 3):
+                    raise TypeError(f"train returned {answer!r}; (training score or None, validation score), and "
+                                    f"perhaps a cost, are needed")
                 seconds = time.perf_counter() - began if self._cost == "seconds" else None
                 self.tell(*item, answer[0], answer[1], answer[2] if len(answer) == 3 else seconds)
             except Exception as error:
