@@ -302,6 +302,53 @@ def test_a_step_beside_nuts_has_a_control_variate_that_follows_its_variables():
         agrees(posterior["b"].values[:, :, j], mean[j + 1], np.sqrt(covariance[j + 1, j + 1]))
 
 
+@pytest.mark.parametrize("kernel", [mcmc.Metropolis, mcmc.RacingMetropolis])
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "joint"])
+def test_a_discrete_parent_may_move_before_the_first_step_and_after_pickling(kernel, beside):
+    """The prior mean of mu is 0.2 z, plus 0.1 a if another continuous variable stands beside: mu is normal."""
+    n, sd = 200, 0.07
+    y = np.random.default_rng(0).normal(0.1, 1.0, n)
+    with pm.Model() as model:
+        Y = pm.Data("Y", y)
+        z = pm.Bernoulli("z", 0.5, initval=0)
+        a = 0.1 * pm.Normal("a") if beside else 0.0
+        mu = pm.Normal("mu", 0.2 * z + a, sd)
+        pm.Normal("obs", mu, 1.0, observed=Y)
+        step = MetropolisStep([mu], kernel=kernel, rng=1)
+    assert step.kernel.controlled and step.rows.others["z"] == 0
+    precision = n + sd**-2
+
+    def check(step, z, a):
+        step.set_rng(np.random.default_rng(2))
+        point, draws = {**model.initial_point(), "z": np.array(z)}, []
+        if beside:
+            point["a"] = np.array(a)
+        for _ in range(400):
+            point, _said = step.step(point)
+            draws.append(point["mu"])
+        mean = (y.sum() + (0.2 * z + 0.1 * a * beside) / sd**2) / precision
+        agrees(np.array([draws[50:]]), mean, precision**-0.5)
+
+    untouched = cloudpickle.dumps(step)
+    check(step, 1, 0.4)  # no engine was made at z = 0
+    early = cloudpickle.loads(untouched)
+    early.step(model.initial_point())
+    late = cloudpickle.loads(cloudpickle.dumps(early))  # engines stay behind
+    check(late, 1, -0.3)
+
+
+def test_a_reference_that_does_not_say_how_it_expands_the_prior_is_refused():
+    with pm.Model():
+        Y = pm.Data("Y", np.random.default_rng(0).normal(size=50))
+        z = pm.Bernoulli("z", 0.5)
+        mu = pm.Normal("mu", z, 1.0)
+        pm.Normal("obs", mu, 1.0, observed=Y)
+        bare = mcmc.Reference(np.zeros(1), np.zeros(1), np.eye(1), None, np.inf)
+        step = MetropolisStep([mu], control_variate=bare)
+        with pytest.raises(ValueError, match="expands the prior, which may depend on z"):
+            step.step({"mu": np.array(0.0), "z": np.array(1)})
+
+
 def test_a_step_agrees_with_nuts():
     rng = np.random.default_rng(6)
     x = rng.normal(size=(300, 2))

@@ -145,7 +145,8 @@ class MetropolisStep(_RowStep):
     Within total variation `delta` of the exact transition, as `RacingMetropolis`. Other steps may move other
     variables: the expansion that is the control variate is then made in all continuous variables, and proposals follow
     its conditional density. If the likelihood depends on discrete variables there is none, and most races read most
-    rows.
+    rows. If only the prior does, proposals stay centred where the posterior was when the kernel was made: the
+    transition leaves the right posterior, but chains move slowly after a discrete variable has moved it far.
 
     A chain that is tuned starts from a draw of the normal density that the expansion gives, not from PyMC's initial
     point: far out in a tail proposals that follow that density are seldom accepted. With ``tune=0`` it starts at that

@@ -15,6 +15,8 @@ from fastrace.sources import CallableSource, Source
 
 __all__ = ["PyMCModel", "from_pymc"]
 
+Expansion = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
+
 _CHUNK = 8192
 _PILOT = 16384  # rows of the first search for the mode
 
@@ -271,26 +273,27 @@ class PyMCModel(Model):
         theta = np.zeros((2, self.dim))
         return CallableSource(_Rewards(self, theta, _hat_of(reference)), 2, self.n_rows), theta
 
-    def _expanded(
-        self, name: str, at: NDArray[np.float64], *rows: NDArray[np.int64]
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    def _expanded(self, name: str, at: NDArray[np.float64], *rows: NDArray[np.int64]) -> Expansion:
         """A sum, its gradient and its Hessian in all continuous variables."""
         parts = [self._graphs.call(name, at, unit, *rows, *self._fixed_values()) for unit in np.eye(len(at))]
         hessian = np.stack([part[2] for part in parts])
         return float(parts[0][0]), np.array(parts[0][1]), (hessian + hessian.T) / 2.0
 
     def _expand(
-        self, at: NDArray[np.float64], rows: NDArray[np.int64] | None = None
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        """Log-posterior and its derivatives; from some rows, as many times as there are more of them."""
-        value, gradient, hessian = self._expanded("rest_expansion", at)
+        self, at: NDArray[np.float64], rows: NDArray[np.int64] | None = None, rest: Expansion | None = None
+    ) -> Expansion:
+        """Log-posterior and its derivatives; from some rows, as many times as there are more of them.
+
+        `rest` is the part that is no term, if it is known.
+        """
+        value, gradient, hessian = self._expanded("rest_expansion", at) if rest is None else rest
         n = self.n_rows if rows is None else len(rows)
         for first in range(0, n, _CHUNK):
             last = min(first + _CHUNK, n)
             part = self._expanded("expansion", at, np.arange(first, last) if rows is None else rows[first:last])
-            value += part[0] * self.n_rows / n
-            gradient += part[1] * self.n_rows / n
-            hessian += part[2] * self.n_rows / n
+            value = value + part[0] * self.n_rows / n
+            gradient = gradient + part[1] * self.n_rows / n  # not in place: the rest's is kept
+            hessian = hessian + part[2] * self.n_rows / n
         return value, gradient, hessian
 
     def reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None = None) -> Reference:
@@ -311,17 +314,18 @@ class PyMCModel(Model):
             if hat.shape != (self.dim,):
                 raise ValueError(f"theta_hat has shape {hat.shape}; ({self.dim},) is needed")
             hat = self._whole(hat)
-        _, gradient, hessian = self._expand(hat)
+        rest = self._expanded("rest_expansion", hat)
+        _, gradient, hessian = self._expand(hat, rest=rest)
         whole = _flat(len(hat))
         center, factor = whole._normal(hat, gradient, hessian)
         d = self.dim
         if len(hat) == d:
-            return Reference(hat, center, factor, None, math.inf)
+            return ExpandedReference(hat, center, factor, None, math.inf, rest)
         own = np.linalg.inv(-hessian[:d, :d])
         gain = own @ hessian[:d, d:]
         factor = np.asarray(np.linalg.cholesky((own + own.T) / 2.0), dtype=np.float64)
         at = center[:d] + gain @ (self.around - center[d:])
-        return JointReference(hat[:d], at, factor, None, math.inf, hat, center, gain)
+        return JointReference(hat[:d], at, factor, None, math.inf, rest, hat, center, gain)
 
     def _mode(self) -> NDArray[np.float64]:
         """Of the log-posterior: from the initial point over some rows, from there over all."""
@@ -334,11 +338,35 @@ class PyMCModel(Model):
 
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
         hat = _hat_of(reference)
-        return self.log_prior if hat is None else _Rest(self, hat, *self._expanded("rest_expansion", hat))
+        if hat is None:
+            return self.log_prior
+        if isinstance(reference, ExpandedReference):
+            return _Rest(self, hat, *reference.rest)
+        if self.others:
+            raise ValueError(
+                f"the reference does not say how it expands the prior, which may depend on {', '.join(self.others)}; "
+                f"one that this model's reference() made is needed"
+            )
+        return _Rest(self, hat, *self._expanded("rest_expansion", hat))
 
 
 @dataclass(frozen=True, eq=False)
-class JointReference(Reference):
+class ExpandedReference(Reference):
+    """A normal density with the expansion of the prior that went into it.
+
+    Attributes
+    ----------
+    rest : tuple of float, ndarray, ndarray
+        Value, gradient and Hessian at the point of expansion of all that is not a term, in all continuous variables,
+        with the discrete ones as they were then. What the expansion leaves must be taken from the same one for as long
+        as the density is used, wherever the discrete variables go.
+    """
+
+    rest: Expansion
+
+
+@dataclass(frozen=True, eq=False)
+class JointReference(ExpandedReference):
     """A normal density that follows the conditional posterior of some variables given the other continuous ones.
 
     Attributes
