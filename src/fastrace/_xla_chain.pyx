@@ -56,7 +56,7 @@ cdef struct cache_t:            # of a chain that knows its log-likelihood, and 
 CACHE_WORDS = 4
 
 
-cdef object _loaded(Chain chain, cache_t *cache, bint races):
+cdef object _loaded(cache_t *cache, bint races):
     if races:
         return None if cache.total != cache.total and cache.losses == 0 else (cache.total, cache.losses)
     return None if cache.total != cache.total else cache.total
@@ -108,7 +108,10 @@ cdef _steps(xla_frame_t *frame, int64_t number, int64_t n_steps):
     if crew is None:
         raise ValueError("the kernel of this compiled function is gone, or from another process; keep the "
                          "CompiledKernel alive as long as functions that use it, and trace them anew in a new process")
-    chain = crew.idle.pop() if crew.idle else crew.make()
+    try:
+        chain = crew.idle.pop()     # not looked at before: another thread might take the last one in between
+    except IndexError:
+        chain = crew.make()
     if xla_last(given, 1) != chain.dim or xla_last(caches, 1) != sizeof(cache_t) // 4:
         raise ValueError(f"positions of {xla_last(given, 1)} parameters came; {chain.dim} are needed")
     for b in range(xla_batch(given, 1)):
@@ -118,7 +121,7 @@ cdef _steps(xla_frame_t *frame, int64_t number, int64_t n_steps):
                 raise ValueError(f"parameter {j} of a position is {chain.now[j]}; finite numbers are needed")
             chain.new[j] = chain.now[j]
         chain.to_z(chain.now, chain.z0)
-        chain._take_cache(_loaded(chain, &(<cache_t *>caches.data)[b], crew.races))
+        chain._take_cache(_loaded(&(<cache_t *>caches.data)[b], crew.races))
         row_stream_init(&stream)
         key_seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
         with nogil:
