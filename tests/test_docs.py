@@ -76,3 +76,11 @@ def test_readme_opens_with_the_two_commands():
     first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:25])
     assert 'python -m pip install ".[demo]" && fastrace demo' in first_screen
     assert 'python -m pip install ".[test]" && python -m pytest' in first_screen
+
+
+def test_hints_install_the_missing_library_itself():
+    """Another project holds the name `fastrace` on the index, and who has a wheel has no folder to install from."""
+    hints = {(path.name, hint) for path in (ROOT / "src").rglob("*.py*") if path.suffix in (".py", ".pyx")
+             for hint in re.findall(r"pip install ([^\n`]*)", path.read_text(encoding="utf-8"))}
+    assert len(hints) > 10
+    assert not {(name, hint) for name, hint in hints if "fastrace" in hint or re.match(r"[\"']?\.", hint)}

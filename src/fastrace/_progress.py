@@ -20,7 +20,7 @@ def track(items: Sequence[T], shown: bool, title: str) -> Iterator[T]:
         from rich.console import Console
         from rich.progress import track as bar
     except ImportError as error:
-        raise ImportError('progress bars need rich: python -m pip install "rich"') from error
+        raise ImportError('progress bars need rich: python -m pip install rich') from error
     yield from bar(items, description=title, console=Console(stderr=True))
 
 
@@ -34,7 +34,7 @@ def meter(title: str, total: int | None, shown: bool) -> Iterator[Callable[[int]
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError as error:
-        raise ImportError('progress bars need rich: python -m pip install "rich"') from error
+        raise ImportError('progress bars need rich: python -m pip install rich') from error
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=total)

@@ -25,7 +25,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
-    raise ImportError('fastrace.boosting needs scikit-learn 1.6: python -m pip install "fastrace[sklearn]"') from error
+    raise ImportError('fastrace.boosting needs scikit-learn 1.6: python -m pip install "scikit-learn>=1.6"') from error
 
 __all__ = ["FilterBoostClassifier", "Stump"]
 
@@ -124,7 +124,7 @@ class FilterBoostClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     ValueError
         If a parameter is out of range or the data do not fit.
     ImportError
-        On import, without scikit-learn: ``python -m pip install "fastrace[sklearn]"``.
+        On import, without scikit-learn: ``python -m pip install "scikit-learn>=1.6"``.
 
     Notes
     -----

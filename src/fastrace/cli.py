@@ -228,7 +228,7 @@ def _demo(options: argparse.Namespace) -> None:
         from rich.console import Console
         from rich.table import Table
     except ImportError as error:
-        raise ImportError('the demo needs rich: python -m pip install ".[demo]"') from error
+        raise ImportError('the demo needs rich: python -m pip install rich') from error
     n_draws = options.draws if options.draws is not None else QUICK_DRAWS if options.quick else DRAWS
     if n_draws < 1:
         raise ValueError(f"--draws is {n_draws}; at least 1 draw is needed")
@@ -290,7 +290,7 @@ def load_table(path: Path) -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        raise ImportError(f'{suffix} files need pandas: python -m pip install ".[demo]"') from error
+        raise ImportError(f'{suffix} files need pandas: python -m pip install pandas pyarrow') from error
     try:
         frame = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
     except ValueError as error:

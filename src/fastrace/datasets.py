@@ -16,7 +16,7 @@ from fastrace import _checks
 
 VARIABLE = "FASTRACE_DATA"
 SUFFIXES = (".parquet", ".csv", ".npy", ".mat")
-NEEDS = 'python -m pip install ".[data]"'
+NEEDS = "python -m pip install pandas pyarrow scikit-learn"
 
 # Columns that are not for learning: other targets, sampling weights, times.
 LEFT_OUT = {

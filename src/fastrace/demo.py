@@ -267,7 +267,7 @@ def returns_of_oil() -> Array:
     try:
         from arch.data import wti
     except ImportError as error:
-        raise ImportError('the data come with the package arch: python -m pip install ".[demo]"') from error
+        raise ImportError('the data come with the package arch: python -m pip install arch') from error
     prices = wti.load().iloc[:, 0].dropna().to_numpy(dtype=np.float64)
     returns = np.diff(np.log(prices))
     returns -= returns.mean()
@@ -398,7 +398,7 @@ def figure(comparison: Comparison) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError('the picture needs matplotlib: python -m pip install ".[demo]"') from error
+        raise ImportError('the picture needs matplotlib: python -m pip install matplotlib') from error
     sheet = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = sheet.subplots(1, 2)
     at = np.arange(len(comparison.states))

@@ -360,7 +360,7 @@ def axes(ax: Any) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError('plots need matplotlib: python -m pip install ".[plot]"') from error
+        raise ImportError('plots need matplotlib: python -m pip install matplotlib') from error
     return plt.figure().add_subplot()
 
 

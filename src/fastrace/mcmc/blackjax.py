@@ -7,7 +7,7 @@ from typing import Any
 try:
     from blackjax.base import SamplingAlgorithm
 except ImportError as error:
-    raise ImportError('fastrace.mcmc.blackjax needs BlackJAX: python -m pip install "fastrace[jax]"') from error
+    raise ImportError('fastrace.mcmc.blackjax needs BlackJAX: python -m pip install jax blackjax') from error
 
 from fastrace.mcmc._jax import LogPrior, Terms
 from fastrace.mcmc._jax_metropolis import RacingMetropolis

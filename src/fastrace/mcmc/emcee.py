@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 try:
     from emcee.moves import Move
 except ImportError as error:
-    raise ImportError('fastrace.mcmc.emcee needs emcee: python -m pip install "fastrace[emcee]"') from error
+    raise ImportError('fastrace.mcmc.emcee needs emcee: python -m pip install emcee') from error
 
 from fastrace import _checks
 from fastrace.mcmc.models import Model

@@ -10,7 +10,7 @@ import jax
 try:
     from numpyro.infer import CustomGibbs
 except ImportError as error:
-    raise ImportError('this module needs NumPyro, 0.22 or newer: python -m pip install "fastrace[jax]"') from error
+    raise ImportError('this module needs NumPyro, 0.22 or newer: python -m pip install "numpyro>=0.22"') from error
 
 from fastrace.mcmc._jax import RaceInfo
 from fastrace.mcmc._jax_gibbs import Categorical, RacingGibbs

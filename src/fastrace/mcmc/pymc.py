@@ -16,7 +16,7 @@ try:
     from pymc.step_methods.state import dataclass_state
     from pymc.util import get_random_generator
 except ImportError as error:
-    raise ImportError('fastrace.mcmc.pymc needs PyMC: python -m pip install "fastrace[pymc]"') from error
+    raise ImportError('fastrace.mcmc.pymc needs PyMC: python -m pip install "pymc>=5.26"') from error
 
 from fastrace import _checks
 from fastrace.mcmc.gibbs import Categorical, GibbsState

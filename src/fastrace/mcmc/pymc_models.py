@@ -53,7 +53,7 @@ def from_pymc(
     Raises
     ------
     ImportError
-        Without PyMC: ``python -m pip install "fastrace[pymc]"``.
+        Without PyMC: ``python -m pip install "pymc>=5.26"``.
     ValueError
         If rows do not enter by `pm.Data`, or the likelihood is not one factor for each row; the message names the
         variable.
@@ -83,7 +83,7 @@ def from_pymc(
     try:
         import pymc
     except ImportError as error:
-        raise ImportError('from_pymc needs PyMC: python -m pip install "fastrace[pymc]"') from error
+        raise ImportError('from_pymc needs PyMC: python -m pip install "pymc>=5.26"') from error
     model = pymc.modelcontext(model)
     discrete = [v.name for v in model.free_RVs if np.dtype(v.dtype).kind != "f"]
     if discrete:

@@ -110,7 +110,7 @@ class Trace:
         try:
             import arviz
         except ImportError as error:
-            raise ImportError('to_arviz needs ArviZ: python -m pip install "fastrace[arviz]"') from error
+            raise ImportError('to_arviz needs ArviZ: python -m pip install arviz') from error
         groups = self.to_dict()
         attributes = {"inference_library": "fastrace", **{k: _plain(v) for k, v in self.kernel.items()}}
         if int(arviz.__version__.split(".")[0]) >= 1:
@@ -142,7 +142,7 @@ class Trace:
         try:
             import matplotlib.pyplot as plt
         except ImportError as error:
-            raise ImportError('plots need matplotlib: python -m pip install "fastrace[plot]"') from error
+            raise ImportError('plots need matplotlib: python -m pip install matplotlib') from error
         axes = np.atleast_1d(plt.subplots(2, 1, sharex=True, layout="constrained")[1] if ax is None else ax)
         flat = self.draws.reshape(self.n_chains, self.n_draws, -1)
         for c in range(self.n_chains):

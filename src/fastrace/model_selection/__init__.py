@@ -76,7 +76,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("sklearn", "joblib"):
             raise
-        raise ImportError(f'{name} needs scikit-learn: python -m pip install ".[sklearn]"') from error
+        raise ImportError(f'{name} needs scikit-learn: python -m pip install "scikit-learn>=1.6"') from error
 
 
 def __dir__() -> list[str]:

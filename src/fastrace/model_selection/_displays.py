@@ -355,5 +355,5 @@ def _pyplot() -> Any:
     try:
         import matplotlib.pyplot as pyplot
     except ImportError as error:
-        raise ImportError('plots need matplotlib: python -m pip install ".[plot]"') from error
+        raise ImportError('plots need matplotlib: python -m pip install matplotlib') from error
     return pyplot

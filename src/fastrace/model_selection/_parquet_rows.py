@@ -251,7 +251,7 @@ def _open(name: str) -> Any:
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
-        raise ImportError('Parquet files need pyarrow: python -m pip install ".[data]"') from error
+        raise ImportError('Parquet files need pyarrow: python -m pip install pyarrow') from error
     return parquet.ParquetFile(name)
 
 
