@@ -30,7 +30,7 @@ LAYERS = [
     ["_boost"],
     ["_chain"],
     ["_minibatch", "_xla_chain"],
-    ["_checks", "_progress", "results"],
+    ["_checks", "_files", "_progress", "results"],
     ["_bins"],
     ["_committee"],
     ["_rules", "datasets"],
