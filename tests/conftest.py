@@ -1,13 +1,39 @@
-"""Fixtures that all tests share."""
+"""Fixtures and options that all tests share."""
 
+import argparse
 import os
 import signal
+import zlib
 
 import numpy as np
 import pytest
 
 # A shell that runs the tests in the background has them ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--share", metavar="I/N", type=_share,
+                     help="run part I of N of the selected tests, I from 1 to N; a test never changes its part")
+
+
+def _share(text):
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"--share is {text!r}; needs I/N with 1 <= I <= N, such as 1/12")
+    return int(part), int(parts)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keep the tests of one share: those whose node id has the checksum I - 1 modulo N."""
+    if config.getoption("share") is None:
+        return
+    part, parts = config.getoption("share")
+    kept, left = [], []
+    for item in items:
+        (kept if zlib.crc32(item.nodeid.encode()) % parts == part - 1 else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 def pytest_generate_tests(metafunc):

@@ -3,7 +3,6 @@
 import copy
 import functools
 import math
-import os
 import pickle
 import threading
 import tracemalloc
@@ -18,7 +17,8 @@ import fastrace as fr
 from guarantee import assert_rate_at_most
 from reference import stopping as twin
 
-RUNS = int(os.environ.get("FASTRACE_RUNS", "60"))       # of each rule on each law; 10000 for a night
+# Runs of each rule on each law.
+some_runs = pytest.mark.parametrize("runs", [60, pytest.param(2000, marks=pytest.mark.long)])
 
 T = np.arange(1, 45_001)
 G = np.modf(T * 0.6180339887498949)[0]
@@ -353,12 +353,12 @@ def test_betas_close_to_one(seed):
             assert many.interval[0] <= 0.5 <= many.interval[1]
 
 
-def test_c2_10_a_long_stream_keeps_its_accuracy():
-    """10^9 rewards: blocks are merged as pairs of doubles, so nothing is lost."""
+@pytest.mark.parametrize("repeats", [20, pytest.param(954, marks=pytest.mark.long)])
+def test_a_long_stream_keeps_its_accuracy(repeats):
+    """10^9 rewards in 954 portions: blocks are merged as pairs of doubles, so nothing is lost."""
     part = np.random.default_rng(1).random(1 << 20) * 1e-3 + 0.7
     rule = fr.EBGStop(1e-9, 0.05)
     constant = fr.EBGStop(1e-9, 0.05)
-    repeats = int(os.environ.get("FASTRACE_LONG", "20"))       # 954 for 10^9
     tenth = np.full(part.size, 0.1)
     for _ in range(repeats):
         assert rule.update_many(part) == part.size
@@ -633,16 +633,17 @@ def _decided():
 CHEAP = {"Bernoulli 0.01": 0.5}         # relative accuracy for rules that need 1 / mean^2 rewards there
 
 
+@some_runs
 @pytest.mark.parametrize("law", LAWS)
-def test_c2_02_relative_accuracy_is_kept(law, seed):
+def test_relative_accuracy_is_kept(law, runs, seed):
     draw, support, _ = LAWS[law]
     mean, delta = mean_of(law), 0.1
     for name, make in RULES.items():
         epsilon = CHEAP.get(law, 0.2)
         hoeffding = "NAS" in name
-        runs = RUNS if not (hoeffding and law in CHEAP) else max(RUNS // 20, 3)
+        trials = runs if not (hoeffding and law in CHEAP) else runs // 20
         missed = 0
-        for child in np.random.SeedSequence([seed, len(name)]).spawn(runs):
+        for child in np.random.SeedSequence([seed, len(name)]).spawn(trials):
             rng = np.random.default_rng(child)
             rule = make(epsilon, delta, support)
             while not rule.done:
@@ -650,15 +651,16 @@ def test_c2_02_relative_accuracy_is_kept(law, seed):
                 assert rule.n_samples < 10**8
             assert rule.stopped
             missed += abs(rule.estimate - mean) > epsilon * mean
-        assert_rate_at_most(missed, runs, 2 * delta if "printed" in name or name == "geometric NAS" else delta)
+        assert_rate_at_most(missed, trials, 2 * delta if "printed" in name or name == "geometric NAS" else delta)
 
 
+@some_runs
 @pytest.mark.parametrize("law", LAWS)
-def test_c2_02_absolute_accuracy_and_side_are_kept(law, seed):
+def test_absolute_accuracy_and_side_are_kept(law, runs, seed):
     draw, support, _ = LAWS[law]
     mean, delta, span = mean_of(law), 0.1, LAWS[law][1][1] - LAWS[law][1][0]
     missed, fixed, wrong = 0, 0, 0
-    for child in np.random.SeedSequence(seed).spawn(RUNS):
+    for child in np.random.SeedSequence(seed).spawn(runs):
         rng = np.random.default_rng(child)
         x = draw(rng, 40_000)
         for bound in ("empirical-bernstein", "fixed-size"):
@@ -671,16 +673,17 @@ def test_c2_02_absolute_accuracy_and_side_are_kept(law, seed):
         side.update_many(x)
         wrong += side.estimate == 1.0 and side.stopped
     for count in (missed, fixed, wrong):
-        assert_rate_at_most(count, RUNS, delta)
+        assert_rate_at_most(count, runs, delta)
 
 
-def test_c2_01_intervals_hold_under_optional_stopping(seed):
+@some_runs
+def test_intervals_hold_under_optional_stopping(runs, seed):
     """The bracket covers the mean at every reward at once."""
     for law, (draw, support, _) in LAWS.items():
         mean = mean_of(law)
         for make in (fr.NAS, fr.EBStop, fr.EBGStop, fr.GeometricNAS):
             missed = 0
-            for child in np.random.SeedSequence([seed, 7]).spawn(RUNS):
+            for child in np.random.SeedSequence([seed, 7]).spawn(runs):
                 x = draw(np.random.default_rng(child), 2000)
                 rule = make(1e-3, 0.1, support)
                 for start in range(0, x.size, 50):
@@ -689,5 +692,5 @@ def test_c2_01_intervals_hold_under_optional_stopping(seed):
                     if not low <= mean <= high:
                         missed += 1
                         break
-            assert_rate_at_most(missed, RUNS, 0.1)
+            assert_rate_at_most(missed, runs, 0.1)
             assert rule.status == "running", law
