@@ -10,6 +10,7 @@ import pytest
 from scipy import LowLevelCallable
 
 from fastrace import sources
+from fastrace.pulls import CallbackPulls
 from fastrace.sources import ArraySource, CallableSource, CallbackSource, as_source
 
 ROWS = [4, 0, 2, 2]
@@ -591,6 +592,27 @@ def test_spellings_of_signatures(signature, accepted):
     else:
         with pytest.raises(ValueError, match="accepted are"):
             CallbackSource(callback, 1, 1)
+
+
+PULLS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_ssize_t), ctypes.POINTER(ctypes.c_int64), ctypes.c_ssize_t,
+                         ctypes.POINTER(ctypes.c_double))
+
+
+@pytest.mark.parametrize("bytes_of_long", [4, 8])
+@pytest.mark.parametrize("make, form, signature", [
+    (lambda callback: CallbackPulls(callback, 1), PULLS, "int (long *, long *, long, double *)"),
+    (lambda callback: CallbackPulls(callback, 1), PULLS, "int (intptr_t *, long *, intptr_t, double *)"),
+    (lambda callback: CallbackSource(callback, 1, 1), PER_ARM, "int (double *, intptr_t, long *, intptr_t)"),
+])
+def test_a_long_counts_by_its_size_on_the_platform(make, form, signature, bytes_of_long, monkeypatch):
+    """Windows has longs of 32 bits: such a callback would read counts of 64 bits as pairs."""
+    monkeypatch.setitem(sources._INTEGER_SIZES, "long", bytes_of_long)
+    callback = LowLevelCallable(form(lambda *arguments: 0), signature=signature)
+    if bytes_of_long == 8:
+        make(callback)
+    else:
+        with pytest.raises(ValueError, match="accepted"):
+            make(callback)
 
 
 @pytest.mark.parametrize("callback", [None, lambda: 0, (1, 2, 3), PER_ARM(lambda out, n_rows, rows, arm: 0)])

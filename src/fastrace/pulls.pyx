@@ -11,7 +11,7 @@ from fastrace.sources cimport Source
 
 import numpy as np
 
-from fastrace.sources import as_source
+from fastrace.sources import as_source, is_low_level, signature_types
 
 cnp.import_array()
 
@@ -423,16 +423,8 @@ def _flat(given, arms, counts):
                         arm.shape[0], int(np.sum(count)))
 
 
-_SIGNATURE = "int (intptr_t const *, int64_t const *, intptr_t, double *)"
-_INTEGERS = ("intptr_t", "int64_t", "Py_ssize_t", "ssize_t", "npy_intp", "npy_int64", "long long", "long", "ptrdiff_t")
-
-
-def _normalised(signature):
-    """A signature without const and spaces, its 64-bit integers spelled one way."""
-    text = signature.replace("const", " ")
-    for name in _INTEGERS:
-        text = text.replace(name, "I")
-    return "".join(text.split())
+_SIGNATURE = "int (intptr_t *, int64_t *, intptr_t, double *)"
+_FORMS = {signature_types(_SIGNATURE): False, signature_types(_SIGNATURE[:-1] + ", void *)"): True}   # with user data?
 
 
 cdef class CallbackPulls(PullSource):
@@ -482,19 +474,18 @@ cdef class CallbackPulls(PullSource):
     """
 
     def __init__(self, callback, n_arms):
-        if not _is_low_level(callback):
+        if not is_low_level(callback):
             raise ValueError(f"callback is a {type(callback).__name__}; wrap the function pointer in "
                              f"scipy.LowLevelCallable, or use CallablePulls for a Python function")
         super().__init__(n_arms)
         capsule = tuple.__getitem__(callback, 0)
         cdef const char *signature = PyCapsule_GetName(capsule)
         text = (<bytes>signature).decode()
-        form = _normalised(text)
-        wanted = _normalised(_SIGNATURE)
-        if form not in (wanted, wanted.removesuffix(")") + ",void*)"):
+        form = _FORMS.get(signature_types(text))
+        if form is None:
             raise ValueError(f"callback has signature {text!r}; accepted is {_SIGNATURE!r}, with or without a void * "
                              f"for user data at the end")
-        self.takes_data = form != wanted
+        self.takes_data = form
         self.function = PyCapsule_GetPointer(capsule, signature)
         self.data = PyCapsule_GetContext(capsule)
         if self.data != NULL and not self.takes_data:
@@ -516,11 +507,6 @@ cdef class CallbackPulls(PullSource):
                 raise RuntimeError(f"the callback returned {code} when asked for rewards of arm {arms[0]}"
                                    + (f" and {n - 1} more" if n > 1 else "") + "; 0 means success")
         return 0
-
-
-def _is_low_level(value):
-    """Whether `value` is a scipy.LowLevelCallable, without importing scipy for everyone."""
-    return type(value).__name__ == "LowLevelCallable" and isinstance(value, tuple)
 
 
 def as_pulls(pull, n_arms):
@@ -557,7 +543,7 @@ def as_pulls(pull, n_arms):
                         f"rows with replacement, or race over it with FiniteRace")
     if isinstance(pull, PullSource):
         source = pull
-    elif _is_low_level(pull):
+    elif is_low_level(pull):
         source = CallbackPulls(pull, n_arms)
     elif callable(getattr(pull, "pull", None)):
         source = CallablePulls(pull.pull, n_arms)

@@ -527,13 +527,13 @@ cdef class CallbackSource(Source):
     """
 
     def __init__(self, callback, n_arms, n_rows, support=None, *, scan_advantage=1.0):
-        if not _is_low_level(callback):
+        if not is_low_level(callback):
             raise ValueError(f"callback is a {type(callback).__name__}; wrap the function pointer in "
                              f"scipy.LowLevelCallable, or use CallableSource for a Python function")
         super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, support=support)
         capsule = tuple.__getitem__(callback, 0)
         cdef const char *signature = PyCapsule_GetName(capsule)
-        form = _FORMS.get(_normalised((<bytes>signature).decode()))
+        form = _FORMS.get(signature_types((<bytes>signature).decode()))
         if form is None:
             raise ValueError(f"callback has signature {(<bytes>signature).decode()!r}; accepted are "
                              + ", ".join(repr(text) for text in _SIGNATURES)
@@ -601,7 +601,7 @@ _INTEGER_SIZES = {
 }
 
 
-def _normalised(signature):
+def signature_types(signature):
     """The types in a C signature, integers by their size: makers of callbacks spell one type in many ways."""
     match = re.fullmatch(r"(.*?)\((.*)\)", signature.strip(), re.DOTALL)
     if match is None:
@@ -617,10 +617,10 @@ def _normalised(signature):
     return tuple(types)
 
 
-_FORMS = {_normalised(signature): form for signature, form in _SIGNATURES.items()}
+_FORMS = {signature_types(signature): form for signature, form in _SIGNATURES.items()}
 
 
-def _is_low_level(callback):
+def is_low_level(callback):
     if not isinstance(callback, tuple):     # SciPy's class is a tuple; most objects need no import to be told apart
         return False
     from scipy import LowLevelCallable
@@ -683,11 +683,11 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
             raise ValueError(f"support={support!r} came beside a source, which has its own: {rewards.support!r}; "
                              f"give it where the source is made")
         source = rewards
-    elif _is_low_level(rewards) or (callable(rewards) and not hasattr(rewards, "__array__")):
+    elif is_low_level(rewards) or (callable(rewards) and not hasattr(rewards, "__array__")):
         if n_arms is None or n_rows is None:
             raise ValueError(f"n_arms is {n_arms} and n_rows is {n_rows}; a function does not show its size, so both "
                              f"are needed")
-        return (CallbackSource if _is_low_level(rewards) else CallableSource)(rewards, n_arms, n_rows, support)
+        return (CallbackSource if is_low_level(rewards) else CallableSource)(rewards, n_arms, n_rows, support)
     else:
         source = ArraySource(_table(rewards), support=support)
     for name, given, found in (("n_arms", n_arms, source.n_arms), ("n_rows", n_rows, source.n_rows)):
