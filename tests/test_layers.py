@@ -1,7 +1,11 @@
 """The files of src/fastrace: imports point down the layers, and the build installs every file."""
 
 import ast
+import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -196,3 +200,13 @@ def test_one_version_everywhere():
     stated = {name: re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.M).group(1)
               for name, pattern in places.items()}
     assert len(set(stated.values())) == 1, stated
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("nm"), reason="needs nm, of Linux")
+@pytest.mark.parametrize("module", [file.stem for file in files(".pyx")])
+def test_modules_export_their_initialiser_alone(module):
+    """What they link, such as NumPy's random_*, must not answer to other libraries of the process."""
+    library = importlib.util.find_spec(f"fastrace.{module}").origin
+    listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    exported = {line.split()[-1] for line in listed.splitlines() if not line.split()[-1].startswith("__asan")}
+    assert exported == {f"PyInit_{module}"}
