@@ -1,6 +1,6 @@
 """Loops of `RunningMoments` and `RunningComoments`: one call per array, without the GIL."""
 
-from libc.math cimport NAN, isfinite, sqrt
+from libc.math cimport NAN, isfinite
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free, malloc
 cimport numpy as cnp
@@ -9,6 +9,8 @@ import operator
 
 import numpy as np
 
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_leave_brief, guard_refuse,
+                              guard_t, guard_take_briefly)
 from fastrace._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_extend_difference, moments4_kurtosis,
                                 moments4_merge, moments4_push, moments4_skewness, moments4_std, moments_extend,
                                 moments_merge, moments_push, moments_variance, running_extend, running_merge,
@@ -179,8 +181,13 @@ cdef object _explain(object part, int64_t first):
 
 
 cdef class _Running:
-    """What `RunningMoments` and `RunningComoments` share: a running_t per arm."""
+    """What `RunningMoments` and `RunningComoments` share: a running_t per arm.
 
+    The state changes only in lines that hold the GIL from first to last, so updates by several threads are used one
+    after the other, each as a whole.
+    """
+
+    cdef guard_t guard
     cdef readonly Py_ssize_t n_arms
     cdef Py_ssize_t lead        # -1, or the leader of differences
     cdef bint flat              # numbers for one arm, or vectors
@@ -188,40 +195,61 @@ cdef class _Running:
 
     def __cinit__(self, *args, **kwargs):
         self.lead = -1
+        guard_await(&self.guard, 0)
 
     def __dealloc__(self):
         free(self.state)
 
     cdef int allocate(self, Py_ssize_t n_arms, Py_ssize_t leader) except -1:
-        if self.state != NULL:
-            raise TypeError(f"this {type(self).__name__} is in use; make a new one to start again")
+        guard_build(&self.guard, 0, self)
         self.state = <running_t *>calloc(n_arms, sizeof(running_t))
         if self.state == NULL:
             raise MemoryError(f"no memory for {n_arms} arms of {sizeof(running_t)} bytes")
         self.n_arms = n_arms
         self.lead = leader
         self.flat = n_arms == 1 and leader < 0
+        guard_built(&self.guard, 0)
         return 0
+
+    cdef int enter(self) except -1:
+        """Before a few lines that call no Python; `leave` after them."""
+        if not guard_take_briefly(&self.guard):
+            guard_refuse(&self.guard, self)
+        return 0
+
+    cdef void leave(self) noexcept:
+        guard_leave_brief(&self.guard)
 
     cdef int absorb(self, const running_t *other, Py_ssize_t n_arms) except -1:
         """Merge all arms or none."""
         cdef running_t merged
-        cdef Py_ssize_t j
+        cdef Py_ssize_t j, full = -1, bad = -1
+        guard_check_built(&self.guard, self)
         if n_arms != self.n_arms:
             raise ValueError(f"n_arms is {n_arms} on one side and {self.n_arms} on the other; both must be the same")
+        self.enter()
         for j in range(n_arms):
             if self.state[j].n > INT64_MAX - other[j].n:
-                raise OverflowError(f"arm {j} would count more than 2**63 - 1 rewards")
+                full = j
+                break
             merged = self.state[j]
             running_merge(&merged, &other[j])
             if not isfinite(merged.m2):
-                raise _refuse(other[j].mean, f"the mean of what is added to arm {j}")
-        for j in range(n_arms):
-            running_merge(&self.state[j], &other[j])
+                bad = j
+                break
+        else:
+            for j in range(n_arms):
+                running_merge(&self.state[j], &other[j])
+        self.leave()
+        if full >= 0:
+            raise OverflowError(f"arm {full} would count more than 2**63 - 1 rewards")
+        if bad >= 0:
+            raise _refuse(other[bad].mean, f"the mean of what is added to arm {bad}")
         return 0
 
     cdef int take(self, object xs) except -1:
         """Into a fresh state, merged at the end: an error or Ctrl-C leaves this object as it was."""
+        guard_check_built(&self.guard, self)
         cdef cnp.ndarray array = _table(xs, self.n_arms, self.flat)
         cdef Py_ssize_t n_arms = self.n_arms
         cdef int64_t n_rows = array.shape[0], start = 0, stretch
@@ -254,16 +282,20 @@ cdef class _Running:
         cdef cnp.ndarray out = np.empty(self.n_arms, np.int64)
         cdef int64_t *to = <int64_t *>cnp.PyArray_DATA(out)
         cdef Py_ssize_t j
+        self.enter()
         for j in range(self.n_arms):
             to[j] = self.state[j].n
+        self.leave()
         return out
 
     cdef object means(self):
         cdef cnp.ndarray out = np.empty(self.n_arms)
         cdef double *to = <double *>cnp.PyArray_DATA(out)
         cdef Py_ssize_t j
+        self.enter()
         for j in range(self.n_arms):
             to[j] = self.state[j].mean + self.state[j].mean_low if self.state[j].n else NAN
+        self.leave()
         return out
 
     cdef object variances(self, object ddof):
@@ -271,18 +303,33 @@ cdef class _Running:
         cdef cnp.ndarray out = np.empty(self.n_arms)
         cdef double *to = <double *>cnp.PyArray_DATA(out)
         cdef Py_ssize_t j
+        self.enter()
         for j in range(self.n_arms):
             to[j] = running_variance(&self.state[j], less)
+        self.leave()
         return out
 
     cdef int join(self, object other) except -1:
         cdef _Running that
+        cdef running_t *seen
+        cdef Py_ssize_t j
         if not isinstance(other, (RunningMoments if self.lead < 0 else RunningComoments)):
             raise TypeError(f"other is a {type(other).__name__}; only another {type(self).__name__} can be merged")
         that = <_Running>other
         if that.lead != self.lead:
             raise ValueError(f"leader is {that.lead} on one side and {self.lead} on the other; both must be the same")
-        return self.absorb(that.state, that.n_arms)
+        guard_check_built(&that.guard, that)
+        seen = <running_t *>malloc(that.n_arms * sizeof(running_t))
+        if seen == NULL:
+            raise MemoryError(f"no memory for {that.n_arms} arms of {sizeof(running_t)} bytes")
+        try:
+            that.enter()
+            for j in range(that.n_arms):
+                seen[j] = that.state[j]
+            that.leave()
+            return self.absorb(seen, that.n_arms)
+        finally:
+            free(seen)
 
     cdef _Running twin(self):
         """A copy, of the same class."""
@@ -293,15 +340,19 @@ cdef class _Running:
         return new
 
     def __reduce__(self):
-        cdef cnp.ndarray values = np.empty((self.n_arms, 4))
+        cdef cnp.ndarray values = np.empty((self.n_arms, 4)), counts = np.empty(self.n_arms, np.int64)
         cdef double *to = <double *>cnp.PyArray_DATA(values)
+        cdef int64_t *count = <int64_t *>cnp.PyArray_DATA(counts)
         cdef Py_ssize_t j
+        self.enter()
         for j in range(self.n_arms):
+            count[j] = self.state[j].n
             to[4 * j] = self.state[j].mean
             to[4 * j + 1] = self.state[j].mean_low
             to[4 * j + 2] = self.state[j].m2
             to[4 * j + 3] = self.state[j].m2_low
-        args = (1, type(self), self.lead, self.counts(), values)
+        self.leave()
+        args = (1, type(self), self.lead, counts, values)
         extra = getattr(self, "__dict__", None)     # of a subclass
         return (_restore, args, extra) if extra else (_restore, args)
 
@@ -332,16 +383,15 @@ def _restore(version, cls, leader, counts, values):
         raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
     count = np.ascontiguousarray(counts, np.int64)
     value = np.ascontiguousarray(values, np.float64)
-    if count.ndim != 1 or value.shape != (count.shape[0], 4) or not -1 <= leader < max(count.shape[0], 1):
+    if count.ndim != 1 or not count.shape[0] or value.shape != (count.shape[0], 4) or not -1 <= leader < count.shape[0]:
         raise ValueError(f"this pickle holds counts of shape {count.shape}, values of shape {value.shape} and leader "
                          f"{leader}, which do not fit one another: it is damaged")
     if not ((count >= 0).all() and np.isfinite(value).all()):
         raise ValueError("this pickle holds a negative count or a moment that is not finite: it is damaged")
-    if not issubclass(cls, RunningMoments if leader < 0 else RunningComoments):
+    if not (isinstance(cls, type) and issubclass(cls, RunningMoments if leader < 0 else RunningComoments)):
         raise TypeError(f"this pickle asks for a {cls.__name__} with leader {leader}: it is damaged")
     new = cls.__new__(cls)
-    if count.shape[0]:
-        new.allocate(count.shape[0], leader)
+    new.allocate(count.shape[0], leader)
     for j in range(new.n_arms):
         new.state[j].n = count[j]
         new.state[j].mean, new.state[j].mean_low, new.state[j].m2, new.state[j].m2_low = value[j]
@@ -450,13 +500,19 @@ cdef class RunningMoments(_Running):
             value = x
         else:
             value = _real(x, "x")
+        if not guard_take_briefly(&self.guard):
+            guard_refuse(&self.guard, self)
         if not 0 <= arm < self.n_arms:
+            guard_leave_brief(&self.guard)
             raise ValueError(f"arm is {arm}; it must stay within [0, {self.n_arms})")
         new = self.state[arm]
         running_push(&new, value)
-        if not isfinite(new.m2):
-            raise _refuse(value, f"reward {self.state[arm].n}" + ("" if self.flat else f" of arm {arm}"))
-        self.state[arm] = new
+        if isfinite(new.m2):
+            self.state[arm] = new
+            guard_leave_brief(&self.guard)
+            return
+        guard_leave_brief(&self.guard)
+        raise _refuse(value, f"reward {new.n - 1}" + ("" if self.flat else f" of arm {arm}"))
 
     def update_many(self, xs):
         """Take many rewards.
@@ -541,14 +597,18 @@ cdef class RunningMoments(_Running):
     @property
     def count(self):
         """Number of rewards: int, or ndarray of int64 of shape (n_arms,)."""
+        guard_check_built(&self.guard, self)
         return self.state.n if self.flat else self.counts()
 
     @property
     def mean(self):
         """Mean of the rewards: float, or ndarray of shape (n_arms,); nan where there are none."""
-        if self.flat:
-            return self.state.mean + self.state.mean_low if self.state.n else NAN
-        return self.means()
+        if not self.flat:
+            return self.means()
+        self.enter()
+        cdef double mean = self.state.mean + self.state.mean_low if self.state.n else NAN
+        self.leave()
+        return mean
 
     def variance(self, ddof=1):
         """Variance of the rewards.
@@ -570,7 +630,8 @@ cdef class RunningMoments(_Running):
         >>> m.variance(), m.variance(ddof=0)
         (nan, 0.0)
         """
-        return running_variance(self.state, _ddof(ddof)) if self.flat else self.variances(ddof)
+        variances = self.variances(ddof)
+        return float(variances[0]) if self.flat else variances
 
     def std(self, ddof=1):
         """Standard deviation: the square root of `variance`, with the same parameter.
@@ -585,7 +646,8 @@ cdef class RunningMoments(_Running):
         float or ndarray of shape (n_arms,)
             nan where ``count <= ddof``.
         """
-        return sqrt(running_variance(self.state, _ddof(ddof))) if self.flat else np.sqrt(self.variances(ddof))
+        stds = np.sqrt(self.variances(ddof))
+        return float(stds[0]) if self.flat else stds
 
     def __repr__(self):
         name = type(self).__name__
@@ -704,12 +766,14 @@ cdef class RunningComoments(_Running):
     @property
     def leader(self):
         """The arm that all are compared with."""
+        guard_check_built(&self.guard, self)
         return self.lead
 
     @property
     def count(self):
         """Number of rows."""
-        return self.state.n if self.n_arms else 0
+        guard_check_built(&self.guard, self)
+        return self.state.n
 
     @property
     def difference_mean(self):
