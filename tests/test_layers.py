@@ -202,6 +202,14 @@ def test_one_version_everywhere():
     assert len(set(stated.values())) == 1, stated
 
 
+def test_the_table_of_layers_names_every_file():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text[text.index("| layer |") : text.index("Where a new thing goes")]
+    named = {name.rstrip("/") for name in re.findall(r"`(\w+/?)`", table)} - {"select_best"}
+    assert set(RANK) - {"__init__"} - named == set(), "files without a line in CONTRIBUTING.md"
+    assert named - set(RANK) == set(), "lines of CONTRIBUTING.md without a file"
+
+
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("nm"), reason="needs nm, of Linux")
 @pytest.mark.parametrize("module", [file.stem for file in files(".pyx")])
 def test_modules_export_their_initialiser_alone(module):
