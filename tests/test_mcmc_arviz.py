@@ -11,7 +11,7 @@ arviz = pytest.importorskip("arviz")
 def test_the_released_arviz_takes_a_trace():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(500, 2))
-    model = mcmc.GLM(x, x @ [1.0, -0.5] + rng.normal(size=500), family="gaussian")
+    model = mcmc.GLM(x, x @ [1.0, -0.5] + rng.normal(size=500), family="gaussian", scale=1.0)
     trace = mcmc.sample(mcmc.RacingMetropolis(model), n_draws=100, n_chains=3, rng=1)
     kept = trace.to_arviz()
     np.testing.assert_array_equal(np.asarray(kept["posterior"]["theta"]), trace.draws)

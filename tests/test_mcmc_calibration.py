@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
-from test_mcmc import KERNELS, outcomes
+from test_mcmc import KERNELS, outcomes, scale_of
 
 from fastrace import mcmc
 from guarantee import assert_fits, assert_rate_at_most
@@ -60,7 +60,7 @@ def test_geweke_joint_distribution(name):
     for i in range(360):
         family = families[i % len(families)]
         y = outcomes(family, X, theta, rng)
-        model = mcmc.GLM(X, y, family, prior_sd=1.0)
+        model = mcmc.GLM(X, y, family, **scale_of(family), prior_sd=1.0)
         kernel = KERNELS[name](model)
         before = theta
         theta = kernel.run(rng, kernel.init(theta), 1 if "slice" in name else 4)[1].draws[-1]

@@ -17,7 +17,7 @@ def regression(n=3000, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 2))
     y = x @ [1.0, -0.5] + rng.normal(size=n)
-    return mcmc.GLM(x, y, family="gaussian"), np.linalg.inv(x.T @ x), np.linalg.solve(x.T @ x, x.T @ y), x, y
+    return mcmc.GLM(x, y, family="gaussian", scale=1.0), np.linalg.inv(x.T @ x), np.linalg.solve(x.T @ x, x.T @ y), x, y
 
 
 @pytest.mark.parametrize("make", [lambda m: KernelMove(mcmc.RacingMetropolis(m)), RacingStretchMove])

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import LowLevelCallable, stats
-from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic, outcomes
+from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic, outcomes, scale_of
 
 from fastrace import DiscreteSampler, mcmc
 from fastrace._expansion import ExpandedSource
@@ -521,7 +521,7 @@ def binned(family, n_rows=6000, **options):
     X = rng.standard_normal((n_rows, 3))
     X[:, 0] = 1.0
     y = outcomes(family, X, np.array([0.3, 0.5, -0.4]), rng)
-    return mcmc.Binned(mcmc.GLM(X, y, family, prior_sd=5.0), **options)
+    return mcmc.Binned(mcmc.GLM(X, y, family, **scale_of(family), prior_sd=5.0), **options)
 
 
 @pytest.mark.parametrize("family", ["logistic", "gaussian", "poisson", "student-t", "arch"])

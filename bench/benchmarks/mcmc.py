@@ -94,7 +94,7 @@ class StepOverhead:
 
     def setup(self, name, dim):
         X, y = logistic(10_000, dim)
-        model = mcmc.GLM(X, y, "gaussian", prior_sd=10.0)
+        model = mcmc.GLM(X, y, "gaussian", scale=1.0, prior_sd=10.0)
         self.kernel = kernel_of(name, model, model.reference())
         self.state = self.kernel.init(rng=1)
         self.rng = np.random.default_rng(1)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
 from fastrace._chain import Chain
-from fastrace.mcmc.models import Model, Reference
+from fastrace.mcmc.models import Model, NoModeError, Reference
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, joined, keep_partial
 
 PROPOSALS = ("auto", "crank-nicolson", "independent", "random-walk", "langevin")
@@ -128,7 +128,10 @@ class RowMetropolis:
         if isinstance(control_variate, Reference):
             return control_variate, True
         if control_variate is None:
-            return (self.model.reference() if self.model.has_derivatives else None), False
+            try:
+                return (self.model.reference() if self.model.has_derivatives else None), False
+            except NoModeError:
+                return None, False
         if isinstance(control_variate, str):
             _checks.choice(control_variate, "control_variate", ("auto",))
             if not self.model.has_derivatives:

@@ -47,7 +47,7 @@ class KernelMove(Move):  # type: ignore[misc]
     >>> from fastrace.mcmc.emcee import KernelMove
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(20_000, 2))
-    >>> model = mcmc.GLM(x, x @ [1.0, -0.5] + rng.normal(size=20_000), family="student-t")
+    >>> model = mcmc.GLM(x, x @ [1.0, -0.5] + rng.normal(size=20_000), family="student-t", scale=1.0)
     >>> move = KernelMove(mcmc.RacingMetropolis(model))
     >>> sampler = emcee.EnsembleSampler(4, 2, lambda theta: 0.0, moves=move)
     >>> _ = sampler.run_mcmc(move.start(4, rng), 300)
@@ -123,7 +123,7 @@ class RacingStretchMove(KernelMove):
     >>> from fastrace.mcmc.emcee import RacingStretchMove
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(20_000, 2))
-    >>> model = mcmc.GLM(x, x @ [1.0, -0.5] + rng.normal(size=20_000), family="student-t")
+    >>> model = mcmc.GLM(x, x @ [1.0, -0.5] + rng.normal(size=20_000), family="student-t", scale=1.0)
     >>> move = RacingStretchMove(model)
     >>> sampler = emcee.EnsembleSampler(8, 2, lambda theta: 0.0, moves=move)
     >>> _ = sampler.run_mcmc(move.start(8, rng), 300)

@@ -19,11 +19,28 @@ from fastrace.sources import CallableSource, Source
 __all__ = ["GLM", "FunctionModel", "Reference", "SourceModel"]
 
 _CHUNK = 4096
-_NEWTON_STEPS = 60
+_NEWTON_STEPS = 100
+_FAR = 0.01  # squared gradient per posterior standard deviation at which no mode has been found
+_ROUNDING = 1e-11  # relative error of a log-posterior
+_SINGULAR = 1e-13  # eigenvalue, the diagonal being 1, that is rounding
 
 LogPrior = Callable[[NDArray[np.float64]], float]
 Terms = Callable[[NDArray[np.float64], NDArray[np.int64]], ArrayLike]
 Derivatives = Callable[[NDArray[np.float64], NDArray[np.int64]], tuple[ArrayLike, ArrayLike]]
+
+
+_SCALED = {
+    "gaussian": "the standard deviation of y about its mean",
+    "student-t": "the scale of the Student distribution of y about its center",
+}
+_ESTIMATE = {
+    "gaussian": "scale = np.sqrt(left @ left / (len(y) - X.shape[1]))",
+    "student-t": "scale = np.median(np.abs(left)) / scipy.stats.t.ppf(0.75, df)",
+}
+
+
+class NoModeError(ValueError):
+    """A log-posterior has no mode that a normal density could follow, or none was found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,29 +122,53 @@ class Model:
         raise ValueError(f"no bound on the slope of the terms of {type(self).__name__} is known")
 
     def _newton(
-        self, expand: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64], NDArray[np.float64]]],
-        start: NDArray[np.float64], tolerance: float = 1e-9,
+        self,
+        expand: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64], NDArray[np.float64]]],
+        start: NDArray[np.float64],
+        tolerance: float = 1e-9,
+        check: Callable[[NDArray[np.float64], NDArray[np.float64]], None] | None = None,
     ) -> NDArray[np.float64]:
-        """Mode of the log-likelihood times the normal prior, by damped Newton steps."""
-        at = start
-        value, gradient, hessian = self._with_prior(at, *expand(at))
-        for _ in range(_NEWTON_STEPS):
-            size = 1.0
-            step = np.linalg.solve(_positive(-hessian), gradient)
-            promised = float(gradient @ step)
-            if promised < tolerance:
-                return at
-            while True:
-                new = at + size * step
-                parts = self._with_prior(new, *expand(new))
-                if parts[0] >= value + 1e-4 * size * promised or size < 1e-8:
+        """Mode of the log-likelihood times the normal prior, by damped Newton steps.
+
+        `check` is given the last point and the Newton step there, and may raise before `NoModeError` does. The squared
+        gradient, in units of the posterior's standard deviations, falls below `tolerance`, or, where rounding of the
+        log-posterior stops the search earlier, below `_FAR`.
+        """
+        mode = start
+        with np.errstate(all="ignore"):  # a step too far may overflow; it is then halved
+            value, gradient, hessian = self._with_prior(mode, *expand(mode))
+            step = _ascent(hessian, gradient)
+            for _ in range(_NEWTON_STEPS):
+                promised = float(gradient @ step)
+                if promised < tolerance:
                     break
-                size /= 2.0
-            if size < 1e-8:
-                return at
-            at = new
-            value, gradient, hessian = parts
-        return at
+                size = 1.0
+                while size > 1e-8:
+                    new = mode + size * step
+                    parts = self._with_prior(new, *expand(new))
+                    gain = parts[0] - value
+                    if np.isfinite(parts[0]) and np.isfinite(parts[1]).all() and np.isfinite(parts[2]).all():
+                        next_step = _ascent(parts[2], parts[1])
+                        if gain >= 1e-4 * size * promised or (
+                            gain >= -_ROUNDING * abs(value) and float(parts[1] @ next_step) < 0.5 * promised
+                        ):
+                            break
+                    size /= 2.0
+                else:
+                    break
+                mode, step = new, next_step
+                value, gradient, hessian = parts
+        if check is not None:
+            check(mode, step)
+        squared = float(gradient @ step)
+        if not squared < max(_FAR, 1000.0 * tolerance):
+            raise NoModeError(
+                f"Newton's method found no mode of the posterior: where it stopped, the gradient is "
+                f"{math.sqrt(squared) if squared >= 0.0 else math.nan:.3g} per posterior standard deviation, and 0 is "
+                f"needed. Start nearer the mode, bring the parameters to like scales, give a proper prior, or give the "
+                f"point to expand at as control_variate; control_variate=None needs no mode"
+            )
+        return mode
 
     def _with_prior(
         self, at: NDArray[np.float64], value: float, gradient: NDArray[np.float64], hessian: NDArray[np.float64]
@@ -141,16 +182,27 @@ class Model:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Center and Cholesky factor of the covariance of the expansion at a point, prior included."""
         _, slope, curvature = self._with_prior(at, 0.0, gradient, hessian)
-        try:
-            whole = np.linalg.cholesky(-curvature)
-        except np.linalg.LinAlgError:
-            raise ValueError(
+        if not (np.isfinite(slope).all() and np.isfinite(curvature).all()):
+            raise NoModeError(f"the derivatives of the log-posterior at theta_hat {at} are not finite: give theta_hat "
+                              f"nearer the mode, or control_variate=None")
+        scale, values, vectors = _scaled(-curvature)
+        if values[0] < -1e-9:
+            raise NoModeError(
                 "the log-posterior is not curved downwards in every direction at theta_hat, so no normal density "
                 "follows it: give theta_hat nearer the mode, a proper prior, or control_variate=None"
-            ) from None
-        inverse = np.linalg.inv(whole)
-        covariance = inverse.T @ inverse
-        return at + covariance @ slope, np.linalg.cholesky((covariance + covariance.T) / 2.0)
+            )
+        if values[0] <= _SINGULAR * len(at):
+            weight = np.abs(vectors[:, 0])
+            flat = ", ".join(map(str, np.flatnonzero(weight > 0.1 * weight.max())))
+            silent = (f"the data and the normal prior say nothing about one direction of parameters {flat}, as with "
+                      f"collinear columns or a column of zeros")
+            if self.log_prior is not None:
+                raise NoModeError(f"{silent}, and log_prior is not expanded; leave a column out, give a finite "
+                                  f"prior_sd too, or control_variate=None")
+            raise ValueError(f"the posterior is improper: {silent}; leave a column out, or give a finite prior_sd")
+        covariance = (vectors / values) @ vectors.T / np.outer(scale, scale)
+        whole = np.linalg.cholesky((covariance + covariance.T) / 2.0 * np.outer(scale, scale))
+        return at + covariance @ slope, np.asarray(whole / scale[:, None], dtype=np.float64)
 
 
 def require_finite(table: NDArray[np.generic]) -> None:
@@ -164,11 +216,42 @@ def require_finite(table: NDArray[np.generic]) -> None:
             raise ValueError(f"X[{first + row}, {column}] is {table[first + row, column]}; finite numbers are needed")
 
 
-def _positive(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The matrix, with its eigenvalues made positive if they are not."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    floor = max(1e-10 * float(np.abs(values).max()), 1e-300)
-    return np.asarray((vectors * np.maximum(np.abs(values), floor)) @ vectors.T)
+def _scaled(
+    matrix: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Scales that bring the diagonal of a symmetric matrix to 1 or -1; eigenvalues and -vectors of what they leave."""
+    scale = np.sqrt(np.abs(np.diag(matrix)))
+    scale[scale == 0.0] = 1.0
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0 / np.outer(scale, scale))
+    return scale, values, vectors
+
+
+def _ascent(hessian: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Newton step, upwards also where the Hessian is curved up or not at all."""
+    if not (np.isfinite(hessian).all() and np.isfinite(gradient).all()):
+        return np.full(len(gradient), np.nan)
+    scale, values, vectors = _scaled(-hessian)
+    values = np.maximum(np.abs(values), _SINGULAR)
+    return np.asarray(vectors @ ((vectors.T @ (gradient / scale)) / values) / scale)
+
+
+def require_proper(model: Model, least: float, most: float, step: NDArray[np.float64]) -> None:
+    """Raise if a step from the supposed mode moves predictors as if the likelihood had none.
+
+    `least` and `most` are the extremes over rows of how far the step moves predictors the way that their outcomes
+    want them to go. Where a likelihood rises for ever, Newton's steps keep moving some predictors by about 1, all of
+    them the right way, however small the gradient has become. At a mode a step is almost 0.
+    """
+    if most > 0.1 and least >= -1e-3 * most:
+        sizes = np.where(model.prior_precision > 0.0, 0.0, np.abs(step))
+        columns = ", ".join(map(str, np.flatnonzero(sizes > 0.1 * sizes.max())))
+        rises = (f"the outcomes are separated: the likelihood rises for ever as theta moves along parameters "
+                 f"{columns}, on which the normal prior is flat")
+        if model.log_prior is not None:
+            raise NoModeError(f"{rises}, and log_prior is not expanded. Give a finite prior_sd too, or "
+                              f"control_variate=None")
+        raise ValueError(f"the posterior is improper: {rises}. Give a finite prior_sd, such as 2.5 for columns of "
+                         f"standard deviation 1, or leave out what separates the outcomes")
 
 
 class GLM(Model):
@@ -176,9 +259,13 @@ class GLM(Model):
 
     Parameters
     ----------
-    X, y, family, scale, df
+    X, y, family, df
         As in `fastrace.likelihoods.GLMSource`: "logistic", "gaussian", "poisson" or "student-t" regression. `X` is read
         in place.
+    scale : float, optional
+        Of the "gaussian" and "student-t" families, which need it: the standard deviation of the outcome about its mean,
+        or the scale of the Student distribution, in units of `y`. It is taken as given, not learned: the standard
+        deviations of the coefficients are in proportion to it. See the examples for an estimate.
     prior_mean, prior_sd : float or array_like of shape (p,), default 0 and infinity
         Independent normal priors; an infinite standard deviation is a flat prior.
     log_prior : callable, optional
@@ -186,6 +273,13 @@ class GLM(Model):
     shuffle : None, int, SeedSequence or Generator, optional
         Copy the rows in random order. Races then read consecutive rows, which is much faster where the data are far
         larger than the cache; see ``access`` in `RacingMetropolis`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or `scale` is missing where the family needs it or given where it has none.
+        `reference`, and so every kernel, raises where the posterior is improper: columns are collinear, or outcomes
+        separated, under a flat prior.
 
     Examples
     --------
@@ -197,6 +291,17 @@ class GLM(Model):
     >>> model = mcmc.GLM(X, y, prior_sd=10.0)
     >>> model.reference().center.round(1)
     array([ 1. , -0.4])
+
+    The scale of a Gaussian outcome from the residuals of least squares, or of a Student one from their quartiles:
+
+    >>> z = X @ [1.0, -0.5] + rng.normal(scale=3.0, size=1000)
+    >>> left = z - X @ np.linalg.lstsq(X, z)[0]
+    >>> model = mcmc.GLM(X, z, family="gaussian", scale=np.sqrt(left @ left / (len(z) - 2)))
+    >>> model.reference().factor.diagonal().round(1)  # standard deviations, about 3 / sqrt(1000)
+    array([0.1, 0.1])
+    >>> from scipy import stats
+    >>> scale = np.median(np.abs(left)) / stats.t.ppf(0.75, df=4.0)
+    >>> model = mcmc.GLM(X, z, family="student-t", scale=scale, df=4.0)
     """
 
     def __init__(
@@ -204,7 +309,7 @@ class GLM(Model):
         X: ArrayLike,
         y: ArrayLike,
         family: str = "logistic",
-        scale: float = 1.0,
+        scale: float | None = None,
         df: float = 4.0,
         *,
         prior_mean: ArrayLike = 0.0,
@@ -219,7 +324,16 @@ class GLM(Model):
             table, outcome = table[order], outcome[order]
         self.shuffled = shuffle is not None
         columns = table.shape[1] if table.ndim == 2 else 1
-        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, scale, df)
+        if scale is None and family in _SCALED:
+            raise ValueError(
+                f"scale is missing: the {family!r} family needs {_SCALED[family]}, in units of y. It is not learned, "
+                f"and the posterior's standard deviations are in proportion to it. Estimate it from the residuals of "
+                f"least squares, left = y - X @ np.linalg.lstsq(X, y)[0]: {_ESTIMATE[family]}. To learn it, write a "
+                f"FunctionModel with log(scale) among the parameters"
+            )
+        if scale is not None and family in ("logistic", "poisson"):
+            raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
+        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, 1.0 if scale is None else scale, df)
         super().__init__(columns, self._glm.n_rows, prior_mean, prior_sd, log_prior)
 
     def __repr__(self) -> str:
@@ -246,7 +360,7 @@ class GLM(Model):
 
     def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
         if theta_hat is None:
-            hat = self._newton(self._expand, np.zeros(self.dim))
+            hat = self._newton(self._expand, self._start(), check=self._require_proper)
         else:
             hat = np.array(theta_hat, dtype=np.float64)
         surrogate = TaylorSurrogate(self._glm, hat)
@@ -260,6 +374,34 @@ class GLM(Model):
             radius = math.inf
             third = np.full(self.n_rows, _third_derivative(family, self._glm.scale, self._glm.df))
         return Reference(hat, center, factor, third * lengths**3, radius)
+
+    def _start(self) -> NDArray[np.float64]:
+        """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""
+        if self._glm.family != "poisson":
+            return np.zeros(self.dim)
+        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        for first in range(0, self.n_rows, _CHUNK):
+            x = np.asarray(self._glm.X[first : first + _CHUNK], dtype=np.float64)
+            mean = np.asarray(self._glm.y[first : first + _CHUNK], dtype=np.float64) + 0.5
+            gradient += (mean * np.log(mean)) @ x
+            hessian -= x.T @ (mean[:, None] * x)
+        _, gradient, hessian = self._with_prior(np.zeros(self.dim), 0.0, gradient, hessian)
+        return _ascent(hessian, gradient)
+
+    def _require_proper(self, hat: NDArray[np.float64], step: NDArray[np.float64]) -> None:
+        """Raise if the outcomes are separated in a direction in which the prior is flat."""
+        if self._glm.family not in ("logistic", "poisson") or (self.prior_precision > 0.0).all():
+            return
+        y = np.asarray(self._glm.y)
+        if self._glm.family == "poisson":  # rows with a count hold their predictors
+            moved = self._predictors(step)
+            right = np.where(y > 0.0, -np.abs(moved), -moved)
+        else:
+            sign = np.where(y > 0.5, 1.0, -1.0)
+            if not (self.prior_precision > 0.0).any() and (sign * self._predictors(hat)).min() > 0.0:
+                step = hat  # it separates all rows itself
+            right = sign * self._predictors(step)
+        require_proper(self, float(right.min()), float(right.max()), step)
 
     def slopes(self, reference: Reference) -> NDArray[np.float64]:
         family, scale, df = self._glm.family, self._glm.scale, self._glm.df

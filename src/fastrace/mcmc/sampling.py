@@ -135,7 +135,7 @@ def sample(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X @ [1.0, 2.0] + rng.normal(size=5000)
-    >>> kernel = mcmc.PoissonMinibatchMetropolis(mcmc.GLM(X, y, family="student-t"))
+    >>> kernel = mcmc.PoissonMinibatchMetropolis(mcmc.GLM(X, y, family="student-t", scale=1.0))
     >>> trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
     >>> trace.draws.mean(axis=(0, 1)).round(1)
     array([1., 2.])

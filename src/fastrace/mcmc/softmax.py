@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
 from fastrace._softmax import SoftmaxSource
-from fastrace.mcmc.models import LogPrior, Model, Reference, require_finite
+from fastrace.mcmc.models import LogPrior, Model, Reference, require_finite, require_proper
 from fastrace.sources import Source
 
 __all__ = ["Softmax"]
@@ -139,7 +139,7 @@ class Softmax(Model):
 
     def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
         if theta_hat is None:
-            hat = self._newton(self._expand, np.zeros(self.dim))
+            hat = self._newton(self._expand, np.zeros(self.dim), check=self._require_proper)
         else:
             hat = np.array(theta_hat, dtype=np.float64)
             if hat.shape != (self.dim,) or not np.isfinite(hat).all():
@@ -150,6 +150,28 @@ class Softmax(Model):
         for j, k in combinations(range(self.n_classes), 2):
             np.maximum(spread, self._lengths(factor, j, k), out=spread)
         return Reference(hat, center, factor, spread**3 / (6.0 * math.sqrt(3.0)), math.inf)
+
+    def _require_proper(self, hat: NDArray[np.float64], step: NDArray[np.float64]) -> None:
+        """Raise if the classes are separated in a direction in which the prior is flat."""
+        if (self.prior_precision > 0.0).all():
+            return
+        if not (self.prior_precision > 0.0).any() and self._margins(hat)[0] > 0.0:
+            step = hat  # it separates all rows itself
+        require_proper(self, *self._margins(step), step)
+
+    def _margins(self, at: NDArray[np.float64]) -> tuple[float, float]:
+        """Extremes over rows and other classes of the own class's predictor less the other's."""
+        least, most = math.inf, -math.inf
+        table = at.reshape(self.n_classes - 1, self.n_columns)
+        for first in range(0, self.n_rows, _CHUNK):
+            x = self._rows(first)
+            eta = np.zeros((len(x), self.n_classes))
+            eta[:, 1:] = x @ table.T
+            label = self._classes[first : first + _CHUNK]
+            margin = eta[np.arange(len(x)), label][:, None] - eta
+            margin[np.arange(len(x)), label] = np.nan
+            least, most = min(least, float(np.nanmin(margin))), max(most, float(np.nanmax(margin)))
+        return least, most
 
     def slopes(self, reference: Reference) -> NDArray[np.float64]:
         """The log of the sum moves by no more than the predictors, so a term by no more than they move apart."""
