@@ -228,6 +228,7 @@ def test_c2_24_tiny_delta():
         (lambda: bounds.look_delta(0, 0.1), ValueError, "look is 0"),
         (lambda: bounds.look_delta(1, 0.1, 1.0), ValueError, "power is 1.0"),
         (lambda: bounds.student_quantile(-1.0, 10), ValueError, "quantile is -1.0"),
+        (lambda: bounds.student_quantile(1.0, 10, ddof=2), ValueError, "ddof is 2"),
     ],
 )
 def test_c2_24_bad_arguments(call, error, words):
@@ -258,6 +259,8 @@ def test_student_quantile():
             found = bounds.student_quantile(quantile, n)
             assert found == pytest.approx(plain.student_quantile(quantile, n), rel=1e-8, abs=1e-12)
             assert found >= quantile
+            found = bounds.student_quantile(quantile, n, ddof=0)
+            assert found == pytest.approx(plain.student_quantile(quantile, n, 0), rel=1e-8, abs=1e-12)
     assert round(float(bounds.student_quantile(3.0, 50)), 2) == 3.16
     assert bounds.student_quantile(3.0, 1) == np.inf
 

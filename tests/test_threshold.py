@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import psutil
 import pytest
+from scipy import stats
 
 import ctrl_c
 import fastrace as fr
@@ -112,8 +113,6 @@ def test_noise_and_rows_come_from_the_generator_in_order(seed):
 
 
 def test_moments_of_the_last_look(rng):
-    from scipy import stats
-
     d = rng.lognormal(0, 1, 400)
     test = fr.AcceptTest(d, bound="normal", first_look=400, rng=1)
     test.decide(0.0)
@@ -251,6 +250,34 @@ def test_normal_rule_is_sharp_on_normal_rewards(rng, side):
     wrong, _ = wrong_decisions(x, 1500, side, rng, bound="normal", delta=0.1)
     assert_rate_at_most(wrong, 1500, 0.11)
     assert_rate_at_most(1500 - wrong, 1500, 1 - 0.07)
+
+
+@pytest.mark.parametrize("n", [2, 3, 50])
+def test_student_quantiles_go_with_a_divisor_of_one_less(rng, n):
+    """The half-width of a look is F^-1_{t, n-1}(Phi(B)) s sqrt(v), s^2 the sum of squares over n - 1."""
+    d = rng.standard_normal(2000)
+    normal = fr.bounds.normal_quantile(0.05, d.size, n, kind="first-exit")
+    for row in range(20):
+        test = fr.AcceptTest(d, bound="normal", student=True, first_look=n, access="shuffled", rng=row)
+        test.decide(-1e6)
+        starts = (np.roll(d, -start)[:n] for start in range(d.size))
+        seen = next(x for x in starts if x.mean() == pytest.approx(test.mean, rel=1e-13))
+        s = math.sqrt(((seen - seen.mean()) ** 2).sum() / (n - 1))
+        v = (d.size - n) / (d.size - 1) / n
+        assert (test.n_read, test.stopped_by) == (n, "bound")
+        assert test.half_width == pytest.approx(stats.t.isf(stats.norm.sf(normal), n - 1) * s * math.sqrt(v), rel=1e-9)
+
+
+@pytest.mark.parametrize("first_look", [2, 5, 50])
+def test_student_quantiles_keep_the_promise_of_one_small_look(rng, first_look):
+    """Of normal rewards one look errs at exactly the promised rate, however few rows it has."""
+    x = rng.standard_normal(5000)
+    x -= x.mean()
+    for side in (1, -1):
+        wrong, _ = wrong_decisions(x, 3000, side, rng, bound="normal", delta=0.1, student=True, first_look=first_look,
+                                   growth=1e6)
+        assert_rate_at_most(wrong, 3000, 0.1)
+        assert_rate_at_most(3000 - wrong, 3000, 1.0 - 0.085)
 
 
 def test_korattikara_errs_by_the_first_exit_probability_of_its_sequence(rng):

@@ -386,16 +386,15 @@ def _shares(
     if n_looks < 1:
         return share, quantile
     if schedule == "korattikara":
-        # Their standard deviation has divisor n - 1, ours n.
         level = bounds.normal_quantile_from_variances(delta, [1.0])
-        quantile = bounds.student_quantile(level, looks) * np.sqrt(looks / (looks - 1.0))
+        quantile = bounds.student_quantile(level, looks, ddof=0)
     elif schedule == "bardenet":
         # Two-sided in the paper, so each side has half of the look's share.
         share = math.log(2.0) - np.log(bounds.look_delta(np.arange(1, looks.size + 1), delta))
     elif bound == "normal":
         quantile[:] = bounds.normal_quantile(delta, int(looks[-1]), first_look, growth, kind="first-exit")
         if student:
-            quantile = bounds.student_quantile(quantile, looks)
+            quantile = bounds.student_quantile(quantile, looks, ddof=0)
     elif bound != "betting":
         share += math.log(n_looks)
     return share, quantile

@@ -709,10 +709,10 @@ def normal(
     return _half_widths.normal(read, rows, _std(std), quantile)
 
 
-def student_quantile(quantile: ArrayLike, n: ArrayLike) -> Any:
+def student_quantile(quantile: ArrayLike, n: ArrayLike, *, ddof: int = 1) -> Any:
     r"""The Student quantile at the level of a normal one: protection of small first looks.
 
-    .. math:: F^{-1}_{t, n-1}(\Phi(B))
+    .. math:: F^{-1}_{t, n-1}(\Phi(B)) \sqrt{\frac{n - c}{n - 1}}
 
     Parameters
     ----------
@@ -720,6 +720,9 @@ def student_quantile(quantile: ArrayLike, n: ArrayLike) -> Any:
         Normal quantile B, at least 0.
     n : array_like of int
         Rewards read, at least 1.
+    ddof : {1, 0}, default 1
+        c: the standard deviation that the quantile multiplies has divisor ``n - ddof``. Student's own has 1; the
+        half-widths of this module take 0.
 
     Returns
     -------
@@ -733,7 +736,7 @@ def student_quantile(quantile: ArrayLike, n: ArrayLike) -> Any:
 
     Notes
     -----
-    The quotient it belongs to has a standard deviation of divisor n - 1. A heuristic for a sequence of looks.
+    Exact for one look at independent normal rewards, a heuristic for a sequence of looks.
 
     Examples
     --------
@@ -743,8 +746,11 @@ def student_quantile(quantile: ArrayLike, n: ArrayLike) -> Any:
     from scipy.special import stdtrit  # here, since it takes 0.3 s to import
 
     limit, read = _standard_errors(quantile), counts(n, "n")
-    found = -stdtrit(np.maximum(read - 1, 1), _half_widths.normal_tail(limit))
-    return np.where(read > 1, np.maximum(found, limit), np.inf)[()]
+    if ddof not in (0, 1):
+        raise ValueError(f"ddof is {ddof!r}; 1 is needed for a standard deviation of divisor n - 1, 0 for one of n")
+    degrees = np.maximum(read - 1, 1)
+    found = np.maximum(-stdtrit(degrees, _half_widths.normal_tail(limit)), limit)
+    return np.where(read > 1, found if ddof else found * np.sqrt(read / degrees), np.inf)[()]
 
 
 def skewness_inflation(skewness: ArrayLike, n: ArrayLike, n_rows: ArrayLike, quantile: ArrayLike) -> Any:

@@ -128,9 +128,8 @@ def _plan(
         if inexact > MOST_EXACT_LOOKS:
             kind = "sidak"
         quantiles[:-1] = bounds.normal_quantile(None, n_rows, first_look, growth, kind, log_inv_delta=log_inv_delta)
-        if student:  # its quantiles belong to a variance with divisor n - 1; ours has n
-            quantiles[:-1] = bounds.student_quantile(quantiles[:-1], looks[:-1])
-            quantiles[:-1] *= np.sqrt(looks[:-1] / (looks[:-1] - 1.0))
+        if student:
+            quantiles[:-1] = bounds.student_quantile(quantiles[:-1], looks[:-1], ddof=0)
     elif inexact and bound != "betting":
         log_inv_delta += math.log(inexact)
     for array in (looks, quantiles):

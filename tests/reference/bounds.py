@@ -70,8 +70,9 @@ def skewness_inflation(skewness, n, n_rows, quantile):
     return excess * stats.norm.pdf(quantile) / stats.norm.sf(quantile)
 
 
-def student_quantile(quantile, n):
-    return stats.t.isf(stats.norm.sf(quantile), n - 1)
+def student_quantile(quantile, n, ddof=1):
+    """For a standard deviation of divisor n - ddof; Student's own has n - 1."""
+    return stats.t.isf(stats.norm.sf(quantile), n - 1) * math.sqrt((n - ddof) / (n - 1))
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+from scipy import stats
 
 from fastrace import bounds
 from reference import betting
@@ -29,17 +30,17 @@ def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, stude
     out = []
     for k, n in enumerate(looks[:-1], start=1):
         if schedule == "korattikara":
-            level = bounds.normal_quantile_from_variances(delta, [1.0])
-            t = bounds.student_quantile(level, n)
-            out.append(t * std / math.sqrt(n - 1) * math.sqrt(1 - (n - 1) / (n_rows - 1)))
+            s = std * math.sqrt(n / (n - 1))
+            out.append(stats.t.isf(delta, n - 1) * s / math.sqrt(n) * math.sqrt(1 - (n - 1) / (n_rows - 1)))
         elif schedule == "bardenet":
             share = delta / (2 * k**2) / 2
             out.append(bounds.empirical_bernstein_serfling(n, n_rows, std, share, (0, span)))
         elif bound == "normal":
             quantile = bounds.normal_quantile(delta, n_rows, first_look, growth, kind="first-exit")
-            if student:
-                quantile = bounds.student_quantile(quantile, n)
-            out.append(quantile * std * math.sqrt(bounds.variance_factor(n, n_rows)))
+            s = std
+            if student:     # F^-1_{t, n-1}(Phi(B)), whose quotient has a standard deviation of divisor n - 1
+                quantile, s = stats.t.isf(stats.norm.sf(quantile), n - 1), std * math.sqrt(n / (n - 1))
+            out.append(quantile * s * math.sqrt(bounds.variance_factor(n, n_rows)))
         elif bound == "betting":
             sizes = [16 * 4**j for j in range(24) if 16 * 4**j < n_rows]
             _, weights = betting.bettors(n_rows)
