@@ -240,6 +240,52 @@ def test_intervals_over_a_population_hold_its_mean(bound, seed):
     assert_rate_at_most(missed, 300, delta)
 
 
+@pytest.mark.parametrize("name", ["plug-in", "betting", *RULES])
+@pytest.mark.parametrize("portion", [1, 60, 400])
+def test_a_population_read_to_its_end_after_a_miss_gives_its_mean(name, portion):
+    # The rows are not in random order: the second half is all ones, and intervals miss the mean before the end.
+    z = np.repeat([0.5, 1.0], 200)
+    if name in RULES:
+        rule = RULES[name](epsilon=2e-4, delta=0.05, accuracy="absolute", n_rows=400)
+    else:
+        rule = fr.ConfidenceSequence(name, n_rows=400)
+    missed = False
+    for first in range(0, 400, portion):
+        assert rule.update_many(z[first:first + portion]) == min(portion, 400 - first)
+        if rule.interval[0] > rule.interval[1]:
+            missed = True
+            assert rule.status == "inconsistent"
+            assert "are the rewards independent" in str(rule.result())
+        assert rule.done == (rule.n_samples == 400)
+    assert missed or portion > 1
+    assert rule.interval == (0.75, 0.75)
+    assert (rule.estimate, rule.status, rule.stopped) == (0.75, "inconsistent", False)
+    assert "an earlier interval missed" in str(rule.result())
+    again = pickle.loads(pickle.dumps(rule))
+    assert (again.interval, again.status) == ((0.75, 0.75), "inconsistent")
+
+
+@pytest.mark.parametrize("support", [(0.0, 1.0), (-1.0, 1.0), (1e6, 1e6 + 1.0)])
+def test_an_exact_tie_is_on_neither_side(support, seed):
+    low, high = support
+    rng = np.random.default_rng(seed)
+    for k in range(200):
+        n = int(rng.choice([4, 60, 1000]))
+        steps = rng.integers(0, 10, n // 2)
+        threshold = low + (high - low) * 0.4
+        x = threshold + (high - low) * 0.04 * np.r_[steps, -steps]
+        x = rng.permutation(x)
+        test = fr.SignTest(threshold, 1e-6, support, n_rows=n)
+        test.update_many(x)
+        assert (test.stopped, test.status, test.n_samples) == (False, "max_samples", n), k
+        assert test.interval == pytest.approx((threshold, threshold))
+        assert "the mean is the threshold" in str(test.result())
+    x[0] += 1e-6 * (high - low)                 # no tie: the last row tells
+    test = fr.SignTest(threshold, 1e-6, support, n_rows=n)
+    test.update_many(x)
+    assert test.stopped and test.estimate == 1.0
+
+
 # Promises
 
 @pytest.mark.parametrize("law", LAWS)

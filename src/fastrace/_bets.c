@@ -250,9 +250,13 @@ void fr_threshold(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, doubl
     }
     if (finite)
         for (int i = 0; i < n; i++) {
-            double sum = total[i + 1] - 0.5, left = n_rows - (seen + (double)(i + 1));
-            low[i] = sum > n_rows * threshold ? 1.0 : low[i];
-            high[i] = sum + left < n_rows * threshold ? -1.0 : high[i];
+            double before = s->weight[0], sum = before + z[i], got = sum - before, above;
+            double left = n_rows - (seen + (double)(i + 1));
+            s->weight[0] = sum;
+            s->weight[1] += (before - (sum - got)) + (z[i] - got);
+            above = (sum - n_rows * threshold) + s->weight[1];
+            low[i] = above > n_rows * b->floor ? 1.0 : low[i];
+            high[i] = above + left < -n_rows * b->floor ? -1.0 : high[i];
         }
     s->n = seen + (double)n;
 }

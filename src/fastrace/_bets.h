@@ -175,7 +175,8 @@ void fr_grid_init(const fr_bet_t *b, fr_grid_t *g);
 void fr_grid_copy(fr_grid_t *to, const fr_grid_t *from);       /* candidates that are refuted are left out */
 void fr_grid_merge(const fr_bet_t *b, fr_grid_t *g, const fr_grid_t *other);
 /* One candidate, the threshold at -b->offset: logs of both wealths in s->centre, their largest values in s->penalty;
-   low = 1 where a mean above it has been found, high = -1 where one below it has. */
+   low = 1 where a mean above it has been found, high = -1 where one below it has. Of a population, s->weight is the sum
+   of the rewards and what rounding left out of it; a mean within b->floor of the threshold is on neither side. */
 void fr_threshold(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, double *low, double *high);
 void fr_sums_init(fr_sums_t *s);
 #endif

@@ -33,11 +33,24 @@ class StoppingRule:
     def _note(self: Any) -> str:
         if self._stopped_by_floor():
             return f"|mean| <= {self.arguments['floor']:g}, the floor: zero is promised within it"
+        if self.arguments.get("n_rows") == self.n_samples:
+            return str(self._note_at_the_end())
         if self.status == "inconsistent":
             return "are the rewards independent, with one mean, and inside the support?"
         if self.status == "max_samples" and self.criterion == "relative" and self.interval[0] <= 0 <= self.interval[1]:
             return "zero is still a possible mean; at a mean of zero no relative accuracy is ever reached"
         return ""
+
+    def _note_at_the_end(self: Any) -> str:
+        """What a rule over a population says once it has seen every row."""
+        if self.status == "inconsistent":
+            return (
+                "every row was seen: the interval is the mean of the population, and an earlier interval missed it; "
+                "were the rows in random order?"
+            )
+        if self.criterion != "sign":
+            return "every row was seen: the interval is the mean of the population"
+        return "" if self.stopped else "every row was seen: the mean is the threshold, as far as rounding can tell"
 
     def __repr__(self: Any) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items() if value is not None)

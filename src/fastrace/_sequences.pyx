@@ -3,7 +3,8 @@
 A kernel turns a block of rewards into running bounds; what is done with these, by block or by single reward, is here.
 """
 
-from libc.math cimport INFINITY, NAN, log
+from libc.float cimport DBL_EPSILON
+from libc.math cimport INFINITY, NAN, fabs, log
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -70,6 +71,7 @@ cdef class Sequence(Stream):
         if n_rows is not None:
             limit = shared.get("max_samples")
             shared["max_samples"] = n_rows if limit is None else min(limit, n_rows)
+            self.population = n_rows
         self._configure(arguments, **shared)
         self.size = sizeof(state_t)
         self.grid = self.kernel == BETTING or self.kernel == TARGET_BETTING
@@ -94,6 +96,7 @@ cdef class Sequence(Stream):
             self.bet.floor = epsilon / span
         elif criterion == "sign":
             self.bet.slope, self.bet.offset = 1.0, -(self.threshold - self.low) / span
+            self.bet.floor = 1e-12 + DBL_EPSILON * max(fabs(self.low), fabs(self.high)) / span
         if self.kernel == MIXTURE:
             self.below = incomplete_gamma()
             self.start = log_mixture_start(self.bet.rho, self.below)
@@ -151,13 +154,20 @@ cdef class Sequence(Stream):
         """Judge by bounds on the scale of [0, 1]; those of a test are 1 and -1 where a side was found."""
         cdef double span = self.high - self.low
         if self.kernel != THRESHOLD:
-            self.judge(self.low + span * low, self.low + span * high)
+            if self.s.n == self.population:
+                self.s.lower = max(self.s.lower, self.low + span * low)
+                self.s.upper = min(self.s.upper, self.low + span * high)
+                self.settle(self.mean())
+            else:
+                self.judge(self.low + span * low, self.low + span * high)
         elif low > 0.0:
             self.s.lower = self.threshold
             self.stop(1.0)
         elif high < 0.0:
             self.s.upper = self.threshold
             self.stop(-1.0)
+        elif self.s.n == self.population:       # on neither side
+            self.s.lower = self.s.upper = self.mean()
 
     # What a stream must supply
 
@@ -195,8 +205,8 @@ cdef class Sequence(Stream):
         fr_narrowest(low, high, n, narrowest)
         self.s.n += n
         self._learn(narrowest[0], narrowest[1])
-        if self.s.status == RUNNING:
-            return n
+        if self.s.status == RUNNING and (self.s.lower <= self.s.upper or seen.lower > seen.upper):
+            return n                # not if the interval of a population became empty: it may have stopped before
         self.s = seen
         for i in range(n):
             self.s.n += 1

@@ -33,6 +33,7 @@ cdef class Stream:
     cdef int criterion_
     cdef bint clip, busy
     cdef int64_t limit                  # max_samples
+    cdef int64_t population             # rows of a population read without replacement, or 0
     cdef Py_ssize_t per_check           # rewards between two looks at pending signals: 50 ms of work or less
     cdef stream_t s
     cdef readonly dict arguments        # with which the object can be made again
@@ -49,6 +50,8 @@ cdef class Stream:
     # Intersect what is known with a new interval of the mean, and stop by the criterion.
     cdef void judge(self, double lower, double upper) noexcept nogil
     cdef void conclude(self) noexcept nogil
+    # Every row of the population has been read: its mean is this.
+    cdef void settle(self, double mean) noexcept nogil
     cdef void stop(self, double answer) noexcept nogil
 
     # Copy all that `push` changes, `s` included, and put it back. With NULL, only the size.

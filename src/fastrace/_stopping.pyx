@@ -149,7 +149,8 @@ cdef class Stream:
         cdef double low = self.s.lower, high = self.s.upper, near, far
         if low > high:
             if low - high > self.slack:
-                self.s.status = INCONSISTENT
+                if self.population == 0:        # a population is read to its end, where its mean is exact
+                    self.s.status = INCONSISTENT
                 return
             low = high = 0.5 * (low + high)         # crossed by rounding only
         if self.criterion_ == RELATIVE:
@@ -166,6 +167,14 @@ cdef class Stream:
         elif self.criterion_ == SIGN:
             if low > self.threshold or high < self.threshold:
                 self.stop(1.0 if low > self.threshold else -1.0)
+
+    cdef void settle(self, double mean) noexcept nogil:
+        cdef bint missed = max(self.s.lower, mean) - min(self.s.upper, mean) > self.slack
+        self.s.lower = self.s.upper = mean
+        if missed:
+            self.s.status = INCONSISTENT
+        else:
+            self.conclude()
 
     # Rewards
 
@@ -348,7 +357,13 @@ cdef class Stream:
 
     @property
     def status(self):
-        """``"running"``, ``"stopped"``, ``"inconsistent"`` (the promise was broken) or ``"max_samples"``."""
+        """``"running"``, ``"stopped"``, ``"inconsistent"`` (the promise was broken) or ``"max_samples"``.
+
+        A rule over a population of `n_rows` that has become inconsistent is not `done`: it takes the rows that are
+        left, as the mean is exact once every row has been read.
+        """
+        if self.s.status == RUNNING and self.s.lower - self.s.upper > self.slack:
+            return STATUS[INCONSISTENT]
         return STATUS[self.s.status]
 
     @property

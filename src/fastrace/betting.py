@@ -63,7 +63,7 @@ class TargetEBStop(_Rule):
         Whether ``|estimate - mean|`` is to be at most ``epsilon * |mean|`` or ``epsilon``.
     n_rows : int, optional
         Size of the population if rewards are drawn from it without replacement, in uniformly random order. Once all
-        have been seen, the estimate is their mean.
+        have been seen, `interval` is their mean. If an earlier interval missed it, `status` is ``"inconsistent"``.
     floor : float, optional
         For relative accuracy: stop with 0 as soon as ``|mean| <= floor`` is certain at the same confidence.
     max_samples : int, optional
@@ -247,7 +247,8 @@ class SignTest(_rules.StoppingRule, Sequence):
     support : tuple of float, default (-1, 1)
         Interval (low, high) that holds every reward, in reward units.
     n_rows : int, optional
-        Size of the population if rewards are drawn from it without replacement, in uniformly random order.
+        Size of the population if rewards are drawn from it without replacement, in uniformly random order. A mean equal
+        to the threshold is then recognised at the last row; see the notes.
     max_samples : int, optional
         Rewards after which to give up; `stopped` is then False.
     outside : {"raise", "clip"}, default "raise"
@@ -266,8 +267,11 @@ class SignTest(_rules.StoppingRule, Sequence):
     always :math:`\mu`, the answer is wrong with probability at most `delta`; if :math:`\mu` is the threshold itself,
     any answer is given with probability at most ``2 delta``, and otherwise it never stops. Of two gamblers, one bets
     above the threshold whenever the mean seems above, the other below; who reaches :math:`1 / \delta` has found the
-    side, since only one of the two answers is wrong [1]_. With `n_rows` what is certain stops it as well, and a mean
-    that is exactly the threshold does not. O(1) time per reward and O(1) memory.
+    side, since only one of the two answers is wrong [1]_. With `n_rows`, it also stops as soon as the rows that are
+    left cannot change the side. A tie is a mean that differs from the threshold by at most :math:`10^{-12}` of the
+    width of `support` and one rounding unit of its larger end. If every row has been read and the mean is a tie, no
+    side is answered: `stopped` is False, `status` is ``"max_samples"`` and `interval` is the mean. O(1) time per reward
+    and O(1) memory.
 
     References
     ----------

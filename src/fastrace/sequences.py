@@ -67,7 +67,7 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
         Probability that the interval ever misses the mean, in (0, 1).
     n_rows : int, optional
         Size of the population if rewards are drawn from it without replacement; for ``"plug-in"`` and ``"betting"``.
-        Once all rows have been seen, the interval is their mean.
+        Once all rows have been seen, the interval is their mean, whatever earlier intervals said.
     cap : float, default 0.5
         For ``"plug-in"`` and ``"betting"``: the largest share of the wealth on one bet, in (0, 0.99] (c in [2]_).
     tight_at : float, default 25.0
@@ -91,7 +91,8 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     for uniform sampling without replacement with `n_rows`, with probability at least ``1 - delta`` it is true that
     :math:`\mu` lies in `interval` after every reward. `interval` is the intersection of all intervals so far; should it
     ever be empty, one of the assumptions is broken or the event of probability `delta` came true, and `status` becomes
-    ``"inconsistent"``. `estimate` is the mean of the rewards.
+    ``"inconsistent"``. A sequence then takes no more rewards, unless it has `n_rows`: a population is read to its end,
+    where the interval is its mean, and `status` stays ``"inconsistent"``. `estimate` is the mean of the rewards.
 
     O(1) time per reward, about 10 ns in `update_many`, and O(1) memory; betting keeps at most 1024 candidate means,
     between which new ones are placed as others are refuted, at about 0.3 us per reward. The same rewards in any
@@ -195,13 +196,6 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
                 "it has not seen for unknown"
             )
         self._absorb(other)
-
-    def _note(self) -> str:
-        text = super()._note()
-        n_rows = self.arguments["n_rows"]
-        if not text and n_rows is not None and self.n_samples == n_rows:
-            return "every row was seen: the interval is the mean of the population"
-        return text
 
 
 def rule_arguments(accuracy: str, epsilon: float, floor: float | None) -> dict[str, Any]:

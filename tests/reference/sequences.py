@@ -279,9 +279,9 @@ def betting(rewards, delta, bets=hedged_bets, cap=0.5, n_rows=None):
 
 
 def sign_test(rewards, threshold, delta, cap=0.5, n_rows=None):
-    """(n, side) at the decision, or (len(rewards), 0)."""
+    """(n, side) at the decision, or (len(rewards), 0). A mean within 1e-12 of the threshold is on neither side."""
     enough = math.log(1 / delta)
-    guess, above, below = Guess(), 0.0, 0.0
+    guess, above, below, seen = Guess(), 0.0, 0.0, []
     for z in rewards:
         here = threshold if n_rows is None else (n_rows * threshold - guess.sum) / (n_rows - guess.n)
         if 0 < here < 1:
@@ -292,10 +292,11 @@ def sign_test(rewards, threshold, delta, cap=0.5, n_rows=None):
             else:
                 below += math.log1p(bet * (z - here))
         guess.see(z)
-        surely, at_most = _certain(guess, n_rows)
-        if above >= enough or (n_rows is not None and surely > threshold):
+        seen.append(z)
+        sum_seen, left = math.fsum(seen), 0 if n_rows is None else n_rows - guess.n
+        if above >= enough or (n_rows is not None and sum_seen / n_rows > threshold + 1e-12):
             return guess.n, 1
-        if below >= enough or (n_rows is not None and at_most < threshold):
+        if below >= enough or (n_rows is not None and (sum_seen + left) / n_rows < threshold - 1e-12):
             return guess.n, -1
     return len(rewards), 0
 
