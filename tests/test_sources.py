@@ -125,6 +125,22 @@ def test_large_arrays_are_read_in_place(dtype, tmp_path):
     assert np.shares_memory(ArraySource(values).values, values)
 
 
+@pytest.mark.parametrize("n_rows", [3, 8, 1025, 5000])
+def test_totals_are_the_same_to_the_last_bit_in_every_layout(n_rows, rng):
+    """A saved source comes back packed: a full pass of it must end where one of the original ended."""
+    values = rng.normal(size=(n_rows, 7))
+    exact = ArraySource(values).totals()
+    wide = np.zeros((2 * n_rows, 21))
+    wide[::2, ::3] = values
+    for other in (np.asfortranarray(values), wide[::2, ::3], values[::-1].copy()[::-1], values.astype(">f8")):
+        np.testing.assert_array_equal(ArraySource(other).totals(), exact)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(ArraySource(other))).totals(), exact)
+        for arms in ([2], [5, 0], [6, 1, 2, 3]):
+            np.testing.assert_array_equal(ArraySource(other).totals(arms), exact[arms])
+    single = values.astype(np.float32)
+    np.testing.assert_array_equal(ArraySource(single).totals(), ArraySource(np.asfortranarray(single)).totals())
+
+
 @pytest.mark.parametrize("shape", [(5000, 3), (1, 1), (1023, 1), (2049, 70), (0, 2)])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

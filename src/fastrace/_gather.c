@@ -10,6 +10,13 @@ enum { AHEAD = 64,      /* rows asked of memory before they are read */
        WIDE = 64,       /* columns up to which all of them are summed in one sweep */
        CHUNK = 1024 };  /* rows per partial sum: keeps rounding error flat in the number of rows */
 
+/* The partial sums of a column, `step` apart, in an order that is the same for every layout of the table. */
+static inline double fold(const double *lane, ptrdiff_t step)
+{
+    return ((lane[0] + lane[4 * step]) + (lane[2 * step] + lane[6 * step]))
+           + ((lane[step] + lane[5 * step]) + (lane[3 * step] + lane[7 * step]));
+}
+
 #define ELEMENT double
 #define NAME(f) f##_f64
 #include "_gather.c"
@@ -67,7 +74,7 @@ static double NAME(column_sum)(const char *x, ptrdiff_t row_stride, ptrdiff_t n_
             for (int l = 0; l < LANES; l++) lane[l] += AT(x, (i + l) * row_stride);
     }
     for (; i < n_rows; i++) lane[i % LANES] += AT(x, i * row_stride);
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    return fold(lane, 1);
 }
 
 /* All columns of a packed row-major block: the rows are one long vector whose columns repeat. */
@@ -79,10 +86,7 @@ static void NAME(packed_sums)(const ELEMENT *x, ptrdiff_t n_rows, ptrdiff_t n_co
     for (; i + LANES <= n_rows; i += LANES, x += stretch)
         for (ptrdiff_t l = 0; l < stretch; l++) lane[l] += x[l];
     for (ptrdiff_t l = 0; l < (n_rows - i) * n_columns; l++) lane[l] += x[l];
-    for (ptrdiff_t c = 0; c < n_columns; c++) {
-        sum[c] = 0.0;
-        for (int l = 0; l < LANES; l++) sum[c] += lane[l * n_columns + c];
-    }
+    for (ptrdiff_t c = 0; c < n_columns; c++) sum[c] = fold(lane + c, n_columns);
 }
 
 void NAME(fr_column_sums)(const char *x, ptrdiff_t row_stride, ptrdiff_t arm_stride, int64_t first, ptrdiff_t n_rows,
