@@ -67,10 +67,7 @@ class Measured(ms.Hyperband):
 
 
 def asha(c: ms.LearningCurves, first: float, seed: int) -> ms.Scheduler:
-    made = ms.ASHA(c.n_learners, c.n_rows, 1, 3.0)
-    made._sizes = c.thin(first * c.n_rows, 2.8)
-    made._rungs, made._promoted = [{} for _ in made._sizes], [set() for _ in made._sizes]
-    return made
+    return ms.ASHA(c.n_learners, c.n_rows, sizes=c.thin(first * c.n_rows, 2.8))
 
 
 METHODS: dict[str, Make] = {

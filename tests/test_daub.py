@@ -21,6 +21,7 @@ from fastrace.model_selection import (
     RandomChoice,
     SuccessiveHalving,
     _daub,
+    _halving,
     curves_from_frame,
     regret_at,
 )
@@ -531,6 +532,78 @@ def test_asha_promotes_the_best_third():
     assert 3 <= len(climbed) <= 7 and (8, 900) in result.allocations
 
 
+def test_asha_equals_its_twin(rng):
+    for _ in range(60):
+        n_learners, factor = int(rng.integers(1, 40)), float(rng.choice([1.5, 2.0, 3.0]))
+        n_rows = int(rng.integers(50, 3000))
+        levels = int(rng.choice([3, 10**6]))                    # ties, or none
+        values = {}
+
+        def score(i, n, values=values, levels=levels):
+            return values.setdefault((i, n), float(rng.integers(levels)))
+
+        method = ASHA(n_learners, n_rows, 20, factor)
+        sizes = method._sizes
+        if len(sizes) == 1:
+            continue
+        wanted, best = twin.asha(score, n_learners, sizes, factor)
+        for made in (method, ASHA(n_learners, n_rows, factor=factor, sizes=sizes)):
+            result = made.run(lambda i, n, score=score: (None, score(i, n)))
+            assert result.allocations == wanted and result.best == best
+    with pytest.raises(ValueError, match="first and sizes are None"):
+        ASHA(3, 100)
+
+
+def test_asha_forgets_who_was_dropped(rng):
+    """Against plain sorting of each rung: whoever is promoted is among the best share of those that are left."""
+    for _ in range(30):
+        method, values, promoted, waiting = ASHA(40, 900, 100), {}, set(), []
+        while not method.done:
+            while len(waiting) < 4 and (item := method.ask()) is not None:
+                waiting.append(item)
+                i, n = item
+                if n > 100:
+                    rung = sorted((j for j, m in values if m == n // 3), key=lambda j: (-values[j, n // 3], j))
+                    if len({j for j, m in values if m == 100} | method.dropped.keys()) < 40:
+                        assert i in rung[: len(rung) // 3], (item, rung)
+                    assert item not in promoted
+                    promoted.add(item)
+            i, n = waiting.pop(int(rng.integers(len(waiting))))
+            if rng.random() < 0.3:
+                method.fail(i, n, "crashed")
+                values = {(j, m): value for (j, m), value in values.items() if j != i}
+            else:
+                values[i, n] = float(rng.integers(5))
+                method.tell(i, n, None, values[i, n])
+
+
+@pytest.mark.parametrize("method", [Hyperband(9, 900, 300, rng=0), RandomChoice(9, 900, 2, rng=0)])
+def test_learners_that_were_not_drawn_stand_in_for_those_that_crash(method):
+    drawn = {item[0] for item in iter(method.ask, None)}
+    method.cancel()
+    assert len(drawn) < 9
+    result = method.run(lambda i, n: (None, "no number") if i in drawn else (None, i))
+    assert result.best == max(set(range(9)) - drawn) and set(result.dropped) == drawn
+
+
+def test_budgets_with_many_outstanding():
+    """What is outstanding counts at its price, each asked for once."""
+    priced = []
+
+    def price(i, n):
+        priced.append((i, n))
+        return 0.5
+
+    method = SuccessiveHalving(100, 1000, sizes=[10, 1000], cost=price, budget=20.0)
+    asked = list(iter(method.ask, None))
+    assert len(asked) == 40 and len(priced) == 41 and not method.done
+    method.cancel()
+    assert len(list(iter(method.ask, None))) == 40
+    for i, n in asked:
+        method.tell(i, n, None, float(i))
+    assert method.ask() is None and method.result().stopped_by == "budget" and method.spent == 20.0
+
+
 def test_recorded_curves(rng):
     sizes = np.array([50, 100, 200, 400, 800, 1000])
     train, valid = tables(rng, 5, sizes)
@@ -603,7 +676,8 @@ def work(method, count):
         lines += event == "line"
         return watch
 
-    with mock.patch.object(_daub, "heapq", plain_heapq()):
+    heap = plain_heapq()
+    with mock.patch.object(_daub, "heapq", heap), mock.patch.object(_halving, "heapq", heap):
         decide(method, count, watch)
     return lines / count
 
@@ -620,3 +694,39 @@ def test_c2_14_decisions_do_not_slow_down():
     decide(method, 20_000)
     assert work(method, 500) < 1.1 * found[0]
     assert found[1] < 1.1 * found[0] * math.log(100_000) / math.log(1000)
+
+
+@pytest.mark.parametrize("made", [
+    lambda **more: DAUB(20_000, 10**9, 100, 1.5, **more),
+    lambda **more: ASHA(20_000, 10**9, 100, **more),
+    lambda **more: SuccessiveHalving(20_000, 10**9, 100, **more),
+    lambda **more: DAUBHalving(20_000, 10**9, 100, **more),
+    lambda **more: Hyperband(20_000, 3**8, 1, rng=0, **more),
+], ids=["daub", "asha", "halving", "daub-halving", "hyperband"])
+@pytest.mark.parametrize("budget", [None, 1e30])
+def test_c2_14_the_work_of_a_decision_does_not_grow_with_rounds(made, budget, rng):
+    """Lines run for a decision after 100, 1000 and 10 000 of them, several outstanding: no slope but of logarithms."""
+    method, found, waiting, count, lines = made(budget=budget), [], [], 0, 0
+
+    def watch(frame, event, arg):
+        nonlocal lines
+        lines += event == "line"
+        return watch
+
+    heap, before = plain_heapq(), sys.gettrace()
+    with mock.patch.object(_daub, "heapq", heap), mock.patch.object(_halving, "heapq", heap):
+        for rounds in (100, 1000, 10_000):
+            while count < rounds + 200:
+                if count == rounds:
+                    lines = 0
+                    sys.settrace(watch)
+                while len(waiting) < 8 and (item := method.ask()) is not None:
+                    waiting.append(item)
+                i, n = waiting.pop(0)
+                method.tell(i, n, None, float(rng.integers(10**6)))
+                count += 1
+            sys.settrace(before)
+            found.append(lines / 200)
+    assert not method.done
+    slope = (found[2] - found[0]) / math.log2(10_000 / 100)
+    assert slope < 20.0, found           # a step more down each of a few heaps when the number of rounds doubles

@@ -110,6 +110,35 @@ def daub_halving(train, valid, n_learners, plan, curve, training_bound, cost=Non
     return log, max(alive, key=lambda i: (valid(i, n_rows), -i))
 
 
+def asha(score, n_learners, sizes, factor):
+    """Algorithm 2 of Li et al. (2020) with one worker and a finite pool: the allocations, and the winner."""
+    log, rungs, promoted, entered = [], [{} for _ in sizes], [set() for _ in sizes], 0
+
+    def ranked(k):
+        return sorted(rungs[k], key=lambda i: (-rungs[k][i], i))
+
+    def get_job():
+        nonlocal entered
+        for k in reversed(range(len(sizes) - 1)):
+            candidates = [i for i in ranked(k)[: int(len(rungs[k]) / factor + 1e-12)] if i not in promoted[k]]
+            if candidates:
+                return candidates[0], k
+        if entered < n_learners:
+            entered += 1
+            return entered - 1, -1
+        if rungs[-1]:
+            return None
+        return next((i, k) for k in reversed(range(len(sizes) - 1)) for i in ranked(k) if i not in promoted[k])
+
+    while job := get_job():
+        i, k = job
+        if k >= 0:
+            promoted[k].add(i)
+        log.append((i, sizes[k + 1]))
+        rungs[k + 1][i] = score(i, sizes[k + 1])
+    return log, ranked(-1)[0]
+
+
 def budgeted_ucb(risk, rates, quanta, penalties, kappa2, log_term="T", n_rows=math.inf):
     """Algorithm 1 of Agarwal et al. (2011) for a function of class and rows: the queries, as (class, rows)."""
     k = len(rates)

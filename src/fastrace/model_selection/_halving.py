@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Sequence
 
@@ -160,7 +161,7 @@ class SuccessiveHalving(Scheduler):
         if self._open:
             return
         if not self._told:                        # the last survivors crashed: the best of those dropped for rank
-            self._begin(self._round, [self._leader()])
+            self._begin(self._round, self._stand_ins())
             return
         order = sorted(self._told, key=lambda i: (-self._told[i], i))
         if self._round + 1 == len(self._plan):
@@ -457,14 +458,19 @@ class Hyperband(Scheduler):
                 for k in range(s + 1)
             ]
             self._brackets.append((drawn, plan))
-        self._bracket = self._round = self._handed_out = 0
-        self._alive = self._brackets[0][0]
         self._known: dict[Allocation, float] = {}
+        self._enter(0, 0, self._brackets[0][0])
 
     @property
     def brackets(self) -> list[list[tuple[int, int]]]:
         """(rows, learners) of the rounds of each bracket."""
         return [list(plan) for _, plan in self._brackets]
+
+    def _enter(self, bracket: int, number: int, alive: list[int]) -> None:
+        """Begin a round."""
+        self._bracket, self._round, self._alive, self._handed_out = bracket, number, alive, 0
+        rows = self._brackets[bracket][1][number][0]
+        self._pending = {i for i in alive if i not in self._dropped and (i, rows) not in self._known}
 
     def _propose(self) -> Allocation | None:
         rows = self._brackets[self._bracket][1][self._round][0]
@@ -477,39 +483,111 @@ class Hyperband(Scheduler):
 
     def _take(self, learner: int, n: int, train: float, valid: float) -> float:
         self._known[learner, n] = valid
+        self._pending.discard(learner)
         self._settle()
         return math.nan
 
     def _left(self, learner: int) -> None:
+        self._pending.discard(learner)
         self._settle()
 
     def _settle(self) -> None:
-        while True:
-            rows = self._brackets[self._bracket][1][self._round][0]
-            alive = [i for i in self._alive if i not in self._dropped]
-            if any((i, rows) not in self._known for i in alive):
-                return
+        """Begin the next round or bracket, or stop, once all of this round have answered."""
+        while not self._pending:
             plan = self._brackets[self._bracket][1]
+            rows = plan[self._round][0]
+            alive = [i for i in self._alive if i not in self._dropped]
             if alive and self._round + 1 < len(plan):
                 order = sorted(alive, key=lambda i: (-self._known[i, rows], i))
-                self._round += 1
-                self._alive = sorted(order[: plan[self._round][1]])
+                self._enter(self._bracket, self._round + 1, sorted(order[: plan[self._round + 1][1]]))
             elif self._bracket + 1 < len(self._brackets):
-                self._bracket, self._round = self._bracket + 1, 0
-                self._alive = self._brackets[self._bracket][0]
+                self._enter(self._bracket + 1, 0, self._brackets[self._bracket + 1][0])
             else:
                 full = [i for i in range(self._n_learners)
                         if i not in self._dropped and (i, self._n_rows) in self._known]
                 if full:
                     self._stop("complete", max(full, key=lambda i: (self._known[i, self._n_rows], -i)))
                     return
-                self._alive, self._round = [self._leader()], 0     # the finalists crashed: the best of the rest
-                self._brackets.append((self._alive, [(self._n_rows, 1)]))
-                self._bracket = len(self._brackets) - 1
-            self._handed_out = 0
+                rest = self._stand_ins()
+                self._brackets.append((rest, [(self._n_rows, len(rest))]))
+                self._enter(len(self._brackets) - 1, 0, rest)
 
     def _method(self) -> str:
         return f"Hyperband, {len(self._brackets)} brackets, factor {self._factor:g}"
+
+
+class _Rung:
+    """Scores of one size. It names the best learner that was not promoted, if that one is among the best share.
+
+    Two heaps part the scores: `_top` holds the best share, its worst score first; `_rest` holds the others, the best
+    first. `_ready` holds those not promoted, the best first. What was taken out stays in the heaps until it comes up,
+    so that each change costs O(log n) and each question O(1), on average over a run.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+        self.scores: dict[int, float] = {}
+        self.promoted: set[int] = set()
+        self._in_top: set[int] = set()
+        self._top: list[tuple[float, int]] = []           # (score, -learner)
+        self._rest: list[tuple[float, int]] = []          # (-score, learner)
+        self._ready: list[tuple[float, int]] = []         # (-score, learner)
+
+    def add(self, i: int, score: float) -> None:
+        self.scores[i] = score
+        heapq.heappush(self._ready, (-score, i))
+        heapq.heappush(self._rest, (-score, i))
+        worst = self._worst()
+        if worst is not None and (score, -i) > worst:     # the new one and the worst of the share change places
+            self._raise()
+            self._lower()
+        self._balance()
+
+    def drop(self, i: int) -> None:
+        if self.scores.pop(i, None) is not None:
+            self._in_top.discard(i)
+            self._balance()
+
+    def best_waiting(self) -> int | None:
+        """The best learner that was not promoted."""
+        ready = self._ready
+        while ready and (ready[0][1] in self.promoted or ready[0][1] not in self.scores):
+            heapq.heappop(ready)
+        return ready[0][1] if ready else None
+
+    def next_promotion(self) -> int | None:
+        """The best learner that was not promoted, if it is among the best share."""
+        i = self.best_waiting()
+        return i if i in self._in_top else None
+
+    def _balance(self) -> None:
+        share = _floor(len(self.scores) / self._factor)
+        while len(self._in_top) < share:
+            self._raise()
+        while len(self._in_top) > share:
+            self._lower()
+
+    def _worst(self) -> tuple[float, int] | None:
+        top = self._top
+        while top and -top[0][1] not in self._in_top:
+            heapq.heappop(top)
+        return top[0] if top else None
+
+    def _raise(self) -> None:
+        """Move the best of the others into the share."""
+        while True:
+            lost, i = heapq.heappop(self._rest)
+            if i in self.scores and i not in self._in_top:
+                break
+        self._in_top.add(i)
+        heapq.heappush(self._top, (-lost, -i))
+
+    def _lower(self) -> None:
+        """Move the worst of the share to the others."""
+        self._worst()
+        score, minus = heapq.heappop(self._top)
+        self._in_top.discard(-minus)
+        heapq.heappush(self._rest, (-score, -minus))
 
 
 class ASHA(Scheduler):
@@ -519,10 +597,12 @@ class ASHA(Scheduler):
     ----------
     n_learners, n_rows : int
         Learners, and rows of a full training.
-    first : int
-        Rows of the lowest rung.
+    first : int, optional
+        Rows of the lowest rung; not needed with `sizes`.
     factor : float, default 3.0
         The best 1 / `factor` of a rung are promoted to `factor` times as many rows, above 1 (eta).
+    sizes : sequence of int, optional
+        The sizes of the rungs themselves, increasing, the last one `n_rows`.
     direction, cost, budget, names
         As for `DAUB`.
 
@@ -530,6 +610,8 @@ class ASHA(Scheduler):
     -----
     Learners enter in their order. The pool is finite: once all have entered and no more than 1 / `factor` of any rung
     is left to promote, the best of the highest rung climbs to the top and the best there is chosen. No promise.
+
+    A decision costs O(log n_learners) on average over a run, whatever the number of rounds.
 
     References
     ----------
@@ -547,9 +629,10 @@ class ASHA(Scheduler):
         self,
         n_learners: int,
         n_rows: int,
-        first: int,
+        first: int | None = None,
         factor: float = 3.0,
         *,
+        sizes: Sequence[int] | None = None,
         direction: str = "maximize",
         cost: Cost = "rows",
         budget: float | None = None,
@@ -557,53 +640,65 @@ class ASHA(Scheduler):
     ) -> None:
         super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
         self._factor = _checks.real(factor, "factor")
-        self._sizes = checked_sizes(first, self._factor, self._n_rows)
-        self._rungs: list[dict[int, float]] = [{} for _ in self._sizes]
-        self._promoted: list[set[int]] = [set() for _ in self._sizes]
+        if first is None and sizes is None:
+            raise ValueError("first and sizes are None; the rows of the lowest rung, or of all rungs, are needed")
+        self._sizes = checked_sizes(1 if first is None else first, self._factor, self._n_rows, sizes=sizes)
+        if not 1.0 < self._factor < math.inf:
+            raise ValueError(f"factor is {factor}; a finite number above 1 is needed: one of `factor` is promoted")
+        self._rungs = [_Rung(self._factor) for _ in self._sizes]
+        self._level = {n: k for k, n in enumerate(self._sizes)}
+        self._promising = 0                       # bit k: rung k has a learner to promote
         self._entered = 0
 
+    def _changed(self, k: int) -> None:
+        """Note whether a rung below the last has a learner to promote."""
+        bit = 1 << k
+        if k + 1 < len(self._sizes) and self._rungs[k].next_promotion() is not None:
+            self._promising |= bit
+        else:
+            self._promising &= ~bit
+
+    def _promote(self, k: int, learner: int) -> Allocation:
+        self._rungs[k].promoted.add(learner)
+        self._changed(k)
+        return learner, self._sizes[k + 1]
+
     def _propose(self) -> Allocation | None:
-        for k in range(len(self._sizes) - 2, -1, -1):
-            rung = self._rungs[k]
-            share = _floor(len(rung) / self._factor)
-            for i in sorted(rung, key=lambda i: (-rung[i], i))[:share]:
-                if i not in self._promoted[k]:
-                    self._promoted[k].add(i)
-                    return i, self._sizes[k + 1]
+        if self._promising:
+            k = self._promising.bit_length() - 1
+            i = self._rungs[k].next_promotion()
+            if i is not None:
+                return self._promote(k, i)
         while self._entered < self._n_learners:
             i = self._entered
             self._entered += 1
             if i not in self._dropped:
                 return i, self._sizes[0]
-        if self._outstanding or self._rungs[-1]:
+        if self._outstanding or self._rungs[-1].scores:
             return None
         for k in range(len(self._sizes) - 2, -1, -1):
-            waiting = [i for i in self._rungs[k] if i not in self._promoted[k]]
-            if waiting:
-                i = max(waiting, key=lambda i: (self._rungs[k][i], -i))
-                self._promoted[k].add(i)
-                return i, self._sizes[k + 1]
+            i = self._rungs[k].best_waiting()
+            if i is not None:
+                return self._promote(k, i)
         return None
 
     def _take(self, learner: int, n: int, train: float, valid: float) -> float:
-        self._rungs[self._sizes.index(n)][learner] = valid
+        k = self._level[n]
+        self._rungs[k].add(learner, valid)
+        self._changed(k)
         self._settle()
         return math.nan
 
     def _left(self, learner: int) -> None:
-        for rung in self._rungs:
-            rung.pop(learner, None)
+        for k, rung in enumerate(self._rungs):
+            rung.drop(learner)
+            self._changed(k)
         self._settle()
 
     def _settle(self) -> None:
-        top = self._rungs[-1]
-        if not top or self._outstanding or self._entered < self._n_learners:
-            return
-        for rung, promoted in zip(self._rungs[:-1], self._promoted[:-1], strict=True):
-            best = sorted(rung, key=lambda i: (-rung[i], i))[: _floor(len(rung) / self._factor)]
-            if any(i not in promoted for i in best):
-                return
-        self._stop("complete", max(top, key=lambda i: (top[i], -i)))
+        top = self._rungs[-1].scores
+        if top and not (self._promising or self._outstanding or self._entered < self._n_learners):
+            self._stop("complete", max(top, key=lambda i: (top[i], -i)))
 
     def _method(self) -> str:
         return f"ASHA, {self._sizes[0]} to {self._sizes[-1]} rows, factor {self._factor:g}"

@@ -6,7 +6,7 @@ import copy
 import math
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from fastrace.model_selection._results import Evaluation, SelectionResult
 
 Allocation = tuple[int, int]
 Self = TypeVar("Self", bound="Scheduler")
-VERSION = 2
+VERSION = 3
 
 
 class Scheduler:
@@ -65,7 +65,9 @@ class Scheduler:
         self._spent = 0.0
         self._paid = 0.0                          # for the training told last
         self._outstanding: dict[Allocation, float] = {}
-        self._returned: list[Allocation] = []
+        self._reserved: dict[Allocation, float] = {}   # what outstanding trainings will cost, where a budget asks
+        self._ahead = 0.0                         # their sum
+        self._returned: deque[Allocation] = deque()
         self._log: list[tuple[int, int, float, float, float, float, str]] = []
         self._dropped: dict[int, str] = {}
         self._reached = [0] * self._n_learners
@@ -92,6 +94,11 @@ class Scheduler:
         if not known:
             return -1
         return max(known, key=lambda i: (self._sign * self._last[i], -i))
+
+    def _stand_ins(self) -> list[int]:
+        """Who goes on where all that were meant to have crashed: the leader, or else all that were never trained."""
+        leader = self._leader()
+        return [leader] if leader >= 0 else [i for i in range(self._n_learners) if i not in self._dropped]
 
     def _method(self) -> str:
         return type(self).__name__
@@ -156,21 +163,21 @@ class Scheduler:
             if item is None:
                 return None
         if self._limited:
-            ahead = 0.0
-            if self._cost != "seconds":
-                ahead = sum(self._charge(i, n, None) for i, n in self._outstanding) + self._charge(*item, None)
-            if self._spent + ahead > self._budget or self._spent >= self._budget:
-                self._returned.insert(0, item)
+            price = 0.0 if self._cost == "seconds" else self._charge(*item, None)
+            if self._spent + self._ahead + price > self._budget or self._spent >= self._budget:
+                self._returned.appendleft(item)
                 if not self._outstanding:
                     self._stop("budget", self._leader())
                 return None
+            self._reserved[item] = price
+            self._ahead += price
         self._outstanding[item] = 0.0 if self._by_rows else time.perf_counter()
         return item
 
     def _again(self) -> Allocation | None:
         """The first training that was taken back and is still wanted."""
         while self._returned:
-            item = self._returned.pop(0)
+            item = self._returned.popleft()
             if item[0] not in self._dropped:
                 return item
         return None
@@ -215,7 +222,7 @@ class Scheduler:
             told = train_score if type(train_score) is float else _score(train_score, "train_score")
             train, known = self._sign * told, told == told
         price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
-        del self._outstanding[key]
+        self._close(key)
         self._paid = price
         self._spent += price
         if learner in self._dropped:
@@ -237,7 +244,7 @@ class Scheduler:
         if asked is None:
             raise ValueError(f"learner {learner} on {n} rows was not asked for; fail what ask() returned, once")
         price = self._charge(learner, n, cost, asked)
-        del self._outstanding[learner, n]
+        self._close((learner, n))
         self._spent += price
         text = f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else str(reason)
         self._log.append((learner, n, math.nan, math.nan, price, math.nan, text))
@@ -246,8 +253,10 @@ class Scheduler:
 
     def cancel(self) -> None:
         """Take back all outstanding trainings, of workers that died or before a restart; `ask` hands them out again."""
-        self._returned = [*self._outstanding, *self._returned]
+        self._returned = deque([*self._outstanding, *self._returned])
         self._outstanding.clear()
+        self._reserved.clear()
+        self._ahead = 0.0
 
     def run(
         self: Self,
@@ -339,6 +348,14 @@ class Scheduler:
         )
 
     # Inside.
+
+    def _close(self, item: Allocation) -> None:
+        """An outstanding training was told."""
+        del self._outstanding[item]
+        if self._limited:
+            self._ahead -= self._reserved.pop(item)
+            if not self._reserved:
+                self._ahead = 0.0                 # no rounding is carried along
 
     def _label(self, learner: int) -> str:
         return f"learner {learner}" if self._names is None else self._names[learner]
