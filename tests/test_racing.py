@@ -59,6 +59,37 @@ def test_race_equals_its_twin(bound, variance, access, n_arms, seed):
         np.testing.assert_array_equal(ours.pulls, theirs.pulls)
 
 
+def skewed_columns(n_rows, n_arms, rng):
+    """Columns of different laws: some of which few values carry the mean, some that are zero but for a few rows."""
+    laws = [lambda: rng.normal(size=n_rows), lambda: rng.exponential(size=n_rows),
+            lambda: -rng.exponential(size=n_rows),
+            lambda: rng.lognormal(0, 2, n_rows) / 8, lambda: (rng.random(n_rows) < 0.02) * rng.exponential(50, n_rows),
+            lambda: (rng.random(n_rows) < 0.02) * -rng.exponential(50, n_rows), lambda: np.full(n_rows, 0.5)]
+    return np.column_stack([laws[k]() for k in rng.integers(len(laws), size=n_arms)]) + rng.normal(size=n_arms)
+
+
+@pytest.mark.parametrize("advantage", [1.0, 6.0])
+@pytest.mark.parametrize("variance", ["pairwise", "marginal"])
+def test_tail_guard_equals_the_twin(variance, advantage, seed):
+    held = full = 0
+    for child in np.random.SeedSequence(seed).spawn(100):
+        rng = np.random.default_rng(child)
+        n_arms = int(rng.integers(2, 5))
+        values = skewed_columns(2000, n_arms, rng)
+        race = fr.FiniteRace(n_arms, 2000, 0.05, variance=variance, scan_advantage=advantage, rng=copy.deepcopy(rng))
+        looks, quantiles, log_inv_delta = race._options.plan(n_arms)
+        ours = race.run(values)
+        theirs = twin.race(values, looks, quantiles, log_inv_delta, bound="normal", pairwise=variance == "pairwise",
+                           order=Order(2000), rng=rng, tails=True, advantage=advantage)
+        assert (ours.best, ours.stopped_by, ours.n_looks) == (theirs.best, theirs.stopped_by, theirs.n_looks)
+        np.testing.assert_array_equal(ours.pulls, theirs.pulls)
+        held += ours.held_back.size > 0
+        full += ours.n_looks < looks.size and ours.stopped_by == "exact"
+        assert (ours.held_back.size > 0) == any("held back" in text for text in ours.warnings)
+    assert held > 10
+    assert (full > 10) == (advantage > 1)
+
+
 def test_turning_to_a_full_pass_equals_the_twin(seed):
     turned = 0
     for child in np.random.SeedSequence(seed).spawn(30):
@@ -435,7 +466,7 @@ def test_marginal_guard_sees_the_leaders_tail(seed):
     wrong = dict.fromkeys((False, True), 0)
     for guard in wrong:
         for child in np.random.SeedSequence(seed).spawn(200):
-            options = {"variance": "marginal", "skewness_guard": guard, "rng": np.random.default_rng(child)}
+            options = {"variance": "marginal", "skewness_guard": guard, "tail_guard": False, "rng": child}
             wrong[guard] += fr.FiniteRace(2, 5000, 0.1, **options).run(values).best != 0
     assert wrong[False] > 40
     assert wrong[True] < 30
@@ -498,7 +529,7 @@ def test_normal_rule_keeps_its_promise_on_light_tails(population, access, seed):
     for child in np.random.SeedSequence(seed).spawn(trials):
         rng = np.random.default_rng(child)
         d = rng.permutation(POPULATIONS[population](n_rows, rng))
-        values = np.column_stack([np.full(n_rows, 1e-9), d])
+        values = np.column_stack([1e-9 - d / 2, d / 2])
         wrong += fr.race(values, delta, access=access, rng=rng).best != 0
     assert_rate_at_most(wrong, trials, delta)
     assert wrong / trials > delta / 4       # the bound is sharp here: a rate far below it would waste rows
@@ -518,25 +549,76 @@ def normal_rule(d, seed, trials=200, delta=0.1, **options):
 
 def test_normal_rule_fails_on_skewed_rewards_and_says_so(seed):
     d = POPULATIONS["lognormal, turned"](5000, np.random.default_rng(seed))
-    wrong, warned = normal_rule(d, seed, bound="normal")
+    wrong, warned = normal_rule(d, seed, bound="normal", tail_guard=False)
     assert wrong > 0.3
     assert warned > 0.8 * wrong
-    assert normal_rule(d, seed, bound="normal", skewness_guard=True)[0] < wrong / 2
+    assert normal_rule(d, seed, bound="normal", tail_guard=False, skewness_guard=True)[0] < wrong / 2
+    assert_rate_at_most(200 * normal_rule(d, seed, bound="normal")[0], 200, 0.1)
     assert_rate_at_most(200 * normal_rule(d, seed, support=([1e-9, d.min()], [1e-9, d.max()]))[0], 200, 0.1)
 
 
 def test_normal_rule_fails_on_rare_events(seed):
-    """A look without the rare event cannot know of it: no sample could warn. Only a support protects."""
+    """Between noise of its own, a rare event that has not been seen cannot be suspected. Only a support protects."""
     rng = np.random.default_rng(seed)
     d = POPULATIONS["1 in 1000, turned"](5000, rng)
     noise = rng.normal(size=5000) * 1e-3
-    wrong, _ = normal_rule(d + noise - noise.mean(), seed, bound="normal")
+    wrong, _ = normal_rule(d + noise - noise.mean(), seed, bound="normal", tail_guard=False)
     assert wrong > 0.5
     # Without the noise the first look is constant; that is seen, told, and not taken for certainty.
-    wrong, warned = normal_rule(d, seed, bound="normal")
+    wrong, warned = normal_rule(d, seed, bound="normal", tail_guard=False)
     assert wrong < 0.2
     assert warned > 0.5 * wrong
+    assert_rate_at_most(200 * normal_rule(d, seed, bound="normal")[0], 200, 0.1)
     assert_rate_at_most(200 * normal_rule(d, seed, support=([1e-9, d.min()], [1e-9, d.max()]))[0], 200, 0.1)
+
+
+def beside_a_regular_column(column, side, rng):
+    """Two columns of which the better one, by a fifth, is the one that rare values make so, or unmake."""
+    noise = rng.normal(size=column.size)
+    return np.column_stack([side * 0.8 + 0.5 * (noise - noise.mean()), side * column / column.mean()])
+
+
+def zero_inflated(n_rows, share, rng):
+    values = np.zeros(n_rows)
+    hit = rng.choice(n_rows, round(n_rows * share), replace=False)
+    values[hit] = rng.exponential(size=hit.size) + 0.2
+    return values
+
+
+@pytest.mark.parametrize("side", [1, -1])
+@pytest.mark.parametrize("share", [1 / 20, 1 / 100, 1 / 500, 1 / 2000, "lognormal"])
+def test_tail_guard_keeps_delta_where_few_rows_carry_a_mean(share, side, seed):
+    """Such a column beside a regular one: at the first looks the race has not seen what carries its mean."""
+    trials, delta, n_rows = 150, 0.05, 10_000
+    wrong, told = dict.fromkeys((False, True), 0), 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        column = rng.lognormal(0, 2, n_rows) if share == "lognormal" else zero_inflated(n_rows, share, rng)
+        values = beside_a_regular_column(column, side, rng)
+        for guard in wrong:
+            result = fr.race(values, delta, tail_guard=guard, rng=child)
+            wrong[guard] += result.best != values.mean(axis=0).argmax()
+            if guard and result.held_back.size:
+                assert 1 in result.held_back
+                assert "held back" in " ".join(result.warnings)
+                told += 1
+    assert wrong[False] > 2 * delta * trials
+    assert_rate_at_most(wrong[True], trials, delta)
+    assert told >= wrong[False] - wrong[True]
+
+
+@pytest.mark.parametrize("law", ["normal", "uniform"])
+def test_tail_guard_costs_next_to_nothing_on_light_tails(law, seed):
+    rows = dict.fromkeys((False, True), 0)
+    for child in np.random.SeedSequence(seed).spawn(100):
+        rng = np.random.default_rng(child)
+        values = (rng.normal if law == "normal" else rng.uniform)(-1, 1, (5000, 4))
+        values[:, 2] += rng.uniform(0.1, 1)
+        for guard in rows:
+            result = fr.FiniteRace(4, 5000, tail_guard=guard, rng=child).run(values)
+            rows[guard] += result.pulls.sum()
+            assert not result.held_back.size
+    assert rows[True] <= 1.03 * rows[False]
 
 
 @pytest.mark.parametrize("law", ["normal", "uniform", "lognormal"])

@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t
 
 cdef enum:
     MILLS_TERMS = 40        # of the continued fraction; from 5 on, it is then exact to rounding
+    EVENTS_WANTED = 24      # effective number of values that must carry a tail before its size is believed
 
 
 # Factors of sampling without replacement: 0 when all rows have been read.
@@ -135,6 +136,46 @@ cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows
     shrink = (1.0 - 2.0 * read) / sqrt(1.0 - read) if read < 0.5 else 0.0
     excess = -skewness * shrink * (2.0 * quantile * quantile + 1.0) / (6.0 * sqrt(<double>n))
     return excess * inverse_mills(quantile) if excess > 0.0 else 0.0
+
+
+cdef inline double tail_half_width(double half_width, double std, double skewness, int64_t n, int64_t n_rows,
+                                   double quantile) noexcept nogil:
+    """Half-width of the normal rule towards a tail, given the skewness towards that tail.
+
+    A tail of rare events of size v adds to the mean what a Poisson count times v / n does, and v is std * skewness. A
+    count k at its upper limit c solves c - k = quantile sqrt(c) (Wilson 1927), which gives
+    h + sqrt(half_width^2 + h^2) with h = quantile^2 v / (2 n), less what reading without replacement saves. The
+    skewness counts twice, since samples of long tails show too little of it, and only beyond its standard error.
+    """
+    cdef double excess = skewness - sqrt(6.0 / n)
+    cdef double h
+    if not excess > 0.0:
+        return half_width
+    h = quantile * quantile * variance_factor(n, n_rows) * std * excess
+    return h + sqrt(half_width * half_width + h * h)
+
+
+cdef inline double tail_events(double skewness, int64_t n) noexcept nogil:
+    """Effective number of values that carry a tail, given the skewness towards it; infinite within its standard error.
+
+    k equal values among zeros have skewness sqrt(n / k) while they are few.
+    """
+    cdef double excess = skewness - sqrt(6.0 / n)
+    return n / (excess * excess) if excess > 0.0 else INFINITY
+
+
+cdef inline double tail_rows(double skewness, double size, double gap, int64_t n) noexcept nogil:
+    """Rows to read before a lead is believed in which a tail of a column takes part; at most n: it is believed.
+
+    `skewness` is that of the column towards its tail, `size` what the lead loses at a value of the tail, `gap` is the
+    lead.
+    The tail is known well enough from EVENTS_WANTED effective values on, or where twice as many unseen ones would not
+    close the gap.
+    """
+    cdef double events = tail_events(skewness, n)
+    if events >= EVENTS_WANTED or n * gap >= 2.0 * EVENTS_WANTED * size:
+        return <double>n
+    return min(n * (EVENTS_WANTED / events), 2.0 * EVENTS_WANTED * size / gap)
 
 
 cdef inline bint skewed_beyond_noise(double skewness, int64_t n, int64_t n_rows, double quantile,

@@ -21,6 +21,7 @@ class Race(RaceMemory):
         pairwise: bool,
         shuffled: bool,
         guarded: bool,
+        tails: bool,
         scan_advantage: float,
         low: NDArray[np.float64] | None,
         high: NDArray[np.float64] | None,

@@ -14,7 +14,7 @@ from numpy.random cimport bitgen_t
 
 from fastrace._betting cimport wealth_extend, wealth_rejects, wealth_t
 from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewed_beyond_noise,
-                               skewness_inflation)
+                               skewness_inflation, tail_half_width, tail_rows)
 from fastrace._criteria cimport full_pass_pays, rows_needed
 from fastrace._memory cimport RaceMemory, row_at
 from fastrace._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis, moments4_skewness,
@@ -50,6 +50,7 @@ cdef enum:      # what may void the promise
     CONSTANT_FIRST_LOOK = 2
     SKEWED = 4
     IMPOSSIBLE_REWARD = 8
+    HELD_BACK = 16
 
 cdef enum:
     BLOCK = 512             # rows whose moments are taken while they are in cache; also the grain of all sums
@@ -61,7 +62,7 @@ cdef class Race(RaceMemory):
     """The loop over the memory of a race. `racing.FiniteRace` is its public face."""
 
     cdef int bound
-    cdef bint guarded, bounded_support
+    cdef bint guarded, tails, bounded_support
     cdef double scan_advantage          # 0: as the source says
     # the plan: when to look, and what each look may spend
     cdef Py_ssize_t n_looks
@@ -71,11 +72,13 @@ cdef class Race(RaceMemory):
     cdef double log_inv_delta
     cdef int new_flags
 
-    def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, scan_advantage, low, high, rng):
+    def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, low, high,
+                 rng):
         super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=bound == "betting", low=low,
                          high=high, rng=rng)
         self.bound = BOUNDS.index(bound)
         self.guarded = guarded
+        self.tails = tails and self.bound == NORMAL
         self.scan_advantage = scan_advantage
         self.bounded_support = low is not None
 
@@ -104,6 +107,7 @@ cdef class Race(RaceMemory):
             self.half_width[i] = NAN
             self.pulls[i] = 0
             self.dead[i] = 0
+            self.held[i] = 0
         self.forget_comparisons()
         memset(&self.closest, 0, sizeof(moments4_t))
         self.told = 0
@@ -507,12 +511,15 @@ cdef class Race(RaceMemory):
         """Who is out. Interrupted while it catches up, it is begun again."""
         cdef Py_ssize_t i, j, kept = 0, leader = self.leader
         cdef double gap, width, ratio, closest = INFINITY
+        cdef moments4_t lead
         cdef moments4_t *own = self.comparisons(leader if self.pairwise else 0)
         for j in range(self.n_active if self.pairwise else 0):
             if self.active[j] != leader and not self._is_dead(self.active[j]):
                 self._catch_up(leader, self.active[j])
+        lead.n = 0
         for j in range(self.n_active):
             i = self.active[j]
+            self.wait[i] = 0.0
             if i == leader:
                 self.half_width[i] = NAN if self.pairwise else self._width(&own[i], i, i)
             elif self._is_dead(i):
@@ -524,6 +531,10 @@ cdef class Race(RaceMemory):
                 self.half_width[i] = NAN if self.bound == BETTING else width
                 if not self.pairwise:
                     width += self._width(&own[leader], leader, leader)
+                if self.tails and gap > width:
+                    width = self._weigh_tails(own, &lead, leader, i, gap, width)
+                    if self.pairwise:
+                        self.half_width[i] = width
                 ratio = gap / width if width > 0.0 else INFINITY
                 if ratio < closest:
                     closest = ratio
@@ -548,7 +559,7 @@ cdef class Race(RaceMemory):
         cdef double skewness, quantile
         if self.bound == BETTING:
             return wealth_rejects(&self.wealth[self.place[leader]][i], self.log_inv_delta)
-        if not gap > width:
+        if not gap > width or self.wait[i] > self.told:
             return False
         if self.bound == NORMAL:
             # The danger is a lead that looks too large: skewed to the left. Of two single means, either may be.
@@ -581,6 +592,75 @@ cdef class Race(RaceMemory):
                 self.flags |= CONSTANT_FIRST_LOOK
             return INFINITY
         return normal(m.n, self.n_rows, std, self.quantile[self.looks_taken])
+
+    cdef double _weigh_tails(self, const moments4_t *own, moments4_t *lead, Py_ssize_t leader, Py_ssize_t i, double gap,
+                             double width) except -1.0 nogil:
+        """Half-width of a lead that the normal rule believes, tails considered; `wait` is the rows to read before.
+
+        A lead is too large where values far to the right of the arm, or far to the left of the leader, have been
+        missed: differences show their skewness only as far as they were seen. `lead` keeps the leader's moments.
+        """
+        cdef double quantile = self.quantile[self.looks_taken]
+        cdef moments4_t mine
+        if self.pairwise:
+            width = tail_half_width(width, moments4_std(&own[i]), -moments4_skewness(&own[i]), own[i].n, self.n_rows,
+                                    quantile)
+            if lead.n == 0:
+                self._column_moments(leader, lead)
+            self._column_moments(i, &mine)
+        else:
+            lead[0], mine = own[leader], own[i]
+            width = (tail_half_width(self._width(lead, leader, leader), moments4_std(lead), -moments4_skewness(lead),
+                                     lead.n, self.n_rows, quantile)
+                     + tail_half_width(self._width(&mine, i, i), moments4_std(&mine), moments4_skewness(&mine), mine.n,
+                                       self.n_rows, quantile))
+        self._wait_for(leader, i, self._tail_rows(lead, leader, leader, i, -1.0, gap))
+        self._wait_for(i, i, self._tail_rows(&mine, i, leader, i, 1.0, gap))
+        return width
+
+    cdef void _wait_for(self, Py_ssize_t column, Py_ssize_t i, double rows) noexcept nogil:
+        """Hold the decision about arm i back until this many rows have been read of a column."""
+        if rows > self.told:
+            self.held[column] = 1
+            self.flags |= HELD_BACK
+            self.wait[i] = max(self.wait[i], rows)
+
+    cdef int _column_moments(self, Py_ssize_t arm, moments4_t *m) except -1 nogil:
+        """Moments of the rewards kept of an arm; the same whenever they are asked for."""
+        cdef int64_t start = 0
+        cdef Py_ssize_t count
+        memset(m, 0, sizeof(moments4_t))
+        while start < self.told:
+            count = <Py_ssize_t>min(<int64_t>PATIENT_BLOCK, self.told - start)
+            moments4_extend(m, self.column[arm] + start, count)
+            start += count
+            if start % (128 * PATIENT_BLOCK) == 0:
+                check_signals()
+        return 0
+
+    cdef double _tail_rows(self, const moments4_t *m, Py_ssize_t arm, Py_ssize_t leader, Py_ssize_t i, double side,
+                           double gap) noexcept nogil:
+        """Rows to read before a lead of `gap` is believed, for a column's tail: right if `side` is 1, left if -1."""
+        cdef double std = moments4_std(m), skewness, size, square, total = 0.0, squares = 0.0, lead
+        cdef const double *x
+        cdef const double *best
+        cdef const double *worst
+        cdef int64_t k
+        if std <= 1e-12 * fabs(m.mean):
+            return <double>self.n_rows              # constant so far: what the rest holds is unknown
+        skewness = side * moments4_skewness(m)
+        size = std * skewness
+        if tail_rows(skewness, INFINITY, gap, m.n) <= m.n:
+            return <double>m.n
+        if self.pairwise:       # the mean of the lead over rows weighted by their squared deviation in the column
+            x, best, worst = self.column[arm], self.column[leader], self.column[i]
+            lead = self.sum[leader] / self.told - self.sum[i] / self.told
+            for k in range(self.told):
+                square = (x[k] - m.mean) * (x[k] - m.mean)
+                total += square * (lead - (best[k] - worst[k]))
+                squares += square
+            size = total / squares
+        return tail_rows(skewness, size, gap, m.n)
 
     cdef int _catch_up(self, Py_ssize_t leader, Py_ssize_t i) except -1 nogil:
         """Bring the comparison of the leader with arm i up to the rows told, from the rewards kept."""
@@ -616,6 +696,9 @@ cdef class Race(RaceMemory):
             width = self._width(&own[i], self.leader if self.pairwise else i, i)
             if not self.pairwise:
                 width += self._width(&own[self.leader], self.leader, self.leader)
+            elif self.tails:
+                width = max(width, self.half_width[i])
+            needed = max(needed, self.wait[i])
             needed = max(needed, rows_needed(self.mean[self.leader] - self.mean[i], width, self.told, self.n_rows))
         return needed
 
@@ -660,7 +743,7 @@ cdef class Race(RaceMemory):
             best=self.leader, active=self._active[:self.n_active].copy(), mean=self._mean.copy(),
             half_width=self._half_width.copy(), pulls=self._pulls.copy(), n_looks=self.looks_taken,
             stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
-            kurtosis=moments4_kurtosis(&self.closest))
+            kurtosis=moments4_kurtosis(&self.closest), held_back=np.flatnonzero(self._held))
 
     def warnings(self, of_all_draws=False):
         """What may void the promise, in words."""
@@ -672,6 +755,10 @@ cdef class Race(RaceMemory):
         if flags & CONSTANT_FIRST_LOOK:
             told.append("the first look was constant for some comparison: it was not decided by it; "
                         "rare events may hide, so pass a support (betting) or a larger first_look")
+        if flags & HELD_BACK:
+            told.append(f"the normal rule was held back until more rows were read: rewards of arms "
+                        f"{np.flatnonzero(self._held).tolist()} were constant, or few of them carried the mean; a "
+                        f"support (betting) would promise the answer without that heuristic")
         if flags & SKEWED:
             told.append("the normal rule decided on skewed rewards, where its error can exceed delta by far; "
                         "pass a support (betting) or skewness_guard=True")

@@ -20,7 +20,7 @@ cdef class RaceMemory:
     cdef bets_t bets
     # one value per arm; the arrays own the memory, the pointers are for the loops
     cdef readonly cnp.ndarray _offset, _known, _low, _high, _sum, _new_sum, _scratch, _mean, _half_width, _pulls
-    cdef readonly cnp.ndarray _active, _dead
+    cdef readonly cnp.ndarray _active, _dead, _held, _wait
     cdef double *offset             # the race's own constants, on the scale of sums
     cdef double *known              # what the source knows of the sums beside its rewards
     cdef double *low
@@ -33,6 +33,8 @@ cdef class RaceMemory:
     cdef int64_t *pulls
     cdef Py_ssize_t *active
     cdef char *dead
+    cdef char *held                 # whether the tail of this arm's rewards has held a decision back
+    cdef double *wait               # rows to be read before the leader may drop this arm; by `_judge`
     cdef Py_ssize_t n_active
     # rewards read, a column per arm (pairwise), or one block of them (marginal)
     cdef double **column

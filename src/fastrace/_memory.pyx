@@ -22,7 +22,7 @@ import numpy as np
 
 cnp.import_array()
 
-ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active")
+ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active", "_held")
 
 cdef enum:
     ROWS_PER_FETCH = 8192           # most rows asked of a source at once
@@ -83,7 +83,7 @@ cdef class RaceMemory:
         self._scratch = np.zeros(d)
         self._mean, self._half_width = np.full(d, np.nan), np.full(d, np.nan)
         self._pulls, self._active = np.zeros(d, np.int64), np.arange(d, dtype=np.intp)
-        self._dead = np.zeros(d, np.int8)
+        self._dead, self._held, self._wait = np.zeros(d, np.int8), np.zeros(d, np.int8), np.zeros(d)
         self.low = <double *>cnp.PyArray_DATA(self._low)
         self.high = <double *>cnp.PyArray_DATA(self._high)
         self.offset = <double *>cnp.PyArray_DATA(self._offset)
@@ -96,6 +96,8 @@ cdef class RaceMemory:
         self.pulls = <int64_t *>cnp.PyArray_DATA(self._pulls)
         self.active = <Py_ssize_t *>cnp.PyArray_DATA(self._active)
         self.dead = <char *>cnp.PyArray_DATA(self._dead)
+        self.held = <char *>cnp.PyArray_DATA(self._held)
+        self.wait = <double *>cnp.PyArray_DATA(self._wait)
         self.rng = rng
         self.lock = rng.bit_generator.lock
         self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")

@@ -38,6 +38,7 @@ class RaceOptions:
         access: str,
         student: bool,
         skewness_guard: bool,
+        tail_guard: bool,
         scan_advantage: float | None,
     ) -> None:
         self.n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
@@ -67,6 +68,7 @@ class RaceOptions:
         self.access = _checks.choice(access, "access", ("random", "shuffled"))
         self.student = bool(student)
         self.skewness_guard = bool(skewness_guard)
+        self.tail_guard = bool(tail_guard)
         self.scan_advantage = 0.0 if scan_advantage is None else _checks.real(scan_advantage, "scan_advantage")
         if scan_advantage is not None and not self.scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; at least 1 is needed: rows in order cost no more")
@@ -80,6 +82,7 @@ class RaceOptions:
             pairwise=self.variance == "pairwise",
             shuffled=self.access == "shuffled",
             guarded=self.skewness_guard,
+            tails=self.tail_guard,
             scan_advantage=self.scan_advantage,
             low=self.low,
             high=self.high,
@@ -97,7 +100,7 @@ class RaceOptions:
             self.first_look,
             self.growth,
             self.student,
-            self.skewness_guard,
+            self.skewness_guard or self.tail_guard,
         )
 
 
@@ -173,7 +176,11 @@ class FiniteRace:
     student : bool, default False
         Student quantiles in the normal rule: protects small first looks.
     skewness_guard : bool, default False
-        Postpone decisions of the normal rule while the skewness of the rewards makes it unreliable (a heuristic).
+        Postpone decisions of the normal rule while the skewness of the paired differences makes it unreliable (a
+        heuristic, stricter than `tail_guard`).
+    tail_guard : bool, default True
+        Let the normal rule decide only on columns whose tails it has seen (a heuristic; see Notes). Other rules need
+        no such guard.
     scan_advantage : float or None, default 1.0
         Cost of a row read at random over one read in order. Above 1, the race reads all rows in order once that is
         cheaper than the rows it still needs. None lets `run` take the source's own figure; `race` and
@@ -189,6 +196,13 @@ class FiniteRace:
 
     Notes
     -----
+    The normal rule takes the means at each look for normal. `tail_guard` corrects it in two ways. First, its
+    half-widths allow for skewness, as Wilson's interval of a Poisson mean does. Second, it holds a decision back while
+    all rewards read of the leader or of the other arm are equal, or while fewer than 24 of them (effectively) carry a
+    tail that could turn the decision; the race then reads on, if need be to the last row, where the answer is exact.
+    `RaceResult.held_back` names such arms. Rare large rewards among ordinary ones that vary cannot be suspected before
+    one of them has been read: only a `support` protects from those.
+
     With probability at least ``1 - delta`` the result's `best` is :math:`\arg\max_i \mu_i`, with
     :math:`\mu_i = (c_i + \sum_n r_{n,i}) / N` and :math:`c_i` the offset. Reading T rows of D arms costs
     O(D T) time and memory, whatever N is, and never more than N D distinct rewards. From 2^31 rows on the random
@@ -227,6 +241,7 @@ class FiniteRace:
         access: str = "random",
         student: bool = False,
         skewness_guard: bool = False,
+        tail_guard: bool = True,
         scan_advantage: float | None = 1.0,
         rng: _checks.RngLike = None,
     ) -> None:
@@ -242,6 +257,7 @@ class FiniteRace:
             access=access,
             student=student,
             skewness_guard=skewness_guard,
+            tail_guard=tail_guard,
             scan_advantage=scan_advantage,
         )
         constants = finite_or_out(0.0 if offset is None else offset, "offset", n_arms)
@@ -356,6 +372,7 @@ def race(
     access: str = "random",
     student: bool = False,
     skewness_guard: bool = False,
+    tail_guard: bool = True,
     rng: _checks.RngLike = None,
 ) -> RaceResult:
     """Find the column with the largest mean from as few rows as possible.
@@ -366,7 +383,7 @@ def race(
         Rows by arms. A callable ``(arms, rows) -> block`` of shape (len(rows), len(arms)) needs `n_arms` and `n_rows`.
     delta : float, default 0.05
         Probability that the answer is wrong.
-    bound, support, offset, variance, growth, access, student, skewness_guard, rng
+    bound, support, offset, variance, growth, access, student, skewness_guard, tail_guard, rng
         See `FiniteRace`.
     n_arms, n_rows : int, optional
         Size of the population, for callables.
@@ -409,6 +426,7 @@ def race(
         access=access,
         student=student,
         skewness_guard=skewness_guard,
+        tail_guard=tail_guard,
         scan_advantage=None,
     )
     if source.n_rows + source.n_always_read == 0 and offset is None:

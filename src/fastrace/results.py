@@ -44,8 +44,13 @@ class RaceResult:
         Promised probability of error.
     skewness, kurtosis : float
         Sample skewness and excess kurtosis of the closest comparison at its last look.
+    held_back : ndarray of int, shape (h,)
+        Arms whose rewards made the normal rule wait with a decision at some look: all read so far were equal, or few
+        of them carried the mean.
     warnings : tuple of str
         What may void the promise.
+    names : tuple of str, optional
+        What to call the arms.
     """
 
     best: int
@@ -61,6 +66,7 @@ class RaceResult:
     delta: float
     skewness: float
     kurtosis: float
+    held_back: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
 

@@ -80,6 +80,7 @@ class DiscreteSampler:
         access: str = "random",
         student: bool = False,
         skewness_guard: bool = False,
+        tail_guard: bool = False,
         rng: _checks.RngLike = None,
     ) -> None:
         self._source = source_of(rewards, n_arms, n_rows, support)
@@ -96,6 +97,7 @@ class DiscreteSampler:
             access=access,
             student=student,
             skewness_guard=skewness_guard,
+            tail_guard=tail_guard,
             scan_advantage=None,
         )
         self._core = self._options.core(_checks.generator(rng))

@@ -70,6 +70,31 @@ def skewness_inflation(skewness, n, n_rows, quantile):
     return excess * stats.norm.pdf(quantile) / stats.norm.sf(quantile)
 
 
+def tail_half_width(half_width, std, skewness, n, n_rows, quantile):
+    """Wilson's upper limit of a Poisson count of events of size v, the root c of c - k = B sqrt(c), in units v / n.
+
+    Twice the skewness beyond its standard error makes v; `half_width` is B sigma sqrt((1 - (n - 1) / (N - 1)) / n).
+    """
+    skewness = 2 * (skewness - math.sqrt(6 / n))
+    if not skewness > 0:
+        return half_width
+    b = quantile * math.sqrt((n_rows - n) / (n_rows - 1))
+    v = std * skewness
+    k = n * std**2 / v**2
+    return v / n * (b * b / 2 + b * math.sqrt(k + b * b / 4))
+
+
+def tail_rows(x, side, size, gap):
+    """Rows to read before a lead is believed in which the tail of the column x takes part."""
+    skewness = side * stats.skew(x) - math.sqrt(6 / len(x))
+    if not skewness > 0:
+        return len(x)
+    events = len(x) / skewness**2
+    if events >= 24 or len(x) * gap >= 48 * size:
+        return len(x)
+    return min(24 * skewness**2, 48 * size / gap)
+
+
 def student_quantile(quantile, n, ddof=1):
     """For a standard deviation of divisor n - ddof; Student's own has n - 1."""
     return stats.t.isf(stats.norm.sf(quantile), n - 1) * math.sqrt((n - ddof) / (n - 1))

@@ -11,7 +11,7 @@ from reference.draws import Window
 
 
 def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng, offset=None, low=None, high=None,
-         guarded=False, advantage=1.0):
+         guarded=False, tails=False, advantage=1.0):
     """Return best, pulls per arm, looks taken and what stopped the race. `order` says which rows come next."""
     n_rows, n_arms = values.shape
     constant = np.zeros(n_arms) if offset is None else np.asarray(offset, float)
@@ -35,7 +35,7 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
         mean = seen.mean(axis=0) + constant / n_rows
         pulls[alive] = n
         leader = max(alive, key=lambda i: (mean[i], -i))
-        needed, out = 0.0, []
+        needed, out, wait = 0.0, [], 0.0
         for i in alive:
             if i == leader:
                 continue
@@ -55,6 +55,9 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
                 beaten = impossible or peak >= log_inv_delta
             else:
                 beaten = gap > width
+                if beaten and tails and bound == "normal":
+                    width, wait = tail_evidence(seen, leader, i, gap, width, n_rows, quantiles[k], pairwise)
+                    beaten = gap > width and wait <= n
                 if bound == "normal" and guarded:
                     # What makes a lead look too large: differences, or one of two means, skewed the wrong way.
                     skewness = stats.skew(d) if pairwise else min(stats.skew(d), stats.skew(seen[:, leader]))
@@ -62,13 +65,36 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
             if beaten:
                 out.append(i)
             else:
-                needed = max(needed, rows_needed(gap, width, n, n_rows))
+                needed = max(needed, rows_needed(gap, width, n, n_rows), wait)
         alive = [i for i in alive if i not in out]
         if len(alive) == 1:
             return SimpleNamespace(best=leader, pulls=pulls, n_looks=k + 1, stopped_by="bound")
         to_pass = n_rows - n if window else n_rows      # a window goes on in order from where it is
         full_pass = advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows and advantage * (needed - n) > to_pass
     raise AssertionError("the last look reads every row")
+
+
+def tail_evidence(seen, leader, i, gap, width, n_rows, quantile, pairwise):
+    """Half-width of a lead, what may be missing of tails considered, and the rows to read before it is believed."""
+    n, x, y = len(seen), seen[:, leader], seen[:, i]
+    d = x - y
+    if pairwise:
+        width = bounds.tail_half_width(width, d.std(), -stats.skew(d), n, n_rows, quantile)
+    else:
+        width = 0.0
+        for c, side in ((x, -1), (y, 1)):
+            half = bounds.normal(n, n_rows, c.std(), quantile)
+            width += bounds.tail_half_width(half, c.std(), side * stats.skew(c), n, n_rows, quantile)
+    wait = 0.0
+    for c, side in ((x, -1), (y, 1)):
+        if c.std() <= 1e-12 * abs(c.mean()):
+            wait = n_rows
+            continue
+        square = (c - c.mean()) ** 2
+        size = -((d - d.mean()) * square).sum() / square.sum() if pairwise else c.std() * side * stats.skew(c)
+        rows = bounds.tail_rows(c, side, size, gap)
+        wait = max(wait, rows if rows > n else 0.0)
+    return width, wait
 
 
 def half_width(x, n_rows, bound, log_inv_delta, quantile, span):
