@@ -258,11 +258,15 @@ cdef class Selector:
             return
         self.busy = True
         try:
-            self.status = RUNNING
-            with nogil:
-                self._run(source, limit)
-            if self.status == RUNNING:
-                self.status = BY_MAX_PULLS
+            source.hold()
+            try:
+                self.status = RUNNING
+                with nogil:
+                    self._run(source, limit)
+                if self.status == RUNNING:
+                    self.status = BY_MAX_PULLS
+            finally:
+                source.release()
         finally:
             self.busy = False
 

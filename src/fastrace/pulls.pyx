@@ -6,8 +6,11 @@ from libc.string cimport memcpy
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave)
 from fastrace._uniforms cimport UNIFORMS, uniforms_fill
-from fastrace.sources cimport Source
+from fastrace.sources cimport Source, check_signals
+
+from copy import deepcopy
 
 import numpy as np
 
@@ -20,6 +23,29 @@ ctypedef int (*rewards_data)(const Py_ssize_t *, const int64_t *, Py_ssize_t, do
 
 cdef enum:
     ROWS_PER_FILL = 256
+    REWARDS_PER_CALL = 1 << 16          # of `read`, between two looks for Ctrl-C
+
+cdef int64_t MOST_REWARDS = <int64_t>1 << 53    # of one read; what can be counted exactly, and more than any memory
+cdef int64_t ANY_NUMBER = <int64_t>((<unsigned long long>1 << 63) - 1)
+
+
+cdef cnp.ndarray _whole_numbers(values, name, dtype):
+    """A fresh contiguous vector of whole numbers of a dtype that holds them all."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}; a vector of whole numbers below "
+                         f"2**63 is needed")
+    if array.size and array.dtype.kind == "u" and np.max(array) > np.iinfo(dtype).max:
+        raise ValueError(f"{name} holds {np.max(array)}; whole numbers below 2**63 are needed")
+    return np.array(array, dtype=dtype)
+
+
+cdef int64_t _sum_of_counts(cnp.ndarray counts) except -1:
+    """The sum of counts that are at least 0. A sum of 64-bit numbers may overflow, so look at it as a float first."""
+    near = float(np.sum(counts, dtype=np.float64))
+    if near > 2.0 * MOST_REWARDS or np.sum(counts) > MOST_REWARDS:
+        raise ValueError(f"counts add up to {near:.3g} rewards; at most 2**53 can be read at once")
+    return np.sum(counts)
 
 
 cdef class PullSource:
@@ -34,14 +60,30 @@ cdef class PullSource:
         Number of arms.
     """
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 0)
+        self.most_at_once = REWARDS_PER_CALL
+
     def __init__(self, n_arms):
-        if n_arms < 1:
+        cdef Py_ssize_t count = n_arms
+        if count < 1:
             raise ValueError(f"n_arms is {n_arms}; at least 1 arm is needed")
-        self.n_arms = n_arms
+        guard_build(&self.guard, 0, self)
+        self.n_arms = count
+        guard_built(&self.guard, 0)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         with gil:
             raise NotImplementedError(f"{type(self).__name__} does not supply pull")
+
+    cdef int hold(self) except -1:
+        if self.stateless:
+            return guard_check_built(&self.guard, self)
+        return guard_enter(&self.guard, self)
+
+    cdef void release(self) noexcept:
+        if not self.stateless:
+            guard_leave(&self.guard)
 
     def read(self, arms, counts):
         """Rewards of `counts[k]` pulls of `arms[k]`, one arm after the other.
@@ -51,62 +93,125 @@ cdef class PullSource:
         arms : array_like of int, shape (k,)
             Arms to pull.
         counts : array_like of int, shape (k,)
-            Pulls of each, at least 1.
+            Pulls of each, at least 1; at most 2**53 in all.
 
         Returns
         -------
         ndarray of float, shape (sum of counts,)
+
+        Raises
+        ------
+        ValueError
+            If an arm or a count is out of range, or the arms and counts are not vectors of whole numbers of one length.
+        RuntimeError
+            If the source is in use: by a rule that runs, or in another thread.
+
+        Notes
+        -----
+        Ctrl-C is heard after every 65,536 rewards, except by sources that call a function of yours, which hear it in
+        the function. The rewards that were drawn by then are lost.
         """
-        cdef cnp.ndarray arm = np.ascontiguousarray(arms, dtype=np.intp)
-        cdef cnp.ndarray count = np.ascontiguousarray(counts, dtype=np.int64)
-        if arm.ndim != 1 or (<object>arm).shape != (<object>count).shape:
+        cdef cnp.ndarray arm = _whole_numbers(arms, "arms", np.intp)
+        cdef cnp.ndarray count = _whole_numbers(counts, "counts", np.int64)
+        cdef cnp.ndarray part, out
+        if (<object>arm).shape != (<object>count).shape:
             raise ValueError(f"arms and counts have shapes {(<object>arm).shape} and {(<object>count).shape}; two "
                              f"vectors of the same length are needed")
+        guard_check_built(&self.guard, self)
         if arm.size and not (0 <= np.min(arm) and np.max(arm) < self.n_arms and np.min(count) >= 1):
             raise ValueError(f"arms must stay within [0, {self.n_arms}) and counts be at least 1")
-        cdef cnp.ndarray out = np.empty(int(np.sum(count)))
-        with nogil:
-            self.pull(<const Py_ssize_t *>cnp.PyArray_DATA(arm), <const int64_t *>cnp.PyArray_DATA(count),
-                      arm.shape[0], <double *>cnp.PyArray_DATA(out))
+        out = np.empty(_sum_of_counts(count))
+        part = np.empty_like(count)
+        self.hold()
+        try:
+            with nogil:
+                self._pull_in_parts(<const Py_ssize_t *>cnp.PyArray_DATA(arm), <int64_t *>cnp.PyArray_DATA(count),
+                                    <int64_t *>cnp.PyArray_DATA(part), arm.shape[0], <double *>cnp.PyArray_DATA(out))
+        finally:
+            self.release()
         return out
+
+    cdef int _pull_in_parts(self, const Py_ssize_t *arms, int64_t *left, int64_t *part, Py_ssize_t n,
+                            double *out) except -1 nogil:
+        """Pull `left[k]` times each of the arms, in calls of at most `most_at_once` rewards; `part` has room for n."""
+        cdef Py_ssize_t k = 0, i, size
+        cdef int64_t room
+        while k < n:
+            room = self.most_at_once
+            size = 0
+            while k + size < n and room > 0:
+                part[size] = min(left[k + size], room)
+                room -= part[size]
+                size += 1
+            self.pull(arms + k, part, size, out)
+            out += self.most_at_once - room
+            for i in range(size):
+                left[k + i] -= part[i]
+            while k < n and left[k] == 0:
+                k += 1
+            if k < n:
+                check_signals()
+        return 0
 
 
 cdef class RandomPulls(PullSource):
     """Base of sources that draw with a NumPy bit generator, 256 uniform numbers at a time, under its lock."""
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
     def __init__(self, n_arms, rng=None):
+        generator = np.random.default_rng(rng)
+        lock, capsule = generator.bit_generator.lock, generator.bit_generator.capsule
         super().__init__(n_arms)
-        self.rng = np.random.default_rng(rng)
-        self.lock = self.rng.bit_generator.lock
-        self.bits = <bitgen_t *>PyCapsule_GetPointer(self.rng.bit_generator.capsule, "BitGenerator")
+        guard_build(&self.guard, 1, self)
+        self.rng = generator
+        self.lock = lock
+        self.bits = <bitgen_t *>PyCapsule_GetPointer(capsule, "BitGenerator")
         self.ahead.at = UNIFORMS
+        guard_built(&self.guard, 1)
 
-    cdef int refill(self) except -1 nogil:
-        with gil:
-            with self.lock:
-                uniforms_fill(&self.ahead, self.bits)
-        return 0
+    cdef Py_ssize_t have(self, int64_t wanted) except -1 nogil:
+        if self.ahead.at >= UNIFORMS:
+            with gil:
+                with self.lock:
+                    uniforms_fill(&self.ahead, self.bits)
+        return <Py_ssize_t>min(wanted, <int64_t>(UNIFORMS - self.ahead.at))
 
-    def _left(self):
-        """Uniform numbers drawn and not yet used."""
+    def _saved(self):
+        """A copy of the generator, and the uniform numbers drawn from it and not yet used."""
         cdef Py_ssize_t k
-        return np.array([self.ahead.value[k] for k in range(self.ahead.at, UNIFORMS)])
+        guard_enter(&self.guard, self)
+        try:
+            return deepcopy(self.rng), np.array([self.ahead.value[k] for k in range(self.ahead.at, UNIFORMS)])
+        finally:
+            guard_leave(&self.guard)
 
     def _resume(self, left):
-        """Put back what `_left` gave."""
-        cdef Py_ssize_t k, count = len(left)
-        if count > UNIFORMS:
-            raise ValueError(f"the saved source is damaged: {count} numbers drawn ahead")
-        self.ahead.at = UNIFORMS - count
-        for k in range(count):
-            self.ahead.value[UNIFORMS - count + k] = left[k]
+        """Go on with the uniform numbers that `_saved` gave."""
+        cdef Py_ssize_t k
+        if not (isinstance(left, np.ndarray) and left.ndim == 1 and left.size <= UNIFORMS and left.dtype == np.float64
+                and (left >= 0.0).all() and (left < 1.0).all()):
+            raise ValueError("the saved source is damaged: numbers drawn ahead must be at most 256, in [0, 1)")
+        cdef double[::1] value = np.array(left)
+        guard_enter(&self.guard, self)
+        self.ahead.at = UNIFORMS - <int>value.shape[0]
+        for k in range(value.shape[0]):
+            self.ahead.value[self.ahead.at + k] = value[k]
+        guard_leave(&self.guard)
 
 
 def _rebuild_random(version, cls, arguments, rng, left):
     """Rebuild a pickled source of random rewards."""
     if version != 1:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
-    source = cls(*arguments, rng=rng)
+        raise ValueError(f"this source of rewards was pickled as version {version}; this fastrace reads version 1")
+    if not (isinstance(cls, type) and issubclass(cls, RandomPulls) and isinstance(arguments, tuple)
+            and isinstance(rng, np.random.Generator)):
+        raise ValueError("the saved source is damaged: it names no class, arguments and generator of random rewards")
+    try:
+        source = cls(*arguments, rng=rng)
+    except (AttributeError, OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"the saved source is damaged: {error}") from error
     source._resume(left)
     return source
 
@@ -141,26 +246,36 @@ cdef class BernoulliPulls(RandomPulls):
     array([0., 0., 1., 1., 1.])
     """
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 2)
+
     def __init__(self, mean, rng=None):
-        self._mean = _vector(mean, "mean")
-        if np.min(self._mean) < 0.0 or np.max(self._mean) > 1.0:
+        cdef cnp.ndarray means = _vector(mean, "mean")
+        if np.min(means) < 0.0 or np.max(means) > 1.0:
             raise ValueError(f"mean is {mean!r}; probabilities in [0, 1] are needed")
-        super().__init__(self._mean.shape[0], rng)
-        self.mean = <const double *>cnp.PyArray_DATA(self._mean)
+        super().__init__(means.shape[0], rng)
+        guard_build(&self.guard, 2, self)
+        self._mean = means
+        self.mean = <const double *>cnp.PyArray_DATA(means)
+        guard_built(&self.guard, 2)
 
     def __reduce__(self):
-        return _rebuild_random, (1, type(self), (self._mean,), self.rng, self._left())
+        rng, left = self._saved()
+        return _rebuild_random, (1, type(self), (self._mean,), rng, left)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
-        cdef Py_ssize_t k, at = 0
-        cdef int64_t _t
+        cdef Py_ssize_t k, i, size
+        cdef int64_t left
+        cdef double mean
         for k in range(n):
-            for _t in range(counts[k]):
-                if self.ahead.at == UNIFORMS:
-                    self.refill()
-                out[at] = self.ahead.value[self.ahead.at] < self.mean[arms[k]]
-                self.ahead.at += 1
-                at += 1
+            left, mean = counts[k], self.mean[arms[k]]
+            while left > 0:
+                size = self.have(left)
+                for i in range(size):
+                    out[i] = self.ahead.value[self.ahead.at + i] < mean
+                self.ahead.at += <int>size
+                out += size
+                left -= size
         return 0
 
 
@@ -186,28 +301,40 @@ cdef class UniformPulls(RandomPulls):
     True
     """
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 2)
+
     def __init__(self, low, high, rng=None):
-        self._low, highs = _vector(low, "low"), _vector(high, "high")
-        if (<object>self._low).shape != highs.shape or (highs < self._low).any():
+        cdef cnp.ndarray lows = _vector(low, "low"), highs = _vector(high, "high"), widths
+        if (<object>lows).shape != (<object>highs).shape or (<object>highs < <object>lows).any():
             raise ValueError(f"low is {low!r} and high is {high!r}; one interval per arm with low <= high is needed")
-        self._width = highs - self._low
-        super().__init__(self._low.shape[0], rng)
-        self.low = <const double *>cnp.PyArray_DATA(self._low)
-        self.width = <const double *>cnp.PyArray_DATA(self._width)
+        widths = <object>highs - <object>lows
+        if not np.isfinite(widths).all():
+            raise ValueError(f"low is {low!r} and high is {high!r}; intervals of finite width are needed")
+        super().__init__(lows.shape[0], rng)
+        guard_build(&self.guard, 2, self)
+        self._low, self._high, self._width = lows, highs, widths
+        self.low = <const double *>cnp.PyArray_DATA(lows)
+        self.width = <const double *>cnp.PyArray_DATA(widths)
+        guard_built(&self.guard, 2)
 
     def __reduce__(self):
-        return _rebuild_random, (1, type(self), (self._low, self._low + self._width), self.rng, self._left())
+        rng, left = self._saved()
+        return _rebuild_random, (1, type(self), (self._low, self._high), rng, left)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
-        cdef Py_ssize_t k, at = 0
-        cdef int64_t _t
+        cdef Py_ssize_t k, i, size
+        cdef int64_t left
+        cdef double low, width
         for k in range(n):
-            for _t in range(counts[k]):
-                if self.ahead.at == UNIFORMS:
-                    self.refill()
-                out[at] = self.low[arms[k]] + self.width[arms[k]] * self.ahead.value[self.ahead.at]
-                self.ahead.at += 1
-                at += 1
+            left, low, width = counts[k], self.low[arms[k]], self.width[arms[k]]
+            while left > 0:
+                size = self.have(left)
+                for i in range(size):
+                    out[i] = low + width * self.ahead.value[self.ahead.at + i]
+                self.ahead.at += <int>size
+                out += size
+                left -= size
         return 0
 
 
@@ -235,28 +362,38 @@ cdef class ResampledPulls(RandomPulls):
     array([1., 1., 1.])
     """
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 2)
+
     def __init__(self, source, rng=None, *, n_arms=None, n_rows=None):
-        self.source = as_source(source, n_arms, n_rows)
-        if not 1 <= self.source.n_rows <= 1 << 53:
-            raise ValueError(f"the population has {self.source.n_rows} rows; from 1 to 2**53 are needed to draw from")
-        super().__init__(self.source.n_arms, rng)
+        cdef Source population = as_source(source, n_arms, n_rows)
+        if not 1 <= population.n_rows <= 1 << 53:
+            raise ValueError(f"the population has {population.n_rows} rows; from 1 to 2**53 are needed to draw from")
+        super().__init__(population.n_arms, rng)
+        guard_build(&self.guard, 2, self)
+        self.source = population
+        guard_built(&self.guard, 2)
 
     def __reduce__(self):
-        return _rebuild_random, (1, type(self), (self.source,), self.rng, self._left())
+        rng, left = self._saved()
+        return _rebuild_random, (1, type(self), (self.source,), rng, left)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         cdef int64_t[ROWS_PER_FILL] rows
         cdef int64_t left
-        cdef Py_ssize_t k, i, size
+        cdef Py_ssize_t k, i, size, drawn, many
+        cdef double n_rows = <double>self.source.n_rows
         for k in range(n):
             left = counts[k]
             while left > 0:
                 size = <Py_ssize_t>min(left, <int64_t>ROWS_PER_FILL)
-                for i in range(size):
-                    if self.ahead.at == UNIFORMS:
-                        self.refill()
-                    rows[i] = <int64_t>(self.ahead.value[self.ahead.at] * <double>self.source.n_rows)
-                    self.ahead.at += 1
+                drawn = 0
+                while drawn < size:
+                    many = self.have(size - drawn)
+                    for i in range(many):
+                        rows[drawn + i] = <int64_t>(self.ahead.value[self.ahead.at + i] * n_rows)
+                    self.ahead.at += <int>many
+                    drawn += many
                 self.source.fill(&rows[0], size, &arms[k], 1, &out)
                 out += size
                 left -= size
@@ -288,20 +425,31 @@ cdef class RecordedPulls(PullSource):
     (array([1., 2., 5.]), array([3.]))
     """
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+        self.most_at_once = ANY_NUMBER          # all or nothing: an arm may run out
+
     def __init__(self, values):
         array = np.asarray(values)
         if array.ndim != 2 or array.dtype.kind not in "fiub" or not array.shape[1]:
             raise ValueError(f"values has shape {array.shape} and dtype {array.dtype}; a table of real numbers of "
                              f"shape (n_recorded, n_arms) is needed")
-        self._values = np.array(array.T, dtype=np.float64, order="C")
-        super().__init__(array.shape[1])
-        self._used = np.zeros(self.n_arms, dtype=np.int64)
-        self.values = <const double *>cnp.PyArray_DATA(self._values)
-        self.used = <int64_t *>cnp.PyArray_DATA(self._used)
-        self.n_recorded = array.shape[0]
+        cdef cnp.ndarray by_arm = np.array(array.T, dtype=np.float64, order="C")
+        cdef cnp.ndarray used = np.zeros(by_arm.shape[0], dtype=np.int64)
+        super().__init__(by_arm.shape[0])
+        guard_build(&self.guard, 1, self)
+        self._values, self._used = by_arm, used
+        self.values = <const double *>cnp.PyArray_DATA(by_arm)
+        self.used = <int64_t *>cnp.PyArray_DATA(used)
+        self.n_recorded = by_arm.shape[1]
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
-        return _rebuild_recorded, (1, self._values, self._used)
+        guard_enter(&self.guard, self)
+        try:
+            return _rebuild_recorded, (1, self._values, np.array(self._used))
+        finally:
+            guard_leave(&self.guard)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         cdef Py_ssize_t k, back
@@ -323,6 +471,11 @@ def _rebuild_recorded(version, values, used):
     """Rebuild a pickled `RecordedPulls`."""
     if version != 1:
         raise ValueError(f"this RecordedPulls was pickled as version {version}; this fastrace reads version 1")
+    if not (isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype == np.float64
+            and isinstance(used, np.ndarray) and used.shape == values.shape[:1] and used.dtype.kind in "iu"
+            and (used >= 0).all() and (used <= values.shape[1]).all()):
+        raise ValueError("the saved source is damaged: its rewards must be a table of floats, and an arm cannot have "
+                         "given more of them than there are")
     cdef RecordedPulls source = RecordedPulls(values.T)
     source._used[:] = used
     return source
@@ -357,14 +510,22 @@ cdef class CallablePulls(PullSource):
     array([0.3, 0.3, 0.1])
     """
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+        self.stateless = True
+        self.most_at_once = ANY_NUMBER          # one call of the function
+
     def __init__(self, function, n_arms):
         if not callable(function):
             raise ValueError(f"function is {function!r}; a callable of (arms, counts) is needed")
         super().__init__(n_arms)
+        guard_build(&self.guard, 1, self)
         self.function = function
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
-        return CallablePulls, (self.function, self.n_arms)
+        guard_check_built(&self.guard, self)
+        return type(self), (self.function, self.n_arms)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         with gil:
@@ -420,7 +581,7 @@ def _flat(given, arms, counts):
     cdef cnp.ndarray arm = np.ascontiguousarray(arms, dtype=np.intp)
     cdef cnp.ndarray count = np.ascontiguousarray(counts, dtype=np.int64)
     return flat_rewards(given, <const Py_ssize_t *>cnp.PyArray_DATA(arm), <const int64_t *>cnp.PyArray_DATA(count),
-                        arm.shape[0], int(np.sum(count)))
+                        arm.shape[0], _sum_of_counts(count))
 
 
 _SIGNATURE = "int (intptr_t *, int64_t *, intptr_t, double *)"
@@ -473,24 +634,31 @@ cdef class CallbackPulls(PullSource):
     array([0.3, 0.3, 0.1])
     """
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+        self.stateless = True
+
     def __init__(self, callback, n_arms):
         if not is_low_level(callback):
             raise ValueError(f"callback is a {type(callback).__name__}; wrap the function pointer in "
                              f"scipy.LowLevelCallable, or use CallablePulls for a Python function")
-        super().__init__(n_arms)
         capsule = tuple.__getitem__(callback, 0)
         cdef const char *signature = PyCapsule_GetName(capsule)
+        cdef void *function = PyCapsule_GetPointer(capsule, signature)
+        cdef void *data = PyCapsule_GetContext(capsule)
         text = (<bytes>signature).decode()
         form = _FORMS.get(signature_types(text))
         if form is None:
             raise ValueError(f"callback has signature {text!r}; accepted is {_SIGNATURE!r}, with or without a void * "
                              f"for user data at the end")
-        self.takes_data = form
-        self.function = PyCapsule_GetPointer(capsule, signature)
-        self.data = PyCapsule_GetContext(capsule)
-        if self.data != NULL and not self.takes_data:
+        if data != NULL and not form:
             raise ValueError(f"callback comes with user data, but {text!r} has no void * to take it")
+        super().__init__(n_arms)
+        guard_build(&self.guard, 1, self)
+        self.takes_data = form
+        self.function, self.data = function, data
         self.callback = callback
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
         raise TypeError("CallbackPulls holds a function pointer, which means nothing in another process; build it "
