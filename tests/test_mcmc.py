@@ -153,6 +153,92 @@ def test_exact_and_poisson_chains_are_their_twins():
         np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["exact", "poisson", "firefly"])
+def test_delayed_chains_are_their_twin_inside_the_ball_and_outside(name):
+    X, y = logistic(3000, 2, 1)
+    model = mcmc.GLM(X, y, prior_sd=3.0)
+    kernel = KERNELS[name](model, proposal="random-walk")
+    kernel._near, kernel._engines = 1.2, []     # about half of the pairs
+    if hasattr(kernel, "full_pass_at"):
+        kernel.full_pass_at = 1e9
+    plain = twin.Logistic(X, y, kernel.reference)
+    decision = {"exact": twin.exact_decision, "poisson": twin.poisson_decision, "firefly": twin.firefly_decision}[name]
+    state = kernel.init(kernel.reference.center)
+    _, steps = kernel.run(np.random.default_rng(4), state, 400)
+    expected = twin.delayed_walk(plain, state.whitened, np.random.default_rng(4), 400, size=2.38 / np.sqrt(2),
+                                 radius=1.2, decide=decision(plain))
+    np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
+    inside = np.linalg.norm(np.linalg.solve(kernel.reference.factor, (expected - kernel.reference.center).T), axis=0)
+    assert 0.2 < (inside < 1.2).mean() < 0.8
+
+
+@pytest.mark.parametrize("name", ["exact", "poisson", "firefly", "firefly-half"])
+@pytest.mark.parametrize("radius", [0.5, 1.6])
+def test_pairs_delayed_or_not_leave_an_enumerable_target_invariant(name, radius):
+    """Of four states one, or three, are near the reference: pairs of both kinds, and of one in and one out."""
+    lattice = Lattice()
+    kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
+    kernel._near, kernel._engines = radius, []
+    assert_fits(lattice.counts(kernel, 2500, 3, np.random.default_rng(5)), lattice.p)
+
+
+FAR = {
+    "logistic": ([0.5, -0.5], [6.0, 4.0]),
+    "poisson": ([1.0, 0.5], [-6.0, 4.0]),
+}
+
+
+@pytest.mark.parametrize("family", FAR)
+@pytest.mark.parametrize("proposal", ["crank-nicolson", "independent", "langevin", "random-walk", "user"])
+@pytest.mark.parametrize("kernel", [mcmc.Metropolis, mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis,
+                                    mcmc.FireflyMetropolis])
+def test_every_proposal_arrives_from_far_out(kernel, proposal, family):
+    """150 and 500 standard deviations out the expansion is of no use; delayed acceptance would trust it first."""
+    theta, start = FAR[family]
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(2000), rng.normal(size=2000)])
+    model = mcmc.GLM(X, outcomes(family, X, theta, rng), family)
+    reference = model.reference()
+
+    def walk(rng, theta):
+        return theta + 1.5 * reference.factor @ rng.standard_normal(2), 0.0
+
+    chain = kernel(model, proposal=walk if proposal == "user" else proposal)
+
+    def distances(trace):
+        apart = (trace.draws[0] - reference.center).T
+        return np.linalg.norm(np.linalg.solve(reference.factor, apart), axis=0)
+
+    trace = mcmc.sample(chain, start, n_draws=200, n_chains=1, n_tune=500, rng=1)
+    assert distances(trace).max() < 6.0 and trace.accepted.mean() > 0.1
+    if proposal in ("random-walk", "user"):     # without tuning too, at the pace of the walk
+        trace = mcmc.sample(chain, start, n_draws=2500, n_chains=1, n_tune=0, rng=1)
+        assert distances(trace)[-500:].max() < 6.0
+
+
+def test_arrival_ends_where_the_posterior_is_wider_than_the_reference():
+    """Then the size of the proposal must adapt all the same."""
+    X, y = logistic(500, 3, 2)
+    model = mcmc.GLM(X, y, prior_sd=3.0)
+    reference = model.reference()
+    narrow = mcmc.Reference(reference.theta_hat, reference.center, reference.factor / 30.0, None, np.inf)
+    kernel = mcmc.Metropolis(model, proposal="random-walk", control_variate=None)
+    kernel.reference, kernel._factor = narrow, narrow.factor
+    trace = mcmc.sample(kernel, n_draws=200, n_chains=2, n_tune=2000, rng=1)
+    assert all(state.tuning.reach == 0.0 and state.tuning.size > 5.0 for state in trace.states)
+
+
+def test_arrival_does_not_depend_on_how_a_run_is_cut():
+    X, y = logistic(2000, 2, 2)
+    kernel = mcmc.RacingMetropolis(mcmc.GLM(X, y))
+    whole = kernel.run(np.random.default_rng(1), kernel.init([6.0, 4.0]), 300, tune=True)
+    state, rng = kernel.init([6.0, 4.0]), np.random.default_rng(1)
+    for count in (1, 48, 1, 7, 43, 60, 140):
+        state, _ = kernel.run(rng, state, count, tune=True)
+    np.testing.assert_array_equal(state.position, whole[0].position)
+    assert state.tuning.size == whole[0].tuning.size and state.tuning.reach == 0.0
+
+
 @pytest.mark.parametrize("kernel", [mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis, mcmc.FireflyMetropolis])
 def test_a_start_far_out_in_a_heavy_tail_is_left(kernel):
     """A hundred standard deviations out the expansion is wrong by thousands; walks, decided at once, do not ask it."""

@@ -145,6 +145,20 @@ def test_exact_decisions_follow_the_log_posterior(kernel):
         assert stats.binomtest(int(info.accepted.sum()), 4000, p).pvalue > 1e-6
 
 
+@pytest.mark.parametrize("proposal", ["random-walk", "crank-nicolson", "langevin", "user"])
+def test_far_starts_are_left(proposal):
+    """Sixty standard deviations out, where delayed acceptance would trust the expansion first."""
+    own = logistic().reference
+    walk = 1.5 * jnp.asarray(own.factor, jnp.float32)
+    propose = {"user": lambda key, at: (at + walk @ jax.random.normal(key, (2,)), 0.0)}.get(proposal, proposal)
+    one = logistic(proposal=propose, walk_share=0.5)
+    assert one.reference is not None
+    _, (draws, _) = jax.jit(chain(one, 1500))(jax.random.key(1), one.init(jnp.array([4.0, 4.0])))
+    apart = np.linalg.norm(np.linalg.solve(own.factor, (np.asarray(draws, float) - own.center).T), axis=0)
+    assert np.linalg.norm(np.linalg.solve(own.factor, [4.0, 4.0] - own.center)) > 60.0
+    assert apart[-300:].max() < 6.0
+
+
 def test_looks_follow_the_plain_rule():
     """The compiled race against the formulas of `fastrace.bounds`, look for look; each row once."""
     n, first, delta = 1000, 16, 0.05
@@ -153,7 +167,7 @@ def test_looks_follow_the_plain_rule():
     quantile = bounds.normal_quantile(delta, n, first, 2.0, "first-exit")
     for seed in range(6):
         words = jax.random.key_data(jax.random.key(seed))
-        state = race.call("fastrace_race_open", words, jnp.float32(0.5), jnp.int32(0))
+        state = race.call("fastrace_race_open", words, jnp.float32(0.5), jnp.int32(0), jnp.int32(1))
         threshold = np.asarray(state).view(np.float64)[6]       # behind counts and the order of rows
         rows = []
         while state[0] == _jax.PENDING:

@@ -42,6 +42,9 @@ cdef class Chain:
     cdef public object propose
     # log density without the rows: -|z|^2 / 2 with a surrogate, normal or a function besides
     cdef bint surrogate, delayed, walked    # the last: whether the step is one of that share
+    # acceptance is delayed only between states whose |z|^2 is at most this, as `near` says of the present pair
+    cdef double near_squared
+    cdef bint near
     cdef object log_prior
     cdef cnp.ndarray _prior_mean, _prior_precision
     cdef double prior_now, prior_new

@@ -33,6 +33,7 @@ class Chain:
         *,
         surrogate: bool,
         delayed: bool,
+        radius_of_delay: float = ...,
         log_prior: Callable[[NDArray[np.float64]], float] | None = ...,
         propose: Callable[[NDArray[np.float64]], tuple[Any, float]] | None = ...,
         prior_mean: Any = ...,

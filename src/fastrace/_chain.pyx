@@ -119,7 +119,10 @@ cdef class Chain:
     surrogate : bool
         Whether the rewards leave out a normal density with these coordinates.
     delayed : bool
-        Accept on all that is known without rows first.
+        Accept on all that is known without rows first, where the state and the proposal are both within
+        `radius_of_delay` of the center.
+    radius_of_delay : float
+        In whitened units. Farther out acceptance is decided at once.
     log_prior, propose : callable or None
     prior_mean, prior_precision : ndarray of shape (dim,) or None
         Of a normal prior that the surrogate does not include.
@@ -132,8 +135,8 @@ cdef class Chain:
         memset(&self.step, 0, sizeof(step_t))
         row_stream_init(&self.stream)
 
-    def __init__(self, Source source not None, theta, center, factor, *, surrogate, delayed, log_prior=None,
-                 propose=None, prior_mean=None, prior_precision=None, weights=None):
+    def __init__(self, Source source not None, theta, center, factor, *, surrogate, delayed, radius_of_delay=INFINITY,
+                 log_prior=None, propose=None, prior_mean=None, prior_precision=None, weights=None):
         self.source = source
         self.dim = theta.shape[1]
         if source.n_arms != 2 or theta.shape[0] != 2 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
@@ -147,6 +150,7 @@ cdef class Chain:
         self.z1 = self.z0 + self.dim
         self.surrogate = surrogate
         self.delayed = delayed
+        self.near_squared = radius_of_delay * radius_of_delay
         self.log_prior = log_prior
         self.propose = propose
         self._prior_mean = self._prior_precision = None
@@ -274,6 +278,13 @@ cdef class Chain:
                         check_signals()
 
     cdef int one(self, bitgen_t *bits) except -1 nogil:
+        """One step. Let a be the Metropolis-Hastings ratio as far as it needs no row, b what the rows make of the rest.
+
+        A proposal is accepted with probability min(1, a) min(1, b), in two stages, if both states are near, and with
+        probability min(1, a b) if one of them is not. For either rule the flow from x to y is the flow from y to x,
+        because a(y, x) = 1 / a(x, y) and b(y, x) = 1 / b(x, y); and which rule a pair of states is under does not
+        depend on their order. So every pair is in balance, and the posterior invariant.
+        """
         cdef double ratio, first
         self.step.n_read = self.step.n_looks = 0
         self.step.accepted = self.step.full_pass = self.step.undecided = False
@@ -282,7 +293,7 @@ cdef class Chain:
         first = -random_standard_exponential(bits)
         if ratio == -INFINITY:
             return 0
-        if self.delayed and not self.walked:
+        if self.delayed and self.near and not self.walked:
             if not first < ratio:
                 return 0
             first = -random_standard_exponential(bits)
@@ -315,6 +326,7 @@ cdef class Chain:
         for i in range(d):
             before += self.z0[i] * self.z0[i]
             after += self.z1[i] * self.z1[i]
+        self.near = before <= self.near_squared and after <= self.near_squared
         if self.propose is None and keep != 1.0:
             ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise) - (1.0 if self.surrogate else 0.0))
         elif self.surrogate:

@@ -197,7 +197,10 @@ cdef void *draw_noise(xla_frame_t *frame) noexcept nogil:
 # One sum against a threshold.
 
 cdef void *race_open(xla_frame_t *frame) noexcept nogil:
-    """(key, log ratio without the rows, steps lost in a row) -> state."""
+    """(key, log ratio without the rows, steps lost in a row, whether both states are near) -> state.
+
+    Acceptance is delayed only between states that are near, as `fastrace._chain.Chain.one` says.
+    """
     cdef row_stream_t stream
     cdef plan_t p
     cdef race_t *race
@@ -205,20 +208,24 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
     cdef xla_buffer_t *key
     cdef xla_buffer_t *ratios
     cdef xla_buffer_t *losses
+    cdef xla_buffer_t *near
     cdef xla_buffer_t *out
     cdef double ratio, level, first
+    cdef bint delayed
     cdef int64_t b, width, lost
     if xla_asks(frame, major_version, minor_version):
         return NULL
-    wrong = xla_fits(frame, 3, 1, 1)
+    wrong = xla_fits(frame, 4, 1, 1)
     if wrong == NULL:
         wrong = take_plan(frame, &p, False)
     if wrong != NULL:
         return refuse(frame, wrong)
     key, ratios, losses = frame.arguments.at[0], frame.arguments.at[1], frame.arguments.at[2]
-    out = frame.results.at[0]
-    if key.dtype != XLA_U32 or not xla_is_real(ratios) or losses.dtype != XLA_S32 or out.dtype != XLA_U32:
-        return refuse(frame, b"a race opens with a key, a float32 or float64 log ratio and an int32 count")
+    near, out = frame.arguments.at[3], frame.results.at[0]
+    if (key.dtype != XLA_U32 or not xla_is_real(ratios) or losses.dtype != XLA_S32 or near.dtype != XLA_S32
+            or out.dtype != XLA_U32):
+        return refuse(frame, b"a race opens with a key, a float32 or float64 log ratio, an int32 count and an int32 "
+                      b"that says whether both states are near")
     width = xla_last(key, 1)
     memset(out.data, 0, xla_batch(out, 0) * 4)
     for b in range(xla_batch(key, 1)):
@@ -231,9 +238,10 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
         race.head.verdict = REJECTED
         first = -random_standard_exponential(&stream.bits)
         race.threshold = first - ratio
-        if ratio == -INFINITY or (p.delayed and not first < ratio):
+        delayed = p.delayed and (<const int32_t *>near.data)[b]
+        if ratio == -INFINITY or (delayed and not first < ratio):
             continue
-        if p.delayed:
+        if delayed:
             race.threshold = -random_standard_exponential(&stream.bits)
         level = race.threshold / <double>p.rule.n_rows
         if level < p.low or level >= p.high:

@@ -131,6 +131,31 @@ def chain(model, z, rng, n, *, size, walk, walk_share, decide):
     return np.array(out)
 
 
+def delayed_walk(model, z, rng, n, *, size, radius, decide):
+    """Random-walk steps in the reference's coordinates, whose acceptance is delayed inside a ball.
+
+    With a the ratio of the reference's densities, accept with min(1, a) and then with min(1, b) if both states are
+    within `radius`; else at once with min(1, a b).
+    """
+    center, factor = model.reference.center, model.reference.factor
+    out = []
+    for _ in range(n):
+        stream = RowStream(int(rng.bit_generator.random_raw()))
+        new = z + size * np.array([rng.standard_normal() for _ in z])
+        log_a, log_u = 0.5 * (z @ z - new @ new), -rng.standard_exponential()
+        if max(np.linalg.norm(z), np.linalg.norm(new)) > radius:
+            log_u -= log_a
+        elif log_u < log_a:
+            log_u = -rng.standard_exponential()
+        else:
+            out.append(center + factor @ z)
+            continue
+        if decide(center + factor @ z, center + factor @ new, z, new, log_u, stream):
+            z = new
+        out.append(center + factor @ z)
+    return np.array(out)
+
+
 def walk(reference, log_prior, z, rng, n, *, size, decide):
     """Random-walk steps in the reference's coordinates, decided once."""
     center, factor = reference.center, reference.factor

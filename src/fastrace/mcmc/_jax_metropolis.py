@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from fastrace import _checks
 from fastrace.mcmc._jax import ACCEPTED, LOST, UNKNOWN, LogPrior, Race, RaceInfo, Rows, Terms, call, info_of, key_words
-from fastrace.mcmc._metropolis import PROPOSALS, coefficients
+from fastrace.mcmc._metropolis import FOLLOWING, NEAR, PROPOSALS, coefficients
 from fastrace.mcmc.models import Model, Reference
 
 Propose = Callable[[jax.Array, Any], tuple[Any, Any]]
@@ -73,7 +73,7 @@ class RacingMetropolis:
     size : float, default 1.0
         As in `fastrace.mcmc.RacingMetropolis`.
     walk_share : float, default 0.1
-        Share of random-walk steps among those of "crank-nicolson" and "independent".
+        Share of random-walk steps, decided at once, as in `fastrace.mcmc.RacingMetropolis`.
     covariance : array_like of shape (dim, dim), optional
         Of a random walk without control variate, for the raveled position.
     control_variate : {2, 1, None}, default 2
@@ -82,7 +82,8 @@ class RacingMetropolis:
     reference : pytree of array_like, optional
         Where to expand; by default the posterior mode, found from `position` by Newton's method.
     delayed : bool, default True
-        Accept on what is known without rows first, and race only for what passes.
+        Accept on what is known without rows first, and race only for what passes, near the reference; as in
+        `fastrace.mcmc.RacingMetropolis`.
     support : tuple of float, optional
         Interval (low, high) that holds every raced difference of terms but -inf, for the rigorous bounds; one outside
         it ends the program with an error that names the row.
@@ -121,9 +122,9 @@ class RacingMetropolis:
     A term of nan or +inf, or a state whose log-likelihood is -inf, ends the program with an error that names the row: a
     `jax.errors.JaxRuntimeError`, or a ValueError where the step is not compiled into a larger program.
 
-    Start near the mode, such as at ``reference.center``: far out in a tail that is heavier than the reference's, where
-    what the expansion leaves outweighs every gain, a chain hardly moves (100 standard deviations out: not once in 500
-    steps), as with any independence-like proposal and delayed acceptance.
+    Start near the mode, such as at ``reference.center``: from far out in a tail that is heavier than the reference's
+    only `walk_share` of the steps, which are short, lead back. Chains of `fastrace.mcmc.sample` have tuning, which
+    walks all the way; here there is none.
 
     Within one decision rows are read without replacement in a pseudo-random order that needs no memory. Rows read and
     moments are counted in double precision, whatever the precision of the terms.
@@ -194,7 +195,7 @@ class RacingMetropolis:
         share = _checks.real(walk_share, "walk_share")
         if not 0.0 <= share < 1.0:
             raise ValueError(f"walk_share is {walk_share}; a share of the steps in [0, 1) is needed")
-        self.walk_share = share if self.proposal in ("crank-nicolson", "independent") else 0.0
+        self.walk_share = share if self.proposal in FOLLOWING else 0.0
         self._race = Race(
             self.n_rows,
             n_arms=0,
@@ -203,13 +204,15 @@ class RacingMetropolis:
             support=support,
             first_look=first_look,
             advantage=ADVANTAGE[self.order] if scan_advantage is None else scan_advantage,
-            delayed=bool(delayed) and (self.order is not None or log_prior is not None),
+            delayed=bool(delayed) and (self.order is not None or (
+                log_prior is not None and self.proposal in FOLLOWING)),
             guard=bool(skewness_guard),
         )
         self.bound, self.delta = self._race.bound, self._race.delta
+        self._near = math.sqrt(self.dim) + NEAR
         self.reference: Reference | None = None
         center, factor = np.zeros(self.dim), np.eye(self.dim)
-        if self.order is not None or self.proposal in ("crank-nicolson", "independent", "langevin"):
+        if self.order is not None or self.proposal in FOLLOWING:
             if covariance is not None:
                 raise ValueError("covariance came with a control variate; its proposals follow the reference")
             self.reference, gradient, hessian = self._refer(flat, reference)
@@ -358,12 +361,15 @@ class RacingMetropolis:
         now = self._flat(state.position)
         if self.propose is not None:
             new, whitened, ratio = self._asked(rng_key, state.position)
+            walks: Any = False
         else:
-            new, whitened, ratio = self._proposed(words, state.whitened)
+            new, whitened, ratio, walks = self._proposed(words, state.whitened)
         log_prior, expansion = self._prior(new), self._known(new)
         ratio = jnp.where(log_prior == -jnp.inf, -jnp.inf,
                           ratio + (log_prior - state.log_prior) + (expansion - state.expansion))
-        race = self._race.call("fastrace_race_open", words, ratio, state.losses)
+        farthest = jnp.maximum((whitened * whitened).sum(), (state.whitened * state.whitened).sum())
+        near = ((farthest <= self._near**2) & ~jnp.asarray(walks)).astype(jnp.int32)
+        race = self._race.call("fastrace_race_open", words, ratio, state.losses, near)
         race = self._race.run(race, lambda rows: self._differences(now, new, self.rows.at(rows)))
         lost = race[0] == LOST
         unknown = (state.total == jnp.asarray(UNKNOWN)).all()
@@ -389,7 +395,7 @@ class RacingMetropolis:
     def _total(self, theta: jax.Array, on: jax.Array) -> jax.Array:
         return self.rows.totals(lambda rows: self._log_terms(theta, rows)[None], 1, on)
 
-    def _proposed(self, words: jax.Array, whitened: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def _proposed(self, words: jax.Array, whitened: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         keep, noise, walk, share = coefficients(self.proposal, self.size, self.dim, self.walk_share)
         shapes = [jax.ShapeDtypeStruct(shape, self._dtype) for shape in ((self.dim,), ())]
         normals, uniform = jax.ffi.ffi_call("fastrace_noise", shapes, vmap_method="broadcast_all")(words)
@@ -397,7 +403,7 @@ class RacingMetropolis:
         new = jnp.where(walks, 1.0, keep) * whitened + jnp.where(walks, walk, noise) * normals
         weight = jnp.where(walks, 0.0, (1.0 - keep * keep) / (noise * noise)).astype(self._dtype)
         ratio = 0.5 * weight * ((new * new).sum() - (whitened * whitened).sum())
-        return self._center + self._factor @ new, new, ratio
+        return self._center + self._factor @ new, new, ratio, walks
 
     def _asked(self, rng_key: Any, position: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         assert self.propose is not None

@@ -15,9 +15,11 @@ from fastrace._chain import Chain
 from fastrace.mcmc.models import Model, NoModeError, Reference
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, joined, keep_partial
 
+FOLLOWING = ("crank-nicolson", "independent", "langevin")  # the reference; far from it they are seldom accepted
 PROPOSALS = ("auto", "crank-nicolson", "independent", "random-walk", "langevin")
 TARGETS = {"crank-nicolson": 0.6, "random-walk": 0.3, "langevin": 0.57}
 WINDOW = 50  # steps between two changes of the size while tuning
+NEAR = 3.0  # how far beyond sqrt(dim) standard deviations from the reference's center a state is still near it
 FIRST_COVARIANCE = 100  # tuning steps after which the covariance of the draws is taken up; then at twice as many
 
 Propose = Callable[[np.random.Generator, NDArray[np.float64]], tuple[ArrayLike, float]]
@@ -39,6 +41,9 @@ class Tuning:
         Coordinates of the proposal.
     count, mean, scatter
         Of the draws since the covariance was taken last.
+    reach : float
+        0.0 once the chain has arrived near the reference, or comes no nearer. Before, while tuning, its distance from
+        the center in units of that at which it is near.
     """
 
     size: float
@@ -49,6 +54,7 @@ class Tuning:
     count: int
     mean: NDArray[np.float64]
     scatter: NDArray[np.float64]
+    reach: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +106,7 @@ class RowMetropolis:
             self.proposal = _checks.choice(proposal, "proposal", PROPOSALS)
         if self.proposal == "auto":
             self.proposal = "crank-nicolson" if self.controlled else "random-walk"
-        if self.proposal in ("crank-nicolson", "independent", "langevin") and self.reference is None:
+        if self.proposal in FOLLOWING and self.reference is None:
             raise ValueError(
                 f"proposal is {self.proposal!r}, which follows a normal density near the posterior, and the model has "
                 f"no derivatives to find one: give them, or use 'random-walk' or a function (rng, theta)"
@@ -111,9 +117,10 @@ class RowMetropolis:
         self.walk_share = _checks.real(walk_share, "walk_share")
         if not 0.0 <= self.walk_share < 1.0:
             raise ValueError(f"walk_share is {walk_share}; a share of the steps in [0, 1) is needed")
-        if self.proposal not in ("crank-nicolson", "independent"):
+        if self.proposal not in FOLLOWING:
             self.walk_share = 0.0
         self.delayed = bool(delayed)
+        self._near = math.sqrt(model.dim) + NEAR
         self._factor = self._start_factor(covariance)
         self._engines: list[Chain] = []
 
@@ -236,6 +243,8 @@ class RowMetropolis:
         done = 0
         while done < n:
             count = min(n - done, WINDOW - state.tuning.n_steps % WINDOW)
+            if state.tuning.n_steps % WINDOW == 0:
+                state = replace(state, tuning=replace(state.tuning, reach=self._reach(state)))
             try:
                 state, steps = self._run(rng, state, count)
             except BaseException as error:
@@ -266,6 +275,14 @@ class RowMetropolis:
         self._engines.append(chain)
         return after, from_flags(draws, rows, looks, flags)
 
+    def _reach(self, state: MetropolisState) -> float:
+        """`Tuning.reach` for the next window. A chain that comes no nearer is where its posterior is: it has arrived."""
+        before = math.inf if state.tuning.n_steps == 0 else state.tuning.reach
+        if self.reference is None or self.proposal == "slice" or before == 0.0:
+            return 0.0
+        reach = float(np.linalg.norm(state.whitened)) / self._near
+        return reach if 1.0 < reach < 0.98 * before else 0.0
+
     # Engines: compiled working memory, one per chain at work.
 
     def _take(self, tuning: Tuning, rng: np.random.Generator | None = None) -> Chain:
@@ -274,9 +291,13 @@ class RowMetropolis:
         except IndexError:
             chain = self._engine()
         chain.set_coordinates(tuning.center, tuning.factor)
+        if tuning.reach:  # on the way to the reference: walks, half of them as long as the way is
+            _, walk, _, _ = coefficients("random-walk", 1.0, self.model.dim, 0.0)
+            chain.set_proposal(1.0, tuning.reach * walk, walk, 0.5)
+            chain.propose = None
+            return chain
         chain.set_proposal(*coefficients(self.proposal, tuning.size, self.model.dim, self.walk_share))
-        if self.propose is not None:
-            chain.propose = _Bound(self.propose, rng)
+        chain.propose = None if self.propose is None else _Bound(self.propose, rng)
         return chain
 
     def _engine(self) -> Chain:
@@ -299,7 +320,9 @@ class RowMetropolis:
             center,
             self._factor,
             surrogate=self.controlled,
-            delayed=self.delayed and (self.controlled or self.model.log_prior is not None),
+            delayed=self.delayed and self.reference is not None and (self.controlled or
+                                                                     self.model.log_prior is not None),
+            radius_of_delay=self._near,
             log_prior=self.model.log_prior_beside(reference),
             prior_mean=self.model.prior_mean if apart else None,
             prior_precision=precision if apart else None,
@@ -320,6 +343,8 @@ class RowMetropolis:
         accepted = old.n_accepted + int(steps.accepted.sum())
         count, mean, scatter = _extended(old, steps.draws) if self.reference is None else (0, old.mean, old.scatter)
         new = replace(old, n_steps=n, n_accepted=accepted, count=count, mean=mean, scatter=scatter)
+        if old.reach:
+            return replace(state, tuning=replace(new, n_accepted=0))
         if n % WINDOW == 0 and self.proposal in TARGETS:
             gain = 3.0 / (n / WINDOW) ** 0.6
             size = old.size * math.exp(gain * (accepted / WINDOW - TARGETS[self.proposal]))
@@ -348,7 +373,7 @@ def coefficients(proposal: str, size: float, dim: int, walk_share: float) -> tup
         return 0.0, 1.0, walk, walk_share
     if proposal == "langevin":
         step = min(1.65 * dim ** (-1.0 / 6.0) * size, math.sqrt(2.0))
-        return 1.0 - step * step / 2.0, step, walk, 0.0
+        return 1.0 - step * step / 2.0, step, walk, walk_share
     return 1.0, walk * size, walk, 0.0
 
 

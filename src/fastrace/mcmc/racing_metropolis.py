@@ -38,15 +38,16 @@ class RacingMetropolis(RowMetropolis):
         Size of the proposal at the start: s for "crank-nicolson", else in units of the usual scale (2.38 / sqrt(d)
         standard deviations for random walks). Tuning changes it.
     walk_share : float, default 0.1
-        Share of random-walk steps among those of "crank-nicolson" and "independent", decided at once: from far out in a
-        tail heavier than the reference's they get away, which the others may not.
+        Share of random-walk steps among those of "crank-nicolson", "independent" and "langevin", decided at once: from
+        far out in a tail heavier than the reference's they get away, which the others may not.
     covariance : array_like of shape (dim, dim), optional
         Of a random walk, for models without derivatives; taken from the draws while tuning.
     control_variate : "auto", None, array_like of shape (dim,) or Reference, default "auto"
         What is known of the log-likelihood without its rows: its second-order expansion at the posterior mode, or at
         the point given. "auto" has it where the model gives derivatives.
     delayed : bool, default True
-        Accept on what is known without rows first, and race only for what passes [4]_; but for `walk_share`.
+        Accept on what is known without rows first, and race only for what passes [4]_, if the state and the proposal
+        are both within ``sqrt(dim) + 3`` standard deviations of the reference; see the notes.
     first_look, growth, student, skewness_guard, scan_advantage
         As in `AcceptTest`.
     access : {"auto", "random", "shuffled"}, default "auto"
@@ -71,6 +72,15 @@ class RacingMetropolis(RowMetropolis):
     together are bounded, most steps are decided before a row is read: those are exact. A race that forecasts that it
     needs most rows turns to one pass over all of them; so does, without a control variate, nearly every race at the
     scale of a posterior: it then pays no more than `Metropolis`, and no less.
+
+    Delayed acceptance rejects a proposal that the expansion speaks against, whatever the rows would say. Far from the
+    reference the expansion is wrong, and a chain there would stay. So acceptance is delayed only between two states
+    near the reference, and decided at once if one of them is not. The posterior stays invariant: with a the ratio that
+    is known without rows and b what the rows make of the rest, both ``min(1, a) min(1, b)`` and ``min(1, a b)`` balance
+    the two directions of a move, and which of them decides depends on the pair of states, not on its direction.
+
+    While tuning, a chain that is not yet near makes random-walk steps, half of them as long as its distance asks for;
+    the proposal adapts when it has arrived, or comes no nearer. With ``n_tune=0`` only `walk_share` leads back.
 
     Which kernel: for a GLM `PoissonMinibatchMetropolis`, which is exact. Its bounds grow like ``|x|^3``, so its lead
     shrinks with the dimension: with 10^5 rows it made 5 times the effective samples a second of the race over shuffled
