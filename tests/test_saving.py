@@ -5,9 +5,10 @@ import pickle
 import subprocess
 import sys
 
-import catalogue
 import numpy as np
 import pytest
+
+import catalogue
 from catalogue import STEPS
 
 OBJECTS = pytest.mark.parametrize("name", catalogue.OBJECTS)
