@@ -313,6 +313,7 @@ cdef class _Running:
         cdef _Running that
         cdef running_t *seen
         cdef Py_ssize_t j
+        guard_check_built(&self.guard, self)
         if not isinstance(other, (RunningMoments if self.lead < 0 else RunningComoments)):
             raise TypeError(f"other is a {type(other).__name__}; only another {type(self).__name__} can be merged")
         that = <_Running>other
