@@ -37,17 +37,19 @@ def in_threads(*calls):
 
 
 class Reenters:
-    """An array_like or number that runs `act` while it is converted."""
+    """An array_like or number that runs `act` while it is converted, the first time."""
 
     def __init__(self, value, act):
-        self.value, self.act = value, act
+        self.value, self.acts = value, [act]
 
     def __array__(self, dtype=None, copy=None):
-        self.act()
+        if self.acts:
+            self.acts.pop()()
         return np.array(self.value, dtype=dtype)
 
     def __float__(self):
-        self.act()
+        if self.acts:
+            self.acts.pop()()
         return float(self.value)
 
 
@@ -107,3 +109,106 @@ def test_moments_of_two_threads_are_all_counted():
     assert in_threads(one_by_one, in_blocks, in_blocks, looks) == [None] * 4
     assert m.count == 20_000 + 20 * x.size
     assert m.mean == pytest.approx((20 * x.sum() + sum(range(20_000))) / m.count, rel=1e-12)
+
+
+# Selections.
+
+RULES = {
+    "direct": lambda: fr.Direct(3, 1, 0.1, 0.1),
+    "median": lambda: fr.Halving(3, 1, 0.3, 0.1),
+    "adapt": lambda: fr.Adapt(3, 1, 0.1, rng=1),
+    "blocks": lambda: fr.Adapt(3, 1, 0.1, batch=50, rng=1),
+    "ocba": lambda: fr.OCBA(3, 1, 5000, rng=1),
+    "subset race": lambda: fr.SubsetRace(3, 1, 500, rng=1),
+    "lucb": lambda: fr.LUCB(3, 1, 0.1),
+    "kl-lucb": lambda: fr.KLLUCB(3, 1, 0.1),
+}
+
+
+def bernoulli(arms, counts):
+    return np.random.default_rng(1).random(int(counts.sum())) < 0.5
+
+
+@pytest.mark.parametrize("make", RULES.values(), ids=RULES)
+def test_rewards_that_tell_while_they_are_converted_are_counted_once(make):
+    rule, raised = make(), []
+    arms, counts = rule.ask()
+    rewards = bernoulli(arms, counts)
+
+    def again():
+        for use in (lambda: rule.tell(rewards), rule.ask, rule.result, lambda: pickle.dumps(rule),
+                    lambda: rule.run(bernoulli, 5)):
+            with pytest.raises(RuntimeError, match="in use"):
+                use()
+            raised.append(use)
+
+    rule.tell(Reenters(rewards, again))
+    assert len(raised) == 5
+    assert rule.n_pulls == counts.sum()
+    assert rule.result().pulls.sum() == counts.sum()
+
+
+@pytest.mark.parametrize("make", RULES.values(), ids=RULES)
+def test_two_threads_that_tell_are_counted_or_refused(make):
+    rule = make()
+    told = [0, 0]
+
+    def tell(k):
+        for _ in range(300):
+            try:
+                if rule.done:
+                    return
+                arms, counts = rule.ask()
+                rewards = Reenters(bernoulli(arms, counts), lambda: threading.Event().wait(1e-5))
+                rule.tell(rewards)
+                told[k] += counts.sum()
+            except RuntimeError as error:
+                assert "in use" in str(error)
+            except ValueError as error:     # the other thread's rewards came in between
+                assert "needed" in str(error) or "over" in str(error)
+
+    assert in_threads(lambda: tell(0), lambda: tell(1)) == [None, None]
+    assert rule.n_pulls == sum(told) == rule.result().pulls.sum()
+
+
+def test_a_selection_is_not_pickled_in_the_middle_of_a_run():
+    rule, raised = fr.Adapt(3, 1, 0.1, rng=1), []
+
+    def pull(arms, counts):
+        for use in (lambda: pickle.dumps(rule), lambda: copy.copy(rule), rule.result, lambda: rule.error_bound):
+            with pytest.raises(RuntimeError, match="in use"):
+                use()
+            raised.append(use)
+        return bernoulli(arms, counts)
+
+    rule.run(pull, 100)
+    assert raised
+    rebuilt = pickle.loads(pickle.dumps(rule))
+    assert rebuilt.run(bernoulli, 500).pulls.tolist() == rule.run(bernoulli, 500).pulls.tolist()
+
+
+def test_selectors_are_set_up_once_and_never_used_before():
+    from fastrace import _adapt, _allocate, _lucb, _plans, _selector
+
+    class Skips(_lucb.SarSelector):
+        def __init__(self, n_arms, n_best):
+            rng = np.random.default_rng(1)
+            _selector.Selector.__init__(self, n_arms, n_best, low=np.zeros(n_arms), high=np.ones(n_arms), rng=rng)
+
+    for cls in (_adapt.Adapt, _allocate.Ocba, _allocate.Race, _lucb.LucbSelector, _lucb.SarSelector, _plans.Direct,
+                _plans.Elimination, Skips):
+        new = cls.__new__(cls, 3, 1) if cls is not Skips else Skips(3, 1)
+        for use in (new.ask, new.get_state, new.answer, new.chosen, lambda new=new: new.tell([1.0]),
+                    lambda new=new: new.run(fr.pulls.BernoulliPulls([0.1, 0.2, 0.3]), 100)):
+            with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+                use()
+        with pytest.raises((RuntimeError, TypeError)):
+            new.start()
+            new.ask()
+    core = fr.Adapt(3, 1, 0.1)._core
+    state = core.get_state()
+    for again in (core.start, lambda: core.set_state(state),
+                  lambda: _selector.Selector.__init__(core, 3, 1, low=np.zeros(3), high=np.ones(3),
+                                                      rng=np.random.default_rng(1))):
+        with pytest.raises((TypeError, ValueError), match="in use"):
+            again()

@@ -340,6 +340,7 @@ def test_c2_11_counts_near_2_to_40():
     rule.run(BernoulliPulls([0.5, 0.5, 0.5], rng=1), 100)
     rebuild, (version, cls, known, state) = rule.__reduce__()
     state["pulls"][:] = 2**40
+    state["total"] = 3 * 2**40
     state["rounds"] = state["level_round"] = 2**41
     result = rebuild(version, cls, known, state).result()
     width = result.upper - result.mean

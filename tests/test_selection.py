@@ -316,7 +316,7 @@ def test_a_rule_is_not_entered_twice():
     def pull(arms, counts):
         rule.ask()
 
-    with pytest.raises(RuntimeError, match="running already"):
+    with pytest.raises(RuntimeError, match="in use"):
         rule.run(pull)
     assert rule.n_pulls == 0
 

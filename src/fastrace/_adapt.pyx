@@ -15,15 +15,22 @@ cimport numpy as cnp
 
 from fastrace._alias cimport alias_build, alias_pick, alias_t
 from fastrace._cutoff cimport cutoff_between, evidence_t, kind_t, log_level, standard_error, width_at
-from fastrace._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, Selector
+from fastrace._guard cimport guard_await, guard_build, guard_built
+from fastrace._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, Selector, per_arm
+from fastrace.sources cimport check_signals
 from fastrace._sum_tree cimport sum_tree_build, sum_tree_find, sum_tree_set, sum_tree_size, sum_tree_t
 
 import numpy as np
+
+from fastrace._selector import _count, _demand
 
 cnp.import_array()
 
 KINDS = ("hoeffding", "bernstein", "tightest", "normal-mixture", "gamma-mixture")
 POLICIES = ("uniform", "colliding", "proportional")
+
+cdef enum:
+    STALE = 1000                # rejections per draw, hundreds of times what a window ever needs
 
 cdef enum policy_t:             # places in POLICIES
     UNIFORM
@@ -58,8 +65,9 @@ cdef class Adapt(Selector):
     cdef Py_ssize_t changed[3]
     cdef int n_changed
 
-    def __cinit__(self, n_arms, *args, **kwargs):
-        cdef Py_ssize_t n = n_arms
+    def __cinit__(self):
+        cdef Py_ssize_t n = self.n_arms
+        guard_await(&self.guard, 1)
         self.above.size = sum_tree_size(n)
         self.above.sum = <double *>calloc(2 * self.above.size, sizeof(double))
         self.level = <double *>calloc(n, sizeof(double))
@@ -83,22 +91,30 @@ cdef class Adapt(Selector):
 
     def __init__(self, n_arms, n_best, *, low, high, rng, policy, kind, optimal, epsilon, delta, log_share, first, cap,
                  rho, start, batch, batch_share):
+        cdef policy_t policy_ = <policy_t><int>POLICIES.index(policy)
+        cdef kind_t kind_ = <kind_t><int>KINDS.index(kind)
+        if not (0.0 <= epsilon < np.inf and 0.0 < delta < 1.0 and 0.0 <= log_share < np.inf and first >= 1
+                and batch >= 0 and 0.0 <= batch_share <= 1.0 and (batch or batch_share)):
+            raise ValueError("epsilon, delta, log_share, first, batch or batch_share is out of range")
+        cap = per_arm(cap, self.n_arms, np.int64, "cap")
+        rho = per_arm(rho, self.n_arms, np.float64, "rho")
+        start = per_arm(start, self.n_arms, np.float64, "start")
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
-        self.policy = <policy_t><int>POLICIES.index(policy)
-        self.kind = <kind_t><int>KINDS.index(kind)
+        guard_build(&self.guard, 1, self)
+        self.policy = policy_
+        self.kind = kind_
         self.all_times = kind.endswith("mixture")
         self.optimal = optimal
         self.epsilon, self.delta, self.log_share = epsilon, delta, log_share
         self.first, self.batch, self.batch_share = first, batch, batch_share
         self.lazy = batch == 1 and not batch_share and policy == "proportional" and not optimal
-        self._cap = np.ascontiguousarray(cap, dtype=np.int64)
-        self._rho = np.ascontiguousarray(rho, dtype=np.float64)
-        self._start = np.ascontiguousarray(start, dtype=np.float64)
+        self._cap, self._rho, self._start = cap, rho, start
         self._spread = np.zeros(n_arms)
         self.cap = <const int64_t *>cnp.PyArray_DATA(self._cap)
         self.rho = <const double *>cnp.PyArray_DATA(self._rho)
         self.begin = <const double *>cnp.PyArray_DATA(self._start)
         self.spread = <double *>cnp.PyArray_DATA(self._spread)
+        guard_built(&self.guard, 1)
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
         cdef double mean = self.mean[arm], m2 = self.m2[arm], spread = self.spread[arm], step
@@ -391,6 +407,9 @@ cdef class Adapt(Selector):
                 self.ask_for(arm, 1)
                 return 0
             self.rejected += 1
+            if self.rejected > STALE * (self.drawn + self.n_arms):      # weights that tell nothing: a damaged window
+                self.reweigh_all(cutoff)
+                check_signals()
         self.status = BY_DELTA if self.error_at(cutoff) <= self.delta else BY_CAP
         return 0
 
@@ -398,6 +417,9 @@ cdef class Adapt(Selector):
 
     def error_bound(self):
         """The error bound with all that has been told."""
+        return self._alone(self._error_bound)
+
+    def _error_bound(self):
         cdef double cutoff, error
         cdef Py_ssize_t i
         if not self.ready:
@@ -411,10 +433,16 @@ cdef class Adapt(Selector):
         return error
 
     def cutoff(self):
+        return self._alone(self._cutoff)
+
+    def _cutoff(self):
         return self.choose_cutoff() if self.ready else NAN
 
     def levels(self):
         """Level of each arm at the cutoff."""
+        return self._alone(self._levels)
+
+    def _levels(self):
         cdef Py_ssize_t i
         out = np.ones(self.n_arms)
         cdef double[::1] level = out
@@ -427,6 +455,9 @@ cdef class Adapt(Selector):
 
     def widths(self):
         """Half-width of each arm's one-sided bound at the level delta / n."""
+        return self._alone(self._widths)
+
+    def _widths(self):
         cdef Py_ssize_t i
         cdef evidence_t known
         out = np.empty(self.n_arms)
@@ -441,25 +472,30 @@ cdef class Adapt(Selector):
         cdef Py_ssize_t i
         above = np.array([self.above.sum[self.above.size + i] for i in range(self.n_arms)])
         below = np.array([self.below[i] for i in range(self.n_arms)])
-        return above, below, self.levels(), (self.window_low, self.window_high), self.cutoff_hat(), self.below_sum
+        return above, below, self._levels(), (self.window_low, self.window_high), self.cutoff_hat(), self.below_sum
 
-    def get_state(self):
-        return super().get_state() | dict(spread=self._spread.copy(), ready=self.ready, next_test=self.next_test,
-                                          window=(self.window_low, self.window_high),
-                                          drawn=self.drawn, rejected=self.rejected)
+    def _get_state(self):
+        return super()._get_state() | dict(spread=self._spread.copy(), ready=self.ready, next_test=self.next_test,
+                                           window=(self.window_low, self.window_high),
+                                           drawn=self.drawn, rejected=self.rejected)
 
-    def set_state(self, state):
+    def _set_state(self, state):
         cdef Py_ssize_t i
         cdef double above
-        super().set_state(state)
-        self._spread[:] = state["spread"]
-        self.ready = state["ready"]
-        self.next_test = state["next_test"]
-        self.window_low, self.window_high = state["window"]
-        self.drawn, self.rejected = state["drawn"], state["rejected"]
+        spread = np.array(state["spread"], dtype=np.float64)
+        ready, next_test = state["ready"], _count(state["next_test"])
+        drawn, rejected = _count(state["drawn"]), _count(state["rejected"])
+        window_low, window_high = (float(end) for end in state["window"])
+        super()._set_state(state)
+        _demand(spread.shape == (self.n_arms,) and (spread >= 0.0).all(), "its spreads")
+        _demand(isinstance(ready, bool) and (not ready or (self._pulls > 0).all()), "its counts")
+        _demand(window_low <= window_high or window_low == INFINITY == -window_high or not ready, "its window")
+        self._spread[:] = spread
+        self.ready = ready
+        self.next_test = next_test
+        self.window_low, self.window_high = window_low, window_high
+        self.drawn, self.rejected = drawn, rejected
         if self.ready:
-            if not (self._pulls > 0).all():
-                raise ValueError("the saved selection is damaged: its counts cannot be right")
             self.split()
             for i in range(self.n_arms):
                 self.bracket(i, &above, &self.below[i])

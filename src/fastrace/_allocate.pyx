@@ -9,9 +9,12 @@ cimport numpy as cnp
 from fastrace._alias cimport alias_build, alias_pick, alias_t
 from fastrace._bounds cimport empirical_bernstein
 from fastrace._cutoff cimport cutoff_between
-from fastrace._selector cimport BY_BUDGET, BY_HORIZON, BY_SEPARATION, Selector
+from fastrace._guard cimport guard_await, guard_build, guard_built
+from fastrace._selector cimport BY_BUDGET, BY_HORIZON, BY_SEPARATION, Selector, per_arm
 
 import numpy as np
+
+from fastrace._selector import _count, _demand
 
 cnp.import_array()
 
@@ -27,8 +30,9 @@ cdef class Ocba(Selector):
     cdef alias_t *alias
     cdef uint32_t *stack
 
-    def __cinit__(self, n_arms, *args, **kwargs):
-        cdef Py_ssize_t n = n_arms
+    def __cinit__(self):
+        cdef Py_ssize_t n = self.n_arms
+        guard_await(&self.guard, 1)
         self.share = <double *>calloc(n, sizeof(double))
         self.weight = <double *>calloc(n, sizeof(double))
         self.tally = <int64_t *>calloc(n, sizeof(int64_t))
@@ -46,8 +50,12 @@ cdef class Ocba(Selector):
         free(self.stack)
 
     def __init__(self, n_arms, n_best, *, low, high, rng, budget, first, batch, deficit):
+        if not (1 <= first and 1 <= batch and 0 <= budget):
+            raise ValueError(f"first is {first}, batch {batch} and budget {budget}; counts of pulls are needed")
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
+        guard_build(&self.guard, 1, self)
         self.budget, self.first, self.batch, self.deficit = budget, first, batch, deficit
+        guard_built(&self.guard, 1)
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
         Selector.absorb(self, arm, rewards, count)
@@ -139,13 +147,17 @@ cdef class Ocba(Selector):
         self.collect()
 
     def cutoff(self):
+        return self._alone(self._cutoff)
+
+    def _cutoff(self):
         return self.cutoff_between_tops() if self.ready else NAN
 
-    def get_state(self):
-        return super().get_state() | dict(ready=self.ready)
+    def _get_state(self):
+        return super()._get_state() | dict(ready=self.ready)
 
-    def set_state(self, state):
-        super().set_state(state)
+    def _set_state(self, state):
+        super()._set_state(state)
+        _demand(isinstance(state["ready"], bool) and (not state["ready"] or (self._pulls > 0).all()), "its counts")
         self.ready = state["ready"]
         if self.ready:
             self.split()
@@ -185,9 +197,10 @@ cdef class Race(Selector):
     cdef double *sorted_upper
     cdef Py_ssize_t n_undecided, n_selected, n_discarded
 
-    def __cinit__(self, n_arms, *args, **kwargs):
-        self.sorted_lower = <double *>calloc(n_arms, sizeof(double))
-        self.sorted_upper = <double *>calloc(n_arms, sizeof(double))
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+        self.sorted_lower = <double *>calloc(self.n_arms, sizeof(double))
+        self.sorted_upper = <double *>calloc(self.n_arms, sizeof(double))
         if self.sorted_lower == NULL or self.sorted_upper == NULL:
             raise MemoryError()
 
@@ -196,7 +209,10 @@ cdef class Race(Selector):
         free(self.sorted_upper)
 
     def __init__(self, n_arms, n_best, *, low, high, rng, horizon, log_inv_delta, bernstein, beyond):
+        if not (horizon >= 1 and 0.0 <= log_inv_delta < np.inf):
+            raise ValueError(f"horizon is {horizon} and log(1 / delta) {log_inv_delta}; a round and a delta are needed")
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
+        guard_build(&self.guard, 1, self)
         self.horizon, self.log_inv_delta, self.bernstein, self.beyond = horizon, log_inv_delta, bernstein, beyond
         self._lower, self._upper = np.full(n_arms, -np.inf), np.full(n_arms, np.inf)
         self._state = np.zeros(n_arms, dtype=np.int8)
@@ -204,6 +220,7 @@ cdef class Race(Selector):
         self.upper = <double *>cnp.PyArray_DATA(self._upper)
         self.state = <char *>cnp.PyArray_DATA(self._state)
         self.n_undecided = self.n_arms
+        guard_built(&self.guard, 1)
 
     cdef int plan(self) except -1 nogil:
         cdef Py_ssize_t i
@@ -272,7 +289,7 @@ cdef class Race(Selector):
                 high = middle
         return n - low
 
-    def chosen(self):
+    def _chosen(self):
         """The selected arms, filled up with the best undecided means."""
         known = np.where(self._pulls > 0, self._mean, -np.inf)
         order = np.lexsort((-known, -self._state))[:self.n_best]
@@ -280,15 +297,28 @@ cdef class Race(Selector):
 
     def decided(self):
         """Selected (1), discarded (-1) or undecided (0), of each arm; and the bounds."""
+        return self._alone(self._decided)
+
+    def _decided(self):
         return self._state.copy(), self._lower.copy(), self._upper.copy()
 
-    def get_state(self):
-        return super().get_state() | dict(lower=self._lower.copy(), upper=self._upper.copy(), state=self._state.copy(),
-                                          rounds=self.rounds, spent=self.spent, log_inv_alpha=self.log_inv_alpha)
+    def _get_state(self):
+        return super()._get_state() | dict(lower=self._lower.copy(), upper=self._upper.copy(), state=self._state.copy(),
+                                           rounds=self.rounds, spent=self.spent, log_inv_alpha=self.log_inv_alpha)
 
-    def set_state(self, state):
-        super().set_state(state)
-        self._lower[:], self._upper[:], self._state[:] = state["lower"], state["upper"], state["state"]
-        self.rounds, self.spent, self.log_inv_alpha = state["rounds"], state["spent"], state["log_inv_alpha"]
-        self.n_selected, self.n_discarded = int((self._state == 1).sum()), int((self._state == -1).sum())
-        self.n_undecided = self.n_arms - self.n_selected - self.n_discarded
+    def _set_state(self, state):
+        found = per_arm(state["state"], self.n_arms, np.int8, "state")
+        lower, upper = np.array(state["lower"], dtype=np.float64), np.array(state["upper"], dtype=np.float64)
+        rounds, spent, level = _count(state["rounds"]), _count(state["spent"]), float(state["log_inv_alpha"])
+        super()._set_state(state)
+        selected, discarded = int((found == 1).sum()), int((found == -1).sum())
+        _demand(np.isin(found, [-1, 0, 1]).all() and selected <= self.n_best
+                and discarded <= self.n_arms - self.n_best
+                and (self.done or (found[self._asked[:self.n_asked]] == 0).all()), "its decisions")
+        _demand(lower.shape == upper.shape == (self.n_arms,) and not np.isnan(lower).any()
+                and not np.isnan(upper).any() and level >= 0.0, "its bounds")
+        _demand((self._pulls <= rounds + 1).all() and spent <= rounds * self.n_arms, "its counts")
+        self._lower[:], self._upper[:], self._state[:] = lower, upper, found
+        self.rounds, self.spent, self.log_inv_alpha = rounds, spent, level
+        self.n_selected, self.n_discarded = selected, discarded
+        self.n_undecided = self.n_arms - selected - discarded

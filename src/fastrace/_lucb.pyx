@@ -11,9 +11,12 @@ from fastrace._anytime cimport (
     normal_mixture_boundary, normal_mixture_level, stitched_boundary, table_boundary,
 )
 from fastrace._heaps cimport heap_order, heap_sift, heap_t
-from fastrace._selector cimport BY_BUDGET, BY_SEPARATION, Selector
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check
+from fastrace._selector cimport BY_BUDGET, BY_SEPARATION, Selector, per_arm
 
 import numpy as np
+
+from fastrace._selector import _count, _demand, _indices, _whole
 
 cnp.import_array()
 
@@ -31,6 +34,8 @@ cdef enum:      # places in BOUNDS
 cdef enum:
     MAX_BATCH = 4096        # pulls of one arm per decision, where they grow by themselves
     KEPT_GAPS = 2048        # of the history; 2 % apart, so that it reaches 10^16 pulls
+
+cdef int64_t MAX_PULLS = <int64_t>1 << 62
 
 cdef struct side_t:         # lower bounds of the chosen, or upper bounds of the others
     heap_t heap             # by bound: the arm next to the cutoff on top
@@ -62,8 +67,9 @@ cdef class LucbSelector(Selector):
     cdef double *gap
     cdef Py_ssize_t n_gaps
 
-    def __cinit__(self, n_arms, n_best, *args, **kwargs):
+    def __cinit__(self):
         cdef int k
+        guard_await(&self.guard, 1)
         self.memory = <Py_ssize_t *>calloc(2 * self.n_arms, sizeof(Py_ssize_t))
         self.gap_at = <int64_t *>calloc(KEPT_GAPS, sizeof(int64_t))
         self.gap = <double *>calloc(KEPT_GAPS, sizeof(double))
@@ -83,25 +89,31 @@ cdef class LucbSelector(Selector):
             free(self.side[k].table)
 
     def __init__(self, n_arms, n_best, *, low, high, rng, epsilon, batch, bound, log_inv_alpha, best_at):
-        super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
-        cdef int k
+        cdef int k, kind = BOUNDS.index(bound)
         cdef side_t *side
+        cdef double widest = best_at
+        cdef double[2] level = (log_inv_alpha[0], log_inv_alpha[1])
+        if not (0.0 <= epsilon < np.inf and 0 <= batch <= MAX_PULLS and 0.0 < widest < np.inf
+                and 0.0 < level[0] < np.inf and 0.0 < level[1] < np.inf):
+            raise ValueError("epsilon, batch, best_at or log_inv_alpha is out of range")
+        super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
+        guard_build(&self.guard, 1, self)
         self._error, self._bounds = np.zeros(n_arms), np.zeros(n_arms)
         self.error = <double *>cnp.PyArray_DATA(self._error)
         self.bound = <double *>cnp.PyArray_DATA(self._bounds)
         self.epsilon = epsilon
         self.batch = batch
-        self.kind = BOUNDS.index(bound)
+        self.kind = kind
         self.moving = self.kind in (LUCB1, KL, KL_EASY)
         self.level_round = 1
         if self.kind == EB_MIX:
             self.below = incomplete_gamma()
         for k in range(2):
             side = &self.side[k]
-            side.log_inv_alpha = log_inv_alpha[k]
+            side.log_inv_alpha = level[k]
             self._set_level(side)
             if self.kind in (EB_MIX, HOEFFDING_MIX):
-                side.rho = mixture_rho(best_at, log_inv_alpha[k])
+                side.rho = mixture_rho(widest, level[k])
             if self.kind == EB_MIX:
                 side.start = log_mixture_start(side.rho, self.below)
             side.heap.item = self.memory + (self.n_best if k else 0)
@@ -109,6 +121,7 @@ cdef class LucbSelector(Selector):
             side.heap.place = self.memory + self.n_arms
             side.heap.key = self.bound
             side.heap.sign = 1.0 if k else -1.0
+        guard_built(&self.guard, 1)
 
     # Bounds.
 
@@ -312,10 +325,10 @@ cdef class LucbSelector(Selector):
                 high = middle
         return log_delta - low
 
-    def answer(self):
+    def _answer(self):
         """What is known so far; an arm not pulled has mean nan and the support for bounds."""
         cdef Py_ssize_t i
-        known = super().answer()
+        known = super()._answer()
         lower, upper = np.empty((2, self.n_arms))
         cdef double[::1] low = lower, high = upper
         for i in range(self.n_arms):
@@ -325,12 +338,16 @@ cdef class LucbSelector(Selector):
 
     def shortfall(self):
         """Bound on what a chosen arm falls short of the n_best-th largest mean by; infinite while it cannot be said."""
+        guard_check(&self.guard, self)
         if self.n_best == self.n_arms:
             return 0.0
         return self.bound[self.side[1].heap.item[0]] - self.bound[self.side[0].heap.item[0]] if self.opened else np.inf
 
     def error_bound(self, double log_delta):
         """The smallest delta at which the rule would have stopped by now, for it was set up with exp(log_delta)."""
+        return self._alone(self._error_bound, log_delta)
+
+    def _error_bound(self, double log_delta):
         cdef cnp.ndarray near, far
         cdef double *at_low
         cdef double *at_high
@@ -348,31 +365,39 @@ cdef class LucbSelector(Selector):
 
     def history(self):
         """Pulls made, and the shortfall, at decisions 2 % of pulls apart and at the stop."""
+        return self._alone(self._history)
+
+    def _history(self):
         cdef Py_ssize_t k
         return (np.array([self.gap_at[k] for k in range(self.n_gaps)], dtype=np.int64),
                 np.array([self.gap[k] for k in range(self.n_gaps)]))
 
-    def get_state(self):
-        return dict(super().get_state(), error=self._error.copy(), opened=self.opened, rounds=self.rounds,
-                    level_round=self.level_round, next_gap=self.next_gap, history=self.history())
+    def _get_state(self):
+        return dict(super()._get_state(), error=self._error.copy(), opened=self.opened, rounds=self.rounds,
+                    level_round=self.level_round, next_gap=self.next_gap, history=self._history())
 
-    def set_state(self, state):
+    def _set_state(self, state):
         cdef Py_ssize_t k
-        super().set_state(state)
-        error = np.array(state["error"], dtype=np.float64)
+        error = per_arm(state["error"], self.n_arms, np.float64, "error")
+        rounds, level_round, next_gap = (_count(state[name]) for name in ("rounds", "level_round", "next_gap"))
         at, gap = state["history"]
-        if not (error.shape == (self.n_arms,) and (error >= 0.0).all() and len(at) == len(gap) <= KEPT_GAPS
-                and state["level_round"] >= 1 and (not state["opened"] or (np.asarray(self._pulls) > 0).all())):
-            raise ValueError("the saved selection is damaged: its numbers cannot be right")
+        at, gap = _whole(at), np.array(gap, dtype=np.float64)
+        opened = state["opened"]
+        super()._set_state(state)
+        _demand((error >= 0.0).all() and (<object>at).shape == (<object>gap).shape and len(at) <= KEPT_GAPS
+                and not np.isnan(gap).any(), "its numbers")
+        _demand(isinstance(opened, bool) and (not opened or (np.asarray(self._pulls) > 0).all())
+                and 1 <= level_round <= 1.02 * rounds + 2.0
+                and rounds <= self.total + sum(self._wanted[:self.n_asked].tolist()) + 1, "its counts")
         self._error[:] = error
-        self.rounds = state["rounds"]
-        self.level_round = state["level_round"]
-        self.next_gap = state["next_gap"]
+        self.rounds = rounds
+        self.level_round = level_round
+        self.next_gap = next_gap
         self.n_gaps = len(at)
         for k in range(self.n_gaps):
             self.gap_at[k] = at[k]
             self.gap[k] = gap[k]
-        if state["opened"]:
+        if opened:
             self._open()
 
 
@@ -391,13 +416,20 @@ cdef class SarSelector(LucbSelector):
     cdef bint sorted
     cdef double parts
 
+    def __cinit__(self):
+        guard_await(&self.guard, 2)
+
     def __init__(self, n_arms, n_best, *, low, high, rng, budget, **options):
+        if not 0 <= budget <= MAX_PULLS:
+            raise ValueError(f"budget is {budget}; a number of pulls is needed")
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng, batch=1, bound="eb-mix", **options)
+        guard_build(&self.guard, 2, self)
         self.budget = budget
         self._order = np.arange(n_arms, dtype=np.intp)
         self.order = <Py_ssize_t *>cnp.PyArray_DATA(self._order)
         self.last = n_arms
         self.parts = 0.5 + float(np.sum(1.0 / np.arange(2, n_arms + 1)))
+        guard_built(&self.guard, 2)
 
     cdef int _sort(self) except -1:
         undecided = np.sort(self._order[self.first:self.last])
@@ -430,7 +462,7 @@ cdef class SarSelector(LucbSelector):
             else:
                 self.last -= 1
 
-    def chosen(self):
+    def _chosen(self):
         """The arms accepted and, for the places left, the largest means among those undecided; best first."""
         known = np.where(self._pulls > 0, self._mean, -np.inf)
         undecided = np.sort(self._order[self.first:self.last])
@@ -439,32 +471,32 @@ cdef class SarSelector(LucbSelector):
         best = np.sort(best)
         return best[np.argsort(-known[best], kind="stable")]
 
-    def error_bound(self, double log_delta):
+    def _error_bound(self, double log_delta):
         """LUCB's, for the arms chosen here."""
         cdef Py_ssize_t i
         self.opened = bool((np.asarray(self._pulls) > 0).all())
         for i in range(self.n_arms):
             self.is_best[i] = False
-        for i in self.chosen():
+        for i in self._chosen():
             self.is_best[i] = True
-        error = super().error_bound(log_delta)
+        error = super()._error_bound(log_delta)
         self.opened = False
         return error
 
-    def get_state(self):
-        return dict(super().get_state(), order=self._order.copy(), first=self.first, last=self.last, given=self.given,
+    def _get_state(self):
+        return dict(super()._get_state(), order=self._order.copy(), first=self.first, last=self.last, given=self.given,
                     accepted=self.accepted, sorted=self.sorted)
 
-    def set_state(self, state):
-        super().set_state(state)
-        order = np.array(state["order"], dtype=np.intp)
-        if not (np.array_equal(np.sort(order), np.arange(self.n_arms))
-                and 0 <= state["first"] < state["last"] <= self.n_arms and state["first"] == state["accepted"]
-                and 0 <= self.n_best - state["accepted"] <= state["last"] - state["first"]):
-            raise ValueError("the saved selection is damaged: its order cannot be right")
+    def _set_state(self, state):
+        order = _indices(state["order"], self.n_arms)
+        first, last, accepted = (_count(state[name], self.n_arms) for name in ("first", "last", "accepted"))
+        given, is_sorted = _count(state["given"], self.budget), state["sorted"]
+        super()._set_state(state)
+        _demand(np.array_equal(np.sort(order), np.arange(self.n_arms)) and first < last and first == accepted
+                and 0 <= self.n_best - accepted <= last - first and isinstance(is_sorted, bool), "its order")
         self._order[:] = order
-        self.first, self.last, self.accepted = state["first"], state["last"], state["accepted"]
-        self.given, self.sorted = state["given"], state["sorted"]
+        self.first, self.last, self.accepted = first, last, accepted
+        self.given, self.sorted = given, is_sorted
 
 
 # Doors for tests.

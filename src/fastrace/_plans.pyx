@@ -5,14 +5,20 @@ from libc.math cimport ceil, log
 from libc.stdint cimport int64_t
 cimport numpy as cnp
 
-from fastrace._selector cimport BY_PLAN, Selector
+from fastrace._guard cimport guard_await, guard_build, guard_built
+from fastrace._selector cimport BY_PLAN, Selector, per_arm
 
 import numpy as np
+
+from fastrace._selector import _count, _demand, _indices, _whole
 
 cnp.import_array()
 
 cdef enum:
     FIRST_ROUND = 16                # pulls of each arm
+    MOST_HALVINGS = 64              # of the survivors of a pass
+
+cdef double MOST_PULLS = 4.6e18     # that can be counted
 
 
 cdef class Direct(Selector):
@@ -21,10 +27,16 @@ cdef class Direct(Selector):
     cdef cnp.ndarray _counts
     cdef const int64_t *counts
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, n_arms, n_best, *, low, high, rng, counts):
+        counts = per_arm(counts, self.n_arms, np.int64, "counts")
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
-        self._counts = np.ascontiguousarray(counts, dtype=np.int64)
+        guard_build(&self.guard, 1, self)
+        self._counts = counts
         self.counts = <const int64_t *>cnp.PyArray_DATA(self._counts)
+        guard_built(&self.guard, 1)
 
     cdef int plan(self) except -1 nogil:
         cdef Py_ssize_t i
@@ -52,8 +64,15 @@ cdef class Elimination(Selector):
     cdef int64_t *round_pulls
     cdef Py_ssize_t n_answer
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, n_arms, n_best, *, low, high, rng, n_kept, n_passes, factor, spread, epsilon, delta):
+        if not (1 <= n_kept and 1 <= n_passes and n_kept * n_passes == n_best and 0.0 < factor < np.inf
+                and 0.0 < spread < np.inf and 0.0 < epsilon < np.inf and 0.0 < delta < 1.0):
+            raise ValueError("n_best passes of n_kept arms, and positive factor, spread, epsilon and delta are needed")
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
+        guard_build(&self.guard, 1, self)
         self.n_kept, self.n_passes = n_kept, n_passes
         self.factor, self.spread = factor, spread
         self.first_epsilon, self.first_delta = epsilon, delta
@@ -62,6 +81,7 @@ cdef class Elimination(Selector):
         self.round_pulls = <int64_t *>cnp.PyArray_DATA(self._round_pulls)
         self._answer = np.zeros(n_best, dtype=np.intp)
         self._survivors = np.zeros(0, dtype=np.intp)
+        guard_built(&self.guard, 1)
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
         cdef int64_t t
@@ -99,11 +119,11 @@ cdef class Elimination(Selector):
             i = self._survivors[k]
             self.round_mean[i] = 0.0
             self.round_pulls[i] = 0
-            self.ask_for(i, <int64_t>ceil(self.factor * (self.span[i] / self.epsilon) ** 2
-                                          * log(self.spread / self.delta)))
+            self.ask_for(i, <int64_t>max(1.0, min(MOST_PULLS, ceil(self.factor * (self.span[i] / self.epsilon) ** 2
+                                                                   * log(self.spread / self.delta)))))
         return 0
 
-    def chosen(self):
+    def _chosen(self):
         """The answer so far, filled up with the survivors that have the largest means of all their rewards."""
         named = self._answer[:self.n_answer]
         known = np.where(self._pulls > 0, self._mean, -np.inf)
@@ -113,22 +133,29 @@ cdef class Elimination(Selector):
         order = np.lexsort((-known, rank))[:self.n_best]
         return order[np.argsort(-known[order], kind="stable")]
 
-    def get_state(self):
-        return super().get_state() | dict(
+    def _get_state(self):
+        return super()._get_state() | dict(
             round_mean=self._round_mean.copy(), round_pulls=self._round_pulls.copy(), survivors=self._survivors.copy(),
             answer=self._answer[:self.n_answer].copy(), passes_done=self.passes_done, epsilon=self.epsilon,
             delta=self.delta)
 
-    def set_state(self, state):
-        super().set_state(state)
-        survivors, answer = np.array(state["survivors"], dtype=np.intp), np.array(state["answer"], dtype=np.intp)
+    def _set_state(self, state):
+        survivors, answer = _indices(state["survivors"], self.n_arms), _indices(state["answer"], self.n_arms)
         arms = np.concatenate([survivors, answer])
-        if len(answer) > self.n_best or not ((arms >= 0) & (arms < self.n_arms)).all():
-            raise ValueError("the saved selection is damaged: its arms cannot be right")
-        self._round_mean[:] = state["round_mean"]
-        self._round_pulls[:] = state["round_pulls"]
+        passes, epsilon, delta = _count(state["passes_done"], self.n_passes), state["epsilon"], state["delta"]
+        round_mean = per_arm(state["round_mean"], self.n_arms, np.float64, "round_mean")
+        round_pulls = per_arm(_whole(state["round_pulls"]), self.n_arms, np.int64, "round_pulls")
+        super()._set_state(state)
+        _demand(len(answer) == passes * self.n_kept and np.unique(arms).size == arms.size
+                and (self.done or len(survivors) > self.n_kept), "its arms")
+        _demand((round_pulls <= self._pulls).all(), "its counts")
+        _demand(self.first_epsilon * 0.7 ** MOST_HALVINGS < epsilon <= self.first_epsilon
+                and self.first_delta * 0.4 ** MOST_HALVINGS < delta <= self.first_delta
+                or not len(arms), "its accuracy")
+        self._round_mean[:] = round_mean
+        self._round_pulls[:] = round_pulls
         self._survivors = survivors
         self.n_answer = len(answer)
         self._answer[:self.n_answer] = answer
-        self.passes_done = state["passes_done"]
-        self.epsilon, self.delta = state["epsilon"], state["delta"]
+        self.passes_done = passes
+        self.epsilon, self.delta = epsilon, delta

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
+from fastrace._guard cimport guard_t
 from fastrace._heaps cimport heap_t
 from fastrace._uniforms cimport uniforms_t
 from fastrace.pulls cimport PullSource
@@ -23,7 +24,8 @@ cdef enum status_t:             # places in STOPPED_BY
 cdef class Selector:
     cdef readonly Py_ssize_t n_arms, n_best
     cdef readonly int64_t total     # pulls made
-    cdef public int status
+    cdef readonly int status
+    cdef guard_t guard              # level 0 is set up by `start` or `set_state`, 1 and 2 by subclasses
     # per arm; the arrays own the memory, the pointers are for the loops
     cdef readonly cnp.ndarray _low, _high, _span, _pulls, _mean, _m2
     cdef double *low
@@ -48,7 +50,6 @@ cdef class Selector:
     cdef object rng, lock
     cdef bitgen_t *bits
     cdef uniforms_t ahead
-    cdef bint busy
 
     # A subclass supplies `plan`: set status, or fill asked, wanted, n_asked (each wanted at least 1) and set at = 0.
     # It is called whenever all that was asked for has been told. `absorb` takes rewards of one arm as they come.
@@ -60,6 +61,7 @@ cdef class Selector:
     cdef void split(self) noexcept nogil
     cdef bint resplit(self, Py_ssize_t arm) noexcept nogil
     # the frame's own
+    cdef int _ready(self) except -1
     cdef int _plan(self) except -1 nogil
     cdef void _exchange(self) noexcept nogil
     cdef Py_ssize_t _next_piece(self, int64_t limit) noexcept nogil
@@ -67,3 +69,7 @@ cdef class Selector:
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1
     cdef int _serve(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil
     cdef int _run(self, PullSource source, int64_t limit) except -1 nogil
+
+
+# A copy of `values`, one finite number of the given dtype per arm, or an error that names them.
+cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str name)

@@ -7,11 +7,13 @@ from libc.stdlib cimport calloc, free, malloc
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_refuse
 from fastrace._heaps cimport heap_exchange, heap_order, heap_sift, precedes
 from fastrace._uniforms cimport UNIFORMS, uniforms_fill
 from fastrace.pulls cimport PullSource
 from fastrace.sources cimport check_signals
 
+import operator
 from copy import deepcopy
 
 import numpy as np
@@ -27,11 +29,25 @@ cdef enum:
     PULLS_PER_CHECK = 1 << 13       # pulls between two looks at pending signals
     PIECES_PER_CHECK = 1 << 10      # requests between two looks, as each may cost more than its pulls
 
+cdef int64_t MOST_PULLS = <int64_t>1 << 62      # that can be counted
+cdef int64_t MOST_ARMS = <int64_t>1 << 31
+
+
+cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str name):
+    cdef cnp.ndarray array = np.array(values, dtype=dtype, order="C")
+    if (<object>array).shape != (n_arms,) or not np.isfinite(array).all():
+        raise ValueError(f"{name} has shape {(<object>array).shape}; a vector of {n_arms} finite numbers is needed, "
+                         f"one per arm")
+    return array
+
 
 cdef class Selector:
     """State and loop of one selection; the classes of `selection` check the arguments and name the answer."""
 
     def __cinit__(self, n_arms, n_best, *args, **kwargs):
+        guard_await(&self.guard, 0)
+        if not 1 <= n_best <= n_arms <= MOST_ARMS:
+            raise ValueError(f"n_best is {n_best} and n_arms {n_arms}; 1 <= n_best <= n_arms is needed")
         self.n_arms = n_arms
         self.n_best = n_best
         self.rewards = <double *>malloc(REWARDS_PER_PIECE * sizeof(double))
@@ -46,8 +62,16 @@ cdef class Selector:
         free(self.is_best)
 
     def __init__(self, n_arms, n_best, *, low, high, rng):
-        self._low = np.ascontiguousarray(low, dtype=np.float64)
-        self._high = np.ascontiguousarray(high, dtype=np.float64)
+        low = per_arm(low, self.n_arms, np.float64, "low")
+        high = per_arm(high, self.n_arms, np.float64, "high")
+        if n_arms != self.n_arms or n_best != self.n_best or not (low < high).all():
+            raise ValueError("n_arms and n_best are those that the object was made with, and low < high")
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        lock = rng.bit_generator.lock
+        guard_build(&self.guard, 0, self)
+        if self._low is not None:
+            raise TypeError(f"this {type(self).__name__} is in use: __init__ runs once; make a new one to start again")
+        self._low, self._high = low, high
         self._span = self._high - self._low
         self._pulls = np.zeros(n_arms, dtype=np.int64)
         self._mean, self._m2 = np.zeros(n_arms), np.zeros(n_arms)
@@ -67,16 +91,29 @@ cdef class Selector:
         self.best.place = self.rest.place = self.heap_memory + self.n_arms
         self.best.sign, self.rest.sign = -1.0, 1.0
         self.rng = rng
-        self.lock = rng.bit_generator.lock
-        self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        self.lock = lock
+        self.bits = bits
         self.ahead.at = UNIFORMS
+
+    cdef int _ready(self) except -1:
+        """All but the first request is there."""
+        guard_build(&self.guard, 0, self)
+        if self._low is None:
+            guard_refuse(&self.guard, self)
+        guard_built(&self.guard, 0)
+        return 0
 
     def start(self):
         """Make the first request; called once, when the subclass is ready."""
-        if self.n_best == self.n_arms:
-            self.status = BY_ALL
-        else:
-            self._plan()
+        self._ready()
+        guard_enter(&self.guard, self)
+        try:
+            if self.n_best == self.n_arms:
+                self.status = BY_ALL
+            else:
+                self._plan()
+        finally:
+            guard_leave(&self.guard)
 
     cdef int plan(self) except -1 nogil:
         with gil:
@@ -84,7 +121,12 @@ cdef class Selector:
 
     cdef int _plan(self) except -1 nogil:
         self.n_asked = self.at = 0
-        return self.plan()
+        self.plan()
+        if self.status == RUNNING and self.n_asked == 0:
+            with gil:
+                raise RuntimeError(f"this {type(self).__name__} asks for nothing and does not stop: its state is "
+                                   f"damaged")
+        return 0
 
     cdef int ask_for(self, Py_ssize_t arm, int64_t count) noexcept nogil:
         """Add `count` pulls of an arm to the request."""
@@ -213,10 +255,6 @@ cdef class Selector:
                 next_check = self.total + PULLS_PER_CHECK
         return 0
 
-    def _enter(self):
-        if self.busy:
-            raise RuntimeError("this selection is running already, in another thread or in a call around this one")
-
     @property
     def done(self):
         return self.status not in (RUNNING, BY_MAX_PULLS)
@@ -227,37 +265,41 @@ cdef class Selector:
 
     def ask(self):
         """Arms and counts wanted next, as fresh vectors."""
-        self._enter()
-        if self.done:
-            raise ValueError("the selection is over; there is nothing left to ask for")
-        return self._asked[self.at:self.n_asked].copy(), self._wanted[self.at:self.n_asked].copy()
+        guard_enter(&self.guard, self)
+        try:
+            if self.done:
+                raise ValueError("the selection is over; there is nothing left to ask for")
+            return self._asked[self.at:self.n_asked].copy(), self._wanted[self.at:self.n_asked].copy()
+        finally:
+            guard_leave(&self.guard)
 
     def tell(self, rewards):
         """Take the rewards that `ask` wanted."""
-        self._enter()
-        if self.done:
-            raise ValueError("the selection is over; it takes no more rewards")
-        cdef cnp.ndarray counts = self._wanted[self.at:self.n_asked].copy()
-        cdef cnp.ndarray flat = _flat(rewards, self._asked[self.at:self.n_asked], counts)
-        self._check(<const double *>cnp.PyArray_DATA(flat), <const int64_t *>cnp.PyArray_DATA(counts), counts.shape[0])
-        self.busy = True
+        cdef cnp.ndarray counts, flat
+        # Held while the user's `__array__` runs: what was asked says how many rewards there must be.
+        guard_enter(&self.guard, self)
         try:
+            if self.done:
+                raise ValueError("the selection is over; it takes no more rewards")
+            counts = self._wanted[self.at:self.n_asked].copy()
+            flat = _flat(rewards, self._asked[self.at:self.n_asked], counts)
+            self._check(<const double *>cnp.PyArray_DATA(flat), <const int64_t *>cnp.PyArray_DATA(counts),
+                        counts.shape[0])
             self.status = RUNNING
             self._serve(<const double *>cnp.PyArray_DATA(flat), <const int64_t *>cnp.PyArray_DATA(counts),
                         counts.shape[0])
         finally:
-            self.busy = False
+            guard_leave(&self.guard)
 
     def run(self, PullSource source not None, max_pulls):
         """Pull until the rule stops, or `max_pulls` pulls have been made in all."""
         cdef int64_t limit = max_pulls
-        self._enter()
-        if source.n_arms != self.n_arms:
-            raise ValueError(f"the source has {source.n_arms} arms; this selection was set up for {self.n_arms}")
-        if self.done:
-            return
-        self.busy = True
+        guard_enter(&self.guard, self)
         try:
+            if source.n_arms != self.n_arms:
+                raise ValueError(f"the source has {source.n_arms} arms; this selection was set up for {self.n_arms}")
+            if self.done:
+                return
             source.hold()
             try:
                 self.status = RUNNING
@@ -268,21 +310,50 @@ cdef class Selector:
             finally:
                 source.release()
         finally:
-            self.busy = False
+            guard_leave(&self.guard)
 
-    # Answers and saved states; subclasses add to them.
+    # Answers and saved states; subclasses extend `_chosen`, `_answer`, `_get_state` and `_set_state`.
+
+    def _alone(self, method, *args):
+        """Call a method of this object while nobody else uses it."""
+        guard_enter(&self.guard, self)
+        try:
+            return method(*args)
+        finally:
+            guard_leave(&self.guard)
 
     def chosen(self):
         """The m arms to name now, best first: arms not yet pulled come last."""
-        known = np.where(self._pulls > 0, self._mean, -np.inf)
-        return np.argsort(-known, kind="stable")[:self.n_best]
+        return self._alone(self._chosen)
 
     def answer(self):
         """What is known so far, under the names of `SelectionResult`."""
-        return dict(best=self.chosen(), mean=np.where(self._pulls > 0, self._mean, np.nan), pulls=self._pulls.copy(),
-                    stopped_by=self.stopped_by)
+        return self._alone(self._answer)
 
     def get_state(self):
+        """All that a selection needs to go on exactly, as plain objects."""
+        return self._alone(self._get_state)
+
+    def set_state(self, state):
+        """Continue from `get_state` of an object with the same arguments and ``state["rng"]``, in place of `start`.
+
+        A damaged state raises ValueError, and leaves an object that refuses to be used.
+        """
+        try:
+            self._set_state(state)
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise ValueError(f"the saved selection is damaged: {error}") from error
+        self._ready()
+
+    def _chosen(self):
+        known = np.where(self._pulls > 0, self._mean, -np.inf)
+        return np.argsort(-known, kind="stable")[:self.n_best]
+
+    def _answer(self):
+        return dict(best=self._chosen(), mean=np.where(self._pulls > 0, self._mean, np.nan), pulls=self._pulls.copy(),
+                    stopped_by=self.stopped_by)
+
+    def _get_state(self):
         cdef Py_ssize_t k
         return dict(
             pulls=self._pulls.copy(), mean=self._mean.copy(), m2=self._m2.copy(), total=self.total,
@@ -291,25 +362,60 @@ cdef class Selector:
             ahead=np.array([self.ahead.value[k] for k in range(self.ahead.at, UNIFORMS)]),
         )
 
-    def set_state(self, state):
-        """Continue from `get_state` of an object made with the same arguments and ``state["rng"]``."""
-        cdef Py_ssize_t k, left = len(state["ahead"]), n_asked = len(state["asked"])
-        asked = np.array(state["asked"], dtype=np.intp)
-        wanted = np.array(state["wanted"], dtype=np.int64)
-        pulls = np.array(state["pulls"], dtype=np.int64)
-        done = state["status"] not in (RUNNING, BY_MAX_PULLS)
-        if not (left <= UNIFORMS and n_asked == len(wanted) <= self.n_arms and pulls.shape == (self.n_arms,)
-                and 0 <= state["status"] < len(STOPPED_BY) and (done or n_asked)
-                and (wanted >= 1).all() and (pulls >= 0).all() and ((asked >= 0) & (asked < self.n_arms)).all()):
-            raise ValueError("the saved selection is damaged: its counts cannot be right")
+    def _set_state(self, state):
+        cdef Py_ssize_t k
+        cdef cnp.ndarray asked = _indices(state["asked"], self.n_arms), wanted = _whole(state["wanted"])
+        cdef cnp.ndarray ahead = np.array(state["ahead"], dtype=np.float64)
+        cdef cnp.ndarray pulls = _whole(state["pulls"])
+        cdef Py_ssize_t left = ahead.size, n_asked = asked.shape[0]
+        guard_build(&self.guard, 0, self)
+        mean = per_arm(state["mean"], self.n_arms, np.float64, "mean")
+        m2 = np.array(state["m2"], dtype=np.float64)
+        status, total = operator.index(state["status"]), operator.index(state["total"])
+        done = status not in (RUNNING, BY_MAX_PULLS)
+        slack = 1e-12 * self._span
+        seen = pulls > 0
+        _demand((<object>pulls).shape == (self.n_arms,) and total == sum(pulls.tolist())
+                and 0 <= status < len(STOPPED_BY) and (done or n_asked > 0)
+                and (<object>wanted).shape == (n_asked,) and np.unique(asked).size == n_asked
+                and (wanted >= 1).all() and total + sum(wanted.tolist()) <= MOST_PULLS, "its counts")
+        _demand((<object>m2).shape == (self.n_arms,) and (m2 >= 0.0).all()
+                and ((mean >= self._low - slack) & (mean <= self._high + slack))[seen].all(), "its means")
+        _demand(ahead.ndim == 1 and left <= UNIFORMS and ((ahead >= 0.0) & (ahead < 1.0)).all(), "its random numbers")
         self._pulls[:] = pulls
-        self._mean[:] = state["mean"]
-        self._m2[:] = state["m2"]
-        self.total = state["total"]
-        self.status = state["status"]
+        self._mean[:] = mean
+        self._m2[:] = m2
+        self.total = total
+        self.status = status
         self._asked[:n_asked] = asked
         self._wanted[:n_asked] = wanted
         self.at, self.n_asked = 0, n_asked
         self.ahead.at = UNIFORMS - left
         for k in range(left):
-            self.ahead.value[UNIFORMS - left + k] = state["ahead"][k]
+            self.ahead.value[UNIFORMS - left + k] = ahead[k]
+
+
+def _demand(good, what):
+    if not good:
+        raise ValueError(f"{what} cannot be right")
+
+
+def _whole(values):
+    """A fresh vector of whole numbers that are not negative."""
+    array = np.array(values)
+    _demand(array.ndim == 1 and (array.dtype.kind in "iu" or array.size == 0) and (array >= 0).all(), "its counts")
+    return array.astype(np.int64)
+
+
+def _indices(values, limit):
+    """A fresh vector of indices in [0, limit)."""
+    array = _whole(values)
+    _demand((array < limit).all(), "its arms")
+    return array.astype(np.intp)
+
+
+def _count(value, limit=MOST_PULLS):
+    """A whole number in [0, limit]."""
+    value = operator.index(value)
+    _demand(0 <= value <= limit, "its counts")
+    return value
