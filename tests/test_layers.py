@@ -24,7 +24,7 @@ LAYERS = [
     ["_edges"],
     ["sources"],
     ["_memory", "pulls"],
-    ["_selector"],
+    ["_row_order", "_selector"],
     ["_arch", "_arch_logs", "_expansion", "likelihoods"],
     ["_softmax", "control_variates"],
     ["_stream_race"],

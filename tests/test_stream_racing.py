@@ -86,6 +86,30 @@ def test_every_drop_equals_the_plain_twin(race, n_best, seed):
 
 
 @pytest.mark.parametrize("race", EXACT)
+def test_several_best_arms_are_found_by_brackets_intersected_over_time(race, seed):
+    # Brackets of later rounds alone take more rewards; equal to intersecting after every round, over hundreds of blocks.
+    rng = np.random.default_rng(seed)
+    rewards = (rng.random((6000, 12)) < np.linspace(0.9, 0.1, 12)).astype(float)
+    result = race(12, 6000, 0.05, (0, 1), n_best=5).run(rewards)
+    equals_twin(race, result, rewards, 6000, (0, 1), 0.0, 5)
+    same(result, drive(race(12, 6000, 0.05, (0, 1), n_best=5), rewards))
+    for arm in range(12):
+        assert result.lower[arm] <= result.mean[arm] <= result.upper[arm]
+
+
+@pytest.mark.parametrize("race", EXACT)
+@pytest.mark.parametrize("batch", [1, 100])
+def test_an_empty_intersection_ends_a_race_for_several_arms(race, batch):
+    # Four equal arms, of which no bound can tell two: but their mean moves.
+    rewards = np.repeat([1.0, 0.0], [2000, 4000])[:, None] * np.ones(4)
+    result = drive(race(4, 6000, 0.05, (0, 1), n_best=2), rewards, batch)
+    assert result.stopped_by == "inconsistent"
+    assert 2000 < result.n_rounds < 6000
+    assert "a bracket became empty" in result.promise
+    same(result, race(4, 6000, 0.05, (0, 1), n_best=2).run(rewards))
+
+
+@pytest.mark.parametrize("race", EXACT)
 def test_blocks_that_cannot_decide_are_told_from_those_that_can(race, seed):
     # Many arms leave at many different rounds, over hundreds of blocks: testing round by round is the judge.
     rng = np.random.default_rng(seed)

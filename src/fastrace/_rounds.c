@@ -167,6 +167,46 @@ void fr_rounds_brackets(const fr_sums *sums, ptrdiff_t n, const fr_rule *rule, d
     BY_KIND(rule, BRACKETS);
 }
 
+/* One round: the sums take the rewards, and the running brackets are intersected with those of this round. */
+FR_INLINE void narrow(fr_sums *sums, ptrdiff_t n, const fr_rule *rule, int each, int by_variance, double t,
+                      const double *restrict row, double *restrict lower, double *restrict upper)
+{
+    const double *restrict centre = sums->centre, *restrict m2 = sums->m2;
+    double *restrict s = sums->s, *restrict q = sums->q;
+    const double x = rule->x;
+    for (ptrdiff_t j = 0; j < n; j++) {
+        double d = row[j] - centre[j], sum = s[j] + d, square = q[j] + d * d, mean = centre[j] + sum / t;
+        double width = half_width(x, by_variance, span_of(rule, each, j), t, spread(m2[j], sum, square, t));
+        double low = mean - width, high = mean + width;
+        s[j] = sum;
+        q[j] = square;
+        lower[j] = low > lower[j] ? low : lower[j];
+        upper[j] = high < upper[j] ? high : upper[j];
+    }
+}
+
+CLONES
+ptrdiff_t fr_rounds_narrow(const fr_view *view, ptrdiff_t n_rounds, ptrdiff_t n, const fr_rule *rule, double t,
+                           fr_sums *sums, double *lower, double *upper, double *work)
+{
+    const int together = lie_together(view, n);
+    for (ptrdiff_t round = 0; round < n_rounds; round++) {
+        const double *row = row_of(view, round, n, together, work);
+        const double now = t + (double)(round + 1);
+        if (!all_inside(row, n, rule)) return round;
+#define NARROW(each, by_variance) narrow(sums, n, rule, each, by_variance, now, row, lower, upper)
+        BY_KIND(rule, NARROW);
+    }
+    return n_rounds;
+}
+
+int fr_rounds_empty(const fr_rule *rule, ptrdiff_t n, const double *lower, const double *upper)
+{
+    for (ptrdiff_t j = 0; j < n; j++)
+        if (lower[j] > upper[j] + SLACK * span_of(rule, rule->lows != NULL, j)) return 1;
+    return 0;
+}
+
 /* The sum of squared deviations never falls, so what it is at the ends of a stretch bounds the half-widths within:
    `inner` gives the ends that make a bracket as narrow as it can have been, otherwise as wide. */
 FR_INLINE void reach(const fr_sums *sums, ptrdiff_t n, const fr_rule *rule, int each, int by_variance, int inner,

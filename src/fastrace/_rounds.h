@@ -39,6 +39,14 @@ void fr_rounds_settle(fr_sums *sums, ptrdiff_t n, double t);
 /* Ends of every bracket after t rounds. */
 void fr_rounds_brackets(const fr_sums *sums, ptrdiff_t n, const fr_rule *rule, double t, double *lower, double *upper);
 
+/* Add rounds t + 1, t + 2, ... as fr_rounds_add does, and intersect the running brackets, lower and upper, with those after
+   each of these rounds. Return how many were added. `work` has room for n doubles. */
+ptrdiff_t fr_rounds_narrow(const fr_view *view, ptrdiff_t n_rounds, ptrdiff_t n, const fr_rule *rule, double t,
+                           fr_sums *sums, double *lower, double *upper, double *work);
+
+/* Whether the bracket of a place is empty, by more than rounding. */
+int fr_rounds_empty(const fr_rule *rule, ptrdiff_t n, const double *lower, const double *upper);
+
 /* What the ends may have been in rounds first to last, for sums that were clear before the first: with `inner` the
    largest lower and the smallest upper end of each place, else the other two. Wrong, by more than rounding, only on the
    safe side: no bracket was narrower, or wider, than that. */

@@ -50,6 +50,9 @@ cdef extern from "_rounds.h" nogil:
     void fr_rounds_settle(fr_sums *sums, Py_ssize_t n, double t) noexcept
     void fr_rounds_brackets(const fr_sums *sums, Py_ssize_t n, const fr_rule *rule, double t, double *lower,
                             double *upper) noexcept
+    Py_ssize_t fr_rounds_narrow(const fr_view *view, Py_ssize_t n_rounds, Py_ssize_t n, const fr_rule *rule, double t,
+                                fr_sums *sums, double *lower, double *upper, double *work) noexcept
+    bint fr_rounds_empty(const fr_rule *rule, Py_ssize_t n, const double *lower, const double *upper) noexcept
     void fr_rounds_reach(const fr_sums *sums, Py_ssize_t n, const fr_rule *rule, double first, double last, int inner,
                          double *lower, double *upper) noexcept
     void fr_rounds_again(const fr_view *view, Py_ssize_t round, const Py_ssize_t *place, Py_ssize_t n,
@@ -101,6 +104,7 @@ cdef class StreamRace:
     cdef Py_ssize_t n_wanted            # best arms still to be found among the open ones
     cdef int64_t until_check
     cdef bint busy
+    cdef bint intersecting              # brackets are intersected over time, in bets.lower and bets.upper
     cdef fr_rule rule
     cdef fr_sums sums
     cdef fr_bets bets
@@ -129,7 +133,8 @@ cdef class StreamRace:
         self._arm = np.arange(n_arms, dtype=np.intp)
         self._column = np.arange(n_arms, dtype=np.intp)
         self._verdict = np.zeros(n_arms, dtype=np.int8)
-        self._fields = np.zeros((FIELDS if self.bound == BETTING else 6, n_arms))
+        self.intersecting = self.bound == BETTING or n_best > 1
+        self._fields = np.zeros((FIELDS if self.bound == BETTING else 8 if self.intersecting else 6, n_arms))
         self.until_check = REWARDS_PER_CHECK
         self.rule.x = log_share
         self.rule.by_variance = self.bound == EMPIRICAL_BERNSTEIN
@@ -142,10 +147,11 @@ cdef class StreamRace:
         if self.bound == BETTING:
             self._fields[0] = 0.5
             self._fields[1] = 0.25
-            self._fields[8] = self._low
-            self._fields[9] = self._high
         else:
             self._fields[0] = self._low + 0.5 * (self._high - self._low)
+        if self.intersecting:
+            self._fields[-2] = self._low
+            self._fields[-1] = self._high
         if n_best == n_arms:
             for i in range(n_arms):
                 self._settle(i, CHOSEN, NAN, NAN, self._low[i], self._high[i])
@@ -171,7 +177,9 @@ cdef class StreamRace:
                 self.bets.bets[k] = self.field[2 + k]
                 self.bets.won[k] = self.field[4 + k]
                 self.bets.price[k] = self.field[6 + k]
-            self.bets.lower, self.bets.upper = self.field[8], self.field[9]
+        if self.intersecting:
+            k = self._fields.shape[0]
+            self.bets.lower, self.bets.upper = self.field[k - 2], self.field[k - 1]
         return 0
 
     # Deciding
@@ -294,11 +302,22 @@ cdef class StreamRace:
         cdef Py_ssize_t i, n = self.n_open
         cdef double t
         here.data += first * here.row_stride
-        if fr_rounds_add(&here, 1, n, &self.rule, &self.sums, self.work) == 0:
-            return 0
+        t = <double>(self.rounds + 1)
+        if self.intersecting:
+            if fr_rounds_narrow(&here, 1, n, &self.rule, t - 1.0, &self.sums, self.bets.lower, self.bets.upper,
+                                self.work) == 0:
+                return 0
+            memcpy(self.lower, self.bets.lower, n * sizeof(double))
+            memcpy(self.upper, self.bets.upper, n * sizeof(double))
+        else:
+            if fr_rounds_add(&here, 1, n, &self.rule, &self.sums, self.work) == 0:
+                return 0
+            fr_rounds_brackets(&self.sums, n, &self.rule, t, self.lower, self.upper)
         self.rounds += 1
-        t = <double>self.rounds
-        fr_rounds_brackets(&self.sums, n, &self.rule, t, self.lower, self.upper)
+        if self.intersecting and fr_rounds_empty(&self.rule, n, self.lower, self.upper):
+            self.status = INCONSISTENT
+            self._clear_at_block()
+            return 1
         if self._judge(n, self.lower, self.upper, self.verdict, self.work):
             for i in range(n):
                 if self.verdict[i] != OPEN:
@@ -325,6 +344,8 @@ cdef class StreamRace:
         cdef Py_ssize_t n = self.n_open, done, i
         cdef int64_t start = self.rounds
         here.data += first * here.row_stride
+        if self.intersecting:
+            return self._narrowing_block(&here, count)
         done = fr_rounds_add(&here, count, n, &self.rule, &self.sums, self.work)
         if done == 0:
             return 0
@@ -344,26 +365,16 @@ cdef class StreamRace:
         return done
 
     cdef bint _may_decide(self, Py_ssize_t n, double first, double last) noexcept nogil:
-        """Whether any round of a stretch may have decided about an arm or ended the race."""
+        """Whether any round of a stretch may have decided about an arm or ended a race for one best arm."""
         cdef Py_ssize_t i
-        cdef double bar = -INFINITY, floor = INFINITY, top = -INFINITY, ceiling
+        cdef double bar = -INFINITY, floor = INFINITY, top = -INFINITY
         fr_rounds_reach(&self.sums, n, &self.rule, first, last, True, self.lower, self.upper)
         for i in range(n):
             floor = self.upper[i] if self.upper[i] < floor else floor
-        if self.n_wanted == 1:
-            for i in range(n):
-                bar = self.lower[i] if self.lower[i] > bar else bar
-        else:
-            memcpy(self.work, self.lower, n * sizeof(double))
-            bar = kth_largest(self.work, n, self.n_wanted)
+        for i in range(n):
+            bar = self.lower[i] if self.lower[i] > bar else bar
         if floor < bar:
             return True
-        if self.n_best > 1:
-            memcpy(self.work, self.upper, n * sizeof(double))
-            ceiling = kth_largest(self.work, n, self.n_wanted + 1)
-            for i in range(n):
-                if self.lower[i] > ceiling:
-                    return True
         if self.epsilon > 0.0:
             for i in range(n):
                 top = self.upper[i] if self.upper[i] > top else top
@@ -372,10 +383,10 @@ cdef class StreamRace:
 
     cdef int _replay(self, fr_view *view, int64_t start, Py_ssize_t count) noexcept nogil:
         """Go through a stretch again round by round, for the arms that may matter: those that may be decided about,
-        and those whose bounds may decide. Ends early with the race, or, where several arms are wanted, with the first
-        decision, as others may matter then. Returns -1 without memory."""
+        and those whose bounds may decide, in a race for one best arm. Ends early with the race. Returns -1 without
+        memory."""
         cdef Py_ssize_t n = self.n_open, i, k, m = 0, kept
-        cdef double bar, sure_bar, sure_ceiling, sure_top
+        cdef double bar, sure_bar, sure_top
         cdef double *room = <double *>malloc(9 * n * sizeof(double))
         cdef Py_ssize_t *place = <Py_ssize_t *>malloc(n * sizeof(Py_ssize_t))
         cdef signed char *verdict = <signed char *>malloc(n)
@@ -398,17 +409,15 @@ cdef class StreamRace:
             return -1
         fr_rounds_reach(&self.sums, n, &self.rule, <double>(start + 1), <double>(start + count), False, wide_lower,
                         wide_upper)
-        # The bar that lower bounds set lies between sure_bar and bar; so for the ceiling that upper bounds set.
+        # The bar that lower bounds set lies between sure_bar and bar.
         memcpy(scratch, narrow_lower, n * sizeof(double))
         bar = kth_largest(scratch, n, self.n_wanted)
         memcpy(scratch, wide_lower, n * sizeof(double))
         sure_bar = kth_largest(scratch, n, self.n_wanted)
         memcpy(scratch, narrow_upper, n * sizeof(double))
-        sure_ceiling = kth_largest(scratch, n, self.n_wanted + 1) if self.n_best > 1 else INFINITY
         sure_top = kth_largest(scratch, n, 1) if self.epsilon > 0.0 else INFINITY
         for i in range(n):
-            if (narrow_upper[i] < bar or narrow_lower[i] >= sure_bar or narrow_lower[i] > sure_ceiling
-                    or wide_upper[i] >= sure_ceiling or wide_upper[i] >= sure_top):
+            if narrow_upper[i] < bar or narrow_lower[i] >= sure_bar or wide_upper[i] >= sure_top:
                 place[m] = i
                 centre[m] = self.sums.centre[i]
                 m2[m] = self.sums.m2[i]
@@ -434,8 +443,6 @@ cdef class StreamRace:
                     kept += 1
                 m = kept
                 self._end_if_decided()
-                if self.n_best > 1:
-                    break
             if self.status != RUNNING:
                 break
         self._compact()
@@ -443,6 +450,34 @@ cdef class StreamRace:
         free(place)
         free(verdict)
         return 0
+
+    cdef Py_ssize_t _narrowing_block(self, fr_view *view, Py_ssize_t count) noexcept nogil:
+        """Up to `count` rounds of a race whose brackets are intersected, from one at which the sums are clear.
+
+        Running brackets only get narrower, so what those after the last round do not decide, none before did. Returns
+        -1 without memory."""
+        cdef Py_ssize_t n = self.n_open, done, i
+        cdef double *before = <double *>malloc(2 * n * sizeof(double))
+        if before == NULL:
+            return -1
+        memcpy(before, self.bets.lower, n * sizeof(double))
+        memcpy(before + n, self.bets.upper, n * sizeof(double))
+        done = fr_rounds_narrow(view, count, n, &self.rule, <double>self.rounds, &self.sums, self.bets.lower,
+                                self.bets.upper, self.work)
+        if done > 0 and (fr_rounds_empty(&self.rule, n, self.bets.lower, self.bets.upper)
+                         or self._judge(n, self.bets.lower, self.bets.upper, self.verdict, self.work)):
+            for i in range(n):
+                self.verdict[i] = OPEN
+                self.sums.s[i] = self.sums.q[i] = 0.0
+            memcpy(self.bets.lower, before, n * sizeof(double))
+            memcpy(self.bets.upper, before + n, n * sizeof(double))
+            done = self._round(view, 0)
+        else:
+            self.rounds += done
+            self._end_if_decided()
+            self._clear_at_block()
+        free(before)
+        return done
 
     cdef Py_ssize_t _bet(self, fr_view *view, Py_ssize_t round) noexcept nogil:
         """One round of the betting race, every bound tested."""
@@ -620,7 +655,7 @@ cdef class StreamRace:
             row[i] = <double *>cnp.PyArray_DATA(table) + i * self.n_arms
         if self.busy:
             raise RuntimeError("this race is running, in another thread or in a call around this one")
-        if n and t > 0.0 and self.bound != BETTING:
+        if n and t > 0.0 and not self.intersecting:
             fr_rounds_brackets(&self.sums, n, &self.rule, t, &lower[0], &upper[0])
         for i in range(self.n_arms):
             if i >= n:
@@ -638,8 +673,8 @@ cdef class StreamRace:
             elif t > 0.0:
                 row[0][i] = self.sums.centre[i] + self.sums.s[i] / t
                 row[1][i] = self.sums.m2[i] + self.sums.q[i] - self.sums.s[i] * (self.sums.s[i] / t)
-                row[2][i] = lower[i]
-                row[3][i] = upper[i]
+                row[2][i] = self.bets.lower[i] if self.intersecting else lower[i]
+                row[3][i] = self.bets.upper[i] if self.intersecting else upper[i]
             else:
                 row[2][i], row[3][i] = self.support(i)
         pulls = np.full(self.n_arms, self.rounds, dtype=np.int64)

@@ -237,7 +237,9 @@ class HoeffdingRace(StreamRace):
         best, in reward units.
     n_best : int, default 1
         Number of arms to find. With more than one, an arm is chosen when its lower bound surpasses the upper bounds of
-        all but ``n_best - 1`` others, and leaves when `n_best` lower bounds surpass its upper bound [2]_.
+        all but ``n_best - 1`` others, and leaves when `n_best` lower bounds surpass its upper bound. Each bracket is
+        then intersected with all earlier ones of its arm [2]_; an empty one ends the race, with ``stopped_by``
+        ``"inconsistent"``. With one best arm the brackets are those of the last round, as in [1]_.
 
     Raises
     ------

@@ -58,6 +58,7 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1):
     bets = [Bets(low[m], high[m], share) for m in range(n_arms)]
     alive, chosen = list(range(n_arms)), []
     pulls = np.zeros(n_arms, dtype=int)
+    ends = {m: (low[m], high[m]) for m in range(n_arms)}        # running intersections of the brackets
     if n_arms == n_best:
         return pulls, [], alive, 0, "single" if n_arms == 1 else "bound"
     rows = len(rewards) if horizon is None else min(horizon, len(rewards))
@@ -77,7 +78,12 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1):
                 seen = rewards[:t, m]
                 width = half_width(bound, seen, high[m] - low[m], share)
                 lower[m], upper[m] = seen.mean() - width, seen.mean() + width
+                if n_best > 1:
+                    ends[m] = max(ends[m][0], lower[m]), min(ends[m][1], upper[m])
+                    lower[m], upper[m] = ends[m]
         pulls[alive] += 1
+        if any(lower[m] > upper[m] + 1e-12 * (high[m] - low[m]) for m in alive):
+            return pulls, alive, sorted(chosen), t, "inconsistent"
         bar = sorted(lower.values(), reverse=True)[wanted - 1]
         ceiling = sorted(upper.values(), reverse=True)[wanted] if n_best > 1 else math.inf
         chosen += [m for m in alive if upper[m] >= bar and lower[m] > ceiling]
