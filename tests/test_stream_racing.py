@@ -87,7 +87,7 @@ def test_every_drop_equals_the_plain_twin(race, n_best, seed):
 
 @pytest.mark.parametrize("race", EXACT)
 def test_several_best_arms_are_found_by_brackets_intersected_over_time(race, seed):
-    # Brackets of later rounds alone take more rewards; equal to intersecting after every round, over hundreds of blocks.
+    # The brackets of the last round alone would take more rewards. Hundreds of blocks equal single rounds.
     rng = np.random.default_rng(seed)
     rewards = (rng.random((6000, 12)) < np.linspace(0.9, 0.1, 12)).astype(float)
     result = race(12, 6000, 0.05, (0, 1), n_best=5).run(rewards)
