@@ -138,7 +138,7 @@ ARGUMENTS = {
     "returns": VALUES[:300, 0] - 0.5, "X": X, "y": Y, "terms": terms, "make": make_source, "n_states": 3,
     "factors": factors, "model": lambda: mcmc.GLM(X, Y, prior_sd=2.0), "function": rewards_of, "values": VALUES,
     "variables": lambda: [mcmc.Categorical(3, factors, 400), mcmc.Categorical(2, factors, 400)], "support": (0.0, 1.2),
-    "bound": "normal", "names": ["a", "b"], "regret": [0.1, 0.2], "fraction": [0.3, 0.4],
+    "bound": "normal",
 }
 OPTIONAL = ("rng", "random_state")          # given wherever a class takes them
 
@@ -160,11 +160,13 @@ MADE = {        # what the names of parameters do not make
     "mcmc.Trace": trace,
     "mcmc.Reference": lambda: mcmc.GLM(X, Y).reference(),
     "mcmc.PoissonMinibatchGibbs": lambda: mcmc.PoissonMinibatchGibbs(ARGUMENTS["variables"](), (0.0, 0.06)),
+    "model_selection.ASHA": lambda: fr.model_selection.ASHA(5, 400, 50),
     "model_selection.DAUBSearchCV": lambda: search("DAUBSearchCV", first=60),
     "model_selection.RacingSearchCV": lambda: search("RacingSearchCV"),
     "model_selection.LearningCurves": lambda: fr.model_selection.LearningCurves(
         np.array([10, 20]), np.array([[0.5, 0.6], [0.4, 0.7]])),
     "model_selection.RaceDisplay": lambda: display("RaceDisplay", [0.1, 0.2], [0.1, 0.1], [1, 2], 400, 1, "ab"),
+    "model_selection.RegretDisplay": lambda: display("RegretDisplay", "ab", [0.1, 0.2], [0.3, 0.4]),
     "model_selection.RowsSpentDisplay": lambda: display("RowsSpentDisplay", [[3, 4], [1, 2]], 400, 1, "ab"),
     "pulls.BernoulliPulls": lambda: fr.pulls.BernoulliPulls([0.2, 0.5, 0.7, 0.4], rng=SEED),
     "pulls.CallablePulls": lambda: fr.pulls.CallablePulls(pulls_of, 4),
@@ -192,16 +194,21 @@ def made(name):
     if name in MADE:
         return MADE[name]()
     cls = public_classes()[name]
+    if issubclass(cls, BaseException):
+        return cls("words")
     if dataclasses.is_dataclass(cls):
         return cls(*(_of_type(str(field.type)) for field in dataclasses.fields(cls) if field.init))
-    given = {}
-    for key, parameter in inspect.signature(cls).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if parameter.default is parameter.empty or key in OPTIONAL:
-            value = SEED if key in OPTIONAL else ARGUMENTS.get(key, _of_type(str(parameter.annotation)))
-            given[key] = value() if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>" else value
+    parameters = inspect.signature(cls).parameters
+    required = {key for key, parameter in parameters.items() if parameter.default is parameter.empty
+                and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)}
+    given = {key: _argument(parameters[key]) for key in parameters if key in required or key in OPTIONAL}
     return cls(**given)
+
+
+def _argument(parameter):
+    key = parameter.name
+    value = SEED if key in OPTIONAL else ARGUMENTS.get(key, _of_type(str(parameter.annotation)))
+    return value() if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>" else value
 
 
 def _of_type(annotation):
@@ -223,7 +230,7 @@ def step(thing, k):
             return plain(work(thing, k))
     if dataclasses.is_dataclass(thing) or isinstance(thing, tuple):
         return plain(thing)
-    return plain(vars(thing))
+    return plain(thing.args if isinstance(thing, BaseException) else vars(thing))
 
 
 def _stream(rule, k):
