@@ -151,3 +151,90 @@ def test_predictions_come_in_every_form(rng):
         race_predictions(y, read)
     with pytest.raises(ValueError, match="sample_weight has shape"):
         race_predictions(y, table, sample_weight=-np.ones(n_rows))
+
+
+LABELS = np.arange(900) % 3
+RIGHT = np.array([0.2, 0.6])[None, :, None]
+CHANCES = RIGHT * np.eye(3)[LABELS][:, None, :] + (1.0 - RIGHT) / 3.0
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy"])
+@pytest.mark.parametrize(("y", "predicted", "said"), [
+    (LABELS % 2, CHANCES[:, :, 0], "a prediction is .*, which is no class: .*neg_log_loss"),
+    (LABELS % 2, CHANCES[:, :, 0].astype(object), "a prediction is .*, which is no class"),
+    (LABELS.astype(str), np.column_stack([LABELS, LABELS]), "y_true holds words, such as '.', and the predictions hold "
+                                                             "numbers"),
+    (LABELS.astype(str).astype(object), np.column_stack([LABELS, LABELS]), "holds words"),
+    (LABELS, np.column_stack([LABELS, LABELS]).astype(str), "y_true holds numbers.*hold words"),
+    (LABELS, np.column_stack([LABELS, LABELS]).astype("S"), "y_true holds numbers.*hold bytes"),
+    (LABELS == 1, np.column_stack([LABELS, LABELS]).astype(str), "y_true holds numbers.*hold words"),
+    (LABELS, CHANCES, r"predictions of shape \(\d+, 3\) for true values of shape \(\d+,\)"),
+    (np.column_stack([LABELS, LABELS]), np.column_stack([LABELS, LABELS]), "a prediction for each true value"),
+])
+def test_what_cannot_be_equal_is_refused(scoring, y, predicted, said):
+    """It used to be wrong on every row, with the first candidate the best and not a word."""
+    if scoring == "balanced_accuracy" and np.ndim(y) == 2:
+        pytest.skip("of one output only")
+    with pytest.raises(ValueError, match=said):
+        race_predictions(y, predicted, scoring, rng=0)
+
+
+def test_labels_of_the_same_kind_are_compared():
+    wanted = race_predictions(LABELS, np.column_stack([LABELS + 1, LABELS]), rng=0)
+    assert wanted.best == 1
+    words = np.array(["a", "b", "c"])
+    for convert in (np.float32, np.uint8, lambda x: np.asarray(x, object), lambda x: words[x],
+                    lambda x: words.astype(object)[x],
+                    lambda x: 0.5 * x, lambda x: x + 0.25):
+        y, p = convert(LABELS), np.column_stack([convert((LABELS + 1) % 3), convert(LABELS)])
+        assert race_predictions(y, p, rng=0).pulls.tolist() == wanted.pulls.tolist()
+    both = np.column_stack([LABELS, LABELS[::-1]])
+    assert race_predictions(both, np.stack([both + 1, both], axis=1), rng=0).best == 1
+    assert race_predictions(LABELS == 1, np.column_stack([LABELS == 2, (LABELS == 1).astype(int)]), rng=0).best == 1
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score"])
+def test_probabilities_of_all_classes_are_needed(scoring):
+    assert race_predictions(LABELS, CHANCES, scoring, rng=0).best == 1
+    assert race_predictions(LABELS, list(CHANCES.swapaxes(0, 1)), scoring, rng=0).best == 1
+    for wrong, said in (
+        (CHANCES[:, 0], r"y_pred has shape \(900, 3\); .* needs the probabilities of all 3 classes.*a list of arrays "
+                        r"of shape \(900, 3\)"),
+        (CHANCES[:, :, :2], r"y_pred has shape \(900, 2, 2\).*name them by labels"),
+        (np.column_stack([LABELS, LABELS]), "needs the probabilities of all 3 classes"),
+        (CHANCES / 2.0, "the probabilities by candidate . on row .* sum to 0.5; 1 is needed"),
+        (np.log(CHANCES), "sum to"),
+        (CHANCES * np.array([2.0, 2.0, -1.0]) + np.array([-1.0, 0.0, 1.0]), "sum to|a probability of"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            race_predictions(LABELS, wrong, scoring, rng=0)
+    outside = CHANCES + np.array([-0.5, 0.5, 0.0])
+    with pytest.raises(ValueError, match="probabilities lie between 0 and 1"):
+        race_predictions(LABELS, outside, scoring, rng=0)
+    bad = CHANCES.copy()
+    bad[:, 1] = np.nan
+    with pytest.raises(ValueError, match="reward of arm 1 on row .* is nan"):
+        race_predictions(LABELS, bad, scoring, rng=0)
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score"])
+def test_columns_are_those_of_the_labels_in_any_order(scoring):
+    words = np.array(["x", "a", "m"])
+    wanted = race_predictions(LABELS, CHANCES, scoring, rng=0)
+    found = race_predictions(words[LABELS], CHANCES, scoring, labels=words, rng=0)
+    np.testing.assert_allclose(found.mean, wanted.mean)
+    few = LABELS[LABELS > 0]
+    named = race_predictions(few, CHANCES[LABELS > 0], scoring, labels=[0, 1, 2], rng=0)
+    assert named.best == 1
+    for labels, said in ((["x", "a"], "y_true also holds 'm'"), (["x", "x", "a"], "different classes"),
+                         ([0, 1, 2], "y_true also holds 'a'")):
+        with pytest.raises(ValueError, match=said):
+            race_predictions(words[LABELS], CHANCES, scoring, labels=labels, rng=0)
+
+
+def test_regression_needs_a_prediction_for_each_value(rng):
+    y = rng.normal(size=600)
+    for name in ("r2", "neg_mean_squared_error"):
+        with pytest.raises(ValueError, match="a prediction for each true value is needed"):
+            race_predictions(y, np.zeros((600, 2, 200)), name, rng=0)
+        assert race_predictions(y, np.stack([y + 1, y], axis=1)[:, :, None], name, rng=0).best == 1

@@ -113,6 +113,48 @@ class RowScore:
         return np.stack(made, axis=1) if made else np.empty((len(y), 0))
 
 
+WORDS, NUMBERS = "words", "numbers"
+
+
+def _sort_of(values: NDArray[Any]) -> str:
+    """Words or numbers, which never equal each other; "" where that cannot be said."""
+    if values.dtype.kind in "iufb":
+        return NUMBERS
+    if values.dtype.kind in "UT":
+        return WORDS
+    if values.dtype.kind == "S":
+        return "bytes"
+    if values.dtype.kind == "O":
+        kinds = {type(one) for one in values.ravel().tolist()}
+        if all(issubclass(kind, str) for kind in kinds):
+            return WORDS
+        if all(issubclass(kind, (bool, int, float, np.number, np.bool_)) for kind in kinds):
+            return NUMBERS
+    return ""
+
+
+def _check_labels(y: NDArray[Any], p: NDArray[Any], fractions: NDArray[Any]) -> None:
+    """Refuse predictions that can equal no class: words for numbers, and probabilities.
+
+    `fractions` are the classes that are numbers, but no whole ones.
+    """
+    mine, theirs = _sort_of(y), _sort_of(p)
+    if mine and theirs and mine != theirs:
+        raise ValueError(
+            f"y_true holds {mine}, such as {np.asarray(y.flat[0]).item()!r}, and the predictions hold {theirs}, such "
+            f"as {np.asarray(p.flat[0]).item()!r}: none can be right; give both the same kind of labels"
+        )
+    if theirs == NUMBERS and p.dtype.kind in "fO":
+        values = p.astype(np.float64)
+        odd = np.isfinite(values) & (values != np.floor(values)) & ~np.isin(values, fractions)
+        if odd.any():
+            raise ValueError(
+                f"a prediction is {values[odd][0]:g}, which is no class: accuracy counts those that equal y_true; "
+                f"for probabilities, name 'neg_log_loss' or 'neg_brier_score', or give the class of the largest one; "
+                f"for regressors, a loss such as 'neg_mean_squared_error'"
+            )
+
+
 def _accuracy(y: Any, p: Any) -> Any:
     right, p = y == p, np.asarray(p)
     if p.dtype.kind == "f" and (unknown := np.isnan(p)).any():
@@ -169,28 +211,55 @@ class NamedRowScore(RowScore):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name,)
 
-    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
-        if response.shape != y.shape and response.size == y.size:
+    def _fitting(self, y: Any, response: Any) -> Any:
+        """The response in the shape of y."""
+        if response.shape != y.shape:
+            if response.size != y.size:
+                raise ValueError(
+                    f"{self.name} got predictions of shape {response.shape} for true values of shape {y.shape}; a "
+                    f"prediction for each true value is needed"
+                )
             response = response.reshape(y.shape)
-        scores = self.function(y, response)
-        if scores.ndim == 2:
-            return scores.min(axis=1) if self.function is _accuracy else scores.mean(axis=1)
-        return scores
+        return response
+
+    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
+        scores = self.function(y, self._fitting(y, response))
+        return scores.mean(axis=1) if scores.ndim == 2 else scores
 
     def table(self, y: Any, block: Any, labels: Any, constants: Any) -> Floats:
-        if y.ndim == 1 and block.ndim == 2 and type(self)._rows in (NamedRowScore._rows, _R2._rows):
-            whole = np.asarray(self.function(y[:, None], block), np.float64)
-            return self._scale(whole, constants) if isinstance(self, _R2) else whole
+        if self.response_method == "predict" and y.ndim == 1 and block.ndim == 2:
+            return np.asarray(self._whole(y[:, None], block, constants), np.float64)
         return super().table(y, block, labels, constants)
 
+    def _whole(self, y: Any, block: Any, constants: Any) -> Any:
+        """Scores of predictions by candidate, for one output."""
+        return self.function(y, block)
 
-class _Balanced(NamedRowScore):
+
+class _Accuracy(NamedRowScore):
+    """The share of the rows whose prediction equals the class; of rows with several outputs, all of which do."""
+
+    def _fold(self, y: Any, weights: Floats) -> Fold:
+        y = np.asarray(y)
+        return Fold(weights, np.unique(y[y != np.floor(y)]) if y.dtype.kind == "f" else np.empty(0))
+
+    def _whole(self, y: Any, block: Any, constants: Any) -> Any:
+        if y.size:
+            _check_labels(y, block, constants)
+        return self.function(y, block)
+
+    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
+        scores = self._whole(y, self._fitting(y, response), constants)
+        return scores.min(axis=1) if scores.ndim == 2 else scores
+
+
+class _Balanced(_Accuracy):
     def _fold(self, y: Any, weights: Floats) -> Fold:
         _, place = np.unique(y, return_inverse=True)
         totals = np.bincount(place.ravel(), weights)
         kept = totals > 0.0
         shares = np.where(kept, 1.0 / np.where(kept, totals, 1.0), 0.0) / kept.sum()
-        return Fold(weights * shares[place.ravel()], None)
+        return super()._fold(y, weights * shares[place.ravel()])
 
 
 class _R2(NamedRowScore):
@@ -211,12 +280,34 @@ class _R2(NamedRowScore):
             found = 1.0 + lost * constants
         return np.where(constants < 1.0 / np.finfo(np.float64).tiny, found, lost == 0.0)
 
+    def _whole(self, y: Any, block: Any, constants: Any) -> Any:
+        return self._scale(self.function(y, block), constants)
+
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
-        found = self._scale(self.function(y, response.reshape(y.shape)), constants)
+        found = self._scale(self.function(y, self._fitting(y, response)), constants)
         return found.mean(axis=1) if found.ndim == 2 else found
 
 
-class _LogLoss(NamedRowScore):
+class _OfProbabilities(NamedRowScore):
+    """A score of the probabilities of all classes, a column for each of the sorted `labels`."""
+
+    def rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Floats:
+        p = np.asarray(response)
+        if labels is None or p.ndim != 2 or p.shape[1] != len(labels):
+            count = "?" if labels is None else len(labels)
+            raise ValueError(
+                f"{self.name} got probabilities of shape {p.shape} for {len(p)} rows; a column for each of the {count} "
+                f"classes, ({len(p)}, {count}), is needed"
+            )
+        if p.size and (p.min() < 0.0 or p.max() > 1.0):
+            raise ValueError(
+                f"{self.name} got a probability of {float(p.min() if p.min() < 0.0 else p.max()):g}; probabilities lie "
+                f"between 0 and 1"
+            )
+        return super().rows(y, p, labels, constants)
+
+
+class _LogLoss(_OfProbabilities):
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
         place, there = _columns(y, labels)
         p = np.where(there, response[np.arange(len(y)), place], 0.0)
@@ -225,7 +316,7 @@ class _LogLoss(NamedRowScore):
         return np.log(np.clip(p, eps, 1.0 - eps))
 
 
-class _Brier(NamedRowScore):
+class _Brier(_OfProbabilities):
     def support_for(self, labels: Any) -> tuple[float, float] | None:
         return (-1.0, 0.0) if labels is not None and len(labels) == 2 else (-2.0, 0.0)
 
@@ -252,7 +343,8 @@ NAMED: dict[str, Entry] = {      # by name: function, response, support, and the
     "neg_mean_gamma_deviance": (_gamma, "predict", None, "mean_gamma_deviance"),
 }
 KINDS: dict[str, type[NamedRowScore]] = {
-    "balanced_accuracy": _Balanced, "r2": _R2, "neg_log_loss": _LogLoss, "neg_brier_score": _Brier,
+    "accuracy": _Accuracy, "balanced_accuracy": _Balanced, "r2": _R2, "neg_log_loss": _LogLoss,
+    "neg_brier_score": _Brier,
 }
 BY_METRIC = {entry[3]: name for name, entry in NAMED.items()}
 WHY = "a race compares means over rows, from few rows, so the score must be a mean of one number per row"
@@ -327,8 +419,10 @@ def race_predictions(
     y_true : array_like, shape (n_rows,) or (n_rows, n_outputs)
         True values.
     y_pred : array_like of shape (n_rows, n_candidates) or (n_rows, n_candidates, n_classes), sequence, or callable
-        Predictions, or probabilities for scores of probabilities: one array (a memory map, say), a sequence of arrays,
-        one per candidate, or ``y_pred(candidates, rows)`` that returns them, shape (len(rows), len(candidates), ...).
+        Predictions: one array (a memory map, say), a sequence of arrays, one per candidate, or
+        ``y_pred(candidates, rows)`` that returns them, shape (len(rows), len(candidates), ...). For accuracy these are
+        labels, of the kind of `y_true`. For scores of probabilities (``"neg_log_loss"``, ``"neg_brier_score"``) these
+        are the probabilities of all classes: the last axis is needed, or arrays of shape (n_rows, n_classes).
     scoring : str, scorer or RowScore, default "accuracy"
         A score that is a mean over rows; larger is better.
     delta : float, default 0.05
@@ -341,7 +435,7 @@ def race_predictions(
     sample_weight : array_like, shape (n_rows,), optional
         Weights of rows in the mean.
     labels : array_like, optional
-        Classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
+        Different classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
     n_candidates : int, optional
         Number of candidates, for callables.
     first_look, growth, access, rng
@@ -355,7 +449,8 @@ def race_predictions(
     Raises
     ------
     ValueError
-        If the score is not a mean over rows, shapes do not match, or a score is nan.
+        If the score is not a mean over rows, shapes do not match, a score is nan, or predictions cannot be compared
+        with `y_true`: words with numbers, probabilities with classes, classes with probabilities.
 
     Examples
     --------
@@ -373,15 +468,32 @@ def race_predictions(
     if y.ndim not in (1, 2) or y.shape[0] == 0:
         raise ValueError(f"y_true has shape {y.shape}; at least one row, of one value or of several, is needed")
     n_rows = y.shape[0]
-    probabilities = score.response_method in ("predict_proba", "predict_log_proba")
-    classes = np.unique(y) if labels is None and probabilities else labels
+    classes, columns = _classes(y, labels) if isinstance(score, _OfProbabilities) else (None, None)
     fold = score.fold(y, n_rows, sample_weight)
     scale = fold.weights * n_rows
     plain = bool((scale == scale[0]).all())
     read, count = _reader(y_pred, n_rows, n_candidates)
 
     def rewards(arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Floats:
-        found = score.table(y[rows], read(arms, rows), classes, fold.constants)
+        block = read(arms, rows)
+        if classes is not None:
+            shape = (n_rows, count, *block.shape[2:])
+            if block.ndim != 3 or block.shape[2] != len(classes):
+                raise ValueError(
+                    f"y_pred has shape {shape}; {score!r} needs the probabilities of all {len(classes)} classes, shape "
+                    f"({n_rows}, n_candidates, {len(classes)}), or a list of arrays of shape ({n_rows}, "
+                    f"{len(classes)}), one per candidate; if there are more classes than y_true holds, name them by "
+                    f"labels"
+                )
+            sums = block.sum(axis=2, dtype=np.float64)
+            if (np.abs(sums - 1.0) > 0.01).any():            # rounding is forgiven, and nan is refused as a score
+                k, j = np.argwhere(np.abs(sums - 1.0) > 0.01)[0]
+                raise ValueError(
+                    f"the probabilities by candidate {arms[j]} on row {rows[k]} sum to {sums[k, j]:g}; 1 is needed"
+                )
+            if columns is not None:
+                block = block[:, :, columns]
+        found = score.table(y[rows], block, classes, fold.constants)
         return found if plain else found * scale[rows, None]
 
     ends = _checks.interval(support) if support is not None else score.support_for(classes)
@@ -389,6 +501,23 @@ def race_predictions(
         rewards, delta, bound, support=scaled_support(ends, scale), n_arms=count, n_rows=n_rows,
         first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
     )
+
+
+def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.intp] | None]:
+    """The classes, sorted, and the column of each; None where columns are sorted already."""
+    found = np.unique(y)
+    if labels is None:
+        return found, None
+    given = np.asarray(labels)
+    classes, columns = np.unique(given, return_index=True)
+    if given.ndim != 1 or classes.size < given.size:
+        raise ValueError(f"labels is {labels!r}; different classes, one per column of probabilities, are needed")
+    missing = found[~np.isin(found, classes)]
+    if missing.size:
+        raise ValueError(
+            f"labels is {labels!r}; y_true also holds {missing[:1].tolist()[0]!r}, and each class needs a column"
+        )
+    return classes, None if (columns[1:] > columns[:-1]).all() else columns
 
 
 def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callable[[Any, Any], Any], int]:
