@@ -12,9 +12,11 @@ from joblib import parallel_config
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_classification
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, PoissonRegressor, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, PredefinedSplit, ShuffleSplit
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -25,6 +27,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from fastrace.model_selection import RacingSearchCV, RowScore
+from fastrace.model_selection._racing_search import _default_score
 from guarantee import assert_rate_at_most
 
 LEARNERS = [("bayes", GaussianNB()), ("dummy", DummyClassifier()), ("tree", DecisionTreeClassifier(random_state=0)),
@@ -401,3 +404,66 @@ def test_bad_options(rng):
     with warnings.catch_warnings(), pytest.raises(ValueError, match="failed to train on some split"):
         warnings.simplefilter("ignore")
         RacingSearchCV([("a", LogisticRegression()), ("b", GaussianNB())], cv=2).fit(X, y)
+
+
+class Wrapped(ClassifierMixin, BaseEstimator):
+    """Its score is a property: a method of the model inside."""
+
+    def __init__(self, inner=None, early=True):
+        self.inner = inner
+        self.early = early
+
+    def fit(self, X, y):
+        self.model_ = clone(self.inner).fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict(self, X):
+        return self.model_.predict(X)
+
+    @property
+    def score(self):
+        return (getattr(self, "model_", self.inner) if self.early else self.model_).score
+
+
+@pytest.mark.parametrize("learner", [
+    HistGradientBoostingClassifier(max_iter=5),                  # its scoring is for stopping early
+    HistGradientBoostingClassifier(max_iter=5, scoring="roc_auc"),
+    GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-3]}, cv=2), Wrapped(GaussianNB()),
+    make_pipeline(StandardScaler(), Wrapped(KNeighborsClassifier(3))), KNeighborsClassifier(3), DummyClassifier(),
+])
+def test_the_default_score_is_that_of_the_method(learner):
+    assert _default_score(learner) == "accuracy"
+    X, y = make_classification(200, 5, random_state=0)
+    fitted = clone(learner).fit(X[::2], y[::2])
+    assert fitted.score(X, y) == np.mean(fitted.predict(X) == y)
+
+
+@pytest.mark.parametrize(("learner", "name"), [
+    (HistGradientBoostingRegressor(scoring="neg_mean_absolute_error"), "r2"), (Ridge(), "r2"), (DummyRegressor(), "r2"),
+    (GridSearchCV(Ridge(), {"alpha": [1.0, 2.0]}), "r2"), (PoissonRegressor(), ""), (KMeans(), ""),
+    (GridSearchCV(GaussianNB(), {}, scoring="roc_auc"), ""), (LogisticRegressionCV(scoring="neg_log_loss"), ""),
+    (Wrapped(GaussianNB(), early=False), ""), (GridSearchCV(PoissonRegressor(), {}), ""),
+])
+def test_default_scores_that_are_not_accuracy(learner, name):
+    assert _default_score(learner) == name
+
+
+def test_a_learner_with_a_scoring_of_its_own_is_raced():
+    X, y = make_classification(300, 5, random_state=0)
+    found = RacingSearchCV(HistGradientBoostingClassifier(max_iter=5), {"max_depth": [1, 3]}, cv=2, random_state=0)
+    assert found.fit(X, y).best_score_ == pytest.approx(
+        GridSearchCV(HistGradientBoostingClassifier(max_iter=5), {"max_depth": [1, 3]}, cv=2).fit(X, y).best_score_)
+
+
+def test_predictions_that_are_no_classes_leave_the_race():
+    """A regressor among classifiers predicts what equals no class: out, with the reason, instead of a score of 0."""
+    X, y = make_classification(300, 5, random_state=0)
+    learners = [("line", Ridge()), ("bayes", GaussianNB())]
+    with pytest.warns(UserWarning, match="candidate 0 is out of the race.*which is no class"):
+        found = RacingSearchCV(learners, scoring="accuracy", cv=2, random_state=0).fit(X, y)
+    assert found.best_params_ == {"choice": "bayes"} and np.isnan(found.cv_results_["mean_test_score"][0])
+    with pytest.raises(ValueError, match="failed to predict, or to train: line: ValueError: a pred"), \
+            warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        RacingSearchCV(learners[:1], scoring="accuracy", cv=2, random_state=0).fit(X, y)

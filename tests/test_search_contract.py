@@ -318,7 +318,7 @@ def test_learners_without_what_the_score_needs():
         assert "has none of the following attributes: decision_function, predict_proba" in one.result_.dropped[0]
         loss = RacingSearchCV(learners, scoring="neg_log_loss", cv=2, random_state=0).fit(X, Y)
         assert loss.best_params_ == {"choice": "chances"}
-        with pytest.raises(RuntimeError, match="no learner is left: neither: .*; error_score='raise' shows where"):
+        with pytest.raises(ValueError, match="no learner is left: neither: .*; error_score='raise' shows where"):
             DAUBSearchCV(learners[:1], scoring="roc_auc", cv=2).fit(X, Y)
 
 
@@ -372,3 +372,34 @@ def test_held_out_data_agree_with_the_choice():
         one = search(learners, cv=0.3, random_state=0).fit(train, y_train)
         assert one.best_params_ == {"choice": "kernel"}
         assert one.score(test, y_test) == pytest.approx(one.best_score_, abs=0.04)
+
+
+@BOTH
+@pytest.mark.parametrize("error_score", [np.nan, "raise"])
+def test_errors_are_of_the_types_that_scikit_learn_checks_for(search, error_score):
+    """Its checks call searches with error_score="raise"; what nan leaves to be said must be of the same types."""
+    import sklearn.utils.estimator_checks as checks
+
+    for estimator, grid in ((Ridge(), {"alpha": [0.1, 1.0]}), (LogisticRegression(), {"C": [0.1, 1.0]})):
+        one = made(search, estimator, grid, error_score=error_score)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name in ("check_dtype_object", "check_estimators_nan_inf", "check_fit2d_1sample",
+                         "check_fit2d_1feature", "check_fit1d", "check_complex_data"):
+                getattr(checks, name)(search.__name__, one)
+
+
+class Quiet(GaussianNB):
+    """Returns nothing from `fit`."""
+
+    def fit(self, X, y, sample_weight=None):
+        super().fit(X, y, sample_weight)
+
+
+@BOTH
+def test_what_fit_returns_does_not_matter(search):
+    one = made(search, Quiet()).fit(X, Y)
+    assert type(one.best_estimator_) is Quiet and one.predict(X).shape == Y.shape
+    assert type(made(search, [("a", Quiet())], {}).fit(X, Y).best_estimator_) is Quiet
+    if search is DAUBSearchCV:
+        assert type(made(search, Quiet(), warm_start=True).fit(X, Y).best_estimator_) is Quiet

@@ -141,7 +141,7 @@ def test_reasons_of_all_failures_are_named(table):
     X, y = table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with parallel_config(backend="threading"), pytest.raises(RuntimeError, match="a: TimeoutError.*b: TimeoutErr"):
+        with parallel_config(backend="threading"), pytest.raises(ValueError, match="a: TimeoutError.*b: TimeoutErr"):
             DAUBSearchCV([("a", Trouble(0.5, "hang", 0)), ("b", Trouble(0.6, "hang", 0))], cv=2, first=20,
                          time_limit=0.2).fit(X, y)
         with pytest.raises(ValueError, match="fits failed"):

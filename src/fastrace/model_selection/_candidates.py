@@ -229,7 +229,9 @@ class CandidateSearch(BaseSearchCV):
             del self.feature_names_in_               # of an earlier fit
 
     def _fitted(self, best: Any, X: Any, y: Any, fit_params: Any) -> Any:
-        return best.fit(X, *([] if y is None else [y]), **fit_params)
+        """The chosen estimator, trained: the object itself, whatever its `fit` returns."""
+        best.fit(X, *([] if y is None else [y]), **fit_params)
+        return best
 
 
 def _metadata(params: Any) -> Any:
@@ -254,6 +256,19 @@ def names_of(settings: list[dict[str, Any]]) -> list[str]:
     names = [name_of(setting) for setting in settings]
     counts = Counter(names)
     return [f"{name} ({i})" if counts[name] > 1 else name for i, name in enumerate(names)]
+
+
+def none_left(said: str, reasons: dict[str, str]) -> Exception:
+    """The error where no candidate is left, with the reason of each: of the type that all of theirs have, if wrong
+    types are what they complain of."""
+    kind = TypeError if all(reason.startswith("TypeError:") for reason in reasons.values()) else ValueError
+    words = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return kind(f"{said}: {words}; error_score='raise' shows where")
+
+
+def last_line(error: str) -> str:
+    """What a traceback says in the end."""
+    return error.strip().splitlines()[-1] if error.strip() else ""
 
 
 def managed(fit: Callable[..., Any]) -> Callable[..., Any]:

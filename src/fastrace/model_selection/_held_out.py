@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
-from fastrace.model_selection._candidates import names_of
+from fastrace.model_selection._candidates import last_line, names_of, none_left
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
 from fastrace.racing import FiniteRace
 from fastrace.results import RaceResult
@@ -49,9 +49,11 @@ class HeldOut:
         self.search, self.X, self.y, self.target, self.splits = search, X, y, target, splits
         self.metrics, self.count, self.names = metrics, len(settings), tuple(names_of(settings))
         self.models = {item: one["estimator"] for item, one in trained.items() if one["fit_error"] is None}
-        self.failed = [
-            i for i in range(self.count) if any((i, k) not in self.models for k in range(len(splits)))
-        ]
+        self.reasons: dict[str, str] = {}        # of those that are out, by name
+        self.failed: list[int] = []
+        for (i, _), one in trained.items():
+            if one["fit_error"] is not None and i not in self.failed:
+                self._lost(i, last_line(one["fit_error"]))
         self.starts = np.concatenate([[0], np.cumsum([len(test) for _, test in splits])])
         self.n_rows = int(self.starts[-1])
         # The mean of a row's score times this, over all rows, is the mean over splits of the weighted mean over rows.
@@ -65,13 +67,13 @@ class HeldOut:
         """Race; a candidate that cannot predict is out, and the race begins anew with the same rows."""
         search = self.search
         if len(self.failed) == self.count:
-            raise ValueError("every candidate failed to train on some split; set error_score='raise' to see why")
+            raise none_left("every candidate failed to train on some split", self.reasons)
         raced = self.metrics[0].score
         ends = search.support if search.support is not None else self._support(raced)
         with Parallel(n_jobs=search.n_jobs, require="sharedmem") as parallel:
             while True:
                 if len(self.failed) == self.count:
-                    raise ValueError("every candidate failed to predict; set error_score='raise' to see why")
+                    raise none_left("every candidate failed to predict, or to train", self.reasons)
                 offset = np.zeros(self.count)
                 offset[self.failed] = -np.inf
                 race = FiniteRace(
@@ -83,6 +85,10 @@ class HeldOut:
                     break
         self.result = replace(race.result(), names=self.names)
         self.models = {}
+
+    def _lost(self, i: int, reason: str) -> None:
+        self.failed = sorted({*self.failed, i})
+        self.reasons[self.names[i]] = reason
 
     def _support(self, score: RowScore) -> tuple[float, float] | None:
         """What holds the scores by every model: splits may differ in the classes that their training rows have."""
@@ -127,8 +133,9 @@ class HeldOut:
                     raise values
                 if i not in bad:
                     bad.add(i)
-                    warnings.warn(f"candidate {i} is out of the race, its predictions failed: "
-                                  f"{type(values).__name__}: {values}", stacklevel=8)
+                    reason = f"{type(values).__name__}: {values}"
+                    self._lost(i, reason)
+                    warnings.warn(f"candidate {i} is out of the race, its predictions failed: {reason}", stacklevel=8)
                 continue
             for m, one in enumerate(values):
                 if isinstance(one, Exception):           # a score that is not raced for
@@ -141,7 +148,6 @@ class HeldOut:
                     one = np.nan
                 blocks[m, places[k], j] = one
         if bad:
-            self.failed = sorted({*self.failed, *bad})
             return None
         for k, at in places.items():
             for m, metric in enumerate(self.metrics):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import RegressorMixin, clone, is_classifier
+from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.dummy import DummyRegressor
 from sklearn.metrics._scorer import _MultimetricScorer
 from sklearn.model_selection import check_cv
@@ -371,15 +371,26 @@ def _weights(scorers: Any, params: dict[str, Any], names: list[str]) -> dict[str
 
 
 def _default_score(learner: Any) -> str:
-    """The score that an estimator's own `score` is, as far as that is known."""
+    """The score that an estimator's own method `score` is, as far as that is known; "" elsewhere.
+
+    A parameter `scoring` is the learner's own affair, unless it has a `score` that goes by it.
+    """
     while hasattr(learner, "steps"):
         learner = learner.steps[-1][1]
-    own = getattr(type(learner), "score", None)
-    if own is None or getattr(learner, "scoring", None) is not None:
+    try:
+        own = learner.score                  # perhaps a property, and perhaps of fitted learners only
+    except Exception:
         return ""
-    if is_classifier(learner) and own.__module__.startswith("sklearn."):      # some override it to say the same
+    own = getattr(own, "__func__", own)
+    if own is ClassifierMixin.score:
         return "accuracy"
-    return "r2" if own is RegressorMixin.score or isinstance(learner, DummyRegressor) else ""
+    if own is RegressorMixin.score or own is DummyRegressor.score:
+        return "r2"
+    if not str(getattr(own, "__module__", "")).startswith("sklearn.") or getattr(learner, "scoring", None) is not None:
+        return ""
+    if hasattr(learner, "estimator"):        # searches and the like ask the one inside
+        return _default_score(learner.estimator)
+    return "accuracy" if is_classifier(learner) else ""      # some override it to say the same
 
 
 def _nothing(estimator: Any, X: Any, y: Any = None) -> float:

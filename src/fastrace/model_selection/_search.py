@@ -26,7 +26,7 @@ from sklearn.utils.validation import _check_method_params, _num_samples, indexab
 
 from fastrace import _checks
 from fastrace._progress import meter
-from fastrace.model_selection._candidates import CandidateSearch, managed, name_of, names_of
+from fastrace.model_selection._candidates import CandidateSearch, last_line, managed, name_of, names_of, none_left
 from fastrace.model_selection._daub import DAUB, checked_sizes
 from fastrace.model_selection._halving import DAUBHalving, SuccessiveHalving
 from fastrace.model_selection._parquet_rows import ParquetRows
@@ -122,9 +122,9 @@ class DAUBSearchCV(CandidateSearch):
     Raises
     ------
     ValueError
-        If a parameter is out of range, or every training failed.
-    RuntimeError
-        If every candidate was dropped, with the reasons.
+        If a parameter is out of range, every training failed, or every candidate was dropped, with the reasons.
+    TypeError
+        If every candidate was dropped for data of a wrong type.
     TimeoutError
         If a training takes longer than `time_limit`, and `error_score` is ``"raise"``.
 
@@ -348,8 +348,7 @@ class DAUBSearchCV(CandidateSearch):
                     out = work.get(item)
                     told.append(item)
                     failed = out.reason if isinstance(out, Lost) else next((
-                        str(said).strip().splitlines()[-1] for one in out
-                        if (said := one["fit_error"] or one["score_error"])), "")
+                        last_line(said) for one in out if (said := one["fit_error"] or one["score_error"])), "")
                     if failed:
                         method.fail(*item, failed)
                     else:
@@ -374,10 +373,9 @@ class DAUBSearchCV(CandidateSearch):
         _warn_or_raise_about_fit_failures(outs, self.error_score)
         if callable(self.scoring):
             _insert_error_scores(outs, self.error_score)
-        try:
-            self.result_ = method.result()
-        except RuntimeError as error:
-            raise RuntimeError(f"{error}; error_score='raise' shows where") from None
+        if len(method.dropped) == len(settings):
+            raise none_left("no learner is left", {name_of(settings[i]): why for i, why in method.dropped.items()})
+        self.result_ = method.result()
         self.candidates_ = settings
         self.multimetric_ = bool(multimetric)
         bounds = {(one.learner, one.n): one.bound for one in self.result_.history}

@@ -331,7 +331,8 @@ class Gradual:
         learner = self.estimator._chosen() if isinstance(self.estimator, Candidates) else self.estimator
         n = _num_samples(X)
         if not self.warm or not hasattr(learner, "partial_fit"):
-            self.model = self.estimator.fit(read_rows(X), *([] if y is None else [y]), **params)
+            self.model = self.estimator
+            self.model.fit(read_rows(X), *([] if y is None else [y]), **params)
             return self
         done, self.model = self.before if self.before is not None and self.before[0] <= n else (0, clone(learner))
         extra = {name: value for name, value in params.items() if _per_row(value, n)}
