@@ -276,7 +276,7 @@ class RowMetropolis:
         return after, from_flags(draws, rows, looks, flags)
 
     def _reach(self, state: MetropolisState) -> float:
-        """`Tuning.reach` for the next window. A chain that comes no nearer is where its posterior is: it has arrived."""
+        """`Tuning.reach` for the next window. A chain that comes no nearer has arrived where its posterior is."""
         before = math.inf if state.tuning.n_steps == 0 else state.tuning.reach
         if self.reference is None or self.proposal == "slice" or before == 0.0:
             return 0.0
