@@ -60,6 +60,7 @@ FOLDERS = {
         ["_metropolis", "arch", "softmax", "trace"],
         ["_fingerprint", "binned", "firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "pymc_models",
          "racing_metropolis", "slice", "tuna_metropolis"],
+        ["_checkpoints"],
         ["_jax_compiled", "_jax_gibbs", "_jax_metropolis", "poisson_gibbs", "racing_gibbs", "racing_slice",
          "sampling"],
         ["bias", "blackjax", "emcee", "jax", "numpyro", "pymc"],

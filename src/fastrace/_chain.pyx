@@ -192,14 +192,21 @@ cdef class Chain:
 
     def whiten(self, position):
         """The whitened coordinates of a position."""
-        cdef cnp.ndarray at = np.ascontiguousarray(position, dtype=np.float64)
+        cdef cnp.ndarray at = self._vector(position, "position")
         cdef cnp.ndarray z = np.empty(self.dim)
         self.to_z(<const double *>cnp.PyArray_DATA(at), <double *>cnp.PyArray_DATA(z))
         return z
 
+    def _vector(self, value, name):
+        array = np.ascontiguousarray(value, dtype=np.float64)
+        if array.shape != (self.dim,):
+            raise ValueError(f"{name} has shape {np.shape(value)}; ({self.dim},) is needed: a state is of one kernel "
+                             f"alone")
+        return array
+
     def colour(self, whitened):
         """The position that belongs to whitened coordinates."""
-        cdef cnp.ndarray z = np.ascontiguousarray(whitened, dtype=np.float64)
+        cdef cnp.ndarray z = self._vector(whitened, "whitened")
         cdef cnp.ndarray at = np.empty(self.dim)
         self.to_theta(<const double *>cnp.PyArray_DATA(z), <double *>cnp.PyArray_DATA(at))
         return at
@@ -221,8 +228,8 @@ cdef class Chain:
     def load(self, position, whitened, cache):
         """Take up a state; `cache` is what `cache` gave for it, or None."""
         cdef Py_ssize_t i
-        cdef const double[::1] theta = np.ascontiguousarray(position, dtype=np.float64)
-        cdef const double[::1] z = np.ascontiguousarray(whitened, dtype=np.float64)
+        cdef const double[::1] theta = self._vector(position, "position")
+        cdef const double[::1] z = self._vector(whitened, "whitened")
         for i in range(self.dim):
             self.now[i] = theta[i]
             self.new[i] = theta[i]

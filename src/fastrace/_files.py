@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["file_path", "pack", "read", "unpack", "write"]
+__all__ = ["file_path", "kind_of", "pack", "read", "unpack", "write"]
 
 _MAGIC = b"\x93fastrace"
 _HEAD = struct.Struct("<9s32sI32sQ")  # magic, kind, version, SHA-256 of the run, length of the content
@@ -108,13 +108,22 @@ def read(path: Path, kind: str, version: int) -> memoryview:
         raise ValueError(f"{str(path)!r} is damaged: its checksum is not that of its {len(whole)} bytes; remove it to "
                          f"begin anew")
     _, found, version_found, _, _ = _HEAD.unpack(head)
-    word = found.rstrip(b"\0").decode("ascii")
+    word = _word(found)
     if word != kind:
         raise ValueError(f"{str(path)!r} holds {word}, and {kind} are needed; give another path")
     if version_found != version:
         raise ValueError(f"{str(path)!r} is of version {version_found}; this fastrace reads version {version}: "
                          f"remove it to begin anew")
     return content
+
+
+def kind_of(path: Path) -> str | None:
+    """What the header says that the content is; None if there is no header. `read` checks that it says so rightly."""
+    with open(path, "rb") as file:
+        head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size or not head.startswith(_MAGIC):
+        return None
+    return _word(_HEAD.unpack(head)[1])
 
 
 def pack(value: Any) -> memoryview:
@@ -170,6 +179,10 @@ def _unpacked(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return parts if name == "list" else tuple(parts)
     array = arrays[items[0]]
     return array.tobytes() if name == "bytes" else array[()] if name == "scalar" else array
+
+
+def _word(kind: bytes) -> str:
+    return kind.rstrip(b"\0").decode("ascii", "replace")
 
 
 def _digest(run: str) -> bytes:

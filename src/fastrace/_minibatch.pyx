@@ -250,13 +250,19 @@ cdef class FireflyChain(MinibatchChain):
 
     def _take_cache(self, cache):
         cdef Py_ssize_t i
+        cdef int64_t[::1] rows = np.array(() if cache is None else cache, dtype=np.int64)
+        cdef int64_t n = rows.shape[0], last = -1
+        for i in range(n):
+            if not last < rows[i] < self.source.n_rows:
+                raise ValueError(f"bright row {rows[i]} follows {last}, and there are {self.source.n_rows} rows; the "
+                                 f"bright rows of a state ascend: a state is of one kernel alone")
+            last = rows[i]
+        self.known = False
+        self.reserve_bright(n)
+        for i in range(n):
+            self.bright[i] = rows[i]
+        self.n_bright = n
         self.known = cache is not None
-        self.n_bright = 0
-        if self.known:
-            self.reserve_bright(len(cache))
-            for i in range(len(cache)):
-                self.bright[i] = cache[i]
-            self.n_bright = len(cache)
 
     @property
     def cache(self):

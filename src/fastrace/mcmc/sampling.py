@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import pickle
 import queue
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fastrace import _checks
+from fastrace import _checks, _files
 from fastrace._progress import track
+from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc.protocol import Kernel, Steps, joined
 from fastrace.mcmc.trace import Trace
@@ -27,36 +27,8 @@ from fastrace.mcmc.trace import Trace
 __all__ = ["sample"]
 
 SLICE = 0.1  # seconds between two looks at the clock, the callback and the checkpoint
-VERSION = 2  # of checkpoints
 FIRST = 32  # steps before the first of them
 Callback = Callable[[int, Steps], object]
-
-
-@dataclass
-class _ChainRun:
-    """One chain under way."""
-
-    number: int
-    state: Any
-    rng: np.random.Generator
-    tune_left: int
-    left: int
-    parts: list[Steps] = field(default_factory=list)
-    seconds: float = 0.0
-    rng_state: Any = None  # of `rng` when `state` was reached; the generator itself may be at work
-
-    def __post_init__(self) -> None:
-        self.rng_state = self.rng.bit_generator.state
-
-    @property
-    def todo(self) -> int:
-        return self.tune_left + self.left
-
-    def rng_there(self) -> np.random.Generator:
-        """A copy of the generator as it was when `state` was reached."""
-        bits = type(self.rng.bit_generator)()
-        bits.state = self.rng_state
-        return np.random.Generator(bits)
 
 
 def sample(
@@ -98,8 +70,8 @@ def sample(
     checkpoint : path, optional
         File to save to, every so many seconds and at the end. If it is there already, sampling goes on from it, and the
         result is the one that an uninterrupted call would have given. Kernel, model, `init`, `n_chains`, `n_tune` and
-        `rng` must be those of the run that it was made by; `n_draws` may be larger, and `rng` may be left out. The file
-        is a pickle: reading one can run any code, so give only files that you trust.
+        `rng` must be those of the run that it was made by; `n_draws` may be larger, and `rng` may be left out. A file
+        of another run, or of anything else, is refused and stays as it is. See the notes for the format.
     checkpoint_every : float, default 30.0
         Seconds.
     callback : callable, optional
@@ -113,8 +85,9 @@ def sample(
     Raises
     ------
     ValueError
-        If an argument is out of range, or the checkpoint is damaged, of another run, or cannot be written where it
-        should be.
+        If an argument is out of range, or the checkpoint is damaged or of another run.
+    OSError
+        If the checkpoint cannot be written where it should be, before the first step.
 
     Notes
     -----
@@ -123,6 +96,13 @@ def sample(
     Runs are told apart by a hash of the kernel's options and of the model: of its arrays, and for functions of their
     code and the arrays and numbers that they use directly. What functions keep in lists or objects of their own is not
     looked into, nor are arrays used by variables of Gibbs kernels that have `prepare`, which may change them.
+
+    A checkpoint is written whole, under another name first, and then put in its place. Its header tells the run and has
+    the SHA-256 of all its bytes; a file of which a byte has changed is refused. Chains are arrays and numbers, kept
+    without code: NumPy's npz and JSON. Only where a kernel that is not part of fastrace has states of other types are
+    they pickled, and read back by such a kernel alone: reading a pickle can run any code, and a checksum does not tell
+    who made it, so give such kernels only files that you trust. If a checkpoint cannot be written later on, because a
+    disk is full, sampling goes on; the result is returned, and a warning says that the file is not up to date.
 
     The draws depend on the seed and the kernel alone: not on threads, progress, callback or interruptions. Whatever
     exception ends sampling early, a callback's, a user's function's or Ctrl-C, comes through unchanged and has the
@@ -154,14 +134,22 @@ def sample(
         threads = _checks.integer(threads, "threads", 1, "a number of threads")
     if not _checks.real(checkpoint_every, "checkpoint_every") >= 0.0:
         raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds from 0 up is needed")
-    path = None if checkpoint is None else _place(checkpoint)
+    path = None if checkpoint is None else _files.file_path(checkpoint)
     generator = None if rng is None else _checks.generator(rng)
-    about = {} if path is None else fingerprint(kernel, init, n_chains, generator, n_tune)
-    if path is not None and path.exists():
-        about, runs = _loaded(path, about, n_draws)
-    else:
+    saved = None
+    if path is None:
         runs = _started(kernel, init, n_draws, n_chains, generator, n_tune)
-    work = _Work(kernel, runs, callback, path, checkpoint_every, about)
+    else:
+        about = fingerprint(kernel, init, n_chains, generator, n_tune)
+        pickled = not type(kernel).__module__.startswith("fastrace.")
+        if path.exists():
+            saved, runs = _loaded(path, about, n_draws, pickled)
+        else:
+            runs = _started(kernel, init, n_draws, n_chains, generator, n_tune)
+            saved = Checkpoint(path, about, pickled)
+    work = _Work(kernel, runs, callback, saved, checkpoint_every)
+    if saved is not None:
+        work.save()  # if it cannot be written, then before the first step
     try:
         if threads is None:
             threads = os.cpu_count() or 1
@@ -169,9 +157,13 @@ def sample(
     except BaseException as error:
         with contextlib.suppress(Exception):
             error.trace = work.trace()  # type: ignore[attr-defined]
-        work.save()
+        failure = work.try_to_save()
+        if failure is not None:
+            error.add_note(failure)
         raise
-    work.save()
+    failure = work.try_to_save()
+    if failure is not None:
+        warnings.warn(failure, stacklevel=2)
     if getattr(kernel, "outside", False):
         warnings.warn("a reward lay outside support: the promise of the draws is void; widen support", stacklevel=2)
     return work.trace()
@@ -179,10 +171,10 @@ def sample(
 
 def _started(
     kernel: Kernel, init: Any, n_draws: int, n_chains: int, rng: _checks.RngLike, n_tune: int
-) -> list[_ChainRun]:
+) -> list[ChainRun]:
     if isinstance(init, Trace):
         pairs = zip(init.states, copy.deepcopy(init.rngs), strict=True)
-        return [_ChainRun(i, state, own, 0, n_draws) for i, (state, own) in enumerate(pairs)]
+        return [ChainRun(i, state, own, 0, n_draws) for i, (state, own) in enumerate(pairs)]
     children = _checks.generator(rng).spawn(n_chains)
     starts = [init] * n_chains
     if init is not None:
@@ -195,7 +187,7 @@ def _started(
                 )
             starts = list(np.asarray(init))
     return [
-        _ChainRun(i, kernel.init(start, own), own, n_tune, n_draws)
+        ChainRun(i, kernel.init(start, own), own, n_tune, n_draws)
         for i, (start, own) in enumerate(zip(starts, children, strict=True))
     ]
 
@@ -204,15 +196,13 @@ class _Work:
     """Chains at work; saved and stopped together."""
 
     def __init__(
-        self, kernel: Kernel, runs: list[_ChainRun], callback: Callback | None, path: Path | None, every: float,
-        about: dict[str, Any],
+        self, kernel: Kernel, runs: list[ChainRun], callback: Callback | None, saved: Checkpoint | None, every: float
     ) -> None:
         self.kernel = kernel
         self.runs = runs
         self.callback = callback
-        self.path = path
+        self.saved = saved
         self.every = every
-        self.about = about  # what the checkpoint says of the run
         self.lock = threading.Lock()  # held while a chain's state and draws change hands
         self.stop = threading.Event()
         self.done: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -253,13 +243,13 @@ class _Work:
                     future.result()
         pace.finish(bar)
 
-    def _whole(self, run: _ChainRun) -> None:
+    def _whole(self, run: ChainRun) -> None:
         for count in self._advance(run):
             self.done.put(count)
             if self.stop.is_set():
                 return
 
-    def _advance(self, run: _ChainRun) -> Iterator[int]:
+    def _advance(self, run: ChainRun) -> Iterator[int]:
         """Slices of one chain, each about as long as `SLICE`; how many steps each had."""
         count = FIRST
         while run.todo:
@@ -282,7 +272,7 @@ class _Work:
             yield count
             count = max(FIRST, min(int(count * SLICE / max(took, 1e-6)), 16 * count))
 
-    def _keep(self, run: _ChainRun, state: Any, steps: Steps, tune: bool, took: float = 0.0) -> None:
+    def _keep(self, run: ChainRun, state: Any, steps: Steps, tune: bool, took: float = 0.0) -> None:
         with self.lock:
             run.state = state
             run.rng_state = run.rng.bit_generator.state
@@ -306,22 +296,30 @@ class _Work:
             )
 
     def _maybe_save(self, last: float) -> float:
-        if self.path is None or time.monotonic() - last < self.every:
+        if self.saved is None or time.monotonic() - last < self.every:
             return last
-        self.save()
+        self.try_to_save()  # if it failed, a later one may not
         return time.monotonic()
 
     def save(self) -> None:
-        if self.path is None:
+        """Write the checkpoint, if there is one."""
+        if self.saved is None:
             return
         with self.lock:
             for run in self.runs:
                 run.parts = [joined(run.parts)] if run.parts else []
-            runs = [replace(run, rng=run.rng_there()) for run in self.runs]
-            content = pickle.dumps((VERSION, self.about, runs))
-        beside = self.path.with_name(self.path.name + ".new")
-        beside.write_bytes(content)
-        beside.replace(self.path)
+            runs = [replace(run, rng=run.rng_there(), parts=list(run.parts)) for run in self.runs]
+        self.saved.save(runs)
+
+    def try_to_save(self) -> str | None:
+        """The same; says in words what kept it from being written, for nothing made is lost by that."""
+        try:
+            self.save()
+        except Exception as error:
+            assert self.saved is not None
+            return (f"the checkpoint {str(self.saved.path)!r} could not be written ({type(error).__name__}: {error}); "
+                    f"it is as it was before, and the draws are in the trace alone")
+        return None
 
 
 class _Pace:
@@ -343,39 +341,23 @@ class _Pace:
             pass
 
 
-def _place(checkpoint: str | os.PathLike[str]) -> Path:
-    path = Path(checkpoint)
-    if path.is_dir():
-        raise ValueError(f"checkpoint is {str(path)!r}, a folder; a file in it is needed")
-    if not path.parent.is_dir():
-        raise ValueError(f"checkpoint is {str(path)!r}; its folder does not exist")
-    return path
-
-
-def _loaded(path: Path, asked: dict[str, Any], n_draws: int) -> tuple[dict[str, Any], list[_ChainRun]]:
-    """What a checkpoint says of its run, and the chains; more draws than it was made for are added."""
-    try:
-        version, about, runs = pickle.loads(path.read_bytes())
-        chains = [] if version != VERSION else [run for run in runs if isinstance(run, _ChainRun)]
-    except OSError:
-        raise
-    except Exception as error:
-        raise ValueError(f"checkpoint {str(path)!r} is damaged ({error}); remove it to begin anew") from error
-    if version != VERSION:
-        raise ValueError(f"checkpoint {str(path)!r} is of version {version}; this fastrace reads version {VERSION}: "
-                         f"remove it to begin anew")
-    found = differences(about, asked)
+def _loaded(
+    path: Path, asked: dict[str, Any], n_draws: int, pickled: bool
+) -> tuple[Checkpoint, list[ChainRun]]:
+    """A checkpoint, and its chains; more draws than it was made for are added."""
+    saved, chains = Checkpoint.load(path, pickled)
+    found = differences(saved.about, asked)
     if found:
         hint = "; or leave rng out to go on with the seed it has" if found == ["seed"] else ""
         raise ValueError(f"checkpoint {str(path)!r} is of another run, which differs in {', '.join(found)}"
-                         f"{_told(about, asked, found)}; remove it to begin anew, or give another path{hint}")
-    longest = max(sum(len(part) for part in run.parts) for run in chains)
+                         f"{_told(saved.about, asked, found)}; remove it to begin anew, or give another path{hint}")
+    longest = max(run.n_draws for run in chains)
     if longest > n_draws:
         raise ValueError(f"checkpoint {str(path)!r} has {longest} draws of a chain and n_draws is {n_draws}; ask for "
                          f"{longest} or more, remove it to begin anew, or give another path")
     for run in chains:
-        run.left = n_draws - sum(len(part) for part in run.parts)
-    return about, chains
+        run.left = n_draws - run.n_draws
+    return saved, chains
 
 
 def _told(saved: dict[str, Any], asked: dict[str, Any], names: list[str]) -> str:
