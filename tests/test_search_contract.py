@@ -403,3 +403,54 @@ def test_what_fit_returns_does_not_matter(search):
     assert type(made(search, [("a", Quiet())], {}).fit(X, Y).best_estimator_) is Quiet
     if search is DAUBSearchCV:
         assert type(made(search, Quiet(), warm_start=True).fit(X, Y).best_estimator_) is Quiet
+
+
+LEARNERS = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier(random_state=0)), ("line", LogisticRegression())]
+
+
+@BOTH
+@pytest.mark.parametrize(("grid", "wanted"), [
+    (None, ["bayes", "tree", "line"]), ({}, ["bayes", "tree", "line"]), ([{}], ["bayes", "tree", "line"]),
+    ({"tree__max_depth": [1, 3]}, ["bayes", "tree 1", "tree 3", "line"]),
+    ({"tree__max_depth": [1, 3], "line__C": [0.1, 1.0]}, ["bayes", "tree 1", "tree 3", "line 0.1", "line 1.0"]),
+    ([{"tree__max_depth": [1]}, {"line__C": [0.1]}, {"tree__max_depth": [3]}],
+     ["bayes", "tree 1", "tree 3", "line 0.1"]),
+    ([{"choice": ["tree"], "tree__max_depth": [1, 3]}, {"choice": ["line"]}], ["tree 1", "tree 3", "line"]),
+    ({"choice": ["bayes", "tree"], "tree__max_depth": [1, 3]}, ["bayes", "tree 1", "tree 3"]),
+    ([{"choice": ["line"]}, {"tree__max_depth": [1]}], ["tree 1", "line"]),
+    ({"tree": [DecisionTreeClassifier(max_depth=2)], "tree__max_features": [1, 2]},
+     ["bayes", "tree DecisionTreeClassifier(max_depth=2) 1", "tree DecisionTreeClassifier(max_depth=2) 2", "line"]),
+])
+def test_every_learner_of_a_list_is_combined_with_its_own_grid(search, grid, wanted):
+    one = made(search, LEARNERS)
+    one.param_grid = grid                          # made() would put its own in the place of None
+    settings = one.fit(X, Y).candidates_ if search is DAUBSearchCV else one.fit(X, Y).cv_results_["params"]
+    said = [" ".join([setting["choice"], *(str(value) for key, value in setting.items() if key != "choice")])
+            for setting in settings]
+    assert said == wanted
+    assert type(one.best_estimator_) is type(dict(LEARNERS)[one.best_params_["choice"]])
+    best = {key.partition("__")[2]: value for key, value in one.best_params_.items() if "__" in key}
+    assert best.items() <= one.best_estimator_.get_params().items()
+
+
+@BOTH
+def test_distributions_are_drawn_for_each_learner_that_has_some(search):
+    uniform = pytest.importorskip("scipy.stats").uniform
+    one = made(search, LEARNERS, {"line__C": uniform(0.1, 2.0), "tree__max_depth": [1, 2]}, n_candidates=4).fit(X, Y)
+    settings = one.candidates_ if search is DAUBSearchCV else one.cv_results_["params"]
+    assert [setting["choice"] for setting in settings] == ["bayes", "tree", "tree", "line", "line", "line", "line"]
+    assert len({setting["line__C"] for setting in settings[3:]}) == 4
+
+
+@BOTH
+@pytest.mark.parametrize(("grid", "said"), [
+    ({"max_depth": [1, 3]}, "has 'max_depth', which is a parameter of no learner; the learners are bayes, tree, line"),
+    ({"forest__max_depth": [1]}, "'forest__max_depth', which is a parameter of no learner"),
+    ({"learners": [[]]}, "'learners', which is a parameter of no learner"),
+    ({"choice": ["forest"]}, "'forest' under 'choice', which is no learner"),
+    ({"choice": ["bayes"], "tree__max_depth": [1]}, "parameters of tree in a dict whose 'choice' leaves it out"),
+    ({"tree__none": [1]}, "Invalid parameter 'none'"),
+])
+def test_grids_that_fit_no_learner_are_refused(search, grid, said):
+    with pytest.raises(ValueError, match=said):
+        made(search, LEARNERS, grid).fit(X, Y)

@@ -144,10 +144,16 @@ class CandidateSearch(BaseSearchCV):
 
     def _settings(self, random_state: np.random.RandomState) -> list[dict[str, Any]]:
         grid = self.param_grid
-        if grid is None:
-            if not isinstance(self.estimator, Candidates):
+        if not isinstance(self.estimator, Candidates):
+            if grid is None:
                 raise ValueError("param_grid is None; it is needed unless estimator is a list of (name, estimator)")
-            return [{"choice": name} for name, _ in self.estimator.learners]
+            return self._drawn(grid, random_state)
+        names = [name for name, _ in self.estimator.learners]
+        return [setting for name, own in by_learner(names, grid).items()
+                for setting in (self._drawn(own, random_state) if own else [{"choice": name}])]
+
+    def _drawn(self, grid: Any, random_state: np.random.RandomState) -> list[dict[str, Any]]:
+        """All settings of a grid, or some from distributions."""
         for one in [grid] if isinstance(grid, dict) else grid:
             if any(hasattr(values, "rvs") for values in one.values()):
                 count = _checks.integer(self.n_candidates, "n_candidates", 1, "there must be something to choose")
@@ -232,6 +238,44 @@ class CandidateSearch(BaseSearchCV):
         """The chosen estimator, trained: the object itself, whatever its `fit` returns."""
         best.fit(X, *([] if y is None else [y]), **fit_params)
         return best
+
+
+def by_learner(names: list[str], grid: Any) -> dict[str, list[dict[str, Any]]]:
+    """The grids of each learner, with its name under ``choice``, in the order of the learners.
+
+    A dict speaks of the learners whose parameters it names, or of those that it lists under ``choice``; each of them
+    takes its own parameters from it. Learners that no dict names go along as they are, unless some dict has a
+    ``choice``: then the dicts say who takes part.
+    """
+    def refuse(what: str) -> ValueError:
+        return ValueError(f"param_grid {what}; the learners are {', '.join(names)}, and their parameters are called "
+                          f"name__parameter")
+
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    chosen = False
+    for one in [grid or {}] if grid is None or isinstance(grid, dict) else grid:
+        own: dict[str, dict[str, Any]] = {}
+        for key, values in one.items():
+            if key != "choice":
+                name = key.partition("__")[0]
+                if name not in names:
+                    raise refuse(f"has {key!r}, which is a parameter of no learner")
+                own.setdefault(name, {})[key] = values
+        if "choice" in one:
+            chosen = True
+            listed = list(ParameterGrid({"choice": one["choice"]}))           # it checks what a grid may hold
+            for name in dict.fromkeys(setting["choice"] for setting in listed):
+                if name not in names:
+                    raise refuse(f"has {name!r} under 'choice', which is no learner")
+                own.setdefault(name, {})
+            beside = [name for name in own if name not in {setting["choice"] for setting in listed}]
+            if beside:
+                raise refuse(f"has parameters of {', '.join(beside)} in a dict whose 'choice' leaves it out")
+        for name, parameters in own.items():
+            found[name].append({"choice": [name], **parameters})
+    if chosen:
+        return {name: own for name, own in found.items() if own}
+    return found
 
 
 def _metadata(params: Any) -> Any:

@@ -38,11 +38,13 @@ class RacingSearchCV(CandidateSearch):
     Parameters
     ----------
     estimator : estimator, or list of (str, estimator)
-        What to tune, or learners to choose from. A list becomes one estimator with the parameter ``choice``.
+        What to tune, or learners to choose from. Settings of learners in a list have the parameter ``choice``.
     param_grid : dict or list of dict, optional
         Parameters and their values, as for `GridSearchCV`. If a value has a method ``rvs``, `n_candidates` settings are
-        drawn, as by `RandomizedSearchCV`. Not needed for a list of learners; for one, parameters are called
-        ``name__parameter``.
+        drawn, as by `RandomizedSearchCV`. With a list of learners, parameters are called ``name__parameter``: each
+        learner is combined with all values of its own ones, and those without any go along as they are. To leave
+        learners out, list the others under ``choice``. `n_candidates` settings are drawn for each learner that has
+        distributions.
     delta : float, default 0.05
         Probability that the candidate chosen is not the best on all held-out rows, in (0, 1).
     scoring : str, scorer, RowScore, or list of names, or dict, optional

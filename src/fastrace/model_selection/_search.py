@@ -53,11 +53,13 @@ class DAUBSearchCV(CandidateSearch):
     Parameters
     ----------
     estimator : estimator, or list of (str, estimator)
-        What to tune, or learners to choose from. A list becomes one estimator with the parameter ``choice``.
+        What to tune, or learners to choose from. Settings of learners in a list have the parameter ``choice``.
     param_grid : dict or list of dict, optional
         Parameters and their values, as for `GridSearchCV`. If a value has a method ``rvs``, `n_candidates` settings are
-        drawn, as by `RandomizedSearchCV`. Not needed for a list of learners; for one, parameters are called
-        ``name__parameter``.
+        drawn, as by `RandomizedSearchCV`. With a list of learners, parameters are called ``name__parameter``: each
+        learner is combined with all values of its own ones, and those without any go along as they are. To leave
+        learners out, list the others under ``choice``. `n_candidates` settings are drawn for each learner that has
+        distributions.
     method : {"daub", "daub-halving", "halving"}, default "daub"
         `DAUB`, or halving by its projections, a quarter kept in each round, or by scores, a third kept.
     first : int or "auto", default "auto"
