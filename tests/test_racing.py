@@ -310,6 +310,94 @@ def test_rewards_of_wrong_shape_change_nothing(rng):
         race.tell(values)
 
 
+# What rewards cost.
+
+
+@pytest.mark.parametrize("bound", ["normal", "betting"])
+def test_a_function_is_never_asked_for_more_than_the_promise_needs(bound, seed):
+    """A reward from a Python function costs what it costs: the race may not read all to save its own work."""
+    for child in np.random.SeedSequence(seed).spawn(10):
+        values = np.random.default_rng(child).random((20_000, 4)) + [0.0, 0.012, 0.0, 0.01]
+        asked = []
+
+        def rewards(arms, rows, values=values, asked=asked):
+            asked.append(arms.size * rows.size)
+            return values[np.ix_(rows, arms)]
+
+        by_run = fr.race(rewards, 0.05, bound, n_arms=4, n_rows=20_000, support=(0, 1.1), rng=child)
+        by_hand = drive(fr.FiniteRace(4, 20_000, 0.05, bound, support=(0, 1.1), first_look=256, rng=child), values)
+        same(by_run, by_hand)
+        assert sum(asked) == by_run.pulls.sum()
+
+
+@pytest.mark.parametrize("access", ["random", "shuffled"])
+@pytest.mark.parametrize("bound", RULES)
+@pytest.mark.parametrize("advantage", [1.0, 8.0])
+def test_c2_21_a_budget_ends_the_race(bound, advantage, access, rng):
+    values = rng.random((4000, 4)) * [1.0, 1.0, 1.0, 0.4] + [0.0, 0.01, 0.0, 0.0]
+    options = {"support": (0, 1.01), "access": access, "scan_advantage": advantage}
+    seen = set()
+    for budget in (4, 5, 207, 1000, 3333, 9000, 12_000, 16_000, 40_000):
+        asked = [0]
+
+        def rewards(arms, rows, asked=asked):
+            asked[0] += arms.size * rows.size
+            return values[np.ix_(rows, arms)]
+
+        race = fr.FiniteRace(4, 4000, 0.05, bound, max_pulls=budget, rng=5, **options)
+        result = race.run(fr.sources.CallableSource(rewards, 4, 4000))
+        assert result.pulls.sum() <= asked[0] <= budget
+        assert race.done
+        seen.add(result.stopped_by)
+        if result.stopped_by == "budget":
+            assert budget - asked[0] < 2 * result.active.size   # spent, but for a remainder
+            assert result.best in result.active
+            assert result.active.size > 1
+            assert result.mean[result.best] == result.mean[result.active].max()
+            assert "max_pulls" in result.warnings[0]
+            with pytest.raises(ValueError, match="over"):
+                race.ask()
+        by_hand = fr.FiniteRace(4, 4000, 0.05, bound, max_pulls=budget, rng=5, **options)
+        while not by_hand.done:
+            arms, rows = by_hand.ask()
+            by_hand = pickle.loads(pickle.dumps(by_hand))
+            by_hand.tell(values[np.ix_(rows, arms)])
+        same(by_hand.result(), result)
+    assert "budget" in seen
+    assert "exact" in seen or "bound" in seen
+
+
+def test_c2_21_a_budget_is_checked_and_survives_a_pickle(rng):
+    values = rng.random((4000, 3))
+    for bad, error in ((2, ValueError), (0, ValueError), (2.5, TypeError), (True, TypeError)):
+        with pytest.raises(error, match="max_pulls is"):
+            fr.race(values, max_pulls=bad)
+    assert fr.race(values, max_pulls=2**80, rng=1).stopped_by == "exact"
+    assert fr.race(values, max_pulls=100, rng=1).stopped_by == "budget"
+    assert fr.race(values[:, :1], max_pulls=1, rng=1).stopped_by == "single"
+    race = fr.FiniteRace(3, 4000, max_pulls=500, rng=1)
+    race.run(values)
+    again = pickle.loads(pickle.dumps(race))
+    assert again.done
+    same(again.result(), race.result())
+
+
+def test_c2_21_a_budget_does_not_cost_the_promise(seed):
+    """The best arm is among those still active but with probability delta, wherever the budget cuts."""
+    trials, delta = 400, 0.1
+    missed = dict.fromkeys(("normal", "betting", "serfling"), 0)
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        d = rng.permutation(POPULATIONS["uniform"](2000, rng))
+        values = np.column_stack([1e-9 - d / 2, d / 2])
+        budget = int(rng.integers(200, 3000))
+        for bound in missed:
+            result = fr.race(values, delta, bound, support=(-1, 1), max_pulls=budget, rng=child)
+            missed[bound] += 0 not in result.active
+    for bound in missed:
+        assert_rate_at_most(missed[bound], trials, delta)
+
+
 # Faults.
 
 

@@ -156,6 +156,18 @@ def test_only_the_predictions_needed_are_asked_for(rng):
     assert "best arm column=0:" in str(found.race_) and found.race_.delta == 0.05
 
 
+def test_c2_21_a_budget_of_predictions_is_kept(rng):
+    X, y = truth(rng, 20_000, [0.9, 0.899, 0.898, 0.5])
+    Right.asked = 0
+    found = rights(4, max_pulls=5000).fit(X, y)
+    assert Right.asked <= 5000
+    assert found.race_.stopped_by == "budget"
+    assert found.best_index_ == found.race_.best and found.race_.active.tolist() == [0, 1, 2]
+    assert found.cv_results_["eliminated_at"].tolist()[:3] == [-1, -1, -1]
+    with pytest.raises(ValueError, match="max_pulls is 3"):
+        rights(4, max_pulls=3).fit(X, y)
+
+
 def test_the_answer_does_not_depend_on_jobs(digits):
     X, y = digits
     one = RacingSearchCV(LEARNERS, cv=3, random_state=0).fit(X, y)

@@ -119,6 +119,24 @@ def test_predictions_that_are_nan_are_refused(rng, name):
         race_predictions(y, table, name, support=3)
 
 
+def test_c2_21_a_callable_is_asked_for_no_more_than_max_pulls(rng):
+    y = rng.integers(0, 2, 5000)
+    table = np.where(binary(rng, 5000, [0.9, 0.895, 0.89, 0.6]), y[:, None], 1 - y[:, None])
+    asked = []
+
+    def read(arms, rows):
+        asked.append(len(arms) * len(rows))
+        return table[np.ix_(rows, arms)]
+
+    result = race_predictions(y, read, n_candidates=4, max_pulls=4000, rng=1)
+    assert result.stopped_by == "budget"
+    assert sum(asked) == result.pulls.sum() <= 4000
+    assert result.best in result.active and 3 not in result.active
+    asked.clear()
+    result = race_predictions(y, read, n_candidates=4, rng=1)       # never to the end to save the race's own work
+    assert sum(asked) == result.pulls.sum()
+
+
 def test_predictions_come_in_every_form(rng):
     n_rows = 5000
     y = rng.integers(0, 3, n_rows)

@@ -23,6 +23,7 @@ class Race(RaceMemory):
         guarded: bool,
         tails: bool,
         scan_advantage: float,
+        max_pulls: int,
         low: NDArray[np.float64] | None,
         high: NDArray[np.float64] | None,
         rng: np.random.Generator,

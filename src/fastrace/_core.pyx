@@ -30,7 +30,7 @@ import numpy as np
 cnp.import_array()
 
 BOUNDS = ("normal", "betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
-STOPPED_BY = ("", "bound", "exact", "single")
+STOPPED_BY = ("", "bound", "exact", "single", "budget")
 
 cdef enum:      # places in BOUNDS
     NORMAL = 0
@@ -44,6 +44,7 @@ cdef enum:      # places in STOPPED_BY
     BY_BOUND = 1
     BY_EXACT = 2
     SINGLE = 3
+    BY_BUDGET = 4
 
 cdef enum:      # what may void the promise
     OUTSIDE_SUPPORT = 1
@@ -64,6 +65,7 @@ cdef class Race(RaceMemory):
     cdef int bound
     cdef bint guarded, tails, bounded_support
     cdef double scan_advantage          # 0: as the source says
+    cdef int64_t max_pulls              # rewards that the race may ask for; negative: as many as it needs
     # the plan: when to look, and what each look may spend
     cdef Py_ssize_t n_looks
     cdef cnp.ndarray _looks, _quantiles
@@ -72,14 +74,15 @@ cdef class Race(RaceMemory):
     cdef double log_inv_delta
     cdef int new_flags
 
-    def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, low, high,
-                 rng):
+    def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, max_pulls,
+                 low, high, rng):
         super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=bound == "betting", low=low,
                          high=high, rng=rng)
         self.bound = BOUNDS.index(bound)
         self.guarded = guarded
         self.tails = tails and self.bound == NORMAL
         self.scan_advantage = scan_advantage
+        self.max_pulls = max_pulls
         self.bounded_support = low is not None
 
     def plan(self, looks, quantiles, log_inv_delta):
@@ -111,6 +114,7 @@ cdef class Race(RaceMemory):
         self.forget_comparisons()
         memset(&self.closest, 0, sizeof(moments4_t))
         self.told = 0
+        self.spent = 0
         self.drawn = 0
         self.looks_taken = 0
         self.full_pass = False
@@ -248,11 +252,13 @@ cdef class Race(RaceMemory):
             self._open(source)
         if self.unjudged:
             self._judge_and_plan(advantage)
+        self._stop_if_spent()
         while self.status == RUNNING:
             target = self._target()
             if target == self.n_rows and self.shuffled:
                 self._read_rest_in_order(source)
-            elif target == self.n_rows and advantage * (self.n_rows - self.told) >= self.n_rows:
+            elif (target == self.n_rows and advantage * (self.n_rows - self.told) >= self.n_rows
+                  and self._affords(self.n_rows)):
                 self._read_in_order(source)
             else:
                 self._read_at_random(source, target)
@@ -271,6 +277,7 @@ cdef class Race(RaceMemory):
             self._line_up()
         source.shift(self.active, self.n_active, self.scratch)
         self.evaluations += source.n_always_read * self.n_active
+        self.spent += source.n_always_read * self.n_active
         for j in range(self.n_active):
             value = self.scratch[j]
             if isnan(value) or value == INFINITY:
@@ -306,7 +313,22 @@ cdef class Race(RaceMemory):
             (20.0 if self.bound == BETTING else 0.6) / source.reward_cost)
 
     cdef int64_t _target(self) noexcept nogil:
+        """Rows at the next look: as planned, or as many as the rewards left allow."""
+        cdef int64_t target = self._planned()
+        if self.max_pulls < 0:
+            return target
+        return min(target, self.told + max(self.max_pulls - self.spent, <int64_t>0) // self.n_active)
+
+    cdef int64_t _planned(self) noexcept nogil:
         return self.n_rows if self.full_pass else self.look[self.looks_taken]
+
+    cdef bint _affords(self, int64_t rows) noexcept nogil:
+        """Whether the rewards left are enough for so many rows of the active arms."""
+        return self.max_pulls < 0 or rows <= (self.max_pulls - self.spent) // self.n_active
+
+    cdef void _stop_if_spent(self) noexcept nogil:
+        if self.status == RUNNING and self.n_rows > 0 and not self._affords(1):
+            self.status = BY_BUDGET
 
     cdef int _read_at_random(self, Source source, int64_t target) except -1 nogil:
         cdef int64_t start = self.told
@@ -327,9 +349,12 @@ cdef class Race(RaceMemory):
         return 0
 
     cdef int _read_in_order(self, Source source) except -1 nogil:
+        cdef int64_t again = self.told * self.n_active
         source.total(self.active, self.n_active, self.scratch)
         self.evaluations += self.n_rows * self.n_active
-        return self._take_totals(source)
+        self._take_totals(source)
+        self.spent += again
+        return 0
 
     cdef int _read_rest_in_order(self, Source source) except -1 nogil:
         """The rows that a window in order has left, round the end of the table."""
@@ -465,9 +490,14 @@ cdef class Race(RaceMemory):
         self.new_flags |= IMPOSSIBLE_REWARD
 
     cdef int _close_look(self, int64_t target, double advantage) except -1 nogil:
+        cdef bint cut = target < self._planned()
         if target == self.n_rows:
             return self._finish(self.new_sum)
         self._commit(target)
+        if cut and self.bound != BETTING:       # the plan has no test here, and each test has its price
+            self.unjudged = False
+            self.status = BY_BUDGET
+            return 0
         return self._judge_and_plan(advantage)
 
     cdef int _commit(self, int64_t n) except -1 nogil:
@@ -489,6 +519,7 @@ cdef class Race(RaceMemory):
             memcpy(self.comparisons(self.leader), self.new_moments, self.n_arms * sizeof(moments4_t))
         memcpy(self.sum, self.new_sum, self.n_arms * sizeof(double))
         self.flags |= self.new_flags
+        self.spent += (n - self.told) * self.n_active
         self.told = n
         self.leader = leader
         for j in range(self.n_active):
@@ -501,7 +532,9 @@ cdef class Race(RaceMemory):
 
     cdef int _judge_and_plan(self, double advantage) except -1 nogil:
         self._judge()
-        if self.status == RUNNING and advantage > 1.0:
+        self._stop_if_spent()
+        if (self.status == RUNNING and advantage > 1.0
+                and self._affords(self.n_rows - self.told if self.shuffled else self.n_rows)):
             # A window in order needs no second reading of the rows it has passed.
             self.full_pass = full_pass_pays(self._rows_needed(), self.told, self.look[self.looks_taken], self.n_rows,
                                             self.n_rows - self.told if self.shuffled else self.n_rows, advantage)
@@ -544,7 +577,8 @@ cdef class Race(RaceMemory):
             self.active[kept] = i
             kept += 1
         self.n_active = kept
-        self.looks_taken += 1
+        if self.told == self.look[self.looks_taken]:        # not if a budget cut the look short
+            self.looks_taken += 1
         self.unjudged = False
         if kept == 1:
             self.status = BY_BOUND
@@ -722,6 +756,7 @@ cdef class Race(RaceMemory):
             self.half_width[i] = 0.0
             self.pulls[i] = self.n_rows
         self.flags |= self.new_flags
+        self.spent += (self.n_rows - self.told) * self.n_active
         self.told = self.n_rows
         self.leader = leader
         self.active[0] = leader
@@ -755,6 +790,9 @@ cdef class Race(RaceMemory):
         if flags & CONSTANT_FIRST_LOOK:
             told.append("the first look was constant for some comparison: it was not decided by it; "
                         "rare events may hide, so pass a support (betting) or a larger first_look")
+        if self.status == BY_BUDGET:
+            told.append(f"max_pulls was reached: best is the arm with the largest mean so far, and the promise is only "
+                        f"that the best arm is among the {self.n_active} that are still active")
         if flags & HELD_BACK:
             told.append(f"the normal rule was held back until more rows were read: rewards of arms "
                         f"{np.flatnonzero(self._held).tolist()} were constant, or few of them carried the mean; a "
@@ -774,7 +812,8 @@ cdef class Race(RaceMemory):
 
     def restore(self, plan, state):
         """Take what `saved` gave, in a fresh object with the same options."""
-        cdef int64_t reached
+        cdef int64_t low, high
+        cdef bint placed
         try:
             self.plan(*plan)
         except (OverflowError, TypeError, ValueError) as error:
@@ -785,9 +824,13 @@ cdef class Race(RaceMemory):
             raise ValueError("the saved race is damaged: its plan of looks cannot be right")
         self.set_state(state)
         if self.status == RUNNING:
-            reached = self.looks_taken if self.unjudged else self.looks_taken - 1
-            if not (self.looks_taken < self.n_looks and self.told == (self.look[reached] if reached >= 0 else 0)
-                    and (self.told < self.n_rows or self.n_rows == 0) and self.n_active > 0):
+            placed = self.looks_taken < self.n_looks
+            if placed:
+                low = self.look[self.looks_taken - 1] if self.looks_taken else 0
+                high = self.look[self.looks_taken]
+                placed = self.told == (high if self.unjudged else low)
+                placed = placed or (self.max_pulls >= 0 and low < self.told < high)
+            if not (placed and (self.told < self.n_rows or self.n_rows == 0) and self.n_active > 0):
                 raise ValueError("the saved race is damaged: it is not where its plan of looks says")
 
 

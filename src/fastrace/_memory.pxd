@@ -53,7 +53,7 @@ cdef class RaceMemory:
     cdef keyed_order_t keyed
     cdef int64_t window
     # progress
-    cdef int64_t told, drawn
+    cdef int64_t told, drawn, spent     # rows; rows; rewards asked for
     cdef Py_ssize_t looks_taken, leader
     cdef bint full_pass, opened, unjudged
     cdef int status, flags

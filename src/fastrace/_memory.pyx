@@ -201,7 +201,8 @@ cdef class RaceMemory:
                       self.unjudged, self.status, self.flags, self.window),
             counts=(self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
                     self.all_flags),
-            closest=_bytes(&self.closest, sizeof(moments4_t)), keyed=_bytes(&self.keyed, sizeof(keyed_order_t)),
+            spent=self.spent, closest=_bytes(&self.closest, sizeof(moments4_t)),
+            keyed=_bytes(&self.keyed, sizeof(keyed_order_t)),
             order=saved_order(&self.order, self.drawn), columns=columns, comparisons=comparisons)
 
     def set_state(self, state):
@@ -223,11 +224,13 @@ cdef class RaceMemory:
          self.unjudged, self.status, self.flags, self.window) = state["progress"]
         (self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
          self.all_flags) = state["counts"]
+        self.spent = state["spent"]
         # All that later serves as an index.
-        _demand(0 <= self.n_active <= n and 0 <= self.leader < n and 0 <= self.status <= 3, "who is in the race")
+        _demand(0 <= self.n_active <= n and 0 <= self.leader < n and 0 <= self.status <= 4, "who is in the race")
         active = self._active[:self.n_active].tolist()
         _demand(len(set(active)) == len(active) and all(0 <= k < n for k in active), "who is in the race")
         _demand(0 <= self.told <= self.n_rows and 0 <= self.drawn <= self.n_rows and self.looks_taken >= 0
+                and self.spent >= 0
                 and 0 <= self.window < max(self.n_rows, 1), "how far the race has come")
         if self.status == 0:
             _demand(self.told <= self.drawn and (self.leader in active or self.told == 0), "how far the race has come")

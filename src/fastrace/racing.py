@@ -40,6 +40,7 @@ class RaceOptions:
         skewness_guard: bool,
         tail_guard: bool,
         scan_advantage: float | None,
+        max_pulls: int | None = None,
     ) -> None:
         self.n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
         self.n_rows = _checks.integer(n_rows, "n_rows", 0, "a population cannot have fewer than 0 rows")
@@ -72,6 +73,7 @@ class RaceOptions:
         self.scan_advantage = 0.0 if scan_advantage is None else _checks.real(scan_advantage, "scan_advantage")
         if scan_advantage is not None and not self.scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; at least 1 is needed: rows in order cost no more")
+        self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")
 
     def core(self, rng: np.random.Generator) -> _core.Race:
         """A fresh compiled race with these options."""
@@ -84,10 +86,23 @@ class RaceOptions:
             guarded=self.skewness_guard,
             tails=self.tail_guard,
             scan_advantage=self.scan_advantage,
+            max_pulls=min(self.max_pulls, MOST_ROWS),
             low=self.low,
             high=self.high,
             rng=rng,
         )
+
+    def start(self, constants: NDArray[np.float64], rng: _checks.RngLike) -> _core.Race:
+        """A compiled race that has begun, with these constants of the arms."""
+        running = int(np.isfinite(constants).sum())
+        if 0 <= self.max_pulls < running > 1:
+            raise ValueError(
+                f"max_pulls is {self.max_pulls}; at least {running} is needed, one reward of each arm that can win"
+            )
+        core = self.core(_checks.generator(rng))
+        core.plan(*self.plan(running))
+        core.begin(constants)
+        return core
 
     def plan(self, n_running: int) -> Plan:
         """Looks, quantile of each, and log(1 / delta) of one comparison, for `n_running` arms that can still win."""
@@ -185,6 +200,10 @@ class FiniteRace:
         Cost of a row read at random over one read in order. Above 1, the race reads all rows in order once that is
         cheaper than the rows it still needs. None lets `run` take the source's own figure; `race` and
         `DiscreteSampler` do so. With a number, `ask` and `tell` make the same race as `run`, sample for sample.
+    max_pulls : int, optional
+        Most rewards to ask for, over all arms; at least one per arm. The race then stops with ``stopped_by="budget"``:
+        `best` is the arm with the largest mean so far, and the promise is that the best arm is among those in `active`.
+        It never turns to a full pass that costs more than what is left.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness; its own bit generator is used, under its lock.
 
@@ -243,6 +262,7 @@ class FiniteRace:
         skewness_guard: bool = False,
         tail_guard: bool = True,
         scan_advantage: float | None = 1.0,
+        max_pulls: int | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         self._options = RaceOptions(
@@ -259,11 +279,10 @@ class FiniteRace:
             skewness_guard=skewness_guard,
             tail_guard=tail_guard,
             scan_advantage=scan_advantage,
+            max_pulls=max_pulls,
         )
         constants = finite_or_out(0.0 if offset is None else offset, "offset", n_arms)
-        self._race = self._options.core(_checks.generator(rng))
-        self._race.plan(*self._options.plan(int(np.isfinite(constants).sum())))
-        self._race.begin(constants)
+        self._race = self._options.start(constants, rng)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (1, type(self), self._options, copy.deepcopy(self._race.rng), *self._race.saved())
@@ -373,6 +392,7 @@ def race(
     student: bool = False,
     skewness_guard: bool = False,
     tail_guard: bool = True,
+    max_pulls: int | None = None,
     rng: _checks.RngLike = None,
 ) -> RaceResult:
     """Find the column with the largest mean from as few rows as possible.
@@ -383,7 +403,7 @@ def race(
         Rows by arms. A callable ``(arms, rows) -> block`` of shape (len(rows), len(arms)) needs `n_arms` and `n_rows`.
     delta : float, default 0.05
         Probability that the answer is wrong.
-    bound, support, offset, variance, growth, access, student, skewness_guard, tail_guard, rng
+    bound, support, offset, variance, growth, access, student, skewness_guard, tail_guard, max_pulls, rng
         See `FiniteRace`.
     n_arms, n_rows : int, optional
         Size of the population, for callables.
@@ -403,6 +423,8 @@ def race(
     -----
     A race pays when few rows decide: clear gaps, noise of each row large. For small tables, or gaps near the noise
     of the mean of all rows, ``values.mean(axis=0).argmax()`` is as fast, and the race turns to such a pass by itself.
+    A reward from a Python function is taken to be dear: the race asks for no more of them than its promise needs, and
+    for at most `max_pulls`. `CallableSource` takes the price of quick ones (``reward_cost``).
 
     Examples
     --------
@@ -428,13 +450,12 @@ def race(
         skewness_guard=skewness_guard,
         tail_guard=tail_guard,
         scan_advantage=None,
+        max_pulls=max_pulls,
     )
     if source.n_rows + source.n_always_read == 0 and offset is None:
         raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
     constants = finite_or_out(0.0 if offset is None else offset, "offset", options.n_arms)
-    core = options.core(_checks.generator(rng))
-    core.plan(*options.plan(int(np.isfinite(constants).sum())))
-    core.begin(constants)
+    core = options.start(constants, rng)
     core.run(source)
     columns = getattr(rewards, "columns", None)
     names = None if columns is None else tuple(str(name) for name in columns)

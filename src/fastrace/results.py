@@ -17,9 +17,11 @@ class RaceResult:
     Attributes
     ----------
     best : int
-        The arm with the largest mean, wrong with probability at most `delta` as far as the bound holds.
+        The arm with the largest mean, wrong with probability at most `delta` as far as the bound holds. If the race was
+        cut short (``stopped_by`` is "budget" or empty), the arm with the largest mean so far, without that promise.
     active : ndarray of int, shape (k,)
-        Arms that were still in the race when it stopped; `best` alone unless the race was cut short.
+        Arms that were still in the race when it stopped; `best` alone unless the race was cut short. The best arm is
+        among them with probability at least ``1 - delta``.
     mean : ndarray of float, shape (n_arms,)
         Mean reward of each arm over the rows read for it, offsets included; reward units. Exact for the arms that
         were read in full.
@@ -36,8 +38,8 @@ class RaceResult:
     n_looks : int
         Looks taken, the exact one included.
     stopped_by : str
-        ``"bound"``, ``"exact"`` (every row was read, in order if that was cheaper), ``"single"`` (one arm only) or
-        ``""`` (not stopped).
+        ``"bound"``, ``"exact"`` (every row was read, in order if that was cheaper), ``"single"`` (one arm only),
+        ``"budget"`` (`max_pulls` was reached) or ``""`` (not stopped).
     bound : str
         The rule that eliminated arms.
     delta : float

@@ -26,7 +26,7 @@ class DiscreteSampler:
         Log-factors, rows by states. A callable ``(arms, rows) -> block`` needs `n_arms` and `n_rows`.
     log_prior : array_like, shape (D,), optional
         Log of the factor that is always read; -inf rules a state out. It may be set between draws.
-    bound, delta, support, variance, growth, access, student, skewness_guard
+    bound, delta, support, variance, growth, access, student, skewness_guard, tail_guard
         See `FiniteRace`; ``delta`` is per draw.
     n_arms, n_rows : int, optional
         Numbers of states and of factors, for callables.

@@ -43,6 +43,7 @@ class CallableSource(Source):
         *,
         scan_advantage: float = ...,
         first_look: int = ...,
+        reward_cost: float = ...,
     ) -> None: ...
 
 class CallbackSource(Source):
@@ -50,7 +51,14 @@ class CallbackSource(Source):
     all_arms: bool
     takes_data: bool
     def __init__(
-        self, callback: Any, n_arms: int, n_rows: int, support: Any = ..., *, scan_advantage: float = ...
+        self,
+        callback: Any,
+        n_arms: int,
+        n_rows: int,
+        support: Any = ...,
+        *,
+        scan_advantage: float = ...,
+        reward_cost: float = ...,
     ) -> None: ...
 
 def as_source(

@@ -60,6 +60,10 @@ class RacingSearchCV(CandidateSearch):
         Rows of the first look, at least 2.
     growth : float, default 1.4
         Factor between looks. Each costs a call of every model still in the race.
+    max_pulls : int, optional
+        Most predictions of held-out rows to ask for, over all candidates. A race that reaches it ends with the best
+        mean so far and without the promise: ``race_.stopped_by`` is then "budget", and ``race_.active`` are the
+        candidates that may be the best.
     n_candidates : int, default 10
         Settings drawn from distributions.
     cv : int, float, splitter or iterable, optional
@@ -153,6 +157,7 @@ class RacingSearchCV(CandidateSearch):
         support: tuple[float, float] | None = None,
         first_look: int = 100,
         growth: float = 1.4,
+        max_pulls: int | None = None,
         n_candidates: int = 10,
         n_jobs: int | None = None,
         refit: Any = True,
@@ -174,6 +179,7 @@ class RacingSearchCV(CandidateSearch):
         self.support = support
         self.first_look = first_look
         self.growth = growth
+        self.max_pulls = max_pulls
         self.n_candidates = n_candidates
         self.random_state = random_state
         self.time_limit = time_limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace import _checks
 from fastrace.racing import race
 from fastrace.results import RaceResult
+from fastrace.sources import CallableSource
 
 Floats = NDArray[np.float64]
 
@@ -410,6 +412,7 @@ def race_predictions(
     first_look: int | None = None,
     growth: float | None = None,
     access: str = "random",
+    max_pulls: int | None = None,
     rng: _checks.RngLike = None,
 ) -> RaceResult:
     """Find the candidate whose predictions score best on all rows, reading as few of them as the promise allows.
@@ -438,7 +441,7 @@ def race_predictions(
         Different classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
     n_candidates : int, optional
         Number of candidates, for callables.
-    first_look, growth, access, rng
+    first_look, growth, access, max_pulls, rng
         See `race`.
 
     Returns
@@ -497,8 +500,10 @@ def race_predictions(
         return found if plain else found * scale[rows, None]
 
     ends = _checks.interval(support) if support is not None else score.support_for(classes)
+    # Predictions that are there cost as much as reading them; what a callable does is taken to be dear.
+    source = CallableSource(rewards, count, n_rows, reward_cost=math.inf if callable(y_pred) else 100.0)
     return race(
-        rewards, delta, bound, support=scaled_support(ends, scale), n_arms=count, n_rows=n_rows,
+        source, delta, bound, support=scaled_support(ends, scale), max_pulls=max_pulls,
         first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
     )
 
