@@ -152,7 +152,7 @@ def races(p: Problem, ks: NDArray[np.intp], table: NDArray[np.float64], delta: f
     for name, make in RACES.items():
         results = []
         for order in np.random.default_rng(seed).permuted(np.tile(np.arange(n_points), (repeats, 1)), axis=1):
-            results.append(make(n_arms, n_points, delta, (-p.span, 0.0)).run(-table[order]))
+            results.append(make(n_arms, n_points, delta, (-p.span, 0.0)).run(-table[order], order="given"))
         saved = np.array([100.0 * r.work_saved for r in results])
         wins = [r.best for r in results]
         paper = PAPER.get(p.name, {}).get(name, (np.nan, np.nan))

@@ -33,7 +33,7 @@ class StreamRace:
         self.result = self.race(bound)
 
     def race(self, bound):
-        return RACES[bound](self.n_arms, self.n_rounds, 0.05, (0, 1)).run(self.rewards)
+        return RACES[bound](self.n_arms, self.n_rounds, 0.05, (0, 1)).run(self.rewards, order="given")
 
     def time_race(self, bound, means):
         self.race(bound)
@@ -67,7 +67,7 @@ class EveryRound:
         self.rewards = np.random.default_rng(1).random((self.n_rounds, self.n_arms)) ** np.linspace(0.8, 1.2, 100)
 
     def time_race(self, bound):
-        RACES[bound](self.n_arms, self.n_rounds, 0.05, (0, 1)).run(self.rewards)
+        RACES[bound](self.n_arms, self.n_rounds, 0.05, (0, 1)).run(self.rewards, order="given")
 
     def time_numpy(self, bound):
         total, square = np.zeros(self.n_arms), np.zeros(self.n_arms)
@@ -92,4 +92,4 @@ class Pulls:
         self.rewards = 0.5 + 0.5 * noise * (rng.random((20_000, 10)) - 0.5) + np.linspace(-0.2, 0.2, 10)
 
     def track_pulls(self, bound, noise):
-        return int(RACES[bound](10, 20_000, 0.05, (0, 1)).run(self.rewards).pulls.sum())
+        return int(RACES[bound](10, 20_000, 0.05, (0, 1)).run(self.rewards, order="given").pulls.sum())

@@ -261,15 +261,16 @@ void fr_rounds_again(const fr_view *view, ptrdiff_t round, const ptrdiff_t *plac
 }
 
 /* A bet of `bet` per unit of reward above the guess `guess`, on rewards in [0, 1]; `scale` is the guess as seen from the
-   side's own end of the interval. */
-FR_INLINE void settle_bet(double aim, double variance, double scale, double z, double square, double *bets,
-                          double *won, double *price)
+   side's own end of the interval. A reward drawn without replacement has the mean of the rows that are left: in terms of
+   the mean of all, the bet counts `more` times, and what the rows seen say of the rest, `known`, is added to the reward. */
+FR_INLINE void settle_bet(double aim, double variance, double scale, double z, double square, double more, double known,
+                          double *bets, double *won, double *price)
 {
     double bet = aim / (variance + scale * aim), most = MOST_BET / scale, share;
     bet = bet < most ? bet : most;
     share = bet * scale;
-    *bets += bet;
-    *won += bet * z;
+    *bets += bet * more;
+    *won += bet * (z + known);
     *price += square * ((-fr_log1p1(-share) - share) / (scale * scale));
 }
 
@@ -281,18 +282,21 @@ FR_INLINE int bets_round(const double *restrict row, ptrdiff_t n, const fr_rule 
     double *restrict b1 = bets->bets[1], *restrict w1 = bets->won[1], *restrict p1 = bets->price[1];
     double *restrict lower = bets->lower, *restrict upper = bets->upper;
     const double x = rule->x, share = 1.0 / t, next_share = 1.0 / (t + 1.0), reach = 2.0 * x / t;
+    const double left = rule->n_rows - (t - 1.0), each_left = 1.0 / left;
+    const double more = left < HUGE_VAL ? rule->n_rows / left : 1.0;
     long long crossed = 0;
     for (ptrdiff_t j = 0; j < n; j++) {
         double low = low_of(rule, each, j), span = span_of(rule, each, j), scale = span > 0.0 ? 1.0 / span : 0.0;
         double z = (row[j] - low) * scale, guess = sum[j] / t, variance = squares[j] * share;
         double mean = low + span * guess, gap = mean > below ? mean - below : above - mean;
         double aim = 0.5 * gap * scale, least = AIM_AT_LEAST * sqrt(variance * reach);
-        double square, after, bottom, top;
+        double square, known, after, bottom, top;
         z = z < 0.0 ? 0.0 : z > 1.0 ? 1.0 : z;
         square = (z - guess) * (z - guess);
         aim = aim > least ? aim : least;
-        settle_bet(aim, variance, guess, z, square, &b0[j], &w0[j], &p0[j]);
-        settle_bet(aim, variance, 1.0 - guess, z, square, &b1[j], &w1[j], &p1[j]);
+        known = (sum[j] - 0.5) * each_left;
+        settle_bet(aim, variance, guess, z, square, more, known, &b0[j], &w0[j], &p0[j]);
+        settle_bet(aim, variance, 1.0 - guess, z, square, more, known, &b1[j], &w1[j], &p1[j]);
         after = sum[j] + z;
         sum[j] = after;
         after = z - after * next_share;

@@ -26,6 +26,7 @@ typedef struct {
     int by_variance;
     double low, high;           /* the support, and where lows is not NULL that of each place */
     const double *lows, *highs;
+    double n_rows;              /* of the population that bets are made without replacement on, or infinity */
 } fr_rule;
 
 /* Add rounds until one has a reward that is nan or outside the support at one of n places; return how many were added.

@@ -76,11 +76,13 @@ cdef class RowOrder:
 
 def restored(state):
     """The order that `get_state` saved; a damaged state raises ValueError."""
+    if not isinstance(state, tuple) or len(state) != 5 or not isinstance(state[4], np.random.Generator):
+        raise ValueError("the saved order of rows is damaged: its parts are not those of an order")
+    n_rows, drawn, order, keys, rng = state
     try:
-        n_rows, drawn, order, (key, other), rng = state
-        if not isinstance(rng, np.random.Generator) or not 0 <= drawn <= n_rows <= 1 << 62:
+        if not 0 <= drawn <= n_rows <= 1 << 62:
             raise ValueError("the saved order of rows is damaged: its counts cannot be right")
-        return _restored(n_rows, drawn, order, key, other, copy.deepcopy(rng))
+        return _restored(n_rows, drawn, order, keys[0], keys[1], copy.deepcopy(rng))
     except (IndexError, OverflowError, TypeError) as error:
         raise ValueError(f"the saved order of rows is damaged: {error!r}") from error
 

@@ -12,9 +12,12 @@ from libc.string cimport memcpy
 cimport numpy as cnp
 
 from fastrace._ranks cimport kth_largest
+from fastrace._row_order cimport RowOrder, row_in
 from fastrace.sources cimport ArraySource, Source, check_signals
 
 import numpy as np
+
+from fastrace import _row_order
 
 cnp.import_array()
 
@@ -37,6 +40,7 @@ cdef extern from "_rounds.h" nogil:
         double low, high
         const double *lows
         const double *highs
+        double n_rows
     ctypedef struct fr_bets:
         double *sum
         double *square
@@ -62,7 +66,7 @@ cdef extern from "_rounds.h" nogil:
                       double above, double below, fr_bets *bets, double *work) noexcept
     void fr_bets_means(const fr_bets *bets, Py_ssize_t n, const fr_rule *rule, double t, double *mean) noexcept
 
-STOPPED_BY = ("", "bound", "epsilon", "horizon", "single", "inconsistent")
+STOPPED_BY = ("", "bound", "epsilon", "horizon", "single", "inconsistent", "exact")
 BOUNDS = ("hoeffding", "empirical-bernstein", "betting")
 
 cdef enum:      # places in STOPPED_BY
@@ -72,6 +76,7 @@ cdef enum:      # places in STOPPED_BY
     BY_HORIZON
     SINGLE
     INCONSISTENT
+    EXACT
 
 cdef enum:      # places in BOUNDS
     HOEFFDING
@@ -118,6 +123,7 @@ cdef class StreamRace:
     cdef signed char *verdict
     cdef double *low
     cdef double *high
+    cdef RowOrder order                 # in which the rows of a population are read, or None
     cdef object arguments
 
     def __init__(self, n_arms, bound, horizon, n_best, epsilon, log_share, low, high):
@@ -137,6 +143,7 @@ cdef class StreamRace:
         self._fields = np.zeros((FIELDS if self.bound == BETTING else 8 if self.intersecting else 6, n_arms))
         self.until_check = REWARDS_PER_CHECK
         self.rule.x = log_share
+        self.rule.n_rows = INFINITY
         self.rule.by_variance = self.bound == EMPIRICAL_BERNSTEIN
         self.rule.low = self._low[0]
         self.rule.high = self._high[0]
@@ -150,8 +157,9 @@ cdef class StreamRace:
         else:
             self._fields[0] = self._low + 0.5 * (self._high - self._low)
         if self.intersecting:
-            self._fields[-2] = self._low
-            self._fields[-1] = self._high
+            i = self._fields.shape[0]
+            self._fields[i - 2] = self._low
+            self._fields[i - 1] = self._high
         if n_best == n_arms:
             for i in range(n_arms):
                 self._settle(i, CHOSEN, NAN, NAN, self._low[i], self._high[i])
@@ -507,7 +515,38 @@ cdef class StreamRace:
         self._end_if_decided()
         return 1
 
+    cdef void _end_exactly(self) noexcept nogil:
+        """Every row of the population has been read for the open arms: decide about them by their means.
+
+        Arms within rounding of the last place wanted stay open: they are tied."""
+        cdef Py_ssize_t i, n = self.n_open
+        cdef double t = <double>self.rounds, bar, m2
+        if self.bound == BETTING:
+            for i in range(n):
+                self.lower[i] = self.low_of(i) + (self.high_of(i) - self.low_of(i)) * ((self.bets.sum[i] - 0.5) / t)
+        else:
+            for i in range(n):
+                self.lower[i] = self.sums.centre[i] + self.sums.s[i] / t
+        memcpy(self.work, self.lower, n * sizeof(double))
+        bar = kth_largest(self.work, n, self.n_wanted)
+        for i in range(n):
+            if self.lower[i] < bar - 1e-12 * (self.high_of(i) - self.low_of(i)):
+                m2 = NAN
+                if self.bound != BETTING:
+                    m2 = self.sums.m2[i] + self.sums.q[i] - self.sums.s[i] * (self.sums.s[i] / t)
+                self.verdict[i] = DROPPED
+                self._settle(i, DROPPED, self.lower[i], m2, self.lower[i], self.lower[i])
+                self._count(DROPPED)
+        self._compact()
+        self.status = EXACT
+
     # Rewards
+
+    cdef inline double low_of(self, Py_ssize_t place) noexcept nogil:
+        return self.rule.low if self.rule.lows == NULL else self.low[place]
+
+    cdef inline double high_of(self, Py_ssize_t place) noexcept nogil:
+        return self.rule.high if self.rule.lows == NULL else self.high[place]
 
     cdef int _begin(self) except -1:
         if self.busy:
@@ -525,7 +564,7 @@ cdef class StreamRace:
         self.busy = False
         self._scratch = None
 
-    def _refuse(self, block, first):
+    def _refuse(self, block, first, RowOrder order=None):
         """Why the first bad reward of a block of rounds, rows by places, cannot be taken."""
         cdef Py_ssize_t i, j
         for i in range(block.shape[0]):
@@ -534,6 +573,8 @@ cdef class StreamRace:
                 low, high = self.support(j)
                 if not low - 1e-12 * (high - low) <= x <= high + 1e-12 * (high - low):
                     where = f"the reward of arm {self.arm[j]} in round {first + i}, counted from 0, is {x!r}"
+                    if order is not None:
+                        where = f"the reward of arm {self.arm[j]} in row {row_in(order, first + i)} is {x!r}"
                     if x != x or x in (INFINITY, -INFINITY):
                         return ValueError(f"{where}; a reward must be a finite number inside support=({low!r}, "
                                           f"{high!r})")
@@ -543,9 +584,7 @@ cdef class StreamRace:
 
     def support(self, Py_ssize_t place):
         """The support of the arm at a place."""
-        if self.rule.lows == NULL:
-            return self.rule.low, self.rule.high
-        return self.low[place], self.high[place]
+        return self.low_of(place), self.high_of(place)
 
     def tell(self, block):
         """Take rounds of rewards, a float64 array of shape (k, n_open); return how many were used."""
@@ -554,6 +593,9 @@ cdef class StreamRace:
         cdef fr_view view
         if self.busy:
             raise RuntimeError("this race is running already, in another thread or in a call around this one")
+        if self.order is not None:
+            raise ValueError(f"this race reads a table of {self.order.n_rows} rows in random order; go on with "
+                             f"run(table), which knows the rows that are left")
         saved = self._get_state()
         view.data = <const char *>cnp.PyArray_DATA(table)
         view.row_stride, view.arm_stride = table.strides[0], table.strides[1]
@@ -575,8 +617,9 @@ cdef class StreamRace:
         self._finish()
         return used
 
-    def run(self, Source source not None, batch):
-        """Use the rows of a source, round t being row t - 1, until the race is over or the rows are.
+    def run(self, Source source not None, batch, rng=None):
+        """Use the rows of a source until the race is over or the rows are: round t is row t - 1, or, with `rng`, the
+        row at position t - 1 of a random order of all rows, which later calls go on with.
 
         A table in memory is read where it lies; other sources are asked for `batch` rounds at a time.
         """
@@ -584,15 +627,17 @@ cdef class StreamRace:
         cdef fr_view view
         cdef Py_ssize_t used = 0, most = batch, count, n, i
         cdef int64_t last = min(source.n_rows, self.horizon)
+        cdef int64_t *rows = NULL
         cdef double *room = NULL
         cdef double **columns = NULL
         if source.n_arms != self.n_arms:
             raise ValueError(f"the source has {source.n_arms} arms; this race was set up for {self.n_arms}")
-        self._begin()
         if self.status != RUNNING:
             return
+        self._begin()
         try:
-            if type(source) is ArraySource:
+            self._set_order(source.n_rows, rng)
+            if self.order is None and type(source) is ArraySource:
                 table = source
                 for i in range(self.n_open):
                     self.column[i] = self.arm[i]
@@ -610,7 +655,8 @@ cdef class StreamRace:
                 return
             room = <double *>malloc(self.n_open * most * sizeof(double))
             columns = <double **>malloc(self.n_open * sizeof(double *))
-            if room == NULL or columns == NULL:
+            rows = <int64_t *>malloc(most * sizeof(int64_t))
+            if room == NULL or columns == NULL or rows == NULL:
                 raise MemoryError()
             view.row_stride, view.arm_stride = sizeof(double), most * sizeof(double)
             view.single = False
@@ -623,15 +669,53 @@ cdef class StreamRace:
                     self.column[i] = i
                     columns[i] = room + i * most
                 with nogil:
-                    source.fill_range(self.rounds, count, self.arm, n, columns)
+                    if self.order is None:
+                        source.fill_range(self.rounds, count, self.arm, n, columns)
+                    else:
+                        self.order.settle(self.rounds + count)
+                        for i in range(count):
+                            rows[i] = row_in(self.order, self.rounds + i)
+                        source.fill(rows, count, self.arm, n, columns)
                     self._rounds(&view, count, &used)
                 if used < count and self.status == RUNNING:
                     bad = np.array([[columns[self.column[i]][used] for i in range(self.n_open)]])
-                    raise self._refuse(bad, self.rounds)
+                    raise self._refuse(bad, self.rounds, self.order)
+            if self.order is not None and self.rounds == self.order.n_rows and self.rounds > 0 \
+                    and self.status in (RUNNING, BY_HORIZON):
+                with nogil:
+                    self._end_exactly()
         finally:
+            free(rows)
             free(room)
             free(columns)
             self._finish()
+
+    def _set_order(self, n_rows, rng):
+        """Read rows as they are given, or, with a generator, in a random order of all `n_rows` of a population."""
+        if self.rounds == 0:
+            if rng is None:
+                self.order = None
+            elif self.order is None or self.order.n_rows != n_rows:
+                self.order = RowOrder(n_rows, rng)
+            self.rule.n_rows = INFINITY if rng is None else <double>self.order.n_rows
+        elif rng is None and self.order is not None:
+            raise ValueError(f"this race has read {self.rounds} rows of a table in random order; it cannot go on with "
+                             f"rows in the order given, some of which it has seen")
+        elif rng is not None and (self.order is None or self.order.n_rows != n_rows):
+            seen = "rounds that were given" if self.order is None else f"rows of a table of {self.order.n_rows} rows"
+            raise ValueError(f"this race has used {self.rounds} {seen}; a table of {n_rows} rows in random order must "
+                             f"be read from its start: make a new race, or say order='given'")
+
+    def saved_order(self):
+        """The order of the rows of a population, to be pickled, or None."""
+        return None if self.order is None else self.order.get_state()
+
+    def restore_order(self, saved):
+        """Take what `saved_order` gave."""
+        self.order = None if saved is None else _row_order.restored(saved)
+        self.rule.n_rows = INFINITY if saved is None else <double>self.order.n_rows
+        if self.order is not None and self.rounds > self.order.drawn:
+            raise ValueError("the saved race is damaged: it has used more rows than its order has")
 
     # Answers
 
@@ -664,9 +748,9 @@ cdef class StreamRace:
                 row[2][i] = self.field[2][i]
                 row[3][i] = self.field[3][i]
             elif self.bound == BETTING:
-                scale = self.support(i)[1] - self.support(i)[0]
+                scale = self.high_of(i) - self.low_of(i)
                 if t > 0.0:
-                    row[0][i] = self.support(i)[0] + scale * ((self.bets.sum[i] - 0.5) / t)
+                    row[0][i] = self.low_of(i) + scale * ((self.bets.sum[i] - 0.5) / t)
                 row[1][i] = NAN         # bets rest on a guess of the spread, which begins as a quarter
                 row[2][i] = self.bets.lower[i]
                 row[3][i] = self.bets.upper[i]
@@ -677,6 +761,8 @@ cdef class StreamRace:
                 row[3][i] = self.bets.upper[i] if self.intersecting else upper[i]
             else:
                 row[2][i], row[3][i] = self.support(i)
+            if i < n and self.status == EXACT:
+                row[2][i] = row[3][i] = row[0][i]
         pulls = np.full(self.n_arms, self.rounds, dtype=np.int64)
         pulls[n:] = self._fields[4, n:]
         places = np.argsort(self._arm)

@@ -565,8 +565,8 @@ class StreamRaceResult:
     Attributes
     ----------
     best : int
-        The best arm, wrong with probability at most `delta` if ``stopped_by`` is "bound"; within `epsilon` of the best
-        mean if "epsilon"; otherwise the arm with the largest mean so far.
+        The best arm, wrong with probability at most `delta` if ``stopped_by`` is "bound" or "exact"; within `epsilon`
+        of the best mean if "epsilon"; otherwise the arm with the largest mean so far.
     selected : ndarray of int, shape (n_best,)
         The best arms: those proven to be so, and the largest means of those still in the race.
     active : ndarray of int, shape (k,)
@@ -586,8 +586,9 @@ class StreamRaceResult:
         ``1 - pulls.sum() / (n_arms horizon)``, Table 1 of Mnih, Szepesvari & Audibert (2008); with rounds taken for
         the horizon where there is none.
     stopped_by : str
-        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"single"`` (one arm only), ``"inconsistent"`` (a bracket became
-        empty: the rewards broke an assumption) or ``""`` (not stopped).
+        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"single"`` (one arm only), ``"exact"`` (every row of a table was
+        read, and the arms left were compared by their means over it), ``"inconsistent"`` (a bracket became empty: the
+        rewards broke an assumption) or ``""`` (not stopped).
     shortfall : ndarray of float, shape (n_arms,)
         How far the mean of an arm in `active` may at most be below the best one, by the brackets; nan for the others.
     promised_gap : ndarray of float, shape (n_arms,)
@@ -631,6 +632,10 @@ class StreamRaceResult:
             return f"arm {self._name(self.best)} has the largest mean"
         if self.stopped_by == "single":
             return "there is one arm only"
+        if self.stopped_by == "exact":
+            tied = self.active.size - self.selected.size
+            text = "every row was read, and the selected arms have the largest means"
+            return f"{text}; {tied} more cannot be told from the last of them" if tied else text
         left = f"every best arm is among the {self.active.size} left"
         if self.stopped_by == "epsilon":
             return f"arm {self._name(self.best)} is within {self.epsilon:g} of the largest mean; {left}"

@@ -14,10 +14,10 @@ def half_width(bound, rewards, span, share):
 
 
 class Bets:
-    """Bracket of one mean by predictable bets, in reward units."""
+    """Bracket of one mean by predictable bets, in reward units; with `n_rows` of a population without replacement."""
 
-    def __init__(self, low, high, share):
-        self.low, self.high, self.share = low, high, share
+    def __init__(self, low, high, share, n_rows=math.inf):
+        self.low, self.high, self.share, self.n_rows = low, high, share, n_rows
         self.t, self.total, self.square = 0, 0.5, 0.25
         self.bets, self.won, self.price = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
         self.lower, self.upper = low, high
@@ -34,8 +34,13 @@ class Bets:
         aim = max(0.5 * gap / span, 0.25 * math.sqrt(2 * variance * self.share / n))
         for side, scale in ((0, mu), (1, 1 - mu)):
             bet = min(aim / (variance + scale * aim), 0.9 / scale)
-            self.bets[side] += bet
-            self.won[side] += bet * z
+            if self.n_rows < math.inf:      # z has the mean of the rows left: (N m - sum) / left if m is that of all
+                left = self.n_rows - self.t
+                self.bets[side] += bet * self.n_rows / left
+                self.won[side] += bet * (z + (self.total - 0.5) / left)
+            else:
+                self.bets[side] += bet
+                self.won[side] += bet * z
             self.price[side] += (z - mu) ** 2 * (-math.log1p(-bet * scale) - bet * scale) / scale**2
         self.t = n
         self.total += z
@@ -46,8 +51,11 @@ class Bets:
         self.upper = min(self.upper, self.low + span * high)
 
 
-def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1):
-    """Return pulls, arms still open, arms chosen, rounds and why it stopped; rewards: rounds by arms."""
+def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1, population=False):
+    """Return pulls, arms still open, arms chosen, rounds and why it stopped; rewards: rounds by arms.
+
+    With `population` they are all rows of a table in random order.
+    """
     n_arms = rewards.shape[1]
     low, high = np.broadcast_to(low, n_arms), np.broadcast_to(high, n_arms)
     share = {
@@ -55,7 +63,7 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1):
         "empirical-bernstein": lambda: math.log(3 * n_arms * horizon / delta),
         "betting": lambda: math.log(2 * n_arms / delta),
     }[bound]()
-    bets = [Bets(low[m], high[m], share) for m in range(n_arms)]
+    bets = [Bets(low[m], high[m], share, len(rewards) if population else math.inf) for m in range(n_arms)]
     alive, chosen = list(range(n_arms)), []
     pulls = np.zeros(n_arms, dtype=int)
     ends = {m: (low[m], high[m]) for m in range(n_arms)}        # running intersections of the brackets
@@ -95,6 +103,10 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1):
             return pulls, alive, sorted(chosen), t, "bound"
         if epsilon > 0 and max(upper[m] for m in alive) - bar <= epsilon:
             return pulls, alive, sorted(chosen), t, "epsilon"
+        if population and t == len(rewards):
+            last = sorted((rewards[:, m].mean() for m in alive), reverse=True)[wanted - 1]
+            alive = [m for m in alive if rewards[:, m].mean() >= last - 1e-12 * (high[m] - low[m])]
+            return pulls, alive, sorted(chosen), t, "exact"
         if t == horizon:
             return pulls, alive, sorted(chosen), t, "horizon"
     return pulls, alive, sorted(chosen), rows, ""
