@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -946,3 +947,22 @@ def test_what_is_no_kernel_callback_control_variate_or_list_is_told():
         mcmc.PoissonMinibatchMetropolis(model, control_variate=None)
     with pytest.raises(TypeError, match="a list of them is needed"):
         mcmc.Gibbs(mcmc.Categorical(2, lambda s, rows, z: np.zeros((len(rows), len(s))), 5))
+
+
+@pytest.mark.parametrize(("support", "broken"), [((-0.5, 0.5), False), ((-0.011, 0.011), True)])
+def test_racing_gibbs_notes_a_broken_support_as_a_field(support, broken):
+    y = np.random.default_rng(0).random(3000)
+    y[7] = 0.6 if support[1] > 0.1 else 30.0
+
+    def factors(states, rows, z):
+        return (y[rows, None] - 0.5) * np.array([0.0, 0.01, 0.02])[states]
+
+    kernel = mcmc.RacingGibbs([mcmc.Categorical(3, factors, 3000)], 0.05, support=support)
+    sampler = kernel._engine(kernel.variables[0], np.zeros(1, np.intp))[1]
+    sampler.draw_many(200)
+    assert sampler._core.outside is broken
+    assert any("outside" in words for words in sampler.stats.warnings) is broken
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        mcmc.sample(kernel, n_draws=50, n_chains=1, n_tune=0, rng=1)
+    assert kernel.outside is broken

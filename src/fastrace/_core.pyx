@@ -772,6 +772,11 @@ cdef class Race(RaceMemory):
         """Whether the race is over."""
         return self.status != RUNNING
 
+    @property
+    def outside(self):
+        """Whether a reward of this race, or of any draw so far, lay outside the support."""
+        return bool((self.flags | self.all_flags) & OUTSIDE_SUPPORT)
+
     def answer(self):
         """The fields of a `results.RaceResult` that the loop knows."""
         return dict(

@@ -140,7 +140,7 @@ class RacingGibbs(Gibbs):
         state = sampler.draw()
         tally.rows += core.evaluations - before
         tally.looks += core.n_looks_taken - looks
-        if any("outside the support" in told for told in core.warnings(of_all_draws=True)):
+        if core.outside:
             self.outside = True
         lost = core.n_exact > exact
         tally.full_pass |= lost
