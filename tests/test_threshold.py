@@ -62,7 +62,9 @@ def wrong_decisions(x, trials, side, rng, **options):
         {"bound": "normal"},
         {"bound": "normal", "growth": 1.35, "delta": 0.2},
         {"bound": "normal", "student": True, "first_look": 5},
-        {"bound": "normal", "skewness_guard": True},
+        {"bound": "normal", "skewness_guard": False},
+        {"bound": "normal", "skewness_guard": False, "student": True},
+        {"bound": "normal", "skewness_guard": True, "schedule": "korattikara", "first_look": 40},
         {"bound": "normal", "schedule": "korattikara", "first_look": 40},
         {"bound": "betting", "growth": 1.5},
         {"bound": "hoeffding-serfling"},
@@ -90,8 +92,7 @@ def test_decisions_equal_the_twin(seed, options, access, advantage):
             assert getattr(test, name) == getattr(want, name), name
         if test.n_looks:
             assert test.mean == pytest.approx(want.mean, rel=1e-12)
-        if options["bound"] == "normal" and not options.get("student") and "schedule" not in options:
-            assert test.skewed == want.skewed
+        assert test.skewed == want.skewed
         stops.add((test.stopped_by, test.accepted))
     assert len(stops) > 1 and {accepted for _, accepted in stops} == {True, False}
 
@@ -252,20 +253,25 @@ def test_normal_rule_is_sharp_on_normal_rewards(rng, side):
     assert_rate_at_most(1500 - wrong, 1500, 1 - 0.07)
 
 
+@pytest.mark.parametrize("guard", [False, True])
 @pytest.mark.parametrize("n", [2, 3, 50])
-def test_student_quantiles_go_with_a_divisor_of_one_less(rng, n):
+def test_student_quantiles_go_with_a_divisor_of_one_less(rng, n, guard):
     """The half-width of a look is F^-1_{t, n-1}(Phi(B)) s sqrt(v), s^2 the sum of squares over n - 1."""
     d = rng.standard_normal(2000)
-    normal = fr.bounds.normal_quantile(0.05, d.size, n, kind="first-exit")
-    for row in range(20):
-        test = fr.AcceptTest(d, bound="normal", student=True, first_look=n, access="shuffled", rng=row)
+    normal = fr.bounds.normal_quantile(0.05, d.size, n, kind="one-sided" if guard else "first-exit")
+    for row in range(5):
+        test = fr.AcceptTest(d, bound="normal", student=True, first_look=n, access="shuffled", skewness_guard=guard,
+                             rng=row)
         test.decide(-1e6)
         starts = (np.roll(d, -start)[:n] for start in range(d.size))
         seen = next(x for x in starts if x.mean() == pytest.approx(test.mean, rel=1e-13))
         s = math.sqrt(((seen - seen.mean()) ** 2).sum() / (n - 1))
         v = (d.size - n) / (d.size - 1) / n
         assert (test.n_read, test.stopped_by) == (n, "bound")
-        assert test.half_width == pytest.approx(stats.t.isf(stats.norm.sf(normal), n - 1) * s * math.sqrt(v), rel=1e-9)
+        width = stats.t.isf(stats.norm.sf(normal), n - 1) * s * math.sqrt(v)
+        if guard:
+            width += threshold.held_back(seen, d.size, width / seen.std() / math.sqrt(v)) * (1.0 / n - 1.0 / d.size)
+        assert test.half_width == pytest.approx(width, rel=1e-9)
 
 
 @pytest.mark.parametrize("first_look", [2, 5, 50])
@@ -275,7 +281,7 @@ def test_student_quantiles_keep_the_promise_of_one_small_look(rng, first_look):
     x -= x.mean()
     for side in (1, -1):
         wrong, _ = wrong_decisions(x, 3000, side, rng, bound="normal", delta=0.1, student=True, first_look=first_look,
-                                   growth=1e6)
+                                   growth=1e6, skewness_guard=False)
         assert_rate_at_most(wrong, 3000, 0.1)
         assert_rate_at_most(3000 - wrong, 3000, 1.0 - 0.085)
 
@@ -297,12 +303,54 @@ def test_normal_rule_fails_on_skewed_differences_and_says_so(rng):
     """Its documented failure: samples that miss the tail have a low mean and a low spread at once."""
     x = np.random.default_rng(3).lognormal(0.0, 2.0, 5000)
     x -= x.mean()
-    wrong, warned = wrong_decisions(x, 300, 1, rng, bound="normal", delta=0.01)
+    wrong, warned = wrong_decisions(x, 300, 1, rng, bound="normal", delta=0.01, skewness_guard=False)
     assert wrong > 0.2 * 300 and warned > 0.9 * wrong
-    guarded, _ = wrong_decisions(x, 300, 1, rng, bound="normal", delta=0.01, skewness_guard=True)
-    assert guarded < 0.4 * wrong
+    guarded, _ = wrong_decisions(x, 300, 1, rng, bound="normal", delta=0.01)
+    assert guarded < 0.25 * wrong
     wrong, _ = wrong_decisions(x, 300, 1, rng, delta=0.01, support=(x.min(), x.max()))
     assert_rate_at_most(wrong, 300, 0.01)
+
+
+def left_by_expansion(rng, family, n_rows=20_000, dim=5, intercept=0.0):
+    """Differences of what a second-order expansion leaves, at eight pairs of points of the posterior's size."""
+    X = rng.standard_normal((n_rows, dim))
+    X[:, 0] = 1.0
+    centre = np.array([intercept, 0.5, -0.5, 0.3, 0.2])
+    eta = X @ centre
+    y = rng.poisson(np.exp(eta)) if family == "poisson" else rng.random(n_rows) < 1 / (1 + np.exp(-eta))
+    glm = GLMSource(X, y, np.zeros((16, dim)), family=family)
+    residual = taylor_glm(glm, centre)
+    covariance = np.linalg.inv(-np.asarray(residual.surrogate.hessian))
+    glm.theta = rng.multivariate_normal(centre, covariance, 16)
+    left = residual.read(np.arange(n_rows))
+    return list((left[:, 8:] - left[:, :8]).T)
+
+
+@pytest.mark.parametrize(("family", "intercept"), [("poisson", 0.5), ("logistic", 0.0), ("logistic", -5.0)])
+def test_guarded_normal_rule_keeps_its_promise_on_what_expansions_leave(rng, family, intercept):
+    """They are skewed, and the plain rule errs there at up to several times delta."""
+    guarded = plain = 0
+    for d in left_by_expansion(rng, family, intercept=intercept):
+        for side in (1, -1):
+            guarded += wrong_decisions(d, 60, side, rng, bound="normal", delta=0.05)[0]
+            plain += wrong_decisions(d, 60, side, rng, bound="normal", delta=0.05, skewness_guard=False)[0]
+    assert_rate_at_most(guarded, 960, 0.05)
+    assert guarded < plain
+    if family == "poisson":
+        with pytest.raises(AssertionError, match="promised 0.05"):
+            assert_rate_at_most(plain, 960, 0.05)
+
+
+def test_the_guard_costs_little_on_normal_differences(rng):
+    d = rng.standard_normal(20_000)
+    d -= d.mean()
+    read = dict.fromkeys((True, False), 0)
+    for guard in read:
+        test = fr.AcceptTest(d, bound="normal", delta=0.05, skewness_guard=guard, scan_advantage=1.0, rng=1)
+        for level in rng.uniform(-0.3, 0.3, 1500):
+            test.decide(level * d.size)
+            read[guard] += test.n_read
+    assert read[True] < 1.05 * read[False]
 
 
 def test_normal_rule_fails_on_rare_events_without_a_sign(rng):

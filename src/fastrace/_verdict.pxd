@@ -5,9 +5,9 @@ from libc.math cimport INFINITY, NAN, fabs, isnan, log, sqrt
 from libc.stdint cimport int64_t
 
 from fastrace._betting cimport bets_t, wealth_extend, wealth_init, wealth_rejects, wealth_t
-from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, skewed_beyond_noise,
-                               skewness_inflation)
-from fastrace._moments cimport moments4_extend, moments4_skewness, moments4_std
+from fastrace._bounds cimport (empirical_bernstein_serfling, held_back, hoeffding_serfling, normal,
+                               skewed_beyond_noise)
+from fastrace._moments cimport moments4_extend, moments4_kurtosis, moments4_skewness, moments4_std
 from fastrace._simd cimport fr_range
 from fastrace._types cimport moments4_t
 
@@ -27,7 +27,7 @@ cdef struct bound_t:            # half-width at one look: the smaller of by_std 
 
 cdef struct rule_t:             # the same for every decision
     int kind
-    bint guard                  # do not stop where the sample is skewed
+    bint guard                  # of the normal rule: wider where the sample is skewed or a few rows carry its spread
     int64_t n_rows
     double log_inv_delta
     Py_ssize_t n_bounds
@@ -114,16 +114,29 @@ cdef inline double rule_radius(const rule_t *rule, Py_ssize_t k, double std, dou
     return rule.bound[k].cap * span if rule.bound[k].cap * span < half else half
 
 
+cdef inline double tally_held_back(const tally_t *t, const rule_t *rule, Py_ssize_t k, double std) noexcept nogil:
+    """What the guard adds at look k: this times 1 / n - 1 / n_rows."""
+    if rule.kind != NORMAL or not rule.guard:
+        return 0.0
+    return held_back(std, moments4_skewness(&t.seen), moments4_kurtosis(&t.seen), t.seen.n, rule.n_rows,
+                     rule.bound[k].quantile)
+
+
+cdef inline double guarded_radius(const rule_t *rule, Py_ssize_t k, double std, double span,
+                                  double held) noexcept nogil:
+    """Half-width at look k with what the guard holds back."""
+    return rule_radius(rule, k, std, span) + held * (1.0 / rule.bound[k].n - 1.0 / rule.n_rows)
+
+
 cdef inline bint tally_decides(const tally_t *t, const rule_t *rule, Py_ssize_t k, double level, double *half_width,
                                bint *constant, bint *skewed) noexcept nogil:
     """Whether the mean is known at look k to be on the side of the level where it seems to be.
 
-    `constant` is set if the first look had differences that agree, `skewed` if a verdict is not to be trusted;
-    `half_width` stays as it is where the rule has none.
+    `constant` is set if the first look had differences that agree, `skewed` if a verdict without the guard is not to
+    be trusted; `half_width` stays as it is where the rule has none.
     """
     cdef double gap = t.seen.mean - level
-    cdef double limit = 0.25    # inflation of the normal rule's error from which on it is not to be trusted
-    cdef double std, towards, quantile, skewness
+    cdef double std, skewness
     if rule.kind == BETTING:
         # Each gambler is right to be heard at any time; both at once only if the support is wrong.
         return wealth_rejects(&t.above if gap > 0.0 else &t.below, rule.log_inv_delta)
@@ -135,28 +148,27 @@ cdef inline bint tally_decides(const tally_t *t, const rule_t *rule, Py_ssize_t 
     if isnan(std):
         constant[0] = constant[0] or k == 0
         return False
-    half_width[0] = rule_radius(rule, k, std, t.high - t.low)
+    half_width[0] = guarded_radius(rule, k, std, t.high - t.low, tally_held_back(t, rule, k, std))
     if not fabs(gap) > half_width[0]:
         return False
-    skewness = moments4_skewness(&t.seen)
-    towards = skewness if gap > 0.0 else -skewness
-    quantile = rule.bound[k].quantile
-    if rule.guard and skewness_inflation(towards, t.seen.n, rule.n_rows, quantile) > limit:
-        return False
-    skewed[0] = skewed_beyond_noise(towards, t.seen.n, rule.n_rows, quantile, limit)
+    if not rule.guard:          # from a quarter more errors than promised on, the verdict is not to be trusted
+        skewness = moments4_skewness(&t.seen)
+        skewed[0] = skewed_beyond_noise(skewness if gap > 0.0 else -skewness, t.seen.n, rule.n_rows,
+                                        rule.bound[k].quantile, 0.25)
     return True
 
 
 cdef inline double tally_needs(const tally_t *t, const rule_t *rule, Py_ssize_t k, double level) noexcept nogil:
     """Rows at the first look after look k whose half-width is below the gap, should gap and spread stay."""
-    cdef double std = tally_std(t), gap
+    cdef double std = tally_std(t), gap, held
     cdef Py_ssize_t low = k + 1, high = rule.n_bounds - 1, middle
     if isnan(std):
         return <double>rule.n_rows
     gap = fabs(t.seen.mean - level)
+    held = tally_held_back(t, rule, k, std)
     while low < high:           # half-widths fall
         middle = (low + high) // 2
-        if rule_radius(rule, middle, std, t.high - t.low) < gap:
+        if guarded_radius(rule, middle, std, t.high - t.low, held) < gap:
             high = middle
         else:
             low = middle + 1

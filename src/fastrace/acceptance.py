@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastrace import _checks, bounds
 from fastrace._threshold import RULES, ThresholdRace
+from fastrace.racing import normal_quantiles
 from fastrace.results import AcceptResult
 from fastrace.sources import Source, as_source
 
@@ -59,9 +60,9 @@ class AcceptTest(ThresholdRace):
         papers.
     student : bool, default False
         Normal rule: Student quantiles in place of normal ones, against small first looks.
-    skewness_guard : bool, default False
-        Normal rule: do not stop where the sample skewness says that the error could exceed its promise by a quarter.
-        A heuristic, not a guarantee.
+    skewness_guard : bool, optional
+        Normal rule: read on where the sample is skewed or a few rows carry its spread, see Notes. A heuristic, not a
+        guarantee. On by default, but for ``schedule="korattikara"``.
     scan_advantage : float, optional
         Cost of one more row of the race over one row of a full pass in order, at least 1; at 1 the race never turns to
         a full pass. By default what the source says, and for arrays the race's own work besides.
@@ -89,9 +90,18 @@ class AcceptTest(ThresholdRace):
     With probability at least ``1 - delta`` the decision is the exact one, for every threshold: so a
     Metropolis-Hastings step by it is within total variation `delta` of the exact step, and a slice step with M tests
     within ``M delta``. The rigorous bounds hold for every population inside the support, the normal rule as far
-    as means of `first_look` rows are normal. For skewed differences it can be wrong half of the time, and `warnings`
-    then says so; where a few rows decide and the others barely differ, a sample without any of the few looks
-    harmless, and the rule can be wrong nearly always without a sign. A decision that has read every row is exact.
+    as means of `first_look` rows are normal. A decision that has read every row is exact.
+
+    For skewed differences the plain normal rule can be wrong half of the time, so it has a guard. A sample of n rows is
+    under suspicion if its skewness, less one standard error, would inflate the error by a quarter
+    (`bounds.skewness_inflation`), or if its kurtosis says that its variance is known worse than to 22 % (root of 0.05).
+    Its half-width then grows by ``7 M (1 / n - 1 / N)``, M the fourth root of the sum of fourth powers of deviations,
+    which is no less than the largest one: a decision stands even if seven rows as far out are to come for every n. That
+    costs about 1 % of the rows where differences are normal, and much where they are skewed and the decision is close.
+    It is a heuristic: on what Taylor expansions leave of Poisson and logistic models it erred in at most 5 % of
+    decisions at delta 0.05 where the plain rule erred in up to 35 %. Where a few rows decide and the others barely
+    differ, a sample without any of the few looks harmless, and the normal rule, guarded or not, can be wrong nearly
+    always without a sign: only a rigorous bound helps.
 
     After each look the race forecasts how many rows it still needs; as soon as one pass over all rows in order
     (`Source.total`) is cheaper, it makes that pass. Both costs are counted in rows, so that the same seed gives the
@@ -136,7 +146,7 @@ class AcceptTest(ThresholdRace):
         growth: float | None = None,
         schedule: str = "geometric",
         student: bool = False,
-        skewness_guard: bool = False,
+        skewness_guard: bool | None = None,
         scan_advantage: float | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
@@ -155,6 +165,7 @@ class AcceptTest(ThresholdRace):
                 )
             if student or skewness_guard:
                 raise ValueError(f"student and skewness_guard belong to the normal rule; bound is {self.bound!r}")
+        guard = _guarded(skewness_guard, self.bound, self.schedule)
         self.noise = _checks.choice(noise, "noise", ("metropolis", "barker"))
         access = _checks.choice(access, "access", ("random", "shuffled"))
         if first_look is None:
@@ -180,11 +191,13 @@ class AcceptTest(ThresholdRace):
             "growth": growth,
             "schedule": self.schedule,
             "student": bool(student),
-            "skewness_guard": bool(skewness_guard),
+            "skewness_guard": guard,
             "scan_advantage": scan_advantage,
         }
         looks = _looks(self.schedule, rows.n_rows, first_look, growth)
-        share, quantile = _shares(self.bound, self.schedule, self.delta, looks, first_look, growth, bool(student))
+        share, quantile = _shares(
+            self.bound, self.schedule, self.delta, looks, first_look, growth, bool(student), guard
+        )
         super().__init__(
             rows,
             self.bound,
@@ -192,7 +205,7 @@ class AcceptTest(ThresholdRace):
             share,
             quantile,
             shuffled=access == "shuffled",
-            guard=bool(skewness_guard),
+            guard=guard,
             advantage=math.nan if scan_advantage is None else scan_advantage,
             rng=self._rng,
         )
@@ -308,7 +321,7 @@ class AcceptTest(ThresholdRace):
         if self.skewed:
             found.append(
                 "the differences are skewed: the normal rule can err far more often than delta; give a support for the "
-                "betting rule, or skewness_guard=True"
+                "betting rule, or leave skewness_guard on"
             )
         return tuple(found)
 
@@ -349,6 +362,11 @@ def _bound(bound: str, schedule: str, known: bool) -> str:
     return rule
 
 
+def _guarded(skewness_guard: bool | None, bound: str, schedule: str = "geometric") -> bool:
+    """Whether the skewness guard is on: by default with the normal rule, but for the papers' own schedules."""
+    return (bound == "normal" and schedule == "geometric") if skewness_guard is None else bool(skewness_guard)
+
+
 def _looks(schedule: str, n_rows: int, first_look: int, growth: float) -> NDArray[np.int64]:
     """Rows read at each look; the last is `n_rows`."""
     if n_rows == 0:
@@ -378,6 +396,7 @@ def _shares(
     first_look: int,
     growth: float,
     student: bool,
+    guard: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """log(1 / share of delta) and the normal rule's quantile at each look."""
     share = np.full(looks.size, -math.log(delta))
@@ -392,9 +411,8 @@ def _shares(
         # Two-sided in the paper, so each side has half of the look's share.
         share = math.log(2.0) - np.log(bounds.look_delta(np.arange(1, looks.size + 1), delta))
     elif bound == "normal":
-        quantile[:] = bounds.normal_quantile(delta, int(looks[-1]), first_look, growth, kind="first-exit")
-        if student:
-            quantile = bounds.student_quantile(quantile, looks, ddof=0)
+        # The first crossing on either side ends the race, unless the guard lets it pass: then each crossing counts.
+        quantile = normal_quantiles(looks, first_look, growth, -math.log(delta), one_exit=not guard, student=student)
     elif bound != "betting":
         share += math.log(n_looks)
     return share, quantile
@@ -414,7 +432,7 @@ def metropolis_accept(
     growth: float | None = None,
     schedule: str = "geometric",
     student: bool = False,
-    skewness_guard: bool = False,
+    skewness_guard: bool | None = None,
     scan_advantage: float | None = None,
     rng: _checks.RngLike = None,
 ) -> AcceptResult:

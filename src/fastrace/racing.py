@@ -142,17 +142,27 @@ def _plan(
     if inexact and bound == "normal":
         # With two arms the race ends at the first crossing on either side; with more an arm beaten by the best one may
         # stay and come back, and a guard may let a crossing pass, so each crossing counts.
-        kind = "first-exit" if n_running == 2 and variance == "pairwise" and not guarded else "one-sided"
-        if inexact > MOST_EXACT_LOOKS:
-            kind = "sidak"
-        quantiles[:-1] = bounds.normal_quantile(None, n_rows, first_look, growth, kind, log_inv_delta=log_inv_delta)
-        if student:
-            quantiles[:-1] = bounds.student_quantile(quantiles[:-1], looks[:-1], ddof=0)
+        one_exit = n_running == 2 and variance == "pairwise" and not guarded
+        quantiles = normal_quantiles(looks, first_look, growth, log_inv_delta, one_exit=one_exit, student=student)
     elif inexact and bound != "betting":
         log_inv_delta += math.log(inexact)
     for array in (looks, quantiles):
         array.setflags(write=False)
     return looks, quantiles, log_inv_delta
+
+
+def normal_quantiles(
+    looks: NDArray[np.int64], first_look: int, growth: float, log_inv_delta: float, *, one_exit: bool, student: bool
+) -> NDArray[np.float64]:
+    """The normal rule's quantile at each look, 0 at the last; `one_exit` if the first crossing ends the race."""
+    kind = "first-exit" if one_exit else "one-sided"
+    if looks.size - 1 > MOST_EXACT_LOOKS:
+        kind = "sidak"
+    n_rows, quantiles = int(looks[-1]), np.zeros(looks.size)
+    quantiles[:-1] = bounds.normal_quantile(None, n_rows, first_look, growth, kind, log_inv_delta=log_inv_delta)
+    if student:
+        quantiles[:-1] = bounds.student_quantile(quantiles[:-1], looks[:-1], ddof=0)
+    return quantiles
 
 
 class FiniteRace:

@@ -25,7 +25,8 @@ def looks_of(schedule, n_rows, first_look, growth):
     return looks
 
 
-def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, student, std, span):
+def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, student, std, span,
+                one_exit=True):
     """Half-width at each look before the last for a given standard deviation, 0 at the last."""
     out = []
     for k, n in enumerate(looks[:-1], start=1):
@@ -36,7 +37,8 @@ def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, stude
             share = delta / (2 * k**2) / 2
             out.append(bounds.empirical_bernstein_serfling(n, n_rows, std, share, (0, span)))
         elif bound == "normal":
-            quantile = bounds.normal_quantile(delta, n_rows, first_look, growth, kind="first-exit")
+            kind = "first-exit" if one_exit else "one-sided"
+            quantile = bounds.normal_quantile(delta, n_rows, first_look, growth, kind=kind)
             s = std
             if student:     # F^-1_{t, n-1}(Phi(B)), whose quotient has a standard deviation of divisor n - 1
                 quantile, s = stats.t.isf(stats.norm.sf(quantile), n - 1), std * math.sqrt(n / (n - 1))
@@ -59,9 +61,21 @@ def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, stude
     return [*out, 0.0]
 
 
+def held_back(x, n_rows, quantile):
+    """What the guard adds to the half-width at m rows, over 1 / m - 1 / n_rows, after the sample x."""
+    n = len(x)
+    skewness = max(0.0, abs(stats.skew(x)) - math.sqrt(6 / n))      # one standard error nearer to zero
+    variance_of_variance = (stats.kurtosis(x, fisher=False) - 1) / n
+    if bounds.skewness_inflation(-skewness, n, n_rows, quantile) > 0.25 or variance_of_variance > 0.05:
+        return 7 * ((x - x.mean())**4).sum() ** 0.25
+    return 0.0
+
+
 def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", first_look=50, growth=2.0, student=False,
-           skewness_guard=False, support=None, advantage=1.0):
+           skewness_guard=None, support=None, advantage=1.0):
     """Whether sum(d) > threshold, with rows in the order that `order` draws."""
+    if skewness_guard is None:
+        skewness_guard = bound == "normal" and schedule == "geometric"
     n_rows = len(d)
     level = threshold / n_rows
     low, high = support or (-math.inf, math.inf)
@@ -82,7 +96,13 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
         if n == n_rows:
             answer.accepted, answer.stopped_by = bool(gap > 0), "exact"
             return answer
-        widths = half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, student, std, high - low)
+        widths = half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, student, std, high - low,
+                             not skewness_guard)
+        if bound == "normal" and known:
+            quantile = widths[k] / std / math.sqrt(bounds.variance_factor(n, n_rows))
+            if skewness_guard:
+                held = held_back(x, n_rows, quantile)
+                widths = [width + held * (1 / m - 1 / n_rows) for width, m in zip(widths, looks, strict=True)]
         if bound == "betting":
             for side in (1, -1):
                 least = low - level if side > 0 else level - high
@@ -93,19 +113,12 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
         elif bound == "normal" and not known:
             answer.constant = answer.constant or k == 0
         elif abs(gap) > widths[k]:
-            trusted = True
-            if bound == "normal":
-                z = (x - x.mean()) / std
-                quantile = widths[k] / std / math.sqrt(bounds.variance_factor(n, n_rows))
-                if not student and schedule == "geometric":
-                    skewness = math.copysign(1, gap) * (z**3).mean()
-                    trusted = not skewness_guard or bounds.skewness_inflation(skewness, n, n_rows, quantile) <= 0.25
-                    shrunk = min(0.0, skewness + 2 * math.sqrt(6 / n))      # two standard errors nearer to zero
-                    answer.skewed = trusted and bounds.skewness_inflation(shrunk, n, n_rows, quantile) > 0.25
-            if trusted:
-                answer.accepted = bool(gap > 0)
-                return answer
-            answer.skewed = False
+            if bound == "normal" and not skewness_guard:
+                skewness = math.copysign(1, gap) * stats.skew(x)
+                shrunk = min(0.0, skewness + 2 * math.sqrt(6 / n))      # two standard errors nearer to zero
+                answer.skewed = bounds.skewness_inflation(shrunk, n, n_rows, quantile) > 0.25
+            answer.accepted = bool(gap > 0)
+            return answer
         if advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows:
             needed = n_rows
             if known:

@@ -22,7 +22,7 @@ except ImportError as error:
 
 from fastrace import _checks, _xla, _xla_chain
 from fastrace._threshold import RULES
-from fastrace.acceptance import _bound, _looks, _shares
+from fastrace.acceptance import _bound, _guarded, _looks, _shares
 from fastrace.racing import _plan
 
 PENDING, REJECTED, ACCEPTED, LOST = range(4)  # as in `fastrace._xla`
@@ -150,7 +150,7 @@ class Race:
         first_look: int,
         advantage: float,
         delayed: bool = False,
-        guard: bool = False,
+        guard: bool | None = None,
     ) -> None:
         self.n_rows, self.n_arms = n_rows, n_arms
         self.first_look = min(_checks.integer(first_look, "first_look", 2, "one row has no variance"), n_rows)
@@ -166,9 +166,10 @@ class Race:
             lows, highs = _checks.support_bounds(support, 1)
             low, high = float(lows[0]), float(highs[0])
         share: NDArray[np.float64]
+        guarded = n_arms == 0 and _guarded(guard, self.bound)
         if n_arms == 0:
             looks = _looks("geometric", n_rows, self.first_look, 2.0)
-            share, quantile = _shares(self.bound, "geometric", self.delta, looks, self.first_look, 2.0, False)
+            share, quantile = _shares(self.bound, "geometric", self.delta, looks, self.first_look, 2.0, False, guarded)
         else:
             looks, quantile, level = _plan(
                 n_arms, n_rows, self.delta, self.bound, "pairwise", self.first_look, 2.0, False, False
@@ -176,7 +177,7 @@ class Race:
             share = np.full(looks.size, level)
         self.plan = _xla.plan(
             RULES.index(self.bound), n_rows, looks, share, quantile,
-            n_arms=n_arms, delayed=delayed, guard=guard, advantage=advantage, low=low, high=high,
+            n_arms=n_arms, delayed=delayed, guard=guarded, advantage=advantage, low=low, high=high,
         )  # fmt: skip
         self.words = _xla.words(n_arms)
 

@@ -87,8 +87,8 @@ class RacingMetropolis:
     support : tuple of float, optional
         Interval (low, high) that holds every raced difference of terms but -inf, for the rigorous bounds; one outside
         it ends the program with an error that names the row.
-    skewness_guard : bool, default False
-        As in `fastrace.AcceptTest`.
+    skewness_guard : bool, optional
+        As in `fastrace.AcceptTest`: on by default with the normal rule.
     first_look : int, default 64
         Rows of the first look, and of each block until sixteen of them; then blocks are sixteen times as large.
     scan_advantage : float, optional
@@ -170,7 +170,7 @@ class RacingMetropolis:
         reference: Any = None,
         delayed: bool = True,
         support: _checks.Support | None = None,
-        skewness_guard: bool = False,
+        skewness_guard: bool | None = None,
         first_look: int = 64,
         scan_advantage: float | None = None,
     ) -> None:
@@ -206,7 +206,7 @@ class RacingMetropolis:
             advantage=ADVANTAGE[self.order] if scan_advantage is None else scan_advantage,
             delayed=bool(delayed) and (self.order is not None or (
                 log_prior is not None and self.proposal in FOLLOWING)),
-            guard=bool(skewness_guard),
+            guard=skewness_guard,
         )
         self.bound, self.delta = self._race.bound, self._race.delta
         self._near = math.sqrt(self.dim) + NEAR

@@ -34,6 +34,8 @@ class RacingGibbs(Gibbs):
         small clusters, are then not read.
     first_look, student
         As in `DiscreteSampler`.
+    tail_guard : bool, default True
+        As in `FiniteRace`: the normal rule waits for tails that it has not seen. Not for variables with `sizes`.
 
     Notes
     -----
@@ -81,6 +83,7 @@ class RacingGibbs(Gibbs):
         support: _checks.Support | None = None,
         first_look: int | None = None,
         student: bool = False,
+        tail_guard: bool = True,
     ) -> None:
         super().__init__(variables)
         self.delta = _checks.probability(delta, "delta")
@@ -88,6 +91,7 @@ class RacingGibbs(Gibbs):
         self.support = support
         self.first_look = first_look
         self.student = bool(student)
+        self.tail_guard = bool(tail_guard)
         z = np.zeros(len(self.variables), np.intp)
         for variable in self.variables:
             self._engine(variable, z)  # argument checks now
@@ -105,6 +109,7 @@ class RacingGibbs(Gibbs):
             support=self.support,
             first_look=self.first_look,
             student=self.student,
+            tail_guard=self.tail_guard,
             rng=0,
         )
         return sampler.source, sampler

@@ -129,7 +129,7 @@ class RacingMetropolis(RowMetropolis):
         growth: float | None = None,
         access: str = "auto",
         student: bool = False,
-        skewness_guard: bool = False,
+        skewness_guard: bool | None = None,
         scan_advantage: float | None = None,
     ) -> None:
         super().__init__(
