@@ -118,7 +118,7 @@ def test_a_population_that_is_read_whole_gives_its_best(name, instances, rng):
 def test_unequal_populations_that_are_read_whole_give_the_largest_sum(instances, rng):
     for _ in range(instances):
         columns = [rng.integers(0, 3, size=int(size)).astype(float) for size in rng.integers(1, 11, rng.integers(1, 5))]
-        result = fr.race_unequal(columns, delta=0.05, first_look=10, rng=rng)
+        result = fr.race_sums(columns, delta=0.05, first_look=10, rng=rng)
         sums = np.array([column.sum() for column in columns])
         assert sums[result.best] == sums.max()
         whole = result.pulls == result.sizes

@@ -135,7 +135,7 @@ def answers(seed):
     sampler = fr.DiscreteSampler(values * 1e-2, rng=seed)
     test = fr.AcceptTest(values[:, :2], rng=seed)
     lil = fr.LilUCB(4, 4000, support=(0, 1.02), rng=seed).run(values, max_pulls=5000)
-    unequal = fr.race_unequal([values[: 500 * (i + 1), i] for i in range(4)], rng=seed)
+    unequal = fr.race_sums([values[: 500 * (i + 1), i] for i in range(4)], rng=seed)
     return (facts(fr.race(values, rng=seed)), facts(fr.race(values, support=(0, 1.02), access="shuffled", rng=seed)),
             sampler.draw_many(50).tolist(), [test.accept() for _ in range(50)], lil.pulls.tolist(),
             unequal.total.tolist())
@@ -327,7 +327,7 @@ def test_c2_24_no_face_takes_a_delta_that_is_none(delta):
              lambda: fr.metropolis_accept(x, delta=delta), lambda: fr.in_slice(x, 0.0, delta=delta),
              lambda: fr.gibbs_binary(x, delta=delta),
              lambda: fr.LilUCB(2, 100, delta, (0, 1)), lambda: fr.UnequalRace([100, 50], delta),
-             lambda: fr.race_unequal([x[:, 0], x[:50, 1]], delta=delta)]
+             lambda: fr.race_sums([x[:, 0], x[:50, 1]], delta=delta)]
     for call in calls:
         with pytest.raises((ValueError, TypeError), match="delta"):
             call()
@@ -511,7 +511,7 @@ CALLS = {
     "in_slice": lambda x: fr.in_slice(x, 0.0, rng=1),
     "gibbs_binary": lambda x: fr.gibbs_binary(x, rng=1),
     "LilUCB": lambda x: fr.LilUCB(2, 60, support=(-9, 9), rng=1).run(x, max_pulls=50),
-    "race_unequal": lambda x: fr.race_unequal([x[:, 0], x[:30, 1]], rng=1),
+    "race_sums": lambda x: fr.race_sums([x[:, 0], x[:30, 1]], rng=1),
     "UnequalRace": lambda x: pickle.loads(pickle.dumps(fr.UnequalRace([60, 30], rng=1))).ask(),
     "ControlVariate": lambda x: fr.race(ControlVariate(*map(fr.sources.ArraySource, (x, 0.9 * x))), rng=1),
     "bounds": lambda x: (fr.bounds.serfling(20, 60, 1.0, 0.1, (0, 1)), fr.bounds.looks(60, 10),

@@ -18,7 +18,7 @@ from reference import lil as reference
 
 def sampled(rewards, *args, **options):
     """A race that reads arms only as far as their comparisons need."""
-    return fr.race_unequal(rewards, *args, **{"scan_advantage": 1, **options})
+    return fr.race_sums(rewards, *args, **{"scan_advantage": 1, **options})
 
 
 def racer(sizes, *args, **options):
@@ -478,18 +478,18 @@ def test_a_reward_outside_the_support_is_named(seed):
 def test_arms_are_read_in_full_where_that_is_cheaper(seed):
     # 8 times cheaper in order: an arm is read in full at its first look of more than an eighth of its rows.
     vectors = [np.random.default_rng([seed, i]).normal(size=n) for i, n in enumerate((3000, 60, 3000, 12))]
-    result = fr.race_unequal(vectors, delta=1e-9, scan_advantage=8, rng=1)
+    result = fr.race_sums(vectors, delta=1e-9, scan_advantage=8, rng=1)
     assert result.stopped_by == "exact"
     assert np.allclose(result.total, [v.sum() for v in vectors], rtol=1e-13)
     assert result.n_looks == 4                  # a fifth of the rest
     assert sampled(vectors, delta=1e-9, rng=1).n_looks == 6
-    easy = fr.race_unequal([vectors[0] + 9, *vectors[1:]], scan_advantage=8, rng=1)
+    easy = fr.race_sums([vectors[0] + 9, *vectors[1:]], scan_advantage=8, rng=1)
     assert (easy.best, easy.pulls.tolist()) == (0, [10, 60, 10, 12])
     # In memory the default is to read in full unless the first look decides.
-    assert fr.race_unequal(vectors, delta=1e-9, rng=1).n_looks == 2
+    assert fr.race_sums(vectors, delta=1e-9, rng=1).n_looks == 2
     for k in range(200):
         vectors, offset = clusters(np.random.default_rng([seed, k]))
-        result = fr.race_unequal(vectors, delta=1e-300, offset=offset, rng=k)
+        result = fr.race_sums(vectors, delta=1e-300, offset=offset, rng=k)
         assert result.best == exact(vectors, offset)
         assert (result.pulls <= result.sizes).all()
 
@@ -497,7 +497,7 @@ def test_arms_are_read_in_full_where_that_is_cheaper(seed):
 def test_faults_while_an_arm_is_read_in_full_change_nothing(seed):
     values = np.random.default_rng(seed).normal(size=(5000, 3))
     vectors = list(values.T)
-    wanted = fr.race_unequal(vectors, delta=1e-9, rng=1)
+    wanted = fr.race_sums(vectors, delta=1e-9, rng=1)
     race = fr.UnequalRace([5000] * 3, 1e-9, rng=1)
     arms, _ = race.ask()
     race.tell(np.concatenate([vectors[i][race.ask()[1][arms == i]] for i in range(3)]))
@@ -532,7 +532,15 @@ def test_c2_24_bad_arguments(bad):
 @pytest.mark.parametrize("scan_advantage", [1, 24])
 def test_sums_that_overflow_are_refused(scan_advantage):
     with pytest.raises(ValueError, match="scale them down"):
-        fr.race_unequal([np.full(2000, 1e308), np.ones(2000)], scan_advantage=scan_advantage, rng=1)
+        fr.race_sums([np.full(2000, 1e308), np.ones(2000)], scan_advantage=scan_advantage, rng=1)
+
+
+def test_the_largest_sum_wins_not_the_largest_mean():
+    few, many = np.full(10, 5.0), np.full(1000, 1.0)
+    assert fr.race_sums([few, many], rng=1).best == 1
+    assert "largest sum" in fr.race_sums.__doc__.splitlines()[0]
+    with pytest.warns(DeprecationWarning, match="race_sums"):
+        assert fr.race_unequal([few, many], rng=1).best == 1
 
 
 def test_bad_rewards():

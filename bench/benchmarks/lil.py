@@ -101,16 +101,16 @@ class Unequal:
         return x
 
     def time_race(self, largest):
-        fr.race_unequal(self.vectors, offset=self.offset, rng=1)
+        fr.race_sums(self.vectors, offset=self.offset, rng=1)
 
     def time_all_sums(self, largest):
         np.argmax([v.sum() + c for v, c in zip(self.vectors, self.offset, strict=True)])
 
     def time_race_of_slow_factors(self, largest):
-        fr.race_unequal(self.factors, self.sizes, offset=self.offset, rng=1)
+        fr.race_sums(self.factors, self.sizes, offset=self.offset, rng=1)
 
     def time_all_sums_of_slow_factors(self, largest):
         np.argmax([self.factors(i, slice(None)).sum() + c for i, c in enumerate(self.offset)])
 
     def track_fraction_read(self, largest):
-        return fr.race_unequal(self.vectors, offset=self.offset, rng=1).fraction_read
+        return fr.race_sums(self.vectors, offset=self.offset, rng=1).fraction_read

@@ -24,7 +24,8 @@ from fastrace.selection import Direct, Halving, Incremental, MedianElimination
 from fastrace.sequences import ConfidenceSequence
 from fastrace.stopping import AA, NAS, SRA, AbsoluteStop, EBGStop, EBStop, GeometricNAS, SignStop, estimate_mean
 from fastrace.stream_racing import BernsteinRace, BettingRace, HoeffdingRace
-from fastrace.unequal import UnequalRace, race_unequal
+from fastrace.unequal import UnequalRace, race_sums
+from fastrace.unequal import race_unequal as race_unequal
 
 __version__ = "0.1.0"
 
@@ -77,7 +78,7 @@ __all__ = [
     "metropolis_accept",
     "pulls",
     "race",
-    "race_unequal",
+    "race_sums",
     "select_best",
     "sources",
 ]

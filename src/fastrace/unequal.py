@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -225,11 +226,11 @@ class UnequalRace:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
         known = self._race.answer()
         rows = int(self._sizes.sum())
-        warnings = []
+        told = []
         if self._race.outside:
-            warnings.append("a reward lay outside support: the promise does not hold")
+            told.append("a reward lay outside support: the promise does not hold")
         if self._race.constant:
-            warnings.append(
+            told.append(
                 "all rewards read of an arm were equal at a look: the normal rule cannot tell how far the rest may lie"
             )
         return UnequalResult(
@@ -237,12 +238,12 @@ class UnequalRace:
             fraction_read=int(known["pulls"].sum()) / rows if rows else 0.0,
             bound=self._bound,
             delta=self._delta,
-            warnings=tuple(warnings),
+            warnings=tuple(told),
             **known,
         )
 
 
-def race_unequal(
+def race_sums(
     rewards: Rewards,
     sizes: ArrayLike | None = None,
     delta: float = 0.05,
@@ -259,7 +260,10 @@ def race_unequal(
     pooling: float = 0.0,
     rng: _checks.RngLike = None,
 ) -> UnequalResult:
-    """Find the largest of several sums over populations of different sizes, from as few rows as possible.
+    """Find the largest sum, of several over populations of their own sizes, from as few rows as possible.
+
+    The largest sum is not the largest mean: an arm of many small rewards beats one of few large ones. `race` finds the
+    largest mean.
 
     It pays where rewards are computed when they are asked for. Vectors that lie in memory are added up faster than they
     are sampled unless they are long, so the race reads an arm in full as soon as that is cheaper.
@@ -289,11 +293,11 @@ def race_unequal(
     >>> import fastrace as fr
     >>> rng = np.random.default_rng(0)
     >>> clusters = [rng.normal(mean, 1.0, size) for mean, size in ((0.2, 3000), (-0.5, 40), (0.5, 2000), (0.0, 0))]
-    >>> fr.race_unequal(clusters, offset=[0.0, 0.0, 0.0, 5.0], rng=1).best
+    >>> fr.race_sums(clusters, offset=[0.0, 0.0, 0.0, 5.0], rng=1).best
     2
     >>> def factors(arm, rows):         # stands for something that takes long to compute
     ...     return clusters[arm][rows]
-    >>> result = fr.race_unequal(factors, [3000, 40, 2000, 0], offset=[0.0, 0.0, 0.0, 5.0], rng=1)
+    >>> result = fr.race_sums(factors, [3000, 40, 2000, 0], offset=[0.0, 0.0, 0.0, 5.0], rng=1)
     >>> result.best, result.fraction_read < 0.5
     (2, True)
     """
@@ -319,6 +323,16 @@ def race_unequal(
         rng=rng,
     )
     return race.run(rewards)
+
+
+def race_unequal(*args: Any, **options: Any) -> UnequalResult:
+    """Find the largest sum: the former name of `race_sums`."""
+    warnings.warn(
+        "race_unequal finds the largest sum, not the largest mean, and is now called race_sums; this name will go",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return race_sums(*args, **options)
 
 
 def _sizes(sizes: ArrayLike) -> NDArray[np.int64]:
