@@ -212,3 +212,133 @@ def test_selectors_are_set_up_once_and_never_used_before():
                                                       rng=np.random.default_rng(1))):
         with pytest.raises((TypeError, ValueError), match="in use"):
             again()
+
+
+# Decisions and chains.
+
+def test_the_source_of_a_test_is_not_replaced_in_the_middle_of_a_decision():
+    raised = []
+
+    def differences(arms, rows):
+        for use in (lambda: setattr(test, "source", other), lambda: pickle.dumps(test), lambda: test.set_support(0, 1),
+                    lambda: test.draw_noise(False), lambda: test.decide(0.0)):
+            with pytest.raises(RuntimeError, match="in use"):
+                use()
+            raised.append(use)
+        return np.ones((len(rows), 1))
+
+    test = fr.AcceptTest(fr.sources.CallableSource(differences, 1, 1000), rng=1)
+    other = fr.sources.ArraySource(np.ones((1000, 1)))
+    assert test.decide(0.0) and len(raised) % 5 == 0 and raised
+    test.source = other
+    assert test.source is other and test.decide(0.0)
+
+
+def test_sources_replaced_by_another_thread_are_refused_or_used_by_the_next_decision():
+    tables = [np.full((200_000, 1), float(k)) for k in (1, 2)]
+    test = fr.AcceptTest(tables[0], rng=1, scan_advantage=1.0, first_look=200_000)
+    stop = threading.Event()
+
+    def decide():
+        try:
+            for _ in range(60):
+                try:
+                    assert test.decide(0.0) and test.result().mean in (1.0, 2.0)
+                except RuntimeError as error:
+                    assert "in use" in str(error)
+        finally:
+            stop.set()
+
+    def replace():
+        while not stop.is_set():
+            try:
+                test.source = fr.sources.ArraySource(tables[0] + np.random.default_rng().integers(2))
+                pickle.loads(pickle.dumps(test))
+            except RuntimeError as error:
+                assert "in use" in str(error)
+
+    assert in_threads(decide, replace) == [None, None]
+
+
+def test_a_threshold_race_is_set_up_once_and_never_used_before():
+    from fastrace._threshold import ThresholdRace
+
+    class Bare(ThresholdRace):
+        def __init__(self):
+            pass
+
+    test = Bare()
+    for use in (lambda: test.run(0.0), lambda: setattr(test, "source", fr.sources.ArraySource([[1.0]])),
+                lambda: test.set_support(0.0, 1.0), lambda: test.draw_noise(True), lambda: test._get_order(),
+                lambda: test._set_order(("none", None, None, None))):
+        with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+            use()
+    test = fr.AcceptTest(np.ones(100), rng=1)
+    with pytest.raises(TypeError, match="in use"):
+        test.__init__(np.ones(50))
+    assert test.n_rows == 100 and test.decide(0.0)
+
+
+@pytest.fixture
+def glm():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 2))
+    y = (rng.random(200) < 0.5).astype(float)
+    return fr.likelihoods.GLMSource(X, y, np.zeros((2, 2)))
+
+
+def chain_of(kind, glm, **options):
+    from fastrace import _chain
+
+    options = {"surrogate": False, "delayed": False} | options
+    return kind(glm, _chain.parameters_of(glm), np.zeros(2), np.eye(2), **options)
+
+
+def run(chain, n=10):
+    chain.run(np.random.default_rng(1), np.empty((n, 2)), np.empty(n, np.int64), np.empty(n, np.int32),
+              np.empty(n, np.uint8))
+
+
+def test_a_chain_is_refused_to_a_proposal_that_uses_it(glm):
+    from fastrace import _chain
+
+    raised = []
+
+    def log_prior(theta):
+        for use in (lambda: run(chain), lambda: chain.load(np.zeros(2), np.zeros(2), None),
+                    lambda: chain.set_coordinates(np.ones(2), np.eye(2)), lambda: chain.set_proposal(1, 1, 1, 0)):
+            with pytest.raises(RuntimeError, match="in use"):
+                use()
+            raised.append(use)
+        return 0.0
+
+    chain = chain_of(_chain.ExactChain, glm, log_prior=log_prior)
+    chain.load(np.zeros(2), np.zeros(2), None)
+    run(chain)
+    assert raised
+
+
+def test_chains_without_their_race_or_table_and_points_of_another_length_are_refused(glm):
+    from fastrace import _chain, _minibatch
+
+    for kind in (_chain.RaceChain, _chain.RaceSliceChain, _minibatch.PoissonChain, _minibatch.TunaChain,
+                 _minibatch.FireflyChain):
+        with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+            run(chain_of(kind, glm))
+        with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+            run(kind.__new__(kind))
+    chain = chain_of(_chain.ExactChain, glm)
+    for bad in (np.zeros(1), np.zeros((2, 2)), []):
+        for use in (lambda bad=bad: chain.load(bad, np.zeros(2), None), lambda bad=bad: chain.whiten(bad),
+                    lambda bad=bad: chain.load(np.zeros(2), bad, None), lambda bad=bad: chain.colour(bad)):
+            with pytest.raises(ValueError, match="shape"):
+                use()
+    with pytest.raises(TypeError, match="in use"):
+        chain.__init__(glm, _chain.parameters_of(glm), np.zeros(2), np.eye(2), surrogate=False, delayed=False)
+    firefly = chain_of(_minibatch.FireflyChain, glm)
+    firefly.set_table(_minibatch.AliasTable(np.ones(200)), 100.0)
+    for bad in ((200,), (-1,), (5, 3), (3, 3)):
+        with pytest.raises(ValueError, match="bright row"):
+            firefly.load(np.zeros(2), np.zeros(2), bad)
+    with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+        firefly.set_table(_minibatch.AliasTable.__new__(_minibatch.AliasTable), 100.0)

@@ -530,7 +530,7 @@ def test_reentry_is_refused(rng):
     test = None
 
     def rewards(arms, rows):
-        with pytest.raises(RuntimeError, match="in the middle of a decision"):
+        with pytest.raises(RuntimeError, match="in use"):
             test.decide(0.0)
         return np.ones((rows.size, 1))
 

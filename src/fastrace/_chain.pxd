@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
+from fastrace._guard cimport guard_t
 from fastrace._row_stream cimport row_stream_t
 from fastrace.likelihoods cimport GLMSource
 from fastrace.sources cimport Source
@@ -22,6 +23,7 @@ cdef class Residual(Source):
 
 
 cdef class Chain:
+    cdef guard_t guard                      # level 1: subclasses that need a race or a table before they run
     cdef readonly Py_ssize_t dim
     cdef readonly Source source
     cdef readonly int64_t n_done            # steps of the last run that are in its arrays
@@ -55,6 +57,8 @@ cdef class Chain:
     cdef step_t step
     cdef row_stream_t stream
 
+    cdef int hold(self) except -1           # before steps are made; `release` after them
+    cdef void release(self) noexcept
     cdef int one(self, bitgen_t *bits) except -1 nogil
     cdef double moved(self, bitgen_t *bits) except? -1.0 nogil
     cdef double log_prior_of(self, const double *theta) except? -1.0 nogil

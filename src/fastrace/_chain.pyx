@@ -15,6 +15,8 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._rng cimport random_standard_exponential
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle, guard_enter,
+                              guard_leave)
 from fastrace._row_stream cimport row_stream_init, row_stream_seed
 from fastrace._simd cimport fr_lower_product, fr_sum
 from fastrace._threshold cimport ThresholdRace
@@ -132,16 +134,29 @@ cdef class Chain:
     """
 
     def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 0)
         memset(&self.step, 0, sizeof(step_t))
         row_stream_init(&self.stream)
 
     def __init__(self, Source source not None, theta, center, factor, *, surrogate, delayed, radius_of_delay=INFINITY,
                  log_prior=None, propose=None, prior_mean=None, prior_precision=None, weights=None):
-        self.source = source
-        self.dim = theta.shape[1]
         if source.n_arms != 2 or theta.shape[0] != 2 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
             raise ValueError(f"the source has {source.n_arms} arms and theta has shape {theta.shape}; two arms and a "
                              f"float64 array of shape (2, dim) in C order are needed")
+        dim = theta.shape[1]
+        coordinates = _coordinates(center, factor, dim)
+        mean = precision = None
+        if prior_precision is not None:
+            mean = np.array(np.broadcast_to(prior_mean, (dim,)), dtype=np.float64)
+            precision = np.array(np.broadcast_to(prior_precision, (dim,)), dtype=np.float64)
+        cdef double heaviest = -1.0, total_weight = 0.0, radius = INFINITY
+        from_hat = np.zeros(dim)
+        if weights is not None:
+            heaviest, total_weight, radius, offset = weights
+            from_hat = np.array(np.broadcast_to(offset, (dim,)), dtype=np.float64)
+        guard_build(&self.guard, 0, self)
+        self.source = source
+        self.dim = dim
         self._theta = theta
         self.now = <double *>cnp.PyArray_DATA(self._theta)
         self.new = self.now + self.dim
@@ -153,47 +168,55 @@ cdef class Chain:
         self.near_squared = radius_of_delay * radius_of_delay
         self.log_prior = log_prior
         self.propose = propose
-        self._prior_mean = self._prior_precision = None
-        if prior_precision is not None:
-            self._prior_mean = np.array(np.broadcast_to(prior_mean, (self.dim,)), dtype=np.float64)
-            self._prior_precision = np.array(np.broadcast_to(prior_precision, (self.dim,)), dtype=np.float64)
-        self.heaviest = -1.0
-        self.total_weight = 0.0
-        self.radius = INFINITY
-        self._from_hat = np.zeros(self.dim)
-        if weights is not None:
-            self.heaviest, self.total_weight, self.radius, offset = weights
-            self._from_hat = np.array(offset, dtype=np.float64)
+        self._prior_mean, self._prior_precision = mean, precision
+        self.heaviest, self.total_weight, self.radius = heaviest, total_weight, radius
+        self._from_hat = from_hat
         self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
-        self.set_coordinates(center, factor)
-        self.set_proposal(1.0, 1.0, 1.0, 0.0)
+        self._use_coordinates(coordinates, (center, factor))
+        self.keep = self.noise = self.walk = 1.0
+        self.walk_share = 0.0
+        guard_built(&self.guard, 0)
+
+    cdef int hold(self) except -1:
+        guard_enter(&self.guard, self)
+        return 0
+
+    cdef void release(self) noexcept:
+        guard_leave(&self.guard)
 
     def set_coordinates(self, center, factor):
         """Replace the whitened coordinates; `load` the state anew afterwards. Arrays given once must not change."""
         if self._given is not None and self._given[0] is center and self._given[1] is factor:
             return
-        self._center = np.array(center, dtype=np.float64)
-        self._factor = np.array(factor, dtype=np.float64, order="C")
-        if (<object>self._center).shape != (self.dim,) or (<object>self._factor).shape != (self.dim, self.dim):
-            raise ValueError(f"center has shape {np.shape(center)} and factor {np.shape(factor)}; ({self.dim},) and "
-                             f"({self.dim}, {self.dim}) are needed")
+        guard_check_built(&self.guard, self)
+        coordinates = _coordinates(center, factor, self.dim)
+        guard_enter(&self.guard, self)
+        try:
+            self._use_coordinates(coordinates, (center, factor))
+        finally:
+            guard_leave(&self.guard)
+
+    def _use_coordinates(self, coordinates, given):
+        self._center, self._factor, self._columns = coordinates
         self.center = <double *>cnp.PyArray_DATA(self._center)
         self.factor = <double *>cnp.PyArray_DATA(self._factor)
-        self._columns = np.concatenate([self._factor[j:, j] for j in range(self.dim)])
         self.columns = <double *>cnp.PyArray_DATA(self._columns)
-        self._given = center, factor
+        self._given = given
 
     def set_proposal(self, keep, noise, walk, walk_share):
         """z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi."""
-        self.keep = keep
-        self.noise = noise
-        self.walk = walk
-        self.walk_share = walk_share
+        cdef double keep_ = keep, noise_ = noise, walk_ = walk, share = walk_share
+        guard_check_idle(&self.guard, self)
+        self.keep = keep_
+        self.noise = noise_
+        self.walk = walk_
+        self.walk_share = share
 
     def whiten(self, position):
         """The whitened coordinates of a position."""
         cdef cnp.ndarray at = self._vector(position, "position")
         cdef cnp.ndarray z = np.empty(self.dim)
+        guard_check_built(&self.guard, self)
         self.to_z(<const double *>cnp.PyArray_DATA(at), <double *>cnp.PyArray_DATA(z))
         return z
 
@@ -208,6 +231,7 @@ cdef class Chain:
         """The position that belongs to whitened coordinates."""
         cdef cnp.ndarray z = self._vector(whitened, "whitened")
         cdef cnp.ndarray at = np.empty(self.dim)
+        guard_check_built(&self.guard, self)
         self.to_theta(<const double *>cnp.PyArray_DATA(z), <double *>cnp.PyArray_DATA(at))
         return at
 
@@ -230,11 +254,15 @@ cdef class Chain:
         cdef Py_ssize_t i
         cdef const double[::1] theta = self._vector(position, "position")
         cdef const double[::1] z = self._vector(whitened, "whitened")
-        for i in range(self.dim):
-            self.now[i] = theta[i]
-            self.new[i] = theta[i]
-            self.z0[i] = z[i]
-        self._take_cache(cache)
+        guard_enter(&self.guard, self)
+        try:
+            self._take_cache(cache)
+            for i in range(self.dim):
+                self.now[i] = theta[i]
+                self.new[i] = theta[i]
+                self.z0[i] = z[i]
+        finally:
+            guard_leave(&self.guard)
 
     def _take_cache(self, cache):
         pass
@@ -246,10 +274,12 @@ cdef class Chain:
 
     @property
     def position(self):
+        guard_check_built(&self.guard, self)
         return self._theta[0].copy()
 
     @property
     def whitened(self):
+        guard_check_built(&self.guard, self)
         return self._work[0].copy()
 
     cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
@@ -266,23 +296,29 @@ cdef class Chain:
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
         cdef Py_ssize_t n = draws.shape[0], t
         cdef int64_t work = 0
+        guard_check_built(&self.guard, self)
         if draws.shape[1] != self.dim or rows.shape[0] != n or looks.shape[0] != n or flags.shape[0] != n:
             raise ValueError("the arrays of a run must agree in length")
-        self.n_done = 0
-        with rng.bit_generator.lock:
-            with nogil:
-                self.prior_now = self.log_prior_of(self.now)
-                for t in range(n):
-                    self.one(bits)
-                    memcpy(&draws[t, 0], self.now, self.dim * sizeof(double))
-                    rows[t] = self.step.n_read
-                    looks[t] = <int32_t>self.step.n_looks
-                    flags[t] = <uint8_t>(self.step.accepted | (self.step.full_pass << 1) | (self.step.undecided << 2))
-                    self.n_done = t + 1
-                    work += 64 + self.step.n_read
-                    if work >= WORK_PER_CHECK:
-                        work = 0
-                        check_signals()
+        self.hold()
+        try:
+            self.n_done = 0
+            with rng.bit_generator.lock:
+                with nogil:
+                    self.prior_now = self.log_prior_of(self.now)
+                    for t in range(n):
+                        self.one(bits)
+                        memcpy(&draws[t, 0], self.now, self.dim * sizeof(double))
+                        rows[t] = self.step.n_read
+                        looks[t] = <int32_t>self.step.n_looks
+                        flags[t] = <uint8_t>(self.step.accepted | (self.step.full_pass << 1)
+                                             | (self.step.undecided << 2))
+                        self.n_done = t + 1
+                        work += 64 + self.step.n_read
+                        if work >= WORK_PER_CHECK:
+                            work = 0
+                            check_signals()
+        finally:
+            self.release()
 
     cdef int one(self, bitgen_t *bits) except -1 nogil:
         """One step. Let a be the Metropolis-Hastings ratio as far as it needs no row, b what the rows make of the rest.
@@ -424,6 +460,15 @@ cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:
     return out
 
 
+def _coordinates(center, factor, dim):
+    """Fresh arrays: the center, the factor, and the factor column after column from the diagonal down."""
+    center, factor = np.array(center, dtype=np.float64), np.array(factor, dtype=np.float64, order="C")
+    if center.shape != (dim,) or factor.shape != (dim, dim):
+        raise ValueError(f"center has shape {center.shape} and factor {factor.shape}; ({dim},) and ({dim}, {dim}) are "
+                         f"needed")
+    return center, factor, np.concatenate([factor[j:, j] for j in range(dim)]) if dim else np.zeros(0)
+
+
 cdef class ExactChain(Chain):
     """Each step takes the proposal's sum over all rows; that of the present state is kept."""
 
@@ -463,14 +508,41 @@ cdef class RaceChain(ExactChain):
     cdef int64_t losses             # steps in a row that read all rows
     cdef public bint outside        # whether a difference lay outside the bounds that the race was given
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
+    cdef int hold(self) except -1:
+        guard_enter(&self.guard, self)
+        try:
+            guard_enter(&self.race.guard, self.race)
+        except BaseException:
+            guard_leave(&self.guard)
+            raise
+        return 0
+
+    cdef void release(self) noexcept:
+        guard_leave(&self.race.guard)
+        guard_leave(&self.guard)
+
     def set_race(self, ThresholdRace race not None, low, high):
         """The race that decides, and the interval of differences that is known beside the weights."""
+        cdef double low_ = low, high_ = high
+        guard_check_idle(&self.guard, self)
+        guard_check_built(&race.guard, race)
+        if race.n_rows != self.source.n_rows:
+            raise ValueError(f"the race is over {race.n_rows} rows and the source has {self.source.n_rows}")
         self.race = race
-        self.low = low
-        self.high = high
+        self.low = low_
+        self.high = high_
+        guard_built(&self.guard, 1)
 
     def _take_cache(self, cache):
-        self.total, self.losses = (NAN, 0) if cache is None else cache
+        cdef double total
+        cdef int64_t losses
+        total, losses = (NAN, 0) if cache is None else cache
+        if losses < 0:
+            raise ValueError(f"a chain has lost {losses} races; at least 0 are possible")
+        self.total, self.losses = total, losses
 
     @property
     def cache(self):
@@ -573,8 +645,11 @@ cdef class ExactSliceChain(ExactChain):
 
     def set_slice(self, width, most):
         """Width of a step outwards, in whitened units, and most of them in one coordinate."""
-        self.width = width
-        self.most = most
+        cdef double width_ = width
+        cdef int64_t most_ = most
+        guard_check_idle(&self.guard, self)
+        self.width = width_
+        self.most = most_
 
     cdef int one(self, bitgen_t *bits) except -1 nogil:
         return slice_sweep(self, bits, self.width, self.most)
@@ -588,8 +663,11 @@ cdef class RaceSliceChain(RaceChain):
 
     def set_slice(self, width, most):
         """Width of a step outwards, in whitened units, and most of them in one coordinate."""
-        self.width = width
-        self.most = most
+        cdef double width_ = width
+        cdef int64_t most_ = most
+        guard_check_idle(&self.guard, self)
+        self.width = width_
+        self.most = most_
 
     cdef int one(self, bitgen_t *bits) except -1 nogil:
         return slice_sweep(self, bits, self.width, self.most)

@@ -80,7 +80,7 @@ cdef inline void guard_built(guard_t *guard, int level) noexcept nogil:
 cdef inline int guard_refuse(const guard_t *guard, object owner) except -1:
     """Why an object cannot be used now."""
     name = type(owner).__name__
-    if guard_state(guard) > 1:
+    if guard_state(guard) & ~1:
         raise RuntimeError(f"this {name} was never set up: a subclass must call super().__init__(...) in its __init__ "
                            f"before the object is used")
     raise RuntimeError(f"this {name} is in use, in another thread or in a call around this one; give each thread and "
@@ -101,9 +101,16 @@ cdef inline int guard_check(const guard_t *guard, object owner) except -1:
     return 0
 
 
+cdef inline int guard_check_idle(const guard_t *guard, object owner) except -1:
+    """Raise RuntimeError if the object is in use; it may lack a part of its set-up."""
+    if guard_state(guard) & 1:
+        guard_refuse(guard, owner)
+    return 0
+
+
 cdef inline int guard_check_built(const guard_t *guard, object owner) except -1:
     """Raise RuntimeError unless the object is set up; it may be in use."""
-    if guard_state(guard) > 1:
+    if guard_state(guard) & ~1:
         guard_refuse(guard, owner)
     return 0
 

@@ -9,6 +9,8 @@ from numpy.random cimport bitgen_t
 
 from fastrace._alias cimport alias_build, alias_draw, alias_t
 from fastrace._chain cimport Chain
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check, guard_check_built, guard_check_idle,
+                              guard_t)
 
 from fastrace._chain import _refuse
 
@@ -23,44 +25,52 @@ cdef extern from "numpy/random/distributions.h" nogil:
 cdef class AliasTable:
     """Draws of rows in proportion to their weights, shared by chains."""
 
+    cdef guard_t guard
     cdef alias_t *table
     cdef readonly uint32_t n
     cdef readonly cnp.ndarray weights
+
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
 
     def __init__(self, weights):
         cdef uint32_t *stack
         cdef const double *w
         cdef double total = 0.0
-        cdef uint32_t i
-        self.weights = np.ascontiguousarray(weights, dtype=np.float64)
-        if self.weights.ndim != 1 or not 0 < len(self.weights) <= 0xFFFFFFFF:
+        cdef uint32_t i, n
+        cdef cnp.ndarray given = np.array(weights, dtype=np.float64)
+        if given.ndim != 1 or not 0 < len(given) <= 0xFFFFFFFF:
             raise ValueError(f"weights has shape {np.shape(weights)}; a vector of 1 to 2^32 - 1 numbers is needed")
-        if not (np.isfinite(self.weights).all() and (np.asarray(self.weights) >= 0.0).all()):
+        if not (np.isfinite(given).all() and (np.asarray(given) >= 0.0).all()):
             raise ValueError("weights must be finite and not below 0")
-        if self.table != NULL:
-            raise RuntimeError("a table is set up once")
-        self.n = <uint32_t>len(self.weights)
-        self.table = <alias_t *>malloc(<size_t>self.n * sizeof(alias_t))
-        stack = <uint32_t *>malloc(<size_t>self.n * sizeof(uint32_t))
+        guard_build(&self.guard, 0, self)
+        n = <uint32_t>len(given)
+        free(self.table)
+        self.table = <alias_t *>malloc(<size_t>n * sizeof(alias_t))
+        stack = <uint32_t *>malloc(<size_t>n * sizeof(uint32_t))
         if self.table == NULL or stack == NULL:
             free(stack)
             raise MemoryError()
-        w = <const double *>cnp.PyArray_DATA(self.weights)
-        with nogil:
-            for i in range(self.n):
-                total += w[i]
-            alias_build(self.table, w, total, self.n, stack)
-            free(stack)
+        w = <const double *>cnp.PyArray_DATA(given)
+        for i in range(n):
+            total += w[i]
+        alias_build(self.table, w, total, n, stack)
+        free(stack)
+        self.n = n
+        self.weights = given
+        guard_built(&self.guard, 0)
 
     def __dealloc__(self):
         free(self.table)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return AliasTable, (np.asarray(self.weights),)
 
     def probabilities(self):
         """What the table draws each place with."""
         cdef uint32_t i
+        guard_check_built(&self.guard, self)
         out = np.zeros(self.n)
         for i in range(self.n):
             out[i] += self.table[i].keep / self.n
@@ -78,6 +88,9 @@ cdef class MinibatchChain(Chain):
     cdef double *after
     cdef Py_ssize_t room
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __dealloc__(self):
         free(self.rows)
         free(self.before)
@@ -85,10 +98,14 @@ cdef class MinibatchChain(Chain):
 
     def set_table(self, AliasTable table not None, most):
         """Where rows are drawn from, and the expected number above which a step takes a full pass instead."""
+        cdef double most_ = most
+        guard_check_idle(&self.guard, self)
+        guard_check_built(&table.guard, table)
         if table.n != self.source.n_rows:
             raise ValueError(f"the table has {table.n} places and the source {self.source.n_rows} rows")
         self.table = table
-        self.most = most
+        self.most = most_
+        guard_built(&self.guard, 1)
 
     cdef int reserve(self, Py_ssize_t wanted) except -1 nogil:
         cdef Py_ssize_t room = 2 * wanted + 64
@@ -185,7 +202,9 @@ cdef class TunaChain(MinibatchChain):
     cdef double chi
 
     def set_chi(self, chi):
-        self.chi = chi
+        cdef double chi_ = chi
+        guard_check_idle(&self.guard, self)
+        self.chi = chi_
 
     cdef double length_of_move(self) noexcept nogil:
         cdef Py_ssize_t i
@@ -246,7 +265,9 @@ cdef class FireflyChain(MinibatchChain):
 
     def set_fraction(self, fraction):
         """Share of the rows whose brightness is drawn anew before each decision."""
-        self.fraction = fraction
+        cdef double fraction_ = fraction
+        guard_check_idle(&self.guard, self)
+        self.fraction = fraction_
 
     def _take_cache(self, cache):
         cdef Py_ssize_t i
@@ -266,6 +287,7 @@ cdef class FireflyChain(MinibatchChain):
 
     @property
     def cache(self):
+        guard_check(&self.guard, self)
         if not self.known or self.fraction >= 1.0:
             return None
         return tuple(self.bright[i] for i in range(self.n_bright))

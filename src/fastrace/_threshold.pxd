@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 from numpy.random cimport bitgen_t
 
+from fastrace._guard cimport guard_t
 from fastrace._keyed_order cimport keyed_order_t
 from fastrace._order cimport order_t
 from fastrace._verdict cimport rule_t, tally_t
@@ -10,6 +11,7 @@ from fastrace.sources cimport Source
 
 
 cdef class ThresholdRace:
+    cdef guard_t guard                      # taken by a decision, and by a chain for all steps of a run
     cdef Source _source
     cdef readonly int64_t n_rows
     cdef readonly bint accepted
@@ -22,7 +24,7 @@ cdef class ThresholdRace:
     cdef int stop
     cdef rule_t rule
     cdef tally_t tally
-    cdef bint busy, shuffled, of_array
+    cdef bint shuffled, of_array
     cdef double advantage
     cdef object rng, lock
     cdef bitgen_t *bits

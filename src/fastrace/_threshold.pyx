@@ -15,6 +15,7 @@ cimport numpy as cnp
 
 from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_t
 from fastrace._criteria cimport full_pass_pays
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init
 from fastrace._moments cimport moments4_kurtosis, moments4_skewness
 from fastrace._memory cimport restore_order, saved_order
@@ -52,6 +53,7 @@ cdef class ThresholdRace:
     """
 
     def __cinit__(self):
+        guard_await(&self.guard, 0)
         self.rows = <int64_t *>malloc(BLOCK * sizeof(int64_t))
         self.block = <double *>malloc(2 * BLOCK * sizeof(double))
         if self.rows == NULL or self.block == NULL:
@@ -69,21 +71,29 @@ cdef class ThresholdRace:
         cdef const double[::1] share = np.ascontiguousarray(log_inv_delta, dtype=np.float64)
         cdef const double[::1] factor = np.ascontiguousarray(quantile, dtype=np.float64)
         cdef Py_ssize_t k
-        if self.rule.bound != NULL:
-            raise RuntimeError("a race is set up once")
+        cdef Source given = source
+        cdef int kind = RULES.index(rule)
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        lock = rng.bit_generator.lock
         if not n.shape[0] == share.shape[0] == factor.shape[0]:
             raise ValueError("one share of delta and one quantile per look are needed")
-        self._source = source
+        if given.n_rows and not (n.shape[0] and n[n.shape[0] - 1] == given.n_rows and n[0] >= 1
+                                 and (np.diff(looks) > 0).all()):
+            raise ValueError("looks must grow, and the last of them must read every row")
+        if given.n_arms > 2:
+            raise ValueError(f"source has {given.n_arms} arms; one of differences or two are needed")
+        guard_build(&self.guard, 0, self)
+        self._source = given
         self.of_array = isinstance(source, ArraySource)
         self.n_rows = self._source.n_rows
         self.rule.n_rows = self.n_rows
-        self.rule.kind = RULES.index(rule)
+        self.rule.kind = kind
         self.rule.guard = guard
         self.shuffled = shuffled
         self.advantage = advantage
         self.rng = rng
-        self.lock = rng.bit_generator.lock
-        self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        self.lock = lock
+        self.bits = bits
         self.tally.low, self.tally.high = -INFINITY, INFINITY
         self.rule.n_bounds = n.shape[0]
         self.rule.bound = <bound_t *>malloc(max(self.rule.n_bounds, 1) * sizeof(bound_t))
@@ -96,6 +106,7 @@ cdef class ThresholdRace:
         if not shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows) != 0:
             raise MemoryError()
         self._forget()
+        guard_built(&self.guard, 0)
 
     @property
     def source(self):
@@ -104,11 +115,15 @@ cdef class ThresholdRace:
 
     @source.setter
     def source(self, Source source not None):
-        if source.n_rows != self.n_rows or source.n_arms != self._source.n_arms:
-            raise ValueError(f"the new source has {source.n_arms} arms of {source.n_rows} rows; this test was set up "
-                             f"for {self._source.n_arms} of {self.n_rows}")
-        self._source = source
-        self.of_array = isinstance(source, ArraySource)
+        guard_enter(&self.guard, self)
+        try:
+            if source.n_rows != self.n_rows or source.n_arms != self._source.n_arms:
+                raise ValueError(f"the new source has {source.n_arms} arms of {source.n_rows} rows; this test was set "
+                                 f"up for {self._source.n_arms} of {self.n_rows}")
+            self._source = source
+            self.of_array = isinstance(source, ArraySource)
+        finally:
+            guard_leave(&self.guard)
 
     @property
     def stopped_by(self):
@@ -124,23 +139,27 @@ cdef class ThresholdRace:
 
     def draw_noise(self, bint barker):
         """log u of a uniform u in (0, 1), or its logit for Barker's rule."""
-        with self.lock:
-            if barker:
-                return gumbel(self.bits) - gumbel(self.bits)
-            return -random_standard_exponential(self.bits)
+        guard_enter(&self.guard, self)
+        try:
+            with self.lock:
+                if barker:
+                    return gumbel(self.bits) - gumbel(self.bits)
+                return -random_standard_exponential(self.bits)
+        finally:
+            guard_leave(&self.guard)
 
     def set_support(self, double low, double high):
         """The interval that holds every difference; infinite ends if there is none."""
+        guard_enter(&self.guard, self)
         self.tally.low = low
         self.tally.high = high
+        guard_leave(&self.guard)
 
     def run(self, double threshold):
         """Decide whether the sum over all rows, the source's known part included, is above `threshold`."""
         if isnan(threshold):
             raise ValueError("the threshold is nan; the log of a probability ratio is needed, infinite if one is 0")
-        if self.busy:
-            raise RuntimeError("this test is in the middle of a decision; give each thread and each callback its own")
-        self.busy = True
+        guard_enter(&self.guard, self)
         try:
             self._forget()
             self.threshold = threshold
@@ -150,7 +169,7 @@ cdef class ThresholdRace:
             self._forget()
             raise
         finally:
-            self.busy = False
+            guard_leave(&self.guard)
         return bool(self.accepted)
 
     cdef int _finish(self, bint accepted, int stop) noexcept nogil:
@@ -159,7 +178,10 @@ cdef class ThresholdRace:
         return 0
 
     cdef int decide_alone(self, bitgen_t *bits, double threshold, double low, double high) except -1 nogil:
-        """One step of a chain: a decision whose random numbers, all from `bits`, depend on no decision before it."""
+        """One step of a chain: a decision whose random numbers, all from `bits`, depend on no decision before it.
+
+        The chain has taken the guard.
+        """
         cdef bitgen_t *own = self.bits
         self._forget()
         self.threshold = threshold
@@ -371,10 +393,18 @@ cdef class ThresholdRace:
         raise ValueError("the sum of the rewards overflows, though each of them is finite")
 
     def _get_order(self):
-        return saved_order(&self.order, 0)
+        guard_enter(&self.guard, self)
+        try:
+            return saved_order(&self.order, 0)
+        finally:
+            guard_leave(&self.guard)
 
     def _set_order(self, state):
-        restore_order(&self.order, state, 0)
+        guard_enter(&self.guard, self)
+        try:
+            restore_order(&self.order, state, 0)
+        finally:
+            guard_leave(&self.guard)
 
 
 def _wealth(x, n_rows, low, shift=0.0, cuts=(), bint mirrored=False, y=None):

@@ -114,19 +114,23 @@ cdef _steps(xla_frame_t *frame, int64_t number, int64_t n_steps):
         chain = crew.make()
     if xla_last(given, 1) != chain.dim or xla_last(caches, 1) != sizeof(cache_t) // 4:
         raise ValueError(f"positions of {xla_last(given, 1)} parameters came; {chain.dim} are needed")
-    for b in range(xla_batch(given, 1)):
-        for j in range(chain.dim):
-            chain.now[j] = xla_real(given, b * chain.dim + j)
-            if not isfinite(chain.now[j]):
-                raise ValueError(f"parameter {j} of a position is {chain.now[j]}; finite numbers are needed")
-            chain.new[j] = chain.now[j]
-        chain.to_z(chain.now, chain.z0)
-        chain._take_cache(_loaded(&(<cache_t *>caches.data)[b], crew.races))
-        row_stream_init(&stream)
-        key_seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
-        with nogil:
-            _advance(chain, &stream, into, b, n_steps, info + 5 * b)
-        _saved(chain.cache, &after[b])
+    chain.hold()
+    try:
+        for b in range(xla_batch(given, 1)):
+            for j in range(chain.dim):
+                chain.now[j] = xla_real(given, b * chain.dim + j)
+                if not isfinite(chain.now[j]):
+                    raise ValueError(f"parameter {j} of a position is {chain.now[j]}; finite numbers are needed")
+                chain.new[j] = chain.now[j]
+            chain.to_z(chain.now, chain.z0)
+            chain._take_cache(_loaded(&(<cache_t *>caches.data)[b], crew.races))
+            row_stream_init(&stream)
+            key_seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
+            with nogil:
+                _advance(chain, &stream, into, b, n_steps, info + 5 * b)
+            _saved(chain.cache, &after[b])
+    finally:
+        chain.release()
     crew.idle.append(chain)
 
 
