@@ -9,7 +9,7 @@ import pytest
 
 import ctrl_c
 import fastrace as fr
-from fastrace import _lucb
+from fastrace import _lucb, lucb
 from fastrace.pulls import BernoulliPulls, CallablePulls, RecordedPulls, UniformPulls
 from guarantee import assert_rate_at_most
 from reference import lucb as reference
@@ -26,14 +26,20 @@ def same(a, b):
 # Formulas.
 
 
+def some_scales(rng):
+    """One to four mixtures: where each is tightest, and its weight."""
+    return [(10 ** rng.uniform(-0.5, 4), rng.uniform(0.1, 3)) for _ in range(rng.integers(1, 5))]
+
+
 @pytest.mark.parametrize("bound", BOUNDS[:5])
 def test_half_widths_equal_the_formulas_in_print(bound, seed):
     rng = np.random.default_rng(seed)
     for _ in range(40):
-        n, v, rho, x = rng.integers(1, 10**5), 10 ** rng.uniform(-2, 4), 10 ** rng.uniform(-1, 3), rng.uniform(1, 30)
+        n, v, x = rng.integers(1, 10**5), 10 ** rng.uniform(-2, 4), rng.uniform(1, 30)
+        scales = some_scales(rng)
         rounds = int(rng.integers(n, 2 * n + 1))
-        want = reference.half_width(bound, n, v, rho, rounds, x)
-        assert _lucb._half_width(bound, n, v, rho, rounds, x) == pytest.approx(want, rel=1e-10)
+        want = reference.half_width(bound, n, v, scales, rounds, x)
+        assert _lucb._half_width(bound, n, v, scales, rounds, x) == pytest.approx(want, rel=1e-10)
 
 
 def test_the_mixture_is_the_integral_it_stands_for():
@@ -45,19 +51,46 @@ def test_the_mixture_is_the_integral_it_stands_for():
 def test_the_mixture_boundary_solves_its_equation_and_the_table_rounds_it_up(seed):
     rng = np.random.default_rng(seed)
     for _ in range(300):
-        v, rho, x = 10 ** rng.uniform(-2.9, 6), 10 ** rng.uniform(-1, 3), rng.uniform(0.8, 40)
-        exact, rounded = _lucb._mixture_boundary(v, rho, x)
-        assert reference.log_gamma_mixture(exact, v, rho) == pytest.approx(x, abs=1e-9 + 1e-14 * v * math.log(v + 2))
+        v, scales, x = 10 ** rng.uniform(-2.9, 6), some_scales(rng), rng.uniform(0.8, 40)
+        exact, rounded = _lucb._mixture_boundary(v, scales, x)
+        found = reference.log_mean_of_mixtures(exact, v, scales, x)
+        assert found == pytest.approx(x, abs=1e-9 + 1e-14 * v * math.log(v + 2))
         assert exact * (1 - 1e-12) <= rounded <= 1.0012 * exact
-    grid = [_lucb._mixture_boundary(v, 3.0, 5.0)[0] for v in np.geomspace(1e-4, 1e12, 200)]
+    grid = [_lucb._mixture_boundary(v, [(30.0, 0.9), (0.6, 0.1)], 5.0)[0] for v in np.geomspace(1e-4, 1e12, 200)]
     assert (np.diff(grid) > 0).all()            # beyond both ends of the table too
 
 
 def test_the_mixture_is_tightest_near_where_it_was_tuned():
     for v in (100.0, 1000.0):
-        best = _lucb._mixture_boundary(v, _lucb._mixture_rho(v, 6.0), 6.0)[0]
+        best = _lucb._mixture_boundary(v, [(v, 1.0)], 6.0)[0]
         for factor in (0.05, 0.2, 5.0, 20.0):
-            assert best < _lucb._mixture_boundary(v, _lucb._mixture_rho(v * factor, 6.0), 6.0)[0]
+            assert best < _lucb._mixture_boundary(v, [(v * factor, 1.0)], 6.0)[0]
+
+
+def test_two_scales_are_never_far_from_the_better_and_close_where_one_fails():
+    scales, x = lucb.scales(1.0, 10, 0.0, 0.1), 6.0
+    for v in np.geomspace(0.05, 1e6, 60):
+        single = [_lucb._mixture_boundary(v, [(best_at, 1.0)], x)[0] for best_at, _ in scales]
+        both = _lucb._mixture_boundary(v, scales, x)[0]
+        assert both < 1.01 * single[0]                          # the price of a second scale
+        assert both < 1.35 * single[1]
+        if v < 0.2 * scales[1][0]:
+            assert both < 0.6 * single[0]
+
+
+def test_arms_that_hardly_vary_are_told_apart_soon():
+    # Standard deviation 0.05, gap 0.1, ten arms: 3690 pulls with one mixture tuned for a deviation of 0.25.
+    half = 0.05 * math.sqrt(3.0)
+    means = np.r_[0.6, np.full(9, 0.5)]
+    pulls = [fr.LUCB(10, 1, 0.0, 0.1).run(UniformPulls(means - half, means + half, rng=k)).n_pulls for k in range(10)]
+    assert np.mean(pulls) < 1800
+
+
+@pytest.mark.parametrize("bad", [[], [(1.0, 1.0)] * 5, [(0.0, 1.0)], [(-1.0, 1.0)], [(math.nan, 1.0)], [(1.0, 0.0)],
+                                 [(math.inf, 1.0)]])
+def test_scales_that_make_no_mixture_are_refused(bad):
+    with pytest.raises(ValueError, match="scale"):
+        _lucb._mixture_boundary(1.0, bad, 5.0)
 
 
 def test_divergence_bounds_equal_root_finding(seed):
@@ -81,12 +114,12 @@ def test_divergence_bounds_equal_root_finding(seed):
 def test_c2_01_bounds_are_crossed_at_any_time_as_rarely_as_they_say(name, draw, mean, seed):
     alpha, streams, length = 0.1, 300, 2000
     x = math.log(1 / alpha)
-    rho = _lucb._mixture_rho(50.0, x)
+    scales = [(50.0, 0.9), (1.0, 0.1)]
     cells = np.geomspace(1e-3, 4000, 1500)
-    table = np.array([_lucb._mixture_boundary(v, rho, x)[0] for v in cells])
+    table = np.array([_lucb._mixture_boundary(v, scales, x)[0] for v in cells])
     n = np.arange(1, length + 1)
     crossed = {"eb-mix": [0, 0], "hoeffding-mix": [0, 0]}
-    flat = np.array([_lucb._half_width("hoeffding-mix", t, 0.0, rho, t, x) for t in n])
+    flat = np.array([_lucb._half_width("hoeffding-mix", t, 0.0, scales, t, x) for t in n])
     for child in np.random.SeedSequence(seed).spawn(streams):
         values = np.asarray(draw(np.random.default_rng(child), length), dtype=float)
         means = values.cumsum() / n
@@ -118,17 +151,19 @@ def test_every_pull_equals_the_plain_twin(bound, n_arms, n_best, batch, seed):
         used[i] += count
         return values[used[i] - count : used[i], i]
 
-    rule = fr.LUCB(n_arms, n_best, 0.2, 0.1, (low, high), bound=bound, split="equal", batch=batch)
-    best_at = rule._options["best_at"]
+    split = "auto" if bound == "kl-easy" else "equal"
+    alpha = 0.1 if bound == "kl-easy" else 0.1 / n_arms             # its rate has no share of an arm
+    rule = fr.LUCB(n_arms, n_best, 0.2, 0.1, (low, high), bound=bound, split=split, batch=batch)
+    scales = rule._options["scales"]
 
-    def rounded(kind, n, v, rho, rounds, x):
+    def rounded(kind, n, v, scales, rounds, x):
         if kind != "eb-mix":
-            return reference.half_width(kind, n, v, rho, rounds, x)
-        return _lucb._mixture_boundary(v, rho, x)[1] / n
+            return reference.half_width(kind, n, v, scales, rounds, x)
+        return _lucb._mixture_boundary(v, scales, x)[1] / n
 
     limit = 600
     chosen, made, why, means, pulls = reference.lucb(
-        pull, low, high, n_best, 0.2, (0.1 / n_arms,) * 2, bound, best_at, 0 if batch == "auto" else batch, limit,
+        pull, low, high, n_best, 0.2, (alpha,) * 2, bound, scales, 0 if batch == "auto" else batch, limit,
         rounded,
     )
     source = RecordedPulls(values)
@@ -142,10 +177,23 @@ def test_every_pull_equals_the_plain_twin(bound, n_arms, n_best, batch, seed):
     assert result.stopped_by == ("separation" if why == "bound" else "")
     assert set(result.best.tolist()) == chosen
     assert np.allclose(result.mean, means, rtol=1e-12, atol=1e-12)
-    by_run = fr.LUCB(n_arms, n_best, 0.2, 0.1, (low, high), bound=bound, split="equal", batch=batch)
+    by_run = fr.LUCB(n_arms, n_best, 0.2, 0.1, (low, high), bound=bound, split=split, batch=batch)
     same(by_run.run(RecordedPulls(values), rule.n_pulls if not rule.done else None), result
          if rule.done else by_run.result())
     assert by_run.result().pulls.tolist() == list(pulls)
+
+
+def test_the_easy_rate_is_that_in_print_and_a_split_adds_a_union_over_the_arms(seed):
+    # Spec: u kl(mean, q) <= ln((1 + ln t) / delta), whatever the number of arms.
+    for split, share in (("auto", 1.0), ("equal", 8.0)):
+        rule = fr.KLLUCB(8, 2, 0.0, 0.1, rate="easy", split=split)
+        result = rule.run(BernoulliPulls(np.linspace(0.05, 0.4, 8), rng=seed), 500)
+        level_round = rule._core.get_state()["level_round"]
+        level = math.log((1.0 + math.log(level_round)) * share / 0.1)
+        for i in range(8):
+            want = reference.kl_bounds(result.mean[i], level / result.pulls[i])
+            assert (result.lower[i], result.upper[i]) == pytest.approx(want, rel=1e-9)
+        assert any("no proof" in text for text in result.warnings)
 
 
 def test_order_is_kept_among_many_arms(seed):
@@ -248,11 +296,12 @@ def test_error_bound_is_the_delta_that_would_have_stopped(seed):
     result = rule.run(source, 3000)
     assert result.stopped_by == "max_pulls"
     delta = result.error_bound
-    rho = [_lucb._mixture_rho(rule._options["best_at"], x) for x in rule._options["log_inv_alpha"]]
+    given = rule._options["log_inv_alpha"][0]
     error = rule.__reduce__()[1][3]["error"]
 
     def apart(log_inv_alpha):
-        width = [_lucb._mixture_boundary(error[i], rho[0], log_inv_alpha)[0] / result.pulls[i] for i in range(3)]
+        width = [_lucb._mixture_boundary(error[i], rule._options["scales"], log_inv_alpha, given)[0] / result.pulls[i]
+                 for i in range(3)]
         upper = [result.mean[i] + width[i] for i in range(3) if i != result.best[0]]
         return max(upper) < result.mean[result.best[0]] - width[result.best[0]]
 

@@ -7,7 +7,7 @@ mean, a half-width for their average. For rewards in an interval of width R divi
 multiply what comes out by R.
 """
 
-from libc.math cimport M_LN2, M_PI, M_SQRT2, erfc, exp, expm1, fmax, fmin, lgamma, log, log1p, sqrt
+from libc.math cimport INFINITY, M_LN2, M_PI, M_SQRT2, erfc, exp, expm1, fmax, fmin, lgamma, log, log1p, sqrt
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
@@ -53,17 +53,61 @@ cdef inline double log_mixture(double s, double v, double rho, double start, inc
     return start + rest + log(inside) + room
 
 
-cdef inline double mixture_boundary(double v, double rho, double start, incomplete_gamma_t below,
-                                    double log_inv_alpha) noexcept nogil:
-    """The s at which the mixture reaches 1 / alpha. Newton's rule on a convex function: from above after one step."""
-    cdef double slope = 0.0, step, s = sqrt(2.0 * (v + rho) * (log_inv_alpha + 1.0)) + log_inv_alpha
-    cdef int _k
-    for _k in range(60):
-        step = (log_mixture(s, v, rho, start, below, &slope) - log_inv_alpha) / slope
+# A mixture with one rho is loose where v is far from where that rho is tightest: by 12 times the s at v = 0.1 if it
+# was tuned for v = 400. The mean of several such mixtures is a mixture too, and never worse than each at a level that
+# is smaller by its weight.
+
+cdef enum:
+    MOST_SCALES = 4
+
+cdef struct mixture_t:
+    int n                           # mixtures in the mean, from 1 to MOST_SCALES
+    double[MOST_SCALES] rho         # of each, in squared widths of the support, above 0
+    double[MOST_SCALES] start       # log_mixture_start of each, and the log of its weight; weights add up to 1
+    incomplete_gamma_t below
+
+
+cdef inline double log_mean_mixture(double s, double v, const mixture_t *mixture, double *slope) noexcept nogil:
+    """Log of the mean of the mixtures, and its derivative in s."""
+    cdef double[MOST_SCALES] part, rise
+    cdef double top = -INFINITY, share, sum = 0.0
+    cdef int k
+    for k in range(mixture.n):
+        part[k] = log_mixture(s, v, mixture.rho[k], mixture.start[k], mixture.below, &rise[k])
+        top = fmax(top, part[k])
+    slope[0] = 0.0
+    for k in range(mixture.n):
+        share = exp(part[k] - top)
+        sum += share
+        slope[0] += share * rise[k]
+    slope[0] /= sum
+    return top + log(sum)
+
+
+cdef inline double mean_mixture_boundary(double v, const mixture_t *mixture, double log_inv_alpha) noexcept nogil:
+    """The s at which the mean reaches 1 / alpha. Newton's rule on a convex function: from above after one step."""
+    cdef double slope = 0.0, step, rho = mixture.rho[0], s
+    cdef int k, _round
+    for k in range(1, mixture.n):
+        rho = fmax(rho, mixture.rho[k])
+    s = sqrt(2.0 * (v + rho) * (log_inv_alpha + 1.0)) + log_inv_alpha
+    for _round in range(60):
+        step = (log_mean_mixture(s, v, mixture, &slope) - log_inv_alpha) / slope
         s = fmax(s - step, 0.0)
         if -1e-13 * s < step < 1e-13 * s:
             break
     return s
+
+
+cdef inline double mixture_boundary(double v, double rho, double start, incomplete_gamma_t below,
+                                    double log_inv_alpha) noexcept nogil:
+    """That of a single mixture."""
+    cdef mixture_t mixture
+    mixture.n = 1
+    mixture.rho[0] = rho
+    mixture.start[0] = start
+    mixture.below = below
+    return mean_mixture_boundary(v, &mixture, log_inv_alpha)
 
 
 cdef inline double mixture_rho(double v_best, double log_inv_alpha) noexcept nogil:
@@ -84,28 +128,28 @@ cdef inline double table_place(int64_t at) noexcept nogil:
     return v
 
 
-cdef inline double table_point(double *table, int64_t at, double rho, double start, incomplete_gamma_t below,
+cdef inline double table_point(double *table, int64_t at, const mixture_t *mixture,
                                double log_inv_alpha) noexcept nogil:
     """The boundary at a point, computed when it is first asked for."""
     if table[at] == 0.0:
-        table[at] = mixture_boundary(table_place(at), rho, start, below, log_inv_alpha)
+        table[at] = mean_mixture_boundary(table_place(at), mixture, log_inv_alpha)
     return table[at]
 
 
-cdef inline double table_boundary(double *table, double v, double rho, double start, incomplete_gamma_t below,
+cdef inline double table_boundary(double *table, double v, const mixture_t *mixture,
                                   double log_inv_alpha) noexcept nogil:
-    """mixture_boundary or a little more; from v = 2^27 on exactly, below 2^-10 as if there."""
+    """mean_mixture_boundary or a little more; from v = 2^27 on exactly, below 2^-10 as if there."""
     cdef uint64_t bits = 0
     cdef int64_t at
     cdef double near, far, first, second
     memcpy(&bits, &v, 8)
     at = <int64_t>(bits >> TABLE_SHIFT) - ((<int64_t>TABLE_LOWEST + 1023) << TABLE_BITS)
     if at < 0:
-        return table_point(table, 0, rho, start, below, log_inv_alpha)
+        return table_point(table, 0, mixture, log_inv_alpha)
     if at + 2 >= TABLE_SIZE:
-        return mixture_boundary(v, rho, start, below, log_inv_alpha)
-    first = table_point(table, at + 1, rho, start, below, log_inv_alpha)
-    second = table_point(table, at + 2, rho, start, below, log_inv_alpha)
+        return mean_mixture_boundary(v, mixture, log_inv_alpha)
+    first = table_point(table, at + 1, mixture, log_inv_alpha)
+    second = table_point(table, at + 2, mixture, log_inv_alpha)
     near = table_place(at + 1)
     far = table_place(at + 2)
     return first - (second - first) * ((near - v) / (far - near))
@@ -193,5 +237,5 @@ cdef inline double kl_level(double rounds, double log_inv_alpha) noexcept nogil:
 
 
 cdef inline double kl_easy_level(double rounds, double log_inv_alpha) noexcept nogil:
-    """The rate used in experiments: log((1 + log t) / delta), without a proof."""
+    """The rate used in experiments: log((1 + log t) / delta), without a proof; `log_inv_alpha` is log(1 / delta)."""
     return log1p(log(rounds)) + log_inv_alpha

@@ -1,9 +1,12 @@
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._selector import Selector
+
+_Scales = Sequence[tuple[float, float]]
 
 BOUNDS: tuple[str, ...]
 
@@ -20,7 +23,7 @@ class LucbSelector(Selector):
         batch: int,
         bound: str,
         log_inv_alpha: tuple[float, float],
-        best_at: float,
+        scales: _Scales,
     ) -> None: ...
     def shortfall(self) -> float: ...
     def error_bound(self, log_delta: float) -> float: ...
@@ -39,7 +42,8 @@ class SarSelector(LucbSelector):
         **options: Any,
     ) -> None: ...
 
-def _mixture_boundary(v: float, rho: float, log_inv_alpha: float) -> tuple[float, float]: ...
-def _mixture_rho(v_best: float, log_inv_alpha: float) -> float: ...
+def _mixture_boundary(
+    v: float, scales: _Scales, log_inv_alpha: float, tuned_for: float | None = None
+) -> tuple[float, float]: ...
 def _kl_bounds(p: float, level: float) -> tuple[float, float]: ...
-def _half_width(bound: str, n: float, v: float, rho: float, rounds: float, log_inv_alpha: float) -> float: ...
+def _half_width(bound: str, n: float, v: float, scales: _Scales, rounds: float, log_inv_alpha: float) -> float: ...

@@ -1,13 +1,13 @@
 """Compiled loop of LUCB: pull the weakest arm of the chosen and its strongest rival until they are apart."""
 
-from libc.math cimport INFINITY, NAN, ceil, exp, fmax, fmin
+from libc.math cimport INFINITY, NAN, ceil, exp, fmax, fmin, log
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 cimport numpy as cnp
 
 from fastrace._anytime cimport (
-    TABLE_SIZE, incomplete_gamma, incomplete_gamma_t, iterated_log_half_width, iterated_log_share, kl_easy_level,
-    kl_level, kl_lower, kl_upper, log_mixture_start, lucb1_half_width, mixture_boundary, mixture_rho,
+    MOST_SCALES, TABLE_SIZE, incomplete_gamma, iterated_log_half_width, iterated_log_share, kl_easy_level, kl_level,
+    kl_lower, kl_upper, log_mixture_start, lucb1_half_width, mean_mixture_boundary, mixture_rho, mixture_t,
     normal_mixture_boundary, normal_mixture_level, stitched_boundary, table_boundary,
 )
 from fastrace._heaps cimport heap_order, heap_sift, heap_t
@@ -40,8 +40,25 @@ cdef int64_t MAX_PULLS = <int64_t>1 << 62
 cdef struct side_t:         # lower bounds of the chosen, or upper bounds of the others
     heap_t heap             # by bound: the arm next to the cutoff on top
     double log_inv_alpha, level
-    double rho, start       # of a mixture
+    mixture_t mixture       # of gamma-exponential mixtures; its first rho is that of the normal mixture too
     double *table
+
+
+cdef int set_mixture(mixture_t *mixture, scales, double log_inv_alpha) except -1:
+    """Set the mean of mixtures from pairs of the squared errors at which each is tightest, and its weight."""
+    cdef int k
+    if not 1 <= len(scales) <= MOST_SCALES:
+        raise ValueError(f"{len(scales)} scales are given; from 1 to {MOST_SCALES} are needed")
+    mixture.n = len(scales)
+    mixture.below = incomplete_gamma()
+    total = sum(weight for _, weight in scales)
+    for k in range(mixture.n):
+        best_at, weight = scales[k]
+        if not (0.0 < best_at < INFINITY and 0.0 < weight < INFINITY):
+            raise ValueError(f"scale {k} is {scales[k]}; a sum of squared errors and a weight, above 0, are needed")
+        mixture.rho[k] = mixture_rho(best_at, log_inv_alpha)
+        mixture.start[k] = log_mixture_start(mixture.rho[k], mixture.below) + log(weight / total)
+    return 0
 
 
 cdef class LucbSelector(Selector):
@@ -56,7 +73,6 @@ cdef class LucbSelector(Selector):
     cdef double *error              # sum of (reward - mean before it)^2; the middle of the support before the first
     cdef double *bound              # of an arm: the lower if it is chosen, else the upper
     cdef Py_ssize_t *memory
-    cdef incomplete_gamma_t below   # of the gamma-exponential mixture
     cdef double epsilon
     cdef int64_t batch, rounds, level_round, next_gap
     cdef int kind
@@ -88,14 +104,17 @@ cdef class LucbSelector(Selector):
         for k in range(2):
             free(self.side[k].table)
 
-    def __init__(self, n_arms, n_best, *, low, high, rng, epsilon, batch, bound, log_inv_alpha, best_at):
+    def __init__(self, n_arms, n_best, *, low, high, rng, epsilon, batch, bound, log_inv_alpha, scales):
         cdef int k, kind = BOUNDS.index(bound)
         cdef side_t *side
-        cdef double widest = best_at
+        cdef mixture_t[2] mixture
         cdef double[2] level = (log_inv_alpha[0], log_inv_alpha[1])
-        if not (0.0 <= epsilon < np.inf and 0 <= batch <= MAX_PULLS and 0.0 < widest < np.inf
-                and 0.0 < level[0] < np.inf and 0.0 < level[1] < np.inf):
-            raise ValueError("epsilon, batch, best_at or log_inv_alpha is out of range")
+        if not (0.0 <= epsilon < np.inf and 0 <= batch <= MAX_PULLS and 0.0 < level[0] < np.inf
+                and 0.0 < level[1] < np.inf):
+            raise ValueError("epsilon, batch or log_inv_alpha is out of range")
+        if kind in (EB_MIX, HOEFFDING_MIX):
+            for k in range(2):
+                set_mixture(&mixture[k], scales, level[k])
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
         guard_build(&self.guard, 1, self)
         self._error, self._bounds = np.zeros(n_arms), np.zeros(n_arms)
@@ -106,16 +125,12 @@ cdef class LucbSelector(Selector):
         self.kind = kind
         self.moving = self.kind in (LUCB1, KL, KL_EASY)
         self.level_round = 1
-        if self.kind == EB_MIX:
-            self.below = incomplete_gamma()
         for k in range(2):
             side = &self.side[k]
             side.log_inv_alpha = level[k]
             self._set_level(side)
-            if self.kind in (EB_MIX, HOEFFDING_MIX):
-                side.rho = mixture_rho(widest, level[k])
-            if self.kind == EB_MIX:
-                side.start = log_mixture_start(side.rho, self.below)
+            if kind in (EB_MIX, HOEFFDING_MIX):
+                side.mixture = mixture[k]
             side.heap.item = self.memory + (self.n_best if k else 0)
             side.heap.size = self.n_arms - self.n_best if k else self.n_best
             side.heap.place = self.memory + self.n_arms
@@ -139,12 +154,12 @@ cdef class LucbSelector(Selector):
         cdef double n = <double>self.pulls[i], v = self.error[i] / (self.span[i] * self.span[i])
         if self.kind == EB_MIX:
             if exact:
-                return mixture_boundary(v, side.rho, side.start, self.below, side.level) / n
-            return table_boundary(side.table, v, side.rho, side.start, self.below, side.level) / n
+                return mean_mixture_boundary(v, &side.mixture, side.level) / n
+            return table_boundary(side.table, v, &side.mixture, side.level) / n
         if self.kind == EB_STITCH:
             return stitched_boundary(v, side.level) / n
         if self.kind == HOEFFDING_MIX:
-            return normal_mixture_boundary(0.25 * n, side.rho, side.level) / n
+            return normal_mixture_boundary(0.25 * n, side.mixture.rho[0], side.level) / n
         if self.kind == HOEFFDING_LIL:
             return iterated_log_half_width(n, side.level)
         return lucb1_half_width(n, <double>self.level_round, side.level)
@@ -501,20 +516,19 @@ cdef class SarSelector(LucbSelector):
 
 # Doors for tests.
 
-def _mixture_boundary(double v, double rho, double log_inv_alpha):
-    """The boundary of the gamma-exponential mixture, and as the table rounds it up."""
-    cdef incomplete_gamma_t below = incomplete_gamma()
-    cdef double start = log_mixture_start(rho, below)
+def _mixture_boundary(double v, scales, double log_inv_alpha, tuned_for=None):
+    """The boundary of the mean of gamma-exponential mixtures, and as the table rounds it up.
+
+    `tuned_for` is the log(1 / alpha) at which they are tightest at their scales, if it is another.
+    """
+    cdef mixture_t mixture
+    set_mixture(&mixture, scales, log_inv_alpha if tuned_for is None else tuned_for)
     cdef double *table = <double *>calloc(TABLE_SIZE, sizeof(double))
     if table == NULL:
         raise MemoryError()
-    rounded = table_boundary(table, v, rho, start, below, log_inv_alpha)
+    rounded = table_boundary(table, v, &mixture, log_inv_alpha)
     free(table)
-    return mixture_boundary(v, rho, start, below, log_inv_alpha), rounded
-
-
-def _mixture_rho(double v_best, double log_inv_alpha):
-    return mixture_rho(v_best, log_inv_alpha)
+    return mean_mixture_boundary(v, &mixture, log_inv_alpha), rounded
 
 
 def _kl_bounds(double p, double level):
@@ -522,17 +536,18 @@ def _kl_bounds(double p, double level):
     return kl_lower(p, level), kl_upper(p, level)
 
 
-def _half_width(bound, double n, double v, double rho, double rounds, double log_inv_alpha):
+def _half_width(bound, double n, double v, scales, double rounds, double log_inv_alpha):
     """Half-width of any bound but the divergences, for rewards in [0, 1]."""
-    cdef incomplete_gamma_t below
+    cdef mixture_t mixture
     kind = BOUNDS.index(bound)
     if kind == EB_MIX:
-        below = incomplete_gamma()
-        return mixture_boundary(v, rho, log_mixture_start(rho, below), below, log_inv_alpha) / n
+        set_mixture(&mixture, scales, log_inv_alpha)
+        return mean_mixture_boundary(v, &mixture, log_inv_alpha) / n
     if kind == EB_STITCH:
         return stitched_boundary(v, log_inv_alpha) / n
     if kind == HOEFFDING_MIX:
-        return normal_mixture_boundary(0.25 * n, rho, normal_mixture_level(log_inv_alpha)) / n
+        return normal_mixture_boundary(0.25 * n, mixture_rho(scales[0][0], log_inv_alpha),
+                                       normal_mixture_level(log_inv_alpha)) / n
     if kind == HOEFFDING_LIL:
         return iterated_log_half_width(n, iterated_log_share(log_inv_alpha))
     return lucb1_half_width(n, rounds, log_inv_alpha)

@@ -50,13 +50,22 @@ def log_gamma_mixture_by_integration(s, v, rho):
     return top + math.log(over) - math.log(under)
 
 
-def half_width(bound, n, v, rho, rounds, log_inv_alpha):
+def log_mean_of_mixtures(s, v, scales, log_inv_alpha):
+    """Of mixtures tuned for each squared error in `scales`, pairs (squared error, weight)."""
+    total = sum(weight for _, weight in scales)
+    terms = [log_gamma_mixture(s, v, rho_for(v_best, log_inv_alpha)) + math.log(weight / total)
+             for v_best, weight in scales]
+    return special.logsumexp(terms)
+
+
+def half_width(bound, n, v, scales, rounds, log_inv_alpha):
     """Half-width for rewards in [0, 1], one line per formula."""
     alpha = math.exp(-log_inv_alpha)
+    rho = rho_for(scales[0][0], log_inv_alpha)
     if bound == "eb-mix":
         return optimize.brentq(
-            lambda s: log_gamma_mixture(s, v, rho) - log_inv_alpha, 1e-12, 10 * (math.sqrt(v + rho) + 1) * (
-                log_inv_alpha + 5), xtol=1e-13, rtol=1e-14) / n
+            lambda s: log_mean_of_mixtures(s, v, scales, log_inv_alpha) - log_inv_alpha, 1e-12,
+            10 * (math.sqrt(v + rho) + 1) * (log_inv_alpha + 5), xtol=1e-13, rtol=1e-14) / n
     if bound == "eb-stitch":
         v = max(v, 1.0)
         k1, k2 = (2**0.25 + 2**-0.25) / math.sqrt(2), (math.sqrt(2) + 1) / 2
@@ -72,10 +81,11 @@ def half_width(bound, n, v, rho, rounds, log_inv_alpha):
     return math.sqrt(math.log(5 * rounds**4 / (4 * alpha)) / (2 * n))
 
 
-def lucb(pull, low, high, n_best, epsilon, alphas, bound, v_best, batch=0, max_pulls=math.inf, widths=half_width):
+def lucb(pull, low, high, n_best, epsilon, alphas, bound, scales, batch=0, max_pulls=math.inf, widths=half_width):
     """Run the rule; returns (chosen, list of (arm, count) in order, why it stopped, means, pulls).
 
-    `pull(arm, count)` gives rewards; `alphas` are those of lower and upper bounds. Bounds that widen with the rounds
+    `pull(arm, count)` gives rewards; `alphas` are those of lower and upper bounds: delta / n each, but for "kl-easy"
+    delta as it is. `scales` are those of the mixtures. Bounds that widen with the rounds
     are taken at the next point of the grid t <- max(t + 1, ceil(1.02 t)).
     """
     n = len(low)
@@ -83,7 +93,6 @@ def lucb(pull, low, high, n_best, epsilon, alphas, bound, v_best, batch=0, max_p
     error = np.zeros(n)
     means = (np.asarray(low) + np.asarray(high)) / 2.0
     logs = [math.log(1 / a) for a in alphas]
-    rhos = [rho_for(v_best, x) for x in logs]
 
     def take(i, count):
         for x in pull(i, count):        # each is predicted by the mean before it
@@ -109,7 +118,7 @@ def lucb(pull, low, high, n_best, epsilon, alphas, bound, v_best, batch=0, max_p
                 p = min(max((means[i] - low[i]) / span, 0.0), 1.0)
                 ends[i] = low[i] + span * kl_bounds(p, level / len(rewards[i]))[k]
             else:
-                w = span * widths(bound, len(rewards[i]), error[i] / span**2, rhos[k], grid, logs[k])
+                w = span * widths(bound, len(rewards[i]), error[i] / span**2, scales, grid, logs[k])
                 ends[i] = means[i] - w if k == 0 else means[i] + w
         h = min(top, key=lambda i: (ends[i], -i))
         j = max(rest, key=lambda i: (ends[i], -i))
