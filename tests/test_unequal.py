@@ -390,6 +390,28 @@ def test_c2_15_an_exception_of_a_callback_leaves_the_race_usable(j, seed):
     assert wanted.pulls.sum() == read       # no row was read twice
 
 
+@pytest.mark.parametrize("broken", [1, 2, 3])
+def test_a_run_cut_short_after_an_arm_was_read_in_full_goes_on_by_hand(broken, seed):
+    """Such an arm is beyond what the look asks for; it must not count as rows to be given back."""
+    vectors = [np.random.default_rng([seed, i]).normal(size=9000) for i in range(4)]
+    race = fr.UnequalRace([9000] * 4, scan_advantage=1e9, rng=3)
+
+    def rewards(arm, rows):
+        if arm == broken:
+            raise KeyError("mine")
+        return vectors[arm][rows]
+
+    with pytest.raises(KeyError):
+        race.run(rewards)
+    assert race.result().pulls.tolist() == [9000 * (arm < broken) for arm in range(4)]
+    while not race.done:
+        arms, rows = race.ask()
+        assert set(arms.tolist()) <= set(range(broken, 4))
+        race.tell(np.array([vectors[arm][row] for arm, row in zip(arms, rows, strict=True)]))
+    wanted = fr.UnequalRace([9000] * 4, scan_advantage=1e9, rng=3).run(rewards if broken > 3 else vectors)
+    assert race.result().best == wanted.best
+
+
 def test_a_race_begun_by_one_hand_ends_by_the_other(seed):
     vectors = [np.random.default_rng([seed, i]).normal(size=9000) for i in range(4)]
     wanted = sampled(vectors, rng=3)

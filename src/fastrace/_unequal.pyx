@@ -562,7 +562,8 @@ cdef class UnequalCore:
     cdef inline int64_t _wanted(self, Py_ssize_t i) noexcept nogil:
         if not self.arm[i].wanted or self.arm[i].impossible:
             return 0
-        return self._target(&self.arm[i]) - self.arm[i].pulls
+        # An arm that a run cut short has read in full is beyond its target.
+        return max(<int64_t>0, self._target(&self.arm[i]) - self.arm[i].pulls)
 
     def tell(self, const double[::1] rewards):
         """Take the rewards that `ask` wanted."""
