@@ -95,14 +95,75 @@ def test_columns_of_words_are_named(tmp_path, capsys):
     file.write_text("a,city\n1,Ulm\n2,Bonn\n", encoding="utf-8")
     status, _, err = say(capsys, "race", file)
     assert status == 2
-    assert "not numbers: city" in err
+    assert "not numbers: city" in err and "--columns: a" in err
+    assert say(capsys, "race", file, "--columns", "a")[0] == 0
+
+
+def test_columns_are_chosen_by_name_or_number(tmp_path, capsys, table):
+    for name, best in (("table.npy", "2"), ("table.csv", "c"), ("table.parquet", "c")):
+        file = save(tmp_path / name, table + [0.0, 0.0, 0.1])
+        for columns in ("0,2", "2,0") if name.endswith("npy") else ("a,c", "0,2", " c , a"):
+            status, out, _ = say(capsys, "race", file, "--columns", columns, "--seed", 1)
+            assert status == 0
+            if not name.endswith("npy"):
+                assert f"best arm {best}:" in out
+    for columns, said in (("a,d", "has no column 'd'; there are a, b, c"), ("a,a", "twice"), ("a,3", "'3'")):
+        status, _, err = say(capsys, "race", file, "--columns", columns)
+        assert status == 2 and said in err
+
+
+def test_an_index_does_not_win_in_silence(tmp_path, capsys, table):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(table, columns=list("abc"))
+    n = len(frame)
+    for name, index in (
+        ("id", np.random.default_rng(1).permutation(n)), ("Unnamed: 0", np.arange(n)), ("when", np.arange(n) + 2000),
+        ("Index", np.arange(n)[::-1]), ("step", np.arange(float(n))),
+    ):
+        file = tmp_path / "indexed.csv"
+        frame.assign(**{name: index}).to_csv(file, index=False)
+        status, out, err = say(capsys, "race", file)
+        assert (status, out) == (2, "") and repr(name) in err and "--columns a,b,c" in err and err.count("\n") == 1
+        status, out, _ = say(capsys, "race", file, "--columns", "a,b,c", "--seed", 1)
+        assert status == 0 and "best arm b:" in out
+        status, out, _ = say(capsys, "race", file, "--columns", f"a,{name}", "--seed", 1)
+        assert status == 0 and f"best arm {name}:" in out           # whoever names it, means it
+    np.save(tmp_path / "indexed.npy", np.c_[np.arange(n), table])
+    status, _, err = say(capsys, "race", tmp_path / "indexed.npy")
+    assert status == 2 and "column '0'" in err and "--columns 1,2,3" in err
+    for good in (table > 0.5, np.round(3 * table)):                 # counts and answers are no index
+        frame = pd.DataFrame(good, columns=["id_score", "b", "c"])
+        frame.to_csv(file, index=False)
+        assert say(capsys, "race", file, "--seed", 1)[0] == 0
+
+
+def test_missing_numbers_are_named(tmp_path, capsys, table):
+    pytest.importorskip("pandas")
+    table[4321, 1] = np.nan
+    status, _, err = say(capsys, "race", save(tmp_path / "table.csv", table))
+    assert status == 2 and "row 4321" in err and "column 'b'" in err
+    assert say(capsys, "race", tmp_path / "table.csv", "--columns", "a,c", "--seed", 1)[0] == 0
+
+
+@pytest.mark.parametrize("shape", ["(-4, 3)", "(-4, -3)", "(9999999999999999999999, 3)", "(True, 3)", "(1 << 62, 3)"])
+def test_a_damaged_npy_file_is_one_line(tmp_path, capsys, shape):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    file = tmp_path / "damaged.npy"
+    file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(96))
+    for command in ("race", "estimate"):
+        status, out, err = say(capsys, command, file)
+        assert (status, out) == (2, "") and err.count("\n") == 1 and "cannot be read as an npy file" in err
+    for content in (b"", b"\x93NUMPY\x01\x00", b"not an array"):
+        file.write_bytes(content)
+        status, out, err = say(capsys, "race", file)
+        assert (status, out) == (2, "") and err.count("\n") == 1
 
 
 def test_a_missing_extra_is_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich.console", None)
     status, _, err = say(capsys, "demo")
     assert status == 2
-    assert "needs rich" in err and '".[demo]"' in err
+    assert "needs rich" in err and "pip install rich" in err
 
 
 def test_demo_on_the_users_table_prints_the_comparison_and_writes_the_picture(tmp_path, capsys, rng):
@@ -140,6 +201,9 @@ def test_module_and_version():
     ("a,b\n", "no rows under its header"),
     ("a;b\n1;2\n", "commas must separate"),
     ("a,b\n1,x\n", "columns that are not numbers: b"),
+    ("a,b\n1,2,3\n4,5,6\n", "more cells in its rows than columns in its header"),
+    ("a,b\n0,2,3\n1,5,6\n", "more cells in its rows than columns in its header"),
+    ("a,b\n1,2,3,4\n4,5,6,7\n", "more cells in its rows than columns in its header"),
 ])
 def test_a_csv_that_is_no_table_is_named(tmp_path, capsys, text, words):
     file = tmp_path / "odd.csv"

@@ -15,7 +15,9 @@ import pytest
 
 import fastrace as fr
 from fastrace import cli
+from fastrace._row_order import RowOrder
 from fastrace.stopping import METHODS
+from guarantee import assert_rate_at_most
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def test_every_kind_of_rewards_gives_the_same_answer(x):
     wanted = fr.TargetEBStop(0.05, 0.05)
     used = wanted.update_many(x)
     for rewards in (x, x.tolist(), iter(x), (v for v in x), iter(x).__next__, x.astype(">f8"), x[::-1][::-1]):
-        result = fr.estimate_mean(rewards, 0.05)
+        result = fr.estimate_mean(rewards, 0.05, order="given")
         assert result == wanted.result()
     taken = iter(x)
     fr.estimate_mean(taken, 0.05)
@@ -41,14 +43,14 @@ def test_every_kind_of_rewards_gives_the_same_answer(x):
 
         assert fr.estimate_mean(draw, 0.05, batch=batch) == wanted.result()
         assert fr.estimate_mean(iter(x), 0.05, batch=batch) == wanted.result()
-        assert fr.estimate_mean(x, 0.05, batch=batch) == wanted.result()
+        assert fr.estimate_mean(x, 0.05, batch=batch, order="given") == wanted.result()
 
 
 def test_methods_are_the_rules(x):
     assert fr.estimate_mean(x, 0.1).rule == "TargetEBStop"
     for name, make in METHODS.items():
         accuracy = "absolute" if name == "absolute" else "relative"
-        result = fr.estimate_mean(x, 0.1, 0.1, method=name, accuracy=accuracy)
+        result = fr.estimate_mean(x, 0.1, 0.1, method=name, accuracy=accuracy, order="given")
         rule = make(0.1, 0.1)
         rule.update_many(x)
         assert result == rule.result() and result.stopped and abs(result.estimate - 0.5) < 0.1
@@ -68,7 +70,7 @@ def test_a_rule_of_your_own_keeps_what_it_saw(x):
     with pytest.raises(OSError, match="simulator is down"):
         fr.estimate_mean(draw, method=rule)
     assert rule.n_samples == 700
-    result = fr.estimate_mean(x[700:], method=rule)
+    result = fr.estimate_mean(x[700:], method=rule, order="given")
     whole = fr.EBGStop(0.1)
     whole.update_many(x)
     assert result == whole.result()
@@ -76,13 +78,97 @@ def test_a_rule_of_your_own_keeps_what_it_saw(x):
 
 
 def test_rewards_that_end_and_budgets(x):
-    result = fr.estimate_mean(x[:50], 0.01)
+    result = fr.estimate_mean(x[:50], 0.01, order="given")
     assert (result.status, result.n_samples, result.stopped) == ("running", 50, False)
     assert "ended" in str(result)
     result = fr.estimate_mean(iter(x), 0.01, max_samples=30)
     assert (result.status, result.n_samples) == ("max_samples", 30)
     result = fr.estimate_mean(iter([]))
     assert result.n_samples == 0 and result.status == "running"
+
+
+def in_order(x, seed):
+    """The rewards of an array in the order in which they are read with this seed."""
+    return x[RowOrder(len(x), np.random.default_rng(seed)).take(len(x))]
+
+
+def test_an_array_is_read_in_random_order(x):
+    x = np.sort(x)
+    wanted = fr.TargetEBStop(0.05, 0.05, n_rows=len(x))
+    wanted.update_many(in_order(x, 3))
+    for rewards in (x, x.tolist(), x.astype(">f8"), x[::-1][::-1]):
+        assert fr.estimate_mean(rewards, 0.05, rng=3) == wanted.result()
+    for batch in (1, 7, 10_000):
+        assert fr.estimate_mean(x, 0.05, batch=batch, rng=3) == wanted.result()
+    for name, make in METHODS.items():
+        accuracy = "absolute" if name == "absolute" else "relative"
+        result = fr.estimate_mean(x, 0.1, 0.1, method=name, accuracy=accuracy, rng=3)
+        assert result.stopped and abs(result.estimate - x.mean()) < 0.1
+        assert result == fr.estimate_mean(x, 0.1, 0.1, method=name, accuracy=accuracy, rng=3, batch=100)
+        if name in ("nas", "geometric-nas", "sra", "ebstop"):
+            rule = make(0.1, 0.1)
+            rule.update_many(in_order(x, 3))
+            assert result == rule.result()
+
+
+def test_no_order_of_the_rows_deceives(seed):
+    missed, trials = 0, 60
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        x = np.clip(np.linspace(0.25, 0.55, 4000) + 0.1 * rng.standard_normal(4000), 0, 1)
+        result = fr.estimate_mean(x, 0.02, 0.05, rng=rng)
+        missed += not result.interval[0] <= x.mean() <= result.interval[1]
+    assert_rate_at_most(missed, trials, 0.05)
+
+
+@pytest.mark.parametrize("method", [*METHODS, fr.GBAS, fr.SignTest, fr.SignStop, fr.ConfidenceSequence])
+def test_an_array_that_was_read_to_its_end_is_answered_exactly(rng, method):
+    x = rng.random(300)
+    epsilon = 1e-9 if method in ("absolute", "target-eb", "target-bet", "betting") else 1e-3
+    accuracy = "absolute" if method == "absolute" else "relative"
+    if not isinstance(method, str):
+        given = {"epsilon": epsilon} if method is fr.GBAS else {}
+        if method in (fr.SignTest, fr.SignStop):
+            given = {"threshold": float(x.mean()) - 1e-7}
+        method = method(support=(0, 1), **given)
+    result = fr.estimate_mean(x, epsilon, method=method, accuracy=accuracy, rng=1)
+    assert result.interval == pytest.approx((x.mean(), x.mean()), abs=1e-12)
+    assert "every row" in result.note
+    if result.criterion == "sign":
+        assert (result.estimate, result.status) == (1.0, "stopped")
+    else:
+        assert result.estimate == pytest.approx(x.mean(), abs=1e-12)
+        assert result.stopped or result.criterion == "never"
+
+
+def test_a_tie_is_no_side_and_zeros_are_known_exactly():
+    x = np.tile([-0.5, 0.5], 50)
+    result = fr.estimate_mean(x, method=fr.SignTest(0.0), rng=1)
+    assert not result.stopped and result.interval == (0.0, 0.0)
+    result = fr.estimate_mean(np.zeros(500), 0.1, support=(-1, 1), rng=1)
+    assert result.stopped and result.estimate == 0.0
+
+
+def test_an_array_is_its_own_population(x):
+    x = x[:2000]
+    with pytest.raises(ValueError, match="n_rows is 100 and rewards has 2000"):
+        fr.estimate_mean(x, n_rows=100)
+    with pytest.raises(ValueError, match="n_rows is 100 and rewards has 2000"):
+        fr.estimate_mean(x, n_rows=100, order="given")
+    whole = fr.estimate_mean(x, 1e-9, rng=1)
+    assert fr.estimate_mean(x, 1e-9, n_rows=2000, rng=1) == whole
+    assert whole.n_samples == 2000 and whole.estimate == pytest.approx(x.mean())
+    part = fr.estimate_mean(x, 1e-9, n_rows=5000, rng=1)        # a random part of a larger population
+    assert part.status == "running" and part.interval[1] - part.interval[0] > 0.01
+    assert fr.estimate_mean(x, 1e-9, n_rows=2000, order="given").estimate == pytest.approx(x.mean())
+    with pytest.raises(ValueError, match="know populations"):
+        fr.estimate_mean(x, n_rows=2000, method="nas")
+    with pytest.raises(ValueError, match="knows a population of 100 rows, of which it has seen 0"):
+        fr.estimate_mean(x, method=fr.TargetEBStop(n_rows=100))
+    with pytest.raises(ValueError, match="order is 'sorted'"):
+        fr.estimate_mean(x, order="sorted")
+    stream = fr.estimate_mean(iter(x), 1e-9, n_rows=100)
+    assert stream.n_samples == 100
 
 
 def test_progress_goes_to_standard_error(x, capsys):
@@ -106,7 +192,11 @@ def test_c2_26_what_users_hand_over(x):
     y = np.full(200_000, 0.5)
     y[150_001] = 3.0
     with pytest.raises(ValueError, match=r"rewards\[150001\] is "):
-        fr.estimate_mean(y, 1e-6, method="ebgstop")
+        fr.estimate_mean(y, 1e-6, method="ebgstop", order="given")
+    with pytest.raises(ValueError, match=r"rewards\[150001\] is "):
+        fr.estimate_mean(y, 1e-6)
+    with pytest.raises(ValueError, match=r"rewards\[150001\] is "):
+        fr.estimate_mean(y, 1e-9, method="ebgstop")
     for good in (lambda: 1, lambda: np.float32(0.5), lambda: np.array(0.5), lambda: True):
         assert fr.estimate_mean(good).stopped
     rule = fr.EBGStop(0.1)
@@ -159,7 +249,7 @@ def test_options_reach_the_rule(monkeypatch, capsys, x):
     rule.update_many(4 * x)
     assert json.loads(out)["n_samples"] == rule.n_samples and status == 0
     status, out, _ = say(monkeypatch, capsys, lines(x), "--accuracy", "absolute", "--epsilon", 0.03, "--json")
-    assert json.loads(out)["n_samples"] == fr.estimate_mean(x, 0.03, accuracy="absolute").n_samples
+    assert json.loads(out)["n_samples"] == fr.estimate_mean(iter(x), 0.03, accuracy="absolute").n_samples
     status, out, err = say(monkeypatch, capsys, lines(x), "--epsilon", 0.01, "--max-samples", 50)
     assert status == 1 and "out of samples after 50" in out and "gave up after 50" in err
     status, out, err = say(monkeypatch, capsys, lines(2 * x), "--clip")
@@ -167,7 +257,7 @@ def test_options_reach_the_rule(monkeypatch, capsys, x):
 
 
 def test_columns_of_csv(monkeypatch, capsys, tmp_path, x):
-    wanted = fr.estimate_mean(x).n_samples
+    wanted = fr.estimate_mean(iter(x)).n_samples
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["run", "a name, with a comma", "reward"])
@@ -183,14 +273,90 @@ def test_columns_of_csv(monkeypatch, capsys, tmp_path, x):
     assert status == 0
     file = tmp_path / "rewards.csv"
     file.write_text(table, encoding="utf-8")
-    status, out, _ = say(monkeypatch, capsys, "", file, "--column", "reward", "--json")
+    status, out, _ = say(monkeypatch, capsys, "", file, "--column", "reward", "--json", "--order", "given")
     assert (status, json.loads(out)["n_samples"]) == (0, wanted)
+    status, out, _ = say(monkeypatch, capsys, "", file, "--column", "reward", "--json", "--seed", 3)
+    assert (status, json.loads(out)["n_samples"]) == (0, fr.estimate_mean(x, rng=3).n_samples)
     status, _, err = say(monkeypatch, capsys, table, "--column", "cost")
     assert status == 2 and "line 1: no column is named 'cost'" in err and "reward" in err
     status, out, err = say(monkeypatch, capsys, "a,b\n1,0.5\n2\n", "--column", "b")
     assert status == 2 and "line 3 has 1 columns" in err and said_samples(out) == 1
     status, _, err = say(monkeypatch, capsys, "0.1,0.5\n")
     assert status == 2 and "--column" in err
+    for content in ("a,b\n1,0.5\n2,0.5,0.7\n", "a,b\n1,0.5,0.7\n"):         # whose names belong to which cells?
+        for column in ("b", "1"):
+            status, _, err = say(monkeypatch, capsys, content, "--column", column)
+            assert status == 2 and "has 3 cells and the first line names 2" in err
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv", ".parquet", ".txt"])
+def test_a_file_is_read_in_random_order_whatever_its_kind(monkeypatch, capsys, tmp_path, x, suffix):
+    values = np.sort(x)[:10_000]                    # sorted: the first rows say nothing about the mean
+    file = tmp_path / f"rewards{suffix}"
+    if suffix == ".npy":
+        np.save(file, values)
+    elif suffix == ".txt":
+        file.write_text(lines(values), encoding="utf-8")
+    else:
+        pd = pytest.importorskip("pandas")
+        frame = pd.DataFrame({"reward": values})
+        frame.to_csv(file, index=False) if suffix == ".csv" else frame.to_parquet(file)
+    wanted = fr.estimate_mean(values, 0.05, rng=2)
+    status, out, _ = say(monkeypatch, capsys, "", file, "--epsilon", 0.05, "--seed", 2, "--json", "--quiet")
+    found = json.loads(out)
+    assert (status, found["n_samples"]) == (0, wanted.n_samples)
+    assert found["estimate"] == pytest.approx(wanted.estimate)
+    assert abs(found["estimate"] - values.mean()) < 0.05 * values.mean()
+    status, out, _ = say(monkeypatch, capsys, "", file, "--epsilon", 1e-9, "--json", "--quiet")
+    assert json.loads(out)["estimate"] == pytest.approx(values.mean(), abs=1e-12) and "every row" in out
+    if suffix in (".npy", ".txt"):
+        status, out, _ = say(monkeypatch, capsys, "", file, "--epsilon", 0.05, "--order", "given", "--json", "--quiet")
+        assert json.loads(out)["n_samples"] == fr.estimate_mean(iter(values), 0.05).n_samples
+    values[7777] = 1.5
+    if suffix == ".npy":
+        np.save(file, values)
+        status, out, err = say(monkeypatch, capsys, "", file)
+        assert (status, out) == (2, "") and "number 7777" in err and "1.5" in err and "--clip" in err
+        assert say(monkeypatch, capsys, "", file, "--clip", "--quiet")[0] == 0
+    if suffix == ".txt":
+        file.write_text(lines(values), encoding="utf-8")
+        status, out, err = say(monkeypatch, capsys, "", file)
+        assert (status, out) == (2, "") and "line 7778 is 1.5" in err
+
+
+def test_columns_of_files(monkeypatch, capsys, tmp_path, rng):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(rng.random((3000, 2)), columns=["a", "b"])
+    frame["b"] *= 0.5
+    frame["word"] = "x"
+    for name in ("t.parquet", "t.csv"):
+        file = tmp_path / name
+        frame.to_csv(file, index=False) if name.endswith("csv") else frame.to_parquet(file)
+        for column in ("b", "1"):
+            status, out, _ = say(monkeypatch, capsys, "", file, "--column", column, "--json", "--quiet")
+            assert status == 0 and abs(json.loads(out)["estimate"] - 0.25) < 0.03
+        status, _, err = say(monkeypatch, capsys, "", file)
+        assert status == 2 and "choose one with --column: a, b, word" in err
+        status, _, err = say(monkeypatch, capsys, "", file, "--column", "c")
+        assert status == 2 and "'c'" in err and "a, b, word" in err
+        status, _, err = say(monkeypatch, capsys, "", file, "--column", "word")
+        assert status == 2 and err.count("\n") == 1
+
+
+def test_what_cannot_be_read_is_one_line(monkeypatch, capsys, tmp_path):
+    command = [sys.executable, "-m", "fastrace.cli", "estimate"]
+    closed = subprocess.run([sys.executable, "-c", "import sys; sys.stdin = None\nfrom fastrace import cli\n"
+                             "sys.exit(cli.main(['estimate']))"], capture_output=True, text=True)
+    assert closed.returncode == 2 and closed.stderr == (
+        "fastrace: standard input is closed; pipe numbers into it, or name a FILE\n")
+    if os.name == "posix":
+        closed = subprocess.run(["sh", "-c", f"{' '.join(command)} <&-"], capture_output=True, text=True)
+        assert closed.returncode == 2 and closed.stderr.count("\n") == 1
+    status, _, err = say(monkeypatch, capsys, "0.5\n", "--order", "random")
+    assert status == 2 and "name a FILE" in err
+    status, _, err = say(monkeypatch, capsys, "", tmp_path)
+    assert status == 2 and "is a folder" in err
 
 
 def test_a_bad_line_is_named_and_nothing_is_lost(monkeypatch, capsys):

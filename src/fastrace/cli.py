@@ -8,7 +8,9 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,13 @@ from fastrace import __version__
 from fastrace._progress import samples
 from fastrace.racing import BOUNDS, race
 from fastrace.results import StopResult
-from fastrace.stopping import METHODS, start_rule
+from fastrace.stopping import METHODS, estimate_mean, start_rule
 
 DRAWS, QUICK_DRAWS = 2000, 200
+COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"
+TABLES = (".npy", ".csv", ".parquet")
+RUNNING = 1000         # rows that show whether a column holds running numbers
+INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         status: int | None = options.run(options)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        print(f"fastrace: {error}", file=sys.stderr)
+    except (ValueError, TypeError, OSError, ImportError, csv.Error) as error:
+        print(f"fastrace: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -51,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         "how long it took and how far the two differ, and draw both.",
     )
     demo.add_argument("--data", type=Path, metavar="FILE", help="your log-factors: npy, csv or parquet, rows x states")
+    demo.add_argument("--columns", metavar="NAMES", help=COLUMNS_HELP)
     demo.add_argument("--draws", type=int, metavar="K", help=f"number of draws ({DRAWS}; with --quick {QUICK_DRAWS})")
     demo.add_argument("--delta", type=float, default=0.05, help="probability of error of a raced draw (%(default)s)")
     demo.add_argument("--seed", type=int, default=1, help="seed of all random numbers (%(default)s)")
@@ -65,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Race the columns of a table and print what was found. An npy file is read where it lies.",
     )
     run.add_argument("file", type=Path, metavar="FILE", help="npy, csv or parquet, rows x arms")
+    run.add_argument("--columns", metavar="NAMES", help=COLUMNS_HELP)
     run.add_argument("--delta", type=float, default=0.05, help="probability that the answer is wrong (%(default)s)")
     run.add_argument("--bound", choices=BOUNDS, default="auto", help="rule that drops arms (%(default)s)")
     run.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"), help="interval that holds every number")
@@ -76,12 +84,17 @@ def _parser() -> argparse.ArgumentParser:
 
     estimate = commands.add_parser(
         "estimate",
-        help="estimate the mean of numbers from standard input, and stop reading as soon as it is known",
-        description="Estimate the mean of numbers from standard input (one per line, or a column of csv), and stop "
-        "reading as soon as it is known to the accuracy wanted. The exit status is 0 if it is, 1 if the numbers ended "
-        "first, 2 after a bad line or argument; what is known is printed in every case.",
+        help="estimate the mean of numbers, and stop reading as soon as it is known",
+        description="Estimate the mean of numbers: of a FILE (npy, csv, parquet, or text with one number per line), "
+        "whose rows are read in random order, or of standard input (one number per line, or a column of csv), which is "
+        "read as it comes and no further than needed. What comes from standard input must be independent draws. The "
+        "exit status is 0 if the mean is known to the accuracy wanted, 1 if the numbers ended first, 2 after a bad "
+        "line or argument.",
     )
     estimate.add_argument("file", type=Path, nargs="?", metavar="FILE", help="where to read (standard input)")
+    estimate.add_argument("--order", choices=("random", "given"),
+                          help="order of the rows of a FILE; given: they are independent draws as they stand (random)")
+    estimate.add_argument("--seed", type=int, help="seed of the random order")
     estimate.add_argument("--epsilon", type=float, default=0.1, help="accuracy (%(default)s)")
     estimate.add_argument("--delta", type=float, default=0.05,
                           help="probability that the estimate misses the accuracy (%(default)s)")
@@ -92,8 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     estimate.add_argument("--method", choices=("auto", *METHODS), default="auto", help="the rule (%(default)s)")
     estimate.add_argument("--max-samples", type=int, metavar="K", help="give up after this many numbers")
     estimate.add_argument("--clip", action="store_true", help="move numbers outside the support to its nearer end")
-    estimate.add_argument("--column", metavar="NAME", help="csv: the column, by its name in the first line or by its "
-                          "number from 0")
+    estimate.add_argument("--column", metavar="NAME", help="the column of a table, by its name or by its number from 0")
     estimate.add_argument("--delimiter", default=",", metavar="CHAR", help="csv: what separates columns (%(default)s)")
     estimate.add_argument("--json", action="store_true", help="print JSON instead of a table")
     estimate.add_argument("--quiet", action="store_true", help="show no progress on standard error")
@@ -102,12 +114,89 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _estimate(options: argparse.Namespace) -> int:
+    if len(options.delimiter) != 1:
+        raise ValueError(f"--delimiter is {options.delimiter!r}; one character is needed")
+    if options.file is None and (sys.stdin is None or sys.stdin.closed):
+        raise ValueError("standard input is closed; pipe numbers into it, or name a FILE")
+    if options.file is None and options.order == "random":
+        raise ValueError("--order is random; standard input is read as it comes: name a FILE to read at random")
+    if options.file is not None and options.file.is_dir():
+        raise ValueError(f"{options.file} is a folder; a file is needed")
+    order = options.order or ("given" if options.file is None else "random")
+    if options.file is not None and (order == "random" or options.file.suffix.lower() in (".npy", ".parquet")):
+        result, problem = _of_file(options, order), ""
+    else:
+        result, problem = _of_lines(options)
+    if options.json:
+        answer = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+        json.dump({name: _plain(value) for name, value in answer.items()}, sys.stdout, indent=2, allow_nan=False)
+        print()
+    else:
+        print(result)
+    if problem:
+        print(f"fastrace: {problem}; what the {result.n_samples} numbers before it say is above", file=sys.stderr)
+        return 130 if problem == "interrupted" else 2
+    if not result.stopped:
+        print(f"fastrace: {_unsettled(result)}", file=sys.stderr)
+    return 0 if result.stopped else 1
+
+
+def _of_file(options: argparse.Namespace, order: str) -> StopResult:
+    """The mean of the numbers in a file, all of which are there before the first is used."""
+    values, places = _column_of(options.file, options.column, options.delimiter)
+    low, high = options.support
+    slack = 1e-12 * (high - low)
+    good = np.isfinite(values) if options.clip else (values >= low - slack) & (values <= high + slack)
+    if not good.all():
+        first = int(np.argmin(good))
+        raise ValueError(
+            f"{places(first)} is {float(values[first])!r}; a number inside the support, {low:g} to {high:g}, is "
+            f"needed: widen --support, or say --clip for numbers outside it"
+        )
+    more: dict[str, Any] = {"outside": "clip"} if options.clip else {}
+    return estimate_mean(
+        values, options.epsilon, options.delta, tuple(options.support), accuracy=options.accuracy,
+        method=options.method, max_samples=options.max_samples, order=order, rng=options.seed,
+        progress=not options.quiet, **more,
+    )
+
+
+def _column_of(path: Path, column: str | None, delimiter: str) -> tuple[Any, Callable[[int], str]]:
+    """Numbers of a file, and what to call the place of each."""
+    if path.suffix.lower() in (".npy", ".parquet"):
+        table = _load(path)
+        if table.ndim == 1:
+            if column is not None:
+                raise ValueError(f"--column is {column!r}; {path} holds one column, of shape {table.shape}")
+            return table, lambda row: f"number {row} of {path}, counted from 0,"
+        names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
+        if column is None and len(names) > 1:
+            raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {_some(names)}")
+        place = _places(column or names[0], names, path)[0]
+        values = table[:, place] if isinstance(table, np.ndarray) else table.iloc[:, place].to_numpy()
+        if values.dtype.kind not in "fiub":
+            raise ValueError(f"column {names[place]!r} of {path} has dtype {values.dtype}; numbers are needed")
+        return values, lambda row: f"row {row} of {path}, counted from 0,"
+    if column is None and path.suffix.lower() == ".csv":
+        with _open(path) as lines:
+            names = next(csv.reader(lines, delimiter=delimiter), [])
+        if len(names) > 1:
+            raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {_some(names)}")
+        column = "0"
+    with _open(path) as lines:
+        numbers, found = array("q"), array("d")
+        for number, value in _numbers(lines, column, delimiter):
+            numbers.append(number)
+            found.append(value)
+    return np.frombuffer(found) if found else np.zeros(0), lambda row: f"line {numbers[row]}"
+
+
+def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
+    """The mean of numbers that are read as they come, and what went wrong."""
     rule: Any = start_rule(
         options.method, options.epsilon, options.delta, tuple(options.support), options.accuracy, options.max_samples,
         {"outside": "clip"} if options.clip else {},
     )
-    if len(options.delimiter) != 1:
-        raise ValueError(f"--delimiter is {options.delimiter!r}; one character is needed")
     problem = ""
     try:
         with _open(options.file) as lines, samples(not options.quiet) as report:
@@ -124,19 +213,7 @@ def _estimate(options: argparse.Namespace) -> int:
         problem = str(error)
     except KeyboardInterrupt:
         problem = "interrupted"
-    result = rule.result()
-    if options.json:
-        answer = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
-        json.dump({name: _plain(value) for name, value in answer.items()}, sys.stdout, indent=2, allow_nan=False)
-        print()
-    else:
-        print(result)
-    if problem:
-        print(f"fastrace: {problem}; what the {rule.n_samples} numbers before it say is above", file=sys.stderr)
-        return 130 if problem == "interrupted" else 2
-    if not result.stopped:
-        print(f"fastrace: {_unsettled(result)}", file=sys.stderr)
-    return 0 if result.stopped else 1
+    return rule.result(), problem
 
 
 def _unsettled(result: StopResult) -> str:
@@ -167,7 +244,7 @@ def _numbers(lines: Iterator[str], column: str | None, delimiter: str) -> Iterat
         return
     rows = csv.reader(lines, delimiter=delimiter)
     place = int(column) if column.isdecimal() else -1
-    first = True
+    first, width = True, 0
     for row in rows:
         if not any(cell.strip() for cell in row):
             continue
@@ -175,14 +252,20 @@ def _numbers(lines: Iterator[str], column: str | None, delimiter: str) -> Iterat
             first = False
             names = [cell.strip().lstrip("\ufeff") for cell in row]
             if column in names:
-                place = names.index(column)
+                place, width = names.index(column), len(names)
                 continue
             if place < 0:
                 raise ValueError(f"line {rows.line_num}: no column is named {column!r}; there are {', '.join(names)}")
             if place < len(row) and not _is_number(row[place]):
+                width = len(names)
                 continue                        # a line of names
         if place >= len(row):
             raise ValueError(f"line {rows.line_num} has {len(row)} columns; column {place}, counted from 0, is wanted")
+        if 0 < width < len(row):
+            raise ValueError(
+                f"line {rows.line_num} has {len(row)} cells and the first line names {width}, so that names and "
+                f"numbers do not match: name every column in the first line"
+            )
         yield rows.line_num, _number(rows.line_num, row[place].strip(), "")
 
 
@@ -199,7 +282,7 @@ def _number(number: int, text: str, delimiter: str) -> float:
 
 def _race(options: argparse.Namespace) -> None:
     result = race(
-        load_table(options.file),
+        load_table(options.file, options.columns),
         delta=options.delta,
         bound=options.bound,
         support=None if options.support is None else tuple(options.support),
@@ -238,7 +321,7 @@ def _demo(options: argparse.Namespace) -> None:
     with Console(stderr=True).status("reading"):
         from fastrace import demo
 
-        table = None if options.data is None else load_table(options.data)
+        table = None if options.data is None else load_table(options.data, options.columns)
     with _progress(n_draws) as advance:
         if table is None:
             comparison = demo.compare_orders(n_draws, options.delta, options.seed, advance)
@@ -275,36 +358,129 @@ def _progress(n_draws: int) -> Iterator[Any]:
         yield advance
 
 
-def load_table(path: Path) -> Any:
-    """The table in a file: an npy file memory-mapped, csv and parquet as a pandas frame with numbers only."""
+def load_table(path: Path, columns: str | None = None) -> Any:
+    """The table in a file: an npy file memory-mapped, csv and parquet as a pandas frame with numbers only.
+
+    `columns` names the columns to use, separated by commas. A column that looks like an index is refused unless it is
+    named there: its running numbers would win any race.
+    """
+    table = _load(path)
+    if table.ndim != 2:
+        raise ValueError(f"{path} holds an array of shape {table.shape}; a table, rows x arms, is needed")
+    names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
+    if columns is not None:
+        places = _places(columns, names, path)
+        if isinstance(table, np.ndarray):
+            return table[:, places]
+        table = table.iloc[:, places]
+    elif isinstance(table, np.ndarray):
+        _refuse_index(path, names, [table[:RUNNING, place] for place in range(table.shape[1])])
+        return table
+    import pandas as pd
+
+    words = [str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
+    if words:
+        raise ValueError(
+            f"{path} has columns that are not numbers: {_some(words)}; choose the others with --columns: "
+            f"{_some([name for name in names if name not in words]) or 'there are none'}"
+        )
+    if columns is None:
+        _refuse_index(path, names, [table.iloc[:RUNNING, place].to_numpy() for place in range(table.shape[1])])
+    missing = table.isna().to_numpy()
+    if missing.any():
+        row, place = (int(k[0]) for k in np.nonzero(missing))
+        raise ValueError(
+            f"{path} has no number in row {row}, counted from 0, of column {table.columns[place]!r}; fill or drop such "
+            f"rows, or leave the column out with --columns"
+        )
+    return table
+
+
+def _load(path: Path) -> Any:
+    """What a file holds, whatever its shape."""
     suffix = path.suffix.lower()
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a file ending in .npy, .csv or .parquet is needed")
     if suffix == ".npy":
-        table = np.load(path, mmap_mode="r", allow_pickle=False)
-        if table.ndim != 2:
-            raise ValueError(f"{path} holds an array of shape {table.shape}; a table, rows x arms, is needed")
+        try:
+            table = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, TypeError, OverflowError, EOFError) as error:
+            raise ValueError(f"{path} cannot be read as an npy file: {_one_line(error)}") from error
+        if table.ndim not in (1, 2) or table.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{path} holds an array of shape {table.shape} and dtype {table.dtype}; a table of numbers, rows x "
+                f"arms, is needed"
+            )
         return table
-    if suffix not in (".csv", ".parquet"):
+    if suffix not in TABLES:
         raise ValueError(f"{path} ends in {suffix or 'nothing'!r}; .npy, .csv or .parquet is needed")
     try:
         import pandas as pd
     except ImportError as error:
-        raise ImportError(f'{suffix} files need pandas: python -m pip install pandas pyarrow') from error
+        raise ImportError(f"{suffix} files need pandas: python -m pip install pandas pyarrow") from error
     try:
-        frame = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(path, index_col=False) if suffix == ".csv" else pd.read_parquet(path)
+    except pd.errors.ParserWarning as error:        # without index_col, pandas would take the first cells for an index
+        raise ValueError(
+            f"{path} has more cells in its rows than columns in its header, so that names and numbers do not match: "
+            f"name every column in the first line"
+        ) from error
     except ValueError as error:
-        raise ValueError(f"{path} cannot be read as a table: {error}") from error
-    if suffix == ".csv" and all(_is_number(name) for name in frame.columns):
-        raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
+        raise ValueError(f"{path} cannot be read as a table: {_one_line(error)}") from error
+    if suffix == ".csv":
+        if all(_is_number(name) for name in frame.columns):
+            raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
+        if len(frame) and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
+            raise ValueError(f"{path} has one column, named {frame.columns[0]!r}; commas must separate the columns")
     if not len(frame):
         raise ValueError(f"{path} has no rows under its header")
-    if suffix == ".csv" and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
-        raise ValueError(f"{path} has one column, named {frame.columns[0]!r}; commas must separate the columns")
-    words = [str(name) for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-    if words:
-        raise ValueError(f"{path} has columns that are not numbers: {', '.join(words[:5])}; leave them out")
     return frame
+
+
+def _places(columns: str, names: list[str], path: Path) -> list[int]:
+    """Where the columns of a list separated by commas are: by name first, then by number from 0."""
+    if columns in names:
+        return [names.index(columns)]
+    places = []
+    for word in (part.strip() for part in columns.split(",")):
+        if word in names:
+            places.append(names.index(word))
+        elif word.isdecimal() and int(word) < len(names):
+            places.append(int(word))
+        else:
+            raise ValueError(f"{path} has no column {word!r}; there are {_some(names)}")
+    if len(set(places)) < len(places):
+        raise ValueError(f"{columns!r} names a column twice; each can be used once")
+    return places
+
+
+def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
+    """Refuse a column of whole numbers that is named like an index, or whose first rows are running numbers."""
+    for name, head in zip(names, heads, strict=True):
+        if head.dtype.kind not in "fiu" or len(names) < 2:
+            continue
+        with np.errstate(invalid="ignore"):
+            whole = bool(np.isfinite(head).all() and (head == np.floor(head)).all())
+            running = whole and head.size > 2 and bool((np.diff(head.astype(np.float64)) == 1.0).all())
+        word = name.strip().lower().split(":")[0]
+        if running or (whole and word in INDEX_NAMES):
+            why = "holds running numbers" if running else "is named like an index"
+            others = ",".join(other for other in names if other != name)
+            raise ValueError(
+                f"column {name!r} of {path} {why}, and is no arm to race: choose the columns with --columns, such as "
+                f"--columns {others if len(others) <= 60 else names[-1]}"
+            )
+
+
+def _some(names: list[str]) -> str:
+    """The first names of a list."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _is_number(name: Any) -> bool:
