@@ -325,8 +325,8 @@ def test_a_damaged_saved_rule_is_refused():
     rule = fr.Adapt(3, 1, 0.1, rng=1)
     rule.run(BernoulliPulls([0.1, 0.5, 0.6]), max_pulls=50)
     rebuild, (version, cls, known, state) = rule.__reduce__()
-    with pytest.raises(ValueError, match="version 2"):
-        rebuild(2, cls, known, state)
+    with pytest.raises(ValueError, match="version 1"):
+        rebuild(1, cls, known, state)
     for name, value in (("pulls", np.array([1, 2])), ("asked", np.array([7])), ("wanted", np.array([0])),
                         ("status", 99), ("pulls", np.array([0, -1, 3])), ("rng", None)):
         with pytest.raises(ValueError, match="damaged"):
@@ -334,6 +334,47 @@ def test_a_damaged_saved_rule_is_refused():
     del state["spread"]
     with pytest.raises(ValueError, match="damaged"):
         rebuild(version, cls, known, state)
+
+
+@every_rule
+def test_c2_19_damaged_arguments_of_a_saved_rule_are_refused(make, seed):
+    rule = make(6, 2)
+    rule.run(BernoulliPulls(MEANS, rng=seed), max_pulls=50)
+    rebuild, (version, cls, known, state) = rule.__reduce__()
+    low, high = known["given"]["support"]
+    damaged = [{"n_arms": 7}, {"n_arms": 2**62}, {"n_arms": -6}, {"n_arms": None}, {"n_best": 0}, {"n_best": 7},
+               {"support": (low, low)}, {"support": (low[:3], high)}, {"support": (low, high * np.nan)}, {"no": 1}]
+    for name, bad in (("delta", 0.0), ("delta", math.nan), ("epsilon", -1.0), ("epsilon", math.inf), ("batch", 0),
+                      ("budget", 5), ("horizon", 0), ("const", 1.0), ("n0", 0), ("policy", "best"), ("bound", "kl")):
+        if name in known["given"]:
+            damaged.append({name: bad})
+    for change in damaged:
+        with pytest.raises(ValueError, match="damaged"):
+            rebuild(version, cls, known | {"given": known["given"] | change}, state)
+    for change in ({"maker": dict}, {"maker": None}, {"maker": fr.SAR}, {"given": None}, {"added": None}):
+        with pytest.raises(ValueError, match="damaged"):
+            rebuild(version, cls, known | change, state)
+    with pytest.raises(ValueError, match="damaged"):
+        rebuild(version, dict, known, state)
+    for change in ({"rng": 1}, {"rng": None}, {"pulls": None}):
+        with pytest.raises(ValueError, match="damaged"):
+            rebuild(version, cls, known, state | change)
+
+
+class Named(fr.LUCB):
+    """A user's rule with an argument list and an attribute of its own."""
+
+    def __init__(self, name):
+        super().__init__(4, 1, 0.1)
+        self.name = name
+
+
+def test_a_subclass_with_arguments_of_its_own_is_saved(seed):
+    rule, source = Named("mine"), BernoulliPulls([0.1, 0.5, 0.6, 0.2], rng=seed)
+    rule.run(source, 50)
+    again, its_source = pickle.loads(pickle.dumps((rule, source)))
+    assert (type(again), again.name) == (Named, "mine")
+    same(again.run(its_source), rule.run(source))
 
 
 # Fixed plans.

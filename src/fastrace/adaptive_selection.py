@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastrace import _adapt, _allocate, _checks
 from fastrace._selector import Selector
-from fastrace.selection import NO_LIMIT, Selection, direct_counts
+from fastrace.selection import NO_LIMIT, Selection, _without_epsilon, direct_counts
 
 POLICIES = ("uniform", "colliding", "hoeffding", "tightest")
 CUTOFFS = ("hat", "optimal")
@@ -191,6 +191,17 @@ class Adapt(Selection):
         else:
             kind = "tightest" if by_variance else "hoeffding"
         self._begin(
+            Adapt,
+            {
+                **self._asked_for,
+                "policy": policy,
+                "cutoff": cutoff,
+                "anytime": self._anytime,
+                "cap": bool(cap),
+                "n0": first,
+                "batch": share or size,
+                "strict": bool(strict),
+            },
             rng,
             policy="proportional" if self._policy in ("hoeffding", "tightest") else self._policy,
             kind=kind,
@@ -310,7 +321,10 @@ class OCBA(Selection):
             raise ValueError(
                 f"n0 is {n0}, which takes {first * self._n_arms} pulls of {n_arms} arms; the budget is {budget}"
             )
+        given = {"n_arms": self._n_arms, "n_best": self._n_best, "budget": budget, "support": self._support}
         self._begin(
+            OCBA,
+            {**given, "n0": first, "batch": batch, "draw": draw},
             rng,
             budget=min(budget, NO_LIMIT),
             first=first,
@@ -406,6 +420,8 @@ class SubsetRace(Selection):
     ) -> None:
         self._check(n_arms, n_best, 0.0, delta, support)
         self._begin(
+            SubsetRace,
+            {**_without_epsilon(self._asked_for), "horizon": horizon, "bound": bound, "beyond": bool(beyond)},
             rng,
             horizon=_checks.integer(horizon, "horizon", 1, "a race needs a round"),
             log_inv_delta=-math.log(self._delta),

@@ -93,8 +93,8 @@ def select_best(
     =======================  =======  ========  ======  =======  =======
 
     KL-LUCB with the easy rate need not stop: one of its 100 runs of the last column was left out, as it had not stopped
-    after a million pulls. ADAPT took more pulls than the default in each of 40 runs of the first column, and may take fewer where nearly all
-    arms are tied within `epsilon`.
+    after a million pulls. ADAPT took more pulls than the default in each of 40 runs of the first column, and may take
+    fewer where nearly all arms are tied within `epsilon`.
 
     See Also
     --------

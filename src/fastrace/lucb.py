@@ -10,7 +10,7 @@ import numpy as np
 from fastrace import _checks, _lucb
 from fastrace._lucb import BOUNDS
 from fastrace._selector import Selector
-from fastrace.selection import MOST_PULLS, Selection
+from fastrace.selection import MOST_PULLS, Selection, _without_epsilon
 
 SPLITS = ("auto", "equal", "sides")
 
@@ -140,6 +140,8 @@ class LUCB(Selection):
         self._check(n_arms, n_best, epsilon, delta, support)
         self._bound = _checks.choice(bound, "bound", BOUNDS)
         self._begin(
+            LUCB,
+            {**self._asked_for, "bound": bound, "split": split, "batch": batch},
             rng,
             epsilon=self._epsilon,
             batch=_batch(batch),
@@ -317,6 +319,8 @@ class SAR(LUCB):
             raise ValueError(f"budget is {budget}; at most 2**62 pulls can be counted")
         self._bound = "eb-mix"
         self._begin(
+            SAR,
+            {**_without_epsilon(self._asked_for), "budget": budget},
             rng,
             epsilon=0.0,
             budget=budget,

@@ -31,6 +31,8 @@ class Selection(ABC):
     _delta: float
     _support: tuple[NDArray[np.float64], NDArray[np.float64]]
     _options: dict[str, Any]
+    _given: dict[str, Any]
+    _maker: type[Selection]
     _core: Selector
 
     def _check(self, n_arms: int, n_best: int, epsilon: float, delta: float, support: _checks.Support) -> None:
@@ -50,15 +52,32 @@ class Selection(ABC):
             )
         self._support = low, high
 
-    def _begin(self, rng: _checks.RngLike, **options: Any) -> None:
-        """Set up the compiled state and make the first request."""
+    def _begin(self, maker: type[Selection], given: dict[str, Any], rng: _checks.RngLike, **options: Any) -> None:
+        """Set up the compiled state and make the first request; the last call of the ``__init__`` of `maker`.
+
+        `given` are the arguments of that ``__init__`` but `rng`, by name: a saved rule is made of them again, so that
+        whatever follows from them is checked and cannot be damaged.
+        """
+        self._maker, self._given = maker, given
         self._options = options
         self._core = self._make(_checks.generator(rng))
         self._core.start()
+        self._own = frozenset(self.__dict__)
 
     @property
     def _widths(self) -> NDArray[np.float64]:
         return self._support[1] - self._support[0]
+
+    @property
+    def _asked_for(self) -> dict[str, Any]:
+        """The arguments that most rules take."""
+        return {
+            "n_arms": self._n_arms,
+            "n_best": self._n_best,
+            "epsilon": self._epsilon,
+            "delta": self._delta,
+            "support": self._support,
+        }
 
     @property
     def _arguments(self) -> dict[str, Any]:
@@ -74,8 +93,9 @@ class Selection(ABC):
         """`rule`, `lower`, `upper` and what else `SelectionResult` should show for this rule."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known = {name: value for name, value in self.__dict__.items() if name != "_core"}
-        return _rebuild, (1, type(self), known, self._core.get_state())
+        added = {name: value for name, value in self.__dict__.items() if name not in self._own and name != "_own"}
+        known = {"maker": self._maker, "given": self._given, "added": added}
+        return _rebuild, (2, type(self), known, self._core.get_state())
 
     def __repr__(self) -> str:
         state = f"stopped by {self._core.stopped_by}" if self._core.stopped_by else "running"
@@ -157,17 +177,28 @@ class Selection(ABC):
         return {"lower": np.fmax(low, mean - width), "upper": np.fmin(high, mean + width)}
 
 
+def _without_epsilon(given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a rule that takes no epsilon."""
+    return {name: value for name, value in given.items() if name != "epsilon"}
+
+
 def _rebuild(version: int, cls: type[Selection], known: dict[str, Any], state: dict[str, Any]) -> Any:
     """Rebuild a pickled selection."""
-    if version != 1:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
-    rule = cls.__new__(cls)
-    rule.__dict__.update(known)
+    if version != 2:
+        raise ValueError(f"this selection was pickled as version {version}; this fastrace reads version 2")
     try:
-        rule._core = rule._make(state["rng"])
+        maker, given, rng = known["maker"], known["given"], state["rng"]
+        if not (issubclass(cls, maker) and issubclass(maker, Selection) and isinstance(rng, np.random.Generator)):
+            raise TypeError("it names no rule or no generator")
+        if given["n_arms"] != len(state["pulls"]):  # before memory is taken for so many
+            raise ValueError(f"{given['n_arms']} arms cannot have {len(state['pulls'])} counts of pulls")
+        rule = cls.__new__(cls)
+        maker.__init__(rule, **given, rng=rng)
+        rule._core = rule._make(rng)
         rule._core.set_state(state)
-    except (AttributeError, KeyError, OverflowError, TypeError) as error:
-        raise ValueError(f"the saved selection is damaged: {error!r}") from error
+        rule.__dict__.update({name: value for name, value in known["added"].items() if name not in rule._own})
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"the saved selection is damaged: {error}") from error
     return rule
 
 
@@ -242,7 +273,7 @@ class Direct(Selection):
     ) -> None:
         self._check(n_arms, n_best, epsilon, delta, support)
         _positive(self._epsilon, "Direct")
-        self._begin(rng, counts=direct_counts(self._widths, self._epsilon, self._delta))
+        self._begin(Direct, self._asked_for, rng, counts=direct_counts(self._widths, self._epsilon, self._delta))
 
     def _make(self, rng: np.random.Generator) -> Selector:
         return _plans.Direct(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
@@ -265,7 +296,16 @@ class _Rounds(Selection):
     def _make(self, rng: np.random.Generator) -> Selector:
         return _plans.Elimination(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
 
-    def _plan(self, rng: _checks.RngLike, n_kept: int, n_passes: int, const: float, spread: float) -> None:
+    def _plan(
+        self,
+        maker: type[Selection],
+        given: dict[str, Any],
+        rng: _checks.RngLike,
+        n_kept: int,
+        n_passes: int,
+        const: float,
+        spread: float,
+    ) -> None:
         """Keep the rounds, count them, and begin."""
         _positive(self._epsilon, type(self).__name__)
         first = {"epsilon": self._epsilon / 4.0, "delta": self._delta / (2.0 * n_passes)}
@@ -282,7 +322,7 @@ class _Rounds(Selection):
                 f"epsilon is {self._epsilon:g}, which takes {total:.3g} pulls; at most 2**62 can be counted"
             )
         self._planned = int(total)
-        self._begin(rng, n_kept=n_kept, n_passes=n_passes, factor=const, spread=spread, **first)
+        self._begin(maker, given, rng, n_kept=n_kept, n_passes=n_passes, factor=const, spread=spread, **first)
 
     @property
     def planned_pulls(self) -> int:
@@ -351,7 +391,10 @@ class MedianElimination(_Rounds):
         rng: _checks.RngLike = None,
     ) -> None:
         self._check(n_arms, 1, epsilon, delta, support)
-        self._plan(rng, 1, 1, _constant(const), 3.0)
+        const = _constant(const)
+        given = self._asked_for
+        del given["n_best"]
+        self._plan(MedianElimination, {**given, "const": const}, rng, 1, 1, const, 3.0)
 
 
 class Incremental(_Rounds):
@@ -407,7 +450,8 @@ class Incremental(_Rounds):
         rng: _checks.RngLike = None,
     ) -> None:
         self._check(n_arms, n_best, epsilon, delta, support)
-        self._plan(rng, 1, self._n_best, _constant(const), 3.0)
+        const = _constant(const)
+        self._plan(Incremental, {**self._asked_for, "const": const}, rng, 1, self._n_best, const, 3.0)
 
 
 class Halving(_Rounds):
@@ -461,7 +505,7 @@ class Halving(_Rounds):
         rng: _checks.RngLike = None,
     ) -> None:
         self._check(n_arms, n_best, epsilon, delta, support)
-        self._plan(rng, self._n_best, 1, 2.0, 3.0 * self._n_best)
+        self._plan(Halving, self._asked_for, rng, self._n_best, 1, 2.0, 3.0 * self._n_best)
 
 
 def _constant(const: float) -> float:
