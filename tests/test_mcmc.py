@@ -3,6 +3,7 @@
 import pickle
 import threading
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -189,6 +190,7 @@ FAR = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")     # that they are far is told, and is meant
 @pytest.mark.parametrize("family", FAR)
 @pytest.mark.parametrize("proposal", ["crank-nicolson", "independent", "langevin", "random-walk", "user"])
 @pytest.mark.parametrize("kernel", [mcmc.Metropolis, mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis,
@@ -217,6 +219,7 @@ def test_every_proposal_arrives_from_far_out(kernel, proposal, family):
         assert distances(trace)[-500:].max() < 6.0
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")     # that they are far is told, and is meant
 def test_arrival_ends_where_the_posterior_is_wider_than_the_reference():
     """Then the size of the proposal must adapt all the same."""
     X, y = logistic(500, 3, 2)
@@ -238,8 +241,14 @@ def test_arrival_does_not_depend_on_how_a_run_is_cut():
         state, _ = kernel.run(rng, state, count, tune=True)
     np.testing.assert_array_equal(state.position, whole[0].position)
     assert state.tuning.size == whole[0].tuning.size and state.tuning.reach == 0.0
+    state, _ = kernel.run(np.random.default_rng(1), kernel.init([6.0, 4.0]), 3, tune=True)
+    assert state.tuning.reach > 1.0     # tuning that ends on the way leaves the kernel with its own proposals
+    after = replace(state, tuning=replace(state.tuning, reach=0.0))
+    a, b = (kernel.run(np.random.default_rng(2), s, 50)[1].draws for s in (state, after))
+    np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")     # that they are far is told, and is meant
 @pytest.mark.parametrize("kernel", [mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis, mcmc.FireflyMetropolis])
 def test_a_start_far_out_in_a_heavy_tail_is_left(kernel):
     """A hundred standard deviations out the expansion is wrong by thousands; walks, decided at once, do not ask it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,11 +49,11 @@ class Tuning:
     size: float
     n_steps: int
     n_accepted: int
-    center: NDArray[np.float64]
-    factor: NDArray[np.float64]
+    center: NDArray[np.float64] = field(repr=False)
+    factor: NDArray[np.float64] = field(repr=False)
     count: int
-    mean: NDArray[np.float64]
-    scatter: NDArray[np.float64]
+    mean: NDArray[np.float64] = field(repr=False)
+    scatter: NDArray[np.float64] = field(repr=False)
     reach: float = 0.0
 
 
@@ -72,8 +72,8 @@ class MetropolisState:
     """
 
     position: NDArray[np.float64]
-    whitened: NDArray[np.float64]
-    cache: Any
+    whitened: NDArray[np.float64] = field(repr=False)
+    cache: Any = field(repr=False)
     tuning: Tuning
 
 
@@ -246,7 +246,7 @@ class RowMetropolis:
             if state.tuning.n_steps % WINDOW == 0:
                 state = replace(state, tuning=replace(state.tuning, reach=self._reach(state)))
             try:
-                state, steps = self._run(rng, state, count)
+                state, steps = self._run(rng, state, count, tune)
             except BaseException as error:
                 last, some = getattr(error, "partial_run", (state, None))
                 keep_partial(error, last, joined([*parts, *([] if some is None else [some])]))
@@ -257,9 +257,9 @@ class RowMetropolis:
         return state, (joined(parts) if parts else self._run(rng, state, 0)[1])
 
     def _run(
-        self, rng: np.random.Generator, state: MetropolisState, n: int
+        self, rng: np.random.Generator, state: MetropolisState, n: int, tune: bool = False
     ) -> tuple[MetropolisState, Steps]:
-        chain = self._take(state.tuning, rng)
+        chain = self._take(state.tuning, rng, tune)
         draws = np.empty((n, self.model.dim))
         rows, looks, flags = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.uint8)
         chain.load(state.position, state.whitened, state.cache)
@@ -285,13 +285,13 @@ class RowMetropolis:
 
     # Engines: compiled working memory, one per chain at work.
 
-    def _take(self, tuning: Tuning, rng: np.random.Generator | None = None) -> Chain:
+    def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
         try:
             chain = self._engines.pop()
         except IndexError:
             chain = self._engine()
         chain.set_coordinates(tuning.center, tuning.factor)
-        if tuning.reach:  # on the way to the reference: walks, half of them as long as the way is
+        if tune and tuning.reach:  # on the way to the reference: walks, half of them as long as the way is
             _, walk, _, _ = coefficients("random-walk", 1.0, self.model.dim, 0.0)
             chain.set_proposal(1.0, tuning.reach * walk, walk, 0.5)
             chain.propose = None

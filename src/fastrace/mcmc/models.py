@@ -66,6 +66,10 @@ class Reference:
     weights: NDArray[np.float64] | None
     radius: float
 
+    def __repr__(self) -> str:
+        rows = "no weights" if self.weights is None else f"weights of {len(self.weights)} rows"
+        return f"{type(self).__name__}({len(self.center)} parameters, {rows}, radius={self.radius:.4g})"
+
     @property
     def from_hat(self) -> NDArray[np.float64]:
         """The whitened center as seen from `theta_hat`."""
@@ -552,9 +556,9 @@ class FunctionModel(_TermsModel):
     ...     return -0.5 * np.square((y[rows] - theta[0]) / np.exp(theta[1])) - theta[1]
     >>> model = mcmc.FunctionModel(terms, dim=2, n_rows=500)
     >>> kernel = mcmc.RacingMetropolis(model)
-    >>> trace = mcmc.sample(kernel, [1.0, 0.7], n_draws=200, n_chains=1, rng=1)
+    >>> trace = mcmc.sample(kernel, [1.0, 0.7], n_draws=800, n_chains=1, rng=1)
     >>> trace.draws.shape
-    (1, 200, 2)
+    (1, 800, 2)
     """
 
     def __init__(

@@ -59,6 +59,9 @@ class Steps:
     def __len__(self) -> int:
         return len(self.draws)
 
+    def __repr__(self) -> str:
+        return f"Steps({len(self)} of a chain, each of shape {self.draws.shape[1:]})"
+
     def __getitem__(self, part: slice) -> Steps:
         return Steps(*(getattr(self, field.name)[part] for field in fields(self)))
 

@@ -21,8 +21,9 @@ from fastrace import _checks, _files
 from fastrace._progress import track
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
+from fastrace.mcmc.models import Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined
-from fastrace.mcmc.trace import Trace
+from fastrace.mcmc.trace import Trace, diagnosis
 
 __all__ = ["sample"]
 
@@ -91,7 +92,17 @@ def sample(
 
     Notes
     -----
-    A reward outside the support that a race was given voids its promise: a warning says so at the end.
+    What speaks against the draws is told once, as warnings and in ``Trace.warnings``:
+
+    - split R-hat above 1.01, or fewer than 100 effective draws a chain; for chains of fewer than 1000 draws R-hat above
+      ``1 + 20 / n_draws`` or fewer effective draws than ``n_draws / 20``, and nothing below 100 draws;
+    - less than 10 % of the proposals of a chain accepted;
+    - chains that stayed more than ``sqrt(dim) + 6`` standard deviations from the normal density at the mode that the
+      kernel follows;
+    - several chains that all began at one point;
+    - a reward outside the support that a race was given, which voids its promise.
+
+    Silence is no proof: chains that all miss one part of a posterior agree.
 
     Runs are told apart by a hash of the kernel's options and of the model: of its arrays, and for functions of their
     code and the arrays and numbers that they use directly. What functions keep in lists or objects of their own is not
@@ -147,6 +158,7 @@ def sample(
         else:
             runs = _started(kernel, init, n_draws, n_chains, generator, n_tune)
             saved = Checkpoint(path, about, pickled)
+    one_start = _one_start(kernel, init, len(runs))
     work = _Work(kernel, runs, callback, saved, checkpoint_every)
     if saved is not None:
         work.save()  # if it cannot be written, then before the first step
@@ -164,9 +176,14 @@ def sample(
     failure = work.try_to_save()
     if failure is not None:
         warnings.warn(failure, stacklevel=2)
+    trace = work.trace()
+    reference = getattr(kernel, "reference", None)
+    told = diagnosis(trace, reference if isinstance(reference, Reference) else None, one_start)
     if getattr(kernel, "outside", False):
-        warnings.warn("a reward lay outside support: the promise of the draws is void; widen support", stacklevel=2)
-    return work.trace()
+        told = ("a reward lay outside support: the promise of the draws is void; widen support", *told)
+    for words in told:
+        warnings.warn(words, stacklevel=2)
+    return replace(trace, warnings=told)
 
 
 def _started(
@@ -190,6 +207,17 @@ def _started(
         ChainRun(i, kernel.init(start, own), own, n_tune, n_draws)
         for i, (start, own) in enumerate(zip(starts, children, strict=True))
     ]
+
+
+def _one_start(kernel: Kernel, init: Any, n_chains: int) -> bool:
+    """Whether several chains begin at one point."""
+    if n_chains < 2 or isinstance(init, Trace):
+        return False
+    if init is None:
+        a, b = (np.asarray(kernel.init(None, np.random.default_rng(seed)).position) for seed in (1, 2))
+        return a.dtype.kind == "f" and np.array_equal(a, b)
+    starts = np.asarray(init)
+    return starts.shape == np.shape(kernel.init(None).position) or bool((starts == starts[:1]).all())
 
 
 class _Work:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace.mcmc.models import Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
+
+_AT_ONCE = 2_000_000  # numbers transformed at once
+_SOME = 20_000  # draws of each chain that show first whether there are enough effective ones
+_ENOUGH = 100  # draws of a chain, below which R-hat, effective sizes and acceptance say little
+_REFUSING = 0.1  # share of proposals accepted
+_FAR = 6.0  # standard deviations beyond sqrt(dim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,14 +37,23 @@ class Trace:
         Wall time of sampling, without tuning.
     variable : str
         Name of what is drawn.
+    warnings : tuple of str
+        What speaks against the draws, in words: chains that disagree, move too slowly, refuse nearly all proposals, are
+        far from where the posterior was expected, or all began at one point. `sample` gives each as a warning too.
     """
 
-    chains: tuple[Steps, ...]
-    kernel: dict[str, Any]
+    chains: tuple[Steps, ...] = field(repr=False)
+    kernel: dict[str, Any] = field(repr=False)
     states: tuple[Any, ...] = field(repr=False)
     rngs: tuple[np.random.Generator, ...] = field(repr=False)
     seconds: float
     variable: str = "theta"
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shape = self.chains[0].draws.shape[1:] if self.chains else ()
+        return (f"Trace({self.kernel.get('kernel', 'chain')}: {self.n_chains} chains of {self.n_draws} draws of "
+                f"{self.variable}, each of shape {shape}; {len(self.warnings)} warnings)")
 
     @property
     def n_chains(self) -> int:
@@ -81,15 +99,21 @@ class Trace:
         """Whether the bound had not decided when all rows had been read."""
         return self._stacked("undecided")
 
+    def _flat(self) -> NDArray[Any]:
+        """Shape (n_chains, n_draws, n_coordinates)."""
+        draws = self.draws
+        return draws.reshape(*draws.shape[:2], int(np.prod(draws.shape[2:])))
+
     def ess(self) -> NDArray[np.float64]:
         """Effective sample size of each coordinate."""
-        flat = self.draws.reshape(self.n_chains, self.n_draws, -1).astype(np.float64)
-        return np.array([effective_sample_size(flat[:, :, j]) for j in range(flat.shape[2])])
+        return _each(self._flat(), _ess)
 
     def rhat(self) -> NDArray[np.float64]:
-        """Potential scale reduction of each coordinate, chains split in halves."""
-        flat = self.draws.reshape(self.n_chains, self.n_draws, -1).astype(np.float64)
-        return np.array([_rhat(_halves(flat[:, :, j])) for j in range(flat.shape[2])])
+        """Potential scale reduction of each coordinate, chains split in halves.
+
+        Infinite where each half is constant and they differ, 1 where all draws are alike.
+        """
+        return _each(self._flat(), _rhat)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Plain arrays: groups "posterior" and "sample_stats", each name to an array of (chain, draw, ...)."""
@@ -127,7 +151,7 @@ class Trace:
                 f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}"
             )
         if self.n_draws >= 8:
-            flat = self.draws.reshape(self.n_chains * self.n_draws, -1)
+            flat = self._flat().reshape(self.n_chains * self.n_draws, -1)
             mean, sd, ess, rhat = flat.mean(axis=0), flat.std(axis=0), self.ess(), self.rhat()
             lines.append(f"{'':>12} {'mean':>11} {'sd':>11} {'ess':>9} {'rhat':>7}")
             for j in range(min(flat.shape[1], 20)):
@@ -135,6 +159,7 @@ class Trace:
                 lines.append(f"{name:>12} {mean[j]:11.4g} {sd[j]:11.4g} {ess[j]:9.0f} {rhat[j]:7.4f}")
             if flat.shape[1] > 20:
                 lines.append(f"{'':>12} ... and {flat.shape[1] - 20} more; smallest ess {ess.min():.0f}")
+        lines += [f"warning: {words}" for words in self.warnings]
         return "\n".join(lines)
 
     def plot(self, coordinates: ArrayLike = (0,), ax: Any = None) -> Any:
@@ -144,7 +169,7 @@ class Trace:
         except ImportError as error:
             raise ImportError('plots need matplotlib: python -m pip install matplotlib') from error
         axes = np.atleast_1d(plt.subplots(2, 1, sharex=True, layout="constrained")[1] if ax is None else ax)
-        flat = self.draws.reshape(self.n_chains, self.n_draws, -1)
+        flat = self._flat()
         for c in range(self.n_chains):
             for j in np.atleast_1d(coordinates):
                 axes[0].plot(flat[c, :, int(j)], linewidth=0.5, label=f"chain {c}, {self.variable}[{j}]")
@@ -158,18 +183,31 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
+def _each(
+    flat: NDArray[Any], function: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """A function of halves of chains, shape (m, n, k), for all coordinates, some of them at a time."""
+    count = max(1, _AT_ONCE // max(1, flat.shape[0] * flat.shape[1]))
+    parts = [function(_halves(flat[:, :, first : first + count].astype(np.float64)))
+             for first in range(0, flat.shape[2], count)]
+    return np.concatenate([*parts, np.empty(0)])
+
+
 def _halves(chains: NDArray[np.float64]) -> NDArray[np.float64]:
     half = chains.shape[1] // 2
     return np.concatenate([chains[:, :half], chains[:, -half:]]) if half else chains
 
 
-def _rhat(chains: NDArray[np.float64]) -> float:
-    n = chains.shape[1]
+def _rhat(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    m, n, k = chains.shape
     if n < 2:
-        return float("nan")
-    within = chains.var(axis=1, ddof=1).mean()
-    between = chains.mean(axis=1).var(ddof=1) if len(chains) > 1 else 0.0
-    return float(np.sqrt((n - 1) / n + between / within)) if within > 0.0 else 1.0
+        return np.full(k, np.nan)
+    within = chains.var(axis=1, ddof=1).mean(axis=0)
+    between = chains.mean(axis=1).var(axis=0, ddof=1) if m > 1 else np.zeros(k)
+    still = (np.ptp(chains, axis=1) == 0.0).all(axis=0)  # whose variance may be rounding
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out = np.sqrt((n - 1) / n + between / within)
+    return np.where(still, np.where(np.ptp(chains[:, 0], axis=0) == 0.0, 1.0, np.inf), out)
 
 
 def effective_sample_size(chains: ArrayLike) -> float:
@@ -182,18 +220,109 @@ def effective_sample_size(chains: ArrayLike) -> float:
     >>> bool(3000 < effective_sample_size(np.random.default_rng(0).normal(size=(4, 1000))) < 5000)
     True
     """
-    x = _halves(np.atleast_2d(np.asarray(chains, dtype=np.float64)))
-    m, n = x.shape
-    if n < 4 or np.ptp(x) == 0.0:
-        return float(m * n)
+    return float(_ess(_halves(np.atleast_2d(np.asarray(chains, dtype=np.float64))[:, :, None]))[0])
+
+
+def _ess(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    m, n, k = x.shape
+    if n < 4:
+        return np.full(k, float(m * n))
     size = 1 << (2 * n - 1).bit_length()
-    transformed = np.fft.rfft(x - x.mean(axis=1, keepdims=True), size)
-    covariance = np.fft.irfft(np.abs(transformed) ** 2, size)[:, :n].mean(axis=0) / n
+    transformed = np.fft.rfft(x - x.mean(axis=1, keepdims=True), size, axis=1)
+    covariance = np.fft.irfft(np.abs(transformed) ** 2, size, axis=1)[:, :n].mean(axis=0) / n
     within = covariance[0] * n / (n - 1)
-    variance = within * (n - 1) / n + (x.mean(axis=1).var(ddof=1) if m > 1 else 0.0)
-    rho = 1.0 - (within - covariance) / variance
+    variance = within * (n - 1) / n + (x.mean(axis=1).var(axis=0, ddof=1) if m > 1 else 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rho = 1.0 - (within - covariance) / variance
     rho[0] = 1.0
     pairs = rho[0 : 2 * (n // 2) : 2] + rho[1 : 2 * (n // 2) : 2]
-    stop = int(np.argmax(pairs <= 0.0)) if (pairs <= 0.0).any() else len(pairs)
-    tau = -1.0 + 2.0 * np.minimum.accumulate(pairs[:stop]).sum()
-    return float(m * n / max(tau, 1.0 / np.log10(max(m * n, 10))))
+    before = np.logical_and.accumulate(pairs > 0.0, axis=0)
+    tau = -1.0 + 2.0 * np.where(before, np.minimum.accumulate(pairs, axis=0), 0.0).sum(axis=0)
+    out = m * n / np.maximum(tau, 1.0 / np.log10(max(m * n, 10)))
+    return np.where(np.ptp(x, axis=(0, 1)) == 0.0, float(m * n), out)
+
+
+def rhat_limit(n_draws: int) -> float:
+    """Largest R-hat that chains of this length may have: 1.01; below 1000 draws chance alone makes more of it."""
+    return 1.01 if n_draws >= 1000 else 1.0 + 20.0 / n_draws
+
+
+def ess_limit(n_draws: int) -> float:
+    """Effective draws that a chain of this length should have: 100; below 1000 draws, a twentieth of them."""
+    return 100.0 if n_draws >= 1000 else n_draws / 20.0
+
+
+def diagnosis(trace: Trace, reference: Reference | None, one_start: bool) -> tuple[str, ...]:
+    """What speaks against the draws, in words.
+
+    Parameters
+    ----------
+    trace : Trace
+    reference : Reference or None
+        Where the posterior was expected, for draws of its dimension.
+    one_start : bool
+        Whether several chains all began at one point.
+    """
+    out, n = [], trace.n_draws
+    flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
+    real = flat.dtype.kind == "f"
+    if one_start:
+        out.append(
+            f"all {trace.n_chains} chains began at one point, so that they may agree on a part of the posterior and "
+            f"miss the rest: give starts of their own, init of shape {(trace.n_chains, *trace.draws.shape[2:])}, or "
+            f"leave init out where the kernel has starts"
+        )
+    if n >= _ENOUGH:
+        out += _disagreement(trace, flat)
+    if n >= _ENOUGH and real:
+        accepted = trace.accepted.mean(axis=1)
+        if accepted.min() < _REFUSING:
+            out.append(
+                f"{_chains(accepted < _REFUSING)} accepted less than {_REFUSING:.0%} of the proposals (the worst "
+                f"{accepted.min():.2%}) and hardly moved: tune for longer, take a smaller size, or another proposal"
+            )
+    if reference is not None and n and real and flat.shape[2] == len(reference.center):
+        thinned = flat[:, :: max(1, n // 1000)]
+        z = np.linalg.solve(reference.factor, (thinned - reference.center).reshape(-1, flat.shape[2]).T)
+        apart = np.median(np.linalg.norm(z, axis=0).reshape(thinned.shape[:2]), axis=1)
+        limit = math.sqrt(flat.shape[2]) + _FAR
+        if apart.max() > limit:
+            out.append(
+                f"{_chains(apart > limit)} stayed far from the normal density at the mode that the kernel follows "
+                f"({apart.max():.3g} standard deviations, and up to {limit:.2g} are expected): not arrived yet, or the "
+                f"posterior is not of that form, so that proposals and expansion fit it badly. Begin nearer or tune "
+                f"for longer; if it stays so, expand where the draws are, with "
+                f"control_variate=trace.draws.mean(axis=(0, 1)), or write the model in other parameters"
+            )
+    return tuple(out)
+
+
+def _disagreement(trace: Trace, flat: NDArray[Any]) -> list[str]:
+    """Words on R-hat and effective sizes."""
+    out, n = [], trace.n_draws
+    rhat, limit = trace.rhat(), rhat_limit(n)
+    bad = ~(rhat <= limit)
+    if bad.any():
+        worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
+        out.append(
+            f"R-hat of {trace.variable}[{worst}] is {rhat[worst]:.3g}, and {int(bad.sum())} of {len(rhat)} coordinates "
+            f"exceed {limit:.3g}: chains, or their halves, disagree, so their draws are not yet the posterior's. Run "
+            f"longer, tune for longer, or look at trace.plot()"
+        )
+    needed = ess_limit(n) * trace.n_chains
+    ess = _each(flat[:, :_SOME], _ess)
+    if ess.size and not ess.min() >= needed and n > _SOME:  # a part of a long run was not enough
+        ess = trace.ess()
+    if ess.size and not ess.min() >= needed:
+        worst = int(np.argmin(ess))
+        out.append(
+            f"the effective sample size of {trace.variable}[{worst}] is {ess[worst]:.0f} in {trace.n_chains} x {n} "
+            f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer, or take "
+            f"another proposal or other parameters"
+        )
+    return out
+
+
+def _chains(which: NDArray[np.bool_]) -> str:
+    numbers = np.flatnonzero(which)
+    return ("chain " if len(numbers) == 1 else "chains ") + ", ".join(map(str, numbers))

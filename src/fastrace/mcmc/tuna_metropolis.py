@@ -45,7 +45,7 @@ class TunaMetropolis(RowMetropolis):
     >>> X = rng.normal(size=(2000, 2))
     >>> y = rng.random(2000) < 0.5
     >>> kernel = mcmc.TunaMetropolis(mcmc.GLM(X, y), size=0.2)
-    >>> bool(mcmc.sample(kernel, n_draws=100, n_chains=1, n_tune=0, rng=1).rows.mean() < 1000)
+    >>> bool(mcmc.sample(kernel, n_draws=50, n_chains=1, n_tune=0, rng=1).rows.mean() < 1000)
     True
     """
 

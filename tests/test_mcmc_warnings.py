@@ -1,0 +1,130 @@
+"""What a user must be told of chains without asking: and nothing of chains that are as they should be."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from fastrace import mcmc
+from fastrace.mcmc.protocol import Steps
+from fastrace.mcmc.trace import diagnosis, effective_sample_size
+
+
+def logistic(n_rows=1000, dim=2, **options):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n_rows, dim))
+    X[:, 0] = 1.0
+    return mcmc.GLM(X, rng.random(n_rows) < 1 / (1 + np.exp(-X.sum(axis=1))), **options)
+
+
+def words_of(kernel, *args, **options):
+    """Warnings that a run gives, after a check that the trace has the same."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trace = mcmc.sample(kernel, *args, rng=1, **options)
+    said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    assert list(trace.warnings) == said and all(f"warning: {words}" in str(trace) for words in said)
+    return said
+
+
+def of(draws, accepted=True):
+    """A trace of given draws, shape (n_chains, n_draws, dim), and what is said of it."""
+    draws = np.asarray(draws, dtype=float)
+    n = draws.shape[1]
+    chains = tuple(Steps(d, np.ones(n, np.int64), np.ones(n, np.int32), *(np.full(n, accepted),) * 3) for d in draws)
+    trace = mcmc.Trace(chains, {"kernel": "any"}, (None,) * len(chains), (), 0.0)
+    return trace
+
+
+@pytest.mark.parametrize("n_draws", [10, 60, 200, 1000, 2000])
+@pytest.mark.parametrize("n_chains", [1, 2, 4])
+@pytest.mark.parametrize("kernel", [mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis, mcmc.RacingSlice])
+def test_ordinary_runs_are_quiet(kernel, n_chains, n_draws):
+    if kernel is mcmc.RacingSlice and n_draws > 200:
+        n_draws = 400
+    assert words_of(kernel(logistic(prior_sd=10.0)), n_draws=n_draws, n_chains=n_chains) == []
+
+
+def test_a_random_walk_in_ten_dimensions_is_quiet_if_it_is_long_enough():
+    kernel = mcmc.RacingMetropolis(logistic(5000, 10), proposal="random-walk")
+    assert words_of(kernel, n_draws=20_000, n_chains=2, n_tune=1000) == []
+    told = words_of(kernel, n_draws=1000, n_chains=2, n_tune=1000)
+    assert any("effective sample size of theta" in words and "at least 200 are needed" in words for words in told)
+
+
+def test_chains_that_did_not_arrive():
+    """Starts apart, no tuning, a walk that is too short to get anywhere."""
+    kernel = mcmc.RacingMetropolis(logistic(), proposal="random-walk", size=0.01)
+    told = " | ".join(words_of(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=300, n_chains=2, n_tune=0))
+    for words in ("R-hat of theta", "2 of 2 coordinates exceed 1.07", "effective sample size", "chains 0, 1 stayed far",
+                  "standard deviations", "tune"):
+        assert words in told
+    assert "began at one point" not in told
+
+
+def test_chains_that_all_began_at_one_point():
+    kernel = mcmc.RacingMetropolis(logistic())
+    for init in ([1.0, 1.0], [[1.0, 1.0]] * 3):
+        told = words_of(kernel, init, n_draws=200, n_chains=3)
+        assert len(told) == 1 and "all 3 chains began at one point" in told[0] and "(3, 2)" in told[0]
+    assert words_of(kernel, [1.0, 1.0], n_draws=200, n_chains=1) == []
+    assert words_of(kernel, [[1.0, 1.0], [0.9, 1.0], [1.0, 1.0]], n_draws=200, n_chains=3) == []
+    y = np.random.default_rng(0).normal(size=100)
+    plain = mcmc.Metropolis(mcmc.FunctionModel(lambda theta, rows: -0.5 * (y[rows] - theta[0]) ** 2, 1, 100))
+    assert "began at one point" in words_of(plain, n_draws=1000, n_chains=2)[0]     # at zero, where no start is known
+    trace = mcmc.sample(kernel, n_draws=100, n_chains=2, rng=1)
+    assert words_of(kernel, trace, n_draws=100) == []
+
+
+def test_proposals_that_are_hardly_ever_accepted():
+    kernel = mcmc.Metropolis(logistic(), proposal="random-walk", size=20.0)
+    told = " | ".join(words_of(kernel, n_draws=400, n_chains=2, n_tune=0))
+    assert "chains 0, 1 accepted less than 10% of the proposals" in told and "smaller size" in told
+
+
+def test_a_posterior_that_the_reference_does_not_fit():
+    model = logistic()
+    true = model.reference()
+    narrow = mcmc.Reference(true.theta_hat, true.center, true.factor / 50.0, None, np.inf)
+    kernel = mcmc.Metropolis(model, proposal="random-walk", control_variate=None)
+    kernel.reference, kernel._factor = narrow, narrow.factor
+    told = " | ".join(words_of(kernel, n_draws=2000, n_chains=2, n_tune=2000))
+    assert "stayed far from the normal density" in told and "control_variate=trace.draws.mean(axis=(0, 1))" in told
+
+
+def test_one_chain_is_judged_by_its_halves():
+    rng = np.random.default_rng(0)
+    drift = np.linspace(0.0, 5.0, 2000)[None, :, None] + rng.normal(size=(1, 2000, 1))
+    assert of(drift).rhat()[0] > 1.5
+    assert "or their halves, disagree" in " ".join(diagnosis(of(drift), None, False))
+    still = of(np.zeros((2, 500, 1)), accepted=False)
+    assert "accepted less than" in " ".join(diagnosis(still, None, False))
+
+
+def test_rhat_of_chains_that_stand_still_is_not_one():
+    apart = np.zeros((2, 100, 3)) + np.array([[[0.0, 1.0, 2.0]], [[0.0, 1.0, 3.0]]])
+    np.testing.assert_array_equal(of(apart).rhat(), [1.0, 1.0, np.inf])
+    assert of(apart).ess()[2] < 10.0 and (of(apart).ess()[:2] == 200.0).all()
+
+
+@pytest.mark.parametrize("n", [3, 4, 7, 100, 333])
+def test_sizes_of_all_coordinates_at_once_are_those_of_each(n, monkeypatch):
+    rng = np.random.default_rng(n)
+    draws = rng.normal(size=(3, n, 5)).cumsum(axis=1) * [1.0, 0.0, 1.0, 1.0, 1.0] + rng.normal(size=5)
+    draws[:, :, 3] = rng.integers(0, 2, (3, n))
+    each = [effective_sample_size(draws[:, :, j]) for j in range(5)]
+    whole = of(draws).ess(), of(draws).rhat()
+    np.testing.assert_allclose(whole[0], each, rtol=1e-12)
+    monkeypatch.setattr("fastrace.mcmc.trace._AT_ONCE", 1)
+    np.testing.assert_allclose(of(draws).ess(), whole[0], rtol=1e-12)
+    np.testing.assert_allclose(of(draws).rhat(), whole[1], rtol=1e-12)
+
+
+def test_nothing_large_is_printed():
+    kernel = mcmc.PoissonMinibatchMetropolis(logistic())
+    trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
+    for thing in (trace, kernel, trace.chains[0], kernel.reference, trace.states[0], kernel.model):
+        assert len(repr(thing)) < 200
+        assert "Generator" not in repr(thing) and "dtype" not in repr(thing)
+    assert repr(trace) == ("Trace(PoissonMinibatchMetropolis: 2 chains of 1000 draws of theta, each of shape (2,); "
+                           "0 warnings)")
