@@ -275,7 +275,8 @@ def _scheduler(scheduler, k):
     for _ in range(3):
         if not scheduler.done:
             item = scheduler.ask()
-            scheduler.tell(*item, *scores_of(*item))
+            if item is not None:            # another thread is training what there is
+                scheduler.tell(*item, *scores_of(*item))
     return scheduler.done, scheduler.outstanding, scheduler.result() if scheduler.done else None
 
 

@@ -146,7 +146,9 @@ cdef class Elimination(Selector):
         round_mean = per_arm(state["round_mean"], self.n_arms, np.float64, "round_mean")
         round_pulls = per_arm(_whole(state["round_pulls"]), self.n_arms, np.int64, "round_pulls")
         super()._set_state(state)
-        _demand(len(answer) == passes * self.n_kept and np.unique(arms).size == arms.size
+        # A plan that is over has named its last survivors; they stay among the survivors.
+        _demand(len(answer) == passes * self.n_kept
+                and all(np.unique(part).size == part.size for part in ((survivors, answer) if self.done else (arms,)))
                 and (self.done or len(survivors) > self.n_kept), "its arms")
         _demand((round_pulls <= self._pulls).all(), "its counts")
         _demand(self.first_epsilon * 0.7 ** MOST_HALVINGS < epsilon <= self.first_epsilon
