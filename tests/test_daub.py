@@ -65,7 +65,7 @@ def scores(learner, n):
 def test_by_hand():
     train = [[0.99] * 5] * 2
     valid = [[0.60, 0.70, 0.75, 0.78, 0.79], [0.65, 0.64, 0.66, 0.67, 0.67]]
-    result = drive(DAUB(2, 1000, 100, 2.0), train, valid, [100, 200, 400, 800, 1000])
+    result = drive(DAUB(2, 1000, 100, 2.0, capped=False), train, valid, [100, 200, 400, 800, 1000])
     assert result.allocations == [(0, 100), (0, 200), (0, 400), (1, 100), (1, 200), (1, 400), (0, 800), (0, 1000)]
     assert (result.best, result.score, result.stopped_by) == (0, 0.79, "complete")
     assert result.rows.tolist() == [2500, 700]
@@ -79,15 +79,20 @@ def test_by_hand():
     {"curve": 0.0},
     {"curve": -1.0, "verify": True},
     {"clip_slope": False, "training_bound": False, "verify": True},
+    {"clip_slope": False, "training_bound": False, "verify": True, "capped": False},
+    {"capped": False},
 ])
 def test_allocations_are_those_of_the_twin(rng, options):
     for _ in range(60):
         n_rows, b, r = int(rng.integers(100, 20_000)), int(rng.integers(1, 400)), float(rng.uniform(1.2, 3.0))
-        method = DAUB(int(rng.integers(1, 9)), n_rows, b, r, **options)
+        method = DAUB(int(rng.integers(1, 20)), n_rows, b, r, **options)
         sizes = twin.grid(b, r, n_rows)
-        assert method.sizes == sizes
+        assert method.sizes in (sizes, [n_rows]) and (options.get("capped", True) or method.sizes == sizes)
         train, valid = tables(rng, method.n_learners, sizes, noise=float(rng.choice([0.0, 0.01, 0.1])))
+        if rng.random() < 0.3:
+            valid = valid[:, -1:].mean() + 0.1 * (valid - valid[:, -1:])         # nearly as good as each other
         result = drive(method, train, valid, sizes)
+        assert result.fraction <= 1.0 or not options.get("capped", True)
         log, winner = twin.daub(train, valid, sizes, **options)
         assert result.allocations == log
         assert result.best == winner
@@ -96,8 +101,8 @@ def test_allocations_are_those_of_the_twin(rng, options):
 
 def test_sizes_of_the_paper():
     """Its own rule, ceil(r n), and the multiples of b that its experiments print, but for two of ten steps."""
-    assert DAUB(1, 1000, 100, 1.5).sizes == [100, 150, 225, 338, 507, 761, 1000]
-    found = DAUB(1, 38_500, 500, 1.5, rounding="multiple").sizes
+    assert DAUB(1, 1000, 100, 1.5, capped=False).sizes == [100, 150, 225, 338, 507, 761, 1000]
+    found = DAUB(9, 38_500, 500, 1.5, rounding="multiple").sizes
     assert found[:5] == [500, 1000, 1500, 2500, 4000] and found[-1] == 38_500
     assert all(n % 500 == 0 for n in found)
 
@@ -132,7 +137,7 @@ def test_theorem_2_without_noise(rng, ratio):
         def f(i, n, top=top, scale=scale, power=power):
             return top[i] - scale[i] * n ** -power[i]
 
-        method = DAUB(n_learners, n_rows, b, ratio, training_bound=False)
+        method = DAUB(n_learners, n_rows, b, ratio, training_bound=False, capped=False)
         result = method.run(lambda i, n, f=f: (None, f(i, n)))
         ends = np.array([f(i, n_rows) for i in range(n_learners)])
         delta = max(1e-3, 0.5 * np.median(ends.max() - ends))
@@ -151,8 +156,9 @@ def test_a_late_bloomer_wins():
     """Curves that cross: the worst on few rows is the best on all, its curve concave."""
     curves = [lambda n: 0.80 - 0.5 / n, lambda n: 0.82 - 4.0 / n, lambda n: 0.95 - 180 / (n + 500)]
     for ratio in (1.5, 2.0, 3.0):
-        result = DAUB(3, 50_000, 200, ratio).run(lambda i, n: (1.0, curves[i](n)))
+        result = DAUB(3, 50_000, 200, ratio, capped=False).run(lambda i, n: (1.0, curves[i](n)))
         assert result.best == 2 and result.rows[0] < 5000
+        assert DAUB(3, 50_000, 200, ratio).run(lambda i, n: (1.0, curves[i](n))).best == 2
     early = [curves[i](200) for i in range(3)]
     assert np.argmin(early) == 2
     nine = [lambda n: 0.4, *curves[:1], lambda n: 0.85 - 60.0 / n, *[lambda n: 0.3] * 6]
@@ -175,7 +181,10 @@ def test_few_sizes_and_few_learners():
     everything = DAUB(3, 100, 200)
     assert everything.sizes == [100]
     assert everything.run(scores).allocations == [(0, 100), (1, 100), (2, 100)]
-    short = DAUB(2, 1000, 500, 1.5)
+    cheaper = DAUB(2, 1000, 500, 1.5)
+    assert cheaper.run(scores).allocations == [(0, 1000), (1, 1000)]
+    assert "trained in full at once" in cheaper.result().warnings[0]
+    short = DAUB(2, 1000, 500, 1.5, capped=False)
     assert short.run(scores).allocations == [(i, n) for i in range(2) for n in (500, 750, 1000)]
     assert short.result().best == 1 and "little can be won" in short.result().warnings[0]
     for method in methods(1, 1000):
@@ -316,15 +325,15 @@ def test_cancelled_trainings_are_asked_again():
 def test_peek_tells_what_comes_next(rng):
     sizes = twin.grid(50, 1.5, 5000)
     train, valid = tables(rng, 6, sizes)
-    daub, hits, total = DAUB(6, 5000, 50), 0, 0
     place = {n: k for k, n in enumerate(sizes)}
-    while not daub.done:
-        ahead = daub.peek(1)
-        i, n = daub.ask()
-        assert ahead == [(i, n)]
-        daub.tell(i, n, train[i][place[n]], valid[i][place[n]])
-    assert daub.peek(3) == [] or all(n <= 5000 for _, n in daub.peek(3))
-    assert hits == total
+    for capped in (False, True):
+        daub = DAUB(6, 5000, 50, capped=capped)
+        while not daub.done:
+            ahead = daub.peek(1)
+            i, n = daub.ask()
+            assert ahead == [(i, n)] or capped and n == 5000
+            daub.tell(i, n, train[i][place[n]], valid[i][place[n]])
+        assert daub.peek(3) == [] or all(n <= 5000 for _, n in daub.peek(3))
 
 
 def test_costs_and_budgets():
@@ -509,6 +518,77 @@ def test_halving_by_projection_needs_no_more_rows(rng):
         assert plain.rows.sum() == projected.rows.sum()
         flat = np.repeat(valid[:, -1:], len(sizes), axis=1)
         assert drive(DAUBHalving(15, 6000, 50, growth=2.0), train, flat, sizes).best == flat[:, 0].argmax()
+
+
+@pytest.mark.parametrize("made", [
+    lambda m, n, b, r: DAUB(m, n, b, r), lambda m, n, b, r: DAUB(m, n, b, r, verify=True),
+    lambda m, n, b, r: DAUBHalving(m, n, sizes=twin.grid(b, r, n)),
+    lambda m, n, b, r: SuccessiveHalving(m, n, b, 2.0, growth=r),
+], ids=["daub", "verified", "daub-halving", "halving"])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_never_more_than_training_all_in_full(rng, made, workers):
+    """Whatever the curves, also where learners fail on few rows and are tried again on more."""
+    highest = 0.0
+    for k in range(150):
+        n_rows, b, r = int(rng.integers(20, 5000)), int(rng.integers(1, 300)), float(rng.uniform(1.1, 5.0))
+        n_learners = int(rng.integers(1, 12))
+        method, needs = made(n_learners, n_rows, b, r), np.zeros(n_learners)
+        if k % 2:
+            needs = np.where(rng.random(n_learners) < 0.4, rng.uniform(0, 1, n_learners) * n_rows, 0.0)
+        level, noise, flying = rng.normal(0.0, 0.05, n_learners), float(rng.choice([0.0, 0.05])), []
+        while not method.done:
+            while len(flying) < workers and not method.done and (item := method.ask()) is not None:
+                flying.append(item)
+            if method.done:
+                break
+            i, n = flying.pop(int(rng.integers(len(flying))))
+            if n < needs[i]:
+                method.fail(i, n, "too few rows", defer=True)
+            else:
+                method.tell(i, n, None, level[i] - (n / n_rows) ** -0.3 + noise * rng.normal())
+        result = method.result()
+        assert method.spent <= n_learners * n_rows and result.fraction <= 1.0
+        assert result.reached[result.best] == n_rows
+        for i, why in result.dropped.items():
+            assert needs[i] > 0 and "no rows are left within the cost of training all in full" in why
+        highest = max(highest, result.fraction)
+    assert highest > 0.8                       # the limit was near
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_learner_that_fails_on_few_rows_is_tried_on_more(verify):
+    def train(method, i, n, least):
+        if i == 3 and n < least:
+            method.fail(i, n, "expected more neighbours", defer=True)
+        else:
+            method.tell(i, n, *scores(i + 10 * (i == 3), n))
+
+    for least in (60, 150, 700, 2000, 4900, 5000):
+        for method in (DAUB(9, 5000, 50, verify=verify), DAUBHalving(9, 5000, sizes=[78, 312, 1250, 5000]),
+                       SuccessiveHalving(9, 5000), SuccessiveHalving(9, 5000, 100, growth=2.0)):
+            while not method.done:
+                train(method, *method.ask(), least)
+            result = method.result()
+            assert result.best == 3 and not result.dropped, (method, least)
+            tries = [one for one in result.history if one.failure]
+            assert [one.n for one in tries] == sorted({one.n for one in tries}) and all(one.n < least for one in tries)
+            assert result.rows.sum() == sum(one.n for one in result.history if not one.failure) == method.spent
+    for method in (DAUB(9, 5000, 50), DAUBHalving(9, 5000, sizes=[78, 312, 1250, 5000])):
+        while not method.done:
+            train(method, *method.ask(), 5001)
+        assert method.result().best == 8 and method.dropped == {3: "expected more neighbours on 5000 rows"}
+    for method in (ASHA(9, 5000, 50), Hyperband(9, 5000, 50, rng=0)):          # these have no place for a second try
+        while not method.done:
+            train(method, *method.ask(), 200)
+        assert method.result().best == 8 and list(method.dropped) == [3]
+
+
+def test_a_schedule_that_costs_more_than_all_in_full_is_not_begun():
+    for method in (SuccessiveHalving(3, 1000, 900, 1.1, growth=1.05), DAUBHalving(2, 1000, 900, 1.5, growth=1.01),
+                   DAUB(4, 1000, 300)):
+        result = method.run(scores)
+        assert result.allocations == [(i, 1000) for i in range(method.n_learners)]
+        assert result.best == method.n_learners - 1 and "trained in full at once" in result.warnings[0]
 
 
 def test_hyperband_brackets():

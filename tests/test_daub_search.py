@@ -60,7 +60,7 @@ class Rule(ClassifierMixin, BaseEstimator):
 
 
 def rules(**options):
-    options = {"cv": 2, "first": 20, "random_state": 0, "training_bound": False} | options
+    options = {"method": "daub", "cv": 2, "first": 20, "random_state": 0, "training_bound": False} | options
     return DAUBSearchCV([(f"r{k}", Rule(0.5 + 0.02 * k)) for k in range(5)], **options)
 
 
@@ -137,7 +137,7 @@ def test_failures_are_dropped(table, fail):
 def test_an_interrupted_search_goes_on(table, tmp_path):
     X, y = table
     learners = [("a", Rule(0.6, "interrupt")), ("b", Rule(0.55, "interrupt"))]
-    options = {"cv": 2, "first": 20, "training_bound": False, "random_state": 0}
+    options = {"method": "daub", "cv": 2, "first": 20, "training_bound": False, "random_state": 0}
     Rule.calls = 10
     whole = DAUBSearchCV(learners, **options).fit(X, y)
     for path in (None, tmp_path / "kept.pickle"):
@@ -304,3 +304,71 @@ def test_budgets_and_bad_options(table, tmp_path):
     assert twice.result_.names == ("var_smoothing=1e-09 (0)", "var_smoothing=1e-09 (1)")
     alone = DAUBSearchCV(GaussianNB(), {"var_smoothing": [1e-9]}).fit(X, y)
     assert alone.best_index_ == 0 and alone.result_.allocations == [(0, 800)]
+
+
+@pytest.mark.parametrize(("count", "share"), [(2, 4), (4, 4), (5, 16), (16, 16), (17, 64), (70, 64)])
+def test_the_default_is_halving_by_projections(count, share):
+    """The more candidates, the fewer rows to begin with: a round of a quarter of them each leaves one for all rows."""
+    n_rows = 12_800
+    X, y = np.zeros((2 * n_rows, 1), np.float32), np.arange(2 * n_rows) % 2
+    found = DAUBSearchCV(Rule(), {"final": list(0.5 + 0.001 * np.arange(count))}, cv=0.5, random_state=0).fit(X, y)
+    sizes = sorted({n for _, n in found.result_.allocations})
+    assert sizes == [n_rows // 4**k for k in range(4) if 4**k <= share][::-1]
+    assert "DAUBHalving" in found.result_.method and found.best_params_ == {"final": 0.5 + 0.001 * (count - 1)}
+    assert found.rows_.sum() <= 0.75 * count * n_rows
+
+
+@pytest.mark.parametrize("method", ["daub-halving", "daub", "halving"])
+def test_never_more_rows_than_a_full_search(method):
+    """Neighbours about as good as each other made DAUB climb with all of them: 184 % of training all in full."""
+    X, y = make_classification(3000, 6, n_informative=4, flip_y=0.2, random_state=0)
+    near = [(f"near{k}", KNeighborsClassifier(k)) for k in (7, 9, 11, 13)]
+    found = DAUBSearchCV(near, method=method, cv=0.3, first=50, random_state=0, refit=False).fit(X, y)
+    assert found.result_.fraction <= 1.0 and found.result_.reached.max() == 2100
+    twice = DAUBSearchCV(near[:2], method=method, cv=0.3, first=1500, ratio=1.1, random_state=0).fit(X, y)
+    assert twice.result_.allocations == [(0, 2100), (1, 2100)]
+    assert "trained in full at once" in str(twice.result_)
+
+
+@pytest.mark.parametrize("method", ["daub-halving", "daub", "halving"])
+def test_a_learner_that_needs_more_rows_is_tried_on_them(method):
+    X, y = make_classification(3000, 6, n_informative=4, class_sep=0.5, flip_y=0.3, random_state=1)
+    learners = [("dummy", DummyClassifier()), ("one", KNeighborsClassifier(1)), ("many", KNeighborsClassifier(60)),
+                ("too many", KNeighborsClassifier(2500))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = DAUBSearchCV(learners, method=method, cv=0.3, first=50, random_state=0).fit(X, y)
+    assert found.best_params_ == {"choice": "many"} and list(found.result_.dropped) == [3]
+    many = found.cv_results_["candidate"] == 2
+    sizes, scores = found.cv_results_["n_resources"][many], found.cv_results_["mean_test_score"][many]
+    assert sizes[0] == 50 and (np.isnan(scores) == (sizes < 60)).all()
+    assert "Expected n_neighbors" in found.result_.dropped[3] or "no rows are left" in found.result_.dropped[3]
+    assert found.result_.fraction <= 1.0 and found.cv_results_["rank_test_score"][found.best_index_] == 1
+    assert found.rows_[2] == sizes[sizes >= 60].sum()
+
+
+def test_what_more_rows_cannot_mend_is_dropped_at_once(table):
+    X, y = table
+    learners = [("good", Rule(0.6)), ("bad", Rule(0.9, "raise")), ("fair", Rule(0.5))]
+    with pytest.warns(UserWarning, match="candidate bad was dropped on 125 of 500 rows: MemoryError"), \
+            warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*fits failed")
+        found = DAUBSearchCV(learners, cv=2, random_state=0).fit(X, y)
+    assert sum(i == 1 for i, _ in found.result_.allocations) == 1 and found.best_params_ == {"choice": "good"}
+
+
+def test_a_budget_that_ends_after_a_failure_reports_the_last_score(table):
+    """The best so far failed on its largest size, and that training has no score."""
+    X, y = table
+
+    class Odd(Rule):
+        def score(self, X, y, sample_weight=None):
+            if self.n_ > 100 and self.final > 0.5:
+                raise ValueError("an odd number")
+            return super().score(X, y)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = DAUBSearchCV(Odd(), {"final": [0.4, 0.9]}, method="daub", first=20, training_bound=False, cv=2,
+                             budget=400, random_state=0).fit(X, y)
+    assert found.best_params_ == {"final": 0.9} and np.isfinite(found.best_score_)

@@ -70,7 +70,8 @@ def learners(does="", **more):
 
 
 def search(does="", **options):
-    options = {"cv": 2, "first": 20, "ratio": 2.5, "training_bound": False, "random_state": 0} | options
+    options = {"method": "daub", "cv": 2, "first": 20, "ratio": 2.5, "training_bound": False,
+               "random_state": 0} | options
     return DAUBSearchCV(learners(does), **options)
 
 
@@ -247,8 +248,8 @@ def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path):
 def test_every_backend_gives_the_same(table):
     X, y = table
     wanted = without(table)
-    grid = DAUBSearchCV(Trouble(), {"final": [0.6, 0.8]}, cv=2, first=20, ratio=2.5, training_bound=False,
-                        random_state=0)
+    grid = DAUBSearchCV(Trouble(), {"final": [0.6, 0.8]}, method="daub", cv=2, first=20, ratio=2.5,
+                        training_bound=False, random_state=0)
     alone = grid.fit(X, y).result_.allocations
     for backend in ("threading", "loky", "multiprocessing"):
         with parallel_config(backend=backend, n_jobs=2):

@@ -14,9 +14,16 @@ def grid(b, r, n_rows, rounding="ceil"):
     return [*sizes, n_rows]
 
 
-def daub(train, valid, sizes, *, training_bound=True, clip_slope=True, verify=False, curve=1.0):
-    """Algorithm 1 of Sabharwal et al. (2016) on tables (learner, size) of scores: the allocations, and the winner."""
+def daub(train, valid, sizes, *, training_bound=True, clip_slope=True, verify=False, curve=1.0, capped=True):
+    """Algorithm 1 of Sabharwal et al. (2016) on tables (learner, size) of scores: the allocations, and the winner.
+
+    Capped: all rows together are at most those of training all in full. Where the sizes that the learner on top has
+    left cost more than it and its rivals in full, these get all rows; a rival's bound is its score or more. Where rows
+    for one full training only would be left, those with the best scores get all rows, as many as can be paid.
+    """
     n_learners, n_rows = len(valid), sizes[-1]
+    if capped and len(sizes) > 1 and n_learners * sum(sizes[:3]) + n_rows >= n_learners * n_rows:
+        return [(i, n_rows) for i in range(n_learners)], int(np.argmax([row[-1] for row in valid]))
     scale = (lambda n: math.log(n)) if curve == 0 else lambda n: ((n / n_rows) ** curve - 1) / curve
     log, kept, u, at = [], [{} for _ in valid], [None] * n_learners, [None] * n_learners
 
@@ -50,11 +57,30 @@ def daub(train, valid, sizes, *, training_bound=True, clip_slope=True, verify=Fa
         j = int(np.argmax(u))
         if sizes[at[j]] == n_rows:
             return log, j
-        train_learner(j, at[j] + 1)
+        k = at[j] + 1
+        if capped:
+            done = [i for i in range(n_learners) if sizes[at[i]] == n_rows]
+            left = n_learners * n_rows - sum(n for _, n in log)
+            if done and left < n_rows:
+                return log, max(done, key=lambda i: (valid[i][-1], -i))
+            others = sorted((i for i in range(n_learners) if i != j and i not in done), key=lambda i: (-u[i], i))
+            rivals = [i for i in others if u[i] >= kept[j][k - 1]]
+            cheap = (1 + len(rivals)) * n_rows <= min(left, sum(sizes[k:]))
+            short = sizes[k] + (0 if done else n_rows) > left
+            if sizes[k] < n_rows and (cheap or short):
+                so_far = sorted([j, *others], key=lambda i: (-kept[i][at[i]], i))
+                in_full = [j, *rivals] if cheap else so_far[: left // n_rows]
+                for i in in_full:
+                    log.append((i, n_rows))
+                    at[i], u[i] = len(sizes) - 1, valid[i][-1]
+                if not cheap:
+                    return log, max([*done, *in_full], key=lambda i: (valid[i][-1], -i))
+                continue
+        train_learner(j, k)
         if sizes[at[j]] < n_rows:
             u[j] = update_bound(j)
         elif not verify:
-            return log, j
+            return log, max((i for i in range(n_learners) if sizes[at[i]] == n_rows), key=lambda i: (valid[i][-1], -i))
         else:
             u[j] = valid[j][at[j]]
 

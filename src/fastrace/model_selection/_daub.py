@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from fastrace import _checks
 from fastrace.model_selection._scheduler import Allocation, Scheduler, grid
@@ -37,6 +39,12 @@ class DAUB(Scheduler):
         laws do. See Notes and `DAUB.saturating`.
     verify : bool, default False
         Do not stop at the first learner trained in full while the projection of another is above its score.
+    capped : bool, default True
+        Never spend more rows than training all learners in full. Where the climb of the learner on top costs more than
+        training it and its rivals in full, these are trained in full: rivals are those whose projection is at least its
+        score. They skip sizes, so the choice is made once no other projection is above the best of their scores. Where
+        rows for one full training only would be left, those with the best scores are trained in full. False is the rule
+        of [1]_, which has no such limit.
     rounding : {"ceil", "multiple"}, default "ceil"
         Sizes are rounded up, or to the nearest multiple of `first`, as in the experiments of [1]_.
     sizes : sequence of int, optional
@@ -105,6 +113,7 @@ class DAUB(Scheduler):
         clip_slope: bool = True,
         curve: float = 1.0,
         verify: bool = False,
+        capped: bool = True,
         rounding: str = "ceil",
         sizes: Sequence[int] | None = None,
         direction: str = "maximize",
@@ -120,18 +129,36 @@ class DAUB(Scheduler):
         if not -10.0 <= self._curve <= 10.0:
             raise ValueError(f"curve is {curve}; an exponent from -10 to 10 is needed, 1 for the rule of the paper")
         self._sizes = checked_sizes(first, ratio, self._n_rows, rounding, sizes)
+        self._capped = bool(capped)
+        start = self._n_learners * sum(self._sizes[:3])
+        self._in_full = (
+            self._capped and len(self._sizes) > 1 and start + self._n_rows >= self._n_learners * self._n_rows
+        )
+        if self._in_full:
+            self._sizes = [self._n_rows]
         top = self._sizes[-1]
         power = self._curve
         self._x = [math.log(n / top) if power == 0.0 else math.expm1(power * math.log(n / top)) / power
                    for n in self._sizes]          # rows on the scale of `curve`, 0 at n_rows
         self._steps = {n: k for k, n in enumerate(self._sizes)}
         self._reach = projections(self._x)
+        self._climb = [sum(self._sizes[k:]) for k in range(len(self._sizes))]      # rows from a size to the top
         self._n_first = min(3, len(self._sizes))
         self._handed_out = 0                      # of the n_first * n_learners trainings everyone gets
-        self._n_ready = 0                         # learners that have had them, or were dropped
+        self._used = 0                            # rows of all trainings handed out
+        # Of each learner: the next size to hand out, the next to be answered, and the sizes and scores it has.
+        self._next = [self._n_first] * self._n_learners
+        self._at = [0] * self._n_learners
+        self._places: list[list[int]] = [[] for _ in range(self._n_learners)]
         self._valid: list[list[float]] = [[] for _ in range(self._n_learners)]
         self._train = [math.inf] * self._n_learners
-        self._early: dict[Allocation, tuple[float, float]] = {}
+        self._ready: set[int] = set()             # learners that have three scores or all rows, or were dropped
+        self._lacking: deque[int] = deque()       # learners that failed on some size, and need another for three scores
+        self._rest: deque[int] = deque()          # learners to be trained in full now
+        self._jumped: set[int] = set()            # learners that were put there
+        self._n_rest = 0                          # of these, those not answered yet
+        self._last_ones = False                   # when they are, the choice is made
+        self._early: dict[Allocation, tuple[float, float] | None] = {}
         self._heap: list[tuple[float, int]] = []
         self._fresh: list[tuple[float, int]] = []     # told since the last training was handed out; not in the heap yet
         self._finished: list[tuple[float, int]] = []
@@ -150,13 +177,23 @@ class DAUB(Scheduler):
             at += 1
             if i not in self._dropped:
                 ahead.append((i, self._sizes[step]))
+        ahead += [(i, self._n_rows) for i in islice(self._rest, k - len(ahead)) if i not in self._dropped]
         best = heapq.nsmallest(k - len(ahead), [*self._heap, *self._fresh]) if len(ahead) < k else []
-        return ahead + [(i, self._sizes[len(self._valid[i])]) for _, i in best if self._waits(i)]
+        return ahead + [(i, self._sizes[self._at[i]]) for _, i in best if self._waits(i)]
 
     def _waits(self, i: int) -> bool:
-        return i not in self._dropped and len(self._valid[i]) < len(self._sizes)
+        return i not in self._dropped and i not in self._jumped and self._at[i] < len(self._sizes)
 
     def _propose(self) -> Allocation | None:
+        found = self._first_sizes() or self._one_more()
+        if found is None and not self._stopped_by:
+            found = self._in_the_end() or self._climber()
+        if found is not None:
+            self._used += found[1]
+        return found
+
+    def _first_sizes(self) -> Allocation | None:
+        """The first three sizes, which everyone gets."""
         while self._handed_out < self._n_first * self._n_learners:
             i, step = divmod(self._handed_out, self._n_first)
             self._handed_out += 1
@@ -164,6 +201,39 @@ class DAUB(Scheduler):
                 if self._fresh:
                     self._sort_in()
                 return i, self._sizes[step]
+        return None
+
+    def _one_more(self) -> Allocation | None:
+        """The next size of a learner that failed on one of its first."""
+        while self._lacking:
+            i = self._lacking.popleft()
+            if i in self._dropped:
+                continue
+            n = self._sizes[self._next[i]]
+            if self._capped and n < self._n_rows and n > self._room():
+                n = self._n_rows
+            if self._capped and n == self._n_rows and n > self._room() + (0 if self._finished else n):
+                self._drop(i, "failed on fewer rows, and no rows are left within the cost of training all in full")
+                if self._stopped_by:
+                    return None
+                continue
+            if n == self._n_rows:
+                self._to_the_top(i)
+                return self._in_the_end()
+            self._next[i] += 1
+            return i, n
+        return None
+
+    def _in_the_end(self) -> Allocation | None:
+        """The next learner to be trained in full at once."""
+        while self._rest:
+            i = self._rest.popleft()
+            if i not in self._dropped:
+                return i, self._n_rows
+        return None
+
+    def _climber(self) -> Allocation | None:
+        """The next size of the learner with the largest projection."""
         fresh, heap = self._fresh, self._heap
         if len(fresh) == 1:
             top = heapq.heappushpop(heap, fresh.pop())      # one training at a time: often the same learner again
@@ -175,14 +245,76 @@ class DAUB(Scheduler):
         while True:
             i = top[1]
             if i not in self._dropped:
-                step = len(self._valid[i])
-                if step < len(self._sizes):
-                    return i, self._sizes[step]
-                heapq.heappush(heap, top)         # trained in full, and on top: others are outstanding
-                return None
+                step = self._at[i]
+                if step == len(self._sizes) or self._n_rest:
+                    heapq.heappush(heap, top)     # trained in full, and on top: others are outstanding
+                    return None
+                if self._capped and self._shortcut(top, step):
+                    return self._in_the_end()
+                self._next[i] = step + 1
+                return i, self._sizes[step]
             if not heap:
                 return None
             top = heapq.heappop(heap)
+
+    def _room(self) -> int:
+        """Rows that may be spent below `n_rows`: those for one full training are kept back until there is one."""
+        return self._n_rows * (self._n_learners - (not self._finished)) - self._used
+
+    def _shortcut(self, top: tuple[float, int], step: int) -> bool:
+        """Whether the learner on top, and perhaps others, are trained in full instead of climbing on.
+
+        A climb costs less than r / (r - 1) full trainings, so that few of the heap are looked at.
+        """
+        room = self._room() + (0 if self._finished else self._n_rows)          # for full trainings
+        if room < self._n_rows and self._finished:
+            self._last_ones = True
+            if not self._outstanding:
+                self._stop("complete", min(self._finished)[1])
+            return True
+        if room < self._n_rows and self._outstanding:
+            heapq.heappush(self._heap, top)       # the last full training that can be paid is outstanding
+            return True
+        if step + 1 == len(self._sizes):
+            return False
+        most = min(self._climb[step], room) // self._n_rows - len(self._outstanding)
+        rivals = self._rivals(-self._valid[top[1]][-1], most) if most > 0 else None
+        if rivals is not None:
+            chosen = [top, *sorted(rivals)]
+        elif self._sizes[step] <= self._room():
+            return False
+        else:                                     # the rows give out: those with the best scores so far
+            self._last_ones = True
+            left = [one for one in [top, *self._heap]
+                    if one[1] not in self._dropped and self._at[one[1]] < len(self._sizes)]
+            left.sort(key=lambda one: (-self._valid[one[1]][-1], one[1]))
+            chosen = left[: max(1, room // self._n_rows)]
+            heapq.heappush(self._heap, top)
+        for _, j in chosen:
+            self._to_the_top(j)
+        self._heap = [one for one in self._heap if one[1] not in self._jumped or self._at[one[1]] == len(self._sizes)]
+        heapq.heapify(self._heap)
+        return True
+
+    def _rivals(self, score: float, most: int) -> list[tuple[float, int]] | None:
+        """Entries of those not trained in full whose projection is at least a score; None if `most` or more."""
+        found, heap, waiting = [], self._heap, [0]
+        while waiting:
+            k = waiting.pop()
+            if k < len(heap) and heap[k][0] <= score:
+                j = heap[k][1]
+                if j not in self._dropped and self._at[j] < len(self._sizes):
+                    found.append(heap[k])
+                    if len(found) >= most:
+                        return None
+                waiting += (2 * k + 1, 2 * k + 2)
+        return found
+
+    def _to_the_top(self, i: int) -> None:
+        """Train a learner in full next."""
+        self._rest.append(i)
+        self._jumped.add(i)
+        self._n_rest += 1
 
     def _sort_in(self) -> None:
         """Put bounds told since the last call into the heap."""
@@ -191,62 +323,85 @@ class DAUB(Scheduler):
         self._fresh.clear()
 
     def _take(self, learner: int, n: int, train: float, valid: float) -> float:
-        step = self._steps[n]
-        if step != len(self._valid[learner]):     # a smaller size of this learner is outstanding
-            self._early[learner, step] = train, valid
+        return self._resolve(learner, self._steps[n], (train, valid))
+
+    def _defer(self, learner: int, n: int) -> bool:
+        if n == self._n_rows:
+            return False
+        self._used -= n
+        self._resolve(learner, self._steps[n], None)
+        return True
+
+    def _resolve(self, learner: int, step: int, scores: tuple[float, float] | None) -> float:
+        """Take the answer of a training, None for a failure, in the order of sizes."""
+        if learner in self._jumped:
+            self._n_rest -= 1
+        elif step != self._at[learner]:           # a smaller size of this learner is outstanding
+            self._early[learner, step] = scores
             return math.nan
-        bound = self._add(learner, step, train, valid)
+        bound = self._add(learner, step, scores)
         while self._early and (learner, step + 1) in self._early:
             step += 1
-            bound = self._add(learner, step, *self._early.pop((learner, step)))
+            bound = self._add(learner, step, self._early.pop((learner, step)))
         if self._finished:
             self._settle()
         return bound
 
-    def _add(self, i: int, step: int, train: float, valid: float) -> float:
+    def _add(self, i: int, step: int, scores: tuple[float, float] | None) -> float:
         """Add a score to a learner's curve; its new bound, nan before there is one."""
-        values = self._valid[i]
-        raw = valid
-        if values and valid < values[-1]:
-            values[-1] = valid = 0.5 * (values[-1] + valid)
-        values.append(valid)
-        self._train[i] = train
-        if step == self._n_first - 1:
-            self._n_ready += 1
-        if step == len(self._sizes) - 1:
-            self._finished.append((-raw, i))
-            if self._verify:
-                self._fresh.append((-raw, i))
-            return raw
-        if step < 2:
+        values, places = self._valid[i], self._places[i]
+        self._at[i] = step + 1
+        if scores is not None:
+            train, raw = scores
+            valid = raw
+            if values and valid < values[-1]:
+                values[-1] = valid = 0.5 * (values[-1] + valid)
+            values.append(valid)
+            places.append(step)
+            self._train[i] = train
+            if step == len(self._sizes) - 1:
+                self._ready.add(i)
+                self._finished.append((-raw, i))
+                if self._verify or i in self._jumped:
+                    self._fresh.append((-raw, i))
+                return raw
+        if len(values) < 3:
+            if step + 1 == self._next[i] and step + 1 < len(self._sizes):
+                self._lacking.append(i)           # all that was handed out is answered, and some of it failed
             return math.nan
-        first, second = self._reach[step]
-        rise = first * (values[step - 2] - valid) + second * (values[step - 1] - valid)
+        self._ready.add(i)
+        valid, last = values[-1], places[-1]
+        first, second = (self._reach[last] if last - places[-3] == 2
+                         else projections([self._x[k] for k in places[-3:]])[2])
+        rise = first * (values[-3] - valid) + second * (values[-2] - valid)
         bound = valid + rise if rise > 0.0 or not self._clip_slope else valid
-        if train < bound and self._training_bound:
-            bound = train
+        if self._train[i] < bound and self._training_bound:
+            bound = self._train[i]
         self._fresh.append((-bound, i))
         return bound
 
     def _left(self, learner: int) -> None:
-        if len(self._valid[learner]) < self._n_first:
-            self._n_ready += 1
+        self._ready.add(learner)
+        if learner in self._jumped and self._at[learner] < len(self._sizes):
+            self._n_rest -= 1
         if self._finished:
             self._finished = [one for one in self._finished if one[1] != learner]
         self._settle()
 
     def _settle(self) -> None:
         """Stop if the choice can be made."""
-        if not self._finished or self._n_ready < self._n_learners:
+        if not self._finished or len(self._ready) < self._n_learners or self._n_rest:
             return
-        if self._n_first == len(self._sizes) or not self._verify:
+        if self._n_first == len(self._sizes) or self._last_ones or (
+            not self._verify and any(i not in self._jumped for _, i in self._finished)
+        ):
             self._stop("complete", min(self._finished)[1])
             return
         self._sort_in()
         while self._heap[0][1] in self._dropped:
             heapq.heappop(self._heap)
         top = self._heap[0][1]
-        if len(self._valid[top]) == len(self._sizes) and not self._outstanding:
+        if self._at[top] == len(self._sizes) and not self._outstanding:
             self._stop("complete", top)
 
     def _method(self) -> str:
@@ -259,9 +414,13 @@ class DAUB(Scheduler):
             said.append("slopes as they are")
         if self._verify:
             said.append("verified")
+        if not self._capped:
+            said.append("no limit")
         return ", ".join(said)
 
     def _warnings(self) -> tuple[str, ...]:
+        if self._in_full:
+            return ("all learners were trained in full at once: the first three sizes of all would have cost more",)
         start = sum(self._sizes[: self._n_first])
         if start <= self._n_rows / 4:
             return ()

@@ -55,7 +55,8 @@ class SuccessiveHalving(Scheduler):
         Factor between sizes. By default `factor`, with the rounds of scikit-learn's halving searches; otherwise rounds
         go on until `n_rows` or until one learner is left.
     sizes : sequence of int, optional
-        The sizes themselves, the last one `n_rows`.
+        The sizes themselves, the last one `n_rows`. If the rounds of `sizes` or `growth` cost more than training all in
+        full, all are trained in full.
     smallest : int, default 1
         Fewest rows of a round.
     aggressive : bool, default False
@@ -115,8 +116,12 @@ class SuccessiveHalving(Scheduler):
             first = _checks.integer(first, "first", 1, "learners are trained on rows")
         self._finish = bool(finish)
         self._plan: list[tuple[int, int]]         # rows, learners
+        self._in_full = False                     # as the rounds would cost more
         if sizes is None and growth is None:
             self._plan = halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, bool(aggressive))
+            found = sorted({n for n, _ in self._plan})
+            if self._finish and found[-1] < self._n_rows:
+                found.append(self._n_rows)
         else:
             if sizes is None:
                 if isinstance(first, str):
@@ -129,6 +134,9 @@ class SuccessiveHalving(Scheduler):
                 if alive > 1 or n == self._n_rows:
                     self._plan.append((n, alive))
                     alive = max(1, math.ceil(alive / self._factor - TINY))
+            if sum(n * count for n, count in self._plan) > self._n_rows * self._n_learners:
+                self._plan, found, self._in_full = [(self._n_rows, self._n_learners)], [self._n_rows], True
+        self._ladder = found                      # sizes on which a learner that failed is tried again
         self._begin(0, list(range(self._n_learners)))
 
     @property
@@ -138,8 +146,9 @@ class SuccessiveHalving(Scheduler):
 
     def _begin(self, number: int, alive: list[int]) -> None:
         self._round, self._alive = number, alive
-        self._handed_out, self._open = 0, len(alive)
+        self._handed_out, self._open = 0, set(alive)
         self._told: dict[int, float] = {}
+        self._later: list[int] = []               # failed in this round, and are tried again in the next
 
     def _propose(self) -> Allocation | None:
         if self._handed_out == len(self._alive):
@@ -149,27 +158,67 @@ class SuccessiveHalving(Scheduler):
 
     def _take(self, learner: int, n: int, train: float, valid: float) -> float:
         self._told[learner] = valid
-        self._answered()
+        self._answered(learner)
         return math.nan
 
     def _left(self, learner: int) -> None:
-        self._answered()
+        if learner in self._open:                 # else it was left out of a round
+            self._answered(learner)
 
-    def _answered(self) -> None:
+    def _defer(self, learner: int, n: int) -> bool:
+        if n >= self._ladder[-1]:
+            return False
+        self._later.append(learner)
+        self._answered(learner)
+        return True
+
+    def _answered(self, learner: int) -> None:
         """Start the next round, or stop, once all of this one have answered."""
-        self._open -= 1
+        self._open.remove(learner)
         if self._open:
             return
-        if not self._told:                        # the last survivors crashed: the best of those dropped for rank
+        if not (self._told or self._later):       # the last survivors crashed: the best of those dropped for rank
             self._begin(self._round, self._stand_ins())
             return
         order = sorted(self._told, key=lambda i: (-self._told[i], i))
-        if self._round + 1 == len(self._plan):
-            if self._plan[self._round][0] == self._n_rows or not self._finish:
+        number, now = self._round + 1, self._plan[self._round][0]
+        new = self._unproven() if self._uncounted and now < self._ladder[-1] else []
+        if self._later or new:                    # the next size of the ladder, though the plan may leave it out
+            rows = next(n for n in self._ladder if n > now)
+            if number == len(self._plan) or self._plan[number][0] > rows:
+                self._plan.insert(number, (rows, max(1, math.ceil(len(self._alive) / self._factor - TINY))))
+        elif number == len(self._plan):
+            if now == self._n_rows or not self._finish:
                 self._stop("complete", order[0])
                 return
             self._plan.append((self._n_rows, 1))
-        self._begin(self._round + 1, sorted(self._kept(order)))
+        kept = self._kept(order) if order else []
+        alive = [*kept, *(i for i in new if i not in kept), *self._later]
+        lost = self._cut(number, alive) if self._uncounted else []
+        self._begin(number, sorted(alive))
+        for i in lost:
+            self._drop(i, f"failed on {now} rows, and no rows are left within the cost of training all in full")
+
+    def _cut(self, number: int, alive: list[int]) -> list[int]:
+        """Fit a round with learners that failed before into what training all in full costs.
+
+        Where the round and a last training would cost more, or more than the rest in full, the rest is trained in full.
+        Those for whom no rows are left are taken out of `alive`; answers those of them that failed last.
+        """
+        rows, top, count = self._plan[number][0], self._ladder[-1], len(alive)
+        left = float(self._n_rows) * self._n_learners - self._spent if self._by_rows else math.inf
+        if rows < top and (rows * count + top > left or rows * count + top >= top * count):
+            rows = top
+            self._plan[number:] = [(top, count)]
+        room = count if rows * count <= left else max(1, int(left // rows))
+        self._plan[number] = rows, min(room, count)
+        lost = [i for i in alive[room:] if i in self._later]
+        del alive[room:]
+        return lost
+
+    def _unproven(self) -> list[int]:
+        """Learners that failed before this round, so that they cannot be ranked with the others yet."""
+        return []
 
     def _kept(self, order: list[int]) -> list[int]:
         """Who of this round's learners, the best first, goes on."""
@@ -178,6 +227,11 @@ class SuccessiveHalving(Scheduler):
     def _leader(self) -> int:
         known = [i for i in range(self._n_learners) if self._reached[i]]
         return max(known, key=lambda i: (self._reached[i], self._sign * self._last[i], -i)) if known else -1
+
+    def _warnings(self) -> tuple[str, ...]:
+        if not self._in_full:
+            return ()
+        return ("all learners were trained in full at once: the rounds would have cost more",)
 
     def _method(self) -> str:
         return f"{type(self).__name__}, {self._plan[0][0]} to {self._plan[-1][0]} rows, factor {self._factor:g}"
@@ -254,11 +308,16 @@ class DAUBHalving(SuccessiveHalving):
         if not self._fill >= 0.0:
             raise ValueError(f"fill is {fill}; a share of the first round's cost, at least 0, is needed")
         self._before: dict[int, tuple[int, float]] = {}
+        self._projected: set[int] = set()         # learners with two scores or more
         self._bills: dict[int, list[tuple[int, float]]] = {}     # rows and cost of each learner's trainings
 
     def _x(self, n: int) -> float:
         log = math.log(n / self._n_rows)
         return log if self._curve == 0.0 else math.expm1(self._curve * log) / self._curve
+
+    def _unproven(self) -> list[int]:
+        new = [i for i in self._told if i not in self._projected]
+        return new if len(new) < len(self._told) else []
 
     def _kept(self, order: list[int]) -> list[int]:
         rows, count = self._plan[self._round + 1]
@@ -278,6 +337,8 @@ class DAUBHalving(SuccessiveHalving):
     def _take(self, learner: int, n: int, train: float, valid: float) -> float:
         bound = valid
         before = self._before.get(learner)
+        if before is not None:
+            self._projected.add(learner)
         if before is not None and before[0] < n and valid > before[1]:
             x = self._x(n)
             bound = valid - x * (valid - before[1]) / (x - self._x(before[0]))
@@ -289,7 +350,7 @@ class DAUBHalving(SuccessiveHalving):
         if self._fill:
             self._bills.setdefault(learner, []).append((n, self._paid))
         self._told[learner] = bound
-        self._answered()
+        self._answered(learner)
         return bound
 
 

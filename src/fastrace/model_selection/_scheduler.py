@@ -69,6 +69,7 @@ class Scheduler:
         self._ahead = 0.0                         # their sum
         self._returned: deque[Allocation] = deque()
         self._log: list[tuple[int, int, float, float, float, float, str]] = []
+        self._uncounted: set[Allocation] = set()  # failed and deferred: their rows are nobody's
         self._dropped: dict[int, str] = {}
         self._reached = [0] * self._n_learners
         self._last = [math.nan] * self._n_learners
@@ -87,6 +88,10 @@ class Scheduler:
 
     def _left(self, learner: int) -> None:
         """A learner was dropped."""
+
+    def _defer(self, learner: int, n: int) -> bool:
+        """Try a learner that failed on n rows again on more; False if there are none, or the method cannot."""
+        return False
 
     def _leader(self) -> int:
         """The learner whose last validation score is best, on however many rows; -1 if there is none."""
@@ -238,17 +243,34 @@ class Scheduler:
         bound = self._take(learner, n, train, self._sign * valid)
         self._log.append((learner, n, told, valid, price, self._sign * bound, ""))
 
-    def fail(self, learner: int, n: int, reason: object, cost: float | None = None) -> None:
-        """Say that a training that was asked for crashed or took too long; the learner is dropped, the run goes on."""
+    def fail(
+        self, learner: int, n: int, reason: object, cost: float | None = None, *, defer: bool = False
+    ) -> None:
+        """Say that a training that was asked for crashed or took too long; the run goes on without the learner.
+
+        Parameters
+        ----------
+        learner, n : int
+            The training, as `ask` returned it.
+        reason : object
+            What happened: words or an exception.
+        cost : float, optional
+            Cost of the training, as for `tell`; with `defer` its rows are not counted.
+        defer : bool, default False
+            Do not drop the learner but try it on more rows: it may need some (neighbours, classes). `DAUB` and the
+            halvings can do so; other methods drop it, as these do once it fails on all rows.
+        """
         asked = self._outstanding.get((learner, n))
         if asked is None:
             raise ValueError(f"learner {learner} on {n} rows was not asked for; fail what ask() returned, once")
-        price = self._charge(learner, n, cost, asked)
+        price = 0.0 if defer and cost is None and self._by_rows else self._charge(learner, n, cost, asked)
         self._close((learner, n))
         self._spent += price
         text = f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else str(reason)
         self._log.append((learner, n, math.nan, math.nan, price, math.nan, text))
-        if learner not in self._dropped:
+        if defer:
+            self._uncounted.add((learner, n))
+        if learner not in self._dropped and not (defer and self._defer(learner, n)):
             self._drop(learner, f"{text} on {n} rows")
 
     def cancel(self) -> None:
@@ -326,7 +348,7 @@ class Scheduler:
         rows, cost = np.zeros(self._n_learners, np.int64), np.zeros(self._n_learners)
         bound = np.full(self._n_learners, np.nan)
         for learner, n, _, _, price, upper, _ in self._log:
-            rows[learner] += n
+            rows[learner] += 0 if (learner, n) in self._uncounted else n
             cost[learner] += price
             bound[learner] = upper
         return SelectionResult(

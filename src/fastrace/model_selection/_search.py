@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from bisect import bisect_left
 from collections import defaultdict
 from numbers import Real
 from typing import Any
@@ -44,11 +45,12 @@ from fastrace.model_selection._trainings import (
     warn_dropped,
 )
 
-METHODS = ("daub", "daub-halving", "halving")
+METHODS = ("daub-halving", "daub", "halving")
+SHARES = (4, 16, 64)         # so many candidates begin on that part of the rows: the rounds leave one for the last
 
 
 class DAUBSearchCV(CandidateSearch):
-    r"""Search over learners or settings by DAUB: most are trained on few rows, the best on all.
+    r"""Search over learners or settings by their learning curves: most are trained on few rows, the best on all.
 
     Parameters
     ----------
@@ -60,15 +62,20 @@ class DAUBSearchCV(CandidateSearch):
         learner is combined with all values of its own ones, and those without any go along as they are. To leave
         learners out, list the others under ``choice``. `n_candidates` settings are drawn for each learner that has
         distributions.
-    method : {"daub", "daub-halving", "halving"}, default "daub"
-        `DAUB`, or halving by its projections, a quarter kept in each round, or by scores, a third kept.
+    method : {"daub-halving", "daub", "halving"}, default "daub-halving"
+        Halving by DAUB's projections, a quarter kept in each round (`DAUBHalving`), `DAUB` itself, or halving by
+        scores, a third kept (`SuccessiveHalving`).
     first : int or "auto", default "auto"
-        Rows of the first training (b). ``"auto"``: 500, but at most a twentieth of the rows, and at least 50 and two
-        per class. A candidate that fails on it is dropped, whatever it would do on more rows.
+        Rows of the first training (b). ``"auto"`` is for halving a 64th of the rows, but a 16th for up to 16 candidates
+        and a quarter for up to 4, for ``"daub"`` 500, but at most a twentieth of the rows; for both at least 50 and two
+        per class.
     ratio : float, optional
-        Factor between sizes (r); 1.5, for ``"daub-halving"`` 4 and for ``"halving"`` 2.8.
-    training_bound, clip_slope, curve, verify
-        See `DAUB`. A training bound needs training scores: they are computed, whatever `return_train_score` says.
+        Factor between sizes (r); 4, for ``"daub"`` 1.5 and for ``"halving"`` 2.8.
+    training_bound, clip_slope, verify
+        See `DAUB`; for ``method="daub"``. A training bound needs training scores: they are computed, whatever
+        `return_train_score` says.
+    curve : float, optional
+        See `DAUB`; -1/2, for ``"daub"`` 1.
     budget : float, optional
         Rows, summed over trainings and averaged over folds, after which to stop with the best so far.
     n_candidates : int, default 10
@@ -88,8 +95,10 @@ class DAUBSearchCV(CandidateSearch):
         joblib, so that any of its backends works. The answer does not depend on `n_jobs`: idle workers train ahead what
         is likely to come next.
     error_score : "raise" or float, default nan
-        Score to report for a training that fails. Whatever its value, the candidate is dropped and never chosen, as is
-        one whose score is nan. With ``"raise"`` the search ends, and the trainings that are finished are kept.
+        Score to report for a training that fails, or whose score is nan. Whatever its value, the candidate is tried
+        again on more rows (it may need some: neighbours, classes), and dropped and never chosen if it fails on all of
+        them, runs out of memory or time, or ends its worker. With ``"raise"`` the search ends, and the trainings that
+        are finished are kept.
     cv : int, float, splitter or iterable, optional
         As for `GridSearchCV`; a float in (0, 1) is one split with that share of the rows held out.
     random_state : int, RandomState or None
@@ -132,6 +141,10 @@ class DAUBSearchCV(CandidateSearch):
 
     Notes
     -----
+    No more rows are spent than by training all candidates in full: where the rounds, or what is left to buy, would cost
+    more, the rest is trained in full. Time is another matter: each training is followed by predictions of all held-out
+    rows, which for learners that are slow to predict and quick to train cost more than the training.
+
     All candidates get the same nested subsets in each fold. A decision takes microseconds. Training scores that nobody
     asked for, for the training bound, are those of at most 3000 of the rows trained on.
 
@@ -181,7 +194,7 @@ class DAUBSearchCV(CandidateSearch):
         estimator: Any,
         param_grid: Any = None,
         *,
-        method: str = "daub",
+        method: str = "daub-halving",
         first: Any = "auto",
         ratio: float | None = None,
         training_bound: bool = True,
@@ -236,13 +249,15 @@ class DAUBSearchCV(CandidateSearch):
         return found
 
     def _sizes(self, n_candidates: int, n_rows: int, n_classes: int) -> list[int]:
+        method = _checks.choice(self.method, "method", METHODS)
         if isinstance(self.first, str):
             if self.first != "auto":
                 raise ValueError(f"first is {self.first!r}; a number of rows, at least 1, or 'auto' is needed")
-            first = min(n_rows, max(2 * n_classes, min(500, n_rows // 20), 50))
+            share = SHARES[min(bisect_left(SHARES, n_candidates), len(SHARES) - 1)]
+            start = min(500, n_rows // 20) if method == "daub" else -(-n_rows // share)
+            first = min(n_rows, max(2 * n_classes, start, 50))
         else:
             first = _checks.integer(self.first, "first", 1, "learners are trained on rows")
-        method = _checks.choice(self.method, "method", METHODS)
         ratio = {"daub": 1.5, "daub-halving": 4.0, "halving": 2.8}[method] if self.ratio is None else self.ratio
         sizes = checked_sizes(first, ratio, n_rows)
         return [n_rows] if n_candidates == 1 and self.budget is None else sizes
@@ -325,6 +340,7 @@ class DAUBSearchCV(CandidateSearch):
             resumed(saved, key, crew.limit),
         )
         told: list[Allocation] = []
+        gone: set[int] = set()
         multimetric: bool | None = isinstance(scorers, _MultimetricScorer) or None
         checkpoint = Checkpoint(self.checkpoint, key, seeds, work.parts)
         self.trainings_ = checkpoint.saved           # until the end, whatever happens on the way
@@ -352,7 +368,9 @@ class DAUBSearchCV(CandidateSearch):
                     failed = out.reason if isinstance(out, Lost) else next((
                         last_line(said) for one in out if (said := one["fit_error"] or one["score_error"])), "")
                     if failed:
-                        method.fail(*item, failed)
+                        # Neither memory nor time will do for more rows; anything else may.
+                        hopeless = isinstance(out, Lost) or failed.partition(":")[0].endswith("MemoryError")
+                        method.fail(*item, failed, defer=not hopeless)
                     else:
                         if multimetric is None:
                             multimetric = isinstance(out[0]["test_scores"], dict)
@@ -360,10 +378,15 @@ class DAUBSearchCV(CandidateSearch):
                                 self._check_refit_for_multimetric(out[0]["test_scores"])
                                 refit_metric = self.refit
                         valid, train = _means(out, refit_metric, train_scores)
-                        method.tell(*item, train, valid)
-                    if item[0] in method.dropped:
-                        reason = method.dropped[item[0]].removesuffix(f" on {item[1]} rows")
-                        warn_dropped(name_of(settings[item[0]]), item[1], n_rows, reason)
+                        if math.isfinite(valid):
+                            method.tell(*item, train, valid)
+                        else:
+                            method.fail(*item, f"validation score is {valid}", defer=True)
+                    if len(method._dropped) > len(gone):
+                        for i in [i for i in method.dropped if i not in gone]:
+                            gone.add(i)
+                            reason = method.dropped[i].removesuffix(f" on {item[1]} rows")
+                            warn_dropped(name_of(settings[i]), item[1], n_rows, reason)
                     show(int(method.spent))
         finally:
             checkpoint.save(last=True)
@@ -387,7 +410,7 @@ class DAUBSearchCV(CandidateSearch):
         }
         results = self._format_results(
             [settings[i] for i, _ in rows], self.n_splits_, outs, defaultdict(list, extra))
-        chosen = max((k for k, item in enumerate(rows) if item[0] == self.result_.best), key=lambda k: rows[k][1])
+        chosen = rows.index((self.result_.best, int(self.result_.reached[self.result_.best])))
         for name in results:
             if name.startswith("rank_test_"):
                 mine = name.removeprefix("rank_test_") == (refit_metric if isinstance(refit_metric, str) else "")

@@ -484,6 +484,5 @@ def resumed(saved: Saved | None, key: str, limit: float | None) -> dict[Any, Any
 
 
 def warn_dropped(name: str, n: int, n_rows: int, reason: str) -> None:
-    """Say that a candidate is out, and what may help."""
-    hint = "; a larger `first` may keep it" if n < n_rows else ""
-    warnings.warn(f"candidate {name} was dropped on {n} of {n_rows} rows: {reason}{hint}", stacklevel=5)
+    """Say that a candidate is out."""
+    warnings.warn(f"candidate {name} was dropped on {n} of {n_rows} rows: {reason}", stacklevel=5)
