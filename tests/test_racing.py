@@ -310,6 +310,24 @@ def test_rewards_of_wrong_shape_change_nothing(rng):
         race.tell(values)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "dict"])
+def test_arms_are_called_by_the_names_of_columns(library, rng):
+    columns = {"old": rng.random(300), "new": rng.random(300) + 0.5, "best": rng.random(300) + 1}
+    if library == "dict":
+        table = columns
+    else:
+        module = pytest.importorskip(library)
+        table = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}[library]
+        table = getattr(module, table)(columns)
+    for result in (fr.race(table, rng=1), fr.FiniteRace(3, 300, rng=1).run(table),
+                   fr.LilUCB(3, 300, support=(0, 2), rng=1).run(table),
+                   fr.BettingRace(3, support=(0, 2)).run(table)):
+        assert result.names == ("old", "new", "best")
+        assert result.best == 2
+        assert "best arm best:" in str(result)
+    assert fr.race(np.column_stack(list(columns.values())), rng=1).names is None
+
+
 # What rewards cost.
 
 
@@ -497,6 +515,18 @@ def test_c2_12_population_beyond_2_to_31_takes_no_memory():
     assert max(seen) > 2**31
     assert psutil.Process().memory_info().rss - before < 10e6
     assert fr.race(source, access="shuffled", rng=1).n_looks >= 1
+
+
+@pytest.mark.parametrize("share", [1 / 200, 1 / 20, 1 / 9, 1 / 7, 1 / 2, 1])
+def test_c2_12_an_order_takes_memory_by_the_rows_read(share):
+    psutil = pytest.importorskip("psutil")
+    n_rows = 8_000_000
+    wanted = round(n_rows * share)
+    race = fr.FiniteRace(2, n_rows, first_look=max(2, wanted - 1), rng=1)
+    before = psutil.Process().memory_info().rss
+    _, rows = race.ask()
+    grown = psutil.Process().memory_info().rss - before - rows.nbytes
+    assert grown < min(64 * wanted, 14 * n_rows) + 2e6
 
 
 def test_c2_19_a_race_that_is_over_pickles(rng):

@@ -105,6 +105,22 @@ def test_c2_25_array_polars():
     assert_delivers(as_source(pl.DataFrame(table(), schema=list("abc"))), table())
 
 
+def test_c2_25_array_arrow():
+    pa = pytest.importorskip("pyarrow")
+    whole = pa.table({"a": np.arange(7), "b": np.arange(7.0), "c": [True, False, True, True, True, False, True]})
+    numbers = np.column_stack([np.arange(7), np.arange(7), [1, 0, 1, 1, 1, 0, 1]])
+    assert_delivers(as_source(whole), numbers)
+    assert_delivers(as_source(whole.to_batches()[0]), numbers)
+    assert_delivers(as_source({name: whole[name] for name in whole.column_names}), numbers)
+    with pytest.raises(ValueError, match="not numbers: b"):
+        as_source(pa.table({"a": [1, 2], "b": ["x", "y"]}))
+
+
+def test_c2_25_array_dict_of_columns():
+    assert_delivers(as_source(dict(zip("abc", table().T, strict=True))), table())
+    assert_delivers(as_source(dict(zip("abc", table().T.astype(int).tolist(), strict=True))), table())
+
+
 @pytest.mark.parametrize("values, words", [
     (table(dtype=complex), "complex128"),
     (np.array([[None, 1.0, 2.0]]), "object"),
@@ -670,7 +686,11 @@ def test_as_source_takes_every_kind():
     ((ArraySource(table()), None, None, (0, 1)), "beside a source"),
     ((np.arange(3.0),), r"shape \(3,\)"),
     ((None,), "rewards is of type NoneType"),
-    (({"a": [1.0]},), "rewards is of type dict"),
+    (({"a": [1.0], "b": ["x"]},), "columns that are not numbers: b"),
+    (({"a": [1.0], "b": [1.0, 2.0]},), r"a: \(1,\), b: \(2,\)"),
+    (({"a": 1.0},), r"a: \(\)"),
+    (({},), "at least one arm"),
+    (({1.0},), "rewards is of type set"),
     (("scores.csv",), "rewards is of type str"),
     (([[1.0, 2.0], [3.0]],), "no table, rows by arms"),
 ])

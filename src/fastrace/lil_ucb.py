@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks, _lil
 from fastrace.results import RaceResult
-from fastrace.sources import Source, as_source
+from fastrace.sources import Source, as_source, column_names
 
 SETTINGS = ("heuristic", "theory")
 NO_LIMIT = 2**63 - 1
@@ -182,7 +183,7 @@ class LilUCB:
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         race = self._race
         race.run(as_source(source, n_arms=race.n_arms, n_rows=race.n_rows), min(limit, NO_LIMIT))
-        return self.result()
+        return replace(self.result(), names=column_names(source))
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""

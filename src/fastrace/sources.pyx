@@ -11,6 +11,7 @@ from fastrace._simd cimport fr_sum
 
 import ctypes
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -635,11 +636,41 @@ def is_low_level(callback):
     return isinstance(callback, LowLevelCallable)
 
 
+def column_names(table):
+    """Names of the columns of a frame or of a dict of columns: what a race calls its arms.
+
+    Parameters
+    ----------
+    table : object
+        A frame of pandas, polars, Arrow or Dask, a dict of columns, or anything else.
+
+    Returns
+    -------
+    tuple of str, or None
+        None if the columns have no names.
+
+    Examples
+    --------
+    >>> from fastrace.sources import column_names
+    >>> column_names({"old": [0.1, 0.2], "new": [0.3, 0.2]})
+    ('old', 'new')
+    """
+    if isinstance(table, Mapping):
+        found = table.keys()
+    elif hasattr(table, "column_names"):        # Arrow, whose `columns` are the data
+        found = table.column_names
+    else:
+        found = getattr(table, "columns", None)
+    return None if found is None else tuple(str(name) for name in found)
+
+
 def _table(rewards):
     """A frame whose columns differ in dtype arrives as objects unless it is asked for floats."""
-    if rewards is None or isinstance(rewards, (str, bytes, dict, set)):
+    if isinstance(rewards, Mapping):
+        return _stacked(rewards)
+    if rewards is None or isinstance(rewards, (str, bytes, set)):
         raise TypeError(f"rewards is of type {type(rewards).__name__}; a table of numbers, a Source or a function is "
-                        f"needed: read files and unpack mappings first")
+                        f"needed: read files first")
     try:
         array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
     except ValueError as error:
@@ -648,11 +679,31 @@ def _table(rewards):
         try:
             return rewards.to_numpy(dtype=np.float64)
         except (TypeError, ValueError):
-            words = [str(name) for name in getattr(rewards, "columns", ()) if rewards[name].dtype.kind not in "biuf"]
-            if words:
-                raise ValueError(f"rewards has columns that are not numbers: {', '.join(words[:5])}; leave them "
-                                 f"out") from None
+            pass
+    if array.dtype.kind not in "fiub" and column_names(rewards) is not None:
+        _refuse_words([name for name in column_names(rewards) if not _is_real(rewards[name])])
     return array
+
+
+def _stacked(columns):
+    """A dict of columns as a table."""
+    arrays = {str(name): np.asarray(values) for name, values in columns.items()}
+    _refuse_words([name for name, values in arrays.items() if not _is_real(values)])
+    shapes = {values.shape for values in arrays.values()}
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError("rewards is a dict of columns of shapes "
+                         + ", ".join(f"{name}: {values.shape}" for name, values in list(arrays.items())[:5])
+                         + "; vectors of one length are needed")
+    return np.column_stack(list(arrays.values())) if arrays else np.zeros((0, 0))
+
+
+def _is_real(column):
+    return getattr(getattr(column, "dtype", None), "kind", np.asarray(column).dtype.kind) in "fiub"
+
+
+def _refuse_words(names):
+    if names:
+        raise ValueError(f"rewards has columns that are not numbers: {', '.join(names[:5])}; leave them out")
 
 
 def as_source(rewards, n_arms=None, n_rows=None, support=None):
@@ -661,8 +712,8 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
     Parameters
     ----------
     rewards : Source, array_like of shape (n_rows, n_arms), callable or scipy.LowLevelCallable
-        A source is returned as it is. A table (NumPy array, pandas or polars frame, nested lists, anything with
-        ``__array__``) becomes an `ArraySource`, a LowLevelCallable a `CallbackSource`, any other callable a
+        A source is returned as it is. A table (NumPy array, frame of pandas, polars or Arrow, dict of columns, nested
+        lists, anything with ``__array__``) becomes an `ArraySource`, a LowLevelCallable a `CallbackSource`, any other callable a
         `CallableSource`.
     n_arms, n_rows : int, optional
         Needed for functions, whose size cannot be seen; checked for everything else.

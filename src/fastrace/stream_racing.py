@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks, _stream_race
 from fastrace.results import StreamRaceResult
-from fastrace.sources import ArraySource, Source, as_source
+from fastrace.sources import ArraySource, Source, as_source, column_names
 
 MOST_ROUNDS = 1 << 62
 MOST = float(np.finfo(np.float64).max)
@@ -196,8 +196,7 @@ class StreamRace:
         source = as_source(rewards, n_arms=race.n_arms, n_rows=n_rows)
         most = 64 if type(source) is ArraySource else min(batch, 1 << 20)
         race.run(source, most, generator if order == "random" and not function else None)
-        columns = getattr(rewards, "columns", None)
-        return self._result(None if columns is None else tuple(str(name) for name in columns))
+        return self._result(column_names(rewards))
 
     def result(self) -> StreamRaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
