@@ -192,9 +192,9 @@ def test_a_choice_is_within_epsilon_of_the_best(cls, given, law, trials, n, seed
         x = 0.7 * draw(rng, 1000)
         table = np.column_stack([x, rng.permutation(x) + EPSILON + 1e-3])
         options = given | ({"rng": k} if "rng" in parameters else {})
-        result = cls(**options).run(ResampledPulls(table, rng=rng), max_pulls=2 * n)
+        result = cls(**options).run(ResampledPulls(table, rng=rng), max_pulls=60 * n)
         if result.stopped_by != "max_pulls" and result.stopped_by != "horizon":
             decided += 1
             wrong += result.best.tolist() != [1]
     assert_rate_at_most(wrong, trials, DELTA)
-    assert decided or n < 5000 or cls is fr.SubsetRace
+    assert decided or n < 5000

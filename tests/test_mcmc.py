@@ -86,11 +86,12 @@ class Lattice:
         return out
 
 
+@pytest.mark.parametrize("chains", [2500, pytest.param(333_334, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", EXACT)
-def test_exact_kernels_leave_an_enumerable_target_invariant(name):
+def test_exact_kernels_leave_an_enumerable_target_invariant(name, chains):
     lattice = Lattice()
     kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
-    assert_fits(lattice.counts(kernel, 2500, 3, np.random.default_rng(5)), lattice.p)
+    assert_fits(lattice.counts(kernel, chains, 3, np.random.default_rng(5)), lattice.p)
 
 
 @pytest.mark.parametrize(("name", "mixed"), [("poisson", 0.2), ("tuna", 2.0), ("firefly", 0.2), ("firefly-half", 0.2)])

@@ -30,26 +30,32 @@ def assert_moments(draws, expected, alpha=1e-6):
         assert abs(draws[:, j].mean() - value) < stats.norm.isf(alpha / (2 * len(expected))) * error
 
 
+# Fits, thinned draws of each, and cells that the ranks fall into.
+sizes = pytest.mark.parametrize(("fits", "draws", "cells"), [
+    pytest.param(120, 19, 5, id="small"), pytest.param(1000, 99, 20, id="full", marks=pytest.mark.long)])
+
+
+@sizes
 @pytest.mark.parametrize("name", KERNELS)
-def test_simulation_based_calibration(name):
+def test_simulation_based_calibration(name, fits, draws, cells):
     rng = np.random.default_rng(21)
     ranks = []
-    for _ in range(120):
+    for _ in range(fits):
         theta = rng.standard_normal(2)
         X = rng.standard_normal((40, 2))
         model = mcmc.GLM(X, outcomes("logistic", X, theta, rng), prior_sd=1.0)
         kernel = KERNELS[name](model)
         thin = 4 if "slice" in name else 60 if name == "tuna" else 20
-        _, steps = kernel.run(rng, kernel.init(theta), 19 * thin)     # theta is itself a draw from the posterior
+        _, steps = kernel.run(rng, kernel.init(theta), draws * thin)     # theta is itself a draw from the posterior
         X_terms = (steps.draws[thin - 1 :: thin] @ X.T).max(axis=1)     # a statistic of parameters and data besides
         ranks.append([(steps.draws[thin - 1 :: thin, 0] < theta[0]).sum(), (X_terms < (X @ theta).max()).sum()])
-    # 19 thinned draws and theta: 20 ranks, in 5 cells
-    for column in np.array(ranks).T:
-        assert_fits(np.bincount(column // 4, minlength=5), np.full(5, 0.2))
+    for column in np.array(ranks).T:        # among the thinned draws and theta: one rank more than draws
+        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
 
 
+@pytest.mark.parametrize("steps", [360, pytest.param(100_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", KERNELS)
-def test_geweke_joint_distribution(name):
+def test_geweke_joint_distribution(name, steps):
     """Data and parameters drawn in turn must keep the prior of the parameters, and what they have with the data."""
     rng = np.random.default_rng(31)
     X = rng.standard_normal((30, 2)) / 2.0
@@ -57,7 +63,7 @@ def test_geweke_joint_distribution(name):
     if name != "tuna":
         families.append("poisson")
     theta, kept = rng.standard_normal(2), []
-    for i in range(360):
+    for i in range(steps):
         family = families[i % len(families)]
         y = outcomes(family, X, theta, rng)
         model = mcmc.GLM(X, y, family, **scale_of(family), prior_sd=1.0)
@@ -109,26 +115,28 @@ GIBBS = {
 }
 
 
+@sizes
 @pytest.mark.parametrize("name", GIBBS)
-def test_simulation_based_calibration_of_gibbs_kernels(name):
+def test_simulation_based_calibration_of_gibbs_kernels(name, fits, draws, cells):
     rng = np.random.default_rng(41)
-    ranks = []
-    for _ in range(120):
+    ranks, last = [], draws if draws > 19 else 9
+    for _ in range(fits):
         z = drawn_from_prior(rng)
         y = rng.random(25) < SUCCESS[tuple(z)]
         kernel = GIBBS[name](coupled(y))
-        draws = kernel.run(rng, kernel.init(z), 27)[1].draws[2::3]
-        number = 3 * draws[:, 0] + draws[:, 1]
+        drawn = kernel.run(rng, kernel.init(z), 3 * last)[1].draws[2::3]
+        number = 3 * drawn[:, 0] + drawn[:, 1]
         own = 3 * z[0] + z[1]
         ranks.append((number < own).sum() + rng.integers(0, (number == own).sum() + 1))      # ties at random
-    assert_fits(np.bincount(np.array(ranks) // 2, minlength=5), np.full(5, 0.2))
+    assert_fits(np.bincount(np.array(ranks) * cells // (last + 1), minlength=cells), np.full(cells, 1.0 / cells))
 
 
+@pytest.mark.parametrize("steps", [400, pytest.param(100_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", GIBBS)
-def test_geweke_joint_distribution_of_gibbs_kernels(name):
+def test_geweke_joint_distribution_of_gibbs_kernels(name, steps):
     rng = np.random.default_rng(43)
     z, kept = drawn_from_prior(rng), []
-    for _ in range(400):
+    for _ in range(steps):
         y = rng.random(25) < SUCCESS[tuple(z)]
         kernel = GIBBS[name](coupled(y))
         z = kernel.run(rng, kernel.init(z), 1)[1].draws[-1]
