@@ -564,13 +564,47 @@ def test_select_best_takes_every_kind_of_source():
             return parts
 
     simulator = Simulator()
-    wanted = fr.select_best(table, 3, 1, 0.1)
+    wanted = fr.select_best(table, 3, 1, 0.1, order="given")
     same(fr.select_best(simulator, 3, 1, 0.1), wanted)
     Simulator.used[:] = 0
     same(fr.select_best(lambda arms, counts: np.concatenate(simulator.pull(arms, counts)), 3, 1, 0.1), wanted)
     drawn = fr.select_best(fr.sources.as_source(table), 3, 1, 0.1, rng=5)
     same(drawn, fr.select_best(fr.sources.as_source(table), 3, 1, 0.1, rng=5))
     assert drawn.best.tolist() == [1]
+    same(drawn, fr.select_best(table, 3, 1, 0.1, rng=5))           # a table is a population
+
+
+def test_the_order_of_a_table_does_not_decide_the_selection(seed):
+    rng = np.random.default_rng(seed)
+    a = np.sort(rng.beta(2, 2, 20_000) * 0.8)
+    b = rng.permutation(rng.beta(2, 2, 20_000) * 0.6)
+    for table in (np.c_[a, b], np.c_[a, b][::-1]):
+        result = fr.select_best(table, 2, rng=seed)
+        assert (result.best.tolist(), result.stopped_by) == ([0], "separation")
+    assert fr.select_best(np.c_[a, b], 2, order="given").best.tolist() == [1]      # all it reads is the top
+    with pytest.raises(ValueError, match="order is 'sorted'"):
+        fr.select_best(table, 2, order="sorted")
+
+
+@pytest.mark.parametrize("method", ["auto", "kl-lucb", "adapt", "direct"])
+def test_a_selection_from_a_table_ends_exactly(method, seed):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    table = np.round(rng.random((300, 5)), 3)
+    table[:, 3] = rng.permutation(table[:, 1])      # a tie
+    mean = table.mean(axis=0)
+    for n_best in (1, 2):
+        result = fr.select_best(pd.DataFrame(table, columns=list("abcde")), 5, n_best, 1e-4, method=method, rng=1)
+        assert result.stopped_by == "exact" and result.error_bound == 0.0
+        assert mean[result.best].min() >= np.sort(mean)[-n_best] - 1e-12
+        assert result.mean == pytest.approx(mean) and result.n_pulls == 1500
+        assert bool(result.warnings) == (np.sort(mean)[-n_best] - np.sort(mean)[-n_best - 1] < 1e-12)
+        assert "stopped by exact" in str(result) and result.names == tuple("abcde")
+    result = fr.select_best(table, 5, 1, 1e-4, method=method, rng=1, max_pulls=2999)
+    assert (result.stopped_by, result.n_pulls) == ("max_pulls", 2999)
+    table[250, 2] = 2.0
+    with pytest.raises(ValueError, match="arm 2"):
+        fr.select_best(table, 5, 1, 1e-4, method=method, rng=1)
 
 
 def test_progress_changes_nothing(capsys):

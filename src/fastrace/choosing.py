@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
+
+import numpy as np
 
 from fastrace import _checks, _progress, selection
 from fastrace.adaptive_selection import Adapt
@@ -11,6 +14,7 @@ from fastrace.pulls import ResampledPulls, as_pulls
 from fastrace.results import SelectionResult
 from fastrace.sources import Source
 
+AT_ONCE = 1 << 13           # rows of a population read at once where all are
 METHODS = ("auto", "lucb", "kl-lucb", "adapt", "direct", "halving", "incremental", "median-elimination", "sar")
 
 
@@ -25,6 +29,7 @@ def select_best(
     support: _checks.Support = (0.0, 1.0),
     max_pulls: int | None = None,
     progress: bool = False,
+    order: str = "random",
     rng: _checks.RngLike = None,
     **options: Any,
 ) -> SelectionResult:
@@ -35,9 +40,8 @@ def select_best(
     pull : callable, PullSource, array_like, object with a method `pull`, LowLevelCallable or Source
         Where rewards come from. A function ``pull(arms, counts)`` returns ``counts[0]`` rewards of ``arms[0]``, then
         ``counts[1]`` of ``arms[1]`` and so on, flat or as a list of arrays, one per arm; an object's method `pull` does
-        the same. A table of shape (n_recorded, n_arms) holds rewards drawn beforehand, used from the top down. A
-        `Source`, a population of rows, is read at random rows drawn with `rng`, with replacement. See
-        `fastrace.pulls.as_pulls`.
+        the same. These are streams: the rewards of each arm must be independent. A table (array or frame) of shape
+        (n_rows, n_arms) and a `Source` are populations of rows; see `order`.
     n_arms : int
         Number of arms.
     n_best : int, default 1
@@ -57,6 +61,11 @@ def select_best(
         what it is worth.
     progress : bool, default False
         Show the pulls made, against `max_pulls` if that is given, on standard error; needs rich.
+    order : {"random", "given"}, default "random"
+        How to read a table. ``"random"``: each pull reads a row drawn with `rng`, with replacement, as the bounds of
+        these rules are proven for independent rewards; the answer is about the means of the table, however its rows are
+        sorted. ``"given"``: pull t of an arm is row t of its column. Say so only if the rows are independent rewards in
+        the order in which they were drawn; the answer is then about the mean that they share.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness of rules and sources that draw.
     **options
@@ -65,6 +74,9 @@ def select_best(
     Returns
     -------
     SelectionResult
+        A population that took as many pulls as it has cells is read in full, unless `max_pulls` is less than twice
+        that: ``stopped_by`` is then ``"exact"``, the means are those of the table, and a warning names ties. So a
+        selection from a table always ends.
 
     Raises
     ------
@@ -116,16 +128,57 @@ def select_best(
     generator = _checks.generator(rng)
     limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
     rule = _rule(name, n_arms, n_best, epsilon, delta, support, limit, generator, options)
-    if isinstance(pull, Source):
-        source = as_pulls(ResampledPulls(pull, rng=generator.spawn(1)[0]), rule._n_arms)
-    else:
-        source = as_pulls(pull, rule._n_arms)
-    with _progress.meter("pulls", limit, progress) as show:
-        while progress and not rule.done and (limit is None or rule.n_pulls < limit):
+    order = _checks.choice(order, "order", ("random", "given"))
+    given = order == "given" and not isinstance(pull, Source)
+    source: Any = as_pulls(
+        pull, rule._n_arms, order="given" if given else "random", rng=None if given else generator.spawn(1)[0]
+    )
+    cells = 0
+    if isinstance(source, ResampledPulls) and source is not pull and name != "sar":
+        cells = source.source.n_rows * source.n_arms
+        if limit is not None and limit < 2 * cells:
+            cells = 0
+    stop = cells or limit
+    with _progress.meter("pulls", stop, progress) as show:
+        while progress and not rule.done and (stop is None or rule.n_pulls < stop):
             part = rule.n_pulls + max(100, rule.n_pulls // 10)
-            rule.run(source, part if limit is None else min(part, limit))
+            rule.run(source, part if stop is None else min(part, stop))
             show(rule.n_pulls)
-        return rule.run(source, limit)
+        result = rule.run(source, stop)
+    columns = getattr(pull, "columns", None)
+    if columns is not None and len(columns) == result.mean.size:
+        result = dataclasses.replace(result, names=tuple(str(column) for column in columns))
+    return _exactly(result, source.source, support) if cells and result.stopped_by == "max_pulls" else result
+
+
+def _exactly(result: SelectionResult, population: Source, support: _checks.Support) -> SelectionResult:
+    """The answer by the means of all rows."""
+    low, high = _checks.support_bounds(support, population.n_arms)
+    slack = 1e-12 * (high - low)
+    total = np.zeros(population.n_arms)
+    for first in range(0, population.n_rows, AT_ONCE):
+        block = population.read(np.arange(first, min(first + AT_ONCE, population.n_rows)))
+        bad = ~((block >= low - slack) & (block <= high + slack))
+        if bad.any():
+            row, arm = (int(place[0]) for place in np.nonzero(bad))
+            raise ValueError(
+                f"the reward of arm {arm} in row {first + row} is {float(block[row, arm])!r}, outside "
+                f"support=({low[arm]!r}, {high[arm]!r}): the promise holds only for rewards inside it; widen support "
+                f"or scale the rewards"
+            )
+        total += block.sum(axis=0)
+    mean = total / population.n_rows
+    ranks = np.argsort(-mean, kind="stable")
+    best, others = ranks[: result.best.size], ranks[result.best.size :]
+    last = mean[best[-1]]
+    tied = others[mean[others] >= last - 1e-12 * (high - low)[others]]
+    warnings = result.warnings
+    if tied.size:
+        warnings += (f"as good as the last arm selected, and left out: {', '.join(str(arm) for arm in tied[:10])}",)
+    return dataclasses.replace(
+        result, best=best, mean=mean, lower=mean, upper=mean, stopped_by="exact", error_bound=0.0, arm_error=None,
+        cutoff=float("nan"), shortfall=0.0, warnings=warnings,
+    )
 
 
 def _rule(

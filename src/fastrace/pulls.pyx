@@ -677,17 +677,23 @@ cdef class CallbackPulls(PullSource):
         return 0
 
 
-def as_pulls(pull, n_arms):
+def as_pulls(pull, n_arms, *, order="given", rng=None):
     """A `PullSource` made of whatever gives rewards.
 
     Parameters
     ----------
     pull : PullSource, callable, scipy.LowLevelCallable, array_like of shape (n_recorded, n_arms), or object
         A `PullSource` is returned as it is; a LowLevelCallable becomes a `CallbackPulls`, another callable
-        ``(arms, counts) -> rewards`` a `CallablePulls`, a table of rewards drawn beforehand a `RecordedPulls`. Any
-        other object must have a method ``pull(arms, counts)`` that returns rewards: a simulator.
+        ``(arms, counts) -> rewards`` a `CallablePulls`, a table a `RecordedPulls`, see `order`. Any other object must
+        have a method ``pull(arms, counts)`` that returns rewards: a simulator.
     n_arms : int
         Number of arms.
+    order : {"given", "random"}, default "given"
+        What a table is. ``"given"``: independent rewards of each arm that were drawn beforehand, to be used in this
+        order. ``"random"``: a population of rows, of which each pull draws one with `rng`, with replacement
+        (`ResampledPulls`); so too for a `Source`.
+    rng : None, int, SeedSequence or Generator, optional
+        Source of randomness of ``order="random"``.
 
     Returns
     -------
@@ -696,9 +702,10 @@ def as_pulls(pull, n_arms):
     Raises
     ------
     TypeError
-        If `pull` is a population of rows (`fastrace.sources.Source`), which has no endless stream of rewards.
+        If `pull` is a population of rows (`fastrace.sources.Source`) and `order` is ``"given"``: it has no endless
+        stream of rewards.
     ValueError
-        If the number of arms differs, or `pull` is none of these.
+        If the number of arms differs, `order` is neither of the two, or `pull` is none of these.
 
     Examples
     --------
@@ -706,7 +713,9 @@ def as_pulls(pull, n_arms):
     >>> as_pulls([[1.0, 5.0], [2.0, 6.0]], n_arms=2).read([1], [2])
     array([5., 6.])
     """
-    if isinstance(pull, Source):
+    if order not in ("given", "random"):
+        raise ValueError(f"order is {order!r}; 'given' or 'random' is needed")
+    if isinstance(pull, Source) and order == "given":
         raise TypeError(f"pull is a {type(pull).__name__}, a population of rows; wrap it in ResampledPulls to draw "
                         f"rows with replacement, or race over it with FiniteRace")
     if isinstance(pull, PullSource):
@@ -717,6 +726,8 @@ def as_pulls(pull, n_arms):
         source = CallablePulls(pull.pull, n_arms)
     elif callable(pull) and not hasattr(pull, "__array__"):
         source = CallablePulls(pull, n_arms)
+    elif order == "random":
+        source = ResampledPulls(pull, rng, n_arms=n_arms)
     else:
         source = RecordedPulls(pull)
     if source.n_arms != n_arms:
