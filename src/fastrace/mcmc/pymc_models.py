@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace.mcmc.models import LogPrior, Model, Reference
+from fastrace.mcmc.models import LogPrior, Model, NoModeError, Reference
 from fastrace.sources import CallableSource, Source
 
 __all__ = ["PyMCModel", "from_pymc"]
@@ -63,6 +64,11 @@ def from_pymc(
     Asked for k rows, the model hands k rows of each container to PyTensor: the cost does not grow with the number of
     rows in the data. Both the log-likelihood and the prior are expanded to second order at the posterior mode, as far
     as PyTensor can differentiate them. That takes ``dim`` passes over the data for each of a few Newton steps, once.
+
+    Hierarchies are hard for chains that follow the joint mode: with the standard deviation of group effects among the
+    parameters it lies far from the posterior (not centred), or there is none and an error says so (centred). Chains
+    then move slowly or stay away, and `fastrace.mcmc.sample` warns; take PyMC's own NUTS for such a model, or one with
+    that standard deviation fixed.
 
     Examples
     --------
@@ -333,7 +339,8 @@ class PyMCModel(Model):
         whole = _flat(len(at))
         if self.n_rows > 2 * _PILOT:
             some = np.sort(np.random.default_rng(0).permutation(self.n_rows)[:_PILOT]).astype(np.int64)
-            at = whole._newton(lambda x: self._expand(x, some), at)
+            with contextlib.suppress(NoModeError):  # it is all rows that must have one
+                at = whole._newton(lambda x: self._expand(x, some), at)
         return whole._newton(self._expand, at)
 
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
