@@ -202,7 +202,7 @@ def replaced(state, path, change):
 def damage(choose, leaf):
     if isinstance(leaf, np.ndarray) and leaf.size and choose.below(3):
         leaf = leaf.copy()
-        leaf.flat[choose.below(leaf.size)] = choose.of([0, 1, 2, 100, 2**31 - 1])
+        leaf.flat[choose.below(leaf.size)] = np.array(choose.of([0, 1, 2, 100, 2**31 - 1])).astype(leaf.dtype)
         return leaf if choose.below(3) else leaf[: choose.below(leaf.size)]
     if isinstance(leaf, bytes) and leaf and choose.below(3):
         at = choose.below(len(leaf))
