@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import math
-import os
-import warnings
 from bisect import bisect_left
 from collections import defaultdict
 from numbers import Real
@@ -25,7 +23,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _check_method_params, _num_samples, indexable
 
-from fastrace import _checks
+from fastrace import _checks, _files
 from fastrace._progress import meter
 from fastrace.model_selection._candidates import CandidateSearch, last_line, managed, name_of, names_of, none_left
 from fastrace.model_selection._daub import DAUB, checked_sizes
@@ -104,8 +102,10 @@ class DAUBSearchCV(CandidateSearch):
     random_state : int, RandomState or None
         Order of rows, split and settings drawn.
     checkpoint : str or path, optional
-        File that keeps finished trainings, written after each of them (but for at most a fifth of the time, and at the
-        end) and put in place at once. A later `fit` with the same data and settings goes on from it.
+        File that keeps the scores of finished trainings, written after each of them (but for at most a fifth of the
+        time, and at the end), in one step and with a checksum; it holds no code. A later `fit` with the same data and
+        settings goes on from it. The file of another search, or a damaged one, is refused and left as it is. If it
+        cannot be written, the search says so and goes on.
     progress : bool, default False
         Show a bar (needs rich).
 
@@ -303,7 +303,9 @@ class DAUBSearchCV(CandidateSearch):
         crew = Crew(self.n_jobs, self.pre_dispatch, self.time_limit, self.error_score == "raise")
 
         kept = getattr(self, "trainings_", None)
-        saved = kept if kept is not None else load(self.checkpoint)
+        path = None if self.checkpoint is None else _files.file_path(self.checkpoint)
+        written = load(path)
+        saved = kept if kept is not None else written
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=2).tolist()
         if saved is not None and not isinstance(self.random_state, (int, np.integer)):
             seeds = saved.seeds             # those that were drawn for the trainings that are kept
@@ -331,9 +333,11 @@ class DAUBSearchCV(CandidateSearch):
             dict(routed.scorer.score), (train_scores, self.return_train_score, self.warm_start, np.shape(X)), head(X),
             None if y is None else np.asarray(y),
         )
-        if kept is None and saved is not None and saved.key != key:
-            warnings.warn(f"checkpoint {os.fspath(self.checkpoint)!r} is of another search; it is overwritten",
-                          stacklevel=4)
+        if written is not None and written.key != key:
+            raise ValueError(
+                f"checkpoint {str(path)!r} is of another search, of other data, learners, settings or splits; it is "
+                f"neither used nor overwritten: move it away, or give another path"
+            )
         search = self._below(root, "search", None)
         work = Trainings(
             self, X, y, orders, [test for _, test in splits], settings, sizes, scorers, routed, train_scores, search,
@@ -342,7 +346,7 @@ class DAUBSearchCV(CandidateSearch):
         told: list[Allocation] = []
         gone: set[int] = set()
         multimetric: bool | None = isinstance(scorers, _MultimetricScorer) or None
-        checkpoint = Checkpoint(self.checkpoint, key, seeds, work.parts)
+        checkpoint = Checkpoint(path, key, seeds, work.parts)
         self.trainings_ = checkpoint.saved           # until the end, whatever happens on the way
         try:
             with crew, meter("rows trained on", len(settings) * n_rows, self.progress) as show:

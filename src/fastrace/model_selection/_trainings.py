@@ -6,9 +6,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
-import pickle
 import re
-import tempfile
 import threading
 import time
 import warnings
@@ -16,6 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
+from numbers import Integral
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,11 +32,11 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _num_samples
 
-from fastrace import _checks
+from fastrace import _checks, _files
 from fastrace.model_selection._candidates import Candidates, name_of
 from fastrace.model_selection._parquet_rows import ParquetRows, as_slice, read_rows
 
-VERSION = 2
+KIND, VERSION = "searches", 3           # of the file of a checkpoint
 TRAIN_SCORE_ROWS = 3000
 RESPONSES = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform")
 Part = tuple[int, int, int]              # candidate, rows, split
@@ -433,43 +433,51 @@ class Saved:
         return f"{len(self)} trainings of a search that was not finished; its next fit goes on from them"
 
 
-def load(path: Any) -> Saved | None:
-    """Read a checkpoint, if there is one."""
-    if path is None or not os.path.exists(path):
+def load(path: Path | None) -> Saved | None:
+    """Read a checkpoint, if there is one; every byte of it is checked, and none is run as code."""
+    if path is None or not path.exists():
         return None
-    if os.path.isdir(path):
-        raise ValueError(f"checkpoint is {os.fspath(path)!r}, a folder; the path of a file is needed")
-    try:
-        with open(path, "rb") as file:
-            version, key, seeds, parts = pickle.load(file)
-    except (EOFError, pickle.UnpicklingError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"checkpoint {os.fspath(path)!r} is damaged ({error}); remove it to begin anew") from error
-    return Saved(key, seeds, parts) if version == VERSION else None
+    key, seeds, parts = _files.unpack(_files.read(path, KIND, VERSION))
+    return Saved(key, seeds, {item: Lost(*out) if lost else out for item, lost, out in parts})
+
+
+def _plain(value: Any) -> Any:
+    """What a training gave, its numbers those of Python."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(item) for item in value)
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 class Checkpoint:
-    """Writes finished trainings to a file, put in place at once, for at most a fifth of the time."""
+    """Writes finished trainings to a file, in one step, for at most a fifth of the time.
 
-    def __init__(self, path: Any, key: str, seeds: Any, parts: dict[Any, Any]) -> None:
-        self.path = None if path is None else os.path.abspath(path)
-        if self.path is not None and not os.path.isdir(os.path.dirname(self.path)):
-            raise ValueError(f"checkpoint is {os.fspath(path)!r}; its folder does not exist")
+    What cannot be written is said once, and the search goes on: its trainings are kept in memory all the same.
+    """
+
+    def __init__(self, path: Path | None, key: str, seeds: Any, parts: dict[Any, Any]) -> None:
+        self.path = path
         self.saved = Saved(key, seeds, parts)
-        self.due, self.written = 0.0, -1
+        self.due, self.written, self.warned = 0.0, -1, False
 
     def save(self, last: bool = False) -> None:
         began = time.perf_counter()
         if self.path is None or len(self.saved.parts) == self.written or not (last or began >= self.due):
             return
-        handle, name = tempfile.mkstemp(dir=os.path.dirname(self.path))
+        parts = [(item, isinstance(out, Lost), _plain(out)) for item, out in self.saved.parts.items()]
         try:
-            with os.fdopen(handle, "wb") as file:
-                pickle.dump((VERSION, self.saved.key, self.saved.seeds, self.saved.parts), file)
-            os.replace(name, self.path)
-        except BaseException:
-            os.unlink(name)
-            raise
-        self.written = len(self.saved.parts)
+            _files.write(self.path, KIND, VERSION, self.saved.key,
+                         _files.pack((self.saved.key, _plain(self.saved.seeds), parts)))
+        except OSError as error:
+            if not self.warned:
+                warnings.warn(f"checkpoint {str(self.path)!r} cannot be written ({error}); the search goes on, its "
+                              f"finished trainings are in trainings_ if it is interrupted", stacklevel=4)
+            self.warned = True
+        else:
+            self.written = len(self.saved.parts)
         now = time.perf_counter()
         self.due = now + 4.0 * (now - began)
 
