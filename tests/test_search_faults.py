@@ -218,6 +218,9 @@ KILLED = """
 import os, sys, numpy as np
 sys.path.insert(0, sys.argv[1])
 from test_search_faults import Trouble, search
+from fastrace.model_selection._trainings import Checkpoint
+save = Checkpoint.save
+Checkpoint.save = lambda self, last=False: save(self, last=True)         # each time, however long the disk takes
 X = np.random.default_rng(0).random((600, 2))
 X[:, 1] = np.arange(600) % 2
 plain = Trouble.fit
@@ -242,7 +245,7 @@ def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path):
     assert again.returncode == whole.returncode == 0, again.stderr + whole.stderr
     choice, score, made = again.stdout.split()
     assert [choice, score] == whole.stdout.split()[:2]
-    assert int(made) <= int(whole.stdout.split()[2]) - 4         # a file is not written all the time
+    assert int(made) <= int(whole.stdout.split()[2]) - 10
 
 
 def test_every_backend_gives_the_same(table):
