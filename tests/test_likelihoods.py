@@ -110,9 +110,9 @@ def test_large_x_is_read_in_place(tmp_path, rng):
     X, y, theta = problem(rng, "gaussian", dtype=np.float32)
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    source = GLMSource(mapped, y, theta, "gaussian")
+    source = GLMSource(mapped, y, theta, "gaussian", 1.0)
     assert np.shares_memory(source.X, mapped)
-    np.testing.assert_array_equal(source.totals(), GLMSource(X, y, theta, "gaussian").totals())
+    np.testing.assert_array_equal(source.totals(), GLMSource(X, y, theta, "gaussian", 1.0).totals())
 
 
 @pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray])
@@ -190,7 +190,7 @@ def test_softplus_is_accurate(low, high, rng):
 @pytest.mark.parametrize("high", [1e-3, 3.0, 1e6, 1e150])
 def test_log1p_is_accurate(high, rng):
     x = grid(rng, -high, high)
-    source = GLMSource(x[:, None], np.zeros(len(x)), [[1.0]], "student-t", df=1.0)     # -log(pi) - log1p(x^2)
+    source = GLMSource(x[:, None], np.zeros(len(x)), [[1.0]], "student-t", 1.0, df=1.0)     # -log(pi) - log1p(x^2)
     exact = -np.log(np.longdouble(np.pi)) - np.log1p((x * x).astype(np.longdouble))
     assert ulps(source.read(np.arange(len(x)))[:, 0], exact) < 4
 
@@ -202,13 +202,13 @@ def test_log1p_is_accurate(high, rng):
     ("gaussian", [1e200, 0.0, 0.0, 0.0], [-math.inf] + [-0.5 * math.log(2 * math.pi)] * 3),
 ])
 def test_extremes(family, eta, expected):
-    source = GLMSource(np.array(eta)[:, None], np.zeros(4), [[1.0]], family, df=1.0)
+    source = GLMSource(np.array(eta)[:, None], np.zeros(4), [[1.0]], family, 1.0, df=1.0)
     np.testing.assert_allclose(source.read(range(4))[:, 0], expected, rtol=1e-13, atol=1e-300)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nan_and_infinity_in_x_arrive_as_nan(family):
-    source = GLMSource([[math.nan, 1.0], [math.inf, -math.inf], [0.0, 0.0]], [1, 1, 1], [[1.0, 1.0]], family)
+    source = GLMSource([[math.nan, 1.0], [math.inf, -math.inf], [0.0, 0.0]], [1, 1, 1], [[1.0, 1.0]], family, 1.0)
     assert np.isnan(source.read([0, 1, 2])[:, 0]).tolist() == [True, True, False]
 
 
@@ -247,12 +247,14 @@ def test_bad_theta_changes_nothing(theta, words, rng):
 
 def test_one_parameter_vector_is_one_arm(rng):
     X, y, theta = problem(rng, "gaussian")
-    assert GLMSource(X, y, theta[0], "gaussian").n_arms == 1
+    assert GLMSource(X, y, theta[0], "gaussian", 1.0).n_arms == 1
 
 
 @pytest.mark.parametrize("change, words", [
     ({"family": "probit"}, "'logistic', 'gaussian', 'poisson', 'student-t'"),
     ({"scale": 0.0}, "scale is 0.0"),
+    ({"family": "gaussian"}, "scale is missing"),
+    ({"family": "student-t"}, "scale is missing"),
     ({"scale": math.nan}, "scale is nan"),
     ({"df": -1}, "df is -1"),
     ({"X": np.zeros(5)}, r"X has shape \(5,\)"),
@@ -264,7 +266,7 @@ def test_one_parameter_vector_is_one_arm(rng):
     ({"y": [0, math.nan, 1, 0, 0]}, r"y\[1\] is nan"),
     ({"y": [0, -1, 1, 0, 0], "family": "poisson"}, r"y\[1\] is -1.*whole number"),
     ({"y": [0, 0.5, 1, 0, 0], "family": "poisson"}, r"y\[1\] is 0.5"),
-    ({"y": [0, math.inf, 1, 0, 0], "family": "gaussian"}, r"y\[1\] is inf.*finite"),
+    ({"y": [0, math.inf, 1, 0, 0], "family": "gaussian", "scale": 1.0}, r"y\[1\] is inf.*finite"),
     ({"theta": np.zeros((2, 3))}, r"theta has shape \(2, 3\); \(2, 2\)"),
     ({"theta": np.zeros((0, 2))}, r"theta has shape \(0, 2\)"),
     ({"theta": [[0.0, math.inf]]}, "theta holds inf"),

@@ -180,7 +180,7 @@ class Choice:
         centre = rng.normal(0.0, 1.0, 5)
         self.y = self.x @ centre + rng.standard_normal(100_000)
         self.w = centre + spread * rng.standard_normal((10, 5)) / np.sqrt(100_000)
-        self.source = GLMSource(self.x, self.y, self.w, family)
+        self.source = GLMSource(self.x, self.y, self.w, family, 1.0)
         if name.startswith("numba"):
             if family != "gaussian":
                 raise NotImplementedError("the hand-written loops have Gaussian factors")

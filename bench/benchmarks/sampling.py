@@ -29,7 +29,7 @@ class CategoricalDraw:
     def setup(self, spread, rule, factors):
         x, y, theta = choice(self.n_rows, self.n_arms, self.n_columns, spread)
         self.x, self.y, self.theta = x, y, theta
-        self.source = GLMSource(x, y, theta, "gaussian")
+        self.source = GLMSource(x, y, theta, "gaussian", 1.0)
         if factors == "table":
             self.source = fr.sources.ArraySource(self.source.read(np.arange(self.n_rows)))
         self.rng = np.random.default_rng(1)

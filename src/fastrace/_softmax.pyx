@@ -53,7 +53,7 @@ cdef class SoftmaxSource(Source):
     cdef Py_ssize_t n_free
 
     def __init__(self, X, y, parameters, n_classes, theta_hat=None):
-        rows = GLMSource(X, y, np.zeros((1, np.shape(X)[1] if np.ndim(X) == 2 else 1)), "gaussian")
+        rows = GLMSource(X, y, np.zeros((1, np.shape(X)[1] if np.ndim(X) == 2 else 1)), "gaussian", 1.0)
         if n_classes < 2:
             raise ValueError(f"n_classes is {n_classes}; at least two classes are needed")
         outcome = np.asarray(rows.y)

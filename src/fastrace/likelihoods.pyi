@@ -18,7 +18,7 @@ class GLMSource(Source):
         y: ArrayLike,
         theta: ArrayLike,
         family: str = ...,
-        scale: float = ...,
+        scale: float | None = ...,
         df: float = ...,
         *,
         support: Any = ...,

@@ -25,6 +25,12 @@ cdef enum:
     BLAS_PRODUCTS = 2048
 
 _FAMILIES = {"logistic": FR_LOGISTIC, "gaussian": FR_GAUSSIAN, "poisson": FR_POISSON, "student-t": FR_STUDENT_T}
+# of families with a scale: what it is, and an estimate of it
+_SCALES = {
+    "gaussian": ("the standard deviation of y about its mean", "scale = np.sqrt(left @ left / (len(y) - X.shape[1]))"),
+    "student-t": ("the scale of the Student distribution of y about its center",
+                  "scale = np.median(np.abs(left)) / scipy.stats.t.ppf(0.75, df)"),
+}
 
 
 _CHUNK = 1 << 16          # rows summed at once by NumPy
@@ -48,8 +54,8 @@ cdef class GLMSource(Source):
         "logistic": P(y = 1) = 1 / (1 + exp(-eta)). "gaussian" and "student-t": y - eta over `scale` is standard
         normal or Student-t. "poisson": mean exp(eta); the term -log(y!), which depends on no parameter, is left out
         of the rewards and its sum is given by `constant`.
-    scale : float, default 1.0
-        Scale of the Gaussian and Student-t families, in units of `y`.
+    scale : float, optional
+        Of the Gaussian and Student-t families, which need it, in units of `y`. The others have none.
     df : float, default 4.0
         Degrees of freedom of the Student-t family.
     support : tuple of float or of arrays of shape (n_arms,), optional
@@ -88,9 +94,17 @@ cdef class GLMSource(Source):
     array([-2.0794, -2.1333])
     """
 
-    def __init__(self, X, y, theta, family="logistic", scale=1.0, df=4.0, *, support=None):
+    def __init__(self, X, y, theta, family="logistic", scale=None, df=4.0, *, support=None):
         if family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
+        if scale is None:
+            if family in _SCALES:
+                raise ValueError(
+                    f"scale is missing: the {family!r} family needs {_SCALES[family][0]}, in units of y. It is not "
+                    f"learned, and the posterior's standard deviations are in proportion to it. Estimate it from the "
+                    f"residuals of least squares, left = y - X @ np.linalg.lstsq(X, y)[0]: {_SCALES[family][1]}. To "
+                    f"learn it, write a FunctionModel of fastrace.mcmc with log(scale) among the parameters")
+            scale = 1.0
         for name, value in (("scale", scale), ("df", df)):
             if not 0.0 < value < math.inf:
                 raise ValueError(f"{name} is {value}; a positive number is needed")

@@ -29,16 +29,6 @@ Terms = Callable[[NDArray[np.float64], NDArray[np.int64]], ArrayLike]
 Derivatives = Callable[[NDArray[np.float64], NDArray[np.int64]], tuple[ArrayLike, ArrayLike]]
 
 
-_SCALED = {
-    "gaussian": "the standard deviation of y about its mean",
-    "student-t": "the scale of the Student distribution of y about its center",
-}
-_ESTIMATE = {
-    "gaussian": "scale = np.sqrt(left @ left / (len(y) - X.shape[1]))",
-    "student-t": "scale = np.median(np.abs(left)) / scipy.stats.t.ppf(0.75, df)",
-}
-
-
 class NoModeError(ValueError):
     """A log-posterior has no mode that a normal density could follow, or none was found."""
 
@@ -328,16 +318,9 @@ class GLM(Model):
             table, outcome = table[order], outcome[order]
         self.shuffled = shuffle is not None
         columns = table.shape[1] if table.ndim == 2 else 1
-        if scale is None and family in _SCALED:
-            raise ValueError(
-                f"scale is missing: the {family!r} family needs {_SCALED[family]}, in units of y. It is not learned, "
-                f"and the posterior's standard deviations are in proportion to it. Estimate it from the residuals of "
-                f"least squares, left = y - X @ np.linalg.lstsq(X, y)[0]: {_ESTIMATE[family]}. To learn it, write a "
-                f"FunctionModel with log(scale) among the parameters"
-            )
         if scale is not None and family in ("logistic", "poisson"):
             raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
-        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, 1.0 if scale is None else scale, df)
+        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, scale, df)
         super().__init__(columns, self._glm.n_rows, prior_mean, prior_sd, log_prior)
 
     def __repr__(self) -> str:
