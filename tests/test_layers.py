@@ -29,7 +29,7 @@ LAYERS = [
     ["_softmax", "control_variates"],
     ["_stream_race"],
     ["_accumulate", "_adapt", "_allocate", "_core", "_half_widths", "_lil", "_plans"],
-    ["_quantile", "_stopping", "_threshold", "_unequal", "_xla"],
+    ["_quantile", "_stopping", "_threshold", "_unequal", "_weighted", "_xla"],
     ["_gbas", "_lucb", "_mean_stops", "_sequences"],
     ["_boost"],
     ["_chain"],

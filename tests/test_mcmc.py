@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastrace import mcmc
-from fastrace._minibatch import AliasTable
+from fastrace import bounds, mcmc
+from fastrace._weighted import AliasTable, _verdicts
 from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.gibbs import Tally
-from fastrace.sources import CallableSource
+from fastrace.sources import ArraySource, CallableSource
 from guarantee import assert_fits, assert_rate_at_most
+from populations import POPULATIONS
 from reference import mcmc as twin
 
 
@@ -45,14 +46,14 @@ KERNELS = {
     "poisson": lambda model, **o: mcmc.PoissonMinibatchMetropolis(model, **o),
     "poisson-one-stage": lambda model, **o: mcmc.PoissonMinibatchMetropolis(model, delayed=False, **o),
     "race": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, **o),
-    "race-betting": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, "betting", **o),
+    "race-normal": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, "normal", **o),
     "race-plain": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, control_variate=None, **o),
     "tuna": lambda model, **o: mcmc.TunaMetropolis(model, chi=1e-2, full_pass_at=1e9, **o),
     "firefly": lambda model, **o: mcmc.FireflyMetropolis(model, full_pass_at=1e9, **o),
     "firefly-half": lambda model, **o: mcmc.FireflyMetropolis(model, fraction=0.5, full_pass_at=2.0, **o),
 }
 EXACT = ["exact", "exact-plain", "poisson", "poisson-one-stage", "tuna", "firefly", "firefly-half"]
-RACES = ["race", "race-betting", "race-plain"]
+RACES = ["race", "race-normal", "race-plain"]
 
 
 # Invariance: states on a lattice, so that the target can be enumerated.
@@ -247,6 +248,59 @@ def test_arrival_does_not_depend_on_how_a_run_is_cut():
     after = replace(state, tuning=replace(state.tuning, reach=0.0))
     a, b = (kernel.run(np.random.default_rng(2), s, 50)[1].draws for s in (state, after))
     np.testing.assert_array_equal(a, b)
+
+
+def test_chains_by_weighted_races_are_their_twin():
+    X, y = logistic(300, 3, 1)
+    model = mcmc.GLM(X, y, prior_sd=3.0)
+    reference = model.reference()
+    plain = twin.Logistic(X, y, reference)
+    kernel = mcmc.RacingMetropolis(model, 0.1, control_variate=reference, size=0.8, scan_advantage=1.0)
+    assert kernel.bound == "betting"
+    state = kernel.init(reference.center + 0.01)
+    _, steps = kernel.run(np.random.default_rng(4), state, 250)
+    decide = twin.weighted_decision(plain, 0.1, bounds.looks(300, 16, 1.1))
+    expected = twin.chain(plain, state.whitened, np.random.default_rng(4), 250, decide=decide, size=0.8,
+                          walk=2.38 / np.sqrt(3), walk_share=0.1)
+    raced = (steps.rows > 0) & ~steps.full_pass
+    assert raced.sum() > 50 and len(set(steps.rows[raced])) > 5 and steps.full_pass.any()
+    np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["normal", "lognormal", "1 in 100", "1 in 1000", "two points"])
+def test_weighted_races_keep_their_promise_whatever_the_rows(kind):
+    """At a tie, where one gambler may be wrong at any look, over any population and any bounds on its rows."""
+    trials, delta, n = 500, 0.05, 2000
+    wrong = given_up = 0
+    for child, loose in zip(np.random.SeedSequence(7).spawn(3), (0.0, 0.5, 3.0), strict=True):
+        rng = np.random.default_rng(child)
+        d = POPULATIONS[kind](n, rng)
+        table = AliasTable((np.abs(d) + 1e-6 * np.ptp(d)) * np.exp(loose * np.abs(rng.standard_normal(n))))
+        source = ArraySource(np.stack([np.zeros(n), d], axis=1))
+        for side in (1, -1):
+            near = d.sum() - side * 1e-9 * np.ptp(d)
+            verdicts = _verdicts(source, table, bounds.looks(n, 16, 1.1), delta, near, 1.0, rng, trials)
+            wrong += sum(verdict == (side < 0) for verdict, _ in verdicts)
+            given_up += sum(verdict < 0 for verdict, _ in verdicts)
+    assert_rate_at_most(wrong, 6 * trials, delta)
+    assert given_up > trials
+
+
+def test_weighted_races_refuse_a_row_beyond_its_bound():
+    d = np.ones(100)
+    source = ArraySource(np.stack([np.zeros(100), d], axis=1))
+    with pytest.raises(ValueError, match=r"row \d+ are 0.0 now and 1.0 for the proposal; .* at most 0.5"):
+        _verdicts(source, AliasTable(d), [100], 0.05, 0.0, 0.5, np.random.default_rng(1), 1)
+
+
+def test_the_rule_behind_auto():
+    """Rigorous where bounds are known and small; the normal rule where they are large or unknown."""
+    X, y = logistic(400, 2)
+    assert mcmc.RacingMetropolis(mcmc.GLM(X, y, prior_sd=2.0)).bound == "betting"
+    assert mcmc.RacingMetropolis(mcmc.GLM(X, y, prior_sd=2.0), bound="normal").bound == "normal"
+    assert mcmc.RacingMetropolis(mcmc.GLM(*logistic(300, 40), prior_sd=2.0)).bound == "normal"
+    assert mcmc.RacingMetropolis(mcmc.GLM(X, y, prior_sd=2.0), control_variate=None).bound == "normal"
+    assert mcmc.RacingSlice(mcmc.GLM(X, y, prior_sd=2.0)).bound == "betting"
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")     # that they are far is told, and is meant

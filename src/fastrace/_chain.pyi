@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._threshold import ThresholdRace
+from fastrace._weighted import WeightedRace
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import Source
 
@@ -64,7 +65,7 @@ class ExactChain(Chain): ...
 
 class RaceChain(ExactChain):
     outside: bool
-    def set_race(self, race: ThresholdRace, low: float, high: float) -> None: ...
+    def set_race(self, race: ThresholdRace, low: float, high: float, weighted: WeightedRace | None = ...) -> None: ...
 
 class ExactSliceChain(ExactChain):
     def set_slice(self, width: float, most: int) -> None: ...

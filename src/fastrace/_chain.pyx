@@ -20,6 +20,7 @@ from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check
 from fastrace._row_stream cimport row_stream_init, row_stream_seed
 from fastrace._simd cimport fr_lower_product, fr_sum
 from fastrace._threshold cimport ThresholdRace
+from fastrace._weighted cimport WeightedRace
 from fastrace.likelihoods cimport FR_RESIDUAL, GLMSource
 from fastrace.sources cimport Source, check_signals
 
@@ -504,6 +505,7 @@ cdef class RaceChain(ExactChain):
     """
 
     cdef ThresholdRace race
+    cdef WeightedRace weighted      # of rows in proportion to their weights, or None
     cdef double low, high
     cdef int64_t losses             # steps in a row that read all rows
     cdef public bint outside        # whether a difference lay outside the bounds that the race was given
@@ -524,14 +526,23 @@ cdef class RaceChain(ExactChain):
         guard_leave(&self.race.guard)
         guard_leave(&self.guard)
 
-    def set_race(self, ThresholdRace race not None, low, high):
-        """The race that decides, and the interval of differences that is known beside the weights."""
+    def set_race(self, ThresholdRace race not None, low, high, WeightedRace weighted=None):
+        """The race that decides, and the interval of differences that is known beside the weights.
+
+        `weighted` decides in its place where the weights bound the change of each row; no other chain may have it.
+        """
         cdef double low_ = low, high_ = high
         guard_check_idle(&self.guard, self)
         guard_check_built(&race.guard, race)
         if race.n_rows != self.source.n_rows:
             raise ValueError(f"the race is over {race.n_rows} rows and the source has {self.source.n_rows}")
+        if weighted is not None:
+            guard_check_built(&weighted.guard, weighted)
+            if weighted.table.n != self.source.n_rows:
+                raise ValueError(f"the weighted race is over {weighted.table.n} rows and the source has "
+                                 f"{self.source.n_rows}")
         self.race = race
+        self.weighted = weighted
         self.low = low_
         self.high = high_
         guard_built(&self.guard, 1)
@@ -560,6 +571,8 @@ cdef class RaceChain(ExactChain):
         if self.losses >= PATIENCE and self.losses % RETRY:
             self.losses += 1
             return ExactChain.decide(self, bits, threshold)
+        if self.weighted is not None and isfinite(size):
+            return self.decide_by_weights(bits, threshold, size)
         self.race.decide_alone(&self.stream.bits, threshold, low, high)
         self.outside |= self.race.outside
         self.step.accepted = self.race.accepted
@@ -570,6 +583,19 @@ cdef class RaceChain(ExactChain):
         self.losses = self.losses + 1 if self.step.undecided else 0
         if self.step.full_pass:
             self.total, self.proposed = self.race.totals[0], self.race.totals[1]
+        return 0
+
+    cdef int decide_by_weights(self, bitgen_t *bits, double threshold, double size) except -1 nogil:
+        """The decision by rows in proportion to their weights, or by a full pass once that is cheaper."""
+        self.weighted.decide(self.source, &self.stream.bits, threshold, size)
+        if self.weighted.lost:
+            ExactChain.decide(self, bits, threshold)
+            self.step.undecided = True
+        else:
+            self.step.accepted = self.weighted.accepted
+        self.step.n_read += self.weighted.n_read
+        self.step.n_looks += self.weighted.n_looks
+        self.losses = self.losses + 1 if self.weighted.lost else 0
         return 0
 
 

@@ -1,13 +1,5 @@
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from fastrace._chain import Chain
-
-class AliasTable:
-    n: int
-    weights: NDArray[np.float64]
-    def __init__(self, weights: ArrayLike) -> None: ...
-    def probabilities(self) -> NDArray[np.float64]: ...
+from fastrace._weighted import AliasTable
 
 class MinibatchChain(Chain):
     def set_table(self, table: AliasTable, most: float) -> None: ...

@@ -2,80 +2,27 @@
 """Exact Metropolis-Hastings steps from minibatches: they need a bound on how far each row's reward can move."""
 
 from libc.math cimport INFINITY, expm1, isnan, log, log1p, pow, sqrt
-from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, qsort, realloc
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
-from fastrace._alias cimport alias_build, alias_draw, alias_t
+from fastrace._alias cimport alias_draw
 from fastrace._chain cimport Chain
-from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check, guard_check_built, guard_check_idle,
-                              guard_t)
+from fastrace._guard cimport guard_await, guard_built, guard_check, guard_check_built, guard_check_idle
+from fastrace._weighted cimport AliasTable
 
 from fastrace._chain import _refuse
+from fastrace._weighted import refuse_change
 
 import numpy as np
 
 cnp.import_array()
 
+globals()["AliasTable"] = AliasTable        # where kernels look for it that were pickled when it was defined here
+
 cdef extern from "numpy/random/distributions.h" nogil:
     int64_t random_poisson(bitgen_t *bits, double rate)
-
-
-cdef class AliasTable:
-    """Draws of rows in proportion to their weights, shared by chains."""
-
-    cdef guard_t guard
-    cdef alias_t *table
-    cdef readonly uint32_t n
-    cdef readonly cnp.ndarray weights
-
-    def __cinit__(self):
-        guard_await(&self.guard, 0)
-
-    def __init__(self, weights):
-        cdef uint32_t *stack
-        cdef const double *w
-        cdef double total = 0.0
-        cdef uint32_t i, n
-        cdef cnp.ndarray given = np.array(weights, dtype=np.float64)
-        if given.ndim != 1 or not 0 < len(given) <= 0xFFFFFFFF:
-            raise ValueError(f"weights has shape {np.shape(weights)}; a vector of 1 to 2^32 - 1 numbers is needed")
-        if not (np.isfinite(given).all() and (np.asarray(given) >= 0.0).all()):
-            raise ValueError("weights must be finite and not below 0")
-        guard_build(&self.guard, 0, self)
-        n = <uint32_t>len(given)
-        free(self.table)
-        self.table = <alias_t *>malloc(<size_t>n * sizeof(alias_t))
-        stack = <uint32_t *>malloc(<size_t>n * sizeof(uint32_t))
-        if self.table == NULL or stack == NULL:
-            free(stack)
-            raise MemoryError()
-        w = <const double *>cnp.PyArray_DATA(given)
-        for i in range(n):
-            total += w[i]
-        alias_build(self.table, w, total, n, stack)
-        free(stack)
-        self.n = n
-        self.weights = given
-        guard_built(&self.guard, 0)
-
-    def __dealloc__(self):
-        free(self.table)
-
-    def __reduce__(self):
-        guard_check_built(&self.guard, self)
-        return AliasTable, (np.asarray(self.weights),)
-
-    def probabilities(self):
-        """What the table draws each place with."""
-        cdef uint32_t i
-        guard_check_built(&self.guard, self)
-        out = np.zeros(self.n)
-        for i in range(self.n):
-            out[i] += self.table[i].keep / self.n
-            out[self.table[i].other] += (1.0 - self.table[i].keep) / self.n
-        return out
 
 
 cdef class MinibatchChain(Chain):
@@ -160,8 +107,7 @@ cdef class MinibatchChain(Chain):
         return 0
 
     cdef int refuse(self, Py_ssize_t i, double bound) except -1:
-        raise ValueError(f"the rewards of row {self.rows[i]} are {self.before[i]} now and {self.after[i]} for the "
-                         f"proposal; they must be finite and differ by at most {bound}, the bound for that row")
+        refuse_change(self.rows[i], self.before[i], self.after[i], bound)
 
 
 cdef class PoissonChain(MinibatchChain):

@@ -13,9 +13,9 @@ def bettors(n_rows):
     return gaps, [size**0.4 / total for size in sizes]
 
 
-def wealth(rewards, n_rows, low):
+def wealth(rewards, n_rows, low, sizes_up_to=None):
     """Log wealth after each reward, its largest value so far (at least 0), and whether mean <= 0 is impossible."""
-    gaps, weights = bettors(n_rows)
+    gaps, weights = bettors(n_rows if sizes_up_to is None else sizes_up_to)
     logs = [math.log(weight) for weight in weights]
     seen, path, peak, impossible = [], [], 0.0, False
     for reward in rewards:

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from reference import betting
+
 MASK = (1 << 64) - 1
 
 
@@ -196,6 +198,34 @@ def poisson_decision(model):
             if stream.uniform() * bound < here:
                 ratio += math.log((here + change) / here)
         return ratio > log_u
+
+    return decide
+
+
+def weighted_decision(model, delta, looks):
+    """Bets on the changes of rows drawn with replacement in proportion to their bounds, in units of these."""
+    weights = model.reference.weights
+    keep, other = alias_table(weights)
+
+    def decide(now, new, z0, z1, log_u, stream):
+        size = size_of_move(z0, z1)
+        whole = weights.sum() * size
+        if abs(log_u) >= whole:
+            return log_u < 0.0
+        level, x = log_u / whole, []
+        for look in looks:
+            while len(x) < look:
+                i = stream.below(len(weights))
+                i = i if stream.uniform() < keep[i] else other[i]
+                change = float((model.residuals(new, [i]) - model.residuals(now, [i]))[0])
+                x.append(min(max(change / (weights[i] * size), -1.0), 1.0))
+            up = float(np.mean(x)) > level
+            # mean <= level, or mean >= level, is refuted; with replacement the rest of a population has no end.
+            against = [value - level if up else level - value for value in x]
+            _, peak, _ = betting.wealth(against, 2**62, (-1.0 - level) if up else (level - 1.0), len(weights))
+            if peak >= -math.log(delta):
+                return up
+        return model.residuals(new).sum() - model.residuals(now).sum() > log_u
 
     return decide
 

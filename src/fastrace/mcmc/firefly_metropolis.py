@@ -7,7 +7,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from fastrace import _checks
-from fastrace._minibatch import AliasTable, FireflyChain
+from fastrace._minibatch import FireflyChain
+from fastrace._weighted import AliasTable
 from fastrace.mcmc._metropolis import Propose, RowMetropolis
 from fastrace.mcmc.models import Model, Reference
 from fastrace.sources import Source

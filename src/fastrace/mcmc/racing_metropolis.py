@@ -6,14 +6,18 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from fastrace import _checks
+from fastrace import _checks, bounds
 from fastrace._chain import RaceChain
+from fastrace._weighted import AliasTable, WeightedRace
 from fastrace.acceptance import AcceptTest
 from fastrace.mcmc._metropolis import Propose, RowMetropolis
 from fastrace.mcmc.models import Model, Reference
 from fastrace.sources import Source
+
+FIRST_DRAWS, SLOW = 16, 50  # draws before the first look, unless the source has an own first look above SLOW
+AFFORDABLE = 50.0  # sum over rows of how far a term may change in a typical move, up to which "auto" is betting
 
 
 class RacingMetropolis(RowMetropolis):
@@ -26,8 +30,12 @@ class RacingMetropolis(RowMetropolis):
     delta : float, default 0.05
         Probability that a decision differs from the exact one, in (0, 1).
     bound : str, default "auto"
-        As in `AcceptTest`. "auto": "normal" with a control variate, and as in `AcceptTest` without. "betting" is
-        rigorous; it needs a bound on the terms, which `GLM` has with a control variate.
+        "betting" is rigorous: it needs a bound on how far each row's term can change. `GLM` and `Softmax` know one for
+        what their control variate leaves, and so does a model with ``third_derivatives``; rows are then drawn in
+        proportion to their bounds. "normal" needs none; it rests on means being nearly normal, and has a guard where
+        they are not, see `AcceptTest`. "auto" is betting where bounds are known and so small that it reads about as
+        many rows as the normal rule, as for a `GLM` of up to some 30 parameters; else it is normal with a control
+        variate, and as in `AcceptTest` without. The attribute `bound` says which. Others as in `AcceptTest`.
     proposal : str or callable, default "auto"
         "crank-nicolson": :math:`\theta' = c + \sqrt{1 - s^2} (\theta - c) + s L \xi`, which leaves the reference, a
         normal density near the posterior, invariant [3]_. "independent": draws from the reference. "langevin": a step
@@ -49,7 +57,7 @@ class RacingMetropolis(RowMetropolis):
         Accept on what is known without rows first, and race only for what passes [4]_, if the state and the proposal
         are both within ``sqrt(dim) + 3`` standard deviations of the reference; see the notes.
     first_look, growth, student, skewness_guard, scan_advantage
-        As in `AcceptTest`.
+        As in `AcceptTest`. Where rows are drawn in proportion to bounds, the first look is at 16 draws by default.
     access : {"auto", "random", "shuffled"}, default "auto"
         Which rows a race reads. "random": a subset drawn afresh for each race. "shuffled": consecutive rows from a
         random start, of rows that the model has put in random order, ``GLM(..., shuffle=1)``; each decision then keeps
@@ -68,10 +76,18 @@ class RacingMetropolis(RowMetropolis):
 
     Notes
     -----
-    Each transition is within total variation `delta` of the exact one [1]_, as far as the bound holds. Where all rows
-    together are bounded, most steps are decided before a row is read: those are exact. A race that forecasts that it
-    needs most rows turns to one pass over all of them; so does, without a control variate, nearly every race at the
-    scale of a posterior: it then pays no more than `Metropolis`, and no less.
+    Each transition is within total variation `delta` of the exact one [1]_: with "betting" whatever the data, with
+    "normal" as far as means are normal. Where all rows together are bounded, most steps are decided before a row is
+    read: those are exact. A race that forecasts that it needs most rows turns to one pass over all of them; so does,
+    without a control variate, nearly every race at the scale of a posterior: it then pays no more than `Metropolis`,
+    and no less.
+
+    With "betting" and a bound :math:`|d_i| \le w_i M` on the change of each row's term, a race draws rows with
+    replacement, row i with probability :math:`w_i / W`, and bets on :math:`d_i / (w_i M)`, whose mean is
+    :math:`\sum d / (W M)` [5]_. With 10^5 rows and 5, 10, 20 and 30 parameters it read 10, 111, 869 and 1325 rows a
+    step of a logistic and 149, 247, 411 and 1121 of a Poisson regression, where the guarded normal rule read 37, 108,
+    910, 1174 and 315, 521, 1086, 1957; its rows cost twice as much time. The terms of Poisson regression are bounded
+    only near the mode: a step that leaves a ball of radius sqrt(d) + 5 standard deviations reads all rows.
 
     Delayed acceptance rejects a proposal that the expansion speaks against, whatever the rows would say. Far from the
     reference the expansion is wrong, and a chain there would stay. So acceptance is delayed only between two states
@@ -97,6 +113,7 @@ class RacingMetropolis(RowMetropolis):
     .. [2] Bardenet, Doucet, Holmes, "On Markov chain Monte Carlo methods for tall data", JMLR 18(47), 2017.
     .. [3] Cotter, Roberts, Stuart, White, "MCMC methods for functions", Statistical Science 28(3), 2013.
     .. [4] Christen, Fox, "Markov chain Monte Carlo using an approximation", JCGS 14(4), 2005.
+    .. [5] Waudby-Smith, Ramdas, "Estimating means of bounded random variables by betting", JRSS-B 2024.
 
     Examples
     --------
@@ -150,7 +167,7 @@ class RacingMetropolis(RowMetropolis):
         self._bounded = self.controlled and self.reference is not None and self.reference.weights is not None
         self._options: dict[str, Any] = {
             "delta": delta,
-            "bound": "normal" if bound == "auto" and self.controlled else bound,
+            "bound": self._automatic(student, skewness_guard) if bound == "auto" and self.controlled else bound,
             "first_look": first_look,
             "growth": growth,
             "access": access,
@@ -158,9 +175,24 @@ class RacingMetropolis(RowMetropolis):
             "skewness_guard": skewness_guard,
             "scan_advantage": scan_advantage,
         }
-        engine = self._engine()  # argument checks now, not at the first step
-        self.bound, self.delta = self._test(engine.source).bound, delta
-        self._engines.append(engine)
+        # Argument checks now, not at the first step.
+        self._table: AliasTable | None = None
+        test = self._test(self.model.engine(self.reference if self.controlled else None)[0])
+        self.bound, self.delta = test.bound, test.delta
+        if self.bound == "betting" and self._bounded:
+            assert self.reference is not None and self.reference.weights is not None
+            weights = self.reference.weights
+            # A model without third derivatives is its expansion: no row is ever drawn.
+            self._table = AliasTable(weights if weights.any() else weights + 1.0)
+        self._engines.append(self._engine())
+
+    def _automatic(self, student: bool, skewness_guard: bool | None) -> str:
+        """The rule behind "auto": the rigorous one where it hardly reads more rows than the normal one."""
+        if not self._bounded or student or skewness_guard:  # two options of the normal rule
+            return "normal"
+        assert self.reference is not None and self.reference.weights is not None
+        # Between two draws from the reference: twice sqrt(dim)^3 / 6.
+        return "betting" if math.fsum(self.reference.weights) * self.model.dim**1.5 / 3.0 <= AFFORDABLE else "normal"
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "bound": self.bound, "delta": self.delta}
@@ -185,4 +217,17 @@ class RacingMetropolis(RowMetropolis):
         if not self._bounded and source.support is not None:
             lows, highs = _checks.support_bounds(source.support, 2)
             low, high = lows[1] - highs[0], highs[1] - lows[0]
-        chain.set_race(self._test(source), low, high)
+        weighted = None
+        if self._table is not None:
+            advantage = self._options["scan_advantage"]
+            weighted = WeightedRace(self._table, self._looks(source), self.delta,
+                                    math.nan if advantage is None else advantage)
+        chain.set_race(self._test(source), low, high, weighted)
+
+    def _looks(self, source: Source) -> NDArray[np.int64]:
+        """Draws at each look of a race over rows in proportion to their bounds; looks are free."""
+        first, growth = self._options["first_look"], self._options["growth"]
+        if first is None:  # a source that asks for more is slow to ask
+            first = FIRST_DRAWS if source.first_look <= SLOW else source.first_look
+        looks: NDArray[np.int64] = bounds.looks(source.n_rows, first, 1.1 if growth is None else growth)
+        return looks

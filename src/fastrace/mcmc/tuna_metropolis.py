@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from fastrace import _checks
-from fastrace._minibatch import AliasTable, TunaChain
+from fastrace._minibatch import TunaChain
+from fastrace._weighted import AliasTable
 from fastrace.mcmc._metropolis import Propose, RowMetropolis
 from fastrace.mcmc.models import Model
 from fastrace.sources import Source
