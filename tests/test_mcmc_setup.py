@@ -202,6 +202,9 @@ def test_posteriors_that_are_only_nearly_improper_are_taken(n_rows):
     y[np.argsort(X[:, 1])[len(y) // 2 - 8]] ^= True
     model = mcmc.GLM(X, y)
     assert gradient_in_sd(model, model.reference()) < 1e-3
+    year = np.random.default_rng(0).integers(2000, 2021, n_rows).astype(float)
+    model = mcmc.GLM(np.column_stack([np.ones(n_rows), year, year**2]), rng.random(n_rows) < 0.5)  # nearly collinear
+    assert gradient_in_sd(model, model.reference()) < 1e-3
     far = np.array(X)
     far[0, 1] = 1e4  # a row far out is not separation
     model = mcmc.GLM(far, rng.random(n_rows) < 0.5)

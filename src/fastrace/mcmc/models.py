@@ -22,7 +22,7 @@ _CHUNK = 4096
 _NEWTON_STEPS = 100
 _FAR = 0.01  # squared gradient per posterior standard deviation at which no mode has been found
 _ROUNDING = 1e-11  # relative error of a log-posterior
-_SINGULAR = 1e-13  # eigenvalue, the diagonal being 1, that is rounding
+_SINGULAR = 1e-14  # eigenvalue, the diagonal being 1, that is rounding
 
 LogPrior = Callable[[NDArray[np.float64]], float]
 Terms = Callable[[NDArray[np.float64], NDArray[np.int64]], ArrayLike]

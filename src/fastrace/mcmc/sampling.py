@@ -53,8 +53,9 @@ def sample(
     kernel : Kernel
         Such as `RacingMetropolis`.
     init : array_like, sequence of array_like, or Trace, optional
-        Where all chains start, or where each does; by default where the kernel likes to. A `Trace` is gone on with:
-        its states and generators are taken up, without tuning.
+        Where all chains start, or where each does; by default where the kernel chooses, such as at independent draws of
+        the normal density that it follows. A `Trace` is continued: sampling takes up its states and generators,
+        without tuning.
     n_draws : int, default 1000
         Draws kept of each chain.
     n_chains : int, default 4
