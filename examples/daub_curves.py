@@ -39,6 +39,8 @@ Make = Callable[[ms.LearningCurves, float, int], ms.Scheduler]
 
 
 def daub(ratio: float, **options: object) -> Make:
+    """As in the paper: without the limit of what training all in full costs, unless `capped`."""
+    options = {"capped": False} | options
     return lambda c, first, seed: ms.DAUB(
         c.n_learners, c.n_rows, sizes=c.thin(first * c.n_rows, ratio), **options)      # type: ignore[arg-type]
 
@@ -74,6 +76,8 @@ METHODS: dict[str, Make] = {
     "DAUB, as printed": daub(1.5, clip_slope=False),
     "DAUB": daub(1.5),
     "DAUB, no training bound": daub(1.5, training_bound=False),
+    "DAUB, capped": daub(1.5, capped=True),
+    "DAUB, capped, verified": daub(1.5, capped=True, verify=True),
     "DAUB r 2": daub(2.0),
     "DAUB log, r 2": daub(2.0, curve=0.0),
     "DAUB log, r 2, verified": daub(2.0, curve=0.0, verify=True),
@@ -188,7 +192,7 @@ def main() -> None:
                 found = []
                 for c in own:
                     sizes = c.thin(500, 1.5)
-                    result = c.replay(ms.DAUB(c.n_learners, c.n_rows, sizes=sizes, clip_slope=False,
+                    result = c.replay(ms.DAUB(c.n_learners, c.n_rows, sizes=sizes, clip_slope=False, capped=False,
                                               training_bound=bounded))
                     place = {int(n): k for k, n in enumerate(c.sizes)}
                     spent = sum(c.seconds[i, place[n]] for i, n in result.allocations)      # type: ignore[index]

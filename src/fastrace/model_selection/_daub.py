@@ -99,7 +99,7 @@ class DAUB(Scheduler):
     ...     daub.tell(learner, n, 1.0, final[learner] - speed[learner] / n)
     >>> result = daub.result()
     >>> result.best, round(result.fraction, 2)
-    (2, 0.35)
+    (2, 0.19)
     """
 
     def __init__(
