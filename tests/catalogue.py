@@ -60,6 +60,9 @@ X = np.random.default_rng(SEED + 2).standard_normal((300, 2))
 Y = (np.random.default_rng(SEED + 3).random(300) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(float)
 
 
+STARTS = np.array([[0.0, 0.0], [0.3, -0.3]])            # of two chains
+
+
 def rewards_of(arms, rows):
     return VALUES[np.ix_(rows, arms)]
 
@@ -102,7 +105,7 @@ def glm():
 
 
 def trace():
-    made = mcmc.sample(mcmc.Metropolis(mcmc.GLM(X, Y)), np.zeros(2), n_draws=5, n_chains=2, rng=SEED)
+    made = mcmc.sample(mcmc.Metropolis(mcmc.GLM(X, Y)), STARTS, n_draws=5, n_chains=2, rng=SEED)
     return dataclasses.replace(made, seconds=1.0)
 
 

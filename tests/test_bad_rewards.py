@@ -57,9 +57,10 @@ def doors(thing):
                 "run": lambda bad: thing.run([np.full(size, bad) for size in catalogue.ARGUMENTS["sizes"]])}
     if isinstance(thing, fr.FiniteRace | fr.stream_racing.StreamRace | fr.LilUCB):
         table = np.full((400, 4), np.nan)
+        given = {"order": "given"} if isinstance(thing, fr.stream_racing.StreamRace) else {}    # it has begun
         return {"tell": lambda bad: thing.tell(spoilt(VALUES[np.ix_(*(part % (400, 4)[k] for k, part in
                                                                       enumerate(thing.ask()[::-1])))], bad)),
-                "run": lambda bad: thing.run(np.where(np.isnan(table), bad, table)),
+                "run": lambda bad: thing.run(np.where(np.isnan(table), bad, table), **given),
                 "run of a function": lambda bad: thing.run(
                     lambda arms, rows: spoilt(VALUES[np.ix_(rows % 400, arms)], bad))}
     return {}

@@ -43,7 +43,7 @@ def endless(name):
         return pulls, lambda: pulls.read([0, 1], [10**9, 10**9]), lambda: pulls.read([0, 1], [2, 3])
     if issubclass(cls, fr.stream_racing.StreamRace):
         race = cls(4, LONG, support=(0, 1))
-        return race, lambda: race.run(TABLE), lambda: race.tell(TABLE[: 1, : race.ask()[0].size])
+        return race, lambda: race.run(TABLE, order="given"), lambda: race.tell(TABLE[: 1, : race.ask()[0].size])
     if name in ("FiniteRace", "LilUCB"):
         options = {"setting": "theory"} if name == "LilUCB" else {"bound": "serfling"}
         race = cls(4, LONG, 1e-9, support=(0, 1), rng=SEED, **options)

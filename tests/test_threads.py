@@ -159,6 +159,6 @@ def test_a_chain_stopped_by_its_callback_keeps_its_draws():
 
     kernel = mcmc.Metropolis(mcmc.GLM(catalogue.X, catalogue.Y, prior_sd=2.0))
     with pytest.raises(Enough) as raised:
-        mcmc.sample(kernel, np.zeros(2), n_draws=10**6, n_chains=2, n_tune=0, rng=1, callback=stop)
+        mcmc.sample(kernel, catalogue.STARTS, n_draws=10**6, n_chains=2, n_tune=0, rng=1, callback=stop)
     draws = [chain.draws for chain in raised.value.trace.chains]
     assert 0 < sum(map(len, draws)) < 2 * 10**6 and all(np.isfinite(part).all() for part in draws)
