@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 import fastrace as fr
+from fastrace.sequences import BOUNDS
 
 DELTA = 0.05
 
@@ -190,3 +191,49 @@ class Samples:
 
     def track_gbas(self, law):
         return self.mean(lambda x: fr.GBAS(0.1, 0.1, rng=1).update_many(x))
+
+
+LAWS = {
+    "beta(100, 300)": lambda rng, n: rng.beta(100, 300, n),
+    "beta(10, 30)": lambda rng, n: rng.beta(10, 30, n),
+    "uniform": lambda rng, n: rng.random(n),
+    "Bernoulli(0.1)": lambda rng, n: (rng.random(n) < 0.1).astype(float),
+}
+TIMES = (10, 100, 1000, 10_000, 100_000)
+
+
+def widths(bound, law, times, seeds):
+    """Median width of the interval of a kind at some times: ndarray of shape (len(times),)."""
+    found = np.zeros((seeds, len(times)))
+    for i, child in enumerate(np.random.SeedSequence(20080705).spawn(seeds)):
+        x = LAWS[law](np.random.default_rng(child), times[-1])
+        sequence, seen = fr.ConfidenceSequence(bound, delta=DELTA), 0
+        for k, t in enumerate(times):
+            sequence.update_many(x[seen:t])
+            seen = t
+            low, high = sequence.interval
+            found[i, k] = high - low
+    return np.median(found, axis=0)
+
+
+class Widths:
+    """Width of the interval of each kind; run this file to print the table of `ConfidenceSequence`."""
+
+    params = (list(BOUNDS), list(LAWS), list(TIMES))
+    param_names = ["bound", "law", "t"]
+
+    def track_width(self, bound, law, t):
+        return float(widths(bound, law, (t,), 10)[0])
+
+
+def print_widths(seeds=20):
+    """The table in the docstring of `ConfidenceSequence`: width over that of the default kind."""
+    for law in LAWS:
+        default = widths("empirical-bernstein-mixture", law, TIMES, seeds)
+        print(f"{law:34}" + "".join(f"{width:9.4f}" for width in default))
+        for bound in BOUNDS:
+            print(f"    {bound:30}" + "".join(f"{ratio:9.2f}" for ratio in widths(bound, law, TIMES, seeds) / default))
+
+
+if __name__ == "__main__":
+    print_widths()

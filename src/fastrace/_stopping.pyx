@@ -215,7 +215,9 @@ cdef class Stream:
         Parameters
         ----------
         xs : array_like, shape (k,)
-            Rewards, of any real type. A float64 or float32 array is read where it lies, as far as it is used.
+            Rewards, of any real type, used in the order given: shuffle the rows of a table first, or call
+            `estimate_mean`, which reads an array in random order. A float64 or float32 array is read where it lies, as
+            far as it is used.
 
         Returns
         -------

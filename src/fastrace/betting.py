@@ -132,9 +132,11 @@ class TargetEBStop(_Rule):
 class TargetBetStop(_Rule):
     r"""Estimate the mean by a gambler who aims at the wanted accuracy: fewest samples where the variance is small.
 
-    The bets of `TargetEBStop` in their exact form: capital is followed for at most 1024 candidate means, between which
-    new ones are placed as others are refuted. Up to 1.4 times fewer samples than `TargetEBStop`, at about 0.3 us per
-    reward.
+    The bets of `TargetEBStop` as a capital in place of its closed form, followed for at most 1024 candidate means,
+    between which new ones are placed as others are refuted. Up to 1.4 times fewer samples than `TargetEBStop`, at about
+    0.3 us per reward. The grid of candidates costs samples beside the capital of every mean, which would need all
+    rewards again at each step: 2 to 7 % on average and up to 17 % in runs of 100 rewards and more, over six laws at
+    accuracies of 0.02 to 0.2; in runs of some 30 rewards up to 40 %.
 
     Parameters
     ----------

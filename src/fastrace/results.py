@@ -500,7 +500,8 @@ class StopResult:
         Rewards used.
     status : str
         ``"stopped"``; ``"running"``; ``"max_samples"`` (the samples ran out first); ``"inconsistent"`` (no mean fits
-        what was seen: the rewards broke an assumption, or the event of probability `delta` came true).
+        what was seen: the rewards broke an assumption, or the event of probability `delta` came true; where every row
+        of a population was seen, the interval is its mean all the same).
     criterion : str
         ``"relative"``, ``"absolute"``, ``"sign"`` or ``"never"``.
     epsilon : float
@@ -537,7 +538,7 @@ class StopResult:
             "stopped": f"stopped after {self.n_samples} samples",
             "running": f"running, {self.n_samples} samples so far",
             "max_samples": f"not stopped: out of samples after {self.n_samples}",
-            "inconsistent": f"inconsistent after {self.n_samples} samples: no mean fits what was seen",
+            "inconsistent": f"inconsistent after {self.n_samples} samples: no mean fits all intervals",
         }
         accuracy = "" if self.epsilon != self.epsilon else f", epsilon {self.epsilon:g}"
         name = "estimate" if self.stopped or self.criterion == "never" else "mean so far (no promise)"

@@ -60,7 +60,8 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
         - ``"empirical-bernstein-stitched"`` (or ``"stitched"``): polynomial stitching [1]_, the bound that shrinks
           fastest in the end, by a law of the iterated logarithm.
         - ``"hoeffding"``: mixture of normals [1]_; takes the variance at its largest.
-        - ``"betting"``: hedged capital on a grid of candidate means [2]_; mostly the narrowest, and the slowest.
+        - ``"betting"``: hedged capital on a grid of candidate means [2]_; the narrowest in the first hundreds of
+          rewards, wider than the default from some thousands on, and the slowest. See the table in the notes.
     support : tuple of float, default (0, 1)
         Interval (low, high) that holds every reward, in reward units.
     delta : float, default 0.05
@@ -93,6 +94,25 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     ever be empty, one of the assumptions is broken or the event of probability `delta` came true, and `status` becomes
     ``"inconsistent"``. A sequence then takes no more rewards, unless it has `n_rows`: a population is read to its end,
     where the interval is its mean, and `status` stays ``"inconsistent"``. `estimate` is the mean of the rewards.
+
+    Width after t rewards over that of the default kind, whose width is in brackets (medians of 20 runs at delta 0.05):
+
+    ==============  =========  ==========  ==========  ===========  ===========  ============
+    rewards         kind       t = 10      t = 100     t = 1000     t = 10,000   t = 100,000
+    ==============  =========  ==========  ==========  ===========  ===========  ============
+    beta(100, 300)  plug-in    1.06 (.93)  1.08 (.14)  1.05 (.014)  .93 (.0020)  1.09 (.0005)
+    beta(100, 300)  stitched   1.07        1.81        1.72         1.90         1.58
+    beta(100, 300)  hoeffding  .92         2.21        7.09         18.0         26.4
+    beta(100, 300)  betting    .52         .53         .59          .80          1.09
+    uniform         plug-in    1.00 (1.0)  .88 (.24)   1.07 (.060)  1.28 (.019)  1.48 (.0064)
+    uniform         stitched   1.00        1.85        1.51         1.29         1.15
+    uniform         hoeffding  1.00        1.26        1.65         1.82         1.88
+    uniform         betting    .55         .71         1.06         1.33         1.58
+    Bernoulli(0.1)  plug-in    1.00 (.89)  .94 (.21)   1.12 (.062)  1.28 (.020)  1.46 (.0068)
+    Bernoulli(0.1)  stitched   1.13        1.51        1.53         1.26         1.13
+    Bernoulli(0.1)  hoeffding  .80         1.17        1.62         1.70         1.75
+    Bernoulli(0.1)  betting    .64         .78         1.12         1.32         1.54
+    ==============  =========  ==========  ==========  ===========  ===========  ============
 
     O(1) time per reward, about 10 ns in `update_many`, and O(1) memory; betting keeps at most 1024 candidate means,
     between which new ones are placed as others are refuted, at about 0.3 us per reward. The same rewards in any
