@@ -84,6 +84,21 @@ def test_a_finished_run_is_returned_though_its_checkpoint_cannot_be_written(tmp_
     np.testing.assert_array_equal(again.draws, whole.draws)
 
 
+def test_ctrl_c_in_the_last_save_has_the_finished_trace(tmp_path, monkeypatch):
+    calls, real = [], os.fsync
+
+    def fsync(handle):
+        calls.append(handle)
+        if len(calls) == 3:     # file and folder at the start, then the file at the end
+            raise KeyboardInterrupt
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        mcmc.sample(raced(), n_draws=400, checkpoint=tmp_path / "chains", threads=1, **OPTIONS)
+    assert caught.value.trace.n_draws == 400
+
+
 def test_an_exception_keeps_its_trace_though_the_checkpoint_cannot_be_written(tmp_path, full_disk):
     def callback(chain, steps):
         full_disk.append(1)

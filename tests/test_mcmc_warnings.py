@@ -128,3 +128,36 @@ def test_nothing_large_is_printed():
         assert "Generator" not in repr(thing) and "dtype" not in repr(thing)
     assert repr(trace) == ("Trace(PoissonMinibatchMetropolis: 2 chains of 1000 draws of theta, each of shape (2,); "
                            "0 warnings)")
+
+
+def test_a_warning_that_is_made_an_error_has_the_trace():
+    kernel = mcmc.RacingMetropolis(logistic())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="began at one point") as caught:
+            mcmc.sample(kernel, [1.0, 1.0], n_draws=200, n_chains=2, rng=1)
+    assert caught.value.trace.n_draws == 200 and caught.value.trace.warnings == (str(caught.value),)
+
+
+class Words:
+    """A kernel whose draws are no numbers."""
+
+    variable = "word"
+
+    class State:
+        position = np.array("a", dtype=object)
+
+    def init(self, position=None, rng=None):
+        return self.State()
+
+    def run(self, rng, state, n, *, tune=False):
+        return state, Steps(np.array(["a"] * n, dtype=object), *(np.ones(n, np.int64),) * 2, *(np.ones(n, bool),) * 3)
+
+    def describe(self):
+        return {"kernel": "Words"}
+
+
+def test_draws_that_cannot_be_checked_are_returned():
+    with pytest.warns(UserWarning, match="the draws could not be checked .ValueError"):
+        trace = mcmc.sample(Words(), n_draws=200, n_chains=2, rng=1)
+    assert trace.n_draws == 200

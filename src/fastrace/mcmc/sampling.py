@@ -118,7 +118,7 @@ def sample(
 
     The draws depend on the seed and the kernel alone: not on threads, progress, callback or interruptions. Whatever
     exception ends sampling early, a callback's, a user's function's or Ctrl-C, comes through unchanged and has the
-    trace so far as its attribute ``trace``.
+    trace so far as its attribute ``trace``; so has a warning that is made an error.
 
     Examples
     --------
@@ -167,6 +167,7 @@ def sample(
         if threads is None:
             threads = os.cpu_count() or 1
         work.go(min(threads, len(runs)), progress)
+        failure = work.try_to_save()
     except BaseException as error:
         with contextlib.suppress(Exception):
             error.trace = work.trace()  # type: ignore[attr-defined]
@@ -174,17 +175,23 @@ def sample(
         if failure is not None:
             error.add_note(failure)
         raise
-    failure = work.try_to_save()
-    if failure is not None:
-        warnings.warn(failure, stacklevel=2)
     trace = work.trace()
-    reference = getattr(kernel, "reference", None)
-    told = diagnosis(trace, reference if isinstance(reference, Reference) else None, one_start)
+    told = [] if failure is None else [failure]
     if getattr(kernel, "outside", False):
-        told = ("a reward lay outside support: the promise of the draws is void; widen support", *told)
-    for words in told:
-        warnings.warn(words, stacklevel=2)
-    return replace(trace, warnings=told)
+        told.append("a reward lay outside support: the promise of the draws is void; widen support")
+    reference = getattr(kernel, "reference", None)
+    try:
+        told += diagnosis(trace, reference if isinstance(reference, Reference) else None, one_start)
+    except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that
+        told.append(f"the draws could not be checked ({type(error).__name__}: {error})")
+    trace = replace(trace, warnings=tuple(told))
+    try:
+        for words in told:
+            warnings.warn(words, stacklevel=2)
+    except Warning as error:  # where warnings are errors
+        error.trace = trace  # type: ignore[attr-defined]
+        raise
+    return trace
 
 
 def _started(
