@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+from fastrace.likelihoods import GLMSource
 
 NEVER_SET_UP = "never set up: a subclass must call super"
 
@@ -284,7 +285,7 @@ def glm():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(200, 2))
     y = (rng.random(200) < 0.5).astype(float)
-    return fr.likelihoods.GLMSource(X, y, np.zeros((2, 2)))
+    return GLMSource(X, y, np.zeros((2, 2)))
 
 
 def chain_of(kind, glm, **options):
@@ -342,3 +343,118 @@ def test_chains_without_their_race_or_table_and_points_of_another_length_are_ref
             firefly.load(np.zeros(2), np.zeros(2), bad)
     with pytest.raises(RuntimeError, match=NEVER_SET_UP):
         firefly.set_table(_minibatch.AliasTable.__new__(_minibatch.AliasTable), 100.0)
+
+
+# Races and streams.
+
+def once(use, found):
+    """A function of (arms, rows) that refuses to be used inside itself."""
+    def function(arms, rows):
+        with pytest.raises(RuntimeError, match="in use"):
+            use()
+        found.append(use)
+        return np.random.default_rng(int(rows[0])).random((len(rows), len(arms)))
+    return function
+
+
+@pytest.mark.parametrize("use", ["ask", "tell", "pickle", "run", "set_support", "plan"])
+def test_a_race_in_use_is_refused(use):
+    found = []
+    race = fr.FiniteRace(2, 500, rng=1)
+    core = race._race
+    act = {"ask": race.ask, "tell": lambda: race.tell(np.ones((50, 2))), "pickle": lambda: pickle.dumps(race),
+           "run": lambda: race.run(np.ones((500, 2))), "set_support": lambda: core.set_support(0, 1),
+           "plan": lambda: core.plan([50, 500], [2.0, 2.0], 3.0)}[use]
+    race.run(fr.sources.CallableSource(once(act, found), 2, 500))
+    assert found
+
+
+@pytest.mark.parametrize("make", [
+    lambda: fr.LilUCB(2, 50, support=(0, 1)), lambda: fr.UnequalRace([50, 50], support=(0, 1))], ids=["lil", "unequal"])
+@pytest.mark.parametrize("act", [lambda race: race.ask(), pickle.dumps, lambda race: race.result()], ids=range(3))
+def test_other_races_in_use_are_refused(make, act):
+    found, race = [], make()
+    race.run(fr.sources.CallableSource(once(lambda: act(race), found), 2, 50))
+    assert found
+
+
+def test_cores_of_races_are_set_up_once_and_never_used_before():
+    from fastrace import _core, _lil, _stream_race, _unequal
+
+    rng = np.random.default_rng(1)
+    made = {_core.Race: (2, 10), _lil.LilRace: (2,), _unequal.UnequalCore: ([3, 3],), _stream_race.StreamRace: ()}
+    source = fr.sources.ArraySource(np.ones((10, 2)))
+    for cls, arguments in made.items():
+        new = cls.__new__(cls, *arguments)
+        uses = {"ask": (), "tell": (np.ones((1, 2)),), "run": (source, 1), "answer": (), "saved": (), "_get_state": (),
+                "seed": (rng,), "begin": (rng,), "start_afresh": (rng,)}
+        if cls is _core.Race:
+            uses |= {"run": (source,), "begin": (np.zeros(2),)}
+            uses.pop("answer")
+        if cls is _lil.LilRace:
+            uses["tell"] = (1.0,)
+        if cls is _unequal.UnequalCore:
+            uses |= {"tell": (np.ones(2),)}
+        for name, given in uses.items():
+            if hasattr(new, name):
+                with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+                    getattr(new, name)(*given)
+                    new.ask()
+    race = fr.FiniteRace(2, 500, rng=1)._race
+    with pytest.raises(TypeError, match="in use"):
+        race.__init__(2, 500, bound="normal", pairwise=True, shuffled=False, guarded=False, tails=False,
+                      scan_advantage=0.0, max_pulls=-1, low=None, high=None, rng=rng)
+
+
+class ForgetfulStream(fr.EBGStop):
+    def __init__(self):
+        pass
+
+
+class ForgetfulBets(fr.BettingStop):
+    def __init__(self):
+        pass
+
+
+class ForgetfulGBAS(fr.GBAS):
+    def __init__(self):
+        pass
+
+
+class ForgetfulAbsolute(fr.AbsoluteStop):
+    def __init__(self):
+        pass
+
+
+@pytest.mark.parametrize("cls", [ForgetfulStream, ForgetfulBets, ForgetfulGBAS, ForgetfulAbsolute])
+@pytest.mark.parametrize("use", [lambda s: s.update(0.5), lambda s: s.update_many([0.5]), lambda s: s.interval,
+                                 lambda s: s.estimate, pickle.dumps, copy.copy], ids=range(6))
+def test_streams_that_were_never_set_up_are_refused(cls, use):
+    with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+        use(cls())
+
+
+def test_a_stream_counts_each_reward_that_comes_in_while_another_is_converted():
+    rule = fr.ConfidenceSequence()
+    rule.update(Reenters(0.5, lambda: rule.update(0.25)))
+    rule.update_many(Reenters([0.5, 0.75], lambda: rule.update_many([0.5])))
+    assert rule.n_samples == 5
+
+
+def test_a_stream_read_while_another_thread_updates_it_says_so_or_answers():
+    rule = fr.ConfidenceSequence("betting")
+    x = np.random.default_rng(1).random(400_000)
+    found = {"answers": 0, "refused": 0}
+    running = threading.Thread(target=lambda: rule.update_many(x))
+    running.start()
+    while running.is_alive():
+        try:
+            lower, upper = rule.interval
+            pickle.loads(pickle.dumps(rule))
+            assert 0.0 <= lower <= upper <= 1.0
+            found["answers"] += 1
+        except RuntimeError as error:
+            assert "in use" in str(error)
+            found["refused"] += 1
+    running.join()
+    assert rule.n_samples == x.size and sum(found.values())

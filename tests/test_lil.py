@@ -292,7 +292,7 @@ def test_c2_20_one_race_in_two_threads_or_inside_itself_is_refused(seed):
         race.tell(0.5)
         return values[np.ix_(rows, arms)]
 
-    with pytest.raises(RuntimeError, match="running already"):
+    with pytest.raises(RuntimeError, match="in use"):
         race.run(inside)
     source = as_source(values)
     thread = threading.Thread(target=race.run, args=(source,))

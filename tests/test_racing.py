@@ -547,7 +547,7 @@ def test_a_race_is_used_by_one_caller_at_a_time(rng):
         race.ask()
         return np.zeros((rows.size, arms.size))
 
-    with pytest.raises(RuntimeError, match="already running"):
+    with pytest.raises(RuntimeError, match="in use"):
         race.run(fr.sources.CallableSource(rewards, 2, 1000))
     values = rng.random((1000, 2)) + [0, 1]
     assert race.run(values).best == 1

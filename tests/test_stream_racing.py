@@ -593,7 +593,7 @@ def test_c2_20_a_race_in_use_refuses_another_call():
     def function(arms, rows):
         if not seen:
             for call in (lambda: race.run(np.zeros((100, 2))), lambda: race.tell([0, 0]), race.result):
-                with pytest.raises(RuntimeError, match="running"):
+                with pytest.raises(RuntimeError, match="in use"):
                     call()
             seen.append(True)
         return np.zeros((len(rows), len(arms)))

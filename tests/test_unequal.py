@@ -458,7 +458,7 @@ def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, options, seed):
 def test_c2_20_one_race_in_two_threads_or_inside_itself_is_refused(seed):
     vectors = [np.random.default_rng([seed, i]).normal(size=2_000_000) for i in range(3)]
     race = racer([2_000_000] * 3, 1e-12, rng=3)
-    with pytest.raises(RuntimeError, match="running already"):
+    with pytest.raises(RuntimeError, match="in use"):
         race.run(lambda arm, rows: race.ask())
     thread = threading.Thread(target=race.run, args=(vectors,))
     thread.start()

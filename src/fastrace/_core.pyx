@@ -16,6 +16,7 @@ from fastrace._betting cimport wealth_extend, wealth_rejects, wealth_t
 from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewed_beyond_noise,
                                skewness_inflation, tail_half_width, tail_rows)
 from fastrace._criteria cimport full_pass_pays, rows_needed
+from fastrace._guard cimport guard_await, guard_built, guard_check_idle, guard_enter, guard_leave
 from fastrace._memory cimport RaceMemory, row_at
 from fastrace._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis, moments4_skewness,
                                 moments4_std)
@@ -74,11 +75,15 @@ cdef class Race(RaceMemory):
     cdef double log_inv_delta
     cdef int new_flags
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)         # until there is a plan
+
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, max_pulls,
                  low, high, rng):
+        cdef int kind = BOUNDS.index(bound)
         super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=bound == "betting", low=low,
                          high=high, rng=rng)
-        self.bound = BOUNDS.index(bound)
+        self.bound = kind
         self.guarded = guarded
         self.tails = tails and self.bound == NORMAL
         self.scan_advantage = scan_advantage
@@ -87,19 +92,30 @@ cdef class Race(RaceMemory):
 
     def plan(self, looks, quantiles, log_inv_delta):
         """Set the looks (the last is n_rows), each one's quantile, and log(1 / delta) of one comparison at one look."""
-        self._looks = np.ascontiguousarray(looks, dtype=np.int64)
-        self._quantiles = np.ascontiguousarray(quantiles, dtype=np.float64)
+        cdef cnp.ndarray look = np.array(looks, dtype=np.int64), quantile = np.array(quantiles, dtype=np.float64)
+        cdef double level = log_inv_delta
+        if not (look.ndim == quantile.ndim == 1 and 0 < look.shape[0] == quantile.shape[0]
+                and look[0] >= 0 and look[look.shape[0] - 1] == self.n_rows and np.all(np.diff(look) > 0)):
+            raise ValueError("the plan of looks cannot be right: they grow, the last reads every row, and each has one "
+                             "quantile")
+        guard_check_idle(&self.guard, self)
+        self._looks = look
+        self._quantiles = quantile
         self.look = <int64_t *>cnp.PyArray_DATA(self._looks)
         self.quantile = <double *>cnp.PyArray_DATA(self._quantiles)
         self.n_looks = self._looks.shape[0]
-        self.log_inv_delta = log_inv_delta
+        self.log_inv_delta = level
+        guard_built(&self.guard, 1)
 
     def begin(self, offset):
         """Start a race with these offsets, on the scale of sums; arms with offset -inf take no part."""
-        with _Turn(self.busy):
+        guard_enter(&self.guard, self)
+        try:
             self._offset[:] = offset
             with nogil:
                 self._begin()
+        finally:
+            guard_leave(&self.guard)
 
     cdef void _begin(self) noexcept nogil:
         cdef Py_ssize_t i
@@ -155,7 +171,8 @@ cdef class Race(RaceMemory):
         cdef int64_t target, i
         cdef cnp.ndarray rows
         cdef int64_t *row
-        with _Turn(self.busy):
+        guard_enter(&self.guard, self)
+        try:
             if self.unjudged:
                 self._judge_and_plan(self.scan_advantage)
             if self.status != RUNNING:
@@ -168,12 +185,15 @@ cdef class Race(RaceMemory):
                 for i in range(self.told, target):
                     row[i - self.told] = row_at(self, i)
             return self._active[:self.n_active].copy(), rows
+        finally:
+            guard_leave(&self.guard)
 
     def tell(self, const double[:, :] rewards):
         """Take the rewards that `ask` wanted, rows by arms, and look."""
         cdef int64_t target, start
         cdef Py_ssize_t i, j, count
-        with _Turn(self.busy):
+        guard_enter(&self.guard, self)
+        try:
             if self.status != RUNNING:
                 raise ValueError("the race is over; it takes no more rewards")
             target = self._target()
@@ -194,22 +214,31 @@ cdef class Race(RaceMemory):
                     self._absorb(start, count, target)
                     start += count
                 self._close_look(target, self.scan_advantage)
+        finally:
+            guard_leave(&self.guard)
 
     # Driving a source.
 
     def run(self, Source source not None):
         """Race on a source until the race is over."""
         self._check_source(source)
-        with _Turn(self.busy), nogil:
-            self._run(source)
+        guard_enter(&self.guard, self)
+        try:
+            with nogil:
+                self._run(source)
+        finally:
+            guard_leave(&self.guard)
 
     def draw_many(self, Source source not None, const double[::1] log_prior, Py_ssize_t[::1] out):
         """One race per draw on Gumbel-perturbed arms."""
         cdef Py_ssize_t k, i
         cdef int64_t pulls
         cdef double cells = max((<double>self.n_rows + source.n_always_read) * self.n_arms, 1.0)
+        if log_prior.shape[0] != self.n_arms:
+            raise ValueError(f"log_prior has shape ({log_prior.shape[0]},); ({self.n_arms},) is needed")
         self._check_source(source)
-        with _Turn(self.busy):
+        guard_enter(&self.guard, self)
+        try:
             for k in range(out.shape[0]):
                 with self.lock, nogil:
                     for i in range(self.n_arms):
@@ -229,16 +258,21 @@ cdef class Race(RaceMemory):
                 self.n_skewed += (self.flags & SKEWED) != 0
                 if k % 64 == 63:
                     check_signals()
+        finally:
+            guard_leave(&self.guard)
 
     def start_afresh(self, rng):
         """Take another generator, and forget the order of rows: the next draw depends on the generator alone."""
-        with _Turn(self.busy):
+        guard_enter(&self.guard, self)
+        try:
             if not self.shuffled and self.n_rows <= ORDER_LIMIT:
                 order_reset(&self.order, self.drawn)
             self.drawn = 0
             self.rng = rng
             self.lock = rng.bit_generator.lock
             self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
+        finally:
+            guard_leave(&self.guard)
 
     def _check_source(self, Source source):
         if source.n_arms != self.n_arms or source.n_rows != self.n_rows:
@@ -812,8 +846,11 @@ cdef class Race(RaceMemory):
 
     def saved(self):
         """The plan and the state, as plain objects."""
-        with _Turn(self.busy):
-            return (self._looks, self._quantiles, self.log_inv_delta), self.get_state()
+        guard_enter(&self.guard, self)
+        try:
+            return (self._looks, self._quantiles, self.log_inv_delta), self._state()
+        finally:
+            guard_leave(&self.guard)
 
     def restore(self, plan, state):
         """Take what `saved` gave, in a fresh object with the same options."""
@@ -822,11 +859,7 @@ cdef class Race(RaceMemory):
         try:
             self.plan(*plan)
         except (OverflowError, TypeError, ValueError) as error:
-            raise ValueError(f"the saved race is damaged: {error!r}") from error
-        if not (self._looks.ndim == self._quantiles.ndim == 1 and 0 < self.n_looks == self._quantiles.shape[0]
-                and self._looks[0] >= 0 and self._looks[self.n_looks - 1] == self.n_rows
-                and np.all(np.diff(self._looks) > 0)):
-            raise ValueError("the saved race is damaged: its plan of looks cannot be right")
+            raise ValueError(f"the saved race is damaged: {error}") from error
         self.set_state(state)
         if self.status == RUNNING:
             placed = self.looks_taken < self.n_looks
@@ -840,22 +873,6 @@ cdef class Race(RaceMemory):
 
 
 NONE_LEFT = "every arm still in the race has a reward of -inf"
-
-
-class _Turn:
-    """One use of a race at a time: a callback or another thread that comes in between is refused."""
-
-    __slots__ = ("lock",)
-
-    def __init__(self, lock):
-        self.lock = lock
-
-    def __enter__(self):
-        if not self.lock.acquire(blocking=False):
-            raise RuntimeError("this race is already running, in another thread or in the callback that called it")
-
-    def __exit__(self, *error):
-        self.lock.release()
 
 
 def _bad_reward(value, arm, row):

@@ -7,6 +7,7 @@ from numpy.random cimport bitgen_t
 
 import copy
 
+from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._stopping cimport RUNNING, Stream
 
 cdef extern from "numpy/random/distributions.h" nogil:
@@ -25,10 +26,14 @@ cdef class Gbas(Stream):
     cdef object rng, lock
     cdef bitgen_t *bits
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
     def _open(self, arguments, wanted, rng, **shared):
         self._configure(arguments, **shared)
         self.wanted = wanted
         self._use(rng)
+        guard_built(&self.guard, 1)
 
     cdef void _use(self, rng):
         self.rng = rng
@@ -63,12 +68,14 @@ cdef class Gbas(Stream):
         return &self.state
 
     def update(self, x):
+        guard_check_built(&self.guard, self)
         if type(x) is float and <double>x == 0.0:
             return Stream.update(self, x)
         with self.lock:
             return Stream.update(self, x)
 
     def update_many(self, xs):
+        guard_check_built(&self.guard, self)
         before = self.rng.bit_generator.state
         try:
             with self.lock:

@@ -7,6 +7,7 @@ from libc.stdlib cimport calloc, free
 from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_t)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._ranks cimport rank_t, ranks_clear, ranks_enter, ranks_replay
 from fastrace.sources cimport ArraySource, Source, check_signals
@@ -62,9 +63,12 @@ cdef class LilRace:
     cdef double *high
     cdef Py_ssize_t *running
     cdef int status
-    cdef bint busy
+    cdef guard_t guard
 
     def __cinit__(self, n_arms, *args, **kwargs):
+        guard_await(&self.guard, 0)
+        if not 1 <= n_arms <= 1 << 40:
+            raise ValueError(f"n_arms is {n_arms}; a race needs arms")
         self.n_arms = n_arms
         self.arm = <arm_t *>calloc(n_arms, sizeof(arm_t))
         self.tree = <rank_t *>calloc(n_arms, sizeof(rank_t))
@@ -78,16 +82,24 @@ cdef class LilRace:
         free(self.kept)
 
     def __init__(self, n_arms, n_rows, *, width, growth, log_share, patience, low, high, offset):
-        self.n_rows = n_rows
-        self.width = width
-        self.growth = growth
-        self.log_share = log_share
+        cdef int64_t rows = n_rows
+        cdef double width_ = width, growth_ = growth, log_share_ = log_share, patience_ = patience
+        lows, highs, offsets = (np.array(ends, dtype=np.float64) for ends in (low, high, offset))
+        if not (n_arms == self.n_arms and rows >= 0 and lows.shape == highs.shape == offsets.shape == (self.n_arms,)
+                and not (np.isnan(lows).any() or np.isnan(highs).any() or np.isnan(offsets).any())
+                and width_ > 0.0 and growth_ > 0.0 and log_share_ < INFINITY and patience_ > 0.0):
+            raise ValueError("one low, high and offset per arm, and positive width, growth and patience are needed")
+        running = np.flatnonzero(offsets > -np.inf).astype(np.intp)
+        if not running.size:
+            raise ValueError("every arm has an offset of -inf")
+        guard_build(&self.guard, 0, self)
+        self.n_rows = rows
+        self.width = width_
+        self.growth = growth_
+        self.log_share = log_share_
         self.share = exp(self.log_share)
-        self.patience = patience
-        self._low = np.ascontiguousarray(low, dtype=np.float64)
-        self._high = np.ascontiguousarray(high, dtype=np.float64)
-        self._offset = np.ascontiguousarray(offset, dtype=np.float64)
-        self._running = np.flatnonzero(self._offset > -np.inf).astype(np.intp)
+        self.patience = patience_
+        self._low, self._high, self._offset, self._running = lows, highs, offsets, running
         self.low = <double *>cnp.PyArray_DATA(self._low)
         self.high = <double *>cnp.PyArray_DATA(self._high)
         self.running = <Py_ssize_t *>cnp.PyArray_DATA(self._running)
@@ -97,14 +109,19 @@ cdef class LilRace:
             self._stop(self.running[0], SINGLE)
         elif self.n_rows == 0:
             self._stop(int(np.argmax(self._offset)), BY_READING_ALL)
+        guard_built(&self.guard, 0)
 
     def seed(self, rng):
         """Draw an order of rows for every arm."""
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
         cdef Py_ssize_t i
-        with rng.bit_generator.lock, nogil:
-            for i in range(self.n_arms):
-                keyed_order_init(&self.arm[i].order, self.n_rows, bits)
+        guard_enter(&self.guard, self)
+        try:
+            with rng.bit_generator.lock, nogil:
+                for i in range(self.n_arms):
+                    keyed_order_init(&self.arm[i].order, self.n_rows, bits)
+        finally:
+            guard_leave(&self.guard)
 
     def _know(self, shifts):
         """Set what is known of each arm beside its rewards."""
@@ -223,44 +240,46 @@ cdef class LilRace:
                 until_check = PULLS_PER_CHECK
         return 0
 
-    def _enter(self):
-        if self.busy:
-            raise RuntimeError("this race is running already, in another thread or in a call around this one")
-
     def ask(self):
         """The arm and the row wanted next, as two vectors of length 1."""
-        self._enter()
-        if self.done:
-            raise ValueError("the race is over; there is nothing left to ask for")
-        cdef Py_ssize_t i = self._next()
-        return np.array([i], dtype=np.intp), np.array([self._row(i)], dtype=np.int64)
+        cdef Py_ssize_t i
+        guard_enter(&self.guard, self)
+        try:
+            if self.done:
+                raise ValueError("the race is over; there is nothing left to ask for")
+            i = self._next()
+            return np.array([i], dtype=np.intp), np.array([self._row(i)], dtype=np.int64)
+        finally:
+            guard_leave(&self.guard)
 
     def tell(self, double reward):
         """Take the reward that `ask` wanted."""
-        self._enter()
-        if self.done:
-            raise ValueError("the race is over; it takes no more rewards")
-        if self.status == BY_MAX_PULLS:
-            self.status = RUNNING
-        self._take(self._next(), reward)
+        guard_enter(&self.guard, self)
+        try:
+            if self.done:
+                raise ValueError("the race is over; it takes no more rewards")
+            if self.status == BY_MAX_PULLS:
+                self.status = RUNNING
+            self._take(self._next(), reward)
+        finally:
+            guard_leave(&self.guard)
 
     def run(self, Source source not None, max_pulls):
         """Pull until the race is over, or `max_pulls` pulls have been made in all."""
         cdef int64_t limit = max_pulls
         # Memory answers several requests in the time of one. Other sources are asked for nothing that may go unused.
         cdef int64_t most = AHEAD if type(source) is ArraySource else 1
-        cdef ahead_t *ahead
-        self._enter()
-        if source.n_arms != self.n_arms or source.n_rows != self.n_rows:
-            raise ValueError(f"the source has {source.n_rows} rows of {source.n_arms} arms; this race was set up for "
-                             f"{self.n_rows} rows of {self.n_arms} arms")
-        if self.done:
-            return
-        ahead = <ahead_t *>calloc(self.n_arms, sizeof(ahead_t))
-        if ahead == NULL:
-            raise MemoryError()
-        self.busy = True
+        cdef ahead_t *ahead = NULL
+        guard_enter(&self.guard, self)
         try:
+            if source.n_arms != self.n_arms or source.n_rows != self.n_rows:
+                raise ValueError(f"the source has {source.n_rows} rows of {source.n_arms} arms; this race was set up "
+                                 f"for {self.n_rows} rows of {self.n_arms} arms")
+            if self.done:
+                return
+            ahead = <ahead_t *>calloc(self.n_arms, sizeof(ahead_t))
+            if ahead == NULL:
+                raise MemoryError()
             self._know(source.shifts())
             self.status = RUNNING
             with nogil:
@@ -268,8 +287,8 @@ cdef class LilRace:
             if self.status == RUNNING:
                 self._stop(self._most_pulled(), BY_MAX_PULLS)
         finally:
-            self.busy = False
             free(ahead)
+            guard_leave(&self.guard)
 
     cdef Py_ssize_t _most_pulled(self):
         """The arm to name when the race was cut short: most pulls, then the largest mean, then the lowest number."""
@@ -288,6 +307,13 @@ cdef class LilRace:
 
     def answer(self):
         """What is known so far, under the names of `RaceResult`."""
+        guard_enter(&self.guard, self)
+        try:
+            return self._answer()
+        finally:
+            guard_leave(&self.guard)
+
+    def _answer(self):
         cdef Py_ssize_t i
         cdef cnp.ndarray mean = np.full(self.n_arms, np.nan)
         cdef cnp.ndarray half_width = np.full(self.n_arms, np.inf)
@@ -310,6 +336,13 @@ cdef class LilRace:
                     half_width=half_width, pulls=pulls, n_looks=self.total, stopped_by=STOPPED_BY[self.status])
 
     def _get_state(self):
+        guard_enter(&self.guard, self)
+        try:
+            return self._state()
+        finally:
+            guard_leave(&self.guard)
+
+    def _state(self):
         cdef Py_ssize_t i
         keys = np.empty((self.n_arms, 2), dtype=np.uint64)
         sums = np.empty((self.n_arms, 3))
@@ -321,10 +354,17 @@ cdef class LilRace:
             s[i, 0] = self.arm[i].sum
             s[i, 1] = self.arm[i].rest
             s[i, 2] = self.arm[i].known
-        return dict(keys=keys, sums=sums, pulls=self.answer()["pulls"], opened=self.opened, best=self.best,
+        return dict(keys=keys, sums=sums, pulls=self._answer()["pulls"], opened=self.opened, best=self.best,
                     status=self.status, outside=self.outside)
 
     def _set_state(self, state):
+        guard_enter(&self.guard, self)
+        try:
+            self._take_state(state)
+        finally:
+            guard_leave(&self.guard)
+
+    def _take_state(self, state):
         cdef Py_ssize_t i
         cdef const uint64_t[:, ::1] key = state["keys"]
         cdef const double[:, ::1] s = state["sums"]
@@ -334,7 +374,8 @@ cdef class LilRace:
         if not (key.shape[1] == 2 and s.shape[1] == 3 and 0 <= state["opened"] <= self.n_running
                 and 0 <= state["best"] < self.n_arms and 0 <= state["status"] < len(STOPPED_BY)
                 and all(0 <= pulls[i] <= self.n_rows for i in range(self.n_arms))
-                and all((pulls[self.running[i]] > 0) == (i < state["opened"]) for i in range(self.n_running))):
+                and all((pulls[self.running[i]] > 0) == (i < state["opened"]) for i in range(self.n_running))
+                and isinstance(state["outside"], bool) and not np.isnan(state["sums"]).any()):
             raise ValueError("the saved race is damaged: its counts cannot be right")
         self.total = 0
         for i in range(self.n_arms):

@@ -5,6 +5,7 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._betting cimport bets_t, wealth_t
+from fastrace._guard cimport guard_t
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_t
 from fastrace._order cimport ORDER_LIMIT, order_row, order_t
 from fastrace._types cimport moments4_t
@@ -14,7 +15,8 @@ cdef class RaceMemory:
     cdef readonly Py_ssize_t n_arms
     cdef readonly int64_t n_rows
     cdef readonly object rng
-    cdef object lock, busy
+    cdef object lock
+    cdef guard_t guard              # level 1 is for the subclass that runs the loop
     cdef bitgen_t *bits
     cdef bint pairwise, shuffled, betting
     cdef bets_t bets

@@ -4,19 +4,19 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.pyport cimport PY_SSIZE_T_MAX
 from cpython.pycapsule cimport PyCapsule_GetPointer
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._betting cimport bets_init, wealth_init, wealth_t
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave
 from fastrace._keyed_order cimport keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._order cimport (ORDER_LIMIT, displaced_t, order_advance, order_free, order_grow, order_init, order_keep,
                               order_slot, order_t)
 from fastrace._rng cimport bounded
 from fastrace._types cimport moments4_t
 from fastrace.sources cimport check_signals
-
-from threading import Lock
 
 import numpy as np
 
@@ -28,12 +28,17 @@ cdef enum:
     ROWS_PER_FETCH = 8192           # most rows asked of a source at once
     DRAWS_PER_CHECK = 1 << 17       # draws between two looks at pending signals
 
+cdef int64_t MOST_ARMS = <int64_t>1 << 40
+
 
 cdef class RaceMemory:
     """Arrays of a race, shared by successive races of one object."""
 
     def __cinit__(self, n_arms, n_rows, *args, **kwargs):
         cdef Py_ssize_t i
+        guard_await(&self.guard, 0)
+        if not (1 <= n_arms <= MOST_ARMS and n_rows >= 0):
+            raise ValueError(f"n_arms is {n_arms} and n_rows {n_rows}; a race needs arms")
         self.n_arms = n_arms
         self.n_rows = n_rows
         self.column = <double **>calloc(self.n_arms, sizeof(double *))
@@ -74,11 +79,19 @@ cdef class RaceMemory:
 
     def __init__(self, n_arms, n_rows, *, pairwise, shuffled, betting, low, high, rng):
         cdef Py_ssize_t d = self.n_arms
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
+        lock = rng.bit_generator.lock
+        if n_arms != d or n_rows != self.n_rows:
+            raise ValueError("n_arms and n_rows are those that the object was made with")
+        for name, ends in (("low", low), ("high", high)):
+            if ends is not None and np.shape(ends) != (d,):
+                raise ValueError(f"{name} has shape {np.shape(ends)}; ({d},) is needed")
+        guard_build(&self.guard, 0, self)
         self.pairwise = pairwise
         self.shuffled = shuffled
         self.betting = betting
-        self._low = np.zeros(d) if low is None else low.copy()
-        self._high = np.zeros(d) if high is None else high.copy()
+        self._low = np.zeros(d) if low is None else np.array(low, dtype=np.float64)
+        self._high = np.zeros(d) if high is None else np.array(high, dtype=np.float64)
         self._offset, self._known, self._sum, self._new_sum = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
         self._scratch = np.zeros(d)
         self._mean, self._half_width = np.full(d, np.nan), np.full(d, np.nan)
@@ -99,18 +112,23 @@ cdef class RaceMemory:
         self.held = <char *>cnp.PyArray_DATA(self._held)
         self.wait = <double *>cnp.PyArray_DATA(self._wait)
         self.rng = rng
-        self.lock = rng.bit_generator.lock
-        self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
-        self.busy = Lock()
+        self.lock = lock
+        self.bits = bits
         if betting:
             bets_init(&self.bets, self.n_rows)
         if not self.shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows):
             raise MemoryError()
+        guard_built(&self.guard, 0)
 
     def set_support(self, low, high):
         """Replace the support that rewards are held against."""
-        self._low[:] = low
-        self._high[:] = high
+        low, high = (np.array(np.broadcast_to(ends, (self.n_arms,)), dtype=np.float64) for ends in (low, high))
+        guard_enter(&self.guard, self)
+        try:
+            self._low[:] = low
+            self._high[:] = high
+        finally:
+            guard_leave(&self.guard)
 
     cdef int draw(self, int64_t target) except -1 nogil:
         """Settle the order up to `target`, once: a look that failed is asked for again with the same rows."""
@@ -145,6 +163,9 @@ cdef class RaceMemory:
         for j in range(self.n_active):
             i = self.active[j]
             if wanted > self.capacity[i]:
+                if wanted > PY_SSIZE_T_MAX // <Py_ssize_t>sizeof(double):
+                    with gil:
+                        raise MemoryError(f"{wanted} rewards of each arm are not to be kept")
                 longer = <double *>realloc(self.column[i], wanted * sizeof(double))
                 if longer == NULL:
                     with gil:
@@ -184,8 +205,8 @@ cdef class RaceMemory:
 
     # Saving.
 
-    def get_state(self):
-        """All that a race needs to go on exactly, as plain objects."""
+    def _state(self):
+        """All that a race needs to go on exactly, as plain objects; the guard is held."""
         cdef Py_ssize_t k, i, n = self.n_arms
         columns, comparisons = {}, []
         if self.status == 0:                        # a race that is over compares nothing any more
@@ -206,20 +227,26 @@ cdef class RaceMemory:
             order=saved_order(&self.order, self.drawn), columns=columns, comparisons=comparisons)
 
     def set_state(self, state):
-        """Take what `get_state` gave, in a fresh object with the same options; a damaged state raises ValueError."""
+        """Take what `_state` gave, in a fresh object with the same options; a damaged state raises ValueError."""
+        guard_enter(&self.guard, self)
         try:
             self._take_state(state)
         except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
             raise ValueError(f"the saved race is damaged: {error!r}") from error
+        finally:
+            guard_leave(&self.guard)
 
     def _take_state(self, state):
         cdef Py_ssize_t i, n = self.n_arms
         cdef cnp.ndarray column
         cdef moments4_t *row
         for name, values in state["arms"].items():
-            if name not in ARM_STATE:
-                raise KeyError(name)
-            getattr(self, name)[:] = values
+            kept = getattr(self, name) if name in ARM_STATE else None
+            _demand(kept is not None and np.shape(values) == (n,) and np.asarray(values).dtype == kept.dtype,
+                    "what it says of each arm")
+            kept[:] = values
+        _demand(bool(((self._pulls >= 0) & (self._pulls <= self.n_rows)).all()) and not np.isnan(self._sum).any()
+                and not np.isnan(self._offset).any() and not np.isnan(self._known).any(), "what it says of each arm")
         (self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
          self.unjudged, self.status, self.flags, self.window) = state["progress"]
         (self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
@@ -234,7 +261,10 @@ cdef class RaceMemory:
                 and 0 <= self.window < max(self.n_rows, 1), "how far the race has come")
         if self.status == 0:
             _demand(self.told <= self.drawn and (self.leader in active or self.told == 0), "how far the race has come")
+        _demand(0 <= self.evaluations and 0 <= self.n_exact <= self.n_draws and 0 <= self.n_looks_taken
+                and 0 <= self.n_skewed <= self.n_draws and self.fractions >= 0.0, "its counts")
         _take(&self.closest, state["closest"], sizeof(moments4_t))
+        _demand(0 <= self.closest.n <= self.n_rows, "its comparisons")
         _take(&self.keyed, state["keyed"], sizeof(keyed_order_t))
         keyed_order_set(&self.keyed, self.n_rows, self.keyed.keys[0], self.keyed.keys[1])
         restore_order(&self.order, state["order"], self.drawn)
@@ -305,7 +335,8 @@ cdef int restore_order(order_t *order, saved, int64_t drawn) except -1:
         return 0
     settled = np.asarray(settled)
     _demand(kind == "displaced" and order.table != NULL and settled.dtype == np.uint32 and settled.shape == (drawn,)
-            and np.all(settled < order.n) and np.all(values < order.n), "its order of rows")
+            and np.all(settled < order.n) and np.all(values < order.n)
+            and np.unique(settled).size == settled.size, "its order of rows")
     order.race = 1
     order.settled = <uint32_t *>realloc(order.settled, max(len(settled), 1) * sizeof(uint32_t))
     if order.settled == NULL:
@@ -335,12 +366,14 @@ cdef object _bytes(const void *x, Py_ssize_t size):
 
 cdef object _doubles(const double *x, Py_ssize_t n):
     cdef cnp.ndarray out = np.empty(n)
-    memcpy(cnp.PyArray_DATA(out), x, n * sizeof(double))
+    if n > 0:                   # an arm without rewards may have no memory yet
+        memcpy(cnp.PyArray_DATA(out), x, n * sizeof(double))
     return out
 
 
 cdef int _take(void *into, bytes raw, size_t size) except -1:
-    if <size_t>len(raw) != size:
+    if not isinstance(raw, bytes) or <size_t>len(raw) != size:
         raise ValueError(f"the saved race holds {len(raw)} bytes where {size} are needed: another build saved it")
-    memcpy(into, PyBytes_AS_STRING(raw), size)
+    if size > 0:
+        memcpy(into, PyBytes_AS_STRING(raw), size)
     return 0

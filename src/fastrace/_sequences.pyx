@@ -15,6 +15,7 @@ from fastrace._bets cimport (FR_BLOCK, FR_CANDIDATES, fr_bet_t, fr_betting, fr_g
                              fr_grid_merge, fr_grid_t, fr_hoeffding, fr_moments_only, fr_narrowest,
                              fr_normal_mixture, fr_plug_in, fr_plug_in_push, fr_scale, fr_stitched, fr_stitching,
                              fr_sums_init, fr_sums_t, fr_target, fr_target_push, fr_threshold, fr_unit)
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._schedules cimport next_look
 from fastrace._stopping cimport INCONSISTENT, RUNNING, Stream, stream_t
 
@@ -57,6 +58,7 @@ cdef class Sequence(Stream):
     cdef double start                       # and what its logarithm begins with
 
     def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
         self.size = 0
 
     def __dealloc__(self):
@@ -65,8 +67,7 @@ cdef class Sequence(Stream):
     def _open(self, arguments, kernel, *, n_rows=None, cap=0.5, best_at=25.0, **shared):
         """Set everything, from arguments that have been checked; `shared` goes to `Stream._configure`."""
         cdef double span, epsilon
-        if self.state != NULL:
-            raise TypeError(f"this {type(self).__name__} is in use; make a new one to start again")
+        guard_build(&self.guard, 1, self)
         self.kernel = KERNELS.index(kernel)
         if n_rows is not None:
             limit = shared.get("max_samples")
@@ -77,6 +78,7 @@ cdef class Sequence(Stream):
         self.grid = self.kernel == BETTING or self.kernel == TARGET_BETTING
         if not self.grid:
             self.size -= sizeof(fr_grid_t)
+        free(self.state)
         self.state = <state_t *>calloc(1, self.size)
         if self.state == NULL:
             raise MemoryError(f"no memory for {self.size} bytes")
@@ -107,6 +109,7 @@ cdef class Sequence(Stream):
         self.state.look = 1
         if self.grid:
             fr_grid_init(&self.bet, &self.state.grid)
+        guard_built(&self.guard, 1)
 
     # Kernels
 
@@ -262,6 +265,7 @@ cdef class Sequence(Stream):
 
     def _capital(self):
         """Largest logs of the wealth of who bets below a threshold and of who bets above."""
+        guard_check_built(&self.guard, self)
         return self.state.sums.penalty[1], self.state.sums.penalty[0]
 
     def _absorb(self, Sequence other):

@@ -7,6 +7,8 @@ To write a rule, subclass `Stream` in Cython and supply `push`, `mean`, `memory`
 from libc.stdint cimport int64_t
 cimport numpy as cnp
 
+from fastrace._guard cimport guard_t
+
 cdef enum:
     STREAM_BLOCK = 1024         # most rewards in one call of `extend`
 
@@ -31,7 +33,8 @@ cdef class Stream:
     cdef double slack                   # rounding forgiven outside the support: 1e-12 of its width
     cdef double epsilon_, delta_, threshold, floor
     cdef int criterion_
-    cdef bint clip, busy
+    cdef bint clip
+    cdef guard_t guard                  # level 0 is set up by `_configure`; never taken without the GIL
     cdef int64_t limit                  # max_samples
     cdef int64_t population             # rows of a population read without replacement, or 0
     cdef Py_ssize_t per_check           # rewards between two looks at pending signals: 50 ms of work or less

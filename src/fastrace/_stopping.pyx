@@ -9,6 +9,8 @@ cimport numpy as cnp
 import numpy as np
 
 from fastrace._criteria cimport (ABSOLUTE, RELATIVE, SIGN, distance_from_zero, relative_answer, relative_met)
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
+                              guard_leave_brief, guard_refuse, guard_take_briefly)
 from fastrace.sources cimport check_signals
 
 cnp.import_array()
@@ -63,6 +65,7 @@ cdef class Stream:
     """
 
     def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 0)
         self.s.lower = -INFINITY
         self.s.upper = INFINITY
         self.s.answer = NAN
@@ -75,8 +78,7 @@ cdef class Stream:
     def _configure(self, arguments, *, support, criterion="never", epsilon=NAN, delta=NAN, threshold=NAN, floor=None,
                    max_samples=None, outside="raise"):
         """Set what all rules share, from arguments that have been checked; `arguments` rebuild the object."""
-        if self.s.n or self.arguments is not None:
-            raise TypeError(f"this {type(self).__name__} is in use; make a new one to start again")
+        guard_build(&self.guard, 0, self)
         self.arguments = dict(arguments)
         self.low, self.high = support
         self.slack = 1e-12 * (self.high - self.low)
@@ -89,6 +91,7 @@ cdef class Stream:
         self.clip = outside == "clip"
         self.s.lower = self.low
         self.s.upper = self.high
+        guard_built(&self.guard, 0)
 
     # What a rule supplies
 
@@ -193,12 +196,11 @@ cdef class Stream:
             nothing.
         """
         cdef double value = <double>x if type(x) is float else _real(x)
-        if self.busy:
-            raise RuntimeError("this stream is in use, in another thread or in a call around this one")
-        if not self.low - self.slack <= value <= self.high + self.slack:
-            if self.s.status != RUNNING:
-                return True
+        if not guard_take_briefly(&self.guard):
+            guard_refuse(&self.guard, self)
+        if not self.low - self.slack <= value <= self.high + self.slack and self.s.status == RUNNING:
             if not self.clip or not isfinite(value):
+                guard_leave_brief(&self.guard)
                 raise self._refuse(value, "the reward")
             value = self.low if value < self.low else self.high
             self.s.n_clipped += 1
@@ -207,6 +209,7 @@ cdef class Stream:
             self.push(value)
             if self.s.n >= self.limit and self.s.status == RUNNING:
                 self.s.status = OUT_OF_SAMPLES
+        guard_leave_brief(&self.guard)
         return self.s.status != RUNNING
 
     def update_many(self, xs):
@@ -236,32 +239,31 @@ cdef class Stream:
         cdef int kind = cnp.PyArray_TYPE(array)
         cdef bint direct
         cdef char *kept = NULL
-        if self.busy:
-            raise RuntimeError("this stream is in use, in another thread or in a call around this one")
-        if n == 0 or self.s.status != RUNNING:
-            return 0
-        direct = (kind == cnp.NPY_FLOAT64 or kind == cnp.NPY_FLOAT32) and cnp.PyArray_ISBEHAVED_RO(array)
-        size = self.keep(NULL)
-        kept = <char *>malloc(size)
-        if kept == NULL:
-            raise MemoryError(f"no memory for {size} bytes")
-        self.keep(kept)
-        self.busy = True
+        guard_enter(&self.guard, self)
         try:
-            while start < n and self.s.status == RUNNING:
-                if direct:
-                    start += self._take(array, 0)
-                    break
-                count = min(<Py_ssize_t>CONVERTED, n - start)
-                with np.errstate(over="ignore"):
-                    part = array[start:start + count].astype(np.float64)
-                start += self._take(part, start)
-        except BaseException:
-            self.put_back(kept)
-            raise
+            if n == 0 or self.s.status != RUNNING:
+                return 0
+            direct = (kind == cnp.NPY_FLOAT64 or kind == cnp.NPY_FLOAT32) and cnp.PyArray_ISBEHAVED_RO(array)
+            size = self.keep(NULL)
+            kept = <char *>malloc(size)
+            if kept == NULL:
+                raise MemoryError(f"no memory for {size} bytes")
+            self.keep(kept)
+            try:
+                while start < n and self.s.status == RUNNING:
+                    if direct:
+                        start += self._take(array, 0)
+                        break
+                    count = min(<Py_ssize_t>CONVERTED, n - start)
+                    with np.errstate(over="ignore"):
+                        part = array[start:start + count].astype(np.float64)
+                    start += self._take(part, start)
+            except BaseException:
+                self.put_back(kept)
+                raise
         finally:
-            self.busy = False
             free(kept)
+            guard_leave(&self.guard)
         return start
 
     cdef Py_ssize_t _take(self, cnp.ndarray array, Py_ssize_t first) except -1:
@@ -406,12 +408,17 @@ cdef class Stream:
     @property
     def estimate(self):
         """The promised estimate once stopped; before, the mean of the rewards used, without a promise."""
+        guard_check_built(&self.guard, self)
         return self.s.answer if self.s.status == STOPPED else self.mean()
 
     @property
     def interval(self):
         """Interval (lower, upper) that holds the mean at all times with probability at least ``1 - delta``."""
-        return self._interval()
+        guard_enter(&self.guard, self)
+        try:
+            return self._interval()
+        finally:
+            guard_leave(&self.guard)
 
     def _interval(self):
         if self.s.lower > self.s.upper >= self.s.lower - self.slack:
@@ -425,11 +432,15 @@ cdef class Stream:
     # Saving
 
     def __reduce__(self):
-        cdef stream_t s = self.s
-        if self.busy:
-            raise RuntimeError("this stream is in use, in another thread or in a call around this one")
+        cdef stream_t s
+        guard_enter(&self.guard, self)
+        try:
+            s = self.s
+            own = self._own_state()
+        finally:
+            guard_leave(&self.guard)
         shared = (s.n, s.n_clipped, s.status, bool(s.by_floor), s.lower, s.upper, s.answer)
-        args = (1, type(self), self.arguments, shared, self._own_state())
+        args = (1, type(self), self.arguments, shared, own)
         extra = getattr(self, "__dict__", None)
         return (_restore, args, extra) if extra else (_restore, args)
 
@@ -441,29 +452,36 @@ cdef class Stream:
         return new
 
     def _set_state(self, shared, own):
-        n, n_clipped, status, by_floor, lower, upper, answer = shared
-        if not (0 <= n <= self.limit and 0 <= n_clipped <= n and 0 <= status < len(STATUS)):
-            raise ValueError("the saved stream is damaged: its counts cannot be right")
-        self._set_own_state(own)
-        self.s.n = n
-        self.s.n_clipped = n_clipped
-        self.s.status = status
-        self.s.by_floor = by_floor
-        self.s.lower = lower
-        self.s.upper = upper
-        self.s.answer = answer
+        cdef stream_t s
+        (s.n, s.n_clipped, s.status, s.by_floor, s.lower, s.upper, s.answer) = shared
+        guard_enter(&self.guard, self)
+        try:
+            # The limits of `s.lower` and `s.upper` hold for a mean and for its absolute value.
+            if not (0 <= s.n <= self.limit and 0 <= s.n_clipped <= s.n and 0 <= s.status < len(STATUS)
+                    and s.lower == s.lower and s.upper == s.upper
+                    and (s.status != STOPPED or isfinite(s.answer))):
+                raise ValueError("the saved stream is damaged: its counts cannot be right")
+            self._set_own_state(own)
+            self.s = s
+        finally:
+            guard_leave(&self.guard)
 
 
 cdef class Over(Stream):
     """A rule over a stream that was made for it: the inner one brings the interval and the criterion."""
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
     def _configure_over(self, arguments, Stream inner not None, *, max_samples=None, outside="raise"):
+        guard_check_built(&inner.guard, inner)
         self._configure(arguments, support=inner.support, criterion=CRITERIA[inner.criterion_],
                         epsilon=inner.epsilon_, delta=inner.delta_, threshold=inner.threshold, max_samples=max_samples,
                         outside=outside)
         self.inner = inner
         self.s = inner.s
         self.per_check = inner.per_check
+        guard_built(&self.guard, 1)
 
     cdef void push(self, double x) noexcept nogil:
         self.inner.s = self.s
@@ -503,8 +521,11 @@ def _restore(version, cls, arguments, shared, own):
     """Rebuild what was pickled."""
     if version != 1:
         raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
-    if not issubclass(cls, Stream):
-        raise TypeError(f"this pickle asks for a {cls.__name__}: it is damaged")
+    if not (isinstance(cls, type) and issubclass(cls, Stream)):
+        raise TypeError(f"this pickle asks for {cls!r}: it is damaged")
     cdef Stream new = cls(**arguments)
-    new._set_state(shared, own)
+    try:
+        new._set_state(shared, own)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"the saved stream is damaged: {error}") from error
     return new

@@ -11,6 +11,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check, guard_enter, guard_leave, guard_t
 from fastrace._ranks cimport kth_largest
 from fastrace._row_order cimport RowOrder, row_in
 from fastrace.sources cimport ArraySource, Source, check_signals
@@ -108,7 +109,7 @@ cdef class StreamRace:
     cdef int bound, status
     cdef Py_ssize_t n_wanted            # best arms still to be found among the open ones
     cdef int64_t until_check
-    cdef bint busy
+    cdef guard_t guard
     cdef bint intersecting              # brackets are intersected over time, in bets.lower and bets.upper
     cdef fr_rule rule
     cdef fr_sums sums
@@ -126,23 +127,35 @@ cdef class StreamRace:
     cdef RowOrder order                 # in which the rows of a population are read, or None
     cdef object arguments
 
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
     def __init__(self, n_arms, bound, horizon, n_best, epsilon, log_share, low, high):
         cdef Py_ssize_t i
+        cdef Py_ssize_t arms = n_arms, best = n_best
+        cdef int kind = BOUNDS.index(bound)
+        cdef int64_t rounds = INT64_MAX if horizon is None else horizon
+        cdef double accuracy = epsilon, share = log_share
+        low, high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+        if not (1 <= best <= arms and rounds >= 1 and accuracy >= 0.0 and share == share
+                and low.shape == high.shape == (arms,) and np.isfinite(low).all() and np.isfinite(high).all()
+                and (low < high).all()):
+            raise ValueError("1 <= n_best <= n_arms, a horizon, an accuracy and one support per arm are needed")
+        guard_build(&self.guard, 0, self)
         self.arguments = (n_arms, bound, horizon, n_best, epsilon, log_share, low, high)
         self.n_arms = self.n_open = n_arms
-        self.bound = BOUNDS.index(bound)
-        self.horizon = INT64_MAX if horizon is None else horizon
-        self.n_best = self.n_wanted = n_best
-        self.epsilon = epsilon
-        self._low = np.array(low, dtype=np.float64)
-        self._high = np.array(high, dtype=np.float64)
+        self.bound = kind
+        self.horizon = rounds
+        self.n_best = self.n_wanted = best
+        self.epsilon = accuracy
+        self._low, self._high = low.copy(), high.copy()
         self._arm = np.arange(n_arms, dtype=np.intp)
         self._column = np.arange(n_arms, dtype=np.intp)
         self._verdict = np.zeros(n_arms, dtype=np.int8)
         self.intersecting = self.bound == BETTING or n_best > 1
         self._fields = np.zeros((FIELDS if self.bound == BETTING else 8 if self.intersecting else 6, n_arms))
         self.until_check = REWARDS_PER_CHECK
-        self.rule.x = log_share
+        self.rule.x = share
         self.rule.n_rows = INFINITY
         self.rule.by_variance = self.bound == EMPIRICAL_BERNSTEIN
         self.rule.low = self._low[0]
@@ -165,6 +178,7 @@ cdef class StreamRace:
                 self._settle(i, CHOSEN, NAN, NAN, self._low[i], self._high[i])
             self._compact()
             self.status = SINGLE if n_arms == 1 else BY_BOUND
+        guard_built(&self.guard, 0)
 
     cdef int _point(self) except -1:
         """Set all pointers into the arrays that hold the state."""
@@ -549,19 +563,15 @@ cdef class StreamRace:
         return self.rule.high if self.rule.lows == NULL else self.high[place]
 
     cdef int _begin(self) except -1:
-        if self.busy:
-            raise RuntimeError("this race is running already, in another thread or in a call around this one")
         if self.status != RUNNING:
             return 0
         self._scratch = np.empty(6 * self.n_open)
         self.lower = <double *>cnp.PyArray_DATA(self._scratch)
         self.upper = self.lower + self.n_open
         self.work = self.upper + self.n_open
-        self.busy = True
         return 0
 
     cdef void _finish(self):
-        self.busy = False
         self._scratch = None
 
     def _refuse(self, block, first, RowOrder order=None):
@@ -588,15 +598,23 @@ cdef class StreamRace:
 
     def tell(self, block):
         """Take rounds of rewards, a float64 array of shape (k, n_open); return how many were used."""
-        cdef cnp.ndarray table = block
+        guard_enter(&self.guard, self)
+        try:
+            return self._tell(block)
+        finally:
+            guard_leave(&self.guard)
+
+    def _tell(self, cnp.ndarray table not None):
         cdef Py_ssize_t used = 0, n = table.shape[0], i
         cdef fr_view view
-        if self.busy:
-            raise RuntimeError("this race is running already, in another thread or in a call around this one")
         if self.order is not None:
             raise ValueError(f"this race reads a table of {self.order.n_rows} rows in random order; go on with "
                              f"run(table), which knows the rows that are left")
-        saved = self._get_state()
+        if table.ndim != 2 or table.shape[1] != self.n_open or cnp.PyArray_TYPE(table) != cnp.NPY_FLOAT64 or \
+                not cnp.PyArray_ISBEHAVED_RO(table):
+            raise ValueError(f"rewards have shape {np.shape(table)}; (k, {self.n_open}) is needed, a column per arm "
+                             f"still in the race")
+        saved = self._state()
         view.data = <const char *>cnp.PyArray_DATA(table)
         view.row_stride, view.arm_stride = table.strides[0], table.strides[1]
         view.single = False
@@ -609,10 +627,10 @@ cdef class StreamRace:
                 self._rounds(&view, n, &used)
             if used < n and self.status == RUNNING:
                 columns = self._column[:self.n_open]
-                raise self._refuse(block[used:used + 1][:, columns], self.rounds)
+                raise self._refuse(table[used:used + 1][:, columns], self.rounds)
         except BaseException:
             self._finish()
-            self._set_state(saved)
+            self._take_state(saved)
             raise
         self._finish()
         return used
@@ -623,10 +641,19 @@ cdef class StreamRace:
 
         A table in memory is read where it lies; other sources are asked for `batch` rounds at a time.
         """
+        guard_enter(&self.guard, self)
+        try:
+            self._run(source, batch, rng)
+        finally:
+            guard_leave(&self.guard)
+
+    def _run(self, Source source, batch, rng):
         cdef ArraySource table
         cdef fr_view view
         cdef Py_ssize_t used = 0, most = batch, count, n, i
         cdef int64_t last = min(source.n_rows, self.horizon)
+        if most < 1:
+            raise ValueError(f"batch is {batch}; at least one round is needed")
         cdef int64_t *rows = NULL
         cdef double *room = NULL
         cdef double **columns = NULL
@@ -708,11 +735,14 @@ cdef class StreamRace:
 
     def saved_order(self):
         """The order of the rows of a population, to be pickled, or None."""
+        guard_check(&self.guard, self)
         return None if self.order is None else self.order.get_state()
 
     def restore_order(self, saved):
         """Take what `saved_order` gave."""
-        self.order = None if saved is None else _row_order.restored(saved)
+        order = None if saved is None else _row_order.restored(saved)
+        guard_check(&self.guard, self)
+        self.order = order
         self.rule.n_rows = INFINITY if saved is None else <double>self.order.n_rows
         if self.order is not None and self.rounds > self.order.drawn:
             raise ValueError("the saved race is damaged: it has used more rows than its order has")
@@ -726,10 +756,18 @@ cdef class StreamRace:
     @property
     def active(self):
         """Arms that rewards are wanted of, in order."""
+        guard_check(&self.guard, self)
         return self._arm[:self.n_open].copy()
 
     def answer(self):
         """What is known so far, by arm, under the names of `StreamRaceResult`."""
+        guard_enter(&self.guard, self)
+        try:
+            return self._answer()
+        finally:
+            guard_leave(&self.guard)
+
+    def _answer(self):
         cdef Py_ssize_t i, n = self.n_open
         cdef double t = <double>self.rounds, scale
         cdef cnp.ndarray table = np.full((4, self.n_arms), np.nan)
@@ -737,8 +775,6 @@ cdef class StreamRace:
         cdef double[::1] lower = np.empty(max(n, 1)), upper = np.empty(max(n, 1))
         for i in range(4):
             row[i] = <double *>cnp.PyArray_DATA(table) + i * self.n_arms
-        if self.busy:
-            raise RuntimeError("this race is running, in another thread or in a call around this one")
         if n and t > 0.0 and not self.intersecting:
             fr_rounds_brackets(&self.sums, n, &self.rule, t, &lower[0], &upper[0])
         for i in range(self.n_arms):
@@ -776,11 +812,25 @@ cdef class StreamRace:
                     n_rounds=self.rounds, stopped_by=STOPPED_BY[self.status])
 
     def _get_state(self):
+        guard_enter(&self.guard, self)
+        try:
+            return self._state()
+        finally:
+            guard_leave(&self.guard)
+
+    def _state(self):
         return dict(arguments=self.arguments, fields=self._fields.copy(), arm=self._arm.copy(),
                     verdict=self._verdict.copy(), low=self._low.copy(), high=self._high.copy(),
                     counts=(self.n_open, self.n_wanted, self.rounds, self.status))
 
     def _set_state(self, state):
+        guard_enter(&self.guard, self)
+        try:
+            self._take_state(state)
+        finally:
+            guard_leave(&self.guard)
+
+    def _take_state(self, state):
         fields, arm, verdict = state["fields"], state["arm"], state["verdict"]
         low, high = state["low"], state["high"]
         n_open, n_wanted, rounds, status = state["counts"]
@@ -790,7 +840,10 @@ cdef class StreamRace:
                 and np.isin(verdict, (OPEN, DROPPED, CHOSEN)).all() and 0 <= n_wanted <= self.n_best
                 and (verdict[:n_open] == OPEN).all() and (verdict[n_open:] != OPEN).all()
                 and 0 <= rounds <= self.horizon and 0 <= status < len(STOPPED_BY)
-                and (status != RUNNING or 0 < n_wanted < n_open)):
+                and (status != RUNNING or 0 < n_wanted < n_open)
+                and np.array_equal(low, np.broadcast_to(self.arguments[6], (self.n_arms,))[arm])
+                and np.array_equal(high, np.broadcast_to(self.arguments[7], (self.n_arms,))[arm])
+                and not np.isnan(fields[:, :n_open]).any()):
             raise ValueError("the saved race is damaged: its counts cannot be right")
         self._fields = np.array(fields, order="C")
         self._arm = np.array(arm)

@@ -10,6 +10,8 @@ cimport numpy as cnp
 
 from fastrace._bounds cimport empirical_bernstein_serfling, hoeffding_serfling, normal_upper_quantile, serfling, \
     variance_factor
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_idle, guard_enter, guard_leave,
+                              guard_t)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._moments cimport MOMENTS_BLOCK, running_extend, running_t, running_variance, two_sum
 from fastrace._simd cimport fr_range, fr_sum
@@ -59,6 +61,9 @@ cdef struct population_t:
     bint active
     bint impossible         # a reward of -inf has been seen
     bint scanned            # read in order, without a variance
+
+
+cdef int64_t MOST_LOOKS_PER_ARM = 20      # far more than an arm can be wanted for
 
 
 cdef class Ragged(Source):
@@ -144,13 +149,16 @@ cdef class UnequalCore:
     cdef double temperature, log_inv_delta
     cdef double pooling, pooled         # rows that the variance within all arms counts for, and that variance
     cdef int bound, status
-    cdef bint student, busy, adaptive
+    cdef bint student, adaptive
+    cdef guard_t guard                  # level 1: until the orders of rows are drawn or restored
     cdef bint stale                     # whether what is known beside the rewards has changed since the last look
     cdef Py_ssize_t best
     cdef cnp.ndarray _quantile, _offset
     cdef double *quantile
 
     def __cinit__(self, sizes, *args, **kwargs):
+        guard_await(&self.guard, 0)
+        guard_await(&self.guard, 1)
         self.n_arms = len(sizes)
         self.arm = <population_t *>calloc(max(self.n_arms, 1), sizeof(population_t))
         if self.arm == NULL:
@@ -162,13 +170,24 @@ cdef class UnequalCore:
     def __init__(self, sizes, *, first_look, bound, student, quantile, log_inv_delta, temperature, low, high, offset,
                  adaptive, pooling):
         cdef Py_ssize_t i
-        cdef const int64_t[::1] size = sizes
-        cdef const double[::1] lows = low, highs = high
+        cdef const int64_t[::1] size = np.array(sizes, dtype=np.int64)
+        cdef const double[::1] lows = np.array(low, dtype=np.float64), highs = np.array(high, dtype=np.float64)
+        cdef int64_t first = first_look
+        cdef int kind = BOUNDS.index(bound)
+        offset, quantile = np.array(offset, dtype=np.float64), np.array(quantile, dtype=np.float64)
+        if not (size.shape[0] == lows.shape[0] == highs.shape[0] == self.n_arms >= 1 and np.min(sizes) >= 0
+                and offset.shape == (self.n_arms,) and not np.isnan(offset).any() and (offset < np.inf).all()
+                and not np.isnan(low).any() and not np.isnan(high).any()):
+            raise ValueError("one size, low, high and offset per arm are needed")
+        if not (first >= 1 and temperature > 0.0 and pooling >= 0.0 and log_inv_delta == log_inv_delta
+                and (kind != NORMAL or quantile.size == self.n_arms * LAST_LOOK)):
+            raise ValueError("first_look, temperature, pooling, log_inv_delta or quantile cannot be right")
+        guard_build(&self.guard, 0, self)
         self._offset = offset
-        self.first_look = first_look
-        self.bound = BOUNDS.index(bound)
+        self.first_look = first
+        self.bound = kind
         self.student = student
-        self._quantile = np.ascontiguousarray(quantile, dtype=np.float64)
+        self._quantile = quantile
         self.quantile = <double *>cnp.PyArray_DATA(self._quantile)
         self.log_inv_delta = log_inv_delta
         self.temperature = temperature
@@ -181,15 +200,23 @@ cdef class UnequalCore:
             self.arm[i].low = lows[i]
             self.arm[i].high = highs[i]
             self.arm[i].active = self.arm[i].known > -INFINITY
+        guard_built(&self.guard, 0)
 
     def begin(self, rng):
         """Draw an order of rows for every arm."""
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
         cdef Py_ssize_t i
-        with rng.bit_generator.lock, nogil:
-            for i in range(self.n_arms):
-                keyed_order_init(&self.arm[i].order, self.arm[i].size, bits)
-        self._start()
+        lock = rng.bit_generator.lock
+        guard_check_idle(&self.guard, self)
+        guard_built(&self.guard, 1)
+        guard_enter(&self.guard, self)
+        try:
+            with lock, nogil:
+                for i in range(self.n_arms):
+                    keyed_order_init(&self.arm[i].order, self.arm[i].size, bits)
+            self._start()
+        finally:
+            guard_leave(&self.guard)
 
     cdef int _start(self) except -1:
         """Begin with what is known beside the rewards, before any row is read."""
@@ -371,6 +398,9 @@ cdef class UnequalCore:
         if leader >= 0:
             self.best = leader
         self.n_looks += 1
+        if self.n_looks > MOST_LOOKS_PER_ARM * (self.n_arms + 1):
+            with gil:
+                raise RuntimeError("the race looks and looks and does not come on: its state is damaged")
         if all_read:
             self.status = BY_READING_ALL
             for i in range(self.n_arms):
@@ -533,17 +563,19 @@ cdef class UnequalCore:
             self._look()
         return 0
 
-    def _enter(self):
-        if self.busy:
-            raise RuntimeError("this race is running already, in another thread or in a call around this one")
-
     def ask(self):
         """Arms and rows wanted for the next look, one pair per reward."""
+        guard_enter(&self.guard, self)
+        try:
+            if self.done:
+                raise ValueError("the race is over; there is nothing left to ask for")
+            return self._ask()
+        finally:
+            guard_leave(&self.guard)
+
+    def _ask(self):
         cdef Py_ssize_t i, k, total = 0
         cdef int64_t count
-        self._enter()
-        if self.done:
-            raise ValueError("the race is over; there is nothing left to ask for")
         for i in range(self.n_arms):
             total += self._wanted(i)
         cdef cnp.ndarray arms = np.empty(total, dtype=np.intp)
@@ -567,12 +599,18 @@ cdef class UnequalCore:
 
     def tell(self, const double[::1] rewards):
         """Take the rewards that `ask` wanted."""
+        guard_enter(&self.guard, self)
+        try:
+            if self.done:
+                raise ValueError("the race is over; it takes no more rewards")
+            self._tell(rewards)
+        finally:
+            guard_leave(&self.guard)
+
+    def _tell(self, const double[::1] rewards):
         cdef Py_ssize_t i, total = 0, size
         cdef int64_t count
         cdef const double *x
-        self._enter()
-        if self.done:
-            raise ValueError("the race is over; it takes no more rewards")
         for i in range(self.n_arms):
             total += self._wanted(i)
         if rewards.shape[0] != total:
@@ -597,15 +635,19 @@ cdef class UnequalCore:
 
     def run(self, Source source not None, double advantage):
         """Race to the end; `advantage` is the cost of a row read at random over one read in order."""
-        cdef double *rewards
-        cdef int64_t *rows
-        self._enter()
-        if source.n_arms != self.n_arms:
-            raise ValueError(f"the rewards are of {source.n_arms} arms; this race was set up for {self.n_arms}")
-        rewards = <double *>malloc(MOMENTS_BLOCK * sizeof(double))
-        rows = <int64_t *>malloc(MOMENTS_BLOCK * sizeof(int64_t))
-        self.busy = True
+        cdef double *rewards = NULL
+        cdef int64_t *rows = NULL
+        cdef Py_ssize_t i
+        guard_enter(&self.guard, self)
         try:
+            if source.n_arms != self.n_arms:
+                raise ValueError(f"the rewards are of {source.n_arms} arms; this race was set up for {self.n_arms}")
+            for i in range(self.n_arms):
+                if self.arm[i].size > source.n_rows:
+                    raise ValueError(f"arm {i} has {self.arm[i].size} rewards here; the source has {source.n_rows} "
+                                     f"rows")
+            rewards = <double *>malloc(MOMENTS_BLOCK * sizeof(double))
+            rows = <int64_t *>malloc(MOMENTS_BLOCK * sizeof(int64_t))
             if rewards == NULL or rows == NULL:
                 raise MemoryError()
             if not self.done or self._untouched():
@@ -613,9 +655,9 @@ cdef class UnequalCore:
             with nogil:
                 self._run(source, rewards, rows, advantage)
         finally:
-            self.busy = False
             free(rewards)
             free(rows)
+            guard_leave(&self.guard)
 
     @property
     def done(self):
@@ -623,6 +665,13 @@ cdef class UnequalCore:
 
     def answer(self):
         """What is known so far, under the names of `UnequalResult`."""
+        guard_enter(&self.guard, self)
+        try:
+            return self._answer()
+        finally:
+            guard_leave(&self.guard)
+
+    def _answer(self):
         cdef Py_ssize_t i
         total = np.full(self.n_arms, np.nan)
         half_width = np.full(self.n_arms, np.nan)
@@ -645,6 +694,13 @@ cdef class UnequalCore:
                     n_looks=self.n_looks, stopped_by=STOPPED_BY[self.status])
 
     def _get_state(self):
+        guard_enter(&self.guard, self)
+        try:
+            return self._state()
+        finally:
+            guard_leave(&self.guard)
+
+    def _state(self):
         cdef Py_ssize_t i
         keys = np.empty((self.n_arms, 2), dtype=np.uint64)
         counts = np.empty((self.n_arms, 7), dtype=np.int64)
@@ -664,6 +720,11 @@ cdef class UnequalCore:
                     outside=self.outside, constant=self.constant)
 
     def _set_state(self, state):
+        guard_check_idle(&self.guard, self)
+        self._take_state(state)
+        guard_built(&self.guard, 1)
+
+    def _take_state(self, state):
         cdef Py_ssize_t i
         cdef const uint64_t[:, ::1] key = state["keys"]
         cdef const int64_t[:, ::1] n = state["counts"]
@@ -671,10 +732,15 @@ cdef class UnequalCore:
         cdef population_t *arm
         if not key.shape[0] == n.shape[0] == s.shape[0] == self.n_arms:
             raise ValueError(f"the state is of {n.shape[0]} arms; this race has {self.n_arms}")
-        if not (key.shape[1] == 2 and n.shape[1] == 7 and s.shape[1] == 7 and 0 <= state["n_looks"]
+        if not (key.shape[1] == 2 and n.shape[1] == 7 and s.shape[1] == 7
+                and 0 <= state["n_looks"] <= MOST_LOOKS_PER_ARM * (self.n_arms + 1)
                 and 0 <= state["best"] < self.n_arms and 0 <= state["status"] < len(STOPPED_BY)
-                and all(0 <= n[i, 0] <= self.arm[i].size and 0 <= n[i, 4] <= N_LOOKS for i in range(self.n_arms))):
+                and isinstance(state["outside"], bool) and isinstance(state["constant"], bool)
+                and all(self._may_be(i, n[i], s[i]) for i in range(self.n_arms))):
             raise ValueError("the saved race is damaged: its counts cannot be right")
+        active = [bool(n[i, 2]) for i in range(self.n_arms)]
+        if state["status"] == RUNNING and not any(active[i] for i in range(self.n_arms)):
+            raise ValueError("the saved race is damaged: it goes on without an arm")
         for i in range(self.n_arms):
             arm = &self.arm[i]
             keyed_order_set(&arm.order, arm.size, key[i, 0], key[i, 1])
@@ -688,6 +754,26 @@ cdef class UnequalCore:
         self.outside = state["outside"]
         self.constant = state["constant"]
         self.stale = True
+
+    cdef bint _may_be(self, Py_ssize_t i, const int64_t[::1] n, const double[::1] s):
+        """Whether the counts and sums of an arm fit each other."""
+        cdef population_t arm = self.arm[i]
+        cdef int k
+        for k in range(2, 7):
+            if k != 4 and not 0 <= n[k] <= 1:
+                return False
+        for k in range(7):
+            if s[k] != s[k]:
+                return False
+        arm.level = <int>n[4] if 0 <= n[4] <= MOST_LOOKS_PER_ARM * (self.n_arms + 1) else -1
+        if arm.level < 0 or not 0 <= n[0] <= arm.size or not 0 <= n[1] <= n[0] or s[2] < 0.0 or s[5] < 0.0:
+            return False
+        if n[0] == arm.size:
+            return True
+        # Rows are left: it stands where its looks ended, or within the next one.
+        if arm.level > LAST_LOOK or (n[0] == 0) != (arm.level == 0) and not n[5]:
+            return False
+        return not n[5] or n[0] <= self._target(&arm)
 
 
 def _upper_quantile(double log_tail):
