@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace.mcmc.models import Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
 
-_AT_ONCE = 2_000_000  # numbers transformed at once
-_SOME = 20_000  # draws of each chain that show first whether there are enough effective ones
+_AT_ONCE = 300_000  # numbers transformed at once
+_SOME = 4000  # draws of each chain that show first whether there are enough effective ones
 _ENOUGH = 100  # draws of a chain, below which R-hat, effective sizes and acceptance say little
 _REFUSING = 0.1  # share of proposals accepted
 _FAR = 6.0  # standard deviations beyond sqrt(dim)
@@ -188,8 +188,10 @@ def _each(
 ) -> NDArray[np.float64]:
     """A function of halves of chains, shape (m, n, k), for all coordinates, some of them at a time."""
     count = max(1, _AT_ONCE // max(1, flat.shape[0] * flat.shape[1]))
-    parts = [function(_halves(flat[:, :, first : first + count].astype(np.float64)))
-             for first in range(0, flat.shape[2], count)]
+    parts = []
+    for first in range(0, flat.shape[2], count):
+        some = flat[:, :, first : first + count].transpose(0, 2, 1).astype(np.float64, order="C")  # draws side by side
+        parts.append(function(_halves(some.transpose(0, 2, 1))))
     return np.concatenate([*parts, np.empty(0)])
 
 
