@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import signal
 
 import numpy as np
 import pytest
@@ -642,3 +643,79 @@ def test_plots(tmp_path):
     cut = fr.LUCB(6, 2).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1), 3)
     cut.plot()[0].figure.savefig(tmp_path / "cut.png")
     plt.close("all")
+
+
+# Ctrl-C while a request or an answer is made, of so many arms that this takes long.
+
+
+def interrupted(rule, source, limit, after=0.004):
+    """Run to `limit`, with Ctrl-C again and again; how often it came."""
+    times = 0
+    before = signal.signal(signal.SIGPROF, signal.default_int_handler)
+    try:
+        while rule.n_pulls < limit and not rule.done:
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_PROF, after)
+                    rule.run(source, limit)
+                finally:
+                    signal.setitimer(signal.ITIMER_PROF, 0.0)
+            except KeyboardInterrupt:
+                times += 1
+                after *= 1.3
+    finally:
+        signal.signal(signal.SIGPROF, before)
+    return times
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
+@pytest.mark.parametrize(("make", "n"), [
+    (lambda n: fr.KLLUCB(n, 10, 0.1), 60_000), (lambda n: fr.KLLUCB(n, 10, 0.1, rate="easy"), 60_000),
+    (lambda n: fr.LUCB(n, n // 2, 0.1, bound="lucb1"), 100_000),
+    (lambda n: fr.Adapt(n, n // 2, 0.1, cutoff="optimal", batch=100, rng=1), 10_000),
+    (lambda n: fr.Adapt(n, n // 2, 0.1, rng=1), 60_000),
+    (lambda n: fr.OCBA(n, n // 2, 3 * n, n0=2, batch=50, draw="deficit"), 20_000),
+])
+def test_c2_16_a_request_that_is_cut_short_is_made_again(make, n):
+    means = np.random.default_rng(1).random(n)
+    limit = n * (1 if isinstance(make(20), fr.LUCB) else 2) + 200
+    rule, source = make(n), BernoulliPulls(means, rng=2)
+    wanted = make(n)
+    wanted.run(BernoulliPulls(means, rng=2), limit)
+    assert interrupted(rule, source, limit) > 0
+    assert np.array_equal(rule._core.get_state()["pulls"], wanted._core.get_state()["pulls"])
+    assert np.array_equal(rule._core.get_state()["mean"], wanted._core.get_state()["mean"])
+    assert rule.ask()[0].tolist() == wanted.ask()[0].tolist()
+
+
+@pytest.mark.parametrize("rate", ["proved", "easy"])
+def test_c2_16_interrupt_is_heard_among_a_hundred_thousand_arms(rate):
+    n = 100_000
+    rule, source = fr.KLLUCB(n, 10, 0.0, rate=rate), BernoulliPulls(np.full(n, 0.2), rng=1)
+    rule.run(source, n)
+    assert ctrl_c.press(lambda: rule.run(source), 3, 0.05) == 3
+    assert ctrl_c.press(rule.result, 3, 0.02) == 3
+    assert rule.run(source, rule.n_pulls + 2).stopped_by == "max_pulls"
+
+
+def test_c2_16_interrupt_is_heard_while_the_error_bound_is_found():
+    n = 50_000
+    rule = fr.LUCB(n, 10, 0.0)
+    rule.run(BernoulliPulls(np.random.default_rng(1).random(n), rng=1), 2 * n)
+    assert ctrl_c.press(lambda: rule._core.error_bound(math.log(1e-30)), 2, 0.02) == 2
+    assert rule._core.get_state()["pulls"].sum() == 2 * n
+
+
+def test_a_rule_saved_after_ctrl_c_came_while_it_planned_goes_on():
+    rule, source = fr.LUCB(4, 2, 0.05), BernoulliPulls([0.1, 0.4, 0.6, 0.8], rng=1)
+    rule.run(source, 60)
+    wanted = copy.deepcopy(rule).run(copy.deepcopy(source))
+    rebuild, (version, cls, known, state) = rule.__reduce__()
+    none = {"asked": state["asked"][:0], "wanted": state["wanted"][:0]}
+    rounds = state["rounds"] - int(state["wanted"][0])
+    due = rebuild(version, cls, known, {**state, **none, "due": True, "rounds": rounds})
+    assert due.ask()[0].tolist() == rule.ask()[0].tolist()
+    assert due.run(source).best.tolist() == wanted.best.tolist()
+    for change in ({"due": True}, {"due": 1}, none):
+        with pytest.raises(ValueError, match="damaged"):
+            rebuild(version, cls, known, {**state, **change})

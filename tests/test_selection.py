@@ -696,3 +696,16 @@ def test_the_race_keeps_its_promise_and_may_go_beyond(seed):
     beyond = fr.SubsetRace(5, 2, 1, 0.1, beyond=True).run(BernoulliPulls(MEANS[:5], rng=seed), max_pulls=10**6)
     assert beyond.stopped_by == "separation" and "beyond its horizon" in str(beyond)
     assert math.isnan(beyond.error_bound)
+
+
+@pytest.mark.parametrize("make", [fr.Adapt, fr.OCBA])
+def test_a_decision_of_too_many_pulls_is_refused(make):
+    with pytest.raises(ValueError, match="at most 16777216 pulls"):
+        make(3, 1, 1000, batch=2**24 + 1)
+
+
+@pytest.mark.parametrize("make", [fr.Direct, fr.Halving, fr.Incremental])
+def test_accuracies_that_cannot_be_reached_are_refused(make):
+    for epsilon in (1e-300, 5e-324, 1e-160):
+        with pytest.raises(ValueError, match=r"at most 2\*\*62"):
+            make(3, 1, epsilon)

@@ -16,7 +16,7 @@ cimport numpy as cnp
 from fastrace._alias cimport alias_build, alias_pick, alias_t
 from fastrace._cutoff cimport cutoff_between, evidence_t, kind_t, log_level, standard_error, width_at
 from fastrace._guard cimport guard_await, guard_build, guard_built
-from fastrace._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, Selector, per_arm
+from fastrace._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, MOST_PER_BATCH, Selector, per_arm
 from fastrace.sources cimport check_signals
 from fastrace._sum_tree cimport sum_tree_build, sum_tree_find, sum_tree_set, sum_tree_size, sum_tree_t
 
@@ -30,6 +30,7 @@ KINDS = ("hoeffding", "bernstein", "tightest", "normal-mixture", "gamma-mixture"
 POLICIES = ("uniform", "colliding", "proportional")
 
 cdef enum:
+    LEVEL_COST = 100            # nanoseconds that the level of an arm takes, roughly
     STALE = 1000                # rejections per draw, hundreds of times what a window ever needs
 
 cdef enum policy_t:             # places in POLICIES
@@ -62,6 +63,7 @@ cdef class Adapt(Selector):
     cdef double below_sum
     cdef double window_low, window_high
     cdef int64_t next_test, drawn, rejected     # the last two since the window was made
+    cdef bint partial               # Ctrl-C came while weights were made for a new window
     cdef Py_ssize_t changed[3]
     cdef int n_changed
 
@@ -169,11 +171,13 @@ cdef class Adapt(Selector):
         return cutoff_between(self.mean[best] + self.epsilon, self.mean[rest], standard_error(&one),
                               standard_error(&other))
 
-    cdef double neg_log_right(self, double cutoff) noexcept nogil:
+    cdef double neg_log_right(self, double cutoff) except? -1.0 nogil:
         """-log of the product of (1 - level) over all arms; infinite if a level is 1."""
         cdef Py_ssize_t i
         cdef double x, sum = 0.0
         for i in range(self.n_arms):
+            if (i & 1023) == 1023:
+                self.worked(1024 * LEVEL_COST)
             x = exp(self.level_at(i, cutoff))
             if x >= 1.0:
                 return INFINITY
@@ -184,20 +188,23 @@ cdef class Adapt(Selector):
         """Whether an arm has had DIRECT's pulls, which bound its mean to epsilon / 2, and is that far away."""
         return self.pulls[arm] >= self.cap[arm] and self.gap(arm, cutoff) >= 0.5 * self.epsilon
 
-    cdef double largest_level(self, double cutoff) noexcept nogil:
+    cdef double largest_level(self, double cutoff) except? -1.0 nogil:
         """Of the arms that no fixed number of pulls has settled."""
         cdef Py_ssize_t i
         cdef double x, largest = -INFINITY
         for i in range(self.n_arms):
+            if (i & 1023) == 1023:
+                self.worked(1024 * LEVEL_COST)
             if not self.settled(i, cutoff):
                 x = self.level_at(i, cutoff)
                 largest = x if x > largest else largest
         return exp(largest)
 
-    cdef double objective(self, double cutoff) noexcept nogil:
+    cdef double objective(self, double cutoff) except? -1.0 nogil:
+        self.worked(self.n_arms * LEVEL_COST)
         return self.largest_level(cutoff) if self.all_times else self.neg_log_right(cutoff)
 
-    cdef double cutoff_star(self) noexcept nogil:
+    cdef double cutoff_star(self) except? -1.0 nogil:
         """The cutoff with the smallest error bound: 64 points, then golden section around the best one."""
         cdef double low = self.mean[self.rest.item[0]], high = self.mean[self.best.item[0]] + self.epsilon
         cdef double step = (high - low) / 64.0, best_value = INFINITY, value, a, b, x, y, at_x, at_y
@@ -228,10 +235,10 @@ cdef class Adapt(Selector):
                 at_y = self.objective(y)
         return x if at_x < at_y else y
 
-    cdef inline double choose_cutoff(self) noexcept nogil:
+    cdef double choose_cutoff(self) except? -1.0 nogil:
         return self.cutoff_star() if self.optimal else self.cutoff_hat()
 
-    cdef double error_at(self, double cutoff) noexcept nogil:
+    cdef double error_at(self, double cutoff) except? -1.0 nogil:
         """The error bound: delta^c; with bounds for all times n times the largest level, for that is proved."""
         if self.all_times:
             return min(1.0, self.n_arms * self.largest_level(cutoff))
@@ -256,7 +263,7 @@ cdef class Adapt(Selector):
     cdef int plan_block(self) except -1 nogil:
         """Draw the pulls of a block from the same weights."""
         cdef Py_ssize_t i
-        cdef int64_t k, _k, size = self.batch
+        cdef int64_t k, size = self.batch
         cdef double cutoff, sum = 0.0
         if self.policy != PROPORTIONAL:
             if self.weigh_equally(&sum):
@@ -267,18 +274,24 @@ cdef class Adapt(Selector):
                 self.status = BY_DELTA
                 return 0
             for i in range(self.n_arms):
+                if (i & 1023) == 1023:
+                    self.worked(1024 * LEVEL_COST)
                 self.weight[i] = exp(self.level_at(i, cutoff)) if self.pulls[i] < self.cap[i] else 0.0
                 sum += self.weight[i]
             if not sum > 0.0:
                 self.status = BY_CAP
                 return 0
         if self.batch_share > 0.0:
-            size = max(<int64_t>1, <int64_t>floor(self.batch_share * <double>self.total))
+            size = max(<int64_t>1, <int64_t>floor(min(self.batch_share * <double>self.total, <double>MOST_PER_BATCH)))
         if size == 1:
             self.ask_for(self.draw_by_weight(self.uniform() * sum), 1)
             return 0
         alias_build(self.alias, self.weight, sum, <uint32_t>self.n_arms, self.stack)
-        for _k in range(size):
+        for i in range(self.n_arms):
+            self.tally[i] = 0
+        for k in range(size):
+            if (k & 0xFFFF) == 0xFFFF:
+                check_signals()
             i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
             if self.weight[i] > 0.0:
                 if self.tally[i] == 0:
@@ -302,7 +315,7 @@ cdef class Adapt(Selector):
                 at -= self.weight[i]
         return last
 
-    cdef bint weigh_equally(self, double *sum) noexcept nogil:
+    cdef int weigh_equally(self, double *sum) except -1 nogil:
         """Weight 1 for the arms that the first two policies may pull; whether there is none, so that they stop."""
         cdef Py_ssize_t i
         cdef double lowest = INFINITY, highest = -INFINITY
@@ -315,6 +328,8 @@ cdef class Adapt(Selector):
                 self.status = BY_PLAN
             return sum[0] == 0.0
         for i in range(self.n_arms):
+            if (i & 1023) == 1023:
+                self.worked(1024 * LEVEL_COST)
             known = self.evidence(i)
             self.level[i] = width_at(self.kind, &known, -self.log_share)
             if self.is_best[i]:
@@ -356,18 +371,23 @@ cdef class Adapt(Selector):
         cdef double gap = self.gap(arm, cutoff), least = self.span[arm] / (2.0 * sqrt(<double>self.pulls[arm]))
         return 0.35 * max(gap, least) / max(-self.level_at(arm, cutoff), 0.5)
 
-    cdef void reweigh_all(self, double cutoff) noexcept nogil:
+    cdef int reweigh_all(self, double cutoff) except -1 nogil:
         """A new window around the cutoff, and new weights for all arms; O(n)."""
         cdef double half = min(self.reach(self.best.item[0], cutoff), self.reach(self.rest.item[0], cutoff)), above
         cdef Py_ssize_t i
         self.window_low, self.window_high = cutoff - half, cutoff + half
         self.drawn = self.rejected = 0
         self.below_sum = 0.0
+        self.partial = True
         for i in range(self.n_arms):
+            if (i & 1023) == 1023:
+                self.worked(2048 * LEVEL_COST)
             self.bracket(i, &above, &self.below[i])
             self.below_sum += self.below[i]
             self.above.sum[self.above.size + i] = above if self.pulls[i] < self.cap[i] else 0.0
         sum_tree_build(&self.above)
+        self.partial = False
+        return 0
 
     cdef bint may_stop(self, double cutoff) noexcept nogil:
         """Cheap necessary conditions for an error bound of at most delta."""
@@ -388,7 +408,8 @@ cdef class Adapt(Selector):
         cdef int k
         # As means settle the window grows too wide for the levels, and most draws are rejected: make a new one as soon
         # as that costs less.
-        if self.window_low <= cutoff <= self.window_high and self.rejected <= 2 * (self.drawn + self.n_arms):
+        if (not self.partial and self.window_low <= cutoff <= self.window_high
+                and self.rejected <= 2 * (self.drawn + self.n_arms)):
             for k in range(self.n_changed):
                 self.reweigh(self.changed[k])
         else:
@@ -475,8 +496,9 @@ cdef class Adapt(Selector):
         return above, below, self._levels(), (self.window_low, self.window_high), self.cutoff_hat(), self.below_sum
 
     def _get_state(self):
+        window = (np.inf, -np.inf) if self.partial else (self.window_low, self.window_high)
         return super()._get_state() | dict(spread=self._spread.copy(), ready=self.ready, next_test=self.next_test,
-                                           window=(self.window_low, self.window_high),
+                                           window=window,
                                            drawn=self.drawn, rejected=self.rejected)
 
     def _set_state(self, state):

@@ -12,6 +12,8 @@ from fastrace._cutoff cimport cutoff_between
 from fastrace._guard cimport guard_await, guard_build, guard_built
 from fastrace._selector cimport BY_BUDGET, BY_HORIZON, BY_SEPARATION, Selector, per_arm
 
+from fastrace.sources cimport check_signals
+
 import numpy as np
 
 from fastrace._selector import _count, _demand
@@ -75,7 +77,7 @@ cdef class Ocba(Selector):
 
     cdef int plan(self) except -1 nogil:
         cdef Py_ssize_t i
-        cdef int64_t _k, size = min(self.batch, self.budget - self.total)
+        cdef int64_t k, size = min(self.batch, self.budget - self.total)
         cdef double cutoff, gap, sum = 0.0, eligible = 0.0, ahead
         if self.total == 0:
             for i in range(self.n_arms):
@@ -92,8 +94,10 @@ cdef class Ocba(Selector):
             gap = max(fabs(self.mean[i] - cutoff), 1e-12 * self.span[i])
             self.share[i] = (self.deviation(i) / gap) ** 2
             sum += self.share[i]
+        self.worked(20 * self.n_arms)
         ahead = <double>(self.total + size)
         for i in range(self.n_arms):
+            self.tally[i] = 0
             self.share[i] /= sum
             self.weight[i] = self.share[i] * ahead - self.pulls[i]      # what the arm lacks
             if not self.weight[i] > 0.0:
@@ -101,11 +105,16 @@ cdef class Ocba(Selector):
             elif not self.deficit:
                 self.weight[i] = self.share[i]
             eligible += self.weight[i]
+        if not eligible > 0.0:          # rounding, with more than 2**53 pulls
+            for i in range(self.n_arms):
+                self.weight[i] = self.share[i]
+            eligible = 1.0
         if self.deficit:
-            self.spread_out(size, eligible)
-            return 0
+            return self.spread_out(size, eligible)
         alias_build(self.alias, self.weight, eligible, <uint32_t>self.n_arms, self.stack)
-        for _k in range(size):
+        for k in range(size):
+            if (k & 0xFFFF) == 0xFFFF:
+                check_signals()
             i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
             while not self.weight[i] > 0.0:         # a cell that rounding left to its owner
                 i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
@@ -126,7 +135,7 @@ cdef class Ocba(Selector):
             self.wanted[k] = self.tally[self.asked[k]]
             self.tally[self.asked[k]] = 0
 
-    cdef void spread_out(self, int64_t size, double lacking) noexcept nogil:
+    cdef int spread_out(self, int64_t size, double lacking) except -1 nogil:
         """`size` pulls in proportion to what arms lack, rounded; what rounding leaves goes to those that lack most."""
         cdef Py_ssize_t i, most
         cdef int64_t given = 0, count
@@ -137,6 +146,7 @@ cdef class Ocba(Selector):
             self.add(i, count)
             given += count
         while given < size:
+            self.worked(self.n_arms)
             most = 0
             for i in range(self.n_arms):
                 if self.weight[i] > self.weight[most]:
@@ -145,6 +155,7 @@ cdef class Ocba(Selector):
             self.add(most, 1)
             given += 1
         self.collect()
+        return 0
 
     def cutoff(self):
         return self._alone(self._cutoff)

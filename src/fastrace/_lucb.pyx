@@ -78,6 +78,8 @@ cdef class LucbSelector(Selector):
     cdef int kind
     cdef bint opened                # all arms have been pulled
     cdef bint moving                # bounds widen with the rounds
+    cdef bint stale                 # bounds and their order are to be computed anew before they are used
+    cdef int64_t bound_cost         # nanoseconds that a bound takes, roughly; from a table where there is one
     # the history of what the chosen may fall short by
     cdef int64_t *gap_at
     cdef double *gap
@@ -125,6 +127,7 @@ cdef class LucbSelector(Selector):
         self.kind = kind
         self.moving = self.kind in (LUCB1, KL, KL_EASY)
         self.level_round = 1
+        self.bound_cost = 1500 if kind in (KL, KL_EASY) else 50
         for k in range(2):
             side = &self.side[k]
             side.log_inv_alpha = level[k]
@@ -185,8 +188,8 @@ cdef class LucbSelector(Selector):
 
     # Order.
 
-    cdef void _open(self) noexcept nogil:
-        """Choose from the means as they are, and order the bounds; O(n_arms log n_arms)."""
+    cdef int _open(self) except -1 nogil:
+        """Choose from the means as they are; O(n_arms log n_arms)."""
         cdef Py_ssize_t i, chosen = 0, others = 0
         self.split()
         for i in range(self.n_arms):
@@ -196,16 +199,20 @@ cdef class LucbSelector(Selector):
             else:
                 self.side[1].heap.item[others] = i
                 others += 1
-        self.opened = True
-        self._refresh()
+        self.opened = self.stale = True
+        return 0
 
-    cdef void _refresh(self) noexcept nogil:
-        """Compute every bound anew; O(n_arms)."""
+    cdef int _refresh(self) except -1 nogil:
+        """Compute and order every bound anew; O(n_arms)."""
         cdef Py_ssize_t i
         for i in range(self.n_arms):
+            if (i & 1023) == 1023:
+                self.worked(1024 * self.bound_cost)
             self.bound[i] = self._bound(i, 0 if self.is_best[i] else 1, False)
         heap_order(&self.side[0].heap)
         heap_order(&self.side[1].heap)
+        self.stale = False
+        return 0
 
     cdef inline void _rebound(self, Py_ssize_t i, Py_ssize_t at) noexcept nogil:
         """Let arm i stand with its bound in the heap of its side, at `at` or wherever that leads."""
@@ -257,6 +264,8 @@ cdef class LucbSelector(Selector):
         elif self.moving and self.rounds > self.level_round:
             while self.level_round < self.rounds:
                 self.level_round = max(self.level_round + 1, <int64_t>ceil(1.02 * <double>self.level_round))
+            self.stale = True
+        if self.stale:
             self._refresh()
         weakest = self.side[0].heap.item[0]
         rival = self.side[1].heap.item[0]
@@ -280,8 +289,9 @@ cdef class LucbSelector(Selector):
 
     # What is known.
 
-    cdef bint _apart(self, double ratio, double *bound) noexcept nogil:
+    cdef int _apart(self, double ratio, double *bound) except -1 nogil:
         """Whether the sides would be apart, were alpha smaller by the factor exp(ratio); nan marks arms left out."""
+        cdef int64_t cost = 10_000 if self.kind == EB_MIX else self.bound_cost      # exact, not from the table
         cdef Py_ssize_t i
         cdef double lowest = INFINITY, highest = -INFINITY
         cdef double[2] before
@@ -290,20 +300,23 @@ cdef class LucbSelector(Selector):
             before[k] = self.side[k].log_inv_alpha
             self.side[k].log_inv_alpha += ratio
             self._set_level(&self.side[k])
-        for i in range(self.n_arms):
-            if bound[i] != bound[i]:
-                continue
-            bound[i] = self._bound(i, 0 if self.is_best[i] else 1, True)
-            if self.is_best[i]:
-                lowest = fmin(lowest, bound[i])
-            else:
-                highest = fmax(highest, bound[i])
-        for k in range(2):
-            self.side[k].log_inv_alpha = before[k]
-            self._set_level(&self.side[k])
+        try:
+            for i in range(self.n_arms):
+                if bound[i] != bound[i]:
+                    continue
+                self.worked(cost)
+                bound[i] = self._bound(i, 0 if self.is_best[i] else 1, True)
+                if self.is_best[i]:
+                    lowest = fmin(lowest, bound[i])
+                else:
+                    highest = fmax(highest, bound[i])
+        finally:
+            for k in range(2):
+                self.side[k].log_inv_alpha = before[k]
+                self._set_level(&self.side[k])
         return highest - lowest < self.epsilon
 
-    cdef double _log_error(self, double log_delta, double *near, double *far) noexcept nogil:
+    cdef double _log_error(self, double log_delta, double *near, double *far) except? 1.0 nogil:
         """Log of the smallest delta at which the rule would have stopped here, by bisection.
 
         With a smaller delta lower bounds fall and upper bounds rise. So an arm whose bound for the smallest delta in
@@ -347,16 +360,25 @@ cdef class LucbSelector(Selector):
         lower, upper = np.empty((2, self.n_arms))
         cdef double[::1] low = lower, high = upper
         for i in range(self.n_arms):
+            if (i & 1023) == 1023:
+                self.worked(2048 * self.bound_cost)
             low[i] = fmax(self._bound(i, 0, False), self.low[i])
             high[i] = fmin(self._bound(i, 1, False), self.high[i])
         return dict(known, lower=lower, upper=upper)
 
     def shortfall(self):
         """Bound on what a chosen arm falls short of the n_best-th largest mean by; infinite while it cannot be said."""
+        cdef Py_ssize_t i
         guard_check(&self.guard, self)
         if self.n_best == self.n_arms:
             return 0.0
-        return self.bound[self.side[1].heap.item[0]] - self.bound[self.side[0].heap.item[0]] if self.opened else np.inf
+        if not self.opened:
+            return np.inf
+        if self.stale:
+            chosen = np.array([self.is_best[i] for i in range(self.n_arms)], dtype=bool)
+            bound = np.array([self._bound(i, 0 if self.is_best[i] else 1, False) for i in range(self.n_arms)])
+            return float(bound[~chosen].max() - bound[chosen].min())
+        return self.bound[self.side[1].heap.item[0]] - self.bound[self.side[0].heap.item[0]]
 
     def error_bound(self, double log_delta):
         """The smallest delta at which the rule would have stopped by now, for it was set up with exp(log_delta)."""
@@ -414,6 +436,7 @@ cdef class LucbSelector(Selector):
             self.gap[k] = gap[k]
         if opened:
             self._open()
+            self._refresh()
 
 
 cdef class SarSelector(LucbSelector):
@@ -494,9 +517,10 @@ cdef class SarSelector(LucbSelector):
             self.is_best[i] = False
         for i in self._chosen():
             self.is_best[i] = True
-        error = super()._error_bound(log_delta)
-        self.opened = False
-        return error
+        try:
+            return super()._error_bound(log_delta)
+        finally:
+            self.opened = False
 
     def _get_state(self):
         return dict(super()._get_state(), order=self._order.copy(), first=self.first, last=self.last, given=self.given,

@@ -21,6 +21,9 @@ cdef enum status_t:             # places in STOPPED_BY
     BY_MAX_PULLS                # told to stop; may go on
 
 
+cdef enum:
+    MOST_PER_BATCH = 1 << 24        # pulls that a decision draws one by one
+
 cdef class Selector:
     cdef readonly Py_ssize_t n_arms, n_best
     cdef readonly int64_t total     # pulls made
@@ -51,18 +54,25 @@ cdef class Selector:
     cdef bitgen_t *bits
     cdef uniforms_t ahead
 
+    cdef bint due                   # a request is to be made: Ctrl-C came while `plan` made it
+    cdef int64_t work               # nanoseconds, roughly, since Ctrl-C was last looked for
+
     # A subclass supplies `plan`: set status, or fill asked, wanted, n_asked (each wanted at least 1) and set at = 0.
-    # It is called whenever all that was asked for has been told. `absorb` takes rewards of one arm as they come.
+    # It is called whenever all that was asked for has been told, and again from the start if Ctrl-C cuts it short. What
+    # takes O(n_arms) in it, or in an answer, says so to `worked`. `absorb` takes rewards of one arm as they come.
     cdef int plan(self) except -1 nogil
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil
 
     cdef int ask_for(self, Py_ssize_t arm, int64_t count) noexcept nogil
     cdef double uniform(self) except? -1.0 nogil
-    cdef void split(self) noexcept nogil
+    # Count work of so many nanoseconds, roughly, and look for Ctrl-C after every 10 ms of it.
+    cdef int worked(self, int64_t nanoseconds) except -1 nogil
+    cdef int split(self) except -1 nogil
     cdef bint resplit(self, Py_ssize_t arm) noexcept nogil
     # the frame's own
     cdef int _ready(self) except -1
     cdef int _plan(self) except -1 nogil
+    cdef int _catch_up(self) except -1
     cdef void _exchange(self) noexcept nogil
     cdef Py_ssize_t _next_piece(self, int64_t limit) noexcept nogil
     cdef int _check(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from fastrace.pulls import PullSource
 
+LARGEST_BATCH: int
 STOPPED_BY: tuple[str, ...]
 
 class Selector:

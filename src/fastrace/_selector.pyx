@@ -22,12 +22,14 @@ from fastrace.pulls import _flat
 
 cnp.import_array()
 
+LARGEST_BATCH = MOST_PER_BATCH
 STOPPED_BY = ("", "delta", "cap", "plan", "separation", "horizon", "budget", "all", "max_pulls")
 
 cdef enum:
     REWARDS_PER_PIECE = 4096        # most rewards asked of a source at once
     PULLS_PER_CHECK = 1 << 13       # pulls between two looks at pending signals
     PIECES_PER_CHECK = 1 << 10      # requests between two looks, as each may cost more than its pulls
+    WORK_PER_CHECK = 10_000_000     # nanoseconds of other work between two looks
 
 cdef int64_t MOST_PULLS = <int64_t>1 << 62      # that can be counted
 cdef int64_t MOST_ARMS = <int64_t>1 << 31
@@ -120,12 +122,21 @@ cdef class Selector:
             raise NotImplementedError(f"{type(self).__name__} does not supply plan")
 
     cdef int _plan(self) except -1 nogil:
+        self.due = True
         self.n_asked = self.at = 0
         self.plan()
+        self.due = False
         if self.status == RUNNING and self.n_asked == 0:
             with gil:
                 raise RuntimeError(f"this {type(self).__name__} asks for nothing and does not stop: its state is "
                                    f"damaged")
+        return 0
+
+    cdef int worked(self, int64_t nanoseconds) except -1 nogil:
+        self.work += nanoseconds
+        if self.work >= WORK_PER_CHECK:
+            self.work = 0
+            check_signals()
         return 0
 
     cdef int ask_for(self, Py_ssize_t arm, int64_t count) noexcept nogil:
@@ -161,7 +172,7 @@ cdef class Selector:
 
     # The m largest means, ties to the lower number.
 
-    cdef void split(self) noexcept nogil:
+    cdef int split(self) except -1 nogil:
         """Find the m best of all arms; O(n log n)."""
         cdef Py_ssize_t i
         self.best.size = self.n_best
@@ -172,8 +183,11 @@ cdef class Selector:
             self.is_best[i] = i < self.n_best
         heap_order(&self.best)
         heap_order(&self.rest)
+        self.worked(50 * self.n_arms)
         while precedes(self.mean, self.rest.item[0], self.best.item[0]):
             self._exchange()
+            self.worked(300)
+        return 0
 
     cdef void _exchange(self) noexcept nogil:
         self.left = self.best.item[0]
@@ -212,6 +226,8 @@ cdef class Selector:
             arm = self.asked[self.at + k]
             slack = 1e-12 * self.span[arm]
             for t in range(counts[k]):
+                if (t & 0xFFFFF) == 0xFFFFF:
+                    check_signals()
                 if not self.low[arm] - slack <= rewards[t] <= self.high[arm] + slack:
                     with gil:
                         self._refuse(arm, rewards[t], self.pulls[arm] + t)
@@ -243,6 +259,8 @@ cdef class Selector:
     cdef int _run(self, PullSource source, int64_t limit) except -1 nogil:
         cdef Py_ssize_t k, until_check = PIECES_PER_CHECK
         cdef int64_t next_check = self.total + PULLS_PER_CHECK
+        if self.due:
+            self._plan()
         while self.status == RUNNING and self.total < limit:
             k = self._next_piece(limit - self.total)
             source.pull(self.asked + self.at, self.piece, k, self.rewards)
@@ -267,6 +285,7 @@ cdef class Selector:
         """Arms and counts wanted next, as fresh vectors."""
         guard_enter(&self.guard, self)
         try:
+            self._catch_up()
             if self.done:
                 raise ValueError("the selection is over; there is nothing left to ask for")
             return self._asked[self.at:self.n_asked].copy(), self._wanted[self.at:self.n_asked].copy()
@@ -279,6 +298,7 @@ cdef class Selector:
         # Held while the user's `__array__` runs: what was asked says how many rewards there must be.
         guard_enter(&self.guard, self)
         try:
+            self._catch_up()
             if self.done:
                 raise ValueError("the selection is over; it takes no more rewards")
             counts = self._wanted[self.at:self.n_asked].copy()
@@ -290,6 +310,13 @@ cdef class Selector:
                         counts.shape[0])
         finally:
             guard_leave(&self.guard)
+
+    cdef int _catch_up(self) except -1:
+        """Make the request that Ctrl-C cut short."""
+        if self.due and not self.done:
+            self.status = RUNNING
+            self._plan()
+        return 0
 
     def run(self, PullSource source not None, max_pulls):
         """Pull until the rule stops, or `max_pulls` pulls have been made in all."""
@@ -354,11 +381,11 @@ cdef class Selector:
                     stopped_by=self.stopped_by)
 
     def _get_state(self):
-        cdef Py_ssize_t k
+        cdef Py_ssize_t k, last = self.at if self.due else self.n_asked
         return dict(
             pulls=self._pulls.copy(), mean=self._mean.copy(), m2=self._m2.copy(), total=self.total,
-            status=self.status, asked=self._asked[self.at:self.n_asked].copy(),
-            wanted=self._wanted[self.at:self.n_asked].copy(), rng=deepcopy(self.rng),
+            status=self.status, due=self.due, asked=self._asked[self.at:last].copy(),
+            wanted=self._wanted[self.at:last].copy(), rng=deepcopy(self.rng),
             ahead=np.array([self.ahead.value[k] for k in range(self.ahead.at, UNIFORMS)]),
         )
 
@@ -372,11 +399,12 @@ cdef class Selector:
         mean = per_arm(state["mean"], self.n_arms, np.float64, "mean")
         m2 = np.array(state["m2"], dtype=np.float64)
         status, total = operator.index(state["status"]), operator.index(state["total"])
-        done = status not in (RUNNING, BY_MAX_PULLS)
+        done, due = status not in (RUNNING, BY_MAX_PULLS), state["due"]
         slack = 1e-12 * self._span
         seen = pulls > 0
         _demand((<object>pulls).shape == (self.n_arms,) and total == sum(pulls.tolist())
-                and 0 <= status < len(STOPPED_BY) and (done or n_asked > 0)
+                and 0 <= status < len(STOPPED_BY) and isinstance(due, bool)
+                and ((n_asked == 0) if due else (done or n_asked > 0))
                 and (<object>wanted).shape == (n_asked,) and np.unique(asked).size == n_asked
                 and (wanted >= 1).all() and total + sum(wanted.tolist()) <= MOST_PULLS, "its counts")
         _demand((<object>m2).shape == (self.n_arms,) and (m2 >= 0.0).all()
@@ -390,6 +418,7 @@ cdef class Selector:
         self._asked[:n_asked] = asked
         self._wanted[:n_asked] = wanted
         self.at, self.n_asked = 0, n_asked
+        self.due = due
         self.ahead.at = UNIFORMS - left
         for k in range(left):
             self.ahead.value[UNIFORMS - left + k] = ahead[k]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace import _adapt, _allocate, _checks
-from fastrace._selector import Selector
+from fastrace._selector import LARGEST_BATCH, Selector
 from fastrace.selection import NO_LIMIT, Selection, _without_epsilon, direct_counts
 
 POLICIES = ("uniform", "colliding", "hoeffding", "tightest")
@@ -45,7 +45,15 @@ def _batch(batch: float) -> tuple[int, float]:
                 f"batch is {batch!r}; a whole number of pulls, or a share of the pulls made between 0 and 1, is needed"
             )
         return 1, float(batch)
-    return _checks.integer(batch, "batch", 1, "a decision asks for at least one pull"), 0.0
+    return _size(batch), 0.0
+
+
+def _size(batch: int) -> int:
+    """Pulls per decision, which are drawn one by one."""
+    size = _checks.integer(batch, "batch", 1, "a decision asks for at least one pull")
+    if size > LARGEST_BATCH:
+        raise ValueError(f"batch is {batch}; a decision draws at most {LARGEST_BATCH} pulls")
+    return size
 
 
 STOPPING_LEVEL = (
@@ -85,8 +93,8 @@ class Adapt(Selection):
     n0 : int, default 2
         Pulls of every arm at the start.
     batch : int or float, default 1
-        Pulls per decision; a float in (0, 1) means that share of the pulls made so far, 0.01 being a good one. See the
-        notes.
+        Pulls per decision, at most 2**24; a float in (0, 1) means that share of the pulls made so far, 0.01 being a
+        good one. See the notes.
     strict : bool, default False
         Share `delta` between the two ways to stop, by the error bound and by the cap. Always so with `anytime`.
     rng : None, int, SeedSequence or Generator, optional
@@ -263,7 +271,7 @@ class OCBA(Selection):
         Pulls of every arm at the start, at least 2; by default ``max(10, budget // (4 * n_arms))``, less if the budget
         is smaller. [1]_ asks for at least 5 and used 20, with which it settles too early on hard instances.
     batch : int, default 1
-        Pulls per decision (Delta in [1]_).
+        Pulls per decision (Delta in [1]_), at most 2**24.
     draw : {"proportional", "deficit"}, default "proportional"
         Draw the pulls of a batch in proportion to the shares of the arms that lack pulls, as in [2]_, or give each arm
         what it lacks, as in [1]_.
@@ -328,7 +336,7 @@ class OCBA(Selection):
             rng,
             budget=min(budget, NO_LIMIT),
             first=first,
-            batch=_checks.integer(batch, "batch", 1, "a decision asks for at least one pull"),
+            batch=_size(batch),
             deficit=_checks.choice(draw, "draw", DRAWS) == "deficit",
         )
 

@@ -204,7 +204,8 @@ def _rebuild(version: int, cls: type[Selection], known: dict[str, Any], state: d
 
 def direct_counts(widths: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.int64]:
     """Pulls of each arm by DIRECT."""
-    counts = np.ceil(2.0 * (widths / epsilon) ** 2 * math.log(len(widths) / delta))
+    with np.errstate(over="ignore"):
+        counts = np.ceil(2.0 * (widths / epsilon) ** 2 * math.log(len(widths) / delta))
     if counts.sum() > MOST_PULLS:
         raise ValueError(f"epsilon is {epsilon:g}, which takes {counts.sum():.3g} pulls; at most 2**62 can be counted")
     return counts.astype(np.int64)
@@ -314,8 +315,9 @@ class _Rounds(Selection):
             size, epsilon, delta = self._n_arms - answered, first["epsilon"], first["delta"]
             squares = np.sort(self._widths**2)[::-1]
             while size > n_kept:
-                per_arm = const / epsilon**2 * math.log(spread / delta)
-                total += float(np.ceil(squares[:size] * per_arm).sum())
+                with np.errstate(over="ignore", divide="ignore"):
+                    per_arm = const * math.log(spread / delta) * np.float64(1.0) / epsilon / epsilon
+                    total += float(np.ceil(squares[:size] * per_arm).sum())
                 size, epsilon, delta = max((size + 1) // 2, n_kept), 0.75 * epsilon, 0.5 * delta
         if total > MOST_PULLS:
             raise ValueError(
