@@ -6,10 +6,7 @@ import pytest
 import catalogue
 from fuzz import fuzz_restore
 
-# Not yet mended: they crash, or raise something else than ValueError and TypeError.
-UNMENDED = {"BernsteinRace", "BettingRace", "ConfidenceSequence", "DiscreteSampler", "FiniteRace", "LilUCB",
-            "RunningComoments", "RunningMoments", "SignTest", "UnequalRace"}
-NAMES = [name for name in catalogue.OBJECTS if fuzz_restore.saved(name) and name not in UNMENDED]
+NAMES = [name for name in catalogue.OBJECTS if fuzz_restore.saved(name)]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -381,16 +381,20 @@ def _restore(version, cls, leader, counts, values):
     cdef _Running new
     cdef Py_ssize_t j
     if version != 1:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
-    count = np.ascontiguousarray(counts, np.int64)
-    value = np.ascontiguousarray(values, np.float64)
+        raise ValueError(f"these moments were pickled as version {version!r}; this fastrace reads version 1")
+    try:
+        count = np.array(counts, np.int64)
+        value = np.array(values, np.float64)
+        leader = operator.index(leader)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"these pickled moments are damaged: {error}") from error
     if count.ndim != 1 or not count.shape[0] or value.shape != (count.shape[0], 4) or not -1 <= leader < count.shape[0]:
         raise ValueError(f"this pickle holds counts of shape {count.shape}, values of shape {value.shape} and leader "
                          f"{leader}, which do not fit one another: it is damaged")
     if not ((count >= 0).all() and np.isfinite(value).all()):
         raise ValueError("this pickle holds a negative count or a moment that is not finite: it is damaged")
     if not (isinstance(cls, type) and issubclass(cls, RunningMoments if leader < 0 else RunningComoments)):
-        raise TypeError(f"this pickle asks for a {cls.__name__} with leader {leader}: it is damaged")
+        raise TypeError(f"this pickle asks for {cls!r} with leader {leader}: it is damaged")
     new = cls.__new__(cls)
     new.allocate(count.shape[0], leader)
     for j in range(new.n_arms):

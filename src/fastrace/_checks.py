@@ -1,8 +1,9 @@
 """Argument checks, so that one mistake has one wording everywhere."""
 
+import contextlib
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,17 @@ def generator(rng: RngLike) -> Generator:
     except (TypeError, ValueError) as error:
         needed = "None, an int, a SeedSequence or a numpy.random.Generator is needed"
         raise type(error)(f"rng is {rng!r}; {needed}") from error
+
+
+@contextlib.contextmanager
+def restoring(version: Any, known: int, cls: Any, base: type) -> Iterator[None]:
+    """Around the lines that rebuild a pickled object: what a damaged state raises becomes a ValueError that says so."""
+    if version != known:
+        name = getattr(cls, "__name__", cls)
+        raise ValueError(f"this {name} was pickled as version {version}; this fastrace reads version {known}")
+    try:
+        if not (isinstance(cls, type) and issubclass(cls, base)):
+            raise TypeError(f"it asks for {cls!r}")
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"the saved {base.__name__} is damaged: {error}") from error

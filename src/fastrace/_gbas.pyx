@@ -89,6 +89,8 @@ cdef class Gbas(Stream):
 
     def _set_own_state(self, state):
         successes, total, rng = state
+        if not hasattr(rng, "bit_generator"):
+            raise ValueError("the saved stream is damaged: it has no generator")
         if not 0 <= successes <= self.wanted or not 0.0 <= total < INFINITY:
             raise ValueError("the saved stream is damaged: its counts cannot be right")
         self.state.successes = successes

@@ -240,11 +240,18 @@ cdef class Sequence(Stream):
             raise ValueError("the saved stream is damaged: its sums do not fit its arguments")
         cdef const char *source = data
         cdef state_t new
+        cdef int k
+        new.grid.first = new.grid.last = 0
         memcpy(&new, source, self.size)
         if self.grid and not 0 <= new.grid.first < new.grid.last <= FR_CANDIDATES + 1:
             raise ValueError("the saved stream is damaged: its candidates cannot be right")
-        if not new.sums.n >= 0.0 or new.look < 1:
+        if new.sums.n != <double>self.s.n or new.look < 1 or (
+                self.kernel == MIXTURE and self.s.status == RUNNING and new.look <= self.s.n):
             raise ValueError("the saved stream is damaged: its counts cannot be right")
+        for k in range(new.grid.first, new.grid.last + 1 if self.grid else new.grid.first):
+            if not (0.0 <= new.grid.mean[k] <= 1.0 and 0.0 <= new.grid.above[k] and 0.0 <= new.grid.below[k]
+                    and (k == new.grid.first or new.grid.mean[k - 1] < new.grid.mean[k])):
+                raise ValueError("the saved stream is damaged: its candidates cannot be right")
         memcpy(self.state, &new, self.size)
 
     def _interval(self):

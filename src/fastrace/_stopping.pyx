@@ -461,8 +461,8 @@ cdef class Stream:
                     and s.lower == s.lower and s.upper == s.upper
                     and (s.status != STOPPED or isfinite(s.answer))):
                 raise ValueError("the saved stream is damaged: its counts cannot be right")
-            self._set_own_state(own)
             self.s = s
+            self._set_own_state(own)
         finally:
             guard_leave(&self.guard)
 
@@ -520,12 +520,13 @@ cdef class Over(Stream):
 def _restore(version, cls, arguments, shared, own):
     """Rebuild what was pickled."""
     if version != 1:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
+        raise ValueError(f"this stream was pickled as version {version!r}; this fastrace reads version 1")
     if not (isinstance(cls, type) and issubclass(cls, Stream)):
         raise TypeError(f"this pickle asks for {cls!r}: it is damaged")
-    cdef Stream new = cls(**arguments)
+    cdef Stream new
     try:
+        new = cls(**arguments)
         new._set_state(shared, own)
-    except (OverflowError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"the saved stream is damaged: {error}") from error
     return new

@@ -205,14 +205,12 @@ class LilUCB:
 
 def _rebuild(version: int, cls: type[LilUCB], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
     """Rebuild a pickled `LilUCB`."""
-    if version != 1:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
-    n_arms, n_rows, delta, setting, options = known
-    race = cls.__new__(cls)
-    race._delta, race._setting, race._options = delta, setting, options
-    race._race = _lil.LilRace(n_arms, n_rows, **options)
-    try:
+    with _checks.restoring(version, 1, cls, LilUCB):
+        n_arms, n_rows, delta, setting, options = known
+        if len(state["pulls"]) != n_arms:           # before memory is taken for so many
+            raise ValueError(f"{n_arms} arms cannot have {len(state['pulls'])} counts of pulls")
+        race = cls.__new__(cls)
+        race._delta, race._setting, race._options = delta, setting, options
+        race._race = _lil.LilRace(n_arms, n_rows, **options)
         race._race._set_state(state)
-    except (KeyError, OverflowError, TypeError) as error:
-        raise ValueError(f"the saved race is damaged: {error!r}") from error
-    return race
+        return race

@@ -379,13 +379,12 @@ def _rebuild(
     version: int, cls: Any, options: RaceOptions, rng: np.random.Generator, plan: Plan, state: dict[str, Any]
 ) -> Any:
     """Rebuild a pickled `FiniteRace`."""
-    if version != 1:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
-    race = cls.__new__(cls)
-    race._options = options
-    race._race = options.core(rng)
-    race._race.restore(plan, state)
-    return race
+    with _checks.restoring(version, 1, cls, FiniteRace):
+        race = cls.__new__(cls)
+        race._options = options
+        race._race = options.core(rng)
+        race._race.restore(plan, state)
+        return race
 
 
 def race(

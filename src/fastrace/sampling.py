@@ -178,12 +178,11 @@ def _rebuild(
     state: dict[str, Any],
 ) -> Any:
     """Rebuild a pickled `DiscreteSampler`."""
-    if version != 1:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 1")
-    sampler = cls.__new__(cls)
-    sampler._source = source
-    sampler._options, sampler._own_support = options
-    sampler._core = sampler._options.core(rng)
-    sampler.log_prior = log_prior
-    sampler._core.set_state(state)
-    return sampler
+    with _checks.restoring(version, 1, cls, DiscreteSampler):
+        sampler = cls.__new__(cls)
+        sampler._source = source
+        sampler._options, sampler._own_support = options
+        sampler._core = sampler._options.core(rng)
+        sampler.log_prior = log_prior
+        sampler._core.set_state(state)
+        return sampler

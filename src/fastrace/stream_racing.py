@@ -519,9 +519,8 @@ def _rebuild(
     version: int, cls: Any, known: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
 ) -> Any:
     """Rebuild a pickled race."""
-    if version != 2:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 2")
-    race = cls(*known)
-    race._race._set_state(state)
-    race._race.restore_order(order)
-    return race
+    with _checks.restoring(version, 2, cls, StreamRace):
+        race = cls(*known)
+        race._race._set_state(state)
+        race._race.restore_order(order)
+        return race

@@ -408,13 +408,9 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
 
 def _rebuild(version: int, cls: type[UnequalRace], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
     """Rebuild a pickled `UnequalRace`."""
-    if version != 2:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads version 2")
-    race = cls.__new__(cls)
-    race._sizes, race._delta, race._bound, race._scan_advantage, race._options = known
-    race._race = _unequal.UnequalCore(race._sizes, **race._options)
-    try:
+    with _checks.restoring(version, 2, cls, UnequalRace):
+        race = cls.__new__(cls)
+        race._sizes, race._delta, race._bound, race._scan_advantage, race._options = known
+        race._race = _unequal.UnequalCore(race._sizes, **race._options)
         race._race._set_state(state)
-    except (KeyError, OverflowError, TypeError) as error:
-        raise ValueError(f"the saved race is damaged: {error!r}") from error
-    return race
+        return race
