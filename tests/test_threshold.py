@@ -12,7 +12,7 @@ from scipy import stats
 
 import ctrl_c
 import fastrace as fr
-from fastrace.control_variates import taylor_glm
+from fastrace.control_variates import ControlVariate, taylor_glm
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import ArraySource, CallableSource
 from guarantee import assert_fits, assert_rate_at_most
@@ -241,6 +241,51 @@ def test_rest_on_the_bound_is_no_proof(rng):
             test = fr.AcceptTest(d, support=(d.min(), d.max()), delta=0.01, scan_advantage=1.0, rng=rng)
             wrong += test.decide(sign * 1e-9 * abs(low)) != (sign < 0)
     assert_rate_at_most(wrong, 300, 0.01)
+
+
+@pytest.mark.parametrize(("family", "scale"), [("logistic", None), ("poisson", None), ("student-t", 1.0)])
+@pytest.mark.parametrize("outliers", [0.0, 0.02])
+def test_rigorous_rules_derive_the_support_of_an_expansion(rng, family, scale, outliers):
+    """The interval holds every residual difference and is of their size; with it the promise holds at ties too."""
+    X = rng.standard_normal((4000, 3))
+    centre = np.array([0.3, -0.2, 0.5])
+    eta = X @ centre
+    y = {"poisson": rng.poisson(np.exp(eta)), "logistic": rng.random(4000) < 1 / (1 + np.exp(-eta)),
+         "student-t": eta + rng.standard_t(4.0, 4000)}[family]
+    glm = GLMSource(X, y, np.zeros((2, 3)), family, scale)
+    residual = taylor_glm(glm, centre, outliers)
+    covariance = np.linalg.inv(-np.asarray(residual.surrogate.hessian))
+    test = fr.AcceptTest(residual, bound="betting", delta=0.1, rng=rng, scan_advantage=1.0)
+    wrong = early = trials = 0
+    for _ in range(6):
+        glm.theta = rng.multivariate_normal(centre, covariance, 2)
+        d = np.diff(residual.read(np.arange(residual.n_rows)), axis=1)
+        low, high = residual.difference_support()
+        assert low < d.min() and d.max() < high and high < 200 * np.abs(d).max()
+        exact = np.diff(glm.totals())[0]
+        for side in (1, -1):
+            for _ in range(15):
+                wrong += test.decide(exact - side * 1e-9) != (side > 0)
+                trials += 1
+            assert test.decide(exact - side * 0.7 * high * residual.n_rows) == (side > 0)
+            early += test.n_read < residual.n_rows / 2
+    assert not test.outside and early == 12
+    assert_rate_at_most(wrong, trials, 0.1)
+
+
+def test_far_from_the_expansion_a_derived_support_is_infinite(rng):
+    X = rng.standard_normal((500, 2))
+    glm = GLMSource(X, rng.poisson(np.exp(X[:, 0])), np.array([[0.9, 0.1], [2.5, -1.0]]), "poisson")
+    residual = taylor_glm(glm, [1.0, 0.0])
+    assert residual.difference_support() == (-math.inf, math.inf)
+    test = fr.AcceptTest(residual, bound="betting", rng=1)
+    exact = np.diff(glm.totals())[0]
+    for near in (1e-6, -1e-6):
+        assert test.decide(exact + near) == (near < 0) and test.stopped_by == "exact"
+    assert fr.AcceptTest(residual, rng=1).bound == "normal"
+    one = ControlVariate(ArraySource(np.ones((5, 1))), ArraySource(np.zeros((5, 1))))
+    with pytest.raises(ValueError, match="needs support"):
+        fr.AcceptTest(one, bound="betting")
 
 
 @pytest.mark.parametrize("side", [1, -1])

@@ -201,3 +201,18 @@ cdef inline bint skewed_beyond_noise(double skewness, int64_t n, int64_t n_rows,
     A few normal rewards often look skewed.
     """
     return skewness_inflation(min(0.0, skewness + 2.0 * sqrt(6.0 / n)), n, n_rows, quantile) > limit
+
+
+# What a second-order expansion leaves.
+
+cdef inline double cubic_change(double before, double both, double after, double step) noexcept nogil:
+    """By how much the residual of a row of weight 1 can change between two points.
+
+    `before` and `after` are |w|^2 of the points as seen from the point of expansion, `both` is their product w0 . w1,
+    `step` is |w1 - w0|^2. With M3 |x|^3 a row's weight, the residual R(a), a = x . w, has |R'(a)| <= M3 a^2 / 2.
+    Along the way from w0 to w1 that adds up to M3 |x|^3 |w1 - w0| (|w0|^2 + w0 . w1 + |w1|^2) / 6; by way of 0 to
+    M3 |x|^3 (|w0|^3 + |w1|^3) / 6.
+    """
+    cdef double straight = sqrt(step) * (before + both + after)
+    cdef double by_hat = before * sqrt(before) + after * sqrt(after)
+    return (straight if straight < by_hat else by_hat) / 6.0 * (1.0 + 1e-9)

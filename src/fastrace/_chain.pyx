@@ -7,7 +7,7 @@ included, is a normal density in whitened coordinates z.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY, NAN, isfinite, isnan, sqrt
+from libc.math cimport INFINITY, NAN, isfinite, isnan
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -15,6 +15,7 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._rng cimport random_standard_exponential
+from fastrace._bounds cimport cubic_change
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle, guard_enter,
                               guard_leave)
 from fastrace._row_stream cimport row_stream_init, row_stream_seed
@@ -421,14 +422,9 @@ cdef class Chain:
         return ratio
 
     cdef double size_of_move(self) noexcept nogil:
-        """A row of weight 1 changes its residual by at most this much; infinite where no bound is known.
-
-        With M3 |x|^3 as the weight of a row, x and w = z - z_hat whitened, the residual R(a), a = x . w, has
-        |R'(a)| <= M3 a^2 / 2. Along the way from w0 to w1 that adds up to M3 |x|^3 |w1 - w0| (|w0|^2 + w0 . w1 +
-        |w1|^2) / 6; by way of 0 to M3 |x|^3 (|w0|^3 + |w1|^3) / 6.
-        """
+        """A row of weight 1 changes its residual by at most this much; infinite where no bound is known."""
         cdef Py_ssize_t i
-        cdef double a, b, before = 0.0, after = 0.0, both = 0.0, step = 0.0, straight, by_hat
+        cdef double a, b, before = 0.0, after = 0.0, both = 0.0, step = 0.0
         if self.heaviest < 0.0:
             return INFINITY
         for i in range(self.dim):
@@ -440,9 +436,7 @@ cdef class Chain:
             step += (b - a) * (b - a)
         if before > self.radius * self.radius or after > self.radius * self.radius:
             return INFINITY
-        straight = sqrt(step) * (before + both + after)
-        by_hat = before * sqrt(before) + after * sqrt(after)
-        return (straight if straight < by_hat else by_hat) / 6.0 * (1.0 + 1e-9)
+        return cubic_change(before, both, after, step)
 
 
 cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:

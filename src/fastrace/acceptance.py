@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastrace import _checks, bounds
 from fastrace._threshold import RULES, ThresholdRace
+from fastrace.control_variates import ControlVariate
 from fastrace.racing import normal_quantiles
 from fastrace.results import AcceptResult
 from fastrace.sources import Source, as_source
@@ -41,7 +42,10 @@ class AcceptTest(ThresholdRace):
         Probability that a decision is wrong, in (0, 1).
     support : tuple of float, optional
         Interval (low, high) that holds every difference. By default it follows from ``source.support`` at each
-        decision, which may be set anew with the parameters.
+        decision, which may be set anew with the parameters. A `control_variates.taylor_glm` of two arms needs none: if
+        a rigorous bound is asked for by name, the interval follows from the third derivative of the model and both
+        parameters, at each decision anew. The row that can change most sets its width, so give `outliers` there;
+        `mcmc.RacingMetropolis` draws rows in proportion to how far they can change, and needs far fewer.
     noise : {"metropolis", "barker"}, default "metropolis"
         What `accept` draws: acceptance with probability min(1, r) or r / (1 + r).
     access : {"random", "shuffled"}, default "random"
@@ -156,8 +160,9 @@ class AcceptTest(ThresholdRace):
         self._support = support
         known = support is not None or rows.support is not None
         self.bound = _bound(_checks.choice(bound, "bound", BOUNDS), self.schedule, known)
+        self._derived = not known and self.bound != "normal" and _derived_support(rows) is not None
         if self.bound != "normal":
-            if not known:
+            if not known and not self._derived:
                 raise ValueError(
                     f"bound is {bound!r} with schedule {self.schedule!r} and no support; a rigorous bound needs "
                     f"support=(low, high), an interval that holds every difference, because nothing else limits what "
@@ -219,7 +224,9 @@ class AcceptTest(ThresholdRace):
     def _follow_support(self) -> None:
         """Take the interval of differences from the source's support."""
         support = self.source.support
-        if support is None:
+        if support is None and self._derived:
+            self.set_support(*(_derived_support(self.source) or (-math.inf, math.inf)))
+        elif support is None:
             if self.bound != "normal":
                 raise ValueError(f"the source has no support any more; bound {self.bound!r} needs one")
             self.set_support(-math.inf, math.inf)
@@ -251,7 +258,7 @@ class AcceptTest(ThresholdRace):
         ValueError
             If the threshold is nan, or a difference is nan or +inf; the test can be used again.
         """
-        if self._support is None and self.source.support is not self._seen_support:
+        if self._support is None and (self._derived or self.source.support is not self._seen_support):
             self._follow_support()
         return self.run(threshold)
 
@@ -360,6 +367,11 @@ def _bound(bound: str, schedule: str, known: bool) -> str:
     if bound not in ("auto", rule):
         raise ValueError(f"bound is {bound!r} with schedule {schedule!r}, which brings its own: leave bound out")
     return rule
+
+
+def _derived_support(source: Source) -> tuple[float, float] | None:
+    """The interval of differences that a control variate derives from its parameters; None if it knows none."""
+    return source.difference_support() if isinstance(source, ControlVariate) else None
 
 
 def _guarded(skewness_guard: bool | None, bound: str, schedule: str = "geometric") -> bool:

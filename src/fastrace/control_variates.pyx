@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 cimport numpy as cnp
 
+from fastrace._bounds cimport cubic_change
 from fastrace._simd cimport fr_sum
 from fastrace.likelihoods cimport FR_RESIDUAL, FR_TAYLOR, GLMSource
 from fastrace.sources cimport Source
@@ -119,6 +120,20 @@ cdef class ControlVariate(Source):
         if totals is not None and not callable(totals):
             self.known_totals = _sums(totals, self.n_arms)
         self.fused = isinstance(surrogate, TaylorSurrogate) and (<TaylorSurrogate>surrogate).glm is source
+
+    def difference_support(self):
+        """Interval that holds what arm 1 has over arm 0 in every row raced on, at the present parameters.
+
+        Returns
+        -------
+        tuple of float, or None
+            None where nothing is known: without `TaylorSurrogate`, or with other than two arms. Infinite far from the
+            point of expansion, see `TaylorSurrogate.change_bound`.
+        """
+        if not self.fused or self.n_arms != 2:
+            return None
+        bound = self.surrogate.change_bound(self.always_read)
+        return -bound, bound
 
     def __reduce__(self):
         return _control_variate, (1, self.source, self.surrogate, self.known_totals, np.asarray(self.always_read),
@@ -319,7 +334,7 @@ cdef class TaylorSurrogate(Source):
     # Sum of |l''| x x^T, with a little on the diagonal, and the largest |l| at theta_hat.
     cdef cnp.ndarray metric
     cdef double largest
-    cdef object cached_distances
+    cdef object cached_distances, cached_weights, cached_heaviest
 
     def __init__(self, GLMSource glm not None, theta_hat):
         hat = np.array(theta_hat, dtype=np.float64)
@@ -343,7 +358,7 @@ cdef class TaylorSurrogate(Source):
         self.gradient = gradient
         self.hessian = np.ascontiguousarray((hessian + hessian.T) / 2.0)
         self.metric = metric + np.eye(p) * max(1e-10 * np.trace(metric) / p, 1e-300)
-        self.cached_distances = None
+        self.cached_distances = self.cached_weights = self.cached_heaviest = None
         for array in (self.theta_hat, self.gradient, self.hessian):
             array.flags.writeable = False
 
@@ -403,6 +418,47 @@ cdef class TaylorSurrogate(Source):
         """The given fraction of the rows, those with the largest `distances`: ndarray of int64, ascending."""
         return _farthest(self.distances(), fraction)
 
+    def change_bound(self, always_read=()):
+        """How far any row's residual can change from the parameters of arm 0 to those of arm 1.
+
+        Parameters
+        ----------
+        always_read : array_like of int, optional
+            Rows that do not count.
+
+        Returns
+        -------
+        float
+            Infinite for the Poisson family if either arm is farther than ``sqrt(p) + 5`` from `theta_hat` in the
+            metric of `distances`: its third derivative is bounded near `theta_hat` only.
+
+        Notes
+        -----
+        The third derivative bounds how fast the residual changes on the way [1]_. Costs O(p^2), after one pass over the
+        data the first time, and one over the rows' bounds for each new `always_read`.
+
+        References
+        ----------
+        .. [1] Cornish, Vanetti, Bouchard-Cote, Deligiannidis, Doucet, "Scalable Metropolis-Hastings for exact Bayesian
+           inference with large datasets", ICML 2019.
+        """
+        if self.cached_weights is None:
+            self.cached_weights = cubic_weights(self.glm, self.distances(), self._predictors)
+        weights, radius = self.cached_weights
+        if self.cached_heaviest is None or self.cached_heaviest[0] is not always_read:
+            heaviest = np.delete(weights, np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
+            self.cached_heaviest = always_read, float(heaviest)
+        now, new = self.glm.theta[:2] - self.theta_hat
+        before, both, after = now @ self.metric @ now, now @ self.metric @ new, new @ self.metric @ new
+        if max(before, after) > radius * radius:
+            return math.inf
+        step = (new - now) @ self.metric @ (new - now)
+        return self.cached_heaviest[1] * cubic_change(before, both, after, step) + 2e-13 * (1.0 + self.largest)
+
+    def _predictors(self):
+        return np.concatenate([np.asarray(self.glm.X[first:first + _CHUNK], dtype=np.float64) @ self.theta_hat
+                               for first in range(0, self.n_rows, _CHUNK)])
+
     def residual_bound(self, always_read=(), third_derivative=None):
         r"""Largest absolute residual at the present parameters, shape (n_arms,).
 
@@ -431,6 +487,18 @@ cdef class TaylorSurrogate(Source):
         step = self.glm.theta - self.theta_hat
         length = np.sqrt(np.einsum("ja,ab,jb->j", step, self.metric, step))
         return third_derivative / 6.0 * (far * length) ** 3 * (1.0 + 1e-9) + 1e-13 * (1.0 + self.largest)
+
+
+def cubic_weights(glm, lengths, predictors):
+    """Bound on the third derivative of each row's term along a direction of length 1, and the radius where it holds.
+
+    x . (theta - theta_hat) is at most `lengths` times the distance of theta from theta_hat; ``predictors()`` gives
+    x . theta_hat of each row, for the family whose third derivative is bounded near theta_hat only.
+    """
+    if glm.family == "poisson":
+        radius = math.sqrt(glm.X.shape[1]) + 5.0
+        return np.exp(predictors() + lengths * radius) * lengths**3, radius
+    return _third_derivative(glm.family, glm.scale, glm.df) * lengths**3, math.inf
 
 
 def _third_derivative(family, scale, df):

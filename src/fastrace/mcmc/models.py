@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace import _checks
 from fastrace._chain import Residual, parameters_of
 from fastrace._expansion import ExpandedSource, packed
-from fastrace.control_variates import TaylorSurrogate, _third_derivative
+from fastrace.control_variates import TaylorSurrogate, cubic_weights
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import CallableSource, Source
 
@@ -352,15 +352,8 @@ class GLM(Model):
             hat = np.array(theta_hat, dtype=np.float64)
         surrogate = TaylorSurrogate(self._glm, hat)
         center, factor = self._normal(hat, np.asarray(surrogate.gradient), np.asarray(surrogate.hessian))
-        family = self._glm.family
-        lengths = self._lengths(factor)
-        if family == "poisson":  # exp(eta) has no bound, but near the mode it has
-            radius = math.sqrt(self.dim) + 5.0
-            third = np.exp(self._predictors(hat) + lengths * radius)
-        else:
-            radius = math.inf
-            third = np.full(self.n_rows, _third_derivative(family, self._glm.scale, self._glm.df))
-        return Reference(hat, center, factor, third * lengths**3, radius)
+        weights, radius = cubic_weights(self._glm, self._lengths(factor), lambda: self._predictors(hat))
+        return Reference(hat, center, factor, weights, radius)
 
     def _start(self) -> NDArray[np.float64]:
         """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""
