@@ -208,7 +208,10 @@ def test_minus_infinity_takes_an_arm_out(seed):
 def test_c2_23_a_reward_outside_the_support_is_named(seed):
     values = np.random.default_rng(seed).random((300, 3))
     assert fr.LilUCB(3, 300, support=(0, 1), rng=1).run(values).warnings == ()
-    warned = fr.LilUCB(3, 300, support=([0, 0, 0], [1, 1, 0.01]), rng=1).run(values)
+    narrow = ([0, 0, 0], [1, 1, 0.01])
+    with pytest.raises(ValueError, match="reward of arm 2 on row .* outside support="):
+        fr.LilUCB(3, 300, support=narrow, rng=1).run(values)
+    warned = fr.LilUCB(3, 300, support=narrow, outside="warn", rng=1).run(values)
     assert "outside support" in warned.warnings[0]
     assert "outside support" in str(warned)
 

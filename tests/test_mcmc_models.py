@@ -604,6 +604,6 @@ def test_a_support_that_does_not_hold_is_told(kind, support):
 
 def test_stats_of_a_sampler_print_what_voids_the_promise():
     y = np.random.default_rng(0).normal(size=(2000, 1))
-    sampler = DiscreteSampler(y + [0.0, 0.01], support=(-0.001, 0.0), bound="betting", rng=0)
+    sampler = DiscreteSampler(y + [0.0, 0.01], support=(-0.001, 0.0), bound="betting", outside="warn", rng=0)
     sampler.draw_many(2)
     assert "warning: a reward lay outside the support" in str(sampler.stats)

@@ -252,10 +252,21 @@ def test_c2_04_constant_rewards_end_exactly():
 
 
 @pytest.mark.parametrize("bound", RIGOROUS)
-def test_rewards_outside_the_support_are_told(bound, rng):
+def test_rewards_outside_the_support_are_refused_or_told(bound, rng):
     values = rng.random((1000, 2)) + [0.0, 0.5]
-    result = fr.race(values, bound=bound, support=(0, 1), rng=1)
+    race = fr.FiniteRace(2, 1000, bound=bound, support=(0, 1), rng=1)
+    with pytest.raises(ValueError, match="reward of arm 1 on row .* outside support=") as caught:
+        race.run(values)
+    row = int(str(caught.value).split("row ")[1].split()[0])
+    assert values[row, 1] > 1
+    same(race.run(values - [0.0, 0.5]), fr.FiniteRace(2, 1000, bound=bound, support=(0, 1), rng=1).run(
+        values - [0.0, 0.5]))
+    result = fr.race(values, bound=bound, support=(0, 1), outside="warn", rng=1)
     assert any("outside the support" in warning for warning in result.warnings)
+    slightly = np.minimum(values, 1.0) * (1 + 1e-12)        # rounding is no offence
+    assert not fr.race(slightly, bound=bound, support=(0, 1), rng=1).warnings
+    with pytest.raises(ValueError, match="outside is 'clip'"):
+        fr.race(values, bound=bound, support=(0, 1), outside="clip")
     assert not fr.race(values, bound=bound, support=(0, 1.5), rng=1).warnings
 
 

@@ -310,10 +310,10 @@ def test_c2_23_a_reward_outside_the_support_is_told(seed):
     values = np.random.default_rng(seed).random((1000, 2)) + [0.0, 0.2]
     values[:, 1] = np.minimum(values[:, 1], 1.0)
     for high, told in [(0.9, True), (1.0, False)]:
-        warned = [fr.race(values, support=(0, high), rng=1).warnings,
+        warned = [fr.race(values, support=(0, high), outside="warn", rng=1).warnings,
                   fr.AcceptTest(values[:, 1], support=(0, high), rng=1)]
         warned[1].decide(math.fsum(values[:, 1]) * 0.999)
-        sampler = fr.DiscreteSampler(values, support=(0, high), rng=1)
+        sampler = fr.DiscreteSampler(values, support=(0, high), outside="warn", rng=1)
         sampler.draw_many(20)
         for warnings in (warned[0], warned[1].result().warnings, sampler.stats.warnings):
             assert any("outside the support" in text for text in warnings) == told

@@ -152,7 +152,9 @@ def test_the_cost_of_a_draw_does_not_grow(rng):
 def test_warnings_of_all_draws_are_kept(rng):
     values = rng.random((3000, 2)) * 1e-5
     values[5, 0] = 1e-4
-    sampler = fr.DiscreteSampler(values, support=(0, 1e-5), rng=0)
+    with pytest.raises(ValueError, match="reward of arm 0 on row 5 .* outside support="):
+        fr.DiscreteSampler(values, support=(0, 1e-5), rng=0).draw_many(2000)
+    sampler = fr.DiscreteSampler(values, support=(0, 1e-5), outside="warn", rng=0)
     sampler.draw_many(2000)
     assert any("outside the support" in warning for warning in sampler.stats.warnings)
 

@@ -210,7 +210,7 @@ def test_adaptive_race_ties_constants_and_impossible_arms(seed):
     assert sampled([np.zeros(0)] * 3, offset=[0, 2, 1], allocation="adaptive").best == 1
     # A support, or the variance of the other arms, speaks where an arm's own rewards do not differ.
     vectors = [np.random.default_rng(seed).normal(1.0, 0.1, 1000).clip(0, 2), np.full(800, 0.5)]
-    for options in ({"support": (0, 0.9), "offset": [0, -500]}, {"pooling": 4.0}):
+    for options in ({"support": (0, 0.9), "offset": [0, -500], "outside": "warn"}, {"pooling": 4.0}):
         assert sampled(vectors, allocation="adaptive", rng=1, **options).pulls.sum() < 200
     vectors[0][:] = -np.inf
     assert sampled(vectors, allocation="adaptive", rng=1).best == 1
@@ -492,7 +492,12 @@ def test_c2_12_more_than_2_to_31_rows():
 
 def test_a_reward_outside_the_support_is_named(seed):
     vectors = [np.random.default_rng([seed, i]).random(500) for i in range(3)]
-    result = sampled(vectors, bound="serfling", support=(0, [1, 1, 0.1]), rng=1)
+    for advantage in (1, 24):
+        with pytest.raises(ValueError, match="reward of arm 2 on row .* outside support=") as caught:
+            fr.race_sums(vectors, bound="serfling", support=(0, [1, 1, 0.1]), scan_advantage=advantage, rng=1)
+        row = int(str(caught.value).split("row ")[1].split()[0])
+        assert vectors[2][row] > 0.1
+    result = sampled(vectors, bound="serfling", support=(0, [1, 1, 0.1]), outside="warn", rng=1)
     assert "outside support" in result.warnings[0]
     assert "outside support" in str(result)
 

@@ -32,6 +32,16 @@ cdef inline double serfling_factor(int64_t n, int64_t n_rows) noexcept nogil:
     return <double>(n_rows - n) / <double>n_rows * (1.0 + 1.0 / <double>n)
 
 
+# A support as it is enforced: rewards that are computed may miss its ends by rounding.
+
+cdef inline double lower_end(double low, double high) noexcept nogil:
+    return low - 1e-11 * max(fabs(low), fabs(high)) if high < INFINITY else low
+
+
+cdef inline double upper_end(double low, double high) noexcept nogil:
+    return high + 1e-11 * max(fabs(low), fabs(high)) if low > -INFINITY else high
+
+
 # Rigorous bounds.
 
 cdef inline double hoeffding(int64_t n, double log_inv_delta, double span) noexcept nogil:

@@ -24,6 +24,7 @@ class Race(RaceMemory):
         tails: bool,
         scan_advantage: float,
         max_pulls: int,
+        strict: bool,
         low: NDArray[np.float64] | None,
         high: NDArray[np.float64] | None,
         rng: np.random.Generator,

@@ -13,8 +13,8 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._betting cimport wealth_extend, wealth_rejects, wealth_t
-from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, serfling, skewed_beyond_noise,
-                               skewness_inflation, tail_half_width, tail_rows)
+from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal, serfling,
+                               skewed_beyond_noise, skewness_inflation, tail_half_width, tail_rows, upper_end)
 from fastrace._criteria cimport full_pass_pays, rows_needed
 from fastrace._guard cimport guard_await, guard_built, guard_check_idle, guard_enter, guard_leave
 from fastrace._memory cimport RaceMemory, row_at
@@ -27,6 +27,8 @@ from fastrace._types cimport moments4_t
 from fastrace.sources cimport Source, check_signals
 
 import numpy as np
+
+from fastrace.sources import reward_outside
 
 cnp.import_array()
 
@@ -65,6 +67,7 @@ cdef class Race(RaceMemory):
 
     cdef int bound
     cdef bint guarded, tails, bounded_support
+    cdef bint strict                    # refuse rewards outside the support
     cdef double scan_advantage          # 0: as the source says
     cdef int64_t max_pulls              # rewards that the race may ask for; negative: as many as it needs
     # the plan: when to look, and what each look may spend
@@ -79,7 +82,7 @@ cdef class Race(RaceMemory):
         guard_await(&self.guard, 1)         # until there is a plan
 
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, max_pulls,
-                 low, high, rng):
+                 strict, low, high, rng):
         cdef int kind = BOUNDS.index(bound)
         super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=bound == "betting", low=low,
                          high=high, rng=rng)
@@ -89,6 +92,7 @@ cdef class Race(RaceMemory):
         self.scan_advantage = scan_advantage
         self.max_pulls = max_pulls
         self.bounded_support = low is not None
+        self.strict = strict
 
     def plan(self, looks, quantiles, log_inv_delta):
         """Set the looks (the last is n_rows), each one's quantile, and log(1 / delta) of one comparison at one look."""
@@ -479,7 +483,9 @@ cdef class Race(RaceMemory):
                     self._inspect(i, x, start + done, size)
                 if self.bounded_support and not self.dead[i]:
                     fr_range(x, size, &low, &high)
-                    if low < self.low[i] or high > self.high[i]:
+                    if low < lower_end(self.low[i], self.high[i]) or high > upper_end(self.low[i], self.high[i]):
+                        if self.strict:
+                            self._refuse_outside(i, x, start + done, size)
                         self.new_flags |= OUTSIDE_SUPPORT
             if target < self.n_rows:
                 for j in range(self.n_active):
@@ -507,6 +513,15 @@ cdef class Race(RaceMemory):
         if not self.dead[arm]:
             with gil:
                 raise ValueError(_overflow(arm, self.new_sum[arm]))
+        return 0
+
+    cdef int _refuse_outside(self, Py_ssize_t arm, const double *x, int64_t start, Py_ssize_t count) except -1 nogil:
+        cdef Py_ssize_t i
+        cdef double low = self.low[arm], high = self.high[arm]
+        for i in range(count):
+            if not lower_end(low, high) <= x[i] <= upper_end(low, high):
+                with gil:
+                    raise ValueError(reward_outside(x[i], arm, row_at(self, start + i), low, high))
         return 0
 
     def _explain(self, Source source, arm):

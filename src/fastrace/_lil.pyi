@@ -25,6 +25,7 @@ class LilRace:
         low: NDArray[np.float64],
         high: NDArray[np.float64],
         offset: NDArray[np.float64],
+        strict: bool = ...,
     ) -> None: ...
     @property
     def done(self) -> bool: ...

@@ -7,12 +7,15 @@ from libc.stdlib cimport calloc, free
 from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
+from fastrace._bounds cimport lower_end, upper_end
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_t)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._ranks cimport rank_t, ranks_clear, ranks_enter, ranks_replay
 from fastrace.sources cimport ArraySource, Source, check_signals
 
 import numpy as np
+
+from fastrace.sources import reward_outside
 
 cnp.import_array()
 
@@ -52,6 +55,7 @@ cdef class LilRace:
     cdef readonly Py_ssize_t n_arms
     cdef readonly int64_t n_rows, total
     cdef readonly bint outside      # whether a reward lay outside the support
+    cdef bint strict                # refuse such rewards
     cdef readonly Py_ssize_t best
     cdef arm_t *arm
     cdef rank_t *tree               # places in `running`, by upper bound
@@ -81,7 +85,7 @@ cdef class LilRace:
         free(self.tree)
         free(self.kept)
 
-    def __init__(self, n_arms, n_rows, *, width, growth, log_share, patience, low, high, offset):
+    def __init__(self, n_arms, n_rows, *, width, growth, log_share, patience, low, high, offset, strict=True):
         cdef int64_t rows = n_rows
         cdef double width_ = width, growth_ = growth, log_share_ = log_share, patience_ = patience
         lows, highs, offsets = (np.array(ends, dtype=np.float64) for ends in (low, high, offset))
@@ -99,6 +103,7 @@ cdef class LilRace:
         self.log_share = log_share_
         self.share = exp(self.log_share)
         self.patience = patience_
+        self.strict = strict
         self._low, self._high, self._offset, self._running = lows, highs, offsets, running
         self.low = <double *>cnp.PyArray_DATA(self._low)
         self.high = <double *>cnp.PyArray_DATA(self._high)
@@ -179,10 +184,13 @@ cdef class LilRace:
         cdef double sum = arm.sum + reward
         cdef double part = sum - arm.sum
         if isfinite(reward):
+            if not lower_end(self.low[i], self.high[i]) <= reward <= upper_end(self.low[i], self.high[i]):
+                if self.strict:
+                    with gil:
+                        raise ValueError(reward_outside(reward, i, self._row(i), self.low[i], self.high[i]))
+                self.outside = True
             arm.rest += (arm.sum - (sum - part)) + (reward - part)
             arm.sum = sum
-            if not self.low[i] <= reward <= self.high[i]:
-                self.outside = True
         elif reward == -INFINITY:
             if self._n_out() == self.n_running - 1:
                 with gil:

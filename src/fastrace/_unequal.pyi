@@ -32,6 +32,7 @@ class UnequalCore:
         offset: NDArray[np.float64],
         adaptive: bool,
         pooling: float,
+        strict: bool = ...,
     ) -> None: ...
     @property
     def done(self) -> bool: ...

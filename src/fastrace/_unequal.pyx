@@ -8,8 +8,8 @@ from libc.string cimport memcpy
 from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
-from fastrace._bounds cimport empirical_bernstein_serfling, hoeffding_serfling, normal_upper_quantile, serfling, \
-    variance_factor
+from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal_upper_quantile,
+                               serfling, upper_end, variance_factor)
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_idle, guard_enter, guard_leave,
                               guard_t)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
@@ -18,6 +18,8 @@ from fastrace._simd cimport fr_range, fr_sum
 from fastrace.sources cimport Source, check_signals
 
 import numpy as np
+
+from fastrace.sources import reward_outside
 
 cnp.import_array()
 
@@ -143,6 +145,7 @@ cdef class UnequalCore:
     cdef readonly Py_ssize_t n_arms
     cdef readonly int n_looks           # taken
     cdef readonly bint outside          # whether a reward lay outside the support
+    cdef bint strict                    # refuse such rewards
     cdef readonly bint constant         # whether a comparison had to wait for rewards that differ
     cdef population_t *arm
     cdef int64_t first_look
@@ -168,7 +171,7 @@ cdef class UnequalCore:
         free(self.arm)
 
     def __init__(self, sizes, *, first_look, bound, student, quantile, log_inv_delta, temperature, low, high, offset,
-                 adaptive, pooling):
+                 adaptive, pooling, strict=True):
         cdef Py_ssize_t i
         cdef const int64_t[::1] size = np.array(sizes, dtype=np.int64)
         cdef const double[::1] lows = np.array(low, dtype=np.float64), highs = np.array(high, dtype=np.float64)
@@ -193,6 +196,7 @@ cdef class UnequalCore:
         self.temperature = temperature
         self.adaptive = adaptive
         self.pooling = pooling
+        self.strict = strict
         self.stale = True
         for i in range(self.n_arms):
             self.arm[i].size = size[i]
@@ -481,11 +485,25 @@ cdef class UnequalCore:
 
     cdef int _inspect(self, Py_ssize_t i, const double *rewards, Py_ssize_t count, int64_t first,
                       bint in_order) except -1 nogil:
-        """Refuse nan and +inf among rewards of arm i from position `first` on, of its own order or of the rows'."""
+        """Refuse nan, +inf and what is outside the support among rewards of arm i.
+
+        They are those from position `first` on, of the arm's own order or of the rows'.
+        """
         cdef Py_ssize_t k
-        if isfinite(fr_sum(rewards, count)):
+        cdef population_t *arm = &self.arm[i]
+        cdef double low, high
+        cdef bint outside = False
+        if self.strict and arm.high < INFINITY:
+            fr_range(rewards, count, &low, &high)
+            outside = low < lower_end(arm.low, arm.high) or high > upper_end(arm.low, arm.high)
+        if not outside and isfinite(fr_sum(rewards, count)):
             return 0
         for k in range(count):
+            outside = self.strict and not lower_end(arm.low, arm.high) <= rewards[k] <= upper_end(arm.low, arm.high)
+            if isfinite(rewards[k]) and outside:
+                with gil:
+                    row = first + k if in_order else keyed_order_at(&self.arm[i].order, first + k)
+                    raise ValueError(reward_outside(rewards[k], i, row, arm.low, arm.high))
             if isnan(rewards[k]) or rewards[k] == INFINITY:
                 with gil:
                     row = first + k if in_order else keyed_order_at(&self.arm[i].order, first + k)
@@ -502,7 +520,7 @@ cdef class UnequalCore:
         if low == -INFINITY:
             arm.impossible = True
             return
-        if low < arm.low or high > arm.high:
+        if low < lower_end(arm.low, arm.high) or high > upper_end(arm.low, arm.high):
             self.outside = True
         arm.largest = max(arm.largest, max(fabs(low), fabs(high)))
         running_extend(&arm.seen, rewards, count)
@@ -518,12 +536,13 @@ cdef class UnequalCore:
             count = <Py_ssize_t>min(<int64_t>MOMENTS_BLOCK, arm.size - first)
             source.fill_range(first, count, &i, 1, &rewards)
             part = fr_sum(rewards, count)
-            if not isfinite(part):
+            if self.strict or not isfinite(part):
                 self._inspect(i, rewards, count, first, True)
             if arm.high < INFINITY or not isfinite(part):
                 fr_range(rewards, count, &low, &high)
                 impossible = impossible or low == -INFINITY
-                outside = outside or (low < arm.low and low > -INFINITY) or high > arm.high
+                outside = outside or (low < lower_end(arm.low, arm.high) and low > -INFINITY)
+                outside = outside or high > upper_end(arm.low, arm.high)
             sum = two_sum(sum, part, &part)
             rest += part
             first += count

@@ -51,14 +51,16 @@ class LilUCB:
         exceed `delta` with 100 arms.
     offset : array_like, shape (n_arms,), optional
         Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race.
+    outside : {"raise", "warn"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or take it as it is and say so in the result.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness: one keyed order of the rows per arm is drawn from it here, nothing later.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, `support` is missing, or a reward is nan or +inf; the race is then as it was
-        before that reward.
+        If a parameter is out of range, `support` is missing, or a reward is nan, +inf or outside `support`; the race is
+        then as it was before that reward.
 
     Notes
     -----
@@ -99,6 +101,7 @@ class LilUCB:
         setting: str = "heuristic",
         *,
         offset: ArrayLike | None = None,
+        outside: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
         n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
@@ -129,6 +132,7 @@ class LilUCB:
             "low": low,
             "high": high,
             "offset": constants,
+            "strict": _checks.choice(outside, "outside", ("raise", "warn")) == "raise",
         }
         self._race = _lil.LilRace(n_arms, n_rows, **self._options)
         self._race.seed(_checks.generator(rng))

@@ -15,6 +15,7 @@ from fastrace.results import RaceResult
 from fastrace.sources import Source, as_source, column_names
 
 BOUNDS = ("auto", *_core.BOUNDS)
+OUTSIDE = ("raise", "warn")
 MOST_ROWS = 2**62
 MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
 RIGOROUS = ("betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
@@ -41,6 +42,7 @@ class RaceOptions:
         tail_guard: bool,
         scan_advantage: float | None,
         max_pulls: int | None = None,
+        outside: str = "raise",
     ) -> None:
         self.n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
         self.n_rows = _checks.integer(n_rows, "n_rows", 0, "a population cannot have fewer than 0 rows")
@@ -73,6 +75,7 @@ class RaceOptions:
         self.scan_advantage = 0.0 if scan_advantage is None else _checks.real(scan_advantage, "scan_advantage")
         if scan_advantage is not None and not self.scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; at least 1 is needed: rows in order cost no more")
+        self.outside = _checks.choice(outside, "outside", OUTSIDE)
         self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")
 
     def core(self, rng: np.random.Generator) -> _core.Race:
@@ -87,6 +90,7 @@ class RaceOptions:
             tails=self.tail_guard,
             scan_advantage=self.scan_advantage,
             max_pulls=min(self.max_pulls, MOST_ROWS),
+            strict=self.outside == "raise",
             low=self.low,
             high=self.high,
             rng=rng,
@@ -214,14 +218,18 @@ class FiniteRace:
         Most rewards to ask for, over all arms; at least one per arm. The race then stops with ``stopped_by="budget"``:
         `best` is the arm with the largest mean so far, and the promise is that the best arm is among those in `active`.
         It never turns to a full pass that costs more than what is left.
+    outside : {"raise", "warn"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or take it as it is and say in the result that the
+        promise is void.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness; its own bit generator is used, under its lock.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, a rigorous bound has no `support`, or a reward is nan or +inf; the race is then
-        as it was before the call.
+        If a parameter is out of range, a rigorous bound has no `support`, or a reward is nan, +inf or outside `support`;
+        the race is then as it was before the call. Only rewards that are read are checked: nobody can see a nan in a
+        row that the race does not need.
 
     Notes
     -----
@@ -275,6 +283,7 @@ class FiniteRace:
         tail_guard: bool = True,
         scan_advantage: float | None = 1.0,
         max_pulls: int | None = None,
+        outside: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
         self._options = RaceOptions(
@@ -292,6 +301,7 @@ class FiniteRace:
             tail_guard=tail_guard,
             scan_advantage=scan_advantage,
             max_pulls=max_pulls,
+            outside=outside,
         )
         constants = finite_or_out(0.0 if offset is None else offset, "offset", n_arms)
         self._race = self._options.start(constants, rng)
@@ -404,6 +414,7 @@ def race(
     skewness_guard: bool = False,
     tail_guard: bool = True,
     max_pulls: int | None = None,
+    outside: str = "raise",
     rng: _checks.RngLike = None,
 ) -> RaceResult:
     """Find the column with the largest mean from as few rows as possible.
@@ -414,7 +425,7 @@ def race(
         Rows by arms. A callable ``(arms, rows) -> block`` of shape (len(rows), len(arms)) needs `n_arms` and `n_rows`.
     delta : float, default 0.05
         Probability that the answer is wrong.
-    bound, support, offset, variance, growth, access, student, skewness_guard, tail_guard, max_pulls, rng
+    bound, support, offset, variance, growth, access, student, skewness_guard, tail_guard, max_pulls, outside, rng
         See `FiniteRace`.
     n_arms, n_rows : int, optional
         Size of the population, for callables.
@@ -428,7 +439,7 @@ def race(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a reward is nan or +inf.
+        If an argument is out of range, or a reward that is read is nan, +inf or outside `support`.
 
     Notes
     -----
@@ -462,6 +473,7 @@ def race(
         tail_guard=tail_guard,
         scan_advantage=None,
         max_pulls=max_pulls,
+        outside=outside,
     )
     if source.n_rows + source.n_always_read == 0 and offset is None:
         raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")

@@ -26,7 +26,7 @@ class DiscreteSampler:
         Log-factors, rows by states. A callable ``(arms, rows) -> block`` needs `n_arms` and `n_rows`.
     log_prior : array_like, shape (D,), optional
         Log of the factor that is always read; -inf rules a state out. It may be set between draws.
-    bound, delta, support, variance, growth, access, student, skewness_guard, tail_guard
+    bound, delta, support, variance, growth, access, student, skewness_guard, tail_guard, outside
         See `FiniteRace`; ``delta`` is per draw.
     n_arms, n_rows : int, optional
         Numbers of states and of factors, for callables.
@@ -38,7 +38,7 @@ class DiscreteSampler:
     Raises
     ------
     ValueError
-        If an argument is out of range, every state has -inf, or a log-factor is nan or +inf.
+        If an argument is out of range, every state has -inf, or a log-factor is nan, +inf or outside `support`.
 
     Notes
     -----
@@ -81,6 +81,7 @@ class DiscreteSampler:
         student: bool = False,
         skewness_guard: bool = False,
         tail_guard: bool = False,
+        outside: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
         self._source = source_of(rewards, n_arms, n_rows, support)
@@ -99,6 +100,7 @@ class DiscreteSampler:
             skewness_guard=skewness_guard,
             tail_guard=tail_guard,
             scan_advantage=None,
+            outside=outside,
         )
         self._core = self._options.core(_checks.generator(rng))
         self.log_prior = 0.0 if log_prior is None else log_prior

@@ -636,6 +636,12 @@ def is_low_level(callback):
     return isinstance(callback, LowLevelCallable)
 
 
+def reward_outside(reward, arm, row, low, high):
+    """What to say of a reward outside the support."""
+    return (f"the reward of arm {arm} on row {row} is {reward!r}, outside support=({low!r}, {high!r}): the promise holds "
+            f"only for rewards inside it; widen support, scale the rewards or say outside='warn'")
+
+
 def column_names(table):
     """Names of the columns of a frame or of a dict of columns: what a race calls its arms.
 

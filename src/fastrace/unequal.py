@@ -60,14 +60,16 @@ class UnequalRace:
         Only with the normal rule: rows that the variance within all arms counts for beside those of the arm itself, at
         least 0. A few of them, where rewards of all arms are alike, make up for a short first look. It is a heuristic:
         see Notes.
+    outside : {"raise", "warn"}, default "raise"
+        What to do with a reward outside `support`: refuse it, or take it as it is and say so in the result.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness: one keyed order of the rows per arm is drawn from it here, nothing later.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, a rigorous bound has no `support`, or a reward is nan or +inf; the race then
-        goes on from the last good rows.
+        If a parameter is out of range, a rigorous bound has no `support`, or a reward is nan, +inf or outside `support`;
+        the race then goes on from the last good rows.
 
     Notes
     -----
@@ -120,6 +122,7 @@ class UnequalRace:
         scan_advantage: float | None = None,
         allocation: str = "even",
         pooling: float = 0.0,
+        outside: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
         self._sizes = _sizes(sizes)
@@ -173,6 +176,7 @@ class UnequalRace:
             "offset": constants,
             "adaptive": adaptive,
             "pooling": pooling,
+            "strict": _checks.choice(outside, "outside", ("raise", "warn")) == "raise",
         }
         self._race = _unequal.UnequalCore(self._sizes, **self._options)
         self._race.begin(_checks.generator(rng))
@@ -258,6 +262,7 @@ def race_sums(
     scan_advantage: float | None = None,
     allocation: str = "even",
     pooling: float = 0.0,
+    outside: str = "raise",
     rng: _checks.RngLike = None,
 ) -> UnequalResult:
     """Find the largest sum, of several over populations of their own sizes, from as few rows as possible.
@@ -275,7 +280,7 @@ def race_sums(
     sizes : array_like of int, shape (n_arms,), optional
         Rows of each arm; not needed for a sequence of vectors.
     delta, bound, first_look, support, offset, temperature, kind, student, scan_advantage, allocation, pooling,
-    rng
+    outside, rng
         See `UnequalRace`.
 
     Returns
@@ -285,7 +290,7 @@ def race_sums(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a reward is nan or +inf.
+        If an argument is out of range, or a reward that is read is nan, +inf or outside `support`.
 
     Examples
     --------
@@ -320,6 +325,7 @@ def race_sums(
         scan_advantage=scan_advantage,
         allocation=allocation,
         pooling=pooling,
+        outside=outside,
         rng=rng,
     )
     return race.run(rewards)

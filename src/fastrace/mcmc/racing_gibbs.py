@@ -110,6 +110,7 @@ class RacingGibbs(Gibbs):
             first_look=self.first_look,
             student=self.student,
             tail_guard=self.tail_guard,
+            outside="warn",  # `mcmc.sample` says so at the end
             rng=0,
         )
         return sampler.source, sampler
@@ -165,6 +166,7 @@ class RacingGibbs(Gibbs):
             offset=offset + noise,
             student=self.student,
             allocation="even" if self.support is None else "adaptive",
+            outside="warn",
             rng=rng,
         )
         result = race.run(factors)

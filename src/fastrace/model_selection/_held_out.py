@@ -79,7 +79,7 @@ class HeldOut:
                 race = FiniteRace(
                     self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
                     growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,
-                    max_pulls=search.max_pulls, rng=np.random.default_rng(seed),
+                    max_pulls=search.max_pulls, outside="warn", rng=np.random.default_rng(seed),
                 )
                 if self._race(race, parallel):
                     break
