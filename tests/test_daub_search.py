@@ -1,6 +1,7 @@
 """DAUBSearchCV: scikit-learn's checks, data of every kind, failures, interruption, any number of jobs."""
 
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -423,3 +424,39 @@ def test_a_budget_that_ends_after_a_failure_reports_the_last_score(table):
         found = DAUBSearchCV(Odd(), {"final": [0.4, 0.9]}, method="daub", first=20, training_bound=False, cv=2,
                              budget=400, random_state=0).fit(X, y)
     assert found.best_params_ == {"final": 0.9} and np.isfinite(found.best_score_)
+
+
+@pytest.mark.long
+def test_c2_14_the_work_of_a_search_does_not_grow_with_its_rounds(monkeypatch):
+    """Lines run for each training by the search itself, after 100, 1000 and 10 000 of them."""
+    found, count, lines = [], 0, 0
+    before = sys.gettrace()
+    out = {"fit_error": None, "score_error": "", "test_scores": 0.5, "train_scores": 0.5, "fit_time": 0.0,
+           "score_time": 0.0, "n_test_samples": 1}
+
+    def watch(frame, event, arg):
+        nonlocal lines
+        lines += event == "line"
+        return watch
+
+    def run(self, crew, batch):
+        nonlocal count, lines
+        count += 1
+        for i, n in batch:
+            self.parts[i, n, 0] = {**out, "test_scores": 0.5 + 1e-9 * (i * 7919 % 4000), "train_scores": 1.0}
+        if count in (100, 1000, 10_000):
+            lines = 0
+            sys.settrace(watch)
+            sys._getframe(1).f_trace = watch
+        if count in (200, 1100, 10_100):
+            sys.settrace(before)
+            sys._getframe(1).f_trace = None
+            found.append(lines / 100)
+
+    monkeypatch.setattr("fastrace.model_selection._trainings.Trainings.run", run)
+    X, y = np.zeros((2000, 1)), np.arange(2000) % 2
+    many = DAUBSearchCV(Rule(), {"final": list(np.linspace(0.0, 1.0, 3500))}, method="daub", first=50, ratio=1.01,
+                        cv=0.5, budget=51.0 * 10_150, refit=False, random_state=0)
+    many.fit(X, y)
+    assert len(found) == 3 and many.result_.stopped_by == "budget"
+    assert found[2] < 1.5 * found[0] + 20.0, found

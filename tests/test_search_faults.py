@@ -276,3 +276,101 @@ def test_dask_on_a_local_cluster(table):
                 warnings.simplefilter("ignore")
                 late = search("hang", time_limit=1.5).fit(X, y)
             assert late.best_params_ == {"choice": "good"} and "took longer than" in late.result_.dropped[1]
+
+
+class Killer(ClassifierMixin, BaseEstimator):
+    """Writes down each training, and kills its worker without a word: once, if `once` is a path, or always."""
+
+    def __init__(self, final=0.5, home=0, once="", log=""):
+        self.final = final
+        self.home = home
+        self.once = once
+        self.log = log
+
+    def fit(self, X, y):
+        self.n_, self.classes_ = len(y), np.unique(y)
+        with open(self.log, "a") as file:
+            file.write(f"{self.final} {self.n_} {os.getpid()}\n")
+        if self.home and self.n_ >= 100 and os.getpid() != self.home and not os.path.exists(self.once):
+            if self.once:
+                open(self.once, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.02)
+        return self
+
+    def predict(self, X):
+        return np.where(X[:, 0] < self.final, X[:, 1], -1.0)
+
+    def score(self, X, y):
+        return self.final - 1.0 / np.sqrt(self.n_)
+
+
+KILLERS = [0.5, 0.6, 0.9, 0.8]
+
+
+def killers(tmp_path, kills, once=False, search=DAUBSearchCV, **options):
+    log = tmp_path / "log"
+    log.write_text("")
+    once = str(tmp_path / "killed") if once else ""
+    home = os.getpid() if kills else 0
+    made = search([(f"k{final}", Killer(final, home * (final == 0.9), once, str(log))) for final in KILLERS],
+                  cv=2, random_state=0, refit=False, **options)
+    return made, lambda: [line.split() for line in log.read_text().splitlines()]
+
+
+@pytest.fixture
+def cluster():
+    """Two Dask workers, processes that may be killed."""
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    with dask.config.set({"distributed.scheduler.allowed-failures": 2}), distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local:
+        with distributed.Client(local):
+            yield
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["loky", "dask"])
+@pytest.mark.parametrize("search", [DAUBSearchCV, RacingSearchCV])
+def test_c2_17_a_worker_killed_once_costs_nothing(table, tmp_path, backend, search, request):
+    """What was finished is kept and reported, what was not is made again, and the answer is that of a quiet run."""
+    options = {"first": 40} if search is DAUBSearchCV else {"scoring": "accuracy"}
+    made, _ = killers(tmp_path, False, search=search, **options)
+    wanted = made.fit(*table)
+    made, trainings = killers(tmp_path, True, once=True, search=search, **options)
+    if backend == "dask":
+        request.getfixturevalue("cluster")
+    with parallel_config(backend=backend, n_jobs=2):
+        made.fit(*table)
+    assert (tmp_path / "killed").exists()
+    assert made.best_params_ == wanted.best_params_ == {"choice": "k0.9"}
+    names = ["params", "mean_test_score"]
+    assert [list(made.cv_results_[name]) for name in names] == [list(wanted.cv_results_[name]) for name in names]
+    counts = {}
+    for final, n, _ in trainings():
+        counts[final, n] = counts.get((final, n), 0) + 1
+    assert sum(counts.values()) <= 2 * len(wanted.cv_results_["params"]) + 4        # two at a time were not finished
+    if search is DAUBSearchCV:
+        assert not made.result_.dropped and made.result_.allocations == wanted.result_.allocations
+        assert all(count == 2 for (_, n), count in counts.items() if n == "40")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["loky", "dask"])
+@pytest.mark.parametrize("search", [DAUBSearchCV, RacingSearchCV])
+def test_c2_17_a_task_that_always_kills_is_a_failed_candidate(table, tmp_path, backend, search, request):
+    options = {"first": 40} if search is DAUBSearchCV else {"scoring": "accuracy"}
+    made, trainings = killers(tmp_path, True, search=search, **options)
+    if backend == "dask":
+        request.getfixturevalue("cluster")
+    with parallel_config(backend=backend, n_jobs=2), pytest.warns(Warning, match="its worker died"):
+        made.fit(*table)
+    assert made.best_params_ == {"choice": "k0.8"}
+    if search is DAUBSearchCV:
+        assert list(made.result_.dropped) == [2] and "its worker died" in made.result_.dropped[2]
+        rows = made.cv_results_["n_resources"][made.cv_results_["candidate"] == 2]
+        assert rows.tolist() == [40]                          # what was finished before is reported
+    else:
+        assert np.isnan(made.cv_results_["mean_test_score"]).tolist() == [False, False, True, False]
+    killed = [line for line in trainings() if line[0] == "0.9" and int(line[1]) >= 100]
+    assert 2 <= len(killed) <= 14                             # tried again, and given up

@@ -79,7 +79,7 @@ class DAUB(Scheduler):
 
     All learners are trained on the first three sizes: with ``first * (1 + ratio + ratio**2)`` above a quarter of
     `n_rows` little can be won, and the result says so. If the third size is `n_rows` already, all are trained in full.
-    A decision costs O(log n_learners).
+    A decision costs O(log n_learners), and up to r / (r - 1) looks at rivals where `capped`.
 
     Ties go to the learner with the smaller number. With several trainings outstanding the next best learners are
     trained too, and the rule stops only when nothing of the first three sizes is outstanding.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import multiprocessing
 import os
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs, parallel_config
 from joblib import hash as joblib_hash
-from joblib import parallel_config
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn import config_context, get_config
@@ -38,6 +39,7 @@ from fastrace.model_selection._parquet_rows import ParquetRows, as_slice, read_r
 
 KIND, VERSION = "searches", 3           # of the file of a checkpoint
 TRAIN_SCORE_ROWS = 3000
+PATIENCE = 30.0                          # seconds for which dead workers are waited for
 RESPONSES = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform")
 Part = tuple[int, int, int]              # candidate, rows, split
 
@@ -109,6 +111,9 @@ class Crew:
             if self.raises or not worker_died(error):
                 raise
             for key in list(waiting):
+                if not self._elsewhere():
+                    keep(key, Lost(f"its worker died ({type(error).__name__}), and no other came"))
+                    continue
                 try:
                     self._through(_parallel(self.n_jobs), [key], make, keep)
                 except Exception as again:
@@ -121,6 +126,20 @@ class Crew:
             if lost:
                 self._renew()
 
+    def _elsewhere(self) -> bool:
+        """Whether a training will run in another process than this one, which it might kill.
+
+        joblib does not use a cluster of which one worker is left: those that died need time to come back.
+        """
+        end = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(TimeoutError):          # Dask has waited for a while itself
+                if effective_n_jobs(self.n_jobs) > 1:
+                    return True
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+
     def _renew(self) -> None:
         """End processes in which something may still run, and begin with new ones."""
         backend: Any = getattr(self.parallel, "_backend", None)
@@ -132,6 +151,7 @@ class Crew:
             self.parallel.__enter__()
 
     def _through(self, parallel: Any, keys: list[Any], make: Callable[[Any], Any], keep: Callable[..., None]) -> None:
+        _hear_of_errors(getattr(parallel, "_backend", None))
         calls = ((key, made) for key in keys if (made := make(key)) is not None)
         found = parallel(delayed(guarded)(self.limit, os.getpid(), key, *made) for key, made in calls)
         try:
@@ -142,6 +162,30 @@ class Crew:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     found.close()            # of use where `keep` raised: ends what is still being done
+
+
+def _hear_of_errors(backend: Any) -> None:
+    """Let joblib hear of tasks that Dask gives up, as their workers die; it waits for them for ever otherwise.
+
+    Its Dask backend calls back with results only, and it is the callback that joblib waits for.
+    """
+    if type(backend).__name__ != "DaskDistributedBackend" or "hears_of_errors" in vars(backend):
+        return
+    name = "submit" if hasattr(type(backend), "submit") else "apply_async"
+    plain = getattr(backend, name)
+
+    def submit(func: Any, callback: Any = None) -> Any:
+        future = plain(func, callback)
+
+        def ended(one: Any) -> None:
+            if callback is not None and not one.cancelled() and one.exception() is not None:
+                callback(one.exception())
+
+        future.add_done_callback(ended)
+        return future
+
+    setattr(backend, name, submit)
+    backend.hears_of_errors = True
 
 
 def _parallel(n_jobs: Any, pre_dispatch: Any = "2*n_jobs") -> Any:
