@@ -709,3 +709,12 @@ def test_accuracies_that_cannot_be_reached_are_refused(make):
     for epsilon in (1e-300, 5e-324, 1e-160):
         with pytest.raises(ValueError, match=r"at most 2\*\*62"):
             make(3, 1, epsilon)
+
+
+@pytest.mark.parametrize("call", [
+    lambda n: fr.Adapt(4, 2, 0.2, n0=n), lambda n: fr.OCBA(4, 2, n), lambda n: fr.SubsetRace(4, 2, n),
+    lambda n: fr.LUCB(4, 2, batch=n)])
+def test_numbers_beyond_64_bits_are_refused_by_name(call):
+    for n in (2**63, 2**70):
+        with pytest.raises(ValueError, match=f"is {n}"):
+            call(n)

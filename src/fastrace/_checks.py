@@ -33,11 +33,13 @@ def real(value: float, name: str) -> float:
 
 
 def integer(value: int, name: str, low: int, why: str) -> int:
-    """An int of at least `low`."""
+    """An int of at least `low` that 64 bits hold."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; an integer is needed")
     if value < low:
         raise ValueError(f"{name} is {value}; at least {low} is needed: {why}")
+    if value > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} is {value}; at most 2**63 - 1 is needed: numbers are counted in 64 bits")
     return int(value)
 
 

@@ -26,7 +26,7 @@ def scales(width: float, n_arms: int, epsilon: float, delta: float) -> tuple[tup
     depends on them, never the promise.
     """
     accuracy = max(epsilon / width, 0.02)
-    best_at = min(max(math.log(n_arms / delta) / (32.0 * accuracy**2), 6.25), 62_500.0)
+    best_at = min(max(math.log(n_arms / delta) / (32.0 * accuracy * accuracy), 6.25), 62_500.0)
     return tuple((best_at * factor, weight) for factor, weight in SCALES)
 
 
