@@ -160,7 +160,7 @@ def test_sets_that_scikit_learn_brings_along(tmp_path):
 
 def test_missing_packages_are_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"needs pandas and pyarrow: .*\[data\]"):
+    with pytest.raises(ImportError, match=r"needs pandas and pyarrow: .*install pandas pyarrow"):
         datasets.load("made", folder)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(ImportError, match="scikit-learn has it too"):
