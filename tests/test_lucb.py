@@ -719,3 +719,55 @@ def test_a_rule_saved_after_ctrl_c_came_while_it_planned_goes_on():
     for change in ({"due": True}, {"due": 1}, none):
         with pytest.raises(ValueError, match="damaged"):
             rebuild(version, cls, known, {**state, **change})
+
+
+# Without an end.
+
+
+class Enough(Exception):
+    """Of a simulator that has been asked too often."""
+
+
+@pytest.mark.parametrize("method", ["auto", "kl-lucb"])
+def test_a_tie_is_said_to_have_no_end_and_keeps_its_pulls(method):
+    source = BernoulliPulls([0.5, 0.2, 0.5], rng=1)
+
+    def pull(arms, counts):
+        if made[0] > 1_100_000:
+            raise Enough("enough")
+        made[0] += int(counts.sum())
+        return source.read(arms, counts)
+
+    made = [0]
+    with pytest.warns(RuntimeWarning, match=r"1,0\d\d,\d\d\d pulls have not told arm [02].*never ends"), \
+            pytest.raises(Enough, match=r"^enough$") as raised:
+        fr.select_best(pull, 3, method=method, batch=1000)
+    rule = raised.value.rule
+    assert rule.n_pulls == made[0] > 1_100_000
+    assert rule.result().best[0] in (0, 2)
+    assert rule.run(source, rule.n_pulls + 2000).stopped_by == "max_pulls"
+
+
+def test_what_ends_is_not_doubted(recwarn):
+    source = BernoulliPulls([0.5, 0.2, 0.5], rng=1)
+    assert fr.select_best(source, 3, max_pulls=1_200_000).stopped_by == "max_pulls"
+    assert fr.select_best(source, 3, epsilon=0.05).stopped_by == "separation"
+    assert fr.select_best(source, 3, 2).stopped_by == "separation"
+    table = np.tile([[0.0, 1.0], [1.0, 0.0]], (500, 1))
+    assert fr.select_best(table, 2).best.tolist() == [0]            # equal means, known exactly
+    assert not [w for w in recwarn if "never ends" in str(w.message)]
+
+
+def test_ctrl_c_in_one_call_gives_the_rule():
+    raised = []
+
+    def run():
+        try:
+            fr.select_best(BernoulliPulls([0.5, 0.5], rng=1), 2)
+        except KeyboardInterrupt as error:
+            raised.append(error)
+            raise
+
+    with pytest.warns(RuntimeWarning, match="never ends"):
+        assert ctrl_c.press(run, 1, 0.3) == 1
+    assert raised[0].rule.n_pulls > 1_000_000

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from fastrace.results import SelectionResult
 from fastrace.sources import Source
 
 AT_ONCE = 1 << 13           # rows of a population read at once where all are
+DOUBTFUL = 1_000_000        # pulls after which a run that need not end says so
 METHODS = ("auto", "lucb", "kl-lucb", "adapt", "direct", "halving", "incremental", "median-elimination", "sar")
 
 
@@ -47,7 +51,9 @@ def select_best(
     n_best : int, default 1
         Arms to select.
     epsilon : float, default 0.0
-        Accuracy in reward units: an arm within `epsilon` of the `n_best`-th largest mean is good enough.
+        Accuracy in reward units: an arm within `epsilon` of the `n_best`-th largest mean is good enough. With 0, and
+        rewards from a stream, the call **never ends if the means at the cut are equal**: give an epsilon, the
+        difference that does not matter to you, or `max_pulls`. See the notes.
     delta : float, default 0.05
         Probability that an arm of the answer is not good enough, in (0, 1).
     method : str, default "auto"
@@ -58,7 +64,7 @@ def select_best(
         Interval (low, high) that holds every reward, of each arm.
     max_pulls : int, optional
         Pulls after which to stop with the best answer so far, ``stopped_by="max_pulls"`` and an error bound that says
-        what it is worth.
+        what it is worth. By default there is no budget.
     progress : bool, default False
         Show the pulls made, against `max_pulls` if that is given, on standard error; needs rich.
     order : {"random", "given"}, default "random"
@@ -83,8 +89,21 @@ def select_best(
     ValueError
         If a parameter is out of range, or a reward is nan or outside the support; the error names the arm.
 
+    Warns
+    -----
+    RuntimeWarning
+        If `epsilon` is 0, there is no `max_pulls`, and a million pulls of a stream (1000 per arm, if that is more) have
+        not told the arms apart; again after ten times as many, and so on.
+
     Notes
     -----
+    How long it takes: the pulls grow like the inverse square of the gap between the means at the cut. At a gap of 0
+    there is nothing to find, and no rule that promises the best arm can stop. A table or a `Source` in random order
+    always ends: once its rows would have been read twice over, the means of all rows are computed.
+
+    Whatever ends the call early, Ctrl-C or an error of `pull`, the exception has the rule as its attribute ``rule``,
+    with all pulls made by then: ``error.rule.result()`` is the best answer so far and ``error.rule.run(pull)`` goes on.
+
     Why the default is what it is: mean pulls to the stop with uniform rewards of standard deviation 1, means uniform in
     [0, 1], 15 of 50 arms, epsilon 0.1, delta 0.15 (fresh means in each run), and for Bernoulli rewards at epsilon 0,
     delta 0.1: one mean of 0.55 amid nine of 0.45, one of 0.6 amid 99 of 0.4, five of 0.10 amid 15 from 0.02 to 0.05.
@@ -139,16 +158,48 @@ def select_best(
         if limit is not None and limit < 2 * cells:
             cells = 0
     stop = cells or limit
-    with _progress.meter("pulls", stop, progress) as show:
-        while progress and not rule.done and (stop is None or rule.n_pulls < stop):
-            part = rule.n_pulls + max(100, rule.n_pulls // 10)
-            rule.run(source, part if stop is None else min(part, stop))
-            show(rule.n_pulls)
-        result = rule.run(source, stop)
+    try:
+        result = _run(rule, source, stop, progress, doubtful=rule._epsilon == 0.0 and stop is None)
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            error.rule = rule  # type: ignore[attr-defined]
+        raise
     columns = getattr(pull, "columns", None)
     if columns is not None and len(columns) == result.mean.size:
         result = dataclasses.replace(result, names=tuple(str(column) for column in columns))
     return _exactly(result, source.source, support) if cells and result.stopped_by == "max_pulls" else result
+
+
+def _run(
+    rule: selection.Selection, source: Any, stop: int | None, progress: bool, doubtful: bool
+) -> SelectionResult:
+    """Run to the end, in parts if the pulls made are to be shown, or if the end is in doubt."""
+    end = math.inf if stop is None else stop
+    doubt = max(DOUBTFUL, 1000 * rule._n_arms) if doubtful else math.inf
+    with _progress.meter("pulls", stop, progress) as show:
+        while not rule.done and rule.n_pulls < end:
+            part = rule.n_pulls + max(100, rule.n_pulls // 10) if progress else math.inf
+            until = min(part, doubt, end)
+            rule.run(source, None if until == math.inf else int(until))
+            show(rule.n_pulls)
+            if rule.n_pulls >= doubt and not rule.done:
+                doubt *= 10
+                _doubt(rule)
+        return rule.run(source, stop)
+
+
+def _doubt(rule: selection.Selection) -> None:
+    """Say that a run may never end."""
+    result = rule.result()
+    others = np.setdiff1d(np.arange(result.mean.size), result.best)
+    last, next_one = result.best[-1], others[result.mean[others].argmax()]
+    warnings.warn(
+        f"{rule.n_pulls:,} pulls have not told arm {last} (mean {result.mean[last]:.6g}) from arm {next_one} (mean "
+        f"{result.mean[next_one]:.6g}); if their means are equal, this never ends, as epsilon is 0: give epsilon, the "
+        f"difference that does not matter, or max_pulls. Ctrl-C ends it, and the exception's attribute `rule` keeps all",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def _exactly(result: SelectionResult, population: Source, support: _checks.Support) -> SelectionResult:
