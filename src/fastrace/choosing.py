@@ -196,7 +196,7 @@ def _doubt(rule: selection.Selection) -> None:
     warnings.warn(
         f"{rule.n_pulls:,} pulls have not told arm {last} (mean {result.mean[last]:.6g}) from arm {next_one} (mean "
         f"{result.mean[next_one]:.6g}); if their means are equal, this never ends, as epsilon is 0: give epsilon, the "
-        f"difference that does not matter, or max_pulls. Ctrl-C ends it, and the exception's attribute `rule` keeps all",
+        f"difference that does not matter, or max_pulls. Ctrl-C ends it, and the exception has all as `rule`",
         RuntimeWarning,
         stacklevel=4,
     )
