@@ -117,7 +117,8 @@ def made(choose):
     options = {"delta": choose.of([0.05, 0.4, 1e-6, 1e-100]), "bound": bound, "variance": variance,
                "first_look": choose.of([2, 5, 20, 50]), "growth": choose.of([None, 1.3, 3.0]), "support": support,
                "offset": offset, "access": choose.of(["random", "shuffled"]),
-               "skewness_guard": bool(choose.below(2)), "scan_advantage": choose.of([1.0, 1.0, 5.0])}
+               "skewness_guard": bool(choose.below(2)), "tail_guard": bool(choose.below(2)),
+               "scan_advantage": choose.of([1.0, 1.0, 5.0])}
     return fr.FiniteRace(n_arms, n_rows, rng=copy.deepcopy(rng), **options), values, options, rng
 
 
@@ -128,6 +129,7 @@ def expected(race, values, options, rng):
     return twin.race(values, looks, quantiles, log_inv_delta, bound=options["bound"],
                      pairwise=options["variance"] == "pairwise", rng=rng, offset=offset, low=options["support"][0],
                      high=options["support"][1], guarded=options["skewness_guard"],
+                     tails=options["tail_guard"],
                      order=Order(n_rows) if options["access"] == "random" else Window(n_rows),
                      advantage=options["scan_advantage"])
 
