@@ -145,6 +145,18 @@ def test_missing_numbers_are_named(tmp_path, capsys, table):
     assert say(capsys, "race", tmp_path / "table.csv", "--columns", "a,c", "--seed", 1)[0] == 0
 
 
+def test_cells_that_a_race_might_not_read_are_checked(tmp_path, capsys, table):
+    pytest.importorskip("pandas")
+    table[4321, 1] = 3.5
+    file = save(tmp_path / "table.csv", table)
+    status, _, err = say(capsys, "race", file, "--support", 0, 2)
+    assert status == 2 and "3.5 in row 4321" in err and "column 'b'" in err and "--support 0 2" in err
+    assert say(capsys, "race", file, "--support", 0, 4)[0] == 0
+    table[4321, 1] = np.inf
+    status, _, err = say(capsys, "race", save(tmp_path / "table.csv", table))
+    assert status == 2 and "inf in row 4321" in err
+
+
 @pytest.mark.parametrize("shape", ["(-4, 3)", "(-4, -3)", "(9999999999999999999999, 3)", "(True, 3)", "(1 << 62, 3)"])
 def test_a_damaged_npy_file_is_one_line(tmp_path, capsys, shape):
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"

@@ -281,11 +281,15 @@ def _number(number: int, text: str, delimiter: str) -> float:
 
 
 def _race(options: argparse.Namespace) -> None:
+    table = load_table(options.file, options.columns)
+    support = None if options.support is None else tuple(options.support)
+    if not isinstance(table, np.ndarray):  # of an npy file, which is not read whole, the race checks the rows it reads
+        _check_cells(options.file, table, support)
     result = race(
-        load_table(options.file, options.columns),
+        table,
         delta=options.delta,
         bound=options.bound,
-        support=None if options.support is None else tuple(options.support),
+        support=support,
         access=options.access,
         rng=options.seed,
     )
@@ -454,6 +458,19 @@ def _places(columns: str, names: list[str], path: Path) -> list[int]:
     if len(set(places)) < len(places):
         raise ValueError(f"{columns!r} names a column twice; each can be used once")
     return places
+
+
+def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) -> None:
+    """Refuse numbers that a race would refuse where it reads them: the file has been read whole anyway."""
+    low, high = (-math.inf, math.inf) if support is None else support
+    for name in table.columns:
+        column = table[name].to_numpy(dtype=np.float64)
+        bad = np.flatnonzero((column == math.inf) | (column < low) | (column > high))
+        if bad.size:
+            why = "finite numbers are needed" if column[bad[0]] == math.inf else f"outside --support {low:g} {high:g}"
+            raise ValueError(
+                f"{path} has {column[bad[0]]:g} in row {bad[0]}, counted from 0, of column {name!r}: {why}"
+            )
 
 
 def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:

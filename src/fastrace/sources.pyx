@@ -719,7 +719,8 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
     ----------
     rewards : Source, array_like of shape (n_rows, n_arms), callable or scipy.LowLevelCallable
         A source is returned as it is. A table (NumPy array, frame of pandas, polars or Arrow, dict of columns, nested
-        lists, anything with ``__array__``) becomes an `ArraySource`, a LowLevelCallable a `CallbackSource`, any other callable a
+        lists, anything with ``__array__``) becomes an `ArraySource`, a LowLevelCallable a `CallbackSource`, any other
+        callable a
         `CallableSource`.
     n_arms, n_rows : int, optional
         Needed for functions, whose size cannot be seen; checked for everything else.
