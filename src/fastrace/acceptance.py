@@ -102,8 +102,8 @@ class AcceptTest(ThresholdRace):
     Its half-width then grows by ``7 M (1 / n - 1 / N)``, M the fourth root of the sum of fourth powers of deviations,
     which is no less than the largest one: a decision stands even if seven rows as far out are to come for every n. That
     costs about 1 % of the rows where differences are normal, and much where they are skewed and the decision is close.
-    It is a heuristic: of decisions close to a tie at delta 0.05, on what Taylor expansions leave of Poisson and logistic
-    models, it missed 2 to 3 % and up to 11 % for single proposals, where the plain rule missed 7 to 12 % and up to 41 %.
+    It is a heuristic: of decisions close to a tie at delta 0.05, on what Taylor expansions leave of Poisson and
+    logistic models, it missed 2 to 3 %, and up to 11 % for single proposals; the plain rule missed 7 to 12 %, and 41 %.
     Where a few rows decide and the others barely differ, a sample without any of the few looks harmless, and the normal
     rule, guarded or not, can be wrong nearly always without a sign: only a rigorous bound helps.
 
