@@ -25,6 +25,11 @@ Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
 class RaceOptions:
     """Checked options that a race and a sampler share, and the plan of looks that follows from them."""
 
+    # Of options that were saved before there were these.
+    tail_guard = False
+    max_pulls = -1
+    outside = "warn"
+
     def __init__(
         self,
         n_arms: int,
