@@ -43,8 +43,8 @@ class LUCB(Selection):
     r"""Find the m best of n arms with a proved probability of error: pull the two arms that are hardest to tell apart.
 
     The m largest means are the choice. Of the chosen, the arm with the smallest lower bound, and of the others, the one
-    with the largest upper bound are pulled, until these two bounds are less than epsilon apart. Arms are compared by one
-    interval each: where all arms can be asked about the same rows, as in a table, `FiniteRace` compares paired
+    with the largest upper bound are pulled, until these two bounds are less than epsilon apart. Arms are compared by
+    one interval each: where all arms can be asked about the same rows, as in a table, `FiniteRace` compares paired
     differences and needs far fewer evaluations.
 
     Parameters

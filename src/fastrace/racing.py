@@ -232,7 +232,7 @@ class FiniteRace:
     Raises
     ------
     ValueError
-        If a parameter is out of range, a rigorous bound has no `support`, or a reward is nan, +inf or outside `support`;
+        If a parameter is out of range, a rigorous bound has no `support`, or a reward is nan, +inf or outside it;
         the race is then as it was before the call. Only rewards that are read are checked: nobody can see a nan in a
         row that the race does not need.
 

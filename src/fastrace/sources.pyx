@@ -638,8 +638,8 @@ def is_low_level(callback):
 
 def reward_outside(reward, arm, row, low, high):
     """What to say of a reward outside the support."""
-    return (f"the reward of arm {arm} on row {row} is {reward!r}, outside support=({low!r}, {high!r}): the promise holds "
-            f"only for rewards inside it; widen support, scale the rewards or say outside='warn'")
+    return (f"the reward of arm {arm} on row {row} is {reward!r}, outside support=({low!r}, {high!r}): the promise "
+            f"holds only for rewards inside it; widen support, scale the rewards or say outside='warn'")
 
 
 def column_names(table):

@@ -68,7 +68,7 @@ class UnequalRace:
     Raises
     ------
     ValueError
-        If a parameter is out of range, a rigorous bound has no `support`, or a reward is nan, +inf or outside `support`;
+        If a parameter is out of range, a rigorous bound has no `support`, or a reward is nan, +inf or outside it;
         the race then goes on from the last good rows.
 
     Notes
