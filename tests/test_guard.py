@@ -458,3 +458,29 @@ def test_a_stream_read_while_another_thread_updates_it_says_so_or_answers():
             found["refused"] += 1
     running.join()
     assert rule.n_samples == x.size and sum(found.values())
+
+
+class ForgetfulTable(fr.sources.ArraySource):
+    def __init__(self):
+        pass
+
+
+class ShallowTable(fr.sources.ArraySource):
+    def __init__(self):
+        fr.sources.Source.__init__(self, 2, 100)
+
+
+@pytest.mark.parametrize("cls", [ForgetfulTable, ShallowTable])
+def test_sources_that_were_never_set_up_are_refused(cls):
+    for use in (lambda s: s.read([0]), lambda s: s.totals(), lambda s: s.shifts(), fr.race,
+                lambda s: fr.FiniteRace(2, 100).run(s)):
+        with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+            use(cls())
+
+
+def test_a_table_is_set_up_once():
+    source = fr.sources.ArraySource(np.ones((1000, 2)))
+    test = fr.AcceptTest(source, rng=1)
+    with pytest.raises(TypeError, match="in use"):
+        source.__init__(np.zeros((10, 2)))
+    assert source.n_rows == 1000 and not test.decide(0.0) and source.totals().tolist() == [1000.0, 1000.0]

@@ -145,6 +145,7 @@ cdef class Chain:
         if source.n_arms != 2 or theta.shape[0] != 2 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
             raise ValueError(f"the source has {source.n_arms} arms and theta has shape {theta.shape}; two arms and a "
                              f"float64 array of shape (2, dim) in C order are needed")
+        guard_check_built(&source.guard, source)
         dim = theta.shape[1]
         coordinates = _coordinates(center, factor, dim)
         mean = precision = None

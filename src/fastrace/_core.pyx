@@ -16,7 +16,7 @@ from fastrace._betting cimport wealth_extend, wealth_rejects, wealth_t
 from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal, serfling,
                                skewed_beyond_noise, skewness_inflation, tail_half_width, tail_rows, upper_end)
 from fastrace._criteria cimport full_pass_pays, rows_needed
-from fastrace._guard cimport guard_await, guard_built, guard_check_idle, guard_enter, guard_leave
+from fastrace._guard cimport guard_await, guard_built, guard_check_built, guard_check_idle, guard_enter, guard_leave
 from fastrace._memory cimport RaceMemory, row_at
 from fastrace._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis, moments4_skewness,
                                 moments4_std)
@@ -279,6 +279,7 @@ cdef class Race(RaceMemory):
             guard_leave(&self.guard)
 
     def _check_source(self, Source source):
+        guard_check_built(&source.guard, source)
         if source.n_arms != self.n_arms or source.n_rows != self.n_rows:
             raise ValueError(f"the source has {source.n_rows} rows of {source.n_arms} arms; this race was set up for "
                              f"{self.n_rows} rows of {self.n_arms} arms")

@@ -8,7 +8,8 @@ from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
 from fastrace._bounds cimport lower_end, upper_end
-from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_t)
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
+                              guard_t)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._ranks cimport rank_t, ranks_clear, ranks_enter, ranks_replay
 from fastrace.sources cimport ArraySource, Source, check_signals
@@ -278,6 +279,7 @@ cdef class LilRace:
         # Memory answers several requests in the time of one. Other sources are asked for nothing that may go unused.
         cdef int64_t most = AHEAD if type(source) is ArraySource else 1
         cdef ahead_t *ahead = NULL
+        guard_check_built(&source.guard, source)
         guard_enter(&self.guard, self)
         try:
             if source.n_arms != self.n_arms or source.n_rows != self.n_rows:

@@ -11,7 +11,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
-from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check, guard_enter, guard_leave, guard_t
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check, guard_check_built, guard_enter,
+                              guard_leave, guard_t)
 from fastrace._ranks cimport kth_largest
 from fastrace._row_order cimport RowOrder, row_in
 from fastrace.sources cimport ArraySource, Source, check_signals
@@ -641,6 +642,7 @@ cdef class StreamRace:
 
         A table in memory is read where it lies; other sources are asked for `batch` rounds at a time.
         """
+        guard_check_built(&source.guard, source)
         guard_enter(&self.guard, self)
         try:
             self._run(source, batch, rng)

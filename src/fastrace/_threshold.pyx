@@ -15,7 +15,7 @@ cimport numpy as cnp
 
 from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_t
 from fastrace._criteria cimport full_pass_pays
-from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init
 from fastrace._moments cimport moments4_kurtosis, moments4_skewness
 from fastrace._memory cimport restore_order, saved_order
@@ -77,6 +77,7 @@ cdef class ThresholdRace:
         lock = rng.bit_generator.lock
         if not n.shape[0] == share.shape[0] == factor.shape[0]:
             raise ValueError("one share of delta and one quantile per look are needed")
+        guard_check_built(&given.guard, given)
         if given.n_rows and not (n.shape[0] and n[n.shape[0] - 1] == given.n_rows and n[0] >= 1
                                  and (np.diff(looks) > 0).all()):
             raise ValueError("looks must grow, and the last of them must read every row")
@@ -115,6 +116,7 @@ cdef class ThresholdRace:
 
     @source.setter
     def source(self, Source source not None):
+        guard_check_built(&source.guard, source)
         guard_enter(&self.guard, self)
         try:
             if source.n_rows != self.n_rows or source.n_arms != self._source.n_arms:

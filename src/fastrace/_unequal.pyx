@@ -10,8 +10,8 @@ cimport numpy as cnp
 
 from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal_upper_quantile,
                                serfling, upper_end, variance_factor)
-from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_idle, guard_enter, guard_leave,
-                              guard_t)
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle, guard_enter,
+                              guard_leave, guard_t)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._moments cimport MOMENTS_BLOCK, running_extend, running_t, running_variance, two_sum
 from fastrace._simd cimport fr_range, fr_sum
@@ -72,12 +72,15 @@ cdef class Ragged(Source):
     """Rewards of arms of different lengths, each a vector of float32 or float64, read in place."""
 
     cdef object vectors
+    cdef Py_ssize_t n_vectors       # that there is memory for
     cdef const char **data
     cdef Py_ssize_t *stride
     cdef bint *single
 
     def __cinit__(self, vectors, *args, **kwargs):
         cdef Py_ssize_t d = max(len(vectors), 1)
+        guard_await(&self.guard, 1)
+        self.n_vectors = len(vectors)
         self.data = <const char **>malloc(d * sizeof(char *))
         self.stride = <Py_ssize_t *>malloc(d * sizeof(Py_ssize_t))
         self.single = <bint *>malloc(d * sizeof(bint))
@@ -92,6 +95,8 @@ cdef class Ragged(Source):
     def __init__(self, vectors):
         cdef Py_ssize_t i
         cdef cnp.ndarray vector
+        if len(vectors) != self.n_vectors:
+            raise ValueError("the vectors are those that the object was made with")
         # Measured: 20 ns a row at random, order included, against 0.7 in order.
         super().__init__(len(vectors), max(v.shape[0] for v in vectors), scan_advantage=24.0)
         self.vectors = vectors
@@ -100,6 +105,7 @@ cdef class Ragged(Source):
             self.data[i] = <const char *>cnp.PyArray_DATA(vector)
             self.stride[i] = vector.strides[0]
             self.single[i] = vector.dtype.type is np.float32
+        guard_built(&self.guard, 1)
 
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                   double **out) except -1 nogil:
@@ -657,6 +663,7 @@ cdef class UnequalCore:
         cdef double *rewards = NULL
         cdef int64_t *rows = NULL
         cdef Py_ssize_t i
+        guard_check_built(&source.guard, source)
         guard_enter(&self.guard, self)
         try:
             if source.n_arms != self.n_arms:

@@ -8,6 +8,7 @@ cimport numpy as cnp
 
 from scipy.linalg.cython_blas cimport dgemm
 
+from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace.sources cimport Source, check_signals
 
 import math
@@ -94,6 +95,9 @@ cdef class GLMSource(Source):
     array([-2.0794, -2.1333])
     """
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, X, y, theta, family="logistic", scale=None, df=4.0, *, support=None):
         if family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
@@ -156,6 +160,7 @@ cdef class GLMSource(Source):
                                    - 0.5 * log(self.df * math.pi) - log(self.scale))
         else:
             self.constant = -_sum_of_log_factorials(self.y)
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
         return _glm_source, (1, np.asarray(self.X), np.asarray(self.y), np.asarray(self.parameters), self.family,
@@ -185,6 +190,7 @@ cdef class GLMSource(Source):
         """
         cdef cnp.ndarray array
         cdef const double *x
+        guard_check_built(&self.guard, self)
         cdef Py_ssize_t i, size = self.n_arms * self.model.n_columns
         cdef double sum = 0.0
         if type(values) is np.ndarray and cnp.PyArray_TYPE(values) == cnp.NPY_DOUBLE \
@@ -432,7 +438,11 @@ cdef class PairSource(Source):
     array([4.5])
     """
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, Source source not None, arm_a=0, arm_b=1):
+        guard_check_built(&source.guard, source)
         for name, arm in (("arm_a", arm_a), ("arm_b", arm_b)):
             if not 0 <= arm < source.n_arms:
                 raise ValueError(f"{name} is {arm}; the source has arms 0 to {source.n_arms - 1}")
@@ -446,6 +456,7 @@ cdef class PairSource(Source):
         self.source = source
         self.pair[0] = arm_a
         self.pair[1] = arm_b
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
         return _pair_source, (1, self.source, self.pair[0], self.pair[1], self.support)

@@ -3,6 +3,8 @@
 from libc.stdint cimport int64_t
 cimport numpy as cnp
 
+from fastrace._guard cimport guard_t
+
 
 cdef class Source:
     cdef readonly Py_ssize_t n_arms
@@ -17,6 +19,8 @@ cdef class Source:
     cdef readonly Py_ssize_t first_look
     # None, or (low, high): scalars or one value per arm that hold every reward.
     cdef public object support
+    # Level 0 is set up by `Source.__init__`; a subclass with memory of its own takes level 1.
+    cdef guard_t guard
 
     # A subclass supplies `fill`; the rest has defaults built on it. All return 0, or -1 with a Python exception set.
 

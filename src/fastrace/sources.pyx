@@ -7,6 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._simd cimport fr_sum
 
 import ctypes
@@ -76,6 +77,9 @@ cdef class Source:
         Interval (low, high) that holds every reward.
     """
 
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
     def __init__(self, n_arms, n_rows, *, scan_advantage=1.0, reward_cost=20.0, n_always_read=0, first_look=50,
                  support=None):
         if n_arms < 1:
@@ -90,6 +94,7 @@ cdef class Source:
             raise ValueError(f"reward_cost is {reward_cost}; a reward takes some time")
         if first_look < 1:
             raise ValueError(f"first_look is {first_look}; a first look needs at least one row")
+        guard_build(&self.guard, 0, self)
         self.n_arms = n_arms
         self.n_rows = n_rows
         self.scan_advantage = scan_advantage
@@ -97,6 +102,7 @@ cdef class Source:
         self.n_always_read = n_always_read
         self.first_look = first_look
         self.support = support
+        guard_built(&self.guard, 0)
 
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                   double **out) except -1 nogil:
@@ -170,6 +176,7 @@ cdef class Source:
         -------
         ndarray of float64, shape (k, a)
         """
+        guard_check_built(&self.guard, self)
         cdef cnp.ndarray row = _indices(rows, self.n_rows, "rows", np.int64)
         cdef cnp.ndarray arm = self._arms(arms)
         cdef cnp.ndarray block = np.empty((arm.shape[0], row.shape[0]))
@@ -190,6 +197,7 @@ cdef class Source:
 
     def totals(self, arms=None):
         """Exact sums over all rows, known parts included: ndarray of shape (a,). Reads every row."""
+        guard_check_built(&self.guard, self)
         cdef cnp.ndarray arm = self._arms(arms)
         cdef cnp.ndarray out = np.zeros(arm.shape[0])
         cdef cnp.ndarray known = np.zeros(arm.shape[0])
@@ -200,6 +208,7 @@ cdef class Source:
 
     def shifts(self, arms=None):
         """What is known of each arm's sum beside its rewards: ndarray of shape (a,)."""
+        guard_check_built(&self.guard, self)
         cdef cnp.ndarray arm = self._arms(arms)
         cdef cnp.ndarray out = np.zeros(arm.shape[0])
         with nogil:
@@ -250,6 +259,9 @@ cdef class ArraySource(Source):
     array([6., 9.])
     """
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, values, *, support=None):
         array = np.asarray(values)
         if array.ndim != 2:
@@ -269,6 +281,7 @@ cdef class ArraySource(Source):
         self.row_stride = self.values.strides[0]
         self.arm_stride = self.values.strides[1]
         self.single = array.dtype.type is np.float32
+        guard_built(&self.guard, 1)
 
     def shuffled(self, rng=None):
         """A copy with the rows in uniform random order, for races with ``access="shuffled"``.
@@ -381,6 +394,9 @@ cdef class CallableSource(Source):
     array([-6., -4.])
     """
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, function, n_arms, n_rows, support=None, *, scan_advantage=1.0, first_look=256,
                  reward_cost=np.inf):
         if not callable(function):
@@ -388,6 +404,7 @@ cdef class CallableSource(Source):
         super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, reward_cost=reward_cost, first_look=first_look,
                          support=support)
         self.function = function
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
         return _callable_source, (2, self.function, self.n_arms, self.n_rows, self.support, self.scan_advantage,
@@ -535,6 +552,9 @@ cdef class CallbackSource(Source):
            [ 0., 10.]])
     """
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, callback, n_arms, n_rows, support=None, *, scan_advantage=1.0, reward_cost=20.0):
         if not is_low_level(callback):
             raise ValueError(f"callback is a {type(callback).__name__}; wrap the function pointer in "
@@ -554,6 +574,7 @@ cdef class CallbackSource(Source):
             raise ValueError(f"callback comes with user data, but {(<bytes>signature).decode()!r} has no void * to "
                              f"take it")
         self.callback = callback
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
         raise TypeError("CallbackSource holds a function pointer, which means nothing in another process; "
@@ -745,6 +766,7 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
     array([ 6., 12.])
     """
     if isinstance(rewards, Source):
+        guard_check_built(&(<Source>rewards).guard, rewards)
         if support is not None:
             raise ValueError(f"support={support!r} came beside a source, which has its own: {rewards.support!r}; "
                              f"give it where the source is made")
