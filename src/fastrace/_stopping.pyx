@@ -514,6 +514,7 @@ cdef class Over(Stream):
         return self.inner._own_state()
 
     def _set_own_state(self, state):
+        self.inner.s = self.s               # its sums are checked against the count
         self.inner._set_own_state(state)
 
 
