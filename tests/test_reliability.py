@@ -311,7 +311,7 @@ def test_c2_23_a_reward_outside_the_support_is_told(seed):
     values[:, 1] = np.minimum(values[:, 1], 1.0)
     for high, told in [(0.9, True), (1.0, False)]:
         warned = [fr.race(values, support=(0, high), outside="warn", rng=1).warnings,
-                  fr.AcceptTest(values[:, 1], support=(0, high), rng=1)]
+                  fr.AcceptTest(values[:, 1], support=(0, high), outside="warn", rng=1)]
         warned[1].decide(math.fsum(values[:, 1]) * 0.999)
         sampler = fr.DiscreteSampler(values, support=(0, high), outside="warn", rng=1)
         sampler.draw_many(20)
@@ -334,7 +334,7 @@ def test_c2_24_no_face_takes_a_delta_that_is_none(delta):
 
 
 @pytest.mark.parametrize("rewards", [[], [[]], np.zeros(5), 1.5, None, "table", np.zeros((3, 0)), np.zeros((2, 2, 2)),
-                                     [[1.0, 2.0], [3.0]], {"a": [1.0]}], ids=repr)
+                                     [[1.0, 2.0], [3.0]], {"a": 1.0}, {"a": ["x"]}, {"a": [1.0], "b": [1.0, 2.0]}], ids=repr)
 def test_c2_24_tables_that_are_none(rewards):
     for call in (fr.race, fr.DiscreteSampler, fr.FiniteRace(2, 10).run):
         with pytest.raises((ValueError, TypeError)):

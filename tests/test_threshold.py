@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import re
 import threading
 
 import numpy as np
@@ -558,12 +559,30 @@ def test_constant_differences_are_an_unknown_spread():
     assert test.decide(0.0) and test.n_read == 3000
 
 
+@pytest.mark.parametrize("access", ["random", "shuffled"])
+@pytest.mark.parametrize("bound", ["normal", *RIGOROUS])
+def test_a_difference_outside_the_support_is_refused(bound, access, rng):
+    d = rng.random(2000)
+    for rewards in (d, np.column_stack([np.zeros(2000), d])):
+        test = fr.AcceptTest(rewards, bound=bound, support=(0.0, 0.9), access=access, rng=1)
+        with pytest.raises(ValueError, match="the difference of row [0-9]+ is 0.9.*outside support=.0.0, 0.9.") as error:
+            test.decide(1000.0)
+        row, value = re.search(r"row (\d+) is ([\d.]+)", str(error.value)).groups()
+        assert d[int(row)] == float(value)
+        test.source = fr.sources.ArraySource(0.9 * np.asarray(rewards).reshape(2000, -1))
+        assert test.decide(0.0) and not test.outside
+    with pytest.raises(ValueError, match="outside support"):
+        fr.metropolis_accept(d, 900.0, support=(0.0, 0.5), rng=1)
+    with pytest.raises(ValueError, match="raise"):
+        fr.AcceptTest(d, support=(0.0, 0.5), outside="clip")
+
+
 def test_differences_outside_the_support_are_flagged(rng):
     d = rng.random(2000)
-    result = fr.metropolis_accept(d, 900.0, support=(0.0, 0.5), rng=1)
+    result = fr.metropolis_accept(d, 900.0, support=(0.0, 0.5), outside="warn", rng=1)
     assert "outside the support" in result.warnings[0]
     for bound in RIGOROUS:
-        test = fr.AcceptTest(d, bound=bound, support=(0.4, 0.6), rng=1)
+        test = fr.AcceptTest(d, bound=bound, support=(0.4, 0.6), outside="warn", rng=1)
         test.decide(1000.0)
         assert test.outside and all(math.isfinite(value) for value in (test.mean, test.skewness))
     within = fr.AcceptTest(d, support=(d.min(), d.max()), rng=1)

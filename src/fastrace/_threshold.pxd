@@ -25,6 +25,8 @@ cdef class ThresholdRace:
     cdef rule_t rule
     cdef tally_t tally
     cdef bint shuffled, of_array
+    cdef bint strict                        # refuse differences outside the support
+    cdef double lowest, highest             # its ends, with room for rounding
     cdef double advantage
     cdef object rng, lock
     cdef bitgen_t *bits

@@ -36,6 +36,7 @@ class ThresholdRace:
         guard: bool,
         advantage: float,
         rng: Generator,
+        strict: bool = True,
     ) -> None: ...
     @property
     def stopped_by(self) -> str: ...

@@ -7,7 +7,7 @@ above it.
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan
+from libc.math cimport INFINITY, NAN, isfinite, isnan
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from numpy.random cimport bitgen_t
@@ -15,6 +15,7 @@ cimport numpy as cnp
 
 from fastrace._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_t
 from fastrace._criteria cimport full_pass_pays
+from fastrace._bounds cimport lower_end, upper_end
 from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init
 from fastrace._moments cimport moments4_kurtosis, moments4_skewness
@@ -65,7 +66,8 @@ cdef class ThresholdRace:
         free(self.rule.bound)
         order_free(&self.order)
 
-    def __init__(self, source, rule, looks, log_inv_delta, quantile, *, shuffled, guard, advantage, rng):
+    def __init__(self, source, rule, looks, log_inv_delta, quantile, *, shuffled, guard, advantage, rng,
+                 strict=True):
         """`looks`, `log_inv_delta` and `quantile` have one value per look; the last look reads every row."""
         cdef const int64_t[::1] n = np.ascontiguousarray(looks, dtype=np.int64)
         cdef const double[::1] share = np.ascontiguousarray(log_inv_delta, dtype=np.float64)
@@ -90,6 +92,7 @@ cdef class ThresholdRace:
         self.rule.n_rows = self.n_rows
         self.rule.kind = kind
         self.rule.guard = guard
+        self.strict = strict
         self.shuffled = shuffled
         self.advantage = advantage
         self.rng = rng
@@ -240,6 +243,8 @@ cdef class ThresholdRace:
                                  f"defined")
         if self.n_rows == 0 or not isfinite(target):
             return self._finish(0.0 > target, BY_CERTAINTY)
+        self.lowest = lower_end(self.tally.low, self.tally.high)
+        self.highest = upper_end(self.tally.low, self.tally.high)
         level = target / <double>self.n_rows
         if level < self.tally.low or level >= self.tally.high:
             return self._finish(level < self.tally.low, BY_BOUND)
@@ -326,6 +331,15 @@ cdef class ThresholdRace:
                         self._refuse(self._row(first, i))
             return 1
         tally_extend(&self.tally, &self.rule, d, count, level)
+        if self.tally.smallest < self.lowest or self.tally.largest > self.highest:
+            self.outside = True
+            if self.strict:
+                for i in range(count):
+                    if d[i] < self.lowest or d[i] > self.highest:
+                        with gil:
+                            raise ValueError(f"the difference of row {self._row(first, i)} is {d[i]!r}, outside "
+                                             f"support=({self.tally.low!r}, {self.tally.high!r}): the promise holds "
+                                             f"only for differences inside it; widen support or say outside='warn'")
         return 0
 
     def _refuse(self, row):
@@ -337,12 +351,9 @@ cdef class ThresholdRace:
                          f"must be finite, the second finite, or -inf where the proposal is impossible")
 
     cdef void _describe(self, double shift) noexcept nogil:
-        cdef double low = self.tally.low, high = self.tally.high
-        cdef double slack = 1e-9 * max(fabs(low), fabs(high)) if isfinite(high - low) else 0.0
         self.mean = self.tally.seen.mean + shift / <double>self.n_rows
         self.skewness = moments4_skewness(&self.tally.seen)
         self.kurtosis = moments4_kurtosis(&self.tally.seen)
-        self.outside = self.tally.smallest < low - slack or self.tally.largest > high + slack
 
     cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil:
         """Whether one full pass in order costs less than what the race would read if the gap is what it looks."""

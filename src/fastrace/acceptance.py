@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastrace import _checks, bounds
 from fastrace._threshold import RULES, ThresholdRace
 from fastrace.control_variates import ControlVariate
-from fastrace.racing import normal_quantiles
+from fastrace.racing import OUTSIDE, normal_quantiles
 from fastrace.results import AcceptResult
 from fastrace.sources import Source, as_source
 
@@ -70,6 +70,8 @@ class AcceptTest(ThresholdRace):
     scan_advantage : float, optional
         Cost of one more row of the race over one row of a full pass in order, at least 1; at 1 the race never turns to
         a full pass. By default what the source says, and for arrays the race's own work besides.
+    outside : {"raise", "warn"}, default "raise"
+        What to do with a difference outside `support`: refuse it, or take it as it is and say so in `warnings`.
     rng : None, int, SeedSequence or Generator, optional
         Source of the rows' order and of the noise.
 
@@ -115,8 +117,8 @@ class AcceptTest(ThresholdRace):
     ``bounds.crossing_probability(q, bounds.variance_factor(n, n_rows), "first-exit")`` with q the normal quantile of
     ``1 - delta``.
 
-    Reading k rows costs O(k). The order of rows takes 4 bytes a row, of which only those read are ever touched; above
-    2^31 rows it is a keyed pseudo-random order of no size.
+    Reading k rows costs O(k). The order takes at most 64 bytes for each row read; above 2^31 rows it is a keyed
+    pseudo-random order of no size.
 
     References
     ----------
@@ -152,6 +154,7 @@ class AcceptTest(ThresholdRace):
         student: bool = False,
         skewness_guard: bool | None = None,
         scan_advantage: float | None = None,
+        outside: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
         rows = _differences(source)
@@ -198,6 +201,7 @@ class AcceptTest(ThresholdRace):
             "student": bool(student),
             "skewness_guard": guard,
             "scan_advantage": scan_advantage,
+            "outside": _checks.choice(outside, "outside", OUTSIDE),
         }
         looks = _looks(self.schedule, rows.n_rows, first_look, growth)
         share, quantile = _shares(
@@ -213,6 +217,7 @@ class AcceptTest(ThresholdRace):
             guard=guard,
             advantage=math.nan if scan_advantage is None else scan_advantage,
             rng=self._rng,
+            strict=outside == "raise",
         )
         self._seen_support: Any = None
         if support is not None:
@@ -256,7 +261,8 @@ class AcceptTest(ThresholdRace):
         Raises
         ------
         ValueError
-            If the threshold is nan, or a difference is nan or +inf; the test can be used again.
+            If the threshold is nan, or a difference that is read is nan, +inf or outside the support; the test can be
+            used again.
         """
         if self._support is None and (self._derived or self.source.support is not self._seen_support):
             self._follow_support()
@@ -446,6 +452,7 @@ def metropolis_accept(
     student: bool = False,
     skewness_guard: bool | None = None,
     scan_advantage: float | None = None,
+    outside: str = "raise",
     rng: _checks.RngLike = None,
 ) -> AcceptResult:
     """Accept or reject a Metropolis-Hastings proposal, reading as few log-likelihood terms as it can.
@@ -463,7 +470,7 @@ def metropolis_accept(
         ``log p(x') q(x | x') - log p(x) q(x' | x)``: all of the log ratio that is not in the rows.
     noise : {"metropolis", "barker"}, default "metropolis"
         Accept with probability min(1, r), or r / (1 + r).
-    bound, delta, support, access, first_look, growth, schedule, student, skewness_guard, scan_advantage, rng
+    bound, delta, support, access, first_look, growth, schedule, student, skewness_guard, scan_advantage, outside, rng
         As in `AcceptTest`.
 
     Returns
@@ -474,7 +481,8 @@ def metropolis_accept(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a difference is nan or +inf (the message names the row).
+        If an argument is out of range, or a difference that is read is nan, +inf or outside `support` (the message names
+        the row).
 
     Notes
     -----
@@ -506,6 +514,7 @@ def metropolis_accept(
         student=student,
         skewness_guard=skewness_guard,
         scan_advantage=scan_advantage,
+        outside=outside,
         rng=rng,
     )
     if threshold is None:

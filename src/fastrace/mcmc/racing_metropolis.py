@@ -198,7 +198,7 @@ class RacingMetropolis(RowMetropolis):
         return {**super().describe(), "bound": self.bound, "delta": self.delta}
 
     def _test(self, source: Source) -> AcceptTest:
-        options = dict(self._options)
+        options = {**self._options, "outside": "warn"}  # `mcmc.sample` says so at the end
         if self._bounded and options["bound"] != "normal":
             options["support"] = (-1.0, 1.0)  # the chain puts each step's own in its place
         return AcceptTest(source, rng=np.random.default_rng(0), **options)
