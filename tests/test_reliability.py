@@ -334,7 +334,8 @@ def test_c2_24_no_face_takes_a_delta_that_is_none(delta):
 
 
 @pytest.mark.parametrize("rewards", [[], [[]], np.zeros(5), 1.5, None, "table", np.zeros((3, 0)), np.zeros((2, 2, 2)),
-                                     [[1.0, 2.0], [3.0]], {"a": 1.0}, {"a": ["x"]}, {"a": [1.0], "b": [1.0, 2.0]}], ids=repr)
+                                     [[1.0, 2.0], [3.0]], {"a": 1.0}, {"a": ["x"]},
+                                     {"a": [1.0], "b": [1.0, 2.0]}], ids=repr)
 def test_c2_24_tables_that_are_none(rewards):
     for call in (fr.race, fr.DiscreteSampler, fr.FiniteRace(2, 10).run):
         with pytest.raises((ValueError, TypeError)):

@@ -626,8 +626,8 @@ def test_spellings_of_signatures(signature, accepted):
             CallbackSource(callback, 1, 1)
 
 
-PULLS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_ssize_t), ctypes.POINTER(ctypes.c_int64), ctypes.c_ssize_t,
-                         ctypes.POINTER(ctypes.c_double))
+PULLS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_ssize_t), ctypes.POINTER(ctypes.c_int64),
+                         ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_double))
 
 
 @pytest.mark.parametrize("bytes_of_long", [4, 8])

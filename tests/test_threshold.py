@@ -565,7 +565,7 @@ def test_a_difference_outside_the_support_is_refused(bound, access, rng):
     d = rng.random(2000)
     for rewards in (d, np.column_stack([np.zeros(2000), d])):
         test = fr.AcceptTest(rewards, bound=bound, support=(0.0, 0.9), access=access, rng=1)
-        with pytest.raises(ValueError, match="the difference of row [0-9]+ is 0.9.*outside support=.0.0, 0.9.") as error:
+        with pytest.raises(ValueError, match="the difference of row .* is 0.9.*outside support=.0.0, 0.9.") as error:
             test.decide(1000.0)
         row, value = re.search(r"row (\d+) is ([\d.]+)", str(error.value)).groups()
         assert d[int(row)] == float(value)

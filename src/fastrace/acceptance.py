@@ -470,7 +470,9 @@ def metropolis_accept(
         ``log p(x') q(x | x') - log p(x) q(x' | x)``: all of the log ratio that is not in the rows.
     noise : {"metropolis", "barker"}, default "metropolis"
         Accept with probability min(1, r), or r / (1 + r).
-    bound, delta, support, access, first_look, growth, schedule, student, skewness_guard, scan_advantage, outside, rng
+    bound, delta, support, access, first_look, growth, schedule, student, skewness_guard, scan_advantage, outside
+        As in `AcceptTest`.
+    rng : None, int, SeedSequence or Generator, optional
         As in `AcceptTest`.
 
     Returns
@@ -481,8 +483,8 @@ def metropolis_accept(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a difference that is read is nan, +inf or outside `support` (the message names
-        the row).
+        If an argument is out of range, or a difference that is read is nan, +inf or outside `support`; the message
+        names the row.
 
     Notes
     -----
