@@ -141,8 +141,7 @@ def answers(seed):
             unequal.total.tolist())
 
 
-@pytest.mark.parametrize("way", ["fork", "spawn", "threads"])
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("way", ["spawn", "threads"])        # a fork in mid-suite may hang: see test_threads.py
 def test_c2_20_the_serial_answer_in_processes_and_threads(way):
     wanted = [answers(seed) for seed in range(4)]
     if way == "threads":
@@ -157,9 +156,7 @@ def test_c2_20_the_serial_answer_in_processes_and_threads(way):
         for thread in threads:
             thread.join()
     else:
-        if way not in multiprocessing.get_all_start_methods():
-            pytest.skip(f"no {way} here")
-        with multiprocessing.get_context(way).Pool(2 if way == "fork" else 1) as pool:
+        with multiprocessing.get_context(way).Pool(1) as pool:
             found = pool.map(answers, range(4))
     assert found == wanted
 

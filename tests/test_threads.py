@@ -5,6 +5,7 @@ Classes are found by inspection, so a new one is held to this without a line her
 
 import inspect
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -28,9 +29,21 @@ def life(name):
     return [catalogue.step(thing, k) for k in range(STEPS)]
 
 
+# In a process of its own: one with threads, as that of the tests may be by now, must not fork.
+FORKS = """
+import multiprocessing, pickle, sys
+from test_threads import OBJECTS, life
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        found = pool.map(life, OBJECTS)
+    with open(sys.argv[2], "wb") as file:
+        pickle.dump(found, file)
+"""
+
+
 @pytest.mark.parametrize("way", ["fork", "spawn", "threads"])
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_every_class_gives_its_serial_answer(way):
+def test_every_class_gives_its_serial_answer(way, tmp_path):
     wanted = [life(name) for name in OBJECTS]
     if way == "threads":
         found = [None] * len(OBJECTS)
@@ -43,8 +56,11 @@ def test_every_class_gives_its_serial_answer(way):
     else:
         if way not in multiprocessing.get_all_start_methods():
             pytest.skip(f"no {way} here")
-        with multiprocessing.get_context(way).Pool(1) as pool:
-            found = pool.map(life, OBJECTS)
+        script, result = tmp_path / "forks.py", tmp_path / "found.pickle"
+        script.write_text(FORKS, encoding="utf-8")
+        path = os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])
+        subprocess.run([sys.executable, script, way, result], check=True, env={**os.environ, "PYTHONPATH": path})
+        found = pickle.loads(result.read_bytes())
     for name, facts, expected in zip(OBJECTS, found, wanted, strict=True):
         assert facts == expected, name
 
