@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
-from guarantee import assert_fits
+from guarantee import assert_fits, assert_rate_at_most
 from reference.draws import gumbel
 
 
@@ -56,6 +56,22 @@ def test_easy_draws_read_little_and_agree_with_exact_ones(seed):
         differ += sampler.draw() != exact.draw()
     assert differ <= 20
     assert sampler.stats.fraction_read < 0.2
+
+
+@pytest.mark.parametrize("share", [1 / 50, 1 / 100, 1 / 500])
+def test_draws_keep_delta_where_few_rows_carry_a_state(share, seed):
+    """Two states of nearly equal sums, one of them of rare large factors: each draw is that of the same noise in full."""
+    trials, delta, n_rows, wrong = 60, 0.05, 10_000, dict.fromkeys((False, True), 0)
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        rare = np.zeros(n_rows)
+        rare[rng.choice(n_rows, round(n_rows * share), replace=False)] = 0.01 / share
+        values = np.column_stack([rng.normal(0.008, 0.001, n_rows), rare])
+        exact = fr.DiscreteSampler(values, first_look=n_rows, rng=child).draw()
+        for guard, options in ((True, {}), (False, {"tail_guard": False})):
+            wrong[guard] += fr.DiscreteSampler(values, delta=delta, rng=child, **options).draw() != exact
+    assert wrong[False] > 2 * delta * trials
+    assert_rate_at_most(wrong[True], trials, delta)
 
 
 def test_draws_equal_the_plain_gumbel_trick(seed):

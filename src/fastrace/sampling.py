@@ -43,7 +43,10 @@ class DiscreteSampler:
     Notes
     -----
     The law of a draw is within total variation `delta` of the exact one, as far as the bound holds for every
-    value of the noise. Cost per draw is O(D) plus the factors read.
+    value of the noise. Cost per draw is O(D) plus the factors read. Under the normal rule `tail_guard` waits while few
+    factors carry what could turn a draw. Without it, draws between two states of 10,000 factors each, one of them with
+    factors in every hundredth row only, were wrong in more than half of all cases. It reads 1 % more where factors are
+    nearly normal, and more where they are skewed: 16 % of the factors of ``fastrace demo`` instead of 10 %.
 
     If the factors do not change between draws, sum them once instead and draw from the sums; the sampler is for
     conditionals whose factors change with the rest of a Markov chain.
@@ -80,7 +83,7 @@ class DiscreteSampler:
         access: str = "random",
         student: bool = False,
         skewness_guard: bool = False,
-        tail_guard: bool = False,
+        tail_guard: bool = True,
         outside: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
