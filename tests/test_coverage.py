@@ -148,7 +148,7 @@ def test_no_best_arm_is_lost_in_any_round(race, law, trials, n, seed):
     lost, missed = 0, 0
     for rng in generators(trials, seed, 4):
         rewards = np.column_stack([draw(rng, n), draw(rng, n), 0.8 * draw(rng, n)])
-        result = getattr(fr, race)(3, n, DELTA, (0.0, 1.0)).run(rewards)
+        result = getattr(fr, race)(3, n, DELTA, (0.0, 1.0)).run(rewards, order="given")
         lost += not {0, 1} <= set(result.active.tolist())
         missed += not ((result.lower - 1e-9 <= means) & (means <= result.upper + 1e-9)).all()
     assert_rate_at_most(lost, trials, DELTA)

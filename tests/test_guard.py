@@ -403,7 +403,7 @@ def test_cores_of_races_are_set_up_once_and_never_used_before():
     race = fr.FiniteRace(2, 500, rng=1)._race
     with pytest.raises(TypeError, match="in use"):
         race.__init__(2, 500, bound="normal", pairwise=True, shuffled=False, guarded=False, tails=False,
-                      scan_advantage=0.0, max_pulls=-1, low=None, high=None, rng=rng)
+                      scan_advantage=0.0, max_pulls=-1, strict=True, low=None, high=None, rng=rng)
 
 
 class ForgetfulStream(fr.EBGStop):

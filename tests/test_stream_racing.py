@@ -535,7 +535,7 @@ def test_c2_18_19_pickles_and_copies_continue_exactly(race, n_best, seed):
     ({"n_arms": 0}, ValueError, "n_arms is 0"),
     ({"n_arms": 2.5}, TypeError, "an integer is needed"),
     ({"horizon": 0}, ValueError, "horizon is 0"),
-    ({"horizon": 1 << 63}, ValueError, r"at most 2\*\*62"),
+    ({"horizon": 2**62 + 1}, ValueError, r"at most 2\*\*62"),
     ({"delta": 0}, ValueError, "delta is 0"),
     ({"delta": 1.0}, ValueError, "delta is 1.0"),
     ({"delta": math.nan}, ValueError, "delta is nan"),
