@@ -345,13 +345,14 @@ def test_columns_of_files(monkeypatch, capsys, tmp_path, rng):
 
 
 def test_what_cannot_be_read_is_one_line(monkeypatch, capsys, tmp_path):
-    command = [sys.executable, "-m", "fastrace.cli", "estimate"]
     closed = subprocess.run([sys.executable, "-c", "import sys; sys.stdin = None\nfrom fastrace import cli\n"
                              "sys.exit(cli.main(['estimate']))"], capture_output=True, text=True)
     assert closed.returncode == 2 and closed.stderr == (
         "fastrace: standard input is closed; pipe numbers into it, or name a FILE\n")
     if os.name == "posix":
-        closed = subprocess.run(["sh", "-c", f"{' '.join(command)} <&-"], capture_output=True, text=True)
+        close = "import os, sys\nos.close(0)\nos.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        closed = subprocess.run([sys.executable, "-c", close, "-m", "fastrace.cli", "estimate"], capture_output=True,
+                                text=True)
         assert closed.returncode == 2 and closed.stderr.count("\n") == 1
     status, _, err = say(monkeypatch, capsys, "0.5\n", "--order", "random")
     assert status == 2 and "name a FILE" in err
