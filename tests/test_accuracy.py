@@ -54,13 +54,14 @@ def accuracy(cls, epsilon, law, trials, seed):
 
 
 @pytest.mark.parametrize(("epsilon", "trials"), [
-    pytest.param(0.1, 12, id="0.1 short"), pytest.param(0.1, 2000, id="0.1", marks=pytest.mark.long),
+    pytest.param(0.1, 60, id="0.1 short"), pytest.param(0.1, 2000, id="0.1", marks=pytest.mark.long),
     pytest.param(0.01, 200, id="0.01", marks=pytest.mark.long)])
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", RULES)
 def test_estimates_keep_their_relative_accuracy(name, law, epsilon, trials, seed):
+    """Fails from 20 misses of 60 runs, 14 of 30 and 268 of 2000 on: up to one run in ten may miss."""
     by_range = 4.0 / (epsilon * LAWS[law][1]) ** 2          # what a rule needs that does not learn the variance
-    trials = min(trials, max(1, int((2e8 if trials > 12 else 1e6) / by_range)))
+    trials = min(trials, max(30, int(2e8 / by_range)))
     missed, ended, _ = accuracy(RULES[name], epsilon, law, trials, seed)
     assert_rate_at_most(missed, trials, 0.1)
     assert ended == trials or by_range > MOST / 10
