@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import catalogue
+import fastrace as fr
 from catalogue import STEPS
 
 OBJECTS = pytest.mark.parametrize("name", catalogue.OBJECTS)
@@ -99,3 +100,69 @@ def test_a_truncated_pickle_says_so(name, seed):
         with pytest.raises((EOFError, pickle.UnpicklingError, ValueError, IndexError, AttributeError)) as raised:
             pickle.loads(saved[:cut])
         assert str(raised.value)
+
+
+# A save in one piece: whatever another thread does meanwhile comes before it or after it, or is refused.
+
+
+class Meddling(np.random.Generator):
+    """A generator that lets others at the object whose save copies it, as the interpreter may at any moment."""
+
+    work = None
+
+    def __deepcopy__(self, memo):
+        if self.work is not None:
+            with pytest.raises(RuntimeError, match="in use"):
+                self.work()
+        return np.random.Generator(copy.deepcopy(self.bit_generator, memo))
+
+
+TABLE = np.random.default_rng(5).random((2000, 4)) + [0.0, 0.01, 0.02, 0.0]
+
+
+def _half_read(race):
+    """A stream race that has used 100 rows of a table in random order, and what would use more."""
+    def rewards(arms, rows):
+        if race.n_rounds == 100:
+            raise OSError
+        return TABLE[np.ix_(rows, arms)]
+
+    rng = Meddling(np.random.PCG64(1))
+    with pytest.raises(OSError):
+        race.run(fr.sources.as_source(rewards, 4, len(TABLE)), rng=rng)
+    return race, rng, lambda: race.run(TABLE)
+
+
+def _half_raced():
+    rng = Meddling(np.random.PCG64(1))
+    race = fr.FiniteRace(4, len(TABLE), support=(0, 1.02), rng=rng)
+    arms, rows = race.ask()
+    race.tell(TABLE[np.ix_(rows, arms)])
+    return race, rng, lambda: race.run(TABLE)
+
+
+def _half_drawn():
+    rng = Meddling(np.random.PCG64(1))
+    sampler = fr.DiscreteSampler(TABLE * 0.01, rng=rng)
+    sampler.draw_many(3)
+    return sampler, rng, lambda: sampler.draw_many(3)
+
+
+@pytest.mark.parametrize("make", [
+    _half_raced, _half_drawn,
+    lambda: _half_read(fr.BettingRace(4, support=(0, 1.02))),
+    lambda: _half_read(fr.BernsteinRace(4, 2000, support=(0, 1.02))),
+    lambda: _half_read(fr.HoeffdingRace(4, 2000, support=(0, 1.02))),
+], ids=["FiniteRace", "DiscreteSampler", "BettingRace", "BernsteinRace", "HoeffdingRace"])
+def test_a_save_is_of_one_moment(make):
+    """State and random numbers of different moments would go on with other rows, in silence."""
+    thing, rng, work = make()
+    rng.work = work
+    saved = pickle.dumps(thing)
+    rng.work = None
+    again = pickle.loads(saved)
+    if isinstance(thing, fr.DiscreteSampler):
+        assert again.draw_many(3).tolist() == thing.draw_many(3).tolist()
+    else:
+        here, there = again.run(TABLE), thing.run(TABLE)
+        assert (here.pulls.tolist(), here.mean.tolist()) == (there.pulls.tolist(), there.mean.tolist())

@@ -26,6 +26,8 @@ from fastrace._simd cimport fr_range, fr_sum
 from fastrace._types cimport moments4_t
 from fastrace.sources cimport Source, check_signals
 
+from copy import deepcopy
+
 import numpy as np
 
 from fastrace.sources import reward_outside
@@ -861,15 +863,15 @@ cdef class Race(RaceMemory):
         return tuple(told)
 
     def saved(self):
-        """The plan and the state, as plain objects."""
+        """A copy of the generator, the plan and the state as plain objects, all of one moment."""
         guard_enter(&self.guard, self)
         try:
-            return (self._looks, self._quantiles, self.log_inv_delta), self._state()
+            return deepcopy(self.rng), (self._looks, self._quantiles, self.log_inv_delta), self._state()
         finally:
             guard_leave(&self.guard)
 
     def restore(self, plan, state):
-        """Take what `saved` gave, in a fresh object with the same options."""
+        """Take the plan and the state that `saved` gave, in a fresh object with the same options."""
         cdef int64_t low, high
         cdef bint placed
         try:

@@ -735,13 +735,8 @@ cdef class StreamRace:
             raise ValueError(f"this race has used {self.rounds} {seen}; a table of {n_rows} rows in random order must "
                              f"be read from its start: make a new race, or say order='given'")
 
-    def saved_order(self):
-        """The order of the rows of a population, to be pickled, or None."""
-        guard_check(&self.guard, self)
-        return None if self.order is None else self.order.get_state()
-
     def restore_order(self, saved):
-        """Take what `saved_order` gave."""
+        """Take the order that `saved` gave."""
         order = None if saved is None else _row_order.restored(saved)
         guard_check(&self.guard, self)
         self.order = order
@@ -813,10 +808,11 @@ cdef class StreamRace:
                     chosen=np.flatnonzero(verdict == CHOSEN), active=np.flatnonzero(verdict == OPEN),
                     n_rounds=self.rounds, stopped_by=STOPPED_BY[self.status])
 
-    def _get_state(self):
+    def saved(self):
+        """The state, and the order of the rows of a population or None, both of one moment."""
         guard_enter(&self.guard, self)
         try:
-            return self._state()
+            return self._state(), None if self.order is None else self.order.get_state()
         finally:
             guard_leave(&self.guard)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from typing import Any
@@ -312,7 +311,7 @@ class FiniteRace:
         self._race = self._options.start(constants, rng)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (1, type(self), self._options, copy.deepcopy(self._race.rng), *self._race.saved())
+        return _rebuild, (1, type(self), self._options, *self._race.saved())
 
     def __repr__(self) -> str:
         o = self._options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -110,8 +109,8 @@ class DiscreteSampler:
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._options, self._own_support)
-        rng = copy.deepcopy(self._core.rng)
-        return _rebuild, (1, type(self), self._source, options, rng, self._log_prior, self._core.saved()[1])
+        rng, _, state = self._core.saved()
+        return _rebuild, (1, type(self), self._source, options, rng, self._log_prior, state)
 
     @property
     def log_prior(self) -> NDArray[np.float64]:

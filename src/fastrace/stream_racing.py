@@ -66,7 +66,7 @@ class StreamRace:
     def __reduce__(self) -> tuple[Any, ...]:
         race = self._race
         known = (race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best)
-        return _rebuild, (2, type(self), known, race._get_state(), race.saved_order())
+        return _rebuild, (2, type(self), known, *race.saved())
 
     def __repr__(self) -> str:
         race = self._race
@@ -225,7 +225,7 @@ class StreamRace:
             promised_gap=gap,
             promised_drops=_drops(needed, int(pulls.sum())),
             horizon=self._horizon,
-            work_saved=1.0 - int(pulls.sum()) / (lower.size * (self._horizon or max(self._race.rounds, 1))),
+            work_saved=1.0 - int(pulls.sum()) / (lower.size * (self._horizon or max(known["n_rounds"], 1))),
             bound=self._bound,
             delta=self._delta,
             epsilon=self._epsilon,
