@@ -227,6 +227,28 @@ def test_rules_over_a_population_stop_at_its_end_at_the_latest(name):
     assert rule.estimate == 0.0
 
 
+@pytest.mark.parametrize("portion", [1, 60, 400])
+@pytest.mark.parametrize("limit", [370, 390, 400])
+def test_a_population_missed_within_max_samples_is_inconsistent(limit, portion):
+    z = np.repeat([0.5, 1.0], 200)                  # not in random order: the intervals miss the mean
+    low, high = np.array(twin.target(z, 0.05, lambda mean: 2e-4, n_rows=400)).T
+    assert low[:limit].max() > high[:limit].min()
+    made = [fr.TargetEBStop(2e-4, 0.05, accuracy="absolute", n_rows=400, max_samples=limit),
+            fr.TargetBetStop(2e-4, 0.05, accuracy="absolute", n_rows=400, max_samples=limit),
+            fr.ConfidenceSequence("plug-in", n_rows=400, max_samples=limit)]
+    for rule in made:
+        for first in range(0, 400, portion):
+            rule.update_many(z[first:first + portion])
+        low, high = rule.interval
+        assert rule.done and rule.n_samples == limit
+        assert rule.status == "inconsistent"
+        assert (low > high) == (limit < 400)
+        assert ("an earlier interval missed" if limit == 400 else "are the rewards independent") in str(rule.result())
+    rule = fr.TargetBetStop(2e-4, 0.05, accuracy="absolute", n_rows=400, max_samples=20)
+    rule.update_many(z)
+    assert rule.status == "max_samples" and rule.interval[0] <= rule.interval[1]
+
+
 @pytest.mark.parametrize("bound", ["plug-in", "betting"])
 def test_intervals_over_a_population_hold_its_mean(bound, seed):
     missed, delta = 0, 0.1

@@ -56,6 +56,8 @@ cdef class Stream:
     # Every row of the population has been read: its mean is this.
     cdef void settle(self, double mean) noexcept nogil
     cdef void stop(self, double answer) noexcept nogil
+    # The limit of rewards is reached: the stream is over, and inconsistent if no mean fits what is known.
+    cdef void give_up(self) noexcept nogil
 
     # Copy all that `push` changes, `s` included, and put it back. With NULL, only the size.
     cdef Py_ssize_t keep(self, char *to) noexcept nogil

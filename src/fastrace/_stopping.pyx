@@ -179,6 +179,10 @@ cdef class Stream:
         else:
             self.conclude()
 
+    cdef void give_up(self) noexcept nogil:
+        """End a running stream at its limit. A population of which an interval missed the mean is still running."""
+        self.s.status = INCONSISTENT if self.s.lower - self.s.upper > self.slack else OUT_OF_SAMPLES
+
     # Rewards
 
     def update(self, x):
@@ -208,7 +212,7 @@ cdef class Stream:
             self.s.n += 1
             self.push(value)
             if self.s.n >= self.limit and self.s.status == RUNNING:
-                self.s.status = OUT_OF_SAMPLES
+                self.give_up()
         guard_leave_brief(&self.guard)
         return self.s.status != RUNNING
 
@@ -316,7 +320,7 @@ cdef class Stream:
                 return start
             bad[0] = -1                 # the rule was over before it came to the bad reward, or is not there yet
             if self.s.status == RUNNING and self.s.n >= self.limit:
-                self.s.status = OUT_OF_SAMPLES
+                self.give_up()
             elif until_check <= 0:
                 check_signals()
                 until_check = self.per_check
@@ -364,7 +368,8 @@ cdef class Stream:
         """``"running"``, ``"stopped"``, ``"inconsistent"`` (the promise was broken) or ``"max_samples"``.
 
         A rule over a population of `n_rows` that has become inconsistent is not `done`: it takes the rows that are
-        left, as the mean is exact once every row has been read.
+        left, as the mean is exact once every row has been read. With fewer `max_samples` than that it ends there, still
+        inconsistent.
         """
         if self.s.status == RUNNING and self.s.lower - self.s.upper > self.slack:
             return STATUS[INCONSISTENT]
