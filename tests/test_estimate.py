@@ -1,6 +1,7 @@
 """`estimate_mean` and the command `fastrace estimate`."""
 
 import csv
+import functools
 import io
 import json
 import os
@@ -169,6 +170,20 @@ def test_an_array_is_its_own_population(x):
         fr.estimate_mean(x, order="sorted")
     stream = fr.estimate_mean(iter(x), 1e-9, n_rows=100)
     assert stream.n_samples == 100
+
+
+@pytest.mark.parametrize("make", [
+    functools.partial(fr.TargetEBStop, 0.001),
+    functools.partial(fr.TargetBetStop, 0.001, accuracy="absolute"),
+    functools.partial(fr.SignTest, threshold=0.5, support=(0, 1)),
+    functools.partial(fr.ConfidenceSequence, "betting"),
+], ids=["target-eb", "target-bet", "sign", "sequence"])
+def test_part_of_the_population_of_a_rule_is_no_exact_answer(rng, make):
+    x = rng.permutation(np.linspace(0, 1, 1000))
+    part = fr.estimate_mean(x, method=make(n_rows=4000), rng=1)
+    assert part.status == "running" and part.n_samples == 1000
+    assert part.interval[1] - part.interval[0] > 0.005
+    assert part.note == "the rewards ended before the rule stopped"
 
 
 def test_progress_goes_to_standard_error(x, capsys):

@@ -859,7 +859,8 @@ def estimate_mean(
     result: StopResult = rule.result()
     if not ended or result.status != "running":
         return result
-    if rows is not None and fresh and len(array) and (n_rows is None or n_rows == len(array)):
+    population = getattr(rule, "n_rows", None)      # of a larger one there are rows that nobody has read
+    if rows is not None and fresh and len(array) and population in (None, len(array)):
         return _exactly(rule, array)
     return dataclasses.replace(result, note="the rewards ended before the rule stopped")
 
