@@ -22,7 +22,7 @@ class Decisions:
 
     def setup(self, n_learners):
         self.final, self.speed = scores(n_learners)
-        self.method = DAUB(n_learners, 10**15, 100, 1.02)
+        self.method = DAUB(n_learners, 10**15, 100, 1.02, capped=False)     # never over
         for _ in range(3 * n_learners):
             self.decide()
 
