@@ -176,7 +176,7 @@ def test_checkpoints_are_checked_byte_by_byte(table, tmp_path, rng):
     places = rng.choice(len(whole), 1500, replace=False)
     for place in [*range(150), *places]:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ int(rng.integers(1, 256))]) + whole[place + 1 :])
-        with pytest.raises(ValueError, match="is damaged|holds no searches|of version|holds .* are needed"):
+        with pytest.raises(ValueError, match="is damaged|holds no searches|of version|holds .*, not "):
             load(path)
     for cut in (0, 1, 80, 200, len(whole) - 1):
         path.write_bytes(whole[:cut])

@@ -42,7 +42,7 @@ def test_every_truncated_or_longer_file_is_refused(tmp_path):
 
 def test_files_of_another_kind_or_version_are_refused_by_name(tmp_path):
     path = file_of(tmp_path)
-    with pytest.raises(ValueError, match="holds chains, and trainings are needed"):
+    with pytest.raises(ValueError, match="holds chains, not trainings"):
         _files.read(path, "trainings", 3)
     with pytest.raises(ValueError, match="is of version 3; this fastrace reads version 4"):
         _files.read(path, "chains", 4)
@@ -117,5 +117,5 @@ def test_packed_values_come_back_alike():
 
 @pytest.mark.parametrize("value", [object(), [np.array([object()])], {"a": {1, 2}}, np.ma.zeros(2)])
 def test_values_that_need_code_are_refused(value):
-    with pytest.raises(TypeError, match="can be written without code"):
+    with pytest.raises(TypeError, match="cannot store a .*; only .* can be stored without pickle"):
         _files.pack(value)

@@ -147,7 +147,7 @@ def test_other_files_are_refused_and_stay(tmp_path, content):
 def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path):
     path = tmp_path / "chains"
     _files.write(path, "trainings", 3, "run", b"theirs")
-    with pytest.raises(ValueError, match="holds trainings, and chains are needed"):
+    with pytest.raises(ValueError, match="holds trainings, not chains"):
         mcmc.sample(raced(), n_draws=8, checkpoint=path, **OPTIONS)
     assert _files.read(path, "trainings", 3) == b"theirs"
 
@@ -187,7 +187,7 @@ def test_checkpoints_of_kernels_of_ours_hold_no_code(tmp_path, bits):
 def test_states_of_a_users_own_kernel_are_pickled_and_kernels_of_ours_read_no_pickles(tmp_path):
     path, kernel = tmp_path / "chains", Counter(Own)
     mcmc.sample(kernel, n_draws=10, checkpoint=path, **OPTIONS)
-    with pytest.raises(ValueError, match="holds pickled chains, and chains are needed"):
+    with pytest.raises(ValueError, match="holds pickled chains, not chains"):
         mcmc.sample(raced(), n_draws=20, checkpoint=path, **OPTIONS)
     trace = mcmc.sample(kernel, n_draws=20, checkpoint=path, **OPTIONS)
     np.testing.assert_array_equal(trace.draws, [np.arange(6.0, 26.0)] * 2)

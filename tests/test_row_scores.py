@@ -180,12 +180,12 @@ CHANCES = RIGHT * np.eye(3)[LABELS][:, None, :] + (1.0 - RIGHT) / 3.0
 @pytest.mark.parametrize(("y", "predicted", "said"), [
     (LABELS % 2, CHANCES[:, :, 0], "a prediction is .*, which is no class: .*neg_log_loss"),
     (LABELS % 2, CHANCES[:, :, 0].astype(object), "a prediction is .*, which is no class"),
-    (LABELS.astype(str), np.column_stack([LABELS, LABELS]), "y_true holds words, such as '.', and the predictions hold "
-                                                             "numbers"),
-    (LABELS.astype(str).astype(object), np.column_stack([LABELS, LABELS]), "holds words"),
-    (LABELS, np.column_stack([LABELS, LABELS]).astype(str), "y_true holds numbers.*hold words"),
+    (LABELS.astype(str), np.column_stack([LABELS, LABELS]),
+     "y_true holds strings, such as '.', and the predictions hold numbers"),
+    (LABELS.astype(str).astype(object), np.column_stack([LABELS, LABELS]), "holds strings"),
+    (LABELS, np.column_stack([LABELS, LABELS]).astype(str), "y_true holds numbers.*hold strings"),
     (LABELS, np.column_stack([LABELS, LABELS]).astype("S"), "y_true holds numbers.*hold bytes"),
-    (LABELS == 1, np.column_stack([LABELS, LABELS]).astype(str), "y_true holds numbers.*hold words"),
+    (LABELS == 1, np.column_stack([LABELS, LABELS]).astype(str), "y_true holds numbers.*hold strings"),
     (LABELS, CHANCES, r"predictions of shape \(\d+, 3\) for true values of shape \(\d+,\)"),
     (np.column_stack([LABELS, LABELS]), np.column_stack([LABELS, LABELS]), "a prediction for each true value"),
 ])

@@ -60,7 +60,7 @@ def test_easy_draws_read_little_and_agree_with_exact_ones(seed):
 
 @pytest.mark.parametrize("share", [1 / 50, 1 / 100, 1 / 500])
 def test_draws_keep_delta_where_few_rows_carry_a_state(share, seed):
-    """Two states of nearly equal sums, one of them of rare large factors: each draw is that of the same noise in full."""
+    """Two states of nearly equal sums, one of them of rare large factors: each draw equals the exact one."""
     trials, delta, n_rows, wrong = 60, 0.05, 10_000, dict.fromkeys((False, True), 0)
     for child in np.random.SeedSequence(seed).spawn(trials):
         rng = np.random.default_rng(child)

@@ -39,7 +39,7 @@ def integer(value: int, name: str, low: int, why: str) -> int:
     if value < low:
         raise ValueError(f"{name} is {value}; at least {low} is needed: {why}")
     if value > np.iinfo(np.int64).max:
-        raise ValueError(f"{name} is {value}; at most 2**63 - 1 is needed: numbers are counted in 64 bits")
+        raise ValueError(f"{name} is {value}; at most 2**63 - 1 is allowed: numbers are counted in 64 bits")
     return int(value)
 
 
@@ -150,13 +150,13 @@ def generator(rng: RngLike) -> Generator:
 
 @contextlib.contextmanager
 def restoring(version: Any, known: int, cls: Any, base: type) -> Iterator[None]:
-    """Around the lines that rebuild a pickled object: what a damaged state raises becomes a ValueError that says so."""
+    """Context manager: turn the errors of a damaged pickle into a ValueError."""
     if version != known:
         name = getattr(cls, "__name__", cls)
         raise ValueError(f"this {name} was pickled as version {version}; this fastrace reads version {known}")
     try:
         if not (isinstance(cls, type) and issubclass(cls, base)):
-            raise TypeError(f"it asks for {cls!r}")
+            raise TypeError(f"its class is {cls!r}, not a {base.__name__}")
         yield
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"the saved {base.__name__} is damaged: {error}") from error

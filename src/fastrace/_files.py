@@ -110,7 +110,7 @@ def read(path: Path, kind: str, version: int) -> memoryview:
     _, found, version_found, _, _ = _HEAD.unpack(head)
     word = _word(found)
     if word != kind:
-        raise ValueError(f"{str(path)!r} holds {word}, and {kind} are needed; give another path")
+        raise ValueError(f"{str(path)!r} holds {word}, not {kind}; give another path")
     if version_found != version:
         raise ValueError(f"{str(path)!r} is of version {version_found}; this fastrace reads version {version}: "
                          f"remove it to begin anew")
@@ -164,8 +164,8 @@ def _packed(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         if not array.dtype.hasobject:
             arrays.append(array)
             return ["array" if isinstance(value, np.ndarray) else "scalar", len(arrays)]
-    raise TypeError(f"a {type(value).__qualname__} came; numbers, words, bytes, arrays of numbers, and lists, tuples "
-                    f"and dicts of them can be written without code")
+    raise TypeError(f"cannot store a {type(value).__qualname__}; only numbers, strings, bytes, arrays of numbers, and "
+                    f"lists, tuples and dicts of them can be stored without pickle")
 
 
 def _unpacked(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:

@@ -165,7 +165,7 @@ cdef class RaceMemory:
             if wanted > self.capacity[i]:
                 if wanted > PY_SSIZE_T_MAX // <Py_ssize_t>sizeof(double):
                     with gil:
-                        raise MemoryError(f"{wanted} rewards of each arm are not to be kept")
+                        raise MemoryError(f"{wanted} rewards per arm do not fit into memory")
                 longer = <double *>realloc(self.column[i], wanted * sizeof(double))
                 if longer == NULL:
                     with gil:

@@ -410,7 +410,7 @@ cdef class UnequalCore:
         self.n_looks += 1
         if self.n_looks > MOST_LOOKS_PER_ARM * (self.n_arms + 1):
             with gil:
-                raise RuntimeError("the race looks and looks and does not come on: its state is damaged")
+                raise RuntimeError("the race makes no progress: its state is damaged")
         if all_read:
             self.status = BY_READING_ALL
             for i in range(self.n_arms):

@@ -449,8 +449,8 @@ def race(
     -----
     A race pays when few rows decide: clear gaps, noise of each row large. For small tables, or gaps near the noise
     of the mean of all rows, ``values.mean(axis=0).argmax()`` is as fast, and the race turns to such a pass by itself.
-    A reward from a Python function is taken to be dear: the race asks for no more of them than its promise needs, and
-    for at most `max_pulls`. `CallableSource` takes the price of quick ones (``reward_cost``).
+    A reward from a Python function is assumed to be expensive: the race asks for no more of them than its promise
+    needs, and for at most `max_pulls`. For quick functions, give `CallableSource` their cost (``reward_cost``).
 
     Examples
     --------

@@ -366,8 +366,8 @@ cdef class CallableSource(Source):
     first_look : int, default 256
         Rows worth asking for in a race's first look.
     reward_cost : float, default inf
-        Nanoseconds that a reward takes, roughly. What a function does cannot be seen, so a reward is taken to be dear:
-        a race never reads on to save its own work. Give it for a quick function of arrays.
+        Rough time of one reward in nanoseconds. By default a race assumes that rewards are expensive: it never reads
+        more rows to save its own work. Give the cost of a quick function of arrays.
 
     Raises
     ------
@@ -520,7 +520,7 @@ cdef class CallbackSource(Source):
     scan_advantage : float, default 1.0
         Cost of one row read at random over one row read in order, at least 1.
     reward_cost : float, default 20.0
-        Nanoseconds that a reward takes, read in order, roughly. Give it where rewards are dear.
+        Nanoseconds that a reward takes, read in order, roughly. Give it where rewards are expensive.
 
     Raises
     ------
@@ -741,8 +741,7 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
     rewards : Source, array_like of shape (n_rows, n_arms), callable or scipy.LowLevelCallable
         A source is returned as it is. A table (NumPy array, frame of pandas, polars or Arrow, dict of columns, nested
         lists, anything with ``__array__``) becomes an `ArraySource`, a LowLevelCallable a `CallbackSource`, any other
-        callable a
-        `CallableSource`.
+        callable a `CallableSource`.
     n_arms, n_rows : int, optional
         Needed for functions, whose size cannot be seen; checked for everything else.
     support : tuple of float or of arrays of shape (n_arms,), optional

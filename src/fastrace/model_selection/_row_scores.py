@@ -115,30 +115,30 @@ class RowScore:
         return np.stack(made, axis=1) if made else np.empty((len(y), 0))
 
 
-WORDS, NUMBERS = "words", "numbers"
+STRINGS, NUMBERS = "strings", "numbers"
 
 
 def _sort_of(values: NDArray[Any]) -> str:
-    """Words or numbers, which never equal each other; "" where that cannot be said."""
+    """Strings, bytes or numbers, of which no two are ever equal; "" for other or mixed types."""
     if values.dtype.kind in "iufb":
         return NUMBERS
     if values.dtype.kind in "UT":
-        return WORDS
+        return STRINGS
     if values.dtype.kind == "S":
         return "bytes"
     if values.dtype.kind == "O":
         kinds = {type(one) for one in values.ravel().tolist()}
         if all(issubclass(kind, str) for kind in kinds):
-            return WORDS
+            return STRINGS
         if all(issubclass(kind, (bool, int, float, np.number, np.bool_)) for kind in kinds):
             return NUMBERS
     return ""
 
 
 def _check_labels(y: NDArray[Any], p: NDArray[Any], fractions: NDArray[Any]) -> None:
-    """Refuse predictions that can equal no class: words for numbers, and probabilities.
+    """Refuse predictions that can equal no class: strings for numbers, and probabilities.
 
-    `fractions` are the classes that are numbers, but no whole ones.
+    `fractions` are the classes that are numbers but not integers.
     """
     mine, theirs = _sort_of(y), _sort_of(p)
     if mine and theirs and mine != theirs:
@@ -453,7 +453,7 @@ def race_predictions(
     ------
     ValueError
         If the score is not a mean over rows, shapes do not match, a score is nan, or predictions cannot be compared
-        with `y_true`: words with numbers, probabilities with classes, classes with probabilities.
+        with `y_true`: strings with numbers, probabilities with classes, classes with probabilities.
 
     Examples
     --------
@@ -500,7 +500,7 @@ def race_predictions(
         return found if plain else found * scale[rows, None]
 
     ends = _checks.interval(support) if support is not None else score.support_for(classes)
-    # Predictions that are there cost as much as reading them; what a callable does is taken to be dear.
+    # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
     source = CallableSource(rewards, count, n_rows, reward_cost=math.inf if callable(y_pred) else 100.0)
     return race(
         source, delta, bound, support=scaled_support(ends, scale), max_pulls=max_pulls,

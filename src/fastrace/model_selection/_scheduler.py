@@ -69,7 +69,7 @@ class Scheduler:
         self._ahead = 0.0                         # their sum
         self._returned: deque[Allocation] = deque()
         self._log: list[tuple[int, int, float, float, float, float, str]] = []
-        self._uncounted: set[Allocation] = set()  # failed and deferred: their rows are nobody's
+        self._uncounted: set[Allocation] = set()  # failed and deferred: their rows are not counted
         self._dropped: dict[int, str] = {}
         self._reached = [0] * self._n_learners
         self._last = [math.nan] * self._n_learners

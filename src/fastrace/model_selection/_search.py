@@ -44,7 +44,10 @@ from fastrace.model_selection._trainings import (
 )
 
 METHODS = ("daub-halving", "daub", "halving")
-SHARES = (4, 16, 64)         # so many candidates begin on that part of the rows: the rounds leave one for the last
+# Halving begins on 1 / DIVISORS[k] of the rows for up to MOST_CANDIDATES[k] candidates, and on 1 / 64 for more. Each
+# round keeps a quarter, so that about one candidate reaches all rows.
+MOST_CANDIDATES = (4, 16)
+DIVISORS = (4, 16, 64)
 
 
 class DAUBSearchCV(CandidateSearch):
@@ -253,8 +256,8 @@ class DAUBSearchCV(CandidateSearch):
         if isinstance(self.first, str):
             if self.first != "auto":
                 raise ValueError(f"first is {self.first!r}; a number of rows, at least 1, or 'auto' is needed")
-            share = SHARES[min(bisect_left(SHARES, n_candidates), len(SHARES) - 1)]
-            start = min(500, n_rows // 20) if method == "daub" else -(-n_rows // share)
+            divisor = DIVISORS[bisect_left(MOST_CANDIDATES, n_candidates)]
+            start = min(500, n_rows // 20) if method == "daub" else -(-n_rows // divisor)
             first = min(n_rows, max(2 * n_classes, start, 50))
         else:
             first = _checks.integer(self.first, "first", 1, "learners are trained on rows")
