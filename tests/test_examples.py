@@ -95,6 +95,7 @@ def test_shares_read_are_those_of_an_independent_implementation(tmp_path):
         assert line["fraction_read"] == pytest.approx(wanted, abs=4.0 * error + 0.03 * wanted), line
 
 
+@pytest.mark.long
 def test_the_table_does_not_depend_on_threads_or_on_the_grid(tmp_path):
     small = ("--arms", "3", "--rows", "2000", "--sigma", "1e-3", "--delta", "0.05", "--draws", "6", "--seed", "7")
     tables = []
@@ -173,6 +174,7 @@ def test_arch_bins_are_the_binned_taylor_expansion_of_the_library():
     assert total == pytest.approx(whole.totals()[0], rel=1e-10) == pytest.approx(near.sum(), rel=1e-10)
 
 
+@pytest.mark.long
 def test_arch_selection_finds_the_order_and_resumes(tmp_path):
     command = [sys.executable, str(EXAMPLES / "arch_selection.py"), "--quick", "--no-progress", "--adapt", "60",
                "--steps", "120", "--runs", "1", "--output", str(tmp_path)]

@@ -302,8 +302,11 @@ def test_a_step_beside_nuts_has_a_control_variate_that_follows_its_variables():
         agrees(posterior["b"].values[:, :, j], mean[j + 1], np.sqrt(covariance[j + 1, j + 1]))
 
 
-@pytest.mark.parametrize("kernel", [mcmc.Metropolis, mcmc.RacingMetropolis])
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "joint"])
+@pytest.mark.parametrize(("kernel", "beside"), [
+    pytest.param(mcmc.RacingMetropolis, False, id="RacingMetropolis alone"),
+    pytest.param(mcmc.RacingMetropolis, True, id="RacingMetropolis joint", marks=pytest.mark.long),
+    pytest.param(mcmc.Metropolis, False, id="Metropolis alone", marks=pytest.mark.long),
+    pytest.param(mcmc.Metropolis, True, id="Metropolis joint", marks=pytest.mark.long)])
 def test_a_discrete_parent_may_move_before_the_first_step_and_after_pickling(kernel, beside):
     """The prior mean of mu is 0.2 z, plus 0.1 a if another continuous variable stands beside: mu is normal."""
     n, sd = 200, 0.07
@@ -406,6 +409,7 @@ def test_categorical_steps_read_few_rows_where_one_state_dominates():
     assert np.mean([s["n_rows"] for s in statistics]) < 4 * N / 3
 
 
+@pytest.mark.long
 def test_chains_in_processes_are_those_in_turn():
     y = np.random.default_rng(1).normal(1.0, 2.0, 300)
     with pm.Model():

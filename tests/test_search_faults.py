@@ -81,7 +81,7 @@ def without(table):
     return search().set_params(estimator__bad__at=10**9).fit(X, y)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_learner_that_hangs_is_dropped(table, n_jobs):
     X, y = table
     began = time.monotonic()
@@ -103,6 +103,7 @@ def pair(does, **options):
     return DAUBSearchCV(learners, **({"cv": 0.5, "first": 300, "training_bound": False, "random_state": 0} | options))
 
 
+@pytest.mark.long
 def test_a_process_in_which_something_hangs_is_ended(table, tmp_path):
     path = str(tmp_path / "pid")
     with parallel_config(backend="loky", n_jobs=2), pytest.warns(UserWarning, match="bad was dropped"):
@@ -117,6 +118,7 @@ def test_a_process_in_which_something_hangs_is_ended(table, tmp_path):
             time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_a_worker_that_does_not_let_go_of_the_interpreter_ends_itself(table):
     with parallel_config(backend="loky", n_jobs=2), pytest.warns(UserWarning, match="bad was dropped"):
         found = pair("hold", time_limit=1.0).fit(*table)
@@ -131,6 +133,7 @@ def test_a_dead_worker_costs_its_candidate_only(table):
     assert found.best_params_ == {"choice": "good"}
 
 
+@pytest.mark.long
 def test_a_race_goes_on_without_the_candidate_whose_worker_died(table):
     with parallel_config(backend="loky", n_jobs=2), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -234,6 +237,7 @@ print(made.best_params_["choice"], made.best_score_, Trouble.made)
 """
 
 
+@pytest.mark.long
 def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path):
     """The process itself dies in a training: those before it are used by the next process."""
     def run(path, die_at):
@@ -248,6 +252,7 @@ def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path):
     assert int(made) <= int(whole.stdout.split()[2]) - 10
 
 
+@pytest.mark.long
 def test_every_backend_gives_the_same(table):
     X, y = table
     wanted = without(table)
