@@ -248,6 +248,14 @@ def test_looks():
         assert bounds.looks(n_rows, first_look, growth).tolist() == plain.looks(n_rows, first_look, growth)
 
 
+@pytest.mark.parametrize("delta", [0.4, 0.05, 1e-6])
+@pytest.mark.parametrize("n_rows, first_look, growth", [(50, 50, 2.0), (60, 50, 2.0), (1000, 50, 2.0), (9999, 10, 1.5)])
+def test_the_quantile_of_a_schedule_equals_its_twin(delta, n_rows, first_look, growth):
+    for kind in ("one-sided", "first-exit"):
+        expected = plain.normal_quantile(delta, n_rows, first_look, growth, kind == "first-exit")
+        assert bounds.normal_quantile(delta, n_rows, first_look, growth, kind=kind) == pytest.approx(expected, rel=1e-8)
+
+
 def test_look_deltas_add_up_to_no_more_than_delta():
     for power in (1.1, 2.0, 3.0):
         assert bounds.look_delta(np.arange(1, 10_001), 0.1, power).sum() <= 0.1

@@ -220,3 +220,11 @@ def test_modules_export_their_initialiser_alone(module):
     listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     exported = {line.split()[-1] for line in listed.splitlines() if not line.split()[-1].startswith("__asan")}
     assert exported == {f"PyInit_{module}"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "reference").glob("*.py")), ids=lambda path: path.stem)
+def test_twins_do_not_use_the_package(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert not any(name.split(".")[0] == "fastrace" for name in names)

@@ -5,7 +5,7 @@ import itertools
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 
 def variance_factor(n, n_rows):
@@ -67,7 +67,7 @@ def skewness_inflation(skewness, n, n_rows, quantile):
     read = n / n_rows
     g = skewness * (1 - 2 * read) / math.sqrt(1 - read) if read < 0.5 else 0.0
     excess = max(0.0, -g * (2 * quantile**2 + 1) / (6 * math.sqrt(n)))
-    return excess * stats.norm.pdf(quantile) / stats.norm.sf(quantile)
+    return excess * math.exp(stats.norm.logpdf(quantile) - stats.norm.logsf(quantile))
 
 
 def tail_half_width(half_width, std, skewness, n, n_rows, quantile):
@@ -119,6 +119,19 @@ def crossing_probability(quantile, variances, first_exit, nodes=300):
         mass += w @ (density * stats.norm.sf((quantile - r * z) / s))
         density = stats.norm.pdf((z[:, None] - r * z) / s) / s @ (w * density)
     return mass
+
+
+@functools.cache
+def normal_quantile(delta, n_rows, first_look, growth, first_exit):
+    """The quantile that the standardised means of the looks before the last exceed with probability delta."""
+    variances = [variance_factor(n, n_rows) for n in looks(n_rows, first_look, growth)[:-1]]
+    if not variances or delta >= 0.5:
+        return 0.0
+
+    def excess(quantile):
+        return math.log(crossing_probability(quantile, variances, first_exit, nodes=100) / delta)
+
+    return optimize.brentq(excess, 0.0, stats.norm.isf(delta / len(variances)) + 1e-9, rtol=1e-12)
 
 
 def walk(variances, trials, rng):

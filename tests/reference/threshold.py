@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 from scipy import stats
 
-from fastrace import bounds
-from reference import betting
+from reference import betting, bounds
 
 
 def looks_of(schedule, n_rows, first_look, growth):
@@ -37,8 +36,7 @@ def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, stude
             share = delta / (2 * k**2) / 2
             out.append(bounds.empirical_bernstein_serfling(n, n_rows, std, share, (0, span)))
         elif bound == "normal":
-            kind = "first-exit" if one_exit else "one-sided"
-            quantile = bounds.normal_quantile(delta, n_rows, first_look, growth, kind=kind)
+            quantile = bounds.normal_quantile(delta, n_rows, first_look, growth, one_exit)
             s = std
             if student:     # F^-1_{t, n-1}(Phi(B)), whose quotient has a standard deviation of divisor n - 1
                 quantile, s = stats.t.isf(stats.norm.sf(quantile), n - 1), std * math.sqrt(n / (n - 1))
