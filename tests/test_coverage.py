@@ -21,7 +21,7 @@ from fastrace.sequences import BOUNDS as SEQUENCE_BOUNDS
 from guarantee import assert_rate_at_most
 
 # (streams, rewards of each). At delta 0.1, `assert_rate_at_most` fails from 20 misses of 60 and 268 of 2000 on: a rule
-# that misses as often as it may is refused once in a million, whatever the seed, and a rule that misses less, less often.
+# that misses as often as it may is refused once in a million, and one that misses less often is refused less often.
 SIZES = [pytest.param(60, 600, id="short"), pytest.param(2000, 5000, id="full", marks=pytest.mark.long)]
 sizes = pytest.mark.parametrize(("trials", "n"), SIZES)
 DELTA = 0.1

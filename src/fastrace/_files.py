@@ -118,7 +118,7 @@ def read(path: Path, kind: str, version: int) -> memoryview:
 
 
 def kind_of(path: Path) -> str | None:
-    """What the header says that the content is; None if there is no header. `read` checks that it says so rightly."""
+    """The kind that the header names, not yet checked; None if there is no header."""
     with open(path, "rb") as file:
         head = file.read(_HEAD.size)
     if len(head) < _HEAD.size or not head.startswith(_MAGIC):
@@ -127,7 +127,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def pack(value: Any) -> memoryview:
-    """Numbers, words, bytes, arrays, and lists, tuples and dicts of them as bytes that hold no code.
+    """Numbers, strings, bytes, arrays, and lists, tuples and dicts of them as bytes that hold no code.
 
     Raises
     ------

@@ -218,7 +218,7 @@ class KLLUCB(LUCB):
 
     Notes
     -----
-    The promise of the proved rate is that of `LUCB`. A pull is dearer, as each bound is the solution of an equation:
+    The promise of the proved rate is that of `LUCB`. A pull takes longer, as each bound is the solution of an equation:
     about 0.2 us.
 
     The easy rate promises nothing. In 200 runs of each of seven instances of 2 to 100 arms at most 1 % of the answers

@@ -437,7 +437,7 @@ class BettingRace(StreamRace):
     r"""Find the arm with the largest mean by bets that aim at the gaps; needs no horizon.
 
     As `BernsteinRace`, with a bracket of each mean that holds at all times at once. It takes several times fewer
-    rewards than the other two, costs more time a reward, and is the one to choose where rewards are dear. In tables,
+    rewards than the other two, costs more time a reward, and is the one to choose for expensive rewards. In tables,
     or wherever all arms can be asked about the same rows, choose `FiniteRace`: it compares arms by paired differences,
     and needs far fewer evaluations where arms agree on most rows.
 
