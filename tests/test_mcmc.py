@@ -11,7 +11,7 @@ from scipy import stats
 
 from fastrace import bounds, mcmc
 from fastrace._weighted import AliasTable, _verdicts
-from fastrace.control_variates import ControlVariate
+from fastrace.control_variates import ControlVariate, TaylorSurrogate
 from fastrace.mcmc.gibbs import Tally
 from fastrace.sources import ArraySource, CallableSource
 from guarantee import assert_fits, assert_rate_at_most
@@ -291,6 +291,51 @@ def test_weighted_races_refuse_a_row_beyond_its_bound():
     source = ArraySource(np.stack([np.zeros(100), d], axis=1))
     with pytest.raises(ValueError, match=r"row \d+ are 0.0 now and 1.0 for the proposal; .* at most 0.5"):
         _verdicts(source, AliasTable(d), [100], 0.05, 0.0, 0.5, np.random.default_rng(1), 1)
+
+
+def counts(n_rows=20_000):
+    """Poisson regression whose terms are of order 1e7, so that their residuals are rounding."""
+    rng = np.random.default_rng(0)
+    X = np.stack([np.ones(n_rows), 0.1 * rng.standard_normal(n_rows)], axis=1)
+    return mcmc.GLM(X, rng.poisson(np.exp(X @ [13.8, 1.0])), family="poisson")
+
+
+def shifted(n_rows=2000):
+    """Terms with a constant of 1e8, which says nothing, and third derivatives that are what they are said to be."""
+    third = 3.0 * np.where(np.arange(n_rows) % 2, 1.0, -1.0)
+
+    def terms(theta, rows):
+        return 1e8 - 0.5 * theta[0] ** 2 + third[rows] * theta[0] ** 3 / 6.0
+
+    def derivatives(theta, rows):
+        gradient, hessian = -theta[0] + third[rows] * theta[0] ** 2 / 2.0, -1.0 + third[rows] * theta[0]
+        return gradient[:, None], hessian[:, None, None]
+
+    return mcmc.FunctionModel(terms, 1, n_rows, derivatives=derivatives, third_derivatives=np.abs(third))
+
+
+@pytest.mark.parametrize("kernel", [mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis, mcmc.FireflyMetropolis])
+@pytest.mark.parametrize("make", [counts, shifted])
+def test_rounding_of_large_terms_is_not_taken_for_a_wrong_bound(make, kernel):
+    k = kernel(make())
+    assert isinstance(k, mcmc.RacingMetropolis) <= (getattr(k, "bound", None) == "betting")
+    trace = mcmc.sample(k, k.reference.center, n_draws=3000, n_chains=1, rng=1, progress=False)
+    assert trace.rows.sum() > 0
+    sd = np.sqrt(np.diag(k.reference.factor @ k.reference.factor.T))
+    np.testing.assert_allclose(trace.draws[0].std(axis=0), sd, rtol=0.2)
+
+
+def test_references_know_how_far_terms_round():
+    X, y = logistic(300, 3)
+    glm = counts(300)
+    for model in (mcmc.GLM(X, y, prior_sd=2.0), mcmc.Softmax(X, y.astype(int), prior_sd=2.0), glm, shifted(300)):
+        reference = model.reference()
+        source, theta = model.engine(None)
+        theta[0] = reference.theta_hat
+        largest = np.abs(source.read(np.arange(300), [0])).max()
+        assert reference.rounding == pytest.approx(2e-13 * (1.0 + largest), rel=1e-12)
+    surrogate = TaylorSurrogate(glm._glm, glm.reference().theta_hat)
+    assert surrogate.rounding == glm.reference().rounding
 
 
 def test_the_rule_behind_auto():

@@ -52,6 +52,7 @@ cdef class Chain:
     cdef double prior_now, prior_new
     # bound on the change of each row's reward: weight_i times a function of z0 and z1; heaviest < 0 if there is none
     cdef double heaviest, total_weight, radius
+    cdef double rounding                    # of that change, which is a difference of numbers as large as the terms
     cdef cnp.ndarray _from_hat
     cdef double *from_hat
     cdef step_t step

@@ -131,8 +131,8 @@ cdef class Chain:
     prior_mean, prior_precision : ndarray of shape (dim,) or None
         Of a normal prior that the surrogate does not include.
     weights : tuple or None
-        Heaviest row's weight and their sum, radius of validity in whitened units, and the whitened center as seen from
-        the point of expansion.
+        Heaviest row's weight and their sum, radius of validity in whitened units, the whitened center as seen from the
+        point of expansion, and how far rounding may move the change of a row's reward.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -152,10 +152,10 @@ cdef class Chain:
         if prior_precision is not None:
             mean = np.array(np.broadcast_to(prior_mean, (dim,)), dtype=np.float64)
             precision = np.array(np.broadcast_to(prior_precision, (dim,)), dtype=np.float64)
-        cdef double heaviest = -1.0, total_weight = 0.0, radius = INFINITY
+        cdef double heaviest = -1.0, total_weight = 0.0, radius = INFINITY, rounding = 0.0
         from_hat = np.zeros(dim)
         if weights is not None:
-            heaviest, total_weight, radius, offset = weights
+            heaviest, total_weight, radius, offset, rounding = weights
             from_hat = np.array(np.broadcast_to(offset, (dim,)), dtype=np.float64)
         guard_build(&self.guard, 0, self)
         self.source = source
@@ -173,6 +173,7 @@ cdef class Chain:
         self.propose = propose
         self._prior_mean, self._prior_precision = mean, precision
         self.heaviest, self.total_weight, self.radius = heaviest, total_weight, radius
+        self.rounding = rounding
         self._from_hat = from_hat
         self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
         self._use_coordinates(coordinates, (center, factor))
@@ -561,8 +562,8 @@ cdef class RaceChain(ExactChain):
             if threshold < -self.total_weight * size or threshold >= self.total_weight * size:
                 self.step.accepted = threshold < 0.0
                 return 0
-            low = max(low, -self.heaviest * size)
-            high = min(high, self.heaviest * size)
+            low = max(low, -self.heaviest * size - self.rounding)
+            high = min(high, self.heaviest * size + self.rounding)
         if self.losses >= PATIENCE and self.losses % RETRY:
             self.losses += 1
             return ExactChain.decide(self, bits, threshold)
@@ -582,7 +583,7 @@ cdef class RaceChain(ExactChain):
 
     cdef int decide_by_weights(self, bitgen_t *bits, double threshold, double size) except -1 nogil:
         """The decision by rows in proportion to their weights, or by a full pass once that is cheaper."""
-        self.weighted.decide(self.source, &self.stream.bits, threshold, size)
+        self.weighted.decide(self.source, &self.stream.bits, threshold, size, self.rounding)
         if self.weighted.lost:
             ExactChain.decide(self, bits, threshold)
             self.step.undecided = True

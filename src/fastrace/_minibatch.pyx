@@ -10,7 +10,7 @@ from numpy.random cimport bitgen_t
 from fastrace._alias cimport alias_draw
 from fastrace._chain cimport Chain
 from fastrace._guard cimport guard_await, guard_built, guard_check, guard_check_built, guard_check_idle
-from fastrace._weighted cimport AliasTable
+from fastrace._weighted cimport AliasTable, slack_of
 
 from fastrace._chain import _refuse
 from fastrace._weighted import refuse_change
@@ -117,7 +117,7 @@ cdef class PoissonChain(MinibatchChain):
         cdef double size = self.size_of_move(), rate = self.total_weight * size
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
         cdef Py_ssize_t i, count
-        cdef double log_ratio = 0.0, change, bound, here
+        cdef double log_ratio = 0.0, change, bound, here, slack = slack_of(self.rounding)
         if not rate < self.most:
             return self.full_pass(threshold)
         count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
@@ -126,8 +126,7 @@ cdef class PoissonChain(MinibatchChain):
             bound = weight[self.rows[i]] * size
             change = self.after[i] - self.before[i]
             if not (-bound <= change <= bound):
-                # Rounding of a residual, which is a difference of numbers of order 1, is all that may be beyond.
-                if not (-bound - 1e-10 <= change <= bound + 1e-10):
+                if not (-bound - slack <= change <= bound + slack):
                     with gil:
                         self.refuse(i, bound)
                 change = bound if change > bound else -bound
@@ -164,7 +163,7 @@ cdef class TunaChain(MinibatchChain):
         cdef double rate = self.chi * whole * whole + whole
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
         cdef Py_ssize_t i, count
-        cdef double log_ratio = 0.0, change, bound, share
+        cdef double log_ratio = 0.0, change, bound, share, slack = slack_of(self.rounding)
         if not rate < self.most:
             return self.full_pass(threshold)
         count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
@@ -173,8 +172,10 @@ cdef class TunaChain(MinibatchChain):
             bound = weight[self.rows[i]] * size * (1.0 + 1e-9) + 1e-12
             change = self.after[i] - self.before[i]         # U_i(now) - U_i(new)
             if not (-bound <= change <= bound):
-                with gil:
-                    self.refuse(i, bound)
+                if not (-bound - slack <= change <= bound + slack):
+                    with gil:
+                        self.refuse(i, bound)
+                change = bound if change > bound else -bound
             share = self.chi * weight[self.rows[i]] * size * whole
             # Rate of the row here, whose sum over rows makes up for the posterior's change; for the way back + change.
             if self.stream.bits.next_double(self.stream.bits.state) * (share + bound) < share + 0.5 * (bound - change):
@@ -356,8 +357,8 @@ cdef class FireflyChain(MinibatchChain):
 
     cdef double checked(self, Py_ssize_t i, double residual, double cap) except? -1.0 nogil:
         """The gap of a residual above its bound, within [0, cap]."""
-        cdef double gap = residual + 0.5 * cap
-        if not (-1e-10 <= gap <= cap + 1e-10):
+        cdef double gap = residual + 0.5 * cap, slack = slack_of(self.rounding)
+        if not (-slack <= gap <= cap + slack):
             with gil:
                 self.rows[i] = self.pool[i]
                 self.refuse(i, 0.5 * cap)

@@ -13,6 +13,11 @@ cdef enum:
     MOST_AT_ONCE = 1024     # rows asked of the source at once
 
 
+cdef inline double slack_of(double rounding) noexcept nogil:
+    """How far beyond its bound a row's change may seem to be, before the bound must be wrong."""
+    return max(1e-10, rounding)
+
+
 cdef class AliasTable:
     cdef guard_t guard
     cdef alias_t *table
@@ -35,5 +40,7 @@ cdef class WeightedRace:
     cdef double before[MOST_AT_ONCE]
     cdef double after[MOST_AT_ONCE]
 
-    cdef int decide(self, Source source, bitgen_t *bits, double threshold, double size) except -1 nogil
-    cdef int read(self, Source source, bitgen_t *bits, Py_ssize_t count, double level, double size) except -1 nogil
+    cdef int decide(self, Source source, bitgen_t *bits, double threshold, double size,
+                    double rounding) except -1 nogil
+    cdef int read(self, Source source, bitgen_t *bits, Py_ssize_t count, double level, double size,
+                  double rounding) except -1 nogil

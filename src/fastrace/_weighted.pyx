@@ -23,7 +23,6 @@ cnp.import_array()
 
 cdef int64_t ENDLESS = 2 ** 62      # rows drawn with replacement never run out
 cdef double BET_WORK = 13.0         # of the two gamblers a reward, in nanoseconds, the unit of a source's `reward_cost`
-cdef double ROUNDING = 1e-10        # of a residual, which is a difference of numbers of order 1
 
 
 cdef class AliasTable:
@@ -129,9 +128,10 @@ cdef class WeightedRace:
     def __dealloc__(self):
         free(self.rule.bound)
 
-    cdef int decide(self, Source source, bitgen_t *bits, double threshold, double size) except -1 nogil:
+    cdef int decide(self, Source source, bitgen_t *bits, double threshold, double size,
+                    double rounding) except -1 nogil:
         """Whether the rewards of arm 1 sum to more than those of arm 0 and `threshold`, which |threshold| < W M leaves
-        open; row i changes by at most w_i `size`."""
+        open; row i changes by at most w_i `size`, to `rounding`."""
         cdef double level = threshold / (self.total * size), unused = 0.0, advantage = self.advantage
         cdef bint constant = False, skewed = False
         cdef int64_t population = source.n_rows
@@ -146,7 +146,7 @@ cdef class WeightedRace:
         for k in range(self.rule.n_bounds):
             while self.n_read < self.rule.bound[k].n:
                 count = <Py_ssize_t>min(<int64_t>MOST_AT_ONCE, self.rule.bound[k].n - self.n_read)
-                self.read(source, bits, count, level, size)
+                self.read(source, bits, count, level, size, rounding)
                 self.n_read += count
                 if count == MOST_AT_ONCE:
                     check_signals()
@@ -161,12 +161,13 @@ cdef class WeightedRace:
         self.lost = True
         return 0
 
-    cdef int read(self, Source source, bitgen_t *bits, Py_ssize_t count, double level, double size) except -1 nogil:
+    cdef int read(self, Source source, bitgen_t *bits, Py_ssize_t count, double level, double size,
+                  double rounding) except -1 nogil:
         """Draw that many rows and bet on their changes, in units of their bounds."""
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
-        cdef double bound, change
+        cdef double bound, change, slack = slack_of(rounding)
         cdef Py_ssize_t i
         arms[0], arms[1] = 0, 1
         out[0], out[1] = self.before, self.after
@@ -176,7 +177,7 @@ cdef class WeightedRace:
         for i in range(count):
             bound = weight[self.rows[i]] * size
             change = self.after[i] - self.before[i]
-            if not (-bound - ROUNDING <= change <= bound + ROUNDING):
+            if not (-bound - slack <= change <= bound + slack):
                 with gil:
                     refuse_change(self.rows[i], self.before[i], self.after[i], bound)
             self.after[i] = min(max(change / bound, -1.0), 1.0)
@@ -187,7 +188,8 @@ cdef class WeightedRace:
 def refuse_change(row, before, after, bound):
     """Raise for a row that changed by more than its bound."""
     raise ValueError(f"the rewards of row {row} are {before} now and {after} for the proposal; they must be finite and "
-                     f"differ by at most {bound}, the bound for that row")
+                     f"differ by at most {bound}, the bound for that row: the bound is too small, or the rewards lose "
+                     f"digits where large numbers cancel")
 
 
 def _verdicts(source, table, looks, delta, threshold, size, rng, n, advantage=1.0):
@@ -201,6 +203,6 @@ def _verdicts(source, table, looks, delta, threshold, size, rng, n, advantage=1.
         raise ValueError("the source needs two arms, and a weight for each row")
     for _ in range(n):
         with rng.bit_generator.lock, nogil:
-            race.decide(of, bits, at, move)
+            race.decide(of, bits, at, move, 0.0)
         out.append((-1 if race.lost else int(race.accepted), race.n_read))
     return out

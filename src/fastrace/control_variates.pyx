@@ -304,6 +304,8 @@ cdef class TaylorSurrogate(Source):
     gradient : ndarray of shape (p,)
     hessian : ndarray of shape (p, p)
         Derivatives of that sum.
+    rounding : float
+        How far rounding may move the change of a row's residual, see `residual_rounding`.
 
     Notes
     -----
@@ -331,9 +333,9 @@ cdef class TaylorSurrogate(Source):
     cdef readonly GLMSource glm
     cdef readonly cnp.ndarray theta_hat, gradient, hessian
     cdef readonly double value
-    # Sum of |l''| x x^T, with a little on the diagonal, and the largest |l| at theta_hat.
+    # Sum of |l''| x x^T, with a little on the diagonal.
     cdef cnp.ndarray metric
-    cdef double largest
+    cdef readonly double rounding
     cdef object cached_distances, cached_weights, cached_heaviest
 
     def __init__(self, GLMSource glm not None, theta_hat):
@@ -354,7 +356,7 @@ cdef class TaylorSurrogate(Source):
         self.glm = glm
         self.theta_hat = hat
         self.value = math.fsum(value)
-        self.largest = largest
+        self.rounding = residual_rounding(largest)
         self.gradient = gradient
         self.hessian = np.ascontiguousarray((hessian + hessian.T) / 2.0)
         self.metric = metric + np.eye(p) * max(1e-10 * np.trace(metric) / p, 1e-300)
@@ -453,7 +455,7 @@ cdef class TaylorSurrogate(Source):
         if max(before, after) > radius * radius:
             return math.inf
         step = (new - now) @ self.metric @ (new - now)
-        return self.cached_heaviest[1] * cubic_change(before, both, after, step) + 2e-13 * (1.0 + self.largest)
+        return self.cached_heaviest[1] * cubic_change(before, both, after, step) + self.rounding
 
     def _predictors(self):
         return np.concatenate([np.asarray(self.glm.X[first:first + _CHUNK], dtype=np.float64) @ self.theta_hat
@@ -486,7 +488,15 @@ cdef class TaylorSurrogate(Source):
         far = np.delete(self.distances(), np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
         step = self.glm.theta - self.theta_hat
         length = np.sqrt(np.einsum("ja,ab,jb->j", step, self.metric, step))
-        return third_derivative / 6.0 * (far * length) ** 3 * (1.0 + 1e-9) + 1e-13 * (1.0 + self.largest)
+        return third_derivative / 6.0 * (far * length) ** 3 * (1.0 + 1e-9) + 0.5 * self.rounding
+
+
+def residual_rounding(largest):
+    """How far rounding may move the difference of two residuals of a row.
+
+    A residual is a difference of numbers as large as the terms; `largest` is the largest absolute term at `theta_hat`.
+    """
+    return 2e-13 * (1.0 + largest)
 
 
 def cubic_weights(glm, lengths, predictors):

@@ -311,6 +311,7 @@ class RowMetropolis:
                 math.fsum(reference.weights),
                 reference.radius,
                 reference.from_hat,
+                reference.rounding,
             )
         precision = self.model.prior_precision
         apart = not self.controlled and bool((precision > 0.0).any())

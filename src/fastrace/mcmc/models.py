@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace import _checks
 from fastrace._chain import Residual, parameters_of
 from fastrace._expansion import ExpandedSource, packed
-from fastrace.control_variates import TaylorSurrogate, cubic_weights
+from fastrace.control_variates import TaylorSurrogate, cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import CallableSource, Source
 
@@ -48,6 +48,9 @@ class Reference:
         length: what an exact minibatch needs. None where none is known.
     radius : float
         Distance from `theta_hat`, whitened, up to which `weights` holds.
+    rounding : float, default 0.0
+        How far rounding may move the change of a row's residual: about 1e-13 times the largest absolute term at
+        `theta_hat`. Chains allow for it where they check rows against `weights`, and for 1e-10 at least.
     """
 
     theta_hat: NDArray[np.float64]
@@ -55,6 +58,7 @@ class Reference:
     factor: NDArray[np.float64]
     weights: NDArray[np.float64] | None
     radius: float
+    rounding: float = field(default=0.0, kw_only=True)
 
     def __repr__(self) -> str:
         rows = "no weights" if self.weights is None else f"weights of {len(self.weights)} rows"
@@ -353,7 +357,7 @@ class GLM(Model):
         surrogate = TaylorSurrogate(self._glm, hat)
         center, factor = self._normal(hat, np.asarray(surrogate.gradient), np.asarray(surrogate.hessian))
         weights, radius = cubic_weights(self._glm, self._lengths(factor), lambda: self._predictors(hat))
-        return Reference(hat, center, factor, weights, radius)
+        return Reference(hat, center, factor, weights, radius, rounding=surrogate.rounding)
 
     def _start(self) -> NDArray[np.float64]:
         """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""
@@ -472,10 +476,11 @@ class _TermsModel(Model):
             raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
         _, gradient, hessian = self._expand(hat)
         center, factor = self._normal(hat, gradient, hessian)
-        weights = None
+        weights, rounding = None, 0.0
         if self.third_derivatives is not None:
             weights = self.third_derivatives * (float(np.linalg.norm(factor, 2)) ** 3 * (1.0 + 1e-12))
-        return Reference(hat, center, factor, weights, math.inf)
+            rounding = residual_rounding(float(np.abs(self._table(hat)[:, 0]).max()))
+        return Reference(hat, center, factor, weights, math.inf, rounding=rounding)
 
     def _table(self, hat: NDArray[np.float64]) -> NDArray[np.float64]:
         """Derivatives of each term at a point, kept for the races to come."""

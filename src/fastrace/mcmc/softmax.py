@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
 from fastrace._softmax import SoftmaxSource
+from fastrace.control_variates import residual_rounding
 from fastrace.mcmc.models import LogPrior, Model, Reference, require_finite, require_proper
 from fastrace.sources import Source
 
@@ -149,7 +150,13 @@ class Softmax(Model):
         spread = np.zeros(self.n_rows)
         for j, k in combinations(range(self.n_classes), 2):
             np.maximum(spread, self._lengths(factor, j, k), out=spread)
-        return Reference(hat, center, factor, spread**3 / (6.0 * math.sqrt(3.0)), math.inf)
+        source, theta = self.engine(None)
+        theta[0] = hat
+        starts = range(0, self.n_rows, _CHUNK)
+        rows = [np.arange(first, min(first + _CHUNK, self.n_rows)) for first in starts]
+        largest = max(float(np.abs(source.read(some, [0])).max()) for some in rows)
+        return Reference(hat, center, factor, spread**3 / (6.0 * math.sqrt(3.0)), math.inf,
+                         rounding=residual_rounding(largest))
 
     def _require_proper(self, hat: NDArray[np.float64], step: NDArray[np.float64]) -> None:
         """Raise if the classes are separated in a direction in which the prior is flat."""

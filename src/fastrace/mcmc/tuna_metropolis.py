@@ -72,7 +72,9 @@ class TunaMetropolis(RowMetropolis):
         self._table = AliasTable(self._slopes if self._slopes.any() else self._slopes + 1.0)
 
     def _chain(self, source: Source, *args: Any, **options: Any) -> TunaChain:
-        options["weights"] = (float(self._slopes.max()), math.fsum(self._slopes), math.inf, [0.0] * self.model.dim)
+        assert self.reference is not None
+        options["weights"] = (float(self._slopes.max()), math.fsum(self._slopes), math.inf, [0.0] * self.model.dim,
+                              self.reference.rounding)
         chain = TunaChain(source, *args, **options)
         chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
         chain.set_chi(self.chi)
