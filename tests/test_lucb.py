@@ -10,7 +10,7 @@ import pytest
 
 import ctrl_c
 import fastrace as fr
-from fastrace import _lucb, lucb
+from fastrace import _lucb, choosing, lucb
 from fastrace.pulls import BernoulliPulls, CallablePulls, RecordedPulls, UniformPulls
 from guarantee import assert_rate_at_most
 from reference import lucb as reference
@@ -598,7 +598,7 @@ def test_a_selection_from_a_table_ends_exactly(method, seed):
         result = fr.select_best(pd.DataFrame(table, columns=list("abcde")), 5, n_best, 1e-4, method=method, rng=1)
         assert result.stopped_by == "exact" and result.error_bound == 0.0
         assert mean[result.best].min() >= np.sort(mean)[-n_best] - 1e-12
-        assert result.mean == pytest.approx(mean) and result.n_pulls == 1500
+        assert result.mean == pytest.approx(mean) and result.n_pulls == 3000      # drawn, and all
         assert bool(result.warnings) == (np.sort(mean)[-n_best] - np.sort(mean)[-n_best - 1] < 1e-12)
         assert "stopped by exact" in str(result) and result.names == tuple("abcde")
     result = fr.select_best(table, 5, 1, 1e-4, method=method, rng=1, max_pulls=2999)
@@ -606,6 +606,53 @@ def test_a_selection_from_a_table_ends_exactly(method, seed):
     table[250, 2] = 2.0
     with pytest.raises(ValueError, match="arm 2"):
         fr.select_best(table, 5, 1, 1e-4, method=method, rng=1)
+
+
+def test_the_cost_of_an_exact_selection_is_what_was_asked_for():
+    asked = []
+
+    def rewards(arms, rows):
+        asked.append(len(arms) * len(rows))
+        return (0.4 + 0.2 * (rows % 2)[:, None]) * np.ones(len(arms))
+
+    result = fr.select_best(fr.sources.as_source(rewards, 5, 300), 5, rng=1)
+    assert result.stopped_by == "exact" and result.n_pulls == sum(asked) == 3000
+    assert result.pulls.min() > 300
+    assert result.warnings == ("arms 1, 2, 3, 4 have the same mean as the last selected arm and were left out",)
+
+
+def test_arms_are_named_by_the_columns_of_any_table():
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    columns = {"x": np.linspace(0, 0.5, 400), "y": np.linspace(0.5, 1, 400)}
+    for table in (columns, pd.DataFrame(columns), pa.table(columns)):
+        for order in ("random", "given"):
+            result = fr.select_best(table, 2, epsilon=0.1, order=order, rng=1)
+            assert (result.names, result.best.tolist()) == (("x", "y"), [1])
+    with pytest.raises(TypeError, match="order is 'given' and pull is a ArraySource"):
+        fr.select_best(fr.sources.as_source(columns), 2, order="given")
+
+    class Simulator:
+        columns = 3     # no table: what it is called means nothing here
+
+        def pull(self, arms, counts):
+            return np.repeat(arms, counts) * 1.0
+
+    assert fr.select_best(Simulator(), 2).names is None
+
+
+def test_a_reward_outside_is_named_in_plain_numbers_when_a_table_is_read_in_full():
+    table = np.full((3000, 2), 0.5)
+    table[2999, 1] = -5e-13                 # rounding
+    result = fr.select_best(table, 2, rng=1)
+    assert result.stopped_by == "exact"
+    for bad in (1.5, np.nan):
+        table[2998, 1] = bad
+        with pytest.raises(ValueError, match=rf"arm 1 on row 2998 is {bad}, outside support=\(0.0, 1.0\)") as caught:
+            choosing._exactly(result, fr.sources.as_source(table), (0, 1))
+        assert "outside='warn'" not in str(caught.value)
+    assert fr.sources.first_outside(table, np.zeros(2), np.ones(2)) == (2998, 1)
+    table[7, 0] = 2.0
+    assert fr.sources.first_outside(table, np.zeros(2), np.ones(2)) == (7, 0)
 
 
 def test_progress_changes_nothing(capsys):

@@ -184,10 +184,10 @@ def test_sources_of_every_kind_give_the_same(seed):
     def make():
         return fr.Adapt(4, 2, 0.1, 0.1, batch=9, rng=3)
 
-    wanted = make().run(table)
+    wanted = make().run(table, order="given")
     for source in (RecordedPulls(table), Simulator(), Simulator().pull, listed(), LowLevelCallable(compiled),
                    np.asfortranarray(table), table.tolist()):
-        same(make().run(source), wanted)
+        same(make().run(source, order="given"), wanted)
 
 
 def test_rows_drawn_with_replacement(seed):
@@ -199,7 +199,46 @@ def test_rows_drawn_with_replacement(seed):
     again = ResampledPulls(lambda arms, rows: table[np.ix_(rows, arms)], rng=1, n_arms=3, n_rows=50)
     assert np.array_equal(again.read([2, 0], [3000, 500]), drawn)
     with pytest.raises(TypeError, match="ResampledPulls"):
-        as_pulls(fr.sources.ArraySource(table), 3)
+        as_pulls(fr.sources.ArraySource(table), 3, order="given")
+    for source in (table, table.tolist(), fr.sources.ArraySource(table), dict(enumerate(table.T))):
+        assert np.array_equal(as_pulls(source, 3, rng=1).read([2, 0], [3000, 500]), drawn)
+
+
+TABLE_RULES = RULES | {
+    "KLLUCB": lambda n, m: fr.KLLUCB(n, m, 0.3, 0.1, rng=1), "LUCB": lambda n, m: fr.LUCB(n, m, 0.3, 0.1, rng=1),
+    "SAR": lambda n, m: fr.SAR(n, m, 3000, rng=1), "SubsetRace": lambda n, m: fr.SubsetRace(n, m, 4000, rng=1),
+}
+
+
+@pytest.mark.parametrize("name", TABLE_RULES)
+def test_a_sorted_table_is_read_at_random(name):
+    """Row by row from the top, arm 1 would win: its column is shuffled, that of the best arm begins with zeros."""
+    table = np.c_[np.sort(np.arange(20_000) % 10 < 8), np.arange(20_000) % 10 < 3].astype(float)
+    for source in (table, table[::-1], fr.sources.as_source(table)):
+        assert TABLE_RULES[name](2, 1).run(source, 30_000).best.tolist() == [0]
+    assert TABLE_RULES[name](2, 1).run(table, 2000, order="given").best.tolist() == [1]
+
+
+def test_rows_of_a_table_are_drawn_by_the_rule_or_as_told(seed):
+    table = np.random.default_rng(seed).random((500, 3))
+    whole, child = fr.LUCB(3, 1, rng=5), np.random.default_rng(5).spawn(1)[0]
+    first = whole.run(table, 1000)
+    same(first, fr.LUCB(3, 1, rng=5).run(ResampledPulls(table, child), 1000))
+    same(fr.LUCB(3, 1).run(table, 1000, rng=7), fr.LUCB(3, 1).run(ResampledPulls(table, 7), 1000))
+    again = pickle.loads(pickle.dumps(whole))
+    on = whole.run(table, 2000)
+    same(on, again.run(table, 2000))
+    drawn_later = (on.mean * on.pulls - first.mean * first.pulls) / (on.pulls - first.pulls)
+    assert not np.isclose(drawn_later, first.mean).any()        # a call that goes on draws rows of its own
+    columns = {"a": table[:, 0], "b": table[:, 1], "c": table[:, 2]}
+    for order in ("random", "given"):
+        assert fr.LUCB(3, 1).run(columns, 100, order=order).names == ("a", "b", "c")
+    with pytest.raises(TypeError, match="order is 'given' and pull is a ArraySource"):
+        fr.LUCB(3, 1).run(fr.sources.as_source(table), order="given")
+    with pytest.raises(ValueError, match="order is 'sorted'"):
+        fr.LUCB(3, 1).run(table, order="sorted")
+    with pytest.raises(ValueError, match="masked"):
+        fr.LUCB(3, 1).run(np.ma.masked_less(table, 0.1), order="given")
 
 
 def test_random_sources_draw_what_they_say(seed):
@@ -217,8 +256,8 @@ def test_random_sources_draw_what_they_say(seed):
 def test_recorded_rewards_that_run_out_name_the_arm():
     rule = fr.Direct(2, 1, 0.5)
     with pytest.raises(ValueError, match=r"arm 0 .* has 20 of its 20|arm 0 is to be pulled"):
-        rule.run(np.full((20, 2), 0.5))
-    assert rule.run(np.full((20, 2), 0.5), max_pulls=30).stopped_by == "max_pulls"
+        rule.run(np.full((20, 2), 0.5), order="given")
+    assert rule.run(np.full((20, 2), 0.5), max_pulls=30, order="given").stopped_by == "max_pulls"
 
 
 @pytest.mark.parametrize("change", [
@@ -399,7 +438,7 @@ def test_halving_equals_its_twin(n, m, seed):
     table = np.random.default_rng(seed).random((fr.Halving(n, m, 0.9, 0.5).planned_pulls, n))
     source = RecordedPulls(table)
     wanted, pulls = twin.halving(lambda i: source.read([i], [1])[0], n, m, 0.9, 0.5)
-    result = fr.Halving(n, m, 0.9, 0.5).run(table)
+    result = fr.Halving(n, m, 0.9, 0.5).run(table, order="given")
     assert set(result.best.tolist()) == wanted and result.pulls.tolist() == pulls
     assert fr.Halving(n, m, 0.9, 0.5).planned_pulls == sum(pulls)
 
@@ -678,7 +717,7 @@ def test_the_race_equals_counting_pairs(horizon, seed):
         table = np.random.default_rng([seed, k]).random((horizon, 9)) * np.linspace(0.2, 1.0, 9)
         selected, discarded, pulls = twin.race(table, 3, horizon, 0.2, 1.0)
         rule = fr.SubsetRace(9, 3, horizon, 0.2)
-        result = rule.run(table)
+        result = rule.run(table, order="given")
         state = rule._core.decided()[0]
         assert set(np.flatnonzero(state == 1)) == selected and set(np.flatnonzero(state == -1)) == discarded
         assert result.pulls.tolist() == pulls

@@ -50,7 +50,8 @@ cdef class Selector:
     cdef char *is_best
     cdef Py_ssize_t joined, left    # the arms that crossed over last
     # random numbers
-    cdef object rng, lock
+    cdef readonly object rng
+    cdef object lock
     cdef bitgen_t *bits
     cdef uniforms_t ahead
 

@@ -13,6 +13,7 @@ class Selector:
     n_best: int
     total: int
     status: int
+    rng: np.random.Generator
     def __init__(
         self,
         n_arms: int,

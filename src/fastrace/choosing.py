@@ -13,9 +13,9 @@ import numpy as np
 from fastrace import _checks, _progress, selection
 from fastrace.adaptive_selection import Adapt
 from fastrace.lucb import KLLUCB, LUCB, SAR
-from fastrace.pulls import ResampledPulls, as_pulls
+from fastrace.pulls import ResampledPulls
 from fastrace.results import SelectionResult
-from fastrace.sources import Source
+from fastrace.sources import Source, first_outside, reward_outside
 
 AT_ONCE = 1 << 13           # rows of a population read at once where all are
 DOUBTFUL = 1_000_000        # pulls after which a run that need not end says so
@@ -44,8 +44,8 @@ def select_best(
     pull : callable, PullSource, array_like, object with a method `pull`, LowLevelCallable or Source
         Where rewards come from. A function ``pull(arms, counts)`` returns ``counts[0]`` rewards of ``arms[0]``, then
         ``counts[1]`` of ``arms[1]`` and so on, flat or as a list of arrays, one per arm; an object's method `pull` does
-        the same. These are streams: the rewards of each arm must be independent. A table (array or frame) of shape
-        (n_rows, n_arms) and a `Source` are populations of rows; see `order`.
+        the same. These are streams: the rewards of each arm must be independent. A table (array, frame or dict of
+        columns) of shape (n_rows, n_arms) and a `Source` are populations of rows; see `order`.
     n_arms : int
         Number of arms.
     n_best : int, default 1
@@ -80,12 +80,15 @@ def select_best(
     Returns
     -------
     SelectionResult
-        A population that took as many pulls as it has cells is read in full, unless `max_pulls` is less than twice
-        that: ``stopped_by`` is then ``"exact"``, the means are those of the table, and a warning names ties. So a
-        selection from a table always ends.
+        After as many pulls at random as a population has cells, all its cells are read, and counted in `pulls`, unless
+        `max_pulls` is less than both together: ``stopped_by`` is then ``"exact"``, the means are those of the table,
+        and a warning names ties. So a selection from a table in random order always ends. The columns of a frame or a
+        dict are the `names` of the arms.
 
     Raises
     ------
+    TypeError
+        If `pull` is a `Source` and `order` is ``"given"``.
     ValueError
         If a parameter is out of range, or a reward is nan or outside the support; the error names the arm.
 
@@ -99,7 +102,8 @@ def select_best(
     -----
     How long it takes: the pulls grow like the inverse square of the gap between the means at the cut. At a gap of 0
     there is nothing to find, and no rule that promises the best arm can stop. A table or a `Source` in random order
-    always ends: once its rows would have been read twice over, the means of all rows are computed.
+    always ends: after as many pulls as it has cells, all cells are read, and the answer is exact. In all it costs at
+    most twice the cells.
 
     Whatever ends the call early, Ctrl-C or an error of `pull`, the exception has the rule as its attribute ``rule``,
     with all pulls made by then: ``error.rule.result()`` is the best answer so far and ``error.rule.run(pull)`` goes on.
@@ -147,11 +151,8 @@ def select_best(
     generator = _checks.generator(rng)
     limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
     rule = _rule(name, n_arms, n_best, epsilon, delta, support, limit, generator, options)
-    order = _checks.choice(order, "order", ("random", "given"))
-    given = order == "given" and not isinstance(pull, Source)
-    source: Any = as_pulls(
-        pull, rule._n_arms, order="given" if given else "random", rng=None if given else generator.spawn(1)[0]
-    )
+    source: Any
+    source, names = rule._rewards(pull, order)
     cells = 0
     if isinstance(source, ResampledPulls) and source is not pull and name != "sar":
         cells = source.source.n_rows * source.n_arms
@@ -164,9 +165,7 @@ def select_best(
         with contextlib.suppress(Exception):
             error.rule = rule  # type: ignore[attr-defined]
         raise
-    columns = getattr(pull, "columns", None)
-    if columns is not None and len(columns) == result.mean.size:
-        result = dataclasses.replace(result, names=tuple(str(column) for column in columns))
+    result = dataclasses.replace(result, names=names)
     return _exactly(result, source.source, support) if cells and result.stopped_by == "max_pulls" else result
 
 
@@ -196,27 +195,24 @@ def _doubt(rule: selection.Selection) -> None:
     warnings.warn(
         f"{rule.n_pulls:,} pulls have not told arm {last} (mean {result.mean[last]:.6g}) from arm {next_one} (mean "
         f"{result.mean[next_one]:.6g}); if their means are equal, this never ends, as epsilon is 0: give epsilon, the "
-        f"difference that does not matter, or max_pulls. Ctrl-C ends it, and the exception has all as `rule`",
+        f"difference that does not matter, or max_pulls. Ctrl-C ends it; the exception's attribute `rule` holds all "
+        "pulls",
         RuntimeWarning,
         stacklevel=4,
     )
 
 
 def _exactly(result: SelectionResult, population: Source, support: _checks.Support) -> SelectionResult:
-    """The answer by the means of all rows."""
+    """The answer by the means of all rows, which are read now."""
     low, high = _checks.support_bounds(support, population.n_arms)
-    slack = 1e-12 * (high - low)
     total = np.zeros(population.n_arms)
     for first in range(0, population.n_rows, AT_ONCE):
         block = population.read(np.arange(first, min(first + AT_ONCE, population.n_rows)))
-        bad = ~((block >= low - slack) & (block <= high + slack))
-        if bad.any():
-            row, arm = (int(place[0]) for place in np.nonzero(bad))
-            raise ValueError(
-                f"the reward of arm {arm} in row {first + row} is {float(block[row, arm])!r}, outside "
-                f"support=({low[arm]!r}, {high[arm]!r}): the promise holds only for rewards inside it; widen support "
-                f"or scale the rewards"
-            )
+        bad = first_outside(block, low, high)
+        if bad is not None:
+            row, arm = bad
+            reward, advice = float(block[row, arm]), "widen support or scale the rewards"
+            raise ValueError(reward_outside(reward, arm, first + row, float(low[arm]), float(high[arm]), advice))
         total += block.sum(axis=0)
     mean = total / population.n_rows
     ranks = np.argsort(-mean, kind="stable")
@@ -225,9 +221,13 @@ def _exactly(result: SelectionResult, population: Source, support: _checks.Suppo
     tied = others[mean[others] >= last - 1e-12 * (high - low)[others]]
     warnings = result.warnings
     if tied.size:
-        warnings += (f"as good as the last arm selected, and left out: {', '.join(str(arm) for arm in tied[:10])}",)
+        arms = ", ".join(str(arm) for arm in tied[:10])
+        which, has, was = ("arm", "has", "was") if tied.size == 1 else ("arms", "have", "were")
+        more = f" and {tied.size - 10} more" if tied.size > 10 else ""
+        warnings += (f"{which} {arms}{more} {has} the same mean as the last selected arm and {was} left out",)
     return dataclasses.replace(
-        result, best=best, mean=mean, lower=mean, upper=mean, stopped_by="exact", error_bound=0.0, arm_error=None,
+        result, best=best, mean=mean, lower=mean, upper=mean, pulls=result.pulls + population.n_rows,
+        stopped_by="exact", error_bound=0.0, arm_error=None,
         cutoff=float("nan"), shortfall=0.0, warnings=warnings,
     )
 

@@ -14,7 +14,7 @@ from copy import deepcopy
 
 import numpy as np
 
-from fastrace.sources import as_source, is_low_level, signature_types
+from fastrace.sources import ArraySource, _table, as_source, is_low_level, signature_types
 
 cnp.import_array()
 
@@ -406,7 +406,7 @@ cdef class RecordedPulls(PullSource):
     Parameters
     ----------
     values : array_like of real numbers, shape (n_recorded, n_arms)
-        The rewards, in the order in which each arm gives them.
+        The rewards, in the order in which each arm gives them; a frame or a dict of columns too.
 
     Raises
     ------
@@ -430,11 +430,8 @@ cdef class RecordedPulls(PullSource):
         self.most_at_once = ANY_NUMBER          # all or nothing: an arm may run out
 
     def __init__(self, values):
-        array = np.asarray(values)
-        if array.ndim != 2 or array.dtype.kind not in "fiub" or not array.shape[1]:
-            raise ValueError(f"values has shape {array.shape} and dtype {array.dtype}; a table of real numbers of "
-                             f"shape (n_recorded, n_arms) is needed")
-        cdef cnp.ndarray by_arm = np.array(array.T, dtype=np.float64, order="C")
+        table = np.asarray(ArraySource(_table(values)).values)
+        cdef cnp.ndarray by_arm = np.array(table.T, dtype=np.float64, order="C")
         cdef cnp.ndarray used = np.zeros(by_arm.shape[0], dtype=np.int64)
         super().__init__(by_arm.shape[0])
         guard_build(&self.guard, 1, self)
@@ -677,21 +674,30 @@ cdef class CallbackPulls(PullSource):
         return 0
 
 
-def as_pulls(pull, n_arms, *, order="given", rng=None):
+def is_population(pull):
+    """Whether `pull` is rows of rewards, a table or a `Source`, and not a stream of rewards."""
+    if isinstance(pull, Source):
+        return True
+    if isinstance(pull, PullSource) or is_low_level(pull) or callable(getattr(pull, "pull", None)):
+        return False
+    return not callable(pull) or hasattr(pull, "__array__")
+
+
+def as_pulls(pull, n_arms, *, order="random", rng=None):
     """A `PullSource` made of whatever gives rewards.
 
     Parameters
     ----------
-    pull : PullSource, callable, scipy.LowLevelCallable, array_like of shape (n_recorded, n_arms), or object
+    pull : PullSource, callable, scipy.LowLevelCallable, array_like of shape (n_rows, n_arms), Source, or object
         A `PullSource` is returned as it is; a LowLevelCallable becomes a `CallbackPulls`, another callable
-        ``(arms, counts) -> rewards`` a `CallablePulls`, a table a `RecordedPulls`, see `order`. Any other object must
-        have a method ``pull(arms, counts)`` that returns rewards: a simulator.
+        ``(arms, counts) -> rewards`` a `CallablePulls`, a table (array, frame or dict of columns) or a `Source` what
+        `order` says. Any other object must have a method ``pull(arms, counts)`` that returns rewards: a simulator.
     n_arms : int
         Number of arms.
-    order : {"given", "random"}, default "given"
-        What a table is. ``"given"``: independent rewards of each arm that were drawn beforehand, to be used in this
-        order. ``"random"``: a population of rows, of which each pull draws one with `rng`, with replacement
-        (`ResampledPulls`); so too for a `Source`.
+    order : {"random", "given"}, default "random"
+        How to read a table. ``"random"``: it is a population, and each pull reads a row drawn with `rng`, with
+        replacement (`ResampledPulls`). ``"given"``: pull t of an arm is row t of its column (`RecordedPulls`). Say so
+        only if the rows are independent rewards in the order in which they were drawn.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness of ``order="random"``.
 
@@ -702,34 +708,33 @@ def as_pulls(pull, n_arms, *, order="given", rng=None):
     Raises
     ------
     TypeError
-        If `pull` is a population of rows (`fastrace.sources.Source`) and `order` is ``"given"``: it has no endless
-        stream of rewards.
+        If `pull` is a `fastrace.sources.Source` and `order` is ``"given"``: a source is read by row, in any order.
     ValueError
         If the number of arms differs, `order` is neither of the two, or `pull` is none of these.
 
     Examples
     --------
     >>> from fastrace.pulls import as_pulls
-    >>> as_pulls([[1.0, 5.0], [2.0, 6.0]], n_arms=2).read([1], [2])
+    >>> as_pulls([[1.0, 5.0], [2.0, 6.0]], n_arms=2, order="given").read([1], [2])
     array([5., 6.])
+    >>> sorted(set(as_pulls([[1.0, 5.0], [2.0, 6.0]], n_arms=2, rng=1).read([1], [20]).tolist()))
+    [5.0, 6.0]
     """
     if order not in ("given", "random"):
         raise ValueError(f"order is {order!r}; 'given' or 'random' is needed")
     if isinstance(pull, Source) and order == "given":
-        raise TypeError(f"pull is a {type(pull).__name__}, a population of rows; wrap it in ResampledPulls to draw "
-                        f"rows with replacement, or race over it with FiniteRace")
-    if isinstance(pull, PullSource):
+        raise TypeError(f"order is 'given' and pull is a {type(pull).__name__}, a population of rows in no order; say "
+                        f"order='random', as ResampledPulls reads it, or give a table of the rewards in their order")
+    if is_population(pull):
+        source = ResampledPulls(pull, rng, n_arms=n_arms) if order == "random" else RecordedPulls(pull)
+    elif isinstance(pull, PullSource):
         source = pull
     elif is_low_level(pull):
         source = CallbackPulls(pull, n_arms)
     elif callable(getattr(pull, "pull", None)):
         source = CallablePulls(pull.pull, n_arms)
-    elif callable(pull) and not hasattr(pull, "__array__"):
-        source = CallablePulls(pull, n_arms)
-    elif order == "random":
-        source = ResampledPulls(pull, rng, n_arms=n_arms)
     else:
-        source = RecordedPulls(pull)
+        source = CallablePulls(pull, n_arms)
     if source.n_arms != n_arms:
         raise ValueError(f"n_arms is {n_arms}, but the rewards have {source.n_arms} arms; make them agree")
     return source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from typing import Any
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from fastrace import _checks, _plans
 from fastrace._selector import Selector
-from fastrace.pulls import as_pulls
+from fastrace.pulls import PullSource, as_pulls, is_population
 from fastrace.results import SelectionResult
+from fastrace.sources import Source, column_names
 
 NO_LIMIT = 2**63 - 1
 MOST_PULLS = 2**62
@@ -134,17 +136,30 @@ class Selection(ABC):
         """
         self._core.tell(rewards)
 
-    def run(self, pull: Any, max_pulls: int | None = None) -> SelectionResult:
+    def run(
+        self, pull: Any, max_pulls: int | None = None, *, order: str = "random", rng: _checks.RngLike = None
+    ) -> SelectionResult:
         """Pull until the rule stops, in compiled code without the GIL.
 
         Parameters
         ----------
-        pull : PullSource, callable, LowLevelCallable, object with a method `pull`, or array_like
+        pull : PullSource, callable, LowLevelCallable, object with a method `pull`, array_like or Source
             Where rewards come from; see `fastrace.pulls.as_pulls`. A function ``pull(arms, counts)`` returns one reward
-            per pull, in the order of `arms`, or a list of vectors.
+            per pull, in the order of `arms`, or a list of vectors. Functions and objects are streams and are used as
+            they come. A table (array or frame) of shape (n_rows, n_arms) and a `Source` are populations of rows; see
+            `order`.
         max_pulls : int, optional
             Pulls after which to stop with the best answer so far. They count from the beginning, and a later call may
             go on.
+        order : {"random", "given"}, default "random"
+            How to read a table. ``"random"``: each pull reads a row drawn with `rng`, with replacement, as the bounds
+            of these rules are proven for independent rewards; the answer is about the means of the table, however its
+            rows are sorted. ``"given"``: pull t of an arm is row t of its column, from the top in every call. Say so
+            only if the rows are independent rewards in the order in which they were drawn; the answer is then about the
+            mean that they share.
+        rng : None, int, SeedSequence or Generator, optional
+            Source of randomness of the rows drawn. By default it is spawned from the rule's own, so that a call that
+            goes on draws rows of its own. With a number, give another one to each call.
 
         Returns
         -------
@@ -152,13 +167,36 @@ class Selection(ABC):
 
         Raises
         ------
+        TypeError
+            If `pull` is a `Source` and `order` is ``"given"``.
         ValueError
             If a reward is nan or outside the support. The rewards of that one request are dropped, all earlier ones are
-            kept, and a later call goes on.
+            kept, and a later call goes on. Also if an arm has had all its rows in the order given: the error names it,
+            and `result` has the answer so far.
+
+        Notes
+        -----
+        A table in random order has no end: where the means at the cut are equal and epsilon is 0, give `max_pulls`, or
+        use `fastrace.select_best`, which reads the whole table in the end and answers exactly. To continue in the order
+        given, make one `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
-        self._core.run(as_pulls(pull, self._n_arms), min(limit, NO_LIMIT))
-        return self.result()
+        source, names = self._rewards(pull, order, rng)
+        self._core.run(source, min(limit, NO_LIMIT))
+        return dataclasses.replace(self.result(), names=names)
+
+    def _rewards(
+        self, pull: Any, order: str, rng: _checks.RngLike = None
+    ) -> tuple[PullSource, tuple[str, ...] | None]:
+        """Where rewards come from, and what a table calls its arms; rows are drawn with a child of the rule's `rng`."""
+        order = _checks.choice(order, "order", ("random", "given"))
+        generator = None if rng is None else _checks.generator(rng)
+        if not is_population(pull):
+            return as_pulls(pull, self._n_arms), None
+        if order == "random" and generator is None:
+            generator = self._core.rng.spawn(1)[0]
+        names = None if isinstance(pull, Source) else column_names(pull)
+        return as_pulls(pull, self._n_arms, order=order, rng=generator), names
 
     def result(self) -> SelectionResult:
         """Return what is known so far; ``stopped_by`` is empty while the rule is running."""

@@ -7,6 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
+from fastrace._bounds cimport lower_end, upper_end
 from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._simd cimport fr_sum
 
@@ -657,10 +658,29 @@ def is_low_level(callback):
     return isinstance(callback, LowLevelCallable)
 
 
-def reward_outside(reward, arm, row, low, high):
+def reward_outside(reward, arm, row, low, high, advice="widen support, scale the rewards or say outside='warn'"):
     """What to say of a reward outside the support."""
     return (f"the reward of arm {arm} on row {row} is {reward!r}, outside support=({low!r}, {high!r}): the promise "
-            f"holds only for rewards inside it; widen support, scale the rewards or say outside='warn'")
+            f"holds only for rewards inside it; {advice}")
+
+
+def first_outside(values, low, high):
+    """Row and arm of the first reward that is nan or outside the support of its arm, as races judge it, or None.
+
+    `values` has shape (n_rows, n_arms); `low` and `high` have shape (n_arms,).
+    """
+    cdef const double[:, :] value = values
+    cdef const double[:] lows = low, highs = high
+    cdef double lowest, highest
+    cdef Py_ssize_t i, row, first = value.shape[0], arm = -1
+    with nogil:
+        for i in range(value.shape[1]):
+            lowest, highest = lower_end(lows[i], highs[i]), upper_end(lows[i], highs[i])
+            for row in range(first):
+                if not lowest <= value[row, i] <= highest:
+                    first, arm = row, i
+                    break
+    return None if arm < 0 else (first, arm)
 
 
 def column_names(table):

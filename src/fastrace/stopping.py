@@ -755,9 +755,9 @@ def estimate_mean(
     ----------
     rewards : callable, iterable or array_like of shape (k,)
         Where rewards come from. A function returns one reward per call, or with `batch`, called with a number k, k of
-        them. Of an iterator no more is taken than needed. Both are streams and are used as they come: their rewards
-        must be independent, or at least keep their mean given all earlier ones. An array, a list or a column of a frame
-        is a population; see `order`.
+        them. From an iterator no more rewards are taken than needed. Both are streams and are used as they come: their
+        rewards must be independent, or at least keep their mean given all earlier ones. An array, a list or a column of
+        a frame is a population; see `order`.
     epsilon : float, default 0.1
         Accuracy: relative, in (0, 1), or absolute, in reward units.
     delta : float, default 0.05
@@ -891,8 +891,8 @@ def start_rule(
         options = {**options, "accuracy": accuracy}
     elif "n_rows" in options:
         raise ValueError(
-            f"n_rows is {options['n_rows']} and method is {name!r}; only {', '.join(METHODS_OF_POPULATIONS)} know "
-            f"populations"
+            f"n_rows is {options['n_rows']} and method is {name!r}; only {', '.join(METHODS_OF_POPULATIONS)} "
+            f"support n_rows"
         )
     rule: Stream = make(epsilon, delta, support, max_samples=max_samples, **options)
     return rule
@@ -917,7 +917,7 @@ def _array(rewards: Any) -> Any:
 
 
 def _rows(rule: Any, array: Any, rng: _checks.Generator) -> Callable[[int], Any]:
-    """What gives the next k rows of an array for a rule, fewer once it has given as many as there are."""
+    """Return a function that gives the next k rows of an array, fewer at its end."""
     n_rows = array.shape[0]
     known = getattr(rule, "n_rows", None)
     if known is not None and known - rule.n_samples < n_rows:
