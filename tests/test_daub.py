@@ -524,7 +524,10 @@ def test_halving_by_projection_needs_no_more_rows(rng):
     lambda m, n, b, r: DAUB(m, n, b, r), lambda m, n, b, r: DAUB(m, n, b, r, verify=True),
     lambda m, n, b, r: DAUBHalving(m, n, sizes=twin.grid(b, r, n)),
     lambda m, n, b, r: SuccessiveHalving(m, n, b, 2.0, growth=r),
-], ids=["daub", "verified", "daub-halving", "halving"])
+    lambda m, n, b, r: SuccessiveHalving(m, n, factor=r, smallest=b),
+    lambda m, n, b, r: SuccessiveHalving(m, n, "smallest", r, smallest=b, aggressive=True),
+    lambda m, n, b, r: DAUBHalving(m, n, b, r, fill=2.0),
+], ids=["daub", "verified", "daub-halving", "halving", "exhaust", "aggressive", "fill"])
 @pytest.mark.parametrize("workers", [1, 4])
 def test_never_more_than_training_all_in_full(rng, made, workers):
     """Whatever the curves, also where learners fail on few rows and are tried again on more."""
@@ -589,6 +592,26 @@ def test_a_schedule_that_costs_more_than_all_in_full_is_not_begun():
         result = method.run(scores)
         assert result.allocations == [(i, 1000) for i in range(method.n_learners)]
         assert result.best == method.n_learners - 1 and "trained in full at once" in result.warnings[0]
+
+
+def test_no_plan_of_halving_needs_more_rows_than_training_all_in_full(rng):
+    for _ in range(1000):
+        n_learners, n_rows = int(rng.integers(1, 40)), int(10 ** rng.uniform(0.0, 4.0))
+        options = {
+            "first": ("exhaust", "smallest", int(10 ** rng.uniform(0.0, 4.0)))[int(rng.integers(3))],
+            "factor": float(rng.uniform(1.2, 5.0)), "smallest": int(10 ** rng.uniform(0.0, 3.0)),
+            "aggressive": bool(rng.integers(2)), "finish": bool(rng.integers(2)),
+        }
+        if rng.integers(2):
+            method = SuccessiveHalving(n_learners, n_rows, **options)
+        else:
+            method = DAUBHalving(n_learners, n_rows, **options, fill=float(rng.choice([0.0, 1.0, 10.0])))
+        result = method.run(lambda i, n: (None, i - 1.0 / n))
+        assert result.rows.sum() <= n_learners * n_rows, (n_learners, n_rows, options)
+        assert result.rows.sum() == n_learners * n_rows or not result.warnings
+    for method in (SuccessiveHalving(4, 2983), DAUBHalving(1, 2609, first=2508), SuccessiveHalving(1, 100, "smallest")):
+        assert method.plan == [(method.n_rows, method.n_learners)]
+        assert "trained in full at once" in method.run(scores).warnings[0]
 
 
 def test_hyperband_brackets():

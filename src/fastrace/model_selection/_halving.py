@@ -55,8 +55,7 @@ class SuccessiveHalving(Scheduler):
         Factor between sizes. By default `factor`, with the rounds of scikit-learn's halving searches; otherwise rounds
         go on until `n_rows` or until one learner is left.
     sizes : sequence of int, optional
-        The sizes themselves, the last one `n_rows`. If the rounds of `sizes` or `growth` cost more than training all in
-        full, all are trained in full.
+        The sizes themselves, the last one `n_rows`.
     smallest : int, default 1
         Fewest rows of a round.
     aggressive : bool, default False
@@ -74,6 +73,9 @@ class SuccessiveHalving(Scheduler):
     Notes
     -----
     No promise. Trainings of one round are independent: `ask` hands them all out, then waits.
+
+    No more rows are spent than by training all in full: if the rounds, with the last training of the winner, would need
+    more, all are trained in full at once, and the result says so. scikit-learn's searches run such rounds.
 
     References
     ----------
@@ -134,8 +136,8 @@ class SuccessiveHalving(Scheduler):
                 if alive > 1 or n == self._n_rows:
                     self._plan.append((n, alive))
                     alive = max(1, math.ceil(alive / self._factor - TINY))
-            if sum(n * count for n, count in self._plan) > self._n_rows * self._n_learners:
-                self._plan, found, self._in_full = [(self._n_rows, self._n_learners)], [self._n_rows], True
+        if self._rows_of(self._plan) > self._n_rows * self._n_learners:
+            self._plan, found, self._in_full = [(self._n_rows, self._n_learners)], [self._n_rows], True
         self._ladder = found                      # sizes on which a learner that failed is tried again
         self._begin(0, list(range(self._n_learners)))
 
@@ -143,6 +145,11 @@ class SuccessiveHalving(Scheduler):
     def plan(self) -> list[tuple[int, int]]:
         """(rows, learners) of each round; fewer learners if some are dropped."""
         return list(self._plan)
+
+    def _rows_of(self, plan: list[tuple[int, int]]) -> int:
+        """Rows of all trainings of a plan, with the winner's on all rows at the end."""
+        last = self._n_rows if self._finish and plan[-1][0] < self._n_rows else 0
+        return sum(n * count for n, count in plan) + last
 
     def _begin(self, number: int, alive: list[int]) -> None:
         self._round, self._alive = number, alive
@@ -331,10 +338,12 @@ class DAUBHalving(SuccessiveHalving):
             budget = self._fill * sum(price for bills in self._bills.values() for n, price in bills[:1] if n == first)
             expected = {i: _next_bill(self._bills[i], rows) for i in order}
             spent = sum(expected[i] for i in kept)
+            room = (self._n_rows * self._n_learners - self._rows_of(self._plan)) // rows    # left of all in full
             for i in order[count:]:
-                if spent + expected[i] <= budget:
+                if room > 0 and spent + expected[i] <= budget:
                     kept.append(i)
                     spent += expected[i]
+                    room -= 1
             self._plan[self._round + 1] = rows, len(kept)
         return kept
 
@@ -367,7 +376,7 @@ def _next_bill(bills: Sequence[tuple[int, float]], n: int) -> float:
     power = 1.0
     if len(bills) > 1:
         fewer, cheaper = bills[-2]
-        if min(price, cheaper) > 0.0:
+        if min(price, cheaper) > 0.0 and rows > fewer:
             power = min(2.0, max(0.0, math.log(price / cheaper) / math.log(rows / fewer)))
     return price * math.pow(n / rows, power)
 
@@ -480,7 +489,8 @@ class Hyperband(Scheduler):
     Notes
     -----
     With :math:`s_{max} = \lfloor \log_\eta (N / first) \rfloor`, bracket s starts
-    :math:`\lceil \frac{s_{max} + 1}{s + 1} \eta^s \rceil` learners on :math:`N \eta^{-s}` rows.
+    :math:`\lceil \frac{s_{max} + 1}{s + 1} \eta^s \rceil` learners on :math:`N \eta^{-s}` rows. With few learners the
+    brackets may need more rows than training all in full; `SuccessiveHalving` never does.
 
     References
     ----------
@@ -675,6 +685,8 @@ class ASHA(Scheduler):
     -----
     Learners enter in their order. The pool is finite: once all have entered and no more than 1 / `factor` of any rung
     is left to promote, the best of the highest rung climbs to the top and the best there is chosen. No promise.
+
+    With few learners the rungs may need more rows than training all in full; `SuccessiveHalving` never does.
 
     A decision costs O(log n_learners) on average over a run, whatever the number of rounds.
 
