@@ -211,6 +211,58 @@ def test_labels_of_the_same_kind_are_compared():
     assert race_predictions(LABELS == 1, np.column_stack([LABELS == 2, (LABELS == 1).astype(int)]), rng=0).best == 1
 
 
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy"])
+@pytest.mark.parametrize(("y", "said"), [
+    (np.full(900, np.nan), "y_true is nan on row 0, and 900 of its 900 values are missing"),
+    (np.full(900, None), "y_true is None on row 0"),
+    (np.where(LABELS[::-1] == 2, np.nan, LABELS), "y_true is nan on row 0, and 300 of its 900"),
+    (np.where(np.arange(900) == 7, None, LABELS), "y_true is None on row 7, and 1 of its 900"),
+    (np.random.default_rng(0).normal(size=900), "y_true is continuous: .*neg_mean_squared_error"),
+])
+def test_true_values_that_no_label_can_equal_are_refused(scoring, y, said):
+    """It used to answer that all means are 0 and candidate 0 is the best."""
+    with pytest.raises(ValueError, match=said):
+        race_predictions(y, np.column_stack([LABELS % 2, LABELS // 2]), scoring, rng=0)
+
+
+def test_a_true_value_that_is_nan_is_refused_by_losses_too():
+    y = np.where(np.arange(900) == 7, np.nan, LABELS)
+    with pytest.raises(ValueError, match="y_true is nan on row 7"):
+        race_predictions(y, np.column_stack([LABELS, LABELS + 1]), "neg_mean_squared_error", rng=0)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, lambda x: np.asarray(x, object)])
+def test_labels_of_which_none_occurs_are_refused(convert):
+    y = convert(np.array(["0", "1"])[LABELS % 2])
+    floats = convert(np.array(["0.0", "1.0"])[LABELS % 2])
+    with pytest.raises(ValueError, match=r"no label .*such as '.\.0', occurs in y_true, which holds '0', '1'"):
+        race_predictions(y, np.column_stack([floats, floats]), rng=0)
+
+
+def test_a_label_that_never_occurs_is_named():
+    """One class has other numbers in y_true: its predictions are all wrong, and the answer says so."""
+    signs = np.where(LABELS == 1, 1, -1)
+    zeros = (LABELS == 1).astype(int)
+    result = race_predictions(signs, {"signs": np.where(LABELS == 0, 1, signs), "zeros": zeros}, rng=0)
+    assert result.names == ("signs", "zeros")
+    assert "candidate zeros predicted labels that never occur in y_true, such as 0" in result.warnings[-1]
+    assert "y_true holds -1, 1" in result.warnings[-1]
+    absent = race_predictions(LABELS[LABELS < 2], np.column_stack([LABELS, (LABELS + 1) % 3])[LABELS < 2], rng=0)
+    assert absent.best == 0
+    assert "candidate 1 predicted labels" in absent.warnings[-1]
+    assert not any("labels" in one for one in race_predictions(LABELS, np.column_stack([LABELS, 0 * LABELS])).warnings)
+
+
+def test_names_are_those_of_the_columns():
+    pandas = pytest.importorskip("pandas")
+    table = {"old": 0 * LABELS, "new": LABELS}
+    for one in (table, pandas.DataFrame(table), {name: list(values) for name, values in table.items()}):
+        result = race_predictions(LABELS, one, rng=0)
+        assert result.names == ("old", "new") and result.best == 1
+    chances = {"old": CHANCES[:, 0], "new": CHANCES[:, 1]}
+    assert race_predictions(LABELS, chances, "neg_brier_score", rng=0).names == ("old", "new")
+
+
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score"])
 def test_probabilities_of_all_classes_are_needed(scoring):
     assert race_predictions(LABELS, CHANCES, scoring, rng=0).best == 1

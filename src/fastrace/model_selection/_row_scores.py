@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace import _checks
 from fastrace.racing import race
 from fastrace.results import RaceResult
-from fastrace.sources import CallableSource
+from fastrace.sources import CallableSource, column_names
 
 Floats = NDArray[np.float64]
 
@@ -157,6 +158,86 @@ def _check_labels(y: NDArray[Any], p: NDArray[Any], fractions: NDArray[Any]) -> 
             )
 
 
+def _refuse_missing(y: NDArray[Any]) -> None:
+    """Refuse true values that are missing: nothing is right there."""
+    if y.dtype.kind == "O":
+        flat = y.ravel().tolist()
+        missing = np.fromiter((v is None or type(v).__name__ == "NAType" or bool(v != v) for v in flat), bool, y.size)
+    elif y.dtype.kind in "fcmM":
+        missing = (y != y).ravel()
+    else:
+        return
+    if missing.any():
+        first = int(np.argmax(missing))
+        raise ValueError(
+            f"y_true is {y.ravel()[first]} on row {first // (y.shape[1] if y.ndim == 2 else 1)}, and {missing.sum()} "
+            f"of its {y.size} values are missing; a true value on each row is needed: leave such rows out"
+        )
+
+
+def _distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Each value once; objects need not be sortable."""
+    if values.dtype.kind != "O":
+        return np.unique(values)
+    found = list(dict.fromkeys(values.ravel().tolist()))
+    made = np.empty(len(found), object)
+    made[:] = found
+    return made
+
+
+class _Strangers:
+    """Predicted labels that never occur in `y`, by candidate, among those that a race has read."""
+
+    ENOUGH = 100     # rows after which labels of which none occurs in y are refused
+
+    def __init__(self, y: NDArray[Any]) -> None:
+        self.y = y
+        self.classes: NDArray[Any] | None = None
+        self.n_rows = 0
+        self.related = False                  # whether any prediction occurs in y
+        self.example: dict[int, Any] = {}     # the first such label of each candidate
+
+    def look(self, arms: NDArray[np.intp], rows: NDArray[np.int64], block: NDArray[Any]) -> None:
+        """Look at a block of predictions, rows by candidates (by outputs)."""
+        self.n_rows += len(rows)
+        strange = ~np.isin(block, _distinct(self.y[rows]))
+        self.related |= not strange.all()
+        if strange.any():
+            if self.classes is None:
+                self.classes = _distinct(self.y)      # sorted only where the rows read do not hold every label
+            strange &= ~np.isin(block, self.classes)
+            if block.dtype.kind == "f":
+                strange &= ~np.isnan(block)           # refused as a score
+            self.related |= not strange.all()
+        for j in np.flatnonzero(strange.any(axis=tuple(k for k in range(strange.ndim) if k != 1))):
+            self.example.setdefault(int(arms[j]), block[:, j][strange[:, j]][:1].tolist()[0])
+        if not self.related and self.n_rows >= min(self.ENOUGH, len(self.y)):
+            raise ValueError(
+                f"no label that was predicted on {self.n_rows} rows, such as {next(iter(self.example.values()))!r}, "
+                f"occurs in y_true, which holds {self._holds()}: every prediction would be wrong; give both the same "
+                f"labels"
+            )
+
+    def _holds(self) -> str:
+        some = [] if self.classes is None else self.classes[:5].tolist()
+        more = self.classes is not None and len(self.classes) > 5
+        return ", ".join(map(repr, some)) + (", ..." if more else "")
+
+    def words(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """What the result says of them."""
+        if not self.example:
+            return ()
+        arms = sorted(self.example)
+        some = ", ".join(str(i) if names is None else names[i] for i in arms[:5])
+        who = f"candidate {some}" if len(arms) == 1 else f"candidates {some}" + (
+            f" and {len(arms) - 5} more" if len(arms) > 5 else "")
+        return (
+            f"{who} predicted labels that never occur in y_true, such as {self.example[arms[0]]!r}, where y_true holds "
+            f"{self._holds()}: each of them counts as wrong. Unless the rows merely hold no row of such a class, give "
+            f"y_true and the predictions the same labels",
+        )
+
+
 def _accuracy(y: Any, p: Any) -> Any:
     right, p = y == p, np.asarray(p)
     if p.dtype.kind == "f" and (unknown := np.isnan(p)).any():
@@ -213,6 +294,11 @@ class NamedRowScore(RowScore):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name,)
 
+    def fold(self, y: Any, n_rows: int, sample_weight: Any = None) -> Fold:
+        if y is not None:
+            _refuse_missing(np.asarray(y))
+        return super().fold(y, n_rows, sample_weight)
+
     def _fitting(self, y: Any, response: Any) -> Any:
         """The response in the shape of y."""
         if response.shape != y.shape:
@@ -243,7 +329,14 @@ class _Accuracy(NamedRowScore):
 
     def _fold(self, y: Any, weights: Floats) -> Fold:
         y = np.asarray(y)
-        return Fold(weights, np.unique(y[y != np.floor(y)]) if y.dtype.kind == "f" else np.empty(0))
+        fractions = np.unique(y[y != np.floor(y)]) if y.dtype.kind == "f" else np.empty(0)
+        if fractions.size > max(2, y.size // 2):
+            raise ValueError(
+                f"y_true is continuous: it holds {fractions.size} different fractions, such as {fractions[0]:g}, in "
+                f"{y.size} values, and {self.name} needs classes; for regressors, name a loss such as "
+                f"'neg_mean_squared_error'"
+            )
+        return Fold(weights, fractions)
 
     def _whole(self, y: Any, block: Any, constants: Any) -> Any:
         if y.size:
@@ -421,8 +514,8 @@ def race_predictions(
     ----------
     y_true : array_like, shape (n_rows,) or (n_rows, n_outputs)
         True values.
-    y_pred : array_like of shape (n_rows, n_candidates) or (n_rows, n_candidates, n_classes), sequence, or callable
-        Predictions: one array (a memory map, say), a sequence of arrays, one per candidate, or
+    y_pred : array_like of shape (n_rows, n_candidates) or (n_rows, n_candidates, n_classes), sequence, dict or callable
+        Predictions: one array (a memory map, say), a frame, a sequence or dict of arrays, one per candidate, or
         ``y_pred(candidates, rows)`` that returns them, shape (len(rows), len(candidates), ...). For accuracy these are
         labels, of the kind of `y_true`. For scores of probabilities (``"neg_log_loss"``, ``"neg_brier_score"``) these
         are the probabilities of all classes: the last axis is needed, or arrays of shape (n_rows, n_classes).
@@ -447,13 +540,16 @@ def race_predictions(
     Returns
     -------
     RaceResult
-        ``fraction_read`` is the share of the predictions that were read.
+        ``fraction_read`` is the share of the predictions that were read. ``names`` are the columns of a frame or the
+        keys of a dict. ``warnings`` names candidates that predicted labels which never occur in `y_true`, where labels
+        are compared: such predictions count as wrong.
 
     Raises
     ------
     ValueError
-        If the score is not a mean over rows, shapes do not match, a score is nan, or predictions cannot be compared
-        with `y_true`: strings with numbers, probabilities with classes, classes with probabilities.
+        If the score is not a mean over rows, shapes do not match, a score is nan, `y_true` is nan or None on a row, or
+        predictions cannot be compared with `y_true`: strings with numbers, probabilities with classes, classes with
+        probabilities, labels with continuous values, or labels of which none occurs in `y_true`.
 
     Examples
     --------
@@ -471,11 +567,13 @@ def race_predictions(
     if y.ndim not in (1, 2) or y.shape[0] == 0:
         raise ValueError(f"y_true has shape {y.shape}; at least one row, of one value or of several, is needed")
     n_rows = y.shape[0]
-    classes, columns = _classes(y, labels) if isinstance(score, _OfProbabilities) else (None, None)
     fold = score.fold(y, n_rows, sample_weight)
+    classes, columns = _classes(y, labels) if isinstance(score, _OfProbabilities) else (None, None)
     scale = fold.weights * n_rows
     plain = bool((scale == scale[0]).all())
+    names = None if callable(y_pred) else column_names(y_pred)
     read, count = _reader(y_pred, n_rows, n_candidates)
+    strangers = _Strangers(y) if isinstance(score, _Accuracy) else None
 
     def rewards(arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Floats:
         block = read(arms, rows)
@@ -497,15 +595,19 @@ def race_predictions(
             if columns is not None:
                 block = block[:, :, columns]
         found = score.table(y[rows], block, classes, fold.constants)
+        if strangers is not None:
+            strangers.look(arms, rows, block)
         return found if plain else found * scale[rows, None]
 
     ends = _checks.interval(support) if support is not None else score.support_for(classes)
     # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
     source = CallableSource(rewards, count, n_rows, reward_cost=math.inf if callable(y_pred) else 100.0)
-    return race(
+    result = race(
         source, delta, bound, support=scaled_support(ends, scale), max_pulls=max_pulls,
         first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
     )
+    said = () if strangers is None else strangers.words(names)
+    return dataclasses.replace(result, names=names, warnings=(*result.warnings, *said))
 
 
 def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.intp] | None]:
@@ -541,6 +643,8 @@ def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callabl
             return block
 
         return called, _checks.integer(n_candidates, "n_candidates", 1, "there must be something to choose")
+    if isinstance(y_pred, Mapping):
+        y_pred = [np.asanyarray(one) for one in y_pred.values()]
     if isinstance(y_pred, Sequence) and all(hasattr(one, "__array__") for one in y_pred):
         columns = [np.asanyarray(one) for one in y_pred]
         for k, column in enumerate(columns):
