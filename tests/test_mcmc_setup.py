@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from fastrace import mcmc
+from fastrace.mcmc import models
 
 
 def columns(n, *, seed=0):
@@ -192,6 +193,27 @@ def test_collinear_columns_under_a_flat_prior_are_refused_by_name(extra, family)
         make().reference()
     make(prior_sd=10.0).reference()
     make(prior_sd=[np.inf, np.inf, 10.0]).reference()
+
+
+@pytest.mark.parametrize("family", ["logistic", "gaussian", "softmax"])
+@pytest.mark.parametrize("offset", [1e7, 1e8, 1e9])
+def test_a_column_far_from_zero_is_not_called_improper(family, offset):
+    rng = np.random.default_rng(3)
+    z = rng.standard_normal(2000)
+    y = rng.random(2000) < 1.0 / (1.0 + np.exp(-z))
+
+    def make(offset, **options):
+        X = np.column_stack([np.ones(2000), offset + z])
+        if family == "softmax":
+            return mcmc.Softmax(X, y, **options)
+        return mcmc.GLM(X, y, family, 1.0 if family == "gaussian" else None, **options)
+
+    with pytest.raises(models.NoModeError, match="[Cc]entre and scale (the )?columns") as caught:
+        make(offset).reference()
+    assert "improper" not in str(caught.value)
+    with pytest.raises(models.NoModeError, match="[Cc]entre and scale (the )?columns"):
+        make(offset, log_prior=lambda theta: 0.0).reference()
+    make(0.0).reference()
 
 
 @pytest.mark.parametrize("n_rows", [30, 3000])

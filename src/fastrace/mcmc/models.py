@@ -22,6 +22,7 @@ _CHUNK = 4096
 _NEWTON_STEPS = 100
 _FAR = 0.01  # squared gradient per posterior standard deviation at which no mode has been found
 _ROUNDING = 1e-11  # relative error of a log-posterior
+_COLLINEAR = 1e-11  # relative movement of the predictors that is rounding
 _SINGULAR = 1e-14  # eigenvalue, the diagonal being 1, that is rounding
 
 LogPrior = Callable[[NDArray[np.float64]], float]
@@ -163,7 +164,7 @@ class Model:
             raise NoModeError(
                 f"Newton's method found no mode of the posterior: where it stopped, the gradient is "
                 f"{math.sqrt(squared) if squared >= 0.0 else math.nan:.3g} per posterior standard deviation, and 0 is "
-                f"needed. Start nearer the mode, bring the parameters to like scales, give a proper prior, or give the "
+                f"needed. Start nearer the mode, centre and scale columns, give a proper prior, or give the "
                 f"point to expand at as control_variate; control_variate=None needs no mode"
             )
         return mode
@@ -174,6 +175,10 @@ class Model:
         step = at - self.prior_mean
         pull = self.prior_precision * step
         return value - 0.5 * float(step @ pull), gradient - pull, hessian - np.diag(self.prior_precision)
+
+    def _moved(self, direction: NDArray[np.float64]) -> float:
+        """How far a step moves the predictors, over the sum of what its components move them; nan if unknown."""
+        return math.nan
 
     def _normal(
         self, at: NDArray[np.float64], gradient: NDArray[np.float64], hessian: NDArray[np.float64]
@@ -192,12 +197,20 @@ class Model:
         if values[0] <= _SINGULAR * len(at):
             weight = np.abs(vectors[:, 0])
             flat = ", ".join(map(str, np.flatnonzero(weight > 0.1 * weight.max())))
-            silent = (f"the data and the normal prior say nothing about one direction of parameters {flat}, as with "
-                      f"collinear columns or a column of zeros")
+            silent = f"the data and the normal prior say nothing about one direction of parameters {flat}"
+            moved = self._moved(vectors[:, 0] / scale)
+            if moved > _COLLINEAR:
+                raise NoModeError(
+                    f"in double precision {silent}: their columns are nearly collinear, as numbers far from 0, such as "
+                    f"time stamps, are beside an intercept. Centre and scale the columns, give a finite prior_sd, or "
+                    f"control_variate=None"
+                )
+            silent += ", as with collinear columns or a column of zeros"
             if self.log_prior is not None:
                 raise NoModeError(f"{silent}, and log_prior is not expanded; leave a column out, give a finite "
                                   f"prior_sd too, or control_variate=None")
-            raise ValueError(f"the posterior is improper: {silent}; leave a column out, or give a finite prior_sd")
+            improper = "improper" if moved <= _COLLINEAR else "improper, or too nearly so for double precision"
+            raise ValueError(f"the posterior is {improper}: {silent}; leave a column out, or give a finite prior_sd")
         covariance = (vectors / values) @ vectors.T / np.outer(scale, scale)
         whole = np.linalg.cholesky((covariance + covariance.T) / 2.0 * np.outer(scale, scale))
         return at + covariance @ slope, np.asarray(whole / scale[:, None], dtype=np.float64)
@@ -222,6 +235,16 @@ def _scaled(
     scale[scale == 0.0] = 1.0
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0 / np.outer(scale, scale))
     return scale, values, vectors
+
+
+def movement(table: NDArray[np.generic], steps: NDArray[np.float64]) -> float:
+    """Largest predictor of steps of shape (p, k), over the largest sum of absolute parts of one."""
+    whole = parts = 0.0
+    for first in range(0, len(table), _CHUNK):
+        x = np.asarray(table[first : first + _CHUNK], dtype=np.float64)
+        whole = max(whole, float(np.abs(x @ steps).max()))
+        parts = max(parts, float((np.abs(x) @ np.abs(steps)).max()))
+    return whole / parts if parts > 0.0 else 0.0
 
 
 def _ascent(hessian: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -277,7 +300,8 @@ class GLM(Model):
     ValueError
         If an argument is out of range, or `scale` is missing where the family needs it or given where it has none.
         `reference`, and so every kernel, raises where the posterior is improper: columns are collinear, or outcomes
-        separated, under a flat prior.
+        separated, under a flat prior. It also raises where columns are so nearly collinear that double precision does
+        not suffice, such as time stamps beside an intercept: centre and scale the columns.
 
     Examples
     --------
@@ -386,6 +410,9 @@ class GLM(Model):
                 step = hat  # it separates all rows itself
             right = sign * self._predictors(step)
         require_proper(self, float(right.min()), float(right.max()), step)
+
+    def _moved(self, direction: NDArray[np.float64]) -> float:
+        return movement(self._glm.X, direction[:, None])
 
     def slopes(self, reference: Reference) -> NDArray[np.float64]:
         family, scale, df = self._glm.family, self._glm.scale, self._glm.df

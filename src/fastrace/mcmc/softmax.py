@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace import _checks
 from fastrace._softmax import SoftmaxSource
 from fastrace.control_variates import residual_rounding
-from fastrace.mcmc.models import LogPrior, Model, Reference, require_finite, require_proper
+from fastrace.mcmc.models import LogPrior, Model, Reference, movement, require_finite, require_proper
 from fastrace.sources import Source
 
 __all__ = ["Softmax"]
@@ -157,6 +157,9 @@ class Softmax(Model):
         largest = max(float(np.abs(source.read(some, [0])).max()) for some in rows)
         return Reference(hat, center, factor, spread**3 / (6.0 * math.sqrt(3.0)), math.inf,
                          rounding=residual_rounding(largest))
+
+    def _moved(self, direction: NDArray[np.float64]) -> float:
+        return movement(self._data.rows.X, direction.reshape(self.n_classes - 1, self.n_columns).T)
 
     def _require_proper(self, hat: NDArray[np.float64], step: NDArray[np.float64]) -> None:
         """Raise if the classes are separated in a direction in which the prior is flat."""
