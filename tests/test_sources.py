@@ -697,3 +697,35 @@ def test_as_source_takes_every_kind():
 def test_as_source_refusals(arguments, words):
     with pytest.raises((ValueError, TypeError), match=words):
         as_source(*arguments)
+
+
+NO_NUMBERS = {
+    "date": lambda n: np.datetime64("2020-01-01", "us") + np.arange(n).astype("m8[us]"),
+    "duration": lambda n: np.arange(n).astype("m8[us]"),
+    "text": lambda n: ["1.5"] * n,
+}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_dates_durations_and_text_are_refused_by_name(library, kind):
+    module = pytest.importorskip(library)
+    columns = {"a": np.arange(9.0), "z": NO_NUMBERS[kind](9)}
+    make = module.table if library == "pyarrow" else module.DataFrame
+    for table in (make(columns), make({"z": columns["z"]})):
+        with pytest.raises(ValueError, match="columns that are not numbers: z; leave them out"):
+            as_source(table)
+
+
+def test_columns_of_pandas_that_only_convert_to_numbers_are_refused_by_name():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": np.arange(3.0)})
+    for column in (pd.Categorical(["5"] * 3), pd.Categorical([5] * 3), pd.array(["1.5"] * 3, dtype="string"),
+                   np.array([1, "1.5", 2], object), pd.date_range("2020", periods=3, tz="UTC")):
+        with pytest.raises(ValueError, match="columns that are not numbers: z; leave them out"):
+            as_source(frame.assign(z=column))
+    with pytest.raises(ValueError, match="columns that are not numbers: 1;"):
+        as_source(pd.DataFrame({0: [1.0], 1: ["1.5"]}))
+    for column in ([True] * 3, pd.array([1] * 3, dtype="Int64"), pd.array([True] * 3, dtype="boolean"),
+                   np.array([1, True, np.float32(1.0)], object)):
+        assert as_source(frame.assign(z=column)).totals().tolist() == [3.0, 3.0]

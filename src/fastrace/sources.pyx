@@ -12,6 +12,7 @@ from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_
 from fastrace._simd cimport fr_sum
 
 import ctypes
+import numbers
 import re
 from collections.abc import Mapping
 
@@ -718,6 +719,7 @@ def _table(rewards):
     if rewards is None or isinstance(rewards, (str, bytes, set)):
         raise TypeError(f"rewards is of type {type(rewards).__name__}; a table of numbers, a Source or a function is "
                         f"needed: read files first")
+    _refuse_words(_words(rewards))
     try:
         array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
     except ValueError as error:
@@ -727,9 +729,32 @@ def _table(rewards):
             return rewards.to_numpy(dtype=np.float64)
         except (TypeError, ValueError):
             pass
-    if array.dtype.kind not in "fiub" and column_names(rewards) is not None:
-        _refuse_words([name for name in column_names(rewards) if not _is_real(rewards[name])])
     return array
+
+
+def _words(table):
+    """Names of the columns whose types are no real numbers: NumPy would turn dates and words into numbers as well."""
+    types = getattr(table, "dtypes", None)      # pandas and polars, in the order of the columns
+    if types is None and hasattr(table, "schema"):
+        types = getattr(table.schema, "types", None)        # Arrow
+    names = column_names(table)
+    if names is None or types is None or len(types) != len(names):
+        return []
+    return [name for place, (name, kind) in enumerate(zip(names, types)) if not _is_number_type(kind, table, place)]
+
+
+def _is_number_type(kind, table, place):
+    if hasattr(kind, "is_numeric"):             # polars
+        return kind.is_numeric() or str(kind) == "Boolean"
+    if hasattr(kind, "to_pandas_dtype"):        # Arrow
+        try:
+            kind = np.dtype(kind.to_pandas_dtype())
+        except (NotImplementedError, TypeError):
+            return False
+    if kind == object and hasattr(table, "iloc"):
+        missing = table.iloc[:, place].isna()
+        return all(isinstance(value, (numbers.Number, np.bool_)) for value in table.iloc[:, place][~missing])
+    return getattr(kind, "kind", "O") in "fiub"
 
 
 def _stacked(columns):
