@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -768,3 +769,12 @@ def test_error_over_ten_arms(bound, law, seed):
         result = fr.race(z, delta, bound, support=(z.min(axis=0), z.max(axis=0)), offset=offset, rng=rng)
         wrong += result.best != offset.argmax()
     assert_rate_at_most(wrong, trials, delta)
+
+
+def test_results_count_in_singular_and_plural(seed):
+    result = fr.race(np.zeros((10, 1)), rng=seed)
+    assert str(result).splitlines()[0].endswith(f"after {result.n_looks} looks, stopped by single")
+    assert "after 1 look," in str(replace(result, n_looks=1))
+    assert str(replace(result, stopped_by="")).splitlines()[0].endswith("still running")
+    race = fr.BettingRace(1, support=(0, 1))
+    assert "of 1 arm left" in str(race.result()) and " arms " not in repr(race)

@@ -10,6 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def counted(number: int, noun: str) -> str:
+    """The number with its noun, in the plural unless it is 1."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def ending(stopped_by: str) -> str:
+    """How a run ended, in words."""
+    return f"stopped by {stopped_by}" if stopped_by else "still running"
+
+
 @dataclass(frozen=True, eq=False)
 class RaceResult:
     """What a race over a finite population found.
@@ -75,8 +85,7 @@ class RaceResult:
     def __str__(self) -> str:
         title = (
             f"best arm {self._name(self.best)}: {self.bound} rule, delta {self.delta:g}, "
-            f"read {100 * self.fraction_read:.3g} % in {self.n_looks} looks, "
-            f"stopped by {self.stopped_by or 'nothing yet'}"
+            f"read {100 * self.fraction_read:.3g} % after {counted(self.n_looks, 'look')}, {ending(self.stopped_by)}"
         )
         if self.stopped_by == "exact":
             title += " (reading all rows in order was cheaper than what was left of the race)"
@@ -90,7 +99,7 @@ class RaceResult:
             name = self._name(int(i))
             lines.append(f"{mark} {name:>{width}}  {self.mean[i]:>12.5g}  {wide:>12}  {self.pulls[i]:>10d}")
         if order.size > shown.size:
-            lines.append(f"  ... {order.size - shown.size} more arms")
+            lines.append(f"  ... {counted(order.size - shown.size, 'more arm')}")
         lines.extend(f"warning: {text}" for text in self.warnings)
         return "\n".join(lines)
 
@@ -174,8 +183,8 @@ class UnequalResult:
 
     def __str__(self) -> str:
         title = (
-            f"best arm {self.best}: {self.bound} rule, delta {self.delta:g}, read {100 * self.fraction_read:.3g} % in "
-            f"{self.n_looks} looks, stopped by {self.stopped_by or 'nothing yet'}"
+            f"best arm {self.best}: {self.bound} rule, delta {self.delta:g}, read {100 * self.fraction_read:.3g} % "
+            f"after {counted(self.n_looks, 'look')}, {ending(self.stopped_by)}"
         )
         order = np.argsort(-self.total, kind="stable")
         lines = [title, f"  {'arm':>6}  {'sum':>12}  {'half-width':>12}  {'pulls':>10}  {'rows':>10}"]
@@ -186,7 +195,7 @@ class UnequalResult:
                 f"{self.sizes[i]:>10d}"
             )
         if order.size > 10:
-            lines.append(f"  ... {order.size - 10} more arms")
+            lines.append(f"  ... {counted(order.size - 10, 'more arm')}")
         lines.extend(f"warning: {text}" for text in self.warnings)
         return "\n".join(lines)
 
@@ -265,8 +274,8 @@ class SelectionResult:
             wanted = f", epsilon {self.epsilon:g}{wanted}"
         reached = "" if math.isnan(self.error_bound) else f", error bound {self.error_bound:.3g}"
         lines = [
-            f"best {self.best.size} of {self.mean.size} arms: {self.rule}{wanted}, {self.n_pulls} pulls, stopped by "
-            f"{self.stopped_by or 'nothing yet'}{reached}"
+            f"best {self.best.size} of {counted(self.mean.size, 'arm')}: {self.rule}{wanted}, "
+            f"{counted(self.n_pulls, 'pull')}, {ending(self.stopped_by)}{reached}"
         ]
         order = np.argsort(-np.where(np.isnan(self.mean), -np.inf, self.mean), kind="stable")
         selected = np.isin(order, self.best)
@@ -283,7 +292,7 @@ class SelectionResult:
                     f"{self.upper[i]:>12.5g}  {self.pulls[i]:>10d}"
                 )
             if rest:
-                lines.append(f"  ... {rest} more {'selected' if mark == '*' else 'arms'}")
+                lines.append(f"  ... {f'{rest} more selected' if mark == '*' else counted(rest, 'more arm')}")
         lines.extend(f"warning: {text}" for text in self.warnings)
         return "\n".join(lines)
 
@@ -475,8 +484,8 @@ class AcceptResult:
     def __str__(self) -> str:
         lines = [
             f"{'accepted' if self.accepted else 'rejected'}: {self.bound} rule, delta {self.delta:g}, read "
-            f"{100 * self.fraction_read:.3g} % of {self.n_rows} rows in {self.n_looks} looks, stopped by "
-            f"{self.stopped_by}",
+            f"{100 * self.fraction_read:.3g} % of {counted(self.n_rows, 'row')} after {counted(self.n_looks, 'look')}, "
+            f"{ending(self.stopped_by)}",
             f"  mean {self.mean:.6g} +- {self.half_width:.3g} per row against "
             f"{self.threshold / self.n_rows if self.n_rows else self.threshold:.6g}",
         ]
@@ -535,10 +544,10 @@ class StopResult:
 
     def __str__(self) -> str:
         ends = {
-            "stopped": f"stopped after {self.n_samples} samples",
-            "running": f"running, {self.n_samples} samples so far",
+            "stopped": f"stopped after {counted(self.n_samples, 'sample')}",
+            "running": f"running, {counted(self.n_samples, 'sample')} so far",
             "max_samples": f"not stopped: out of samples after {self.n_samples}",
-            "inconsistent": f"inconsistent after {self.n_samples} samples: no mean fits all intervals",
+            "inconsistent": f"inconsistent after {counted(self.n_samples, 'sample')}: no mean fits all intervals",
         }
         accuracy = "" if self.epsilon != self.epsilon else f", epsilon {self.epsilon:g}"
         name = "estimate" if self.stopped or self.criterion == "never" else "mean so far (no promise)"
@@ -654,8 +663,8 @@ class StreamRaceResult:
         names = ", ".join(self._name(int(i)) for i in self.selected[:10])
         title = (
             f"best {'arms' if self.selected.size > 1 else 'arm'} {names}: {self.bound} race, delta {self.delta:g}, "
-            f"{self.n_rounds} rounds, {100 * self.work_saved:.3g} % of the work saved, {self.active.size} of "
-            f"{self.mean.size} arms left, stopped by {self.stopped_by or 'nothing yet'}"
+            f"{counted(self.n_rounds, 'round')}, {100 * self.work_saved:.3g} % of the work saved, "
+            f"{self.active.size} of {counted(self.mean.size, 'arm')} left, {ending(self.stopped_by)}"
         )
         order = np.argsort(np.where(np.isnan(self.mean), np.inf, -self.mean), kind="stable")
         shown = order[:10]
@@ -668,7 +677,7 @@ class StreamRaceResult:
                 f"{self.upper[i]:>12.5g}  {self.pulls[i]:>10d}"
             )
         if order.size > shown.size:
-            lines.append(f"  ... {order.size - shown.size} more arms")
+            lines.append(f"  ... {counted(order.size - shown.size, 'more arm')}")
         lines.append(f"  promise: {self.promise}")
         return "\n".join(lines)
 

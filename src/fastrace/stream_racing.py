@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks, _stream_race
-from fastrace.results import StreamRaceResult
+from fastrace.results import StreamRaceResult, counted
 from fastrace.sources import ArraySource, Source, as_source, column_names
 
 MOST_ROUNDS = 1 << 62
@@ -70,10 +70,10 @@ class StreamRace:
 
     def __repr__(self) -> str:
         race = self._race
-        state = "over" if self.done else f"{race.n_open} arms left"
+        state = "over" if self.done else f"{counted(race.n_open, 'arm')} left"
         return (
             f"<{type(self).__name__}(n_arms={race.n_arms}, horizon={self._horizon}, delta={self._delta:g}): {state} "
-            f"after {race.rounds} rounds>"
+            f"after {counted(race.rounds, 'round')}>"
         )
 
     @property

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace.results import counted, ending
+
 
 class Evaluation(NamedTuple):
     """One training: what was asked, what came back, and what the method made of it."""
@@ -92,9 +94,8 @@ class SelectionResult:
 
     def __str__(self) -> str:
         title = (
-            f"best learner {self._name(self.best)}: {self.method}, {len(self.history)} trainings on "
-            f"{100 * self.fraction:.3g} % of the rows of training all in full, stopped by "
-            f"{self.stopped_by or 'nothing yet'}"
+            f"best learner {self._name(self.best)}: {self.method}, {counted(len(self.history), 'training')} on "
+            f"{100 * self.fraction:.3g} % of the rows of training all in full, {ending(self.stopped_by)}"
         )
         sign = -1.0 if self.direction == "maximize" else 1.0
         worst_last = np.where(np.isnan(self.scores), np.inf, sign * self.scores)
