@@ -250,16 +250,17 @@ def test_arrival_does_not_depend_on_how_a_run_is_cut():
     np.testing.assert_array_equal(a, b)
 
 
-def test_chains_by_weighted_races_are_their_twin():
+@pytest.mark.parametrize("advantage", [1.0, 2.5])
+def test_chains_by_weighted_races_are_their_twin(advantage):
     X, y = logistic(300, 3, 1)
     model = mcmc.GLM(X, y, prior_sd=3.0)
     reference = model.reference()
     plain = twin.Logistic(X, y, reference)
-    kernel = mcmc.RacingMetropolis(model, 0.1, control_variate=reference, size=0.8, scan_advantage=1.0)
+    kernel = mcmc.RacingMetropolis(model, 0.1, control_variate=reference, size=0.8, scan_advantage=advantage)
     assert kernel.bound == "betting"
     state = kernel.init(reference.center + 0.01)
     _, steps = kernel.run(np.random.default_rng(4), state, 250)
-    decide = twin.weighted_decision(plain, 0.1, bounds.looks(300, 16, 1.1))
+    decide = twin.weighted_decision(plain, 0.1, bounds.looks(300, 16, 1.1), advantage)
     expected = twin.chain(plain, state.whitened, np.random.default_rng(4), 250, decide=decide, size=0.8,
                           walk=2.38 / np.sqrt(3), walk_share=0.1)
     raced = (steps.rows > 0) & ~steps.full_pass
@@ -284,6 +285,35 @@ def test_weighted_races_keep_their_promise_whatever_the_rows(kind):
             given_up += sum(verdict < 0 for verdict, _ in verdicts)
     assert_rate_at_most(wrong, 6 * trials, delta)
     assert given_up > trials
+
+
+def test_weighted_races_at_a_tie_turn_to_the_full_pass_before_they_have_drawn_as_many_rows():
+    """Draws with replacement make nothing exact: once they will not do, each further one is lost."""
+    n, rng = 2000, np.random.default_rng(3)
+    d = rng.standard_normal(n)
+    source = ArraySource(np.stack([np.zeros(n), d], axis=1))
+    verdicts = _verdicts(source, AliasTable(np.abs(d) + 0.5), bounds.looks(n, 16, 1.1), 0.05, d.sum(), 1.0, rng, 300)
+    drawn = np.array([rows for verdict, rows in verdicts if verdict < 0])
+    assert len(drawn) > 200 and drawn.mean() < 0.4 * n
+
+
+def test_chains_over_python_terms_turn_to_the_full_pass_where_a_race_does_not_pay():
+    n, rng = 2000, np.random.default_rng(0)
+    X = rng.standard_normal((n, 3))
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-X @ np.full(3, 0.5)))).astype(float)
+
+    def terms(theta, rows):
+        return twin.log_terms("logistic", X[rows], y[rows], theta)
+
+    def derivatives(theta, rows):
+        x, p = X[rows], 1.0 / (1.0 + np.exp(-X[rows] @ theta))
+        return (y[rows] - p)[:, None] * x, -(p * (1.0 - p))[:, None, None] * x[:, :, None] * x[:, None, :]
+
+    third = np.linalg.norm(X, axis=1).max() ** 3 / (6.0 * np.sqrt(3.0))
+    model = mcmc.FunctionModel(terms, 3, n, derivatives=derivatives, third_derivatives=third)
+    trace = mcmc.sample(mcmc.RacingMetropolis(model, bound="betting"), n_draws=3000, n_chains=1, rng=1)
+    raced_in_vain = trace.rows[trace.undecided]
+    assert len(raced_in_vain) > 10 and raced_in_vain.mean() < 1.5 * n
 
 
 def test_weighted_races_refuse_a_row_beyond_its_bound():

@@ -159,7 +159,10 @@ cdef inline bint tally_decides(const tally_t *t, const rule_t *rule, Py_ssize_t 
 
 
 cdef inline double tally_needs(const tally_t *t, const rule_t *rule, Py_ssize_t k, double level) noexcept nogil:
-    """Rows at the first look after look k whose half-width is below the gap, should gap and spread stay."""
+    """Rows at the first look after look k whose half-width is below the gap, should gap and spread stay.
+
+    Infinite if no look has one: the last look of draws with replacement is not exact.
+    """
     cdef double std = tally_std(t), gap, held
     cdef Py_ssize_t low = k + 1, high = rule.n_bounds - 1, middle
     if isnan(std):
@@ -172,4 +175,6 @@ cdef inline double tally_needs(const tally_t *t, const rule_t *rule, Py_ssize_t 
             high = middle
         else:
             low = middle + 1
+    if rule.bound[low].n < rule.n_rows and not guarded_radius(rule, low, std, t.high - t.low, held) < gap:
+        return INFINITY
     return <double>rule.bound[low].n

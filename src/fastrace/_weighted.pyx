@@ -90,10 +90,11 @@ cdef class WeightedRace:
     table : AliasTable
         Of the weights.
     looks : array_like of int64
-        Draws at each look; at the last one the race is given up.
+        Draws at each look. The race is given up at the last one, or once a full pass costs less than the draws that it
+        still seems to need.
     delta : float
     advantage : float
-        Cost of a row drawn over a row of a full pass in order; nan for what the source says.
+        Cost of a row drawn over a row of a full pass in order, at least 1; nan for what the source says.
     """
 
     def __cinit__(self):
@@ -154,7 +155,7 @@ cdef class WeightedRace:
             if tally_decides(&self.tally, &self.rule, k, level, &unused, &constant, &skewed):
                 self.accepted = self.tally.seen.mean > level
                 return 0
-            if k + 1 < self.rule.n_bounds and advantage > 1.0 and full_pass_pays(
+            if k + 1 < self.rule.n_bounds and full_pass_pays(
                     tally_needs(&self.tally, &self.rule, k, level), self.n_read, self.rule.bound[k + 1].n, population,
                     population, advantage):
                 break

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from reference import betting
+from reference import betting, threshold
 
 MASK = (1 << 64) - 1
 
@@ -202,8 +202,11 @@ def poisson_decision(model):
     return decide
 
 
-def weighted_decision(model, delta, looks):
-    """Bets on the changes of rows drawn with replacement in proportion to their bounds, in units of these."""
+def weighted_decision(model, delta, looks, advantage=1.0):
+    """Bets on the changes of rows drawn with replacement in proportion to their bounds, in units of these.
+
+    Given up for a full pass where the draws still needed cost more than it; no number of them makes the race exact.
+    """
     weights = model.reference.weights
     keep, other = alias_table(weights)
 
@@ -213,7 +216,7 @@ def weighted_decision(model, delta, looks):
         if abs(log_u) >= whole:
             return log_u < 0.0
         level, x = log_u / whole, []
-        for look in looks:
+        for k, look in enumerate(looks):
             while len(x) < look:
                 i = stream.below(len(weights))
                 i = i if stream.uniform() < keep[i] else other[i]
@@ -225,6 +228,15 @@ def weighted_decision(model, delta, looks):
             _, peak, _ = betting.wealth(against, 2**62, (-1.0 - level) if up else (level - 1.0), len(weights))
             if peak >= -math.log(delta):
                 return up
+            std, gap, needed = float(np.std(x)), abs(float(np.mean(x)) - level), math.inf
+            if std > 1e-12 * max(map(abs, x)):
+                for later in looks[k + 1:]:
+                    if threshold.bettors_quantile(delta, later, len(weights)) * std / math.sqrt(later) < gap:
+                        needed = later
+                        break
+            if (k + 1 < len(looks) and advantage * looks[k + 1] > 0.05 * len(weights)
+                    and advantage * (needed - look) > len(weights)):
+                break
         return model.residuals(new).sum() - model.residuals(now).sum() > log_u
 
     return decide

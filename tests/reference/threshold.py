@@ -42,11 +42,7 @@ def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, stude
                 quantile, s = stats.t.isf(stats.norm.sf(quantile), n - 1), std * math.sqrt(n / (n - 1))
             out.append(quantile * s * math.sqrt(bounds.variance_factor(n, n_rows)))
         elif bound == "betting":
-            sizes = [16 * 4**j for j in range(24) if 16 * 4**j < n_rows]
-            _, weights = betting.bettors(n_rows)
-            nearest = max((j for j in range(len(sizes)) if j == 0 or 2 * sizes[j - 1] < n), default=None)
-            quantile = math.inf if nearest is None else math.sqrt(2 * (-math.log(delta) - math.log(weights[nearest])))
-            out.append(quantile * std * math.sqrt(bounds.variance_factor(n, n_rows)))
+            out.append(bettors_quantile(delta, n, n_rows) * std * math.sqrt(bounds.variance_factor(n, n_rows)))
         else:
             share = delta / (len(looks) - 1)
             hoeffding = bounds.hoeffding_serfling(n, n_rows, share, (0, span))
@@ -57,6 +53,14 @@ def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, stude
             else:
                 out.append(bounds.serfling(n, n_rows, std, share, (0, span)))
     return [*out, 0.0]
+
+
+def bettors_quantile(delta, n, sizes_up_to):
+    """Standard errors at n rows from which on the bettor who is best there wins 1 / delta."""
+    sizes = [16 * 4**j for j in range(24) if 16 * 4**j < sizes_up_to]
+    _, weights = betting.bettors(sizes_up_to)
+    nearest = max((j for j in range(len(sizes)) if j == 0 or 2 * sizes[j - 1] < n), default=None)
+    return math.inf if nearest is None else math.sqrt(2 * (-math.log(delta) - math.log(weights[nearest])))
 
 
 def held_back(x, n_rows, quantile):
