@@ -135,6 +135,24 @@ cdef class ThresholdRace:
         """What ended the last decision: "bound", "exact", or "" before the first."""
         return STOPPED_BY[self.stop]
 
+    def _decided(self):
+        """All facts of the last decision, of one decision even where another thread is about to make the next.
+
+        Returns
+        -------
+        tuple
+            What `AcceptResult` calls accepted, threshold, n_read, n_evaluated, n_looks, stopped_by, mean, half_width,
+            skewness and kurtosis; then whether a difference was outside the support, whether those of the first look
+            were constant, and whether they were skewed.
+        """
+        guard_enter(&self.guard, self)
+        try:
+            return (bool(self.accepted), self.threshold, self.n_read, self.n_evaluated, self.n_looks,
+                    STOPPED_BY[self.stop], self.mean, self.half_width, self.skewness, self.kurtosis,
+                    bool(self.outside), bool(self.constant), bool(self.skewed))
+        finally:
+            guard_leave(&self.guard)
+
     cdef void _forget(self) noexcept nogil:
         self.accepted = self.outside = self.constant = self.skewed = False
         self.stop = UNDECIDED

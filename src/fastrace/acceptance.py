@@ -301,42 +301,60 @@ class AcceptTest(ThresholdRace):
         return self.decide(log_u - log_prior_ratio)
 
     def result(self) -> AcceptResult:
-        """The last decision in full."""
-        if not self.stopped_by:
+        """The last decision in full.
+
+        Returns
+        -------
+        AcceptResult
+
+        Raises
+        ------
+        ValueError
+            If nothing has been decided yet.
+        RuntimeError
+            If a decision is being made, in another thread or around this call.
+        """
+        (accepted, threshold, n_read, n_evaluated, n_looks, stopped_by, mean, half_width, skewness, kurtosis,
+         *flags) = self._decided()
+        if not stopped_by:
             raise ValueError("nothing has been decided yet; call accept() or decide() first")
         return AcceptResult(
-            accepted=self.accepted,
-            threshold=self.threshold,
+            accepted=accepted,
+            threshold=threshold,
             n_rows=self.n_rows,
-            n_read=self.n_read,
-            n_evaluated=self.n_evaluated,
-            n_looks=self.n_looks,
-            stopped_by=self.stopped_by,
-            mean=self.mean,
-            half_width=self.half_width,
-            skewness=self.skewness,
-            kurtosis=self.kurtosis,
+            n_read=n_read,
+            n_evaluated=n_evaluated,
+            n_looks=n_looks,
+            stopped_by=stopped_by,
+            mean=mean,
+            half_width=half_width,
+            skewness=skewness,
+            kurtosis=kurtosis,
             bound=self.bound,
             delta=self.delta,
-            warnings=self.warnings,
+            warnings=_warnings(*flags),
         )
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What may void the promise of the last decision."""
-        found = []
-        if self.outside:
-            found.append(
-                "a difference lay outside the support: the promise holds only for differences inside it; widen support"
-            )
-        if self.constant:
-            found.append("all differences of the first look were equal: they said nothing of the spread of the others")
-        if self.skewed:
-            found.append(
-                "the differences are skewed: the normal rule can err far more often than delta; give a support for the "
-                "betting rule, or leave skewness_guard on"
-            )
-        return tuple(found)
+        return _warnings(*self._decided()[-3:])
+
+
+def _warnings(outside: bool, constant: bool, skewed: bool) -> tuple[str, ...]:
+    found = []
+    if outside:
+        found.append(
+            "a difference lay outside the support: the promise holds only for differences inside it; widen support"
+        )
+    if constant:
+        found.append("all differences of the first look were equal: they said nothing of the spread of the others")
+    if skewed:
+        found.append(
+            "the differences are skewed: the normal rule can err far more often than delta; give a support for the "
+            "betting rule, or leave skewness_guard on"
+        )
+    return tuple(found)
 
 
 def _restore_test(version: int, source: Source, options: dict[str, Any], rng: Any, order: Any) -> AcceptTest:
@@ -356,8 +374,8 @@ def _differences(source: Any) -> Source:
                 f"source is {source!r}; a function does not show its size, so wrap it: "
                 f"as_source(function, n_arms, n_rows) with one arm (differences) or two (current, proposal)"
             )
-        source = as_source(np.asarray(source).reshape(-1, 1) if np.ndim(source) == 1 else source)
-    rows: Source = source
+        source = np.asarray(source).reshape(-1, 1) if np.ndim(source) == 1 else source
+    rows: Source = as_source(source)
     if rows.n_arms not in (1, 2):
         raise ValueError(
             f"source has {rows.n_arms} arms; one arm of differences, or two (current, proposal), are needed"
