@@ -8,6 +8,8 @@ cimport numpy as cnp
 
 from fastrace._bounds cimport empirical_bernstein, hoeffding
 from fastrace._edges cimport (acceptance, edge_bets_clear, edge_bets_push, edge_bets_t, filter_limit, telescope)
+from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
+                              guard_t)
 from fastrace._schedules cimport log_inv_look_delta
 from fastrace.sources cimport check_signals
 
@@ -96,6 +98,7 @@ cdef class EdgeRule:
     `tau` (selection "first") or as one is certainly at least (1 - tau) times the largest (selection "leader").
     """
 
+    cdef guard_t guard
     cdef readonly Py_ssize_t n_hypotheses, best
     cdef readonly int64_t n, next_look
     cdef readonly double tau, growth, min_edge
@@ -109,26 +112,41 @@ cdef class EdgeRule:
     cdef double *sums           # of z, set before a look
     cdef edge_bets_t *bets
 
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
     def __init__(self, n_hypotheses, rule, tau, log_inv_delta, *, selection="first", growth=1.01, min_edge=0.0):
-        self.n_hypotheses = n_hypotheses
-        self.kind = RULES.index(rule)
-        self.tau = tau
-        self.by_leader = ("first", "leader").index(selection)
-        self.growth = growth
-        self.min_edge = min_edge
-        self.beta = 1.1 if self.kind == EBGSTOP_STAR else 1.5
-        self._low, self._high = np.empty(n_hypotheses), np.empty(n_hypotheses)
-        self._sums = np.zeros(n_hypotheses)
-        self._bets = np.zeros((n_hypotheses if self.kind == TARGET_EB else 0, BETS))
+        cdef Py_ssize_t many = n_hypotheses
+        cdef int kind = RULES.index(rule)
+        cdef bint by_leader = ("first", "leader").index(selection)
+        cdef double accuracy = tau, factor = growth, smallest = min_edge, share = log_inv_delta
+        low, high, sums = np.empty(many), np.empty(many), np.zeros(many)
+        bets = np.zeros((many if kind == TARGET_EB else 0, BETS))
+        guard_build(&self.guard, 0, self)
+        self.n_hypotheses = many
+        self.kind = kind
+        self.tau = accuracy
+        self.by_leader = by_leader
+        self.growth = factor
+        self.min_edge = smallest
+        self.beta = 1.1 if kind == EBGSTOP_STAR else 1.5
+        self._low, self._high, self._sums, self._bets = low, high, sums, bets
         self.low = <double *>cnp.PyArray_DATA(self._low)
         self.high = <double *>cnp.PyArray_DATA(self._high)
         self.sums = <double *>cnp.PyArray_DATA(self._sums)
         self.bets = <edge_bets_t *>cnp.PyArray_DATA(self._bets)
         assert sizeof(edge_bets_t) == BETS * sizeof(double)
-        self.restart(log_inv_delta)
+        self.begin(share)
+        guard_built(&self.guard, 0)
 
     def restart(self, double log_inv_delta):
         """Forget the stream; the next one has this log(1 / delta)."""
+        guard_enter(&self.guard, self)
+        self.begin(log_inv_delta)
+        guard_leave(&self.guard)
+
+    cdef void begin(self, double log_inv_delta) noexcept nogil:
+        """`restart` for those who hold the guard."""
         cdef Py_ssize_t h
         self.log_inv_delta = log_inv_delta
         self.log_inv_share = log_inv_delta + log(<double>self.n_hypotheses) if self.n_hypotheses else log_inv_delta
@@ -142,26 +160,36 @@ cdef class EdgeRule:
             self.low[h] = 0.0
             self.high[h] = 0.5
             self.sums[h] = 0.0
-        for h in range(self._bets.shape[0]):
-            edge_bets_clear(&self.bets[h])
+        if self.kind == TARGET_EB:
+            for h in range(self.n_hypotheses):
+                edge_bets_clear(&self.bets[h])
 
     @property
     def status(self):
+        guard_check_built(&self.guard, self)
         return STATUS[self.state]
 
     @property
     def lower(self):
         """Lower bounds of the sizes of the edges."""
-        return self._low.copy()
+        return self._copied(self._low)
 
     @property
     def upper(self):
-        return self._high.copy()
+        return self._copied(self._high)
 
     @property
     def edges(self):
         """Edges as observed."""
-        return self._sums / max(self.n, 1)
+        return self._copied(self._sums) / max(self.n, 1)
+
+    cdef object _copied(self, array):
+        """A copy of numbers that change while the rule is in use."""
+        guard_enter(&self.guard, self)
+        try:
+            return array.copy()
+        finally:
+            guard_leave(&self.guard)
 
     cdef int64_t _look_after(self, int64_t n) noexcept nogil:
         """The look after the one at n."""
@@ -260,40 +288,56 @@ cdef class EdgeRule:
         return best
 
     def _get_state(self):
+        guard_enter(&self.guard, self)
+        try:
+            return self.state_now()
+        finally:
+            guard_leave(&self.guard)
+
+    cdef dict state_now(self):
         return dict(n=self.n, pending=self.pending, next_look=self.next_look, interval=self.interval,
                     interval_begin=self.interval_begin, interval_end=self.interval_end, best=self.best,
                     status=STATUS[self.state], log_inv_delta=self.log_inv_delta, low=self._low.copy(),
                     high=self._high.copy(), sums=self._sums.copy(), bets=self._bets.copy())
 
     def _set_state(self, state):
-        self.restart(state["log_inv_delta"])
-        for mine, theirs in ((self._low, state["low"]), (self._high, state["high"]), (self._sums, state["sums"]),
-                             (self._bets, state["bets"])):
-            mine[...] = theirs
-        self.n, self.pending, self.next_look = state["n"], state["pending"], state["next_look"]
-        self.interval = state["interval"]
-        self.interval_begin, self.interval_end = state["interval_begin"], state["interval_end"]
-        self.best = state["best"]
-        self.state = STATUS.index(state["status"])
+        guard_enter(&self.guard, self)
+        try:
+            self.begin(state["log_inv_delta"])
+            for mine, theirs in ((self._low, state["low"]), (self._high, state["high"]), (self._sums, state["sums"]),
+                                 (self._bets, state["bets"])):
+                mine[...] = theirs
+            self.n, self.pending, self.next_look = state["n"], state["pending"], state["next_look"]
+            self.interval = state["interval"]
+            self.interval_begin, self.interval_end = state["interval_begin"], state["interval_end"]
+            self.best = state["best"]
+            self.state = STATUS.index(state["status"])
+        finally:
+            guard_leave(&self.guard)
 
     def update_many(self, const int8_t[:, ::1] wins):
         """Take rows of wins, 1 or 0, one column per hypothesis; return how many rows were used."""
         cdef Py_ssize_t i = 0, h
-        cdef int64_t n = self.n + self.pending      # told since the last look
+        cdef int64_t n
         cdef Py_ssize_t rows = wins.shape[0]
-        if wins.shape[1] != self.n_hypotheses:
-            raise ValueError(f"wins has {wins.shape[1]} columns; this rule watches {self.n_hypotheses} hypotheses")
-        with nogil:
-            while i < rows and self.state == RUNNING:
-                for h in range(self.n_hypotheses):
-                    self.sums[h] += wins[i, h] - 0.5
-                i += 1
-                n += 1
-                if n == self.next_look:
-                    self.look(n)
-                if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
-                    check_signals()
-        self.pending = n - self.n
+        guard_enter(&self.guard, self)
+        n = self.n + self.pending       # rows so far
+        try:
+            if wins.shape[1] != self.n_hypotheses:
+                raise ValueError(f"wins has {wins.shape[1]} columns; this rule watches {self.n_hypotheses} hypotheses")
+            with nogil:
+                while i < rows and self.state == RUNNING:
+                    for h in range(self.n_hypotheses):
+                        self.sums[h] += wins[i, h] - 0.5
+                    i += 1
+                    n += 1
+                    if n == self.next_look:
+                        self.look(n)
+                    if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
+                        check_signals()
+        finally:
+            self.pending = n - self.n
+            guard_leave(&self.guard)
         return i
 
 
@@ -313,6 +357,7 @@ cdef class Filter:
     ``(2 / epsilon) log(r (r + 1) / delta)`` examples.
     """
 
+    cdef guard_t guard
     cdef readonly object rng
     cdef object lock
     cdef bitgen_t *bits
@@ -322,15 +367,29 @@ cdef class Filter:
     cdef int64_t refused
     cdef readonly bint over
 
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
     def __init__(self, epsilon, rng):
-        self.epsilon = epsilon
+        cdef double share = epsilon
+        lock = rng.bit_generator.lock
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
+        guard_build(&self.guard, 0, self)
+        self.epsilon = share
         self.rng = rng
-        self.lock = rng.bit_generator.lock
-        self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
-        self.restart(0.0)
+        self.lock = lock
+        self.bits = bits
+        self.begin(0.0)
+        guard_built(&self.guard, 0)
 
     def restart(self, double log_inv_delta):
         """Begin a round with this log(1 / delta)."""
+        guard_enter(&self.guard, self)
+        self.begin(log_inv_delta)
+        guard_leave(&self.guard)
+
+    cdef void begin(self, double log_inv_delta) noexcept nogil:
+        """`restart` for those who hold the guard."""
         self.log_inv_delta = log_inv_delta
         self.drawn = self.passed = self.refused = 0
         self.limit = filter_limit(self.epsilon, log_inv_delta, 1)
@@ -352,25 +411,42 @@ cdef class Filter:
     def accept(self, const double[::1] margins, Py_ssize_t start=0, Py_ssize_t most=9223372036854775807):
         """Return the first `most` places of `margins` from `start` on that pass, and the place after the last tried."""
         cdef Py_ssize_t n = margins.shape[0], i = start, count = 0
+        if start < 0:
+            raise ValueError(f"start is {start}; a place of margins is needed")
         out = np.empty(max(n - start, 0), dtype=np.int64)
         cdef int64_t[::1] places = out
-        with self.lock, nogil:
-            while i < n and count < most and not self.over:
-                if self.take(margins[i]):
-                    places[count] = i
-                    count += 1
-                i += 1
+        guard_enter(&self.guard, self)
+        try:
+            with self.lock, nogil:
+                while i < n and count < most and not self.over:
+                    if self.take(margins[i]):
+                        places[count] = i
+                        count += 1
+                    i += 1
+        finally:
+            guard_leave(&self.guard)
         return out[:count], i
 
     def _get_state(self):
+        guard_enter(&self.guard, self)
+        try:
+            return self.state_now()
+        finally:
+            guard_leave(&self.guard)
+
+    cdef dict state_now(self):
         return dict(rng=self.rng, drawn=self.drawn, passed=self.passed, refused=self.refused, over=self.over,
                     log_inv_delta=self.log_inv_delta, limit=self.limit)
 
     def _set_state(self, state):
-        self.restart(state["log_inv_delta"])
-        self.drawn, self.passed, self.refused = state["drawn"], state["passed"], state["refused"]
-        self.over = state["over"]
-        self.limit = state["limit"]
+        guard_enter(&self.guard, self)
+        try:
+            self.begin(state["log_inv_delta"])
+            self.drawn, self.passed, self.refused = state["drawn"], state["passed"], state["refused"]
+            self.over = state["over"]
+            self.limit = state["limit"]
+        finally:
+            guard_leave(&self.guard)
 
 
 cdef inline double _score(const double *table, const int64_t *offset, const int64_t *used, Py_ssize_t n_used,
@@ -390,6 +466,7 @@ cdef class StumpStream:
     `StumpStream.consume` reads examples until the rule fires; `StumpStream.add` then takes the round's stump.
     """
 
+    cdef guard_t guard          # whoever uses the stream holds those of the rule and of the filter too
     cdef readonly EdgeRule rule
     cdef readonly Filter filter
     cdef readonly int64_t total_drawn
@@ -406,17 +483,34 @@ cdef class StumpStream:
     cdef Py_ssize_t n_used
     cdef int64_t balance        # sum of y
 
-    def __init__(self, feature, first, last, offset, EdgeRule rule, Filter filter):
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
+    def __init__(self, feature, first, last, offset, EdgeRule rule not None, Filter filter not None):
+        features = np.ascontiguousarray(feature, dtype=np.int64)
+        begins = np.ascontiguousarray(first, dtype=np.int64)
+        ends = np.ascontiguousarray(last, dtype=np.int64)
+        places = np.ascontiguousarray(offset, dtype=np.int64)
+        guard_check_built(&rule.guard, rule)
+        guard_check_built(&filter.guard, filter)
+        if not (features.shape == begins.shape == ends.shape == (rule.n_hypotheses,)):
+            raise ValueError(f"feature, first and last have shapes {features.shape}, {begins.shape} and {ends.shape}; "
+                             f"one number for each of the rule's {rule.n_hypotheses} hypotheses is needed")
+        n_features = len(places) - 1 if places.ndim == 1 else -1
+        if n_features < 0 or places[0] != 0 or not (np.diff(places) >= 0).all():
+            raise ValueError("offset must hold where the codes of each feature begin: numbers from 0 up, and their end")
+        if features.size and not (0 <= features.min() and features.max() < n_features and begins.min() >= 0
+                                  and (begins <= ends).all() and (ends < np.diff(places)[features]).all()):
+            raise ValueError("a stump needs a feature, and codes of it from first to last")
+        size = int(places[n_features])
+        table, hist, prefix = np.zeros(size), np.zeros(size, np.int64), np.zeros(size)
+        guard_build(&self.guard, 0, self)
         self.rule = rule
         self.filter = filter
-        self._feature = np.ascontiguousarray(feature, dtype=np.int64)
-        self._first = np.ascontiguousarray(first, dtype=np.int64)
-        self._last = np.ascontiguousarray(last, dtype=np.int64)
-        self._offset = np.ascontiguousarray(offset, dtype=np.int64)
-        self.n_features = self._offset.shape[0] - 1
-        size = int(self._offset[self.n_features])
-        self._table, self._hist, self._prefix = np.zeros(size), np.zeros(size, np.int64), np.zeros(size)
-        self._used = np.zeros(self.n_features, np.int64)
+        self._feature, self._first, self._last, self._offset = features, begins, ends, places
+        self.n_features = n_features
+        self._table, self._hist, self._prefix = table, hist, prefix
+        self._used = np.zeros(n_features, np.int64)
         self.feature = <int64_t *>cnp.PyArray_DATA(self._feature)
         self.first = <int64_t *>cnp.PyArray_DATA(self._first)
         self.last = <int64_t *>cnp.PyArray_DATA(self._last)
@@ -425,31 +519,68 @@ cdef class StumpStream:
         self.used = <int64_t *>cnp.PyArray_DATA(self._used)
         self.hist = <int64_t *>cnp.PyArray_DATA(self._hist)
         self.prefix = <double *>cnp.PyArray_DATA(self._prefix)
+        guard_built(&self.guard, 0)
+
+    cdef int hold(self) except -1:
+        """Take the guards of the stream, the rule and the filter; `release` after that."""
+        guard_enter(&self.guard, self)
+        try:
+            guard_enter(&self.rule.guard, self.rule)
+            try:
+                guard_enter(&self.filter.guard, self.filter)
+            except BaseException:
+                guard_leave(&self.rule.guard)
+                raise
+        except BaseException:
+            guard_leave(&self.guard)
+            raise
+        return 0
+
+    cdef void release(self) noexcept:
+        guard_leave(&self.filter.guard)
+        guard_leave(&self.rule.guard)
+        guard_leave(&self.guard)
 
     def restart(self, double log_inv_delta):
         """Begin a round."""
-        self.rule.restart(log_inv_delta)
-        self.filter.restart(log_inv_delta)
-        self._hist[...] = 0
-        self.balance = 0
+        self.hold()
+        try:
+            self.rule.begin(log_inv_delta)
+            self.filter.begin(log_inv_delta)
+            self._hist[...] = 0
+            self.balance = 0
+        finally:
+            self.release()
 
     def add(self, Py_ssize_t stump, double weight):
         """Add a stump to the scores."""
-        cdef int64_t f = self.feature[stump]
-        self._table[self.offset[f]:self.offset[f + 1]] -= weight
-        self._table[self.offset[f] + self.first[stump]:self.offset[f] + self.last[stump] + 1] += 2.0 * weight
-        used = np.union1d(self._used[:self.n_used], [f])
-        self.n_used = used.shape[0]
-        self._used[:self.n_used] = used
+        cdef int64_t f
+        self.hold()
+        try:
+            if not 0 <= stump < self.rule.n_hypotheses:
+                raise ValueError(f"stump is {stump}; the stream has stumps 0 to {self.rule.n_hypotheses - 1}")
+            f = self.feature[stump]
+            self._table[self.offset[f]:self.offset[f + 1]] -= weight
+            self._table[self.offset[f] + self.first[stump]:self.offset[f] + self.last[stump] + 1] += 2.0 * weight
+            used = np.union1d(self._used[:self.n_used], [f])
+            self.n_used = used.shape[0]
+            self._used[:self.n_used] = used
+        finally:
+            self.release()
 
     @property
     def table(self):
         """Scores by feature and code."""
-        return self._table.copy()
+        self.hold()
+        try:
+            return self._table.copy()
+        finally:
+            self.release()
 
     @property
     def status(self):
         """Why `consume` stopped: empty while it may go on."""
+        guard_check_built(&self.guard, self)
         if self.rule.state != RUNNING:
             return STATUS[self.rule.state]
         return STATUS[ERROR_BELOW] if self.filter.over else ""
@@ -481,18 +612,22 @@ cdef class StumpStream:
         """
         cdef const int64_t[::1] chosen = rows
         cdef bint random = rows is not None
-        cdef Py_ssize_t n = chosen.shape[0] if random else codes.shape[0], i = start, j, row, d = self.n_features
+        cdef Py_ssize_t n = chosen.shape[0] if random else codes.shape[0], i = start, j, row, d
         cdef Py_ssize_t until = n
         cdef const uint8_t *code
-        cdef Filter sieve = self.filter
-        cdef EdgeRule rule = self.rule
+        cdef Filter sieve
+        cdef EdgeRule rule
         cdef int sign
-        if codes.shape[1] != d or codes.shape[0] != y.shape[0]:
-            raise ValueError(f"codes of shape ({codes.shape[0]}, {codes.shape[1]}) and {y.shape[0]} labels do not fit "
-                             f"{d} features")
+        if not 0 <= start <= n:
+            raise ValueError(f"start is {start}; a place among {n} examples is needed")
         if max_draws < n - start:
             until = start + max_draws
+        self.hold()
+        rule, sieve, d = self.rule, self.filter, self.n_features
         try:
+            if codes.shape[1] != d or codes.shape[0] != y.shape[0]:
+                raise ValueError(f"codes of shape ({codes.shape[0]}, {codes.shape[1]}) and {y.shape[0]} labels do not "
+                                 f"fit {d} features")
             with sieve.lock, nogil:
                 while i < until and rule.state == RUNNING and not sieve.over:
                     row = chosen[i] if random else i
@@ -511,10 +646,19 @@ cdef class StumpStream:
                         check_signals()
         finally:
             self.total_drawn += i - start
+            self.release()
         return i
 
     def full_pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights):
         """Sums of z of all stumps, rows as far as the filter passes them; the sum of those shares; and of weights."""
+        self.hold()
+        try:
+            return self._pass(codes, y, weights)
+        finally:
+            self.release()
+
+    cdef tuple _pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights):
+        """`full_pass` for those who hold the guards."""
         cdef Py_ssize_t n = codes.shape[0], i, j, d = self.n_features, h
         cdef cnp.ndarray hist = np.zeros(self._table.shape[0])
         cdef cnp.ndarray out = np.zeros(self.rule.n_hypotheses)
@@ -549,12 +693,17 @@ cdef class StumpStream:
         return out, total, weight
 
     def __reduce__(self):
-        rule = (self.rule.n_hypotheses, RULES[self.rule.kind], self.rule.tau, 0.0,
-                "leader" if self.rule.by_leader else "first", self.rule.growth, self.rule.min_edge)
-        stumps = (self._feature, self._first, self._last, self._offset)
-        state = dict(rule=self.rule._get_state(), filter=self.filter._get_state(), table=self._table, hist=self._hist,
-                     used=self._used[:self.n_used].copy(), balance=self.balance, total_drawn=self.total_drawn)
-        return _rebuild_stumps, (1, stumps, rule, self.filter.epsilon, state)
+        self.hold()
+        try:
+            rule = (self.rule.n_hypotheses, RULES[self.rule.kind], self.rule.tau, 0.0,
+                    "leader" if self.rule.by_leader else "first", self.rule.growth, self.rule.min_edge)
+            stumps = (self._feature, self._first, self._last, self._offset)
+            state = dict(rule=self.rule.state_now(), filter=self.filter.state_now(), table=self._table.copy(),
+                         hist=self._hist.copy(), used=self._used[:self.n_used].copy(), balance=self.balance,
+                         total_drawn=self.total_drawn)
+            return _rebuild_stumps, (1, stumps, rule, self.filter.epsilon, state)
+        finally:
+            self.release()
 
 
 def _rebuild_stumps(version, stumps, rule, epsilon, state):
@@ -571,8 +720,11 @@ def _rebuild_stumps(version, stumps, rule, epsilon, state):
     stream.filter._set_state(state["filter"])
     stream._table[...] = state["table"]
     stream._hist[...] = state["hist"]
-    stream.n_used = len(state["used"])
-    stream._used[:stream.n_used] = state["used"]
+    used = np.unique(np.asarray(state["used"], dtype=np.int64))
+    if used.size and not (0 <= used[0] and used.max() < stream.n_features):
+        raise ValueError("the saved stream of stumps is damaged: scores of features that it does not have")
+    stream.n_used = len(used)
+    stream._used[:stream.n_used] = used
     stream.balance = state["balance"]
     stream.total_drawn = state["total_drawn"]
     return stream

@@ -4,11 +4,13 @@
 from libc.stdint cimport int64_t
 from numpy.random cimport bitgen_t
 
+from fastrace._guard cimport guard_t
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_t
 from fastrace._order cimport ORDER_LIMIT, order_row, order_t
 
 
 cdef class RowOrder:
+    cdef guard_t guard                      # of `take` and `get_state`; a race that owns an order has a guard itself
     cdef readonly int64_t n_rows, drawn     # rows, and positions settled so far
     cdef readonly object rng
     cdef object lock

@@ -5,6 +5,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t
 from numpy.random cimport bitgen_t
 
+from fastrace._guard cimport guard_enter, guard_leave
 from fastrace._keyed_order cimport keyed_order_init, keyed_order_set
 from fastrace._memory cimport restore_order, saved_order
 from fastrace._order cimport ORDER_LIMIT, order_advance, order_free, order_init
@@ -58,20 +59,32 @@ cdef class RowOrder:
 
     def take(self, count):
         """The next rows, at most `count`: ndarray of int64; empty once all have been taken."""
-        cdef int64_t first = self.drawn, last = min(self.n_rows, self.drawn + <int64_t>count), i
+        cdef int64_t first, wanted = count, i
         cdef int64_t[::1] row
-        rows = np.empty(last - first, dtype=np.int64)
-        row = rows
-        with nogil:
-            self.settle(last)
-            for i in range(first, last):
-                row[i - first] = row_in(self, i)
+        if wanted < 0:
+            raise ValueError(f"count is {count}; a number of rows is needed")
+        guard_enter(&self.guard, self)
+        try:
+            first = self.drawn
+            wanted = min(wanted, self.n_rows - first)
+            rows = np.empty(wanted, dtype=np.int64)
+            row = rows
+            with nogil:
+                self.settle(first + wanted)
+                for i in range(wanted):
+                    row[i] = row_in(self, first + i)
+        finally:
+            guard_leave(&self.guard)
         return rows
 
     def get_state(self):
         """All that the order needs to go on exactly."""
-        return (self.n_rows, self.drawn, saved_order(&self.order, self.drawn),
-                (self.keyed.keys[0], self.keyed.keys[1]), copy.deepcopy(self.rng))
+        guard_enter(&self.guard, self)
+        try:
+            return (self.n_rows, self.drawn, saved_order(&self.order, self.drawn),
+                    (self.keyed.keys[0], self.keyed.keys[1]), copy.deepcopy(self.rng))
+        finally:
+            guard_leave(&self.guard)
 
 
 def restored(state):

@@ -131,6 +131,20 @@ cdef const char *take_plan(const xla_frame_t *frame, plan_t *out, bint arms) noe
     return NULL
 
 
+cdef inline void carry(xla_buffer_t *out, const xla_buffer_t *given) noexcept nogil:
+    """States that go out begin as those that came in; a batch of none may have no memory."""
+    cdef int64_t n = xla_batch(out, 0)
+    if n > 0:
+        memcpy(out.data, given.data, n * 4)
+
+
+cdef inline void clear(xla_buffer_t *out) noexcept nogil:
+    """States that go out begin with zeros."""
+    cdef int64_t n = xla_batch(out, 0)
+    if n > 0:
+        memset(out.data, 0, n * 4)
+
+
 cdef void *refuse(const xla_frame_t *frame, const char *message) noexcept nogil:
     return xla_error(frame, XLA_INVALID_ARGUMENT, message)
 
@@ -227,7 +241,7 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
         return refuse(frame, b"a race opens with a key, a float32 or float64 log ratio, an int32 count and an int32 "
                       b"that says whether both states are near")
     width = xla_last(key, 1)
-    memset(out.data, 0, xla_batch(out, 0) * 4)
+    clear(out)
     for b in range(xla_batch(key, 1)):
         race = <race_t *>(<char *>out.data + b * sizeof(race_t))
         seed(&stream, <const uint32_t *>key.data + b * width, width, 2)
@@ -306,7 +320,7 @@ cdef void *race_look(xla_frame_t *frame) noexcept nogil:
     given, out = frame.arguments.at[1], frame.results.at[0]
     if frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(given):
         return refuse(frame, b"a look takes the state of a race and float32 or float64 differences")
-    memcpy(out.data, frame.arguments.at[0].data, xla_batch(out, 0) * 4)
+    carry(out, frame.arguments.at[0])
     n, slack = xla_last(given, 1), slack_of(given, &p)
     for b in range(xla_batch(given, 1)):
         race = <race_t *>(<char *>out.data + b * sizeof(race_t))
@@ -370,7 +384,7 @@ cdef void *total_add(xla_frame_t *frame) noexcept nogil:
     if frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(given) or spans.dtype != XLA_S32 or (
             ons.dtype != XLA_S32):
         return refuse(frame, b"a total takes words, float32 or float64 terms, int32 rows and an int32 switch")
-    memcpy(out.data, frame.arguments.at[0].data, xla_batch(out, 0) * 4)
+    carry(out, frame.arguments.at[0])
     n, n_arms = xla_last(given, 1), xla_last(given, 2)
     total = <double *>out.data
     for b in range(xla_batch(given, 2)):
@@ -412,7 +426,7 @@ cdef void *race_close(xla_frame_t *frame) noexcept nogil:
     if frame.arguments.at[1].dtype != XLA_U32 or frame.arguments.at[2].dtype != XLA_U32 or (
             not xla_is_real(frame.arguments.at[3])):
         return refuse(frame, b"a race closes with two totals and a float32 or float64 difference")
-    memcpy(out.data, frame.arguments.at[0].data, xla_batch(out, 0) * 4)
+    carry(out, frame.arguments.at[0])
     for b in range(xla_batch(out, 1)):
         race = <race_t *>(<char *>out.data + b * sizeof(race_t))
         if race.head.verdict == LOST:
@@ -449,7 +463,7 @@ cdef void *arms_open(xla_frame_t *frame) noexcept nogil:
     if key.dtype != XLA_U32 or not xla_is_real(priors) or xla_last(priors, 1) != p.n_arms:
         return refuse(frame, b"a race of arms opens with a key and a float32 or float64 log prior of each arm")
     width, k, size = xla_last(key, 1), p.n_arms, xla_last(out, 1)
-    memset(out.data, 0, xla_batch(out, 0) * 4)
+    clear(out)
     for b in range(xla_batch(key, 1)):
         head = <head_t *>(<uint32_t *>out.data + b * size)
         offset = <double *>(head + 1)
@@ -514,7 +528,7 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
     given, out = frame.arguments.at[1], frame.results.at[0]
     if frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(given) or xla_last(given, 1) != p.n_arms:
         return refuse(frame, b"a look takes the state of a race and float32 or float64 log-factors of each arm")
-    memcpy(out.data, frame.arguments.at[0].data, xla_batch(out, 0) * 4)
+    carry(out, frame.arguments.at[0])
     k, n, size, slack = p.n_arms, xla_last(given, 2), xla_last(out, 1), slack_of(given, &p)
     for b in range(xla_batch(given, 2)):
         head = <head_t *>(<uint32_t *>out.data + b * size)
@@ -608,7 +622,7 @@ cdef void *arms_close(xla_frame_t *frame) noexcept nogil:
     out = frame.results.at[0]
     if frame.arguments.at[1].dtype != XLA_U32 or xla_last(frame.arguments.at[1], 1) != 2 * p.n_arms:
         return refuse(frame, b"a race of arms closes with one total an arm")
-    memcpy(out.data, frame.arguments.at[0].data, xla_batch(out, 0) * 4)
+    carry(out, frame.arguments.at[0])
     k, size = p.n_arms, xla_last(out, 1)
     for b in range(xla_batch(out, 1)):
         head = <head_t *>(<uint32_t *>out.data + b * size)

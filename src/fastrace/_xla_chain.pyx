@@ -11,6 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport strncpy
 
 from fastrace._chain cimport Chain
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_t
 from fastrace._row_stream cimport row_stream_init, row_stream_t
 from fastrace._xla_call cimport (XLA_ARRAY, XLA_INVALID_ARGUMENT, XLA_S32, XLA_S64, XLA_U32, key_seed, xla_array_t,
                                  xla_asks, xla_batch, xla_buffer_t, xla_error, xla_fits, xla_frame_t, xla_is_real,
@@ -36,17 +37,23 @@ cdef class Crew:
     one costs more than a step.
     """
 
+    cdef guard_t guard          # of its set-up: a list of engines needs none
     cdef list idle
     cdef object make
     cdef readonly bint races
     cdef readonly int64_t number
 
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
     def __init__(self, make, races):
         """`make` returns a new engine; `races` is whether its cache counts lost races."""
+        guard_build(&self.guard, 0, self)
         self.idle = []
         self.make = make
         self.races = races
         self.number = secrets.randbits(62)      # of no other process, to which compiled functions might be sent
+        guard_built(&self.guard, 0)
         crews[self.number] = self
 
 cdef struct cache_t:            # of a chain that knows its log-likelihood, and how many races in a row it lost
