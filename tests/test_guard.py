@@ -5,8 +5,12 @@ handler, pickling. What a subclass may forget: `super().__init__()`.
 """
 
 import copy
+import ctypes
+import importlib
 import pickle
+import pkgutil
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -223,7 +227,7 @@ def test_the_source_of_a_test_is_not_replaced_in_the_middle_of_a_decision():
 
     def differences(arms, rows):
         for use in (lambda: setattr(test, "source", other), lambda: pickle.dumps(test), lambda: test.set_support(0, 1),
-                    lambda: test.draw_noise(False), lambda: test.decide(0.0)):
+                    lambda: test.draw_noise(False), lambda: test.decide(0.0), test.result, lambda: test.warnings):
             with pytest.raises(RuntimeError, match="in use"):
                 use()
             raised.append(use)
@@ -231,7 +235,7 @@ def test_the_source_of_a_test_is_not_replaced_in_the_middle_of_a_decision():
 
     test = fr.AcceptTest(fr.sources.CallableSource(differences, 1, 1000), rng=1)
     other = fr.sources.ArraySource(np.ones((1000, 1)))
-    assert test.decide(0.0) and len(raised) % 5 == 0 and raised
+    assert test.decide(0.0) and len(raised) % 7 == 0 and raised
     test.source = other
     assert test.source is other and test.decide(0.0)
 
@@ -260,6 +264,35 @@ def test_sources_replaced_by_another_thread_are_refused_or_used_by_the_next_deci
                 assert "in use" in str(error)
 
     assert in_threads(decide, replace) == [None, None]
+
+
+def test_the_result_of_a_test_is_of_one_decision():
+    test = fr.AcceptTest(np.ones(500), rng=1)
+    stop = threading.Event()
+    seen = []
+
+    def decide():
+        try:
+            for k in range(3000):
+                try:
+                    test.decide(500.0 * (k % 2) + 1.0)      # accepted, rejected, ...
+                except RuntimeError as error:
+                    assert "in use" in str(error)
+        finally:
+            stop.set()
+
+    def look():
+        while not stop.is_set():
+            try:
+                result = test.result()
+            except (RuntimeError, ValueError) as error:
+                assert "in use" in str(error) or "nothing has been decided" in str(error)
+            else:
+                seen.append(result)
+                assert result.accepted == (result.threshold == 1.0) and result.mean == 1.0
+
+    assert in_threads(decide, look) == [None, None]
+    assert test.result().accepted == (test.result().threshold == 1.0)
 
 
 def test_a_threshold_race_is_set_up_once_and_never_used_before():
@@ -487,3 +520,357 @@ def test_a_table_is_set_up_once():
     with pytest.raises(TypeError, match="in use"):
         source.__init__(np.zeros((10, 2)))
     assert source.n_rows == 1000 and not test.decide(0.0) and source.totals().tolist() == [1000.0, 1000.0]
+
+
+# Every compiled class.
+
+def compiled_classes():
+    """{dotted name: extension type} of all modules, private ones too; types of optional packages where they are."""
+    found = {}
+    for module in pkgutil.walk_packages(fr.__path__, "fastrace."):
+        try:
+            loaded = importlib.import_module(module.name)
+        except ImportError:
+            continue
+        for name, value in vars(loaded).items():
+            if isinstance(value, type) and value.__module__ == loaded.__name__ and not value.__flags__ & HEAP_TYPE:
+                found[f"{module.name.removeprefix('fastrace.')}.{name}"] = value
+    return found
+
+
+HEAP_TYPE = 1 << 9      # of CPython: set for classes made by a class statement in Python
+COMPILED = compiled_classes()
+ENDS = {"low": np.zeros(3), "high": np.ones(3)}
+ROWS = np.random.default_rng(1).normal(size=(200, 2))
+WINS = (ROWS[:, 0] > 0.0).astype(float)
+
+
+def generator():
+    return np.random.default_rng(1)
+
+
+def model():
+    return GLMSource(ROWS, WINS, np.zeros((2, 2)))
+
+
+def expansion(at):
+    return np.zeros((len(at), 2)), np.zeros((len(at), 2, 2)), np.zeros((len(at), 2, 2, 2))
+
+
+def selector(rule, **more):
+    return lambda: ((3, 1), {"rng": generator(), **rule._arguments, **rule._options, **more})
+
+
+def chain():
+    from fastrace import _chain
+
+    source = model()
+    return (source, _chain.parameters_of(source), np.zeros(2), np.eye(2)), {"surrogate": False, "delayed": False}
+
+
+def call(*arguments, **options):
+    return lambda: (arguments, options)
+
+
+def compiled_function(returns, *types):
+    """A compiled callback for `CallbackSource` and `CallbackPulls`."""
+    from scipy import LowLevelCallable
+
+    return LowLevelCallable(ctypes.CFUNCTYPE(returns, *types)(lambda *given: 0))
+
+
+def rewards_callback():
+    return (compiled_function(ctypes.c_int, ctypes.POINTER(ctypes.c_double), ctypes.c_ssize_t,
+                              ctypes.POINTER(ctypes.c_int64), ctypes.c_ssize_t), 2, 100), {}
+
+
+def pulls_callback():
+    return (compiled_function(ctypes.c_int, ctypes.POINTER(ctypes.c_ssize_t), ctypes.POINTER(ctypes.c_int64),
+                              ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_double)), 2), {}
+
+
+def stumps():
+    from fastrace import _boost
+
+    return ([0, 1], [0, 0], [0, 0], [0, 2, 4], _boost.EdgeRule(2, "nas", 0.2, 3.0),
+            _boost.Filter(0.1, generator())), {}
+
+
+def weighted():
+    from fastrace import _weighted
+
+    return (_weighted.AliasTable(np.ones(5)), [10, 20], 0.05, 1.0), {}
+
+
+def core_of(race):
+    """The arguments of the core of a race over 200 rows."""
+    options = race._options
+    return call(2, 200, bound=options.bound, pairwise=options.variance == "pairwise",
+                shuffled=options.access == "shuffled", guarded=options.skewness_guard, tails=options.tail_guard,
+                scan_advantage=options.scan_advantage, max_pulls=-1, strict=True, low=None, high=None, rng=generator())
+
+
+# How each compiled class is made: arguments and options of its __init__. Streams and chains share theirs with the root.
+ARGUMENTS = {
+    "_accumulate._Running": call(), "_accumulate.RunningMoments": call(2), "_accumulate.RunningComoments": call(2),
+    "_adapt.Adapt": selector(fr.Adapt(3, 1, 0.1)), "_allocate.Ocba": selector(fr.OCBA(3, 1, 5000)),
+    "_allocate.Race": selector(fr.SubsetRace(3, 1, 500)), "_lucb.LucbSelector": selector(fr.LUCB(3, 1, 0.1)),
+    "_lucb.SarSelector": selector(fr.SAR(3, 1, 5000)), "_plans.Direct": selector(fr.Direct(3, 1, 0.1, 0.1)),
+    "_plans.Elimination": selector(fr.Halving(3, 1, 0.3, 0.1)),
+    "_selector.Selector": lambda: ((3, 1), {**ENDS, "rng": generator()}),
+    "_arch.ArchSource": call(ROWS[:, 0], [1, 2]),
+    "_arch_logs.LogArchSource": call(WINS, 2, np.zeros((2, 4)), np.zeros(4)),
+    "_boost.EdgeRule": call(2, "target-eb", 0.2, 3.0), "_boost.Filter": lambda: ((0.1, generator()), {}),
+    "_boost.StumpStream": stumps,
+    "_chain.Residual": lambda: ((model(), np.zeros(2)), {}),
+    "_core.Race": core_of(fr.FiniteRace(2, 200)),
+    "_expansion.ExpandedSource": lambda: (
+        (fr.sources.ArraySource(ROWS), np.zeros((2, 2)), np.zeros(2), np.zeros((200, 6))), {}),
+    "_lil.LilRace": lambda: ((2, 200), dict(fr.LilUCB(2, 200, support=(0, 1))._options)),
+    "_memory.RaceMemory": lambda: (
+        (2, 200), {"pairwise": True, "shuffled": False, "betting": True, "low": np.zeros(2), "high": np.ones(2),
+                   "rng": generator()}),
+    "_row_order.RowOrder": lambda: ((200, generator()), {}),
+    "_softmax.SoftmaxSource": call(ROWS, WINS, np.zeros((2, 2)), 2, np.zeros(2)),
+    "_stream_race.StreamRace": call(3, "hoeffding", 100, 1, 0.1, 3.0, np.zeros(3), np.ones(3)),
+    "_threshold.ThresholdRace": lambda: (
+        (fr.sources.ArraySource(ROWS), "normal", [50, 200], [3.0, 3.0], [2.0, 2.0]),
+        {"shuffled": False, "guard": False, "advantage": 1.0, "rng": generator()}),
+    "_unequal.Ragged": call([np.ones(3), np.ones(5)]),
+    "_unequal.UnequalCore": lambda: (([3, 5],), dict(fr.UnequalRace([3, 5], support=(0, 1))._options)),
+    "_weighted.AliasTable": call(np.ones(5)), "_weighted.WeightedRace": weighted,
+    "_xla_chain.Crew": call(lambda: None, True),
+    "control_variates.ControlVariate": lambda: ((model(), fr.sources.ArraySource(ROWS)), {"always_read": [3]}),
+    "control_variates.TaylorSurrogate": lambda: ((model(), np.zeros(2)), {}),
+    "control_variates.BinnedTaylor": call(ROWS, expansion, 2, n_bins=4),
+    "likelihoods.GLMSource": call(ROWS, WINS, np.zeros((2, 2))),
+    "likelihoods.PairSource": lambda: ((fr.sources.ArraySource(ROWS),), {}),
+    "pulls.PullSource": call(2), "pulls.RandomPulls": call(2), "pulls.BernoulliPulls": call([0.1, 0.2]),
+    "pulls.UniformPulls": call([0.0, 0.1], [0.5, 0.6]), "pulls.ResampledPulls": call(ROWS),
+    "pulls.RecordedPulls": call(ROWS), "pulls.CallablePulls": call(bernoulli, 2), "pulls.CallbackPulls": pulls_callback,
+    "sources.Source": call(2, 100), "sources.ArraySource": call(ROWS),
+    "sources.CallableSource": call(lambda arms, rows: np.ones((len(rows), len(arms))), 2, 100),
+    "sources.CallbackSource": rewards_callback,
+}
+
+
+def arguments_of(name):
+    """Arguments and options that make an object of this compiled class."""
+    if name in ARGUMENTS:
+        return ARGUMENTS[name]()
+    from fastrace import _chain, _stopping
+
+    if issubclass(COMPILED[name], _chain.Chain):
+        return chain()
+    assert issubclass(COMPILED[name], _stopping.Stream), f"{name}: say in ARGUMENTS how it is made"
+    return (), {}
+
+
+# What methods are called with, by kind, until one fits or all have been refused.
+GIVEN = [(), (0.5,), (2,), ([0],), (np.ones((2, 2)),), (np.zeros(2),), (np.zeros(2), np.zeros(2), None), (None,),
+         ("never",), (generator(),), (np.array([0, 1]), np.array([1, 1])), (np.zeros((2, 2), np.uint8),
+         np.ones(2, np.int8)), (np.zeros((2, 2), np.uint8), np.ones(2, np.int8), np.ones(2)), (1, 0.5),
+         (np.ones((3, 2), np.int8),), (np.ones((2, 2)), np.full(2, 5.0)), (fr.sources.ArraySource(ROWS),),
+         (fr.sources.ArraySource(ROWS), 1), (fr.pulls.BernoulliPulls([0.1, 0.2, 0.3]), 100),
+         ([50, 200], [2.0, 2.0], 3.0),
+         (generator(), np.empty((2, 2)), np.empty(2, np.int64), np.empty(2, np.int32), np.empty(2, np.uint8))]
+
+
+def use_everything(thing):
+    """Read every attribute, call every method and pickle; the errors. A crash ends the test run."""
+    raised = []
+
+    def tried(use):
+        try:
+            return use()
+        except Exception as error:
+            raised.append(error)
+
+    for name in sorted(set(dir(type(thing)))):
+        if name.startswith("__") and name not in ("__reduce__", "__copy__", "__len__", "__repr__", "__add__"):
+            continue
+        if name in ("start", "plan", "begin") or name.startswith(("_configure", "_open")):     # these are set-up
+            continue
+        found = tried(lambda name=name: getattr(thing, name))
+        if callable(found):
+            for given in GIVEN:
+                tried(lambda found=found, given=given: found(*given))
+    for use in (lambda: pickle.dumps(thing), lambda: copy.copy(thing), lambda: repr(thing), lambda: thing + thing):
+        tried(lambda use=use: use())
+    return raised
+
+
+def says_never_set_up(errors):
+    return any(isinstance(error, RuntimeError) and NEVER_SET_UP in str(error) for error in errors)
+
+
+# Set up whole by __new__, so that no subclass can forget it.
+WHOLE = {"_row_order.RowOrder"}
+# No method of its own; whoever takes one looks at its guard.
+NO_METHODS = {"_weighted.WeightedRace", "_xla_chain.Crew"}
+
+
+@pytest.mark.parametrize("name", sorted(COMPILED))
+def test_a_compiled_class_whose_subclass_forgets_its_set_up_is_refused(name):
+    cls = COMPILED[name]
+    arguments, options = arguments_of(name)
+
+    class Bare(cls):
+        def __init__(self, *arguments, **options):
+            pass
+
+    thing = Bare(*arguments, **options)
+    assert name in WHOLE | NO_METHODS or says_never_set_up(use_everything(thing))
+    refused_by_all_that_take(thing)
+
+
+def refused_by_all_that_take(thing):
+    """Give an object that was never set up to what takes one of its kind."""
+    from fastrace import _chain, _weighted
+
+    if isinstance(thing, fr.sources.Source):
+        for take in (fr.race, fr.AcceptTest, fr.likelihoods.PairSource, fr.pulls.ResampledPulls,
+                     lambda s: fr.FiniteRace(2, 200).run(s), lambda s: fr.DiscreteSampler(s).draw(),
+                     lambda s: fr.control_variates.ControlVariate(s, fr.sources.ArraySource(ROWS)),
+                     lambda s: fr.control_variates.ControlVariate(fr.sources.ArraySource(ROWS), s),
+                     lambda s: fr.control_variates.TaylorSurrogate(s, np.zeros(2)),
+                     lambda s: _chain.Residual(s, np.zeros(2))):
+            with pytest.raises((RuntimeError, TypeError), match=f"{NEVER_SET_UP}|expected"):
+                take(thing)
+    if isinstance(thing, fr.pulls.PullSource):
+        with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+            fr.LUCB(2, 1, 0.1).run(thing, 100)
+    if isinstance(thing, _weighted.AliasTable):
+        with pytest.raises(RuntimeError, match=NEVER_SET_UP):
+            _weighted.WeightedRace(thing, [10], 0.1, 1.0)
+
+
+def pairs_with_bases():
+    return [(name, base) for name, cls in sorted(COMPILED.items()) if "__init__" in vars(cls)
+            for base in cls.__mro__[1:-1] if "__init__" in vars(base)]
+
+
+@pytest.mark.parametrize(("name", "base"), pairs_with_bases(), ids=lambda part: getattr(part, "__name__", part))
+def test_a_compiled_class_whose_subclass_calls_the_set_up_of_a_base_alone_is_refused(name, base):
+    cls = COMPILED[name]
+    arguments, options = arguments_of(name)
+    of_base, base_options = arguments_of(next(key for key, value in COMPILED.items() if value is base))
+
+    class Shallow(cls):
+        def __init__(self, *arguments, **options):
+            base.__init__(self, *of_base, **base_options)
+
+    thing = Shallow(*arguments, **options)
+    assert says_never_set_up(use_everything(thing))
+    refused_by_all_that_take(thing)
+
+
+@pytest.mark.parametrize("name", sorted(COMPILED))
+def test_a_compiled_class_is_set_up_once(name):
+    cls = COMPILED[name]
+    arguments, options = arguments_of(name)
+    thing = cls(*arguments, **options)
+    for key, base in COMPILED.items():
+        if base in cls.__mro__ and "__init__" in vars(base):
+            again, more = arguments_of(key)
+            with pytest.raises(TypeError, match="in use: __init__ runs once"):
+                base.__init__(thing, *again, **more)
+    use_everything(thing)
+
+
+# Boosting.
+
+CODES = np.random.default_rng(1).integers(0, 2, size=(60_000, 2), dtype=np.uint8)
+SIGNS = np.where(np.random.default_rng(2).random(60_000) < 0.5, 1, -1).astype(np.int8)
+
+
+class ActingLock:
+    """The lock of a generator of the user's: `act` runs when it is taken."""
+
+    def __init__(self):
+        self.act = None
+
+    def __enter__(self):
+        if self.act is not None:
+            self.act()
+
+    def __exit__(self, *error):
+        pass
+
+
+def stream_of_stumps(rng):
+    from fastrace import _boost
+
+    return _boost.StumpStream([0, 1], [0, 0], [0, 0], [0, 2, 4], _boost.EdgeRule(2, "nas", 0.01, 30.0),
+                              _boost.Filter(0.1, rng))
+
+
+def test_a_stream_of_stumps_in_use_is_refused():
+    lock, bits, refused = ActingLock(), np.random.PCG64(1), []
+    own = types.SimpleNamespace(lock=lock, capsule=bits.capsule)
+    stream = stream_of_stumps(types.SimpleNamespace(bit_generator=own))
+    rule, sieve = stream.rule, stream.filter
+
+    def again():
+        for use in (lambda: stream.consume(CODES, SIGNS), lambda: stream.restart(1.0), lambda: stream.add(0, 1.0),
+                    lambda: stream.full_pass(CODES, SIGNS, np.ones(len(SIGNS))), lambda: stream.table,
+                    lambda: pickle.dumps(stream), lambda: rule.restart(1.0), lambda: rule.edges, lambda: rule.lower,
+                    lambda: rule.update_many(np.ones((3, 2), np.int8)), lambda: rule._set_state(saved),
+                    lambda: sieve.accept(np.zeros(3)), lambda: sieve.restart(1.0), sieve._get_state):
+            with pytest.raises(RuntimeError, match="in use"):
+                use()
+            refused.append(use)
+
+    saved = rule._get_state()
+    lock.act = again
+    assert stream.consume(CODES[:100], SIGNS[:100]) == 100
+    assert len(refused) == 14 and stream.total_drawn == sieve.drawn == 100
+    lock.act = None
+    with pytest.raises(ValueError, match="start is"):
+        stream.consume(CODES, SIGNS, None, -1)
+    with pytest.raises(ValueError, match="stump is 2"):
+        stream.add(2, 1.0)
+    assert stream.consume(CODES, SIGNS, None, 0, 50) == 50 and stream.total_drawn == 150
+
+
+def test_a_stream_of_stumps_counts_what_two_threads_read():
+    stream = stream_of_stumps(np.random.default_rng(1))
+    read = [0, 0]
+
+    def consume(k):
+        for _ in range(30):
+            try:
+                read[k] += stream.consume(CODES, SIGNS)
+            except RuntimeError as error:
+                assert "in use" in str(error)
+
+    assert in_threads(lambda: consume(0), lambda: consume(1)) == [None, None]
+    assert stream.total_drawn == sum(read) and stream.filter.drawn == sum(read)
+
+
+def test_stumps_that_do_not_fit_are_refused():
+    from fastrace import _boost
+
+    for bad in (([0, 1], [0, 0], [0, 2], [0, 2, 4]), ([0, 2], [0, 0], [0, 0], [0, 2, 4]),
+                ([0], [0], [0], [0, 2, 4]), ([0, 1], [0, 0], [0, 0], [0, 4, 2]), ([0, 1], [0, -1], [0, 0], [0, 2, 4])):
+        with pytest.raises(ValueError):
+            _boost.StumpStream(*bad, _boost.EdgeRule(2, "nas", 0.2, 3.0), _boost.Filter(0.1, generator()))
+
+
+def test_an_order_of_rows_is_taken_by_two_threads_once():
+    from fastrace._row_order import RowOrder
+
+    order = RowOrder(400_000, np.random.default_rng(1))
+    taken = [[], []]
+
+    def take(k):
+        while order.drawn < order.n_rows:
+            try:
+                taken[k].append(order.take(5000))
+            except RuntimeError as error:
+                assert "in use" in str(error)
+
+    assert in_threads(lambda: take(0), lambda: take(1)) == [None, None]
+    assert np.array_equal(np.sort(np.concatenate(taken[0] + taken[1])), np.arange(400_000))
+    with pytest.raises(ValueError, match="count is -1"):
+        order.take(-1)

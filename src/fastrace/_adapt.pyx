@@ -15,7 +15,7 @@ cimport numpy as cnp
 
 from fastrace._alias cimport alias_build, alias_pick, alias_t
 from fastrace._cutoff cimport cutoff_between, evidence_t, kind_t, log_level, standard_error, width_at
-from fastrace._guard cimport guard_await, guard_build, guard_built
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, MOST_PER_BATCH, Selector, per_arm
 from fastrace.sources cimport check_signals
 from fastrace._sum_tree cimport sum_tree_build, sum_tree_find, sum_tree_set, sum_tree_size, sum_tree_t
@@ -479,6 +479,7 @@ cdef class Adapt(Selector):
         return self._alone(self._widths)
 
     def _widths(self):
+        guard_check_built(&self.guard, self)
         cdef Py_ssize_t i
         cdef evidence_t known
         out = np.empty(self.n_arms)
@@ -490,6 +491,7 @@ cdef class Adapt(Selector):
 
     def _envelope(self):
         """Upper and lower weights, their levels, window and cutoff; a door for tests."""
+        guard_check_built(&self.guard, self)
         cdef Py_ssize_t i
         above = np.array([self.above.sum[self.above.size + i] for i in range(self.n_arms)])
         below = np.array([self.below[i] for i in range(self.n_arms)])

@@ -8,6 +8,7 @@ cimport numpy as cnp
 import numpy as np
 from scipy.special import digamma, polygamma
 
+from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace.sources cimport Source, check_signals
 
 cnp.import_array()
@@ -64,6 +65,7 @@ cdef class ArchSource(Source):
     cdef int64_t first
 
     def __cinit__(self):
+        guard_await(&self.guard, 1)
         self.models = NULL
         self.expanded = NULL
 
@@ -109,9 +111,10 @@ cdef class ArchSource(Source):
             self.models[j].q = orders[j]
         if modes is not None:
             self._expand()
-        self.set(self.weights, np.full(self.n_arms, 5.0))
+        self._take(np.asarray(self.weights), np.full(self.n_arms, 5.0), np.zeros(self.n_arms), np.zeros(self.n_arms))
+        guard_built(&self.guard, 1)
 
-    def _expand(self):
+    cdef int _expand(self) except -1:
         """Take the modes over, with the parts of the derivatives by nu that no row changes."""
         cdef Py_ssize_t j
         cdef const double[::1] nu = np.ascontiguousarray(self.modes[:, self.modes.shape[1] - 1])
@@ -128,6 +131,7 @@ cdef class ArchSource(Source):
             self.expanded[j].model.constant = constant_part(nu[j])
             self.expanded[j].dn = dn[j]
             self.expanded[j].dnn = dnn[j]
+        return 0
 
     def set(self, weights, nu, known=0.0, log_prior=0.0):
         """Take new parameters, and sum the terms that are always read.
@@ -143,25 +147,35 @@ cdef class ArchSource(Source):
         log_prior : array_like, shape (n_arms,)
             What is added to the log-likelihood of each arm.
         """
+        guard_check_built(&self.guard, self)
+        nus = np.array(nu, dtype=np.float64)
+        if nus.shape != (self.n_arms,):
+            raise ValueError(f"nu has shape {nus.shape}; one value for each of {self.n_arms} arms is needed")
+        table = np.empty((self.n_arms, self.weights.shape[1]))
+        table[...] = weights
+        parts = np.empty((2, self.n_arms))
+        parts[0], parts[1] = known, log_prior
+        self._take(table, nus, parts[0], parts[1])
+
+    cdef int _take(self, weights, cnp.ndarray nus, known, log_prior) except -1:
+        """`set` after its arguments have been converted."""
         cdef Py_ssize_t j
         cdef cnp.ndarray arms = np.arange(self.n_arms)
-        cdef cnp.ndarray nus = np.array(nu, dtype=np.float64)
         cdef double[::1] sums = np.empty(self.n_arms)
         cdef const double *each = <double *>cnp.PyArray_DATA(nus)
-        if nus.ndim != 1 or nus.shape[0] != self.n_arms:
-            raise ValueError(f"nu has shape {np.shape(nu)}; one value for each of {self.n_arms} arms is needed")
         self.weights[...] = weights
         for j in range(self.n_arms):
             self.models[j].nu = each[j]
             self.models[j].constant = constant_part(each[j])
         fr_arch_sums(<double *>cnp.PyArray_DATA(self.squares), <int64_t *>cnp.PyArray_DATA(self.outlying), 0,
                      self.outlying.shape[0], self.models, <Py_ssize_t *>cnp.PyArray_DATA(arms), self.n_arms, &sums[0])
-        self.known[...] = known
-        self.known += sums
+        self.known[...] = known + np.asarray(sums)
         self.log_prior[...] = log_prior
+        return 0
 
     def exact(self):
         """Log prior and likelihood of each arm: all terms, each read once, in order. ndarray of shape (n_arms,)."""
+        guard_check_built(&self.guard, self)
         cdef cnp.ndarray arms = np.arange(self.n_arms)
         cdef cnp.ndarray out = np.empty(self.n_arms)
         with nogil:
@@ -171,7 +185,7 @@ cdef class ArchSource(Source):
     cdef int _sums(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
         cdef int64_t start = 0
         cdef Py_ssize_t count, j
-        cdef double *part = <double *>malloc(n_arms * sizeof(double))
+        cdef double *part = <double *>malloc(max(n_arms, 1) * sizeof(double))
         if part == NULL:
             with gil:
                 raise MemoryError()

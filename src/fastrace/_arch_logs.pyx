@@ -8,6 +8,7 @@ cimport numpy as cnp
 import numpy as np
 from scipy.special import digamma, polygamma
 
+from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._simd cimport fr_sum
 from fastrace.sources cimport Source, check_signals
 
@@ -64,6 +65,9 @@ cdef class LogArchSource(Source):
     cdef cnp.ndarray squares, parameters, hat, weights
     cdef arch_mode_t mode
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, squares, order, parameters, theta_hat=None):
         if not 1 <= order <= ARCH_MOST_LAGS:
             raise ValueError(f"order is {order}; it must be in [1, {ARCH_MOST_LAGS}]")
@@ -74,6 +78,11 @@ cdef class LogArchSource(Source):
                 or parameters.shape[1] != order + 2 or not parameters.flags.c_contiguous:
             raise ValueError(f"parameters is of type {type(parameters).__name__} and shape {np.shape(parameters)}; a "
                              f"float64 array of shape (n_arms, {order + 2}) in C order is needed")
+        hat = None
+        if theta_hat is not None:
+            hat = np.array(theta_hat, dtype=np.float64)
+            if hat.shape != (order + 2,) or not np.isfinite(hat).all():
+                raise ValueError(f"theta_hat has shape {hat.shape}; {order + 2} finite parameters are needed")
         # As measured for ArchSource.
         super().__init__(len(parameters), series.size - order, scan_advantage=1.5 if theta_hat is None else 3.0,
                          reward_cost=7.0 if theta_hat is None else 14.0)
@@ -81,12 +90,11 @@ cdef class LogArchSource(Source):
         self.squares = series
         self.parameters = parameters
         self.theta_hat = None
-        if theta_hat is not None:
-            self._expand(np.array(theta_hat, dtype=np.float64))
+        if hat is not None:
+            self._expand(hat)
+        guard_built(&self.guard, 1)
 
-    def _expand(self, hat):
-        if hat.shape != (self.order + 2,) or not np.isfinite(hat).all():
-            raise ValueError(f"theta_hat has shape {hat.shape}; {self.order + 2} finite parameters are needed")
+    cdef int _expand(self, hat) except -1:
         self.hat = hat
         self.hat.flags.writeable = False
         self.weights = np.exp(hat)
@@ -98,8 +106,10 @@ cdef class LogArchSource(Source):
         self.mode.dn = 0.5 * (digamma(half + 0.5) - digamma(half)) - 0.25 / half
         self.mode.dnn = 0.25 * (polygamma(1, half + 0.5) - polygamma(1, half)) + 0.125 / half**2
         self.theta_hat = self.hat
+        return 0
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _log_arch_source, (1, np.asarray(self.squares), self.order, np.asarray(self.parameters), self.theta_hat)
 
     cdef int evaluate(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,

@@ -49,14 +49,21 @@ cdef class Residual(Source):
     The sums of the expansion belong to whoever holds its gradient and Hessian: a `Chain` has them as a normal density.
     """
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, GLMSource glm not None, theta_hat):
+        guard_check_built(&glm.guard, glm)
+        hat = np.array(theta_hat, dtype=np.float64)
+        if hat.shape != (glm.X.shape[1],):
+            raise ValueError(f"theta_hat has shape {hat.shape}; ({glm.X.shape[1]},) is needed")
         super().__init__(glm.n_arms, glm.n_rows, scan_advantage=glm.scan_advantage, reward_cost=1.5 * glm.reward_cost)
         self.glm = glm
-        self.theta_hat = np.array(theta_hat, dtype=np.float64)
-        if self.theta_hat.ndim != 1 or self.theta_hat.shape[0] != glm.X.shape[1]:
-            raise ValueError(f"theta_hat has shape {np.shape(theta_hat)}; ({glm.X.shape[1]},) is needed")
+        self.theta_hat = hat
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _residual, (1, self.glm, np.asarray(self.theta_hat))
 
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,

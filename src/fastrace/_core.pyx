@@ -527,7 +527,7 @@ cdef class Race(RaceMemory):
                     raise ValueError(reward_outside(x[i], arm, row_at(self, start + i), low, high))
         return 0
 
-    def _explain(self, Source source, arm):
+    cdef int _explain(self, Source source, Py_ssize_t arm) except -1:
         """Why a full pass gave a sum that is not finite: raise, unless a reward of -inf accounts for it."""
         impossible = False
         for first in range(0, self.n_rows, PATIENT_BLOCK):
@@ -540,6 +540,7 @@ cdef class Race(RaceMemory):
         if not impossible or self.new_sum[arm] != -np.inf:
             raise ValueError(_overflow(arm, self.new_sum[arm]))
         self.new_flags |= IMPOSSIBLE_REWARD
+        return 0
 
     cdef int _close_look(self, int64_t target, double advantage) except -1 nogil:
         cdef bint cut = target < self._planned()

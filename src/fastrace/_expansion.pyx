@@ -7,6 +7,7 @@ cimport numpy as cnp
 
 import numpy as np
 
+from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace.sources cimport Source
 
 cnp.import_array()
@@ -54,7 +55,11 @@ cdef class ExpandedSource(Source):
     cdef readonly cnp.ndarray theta_hat, table
     cdef cnp.ndarray parameters
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, Source source not None, parameters, theta_hat, table):
+        guard_check_built(&source.guard, source)
         hat = np.array(theta_hat, dtype=np.float64)
         d = len(hat)
         if not isinstance(parameters, np.ndarray) or parameters.dtype != np.float64 \
@@ -72,8 +77,10 @@ cdef class ExpandedSource(Source):
         self.parameters = parameters
         self.theta_hat = hat
         self.table = kept
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _expanded_source, (1, self.source, np.asarray(self.parameters), np.asarray(self.theta_hat),
                                   np.asarray(self.table))
 

@@ -323,7 +323,7 @@ cdef class LilRace:
         finally:
             guard_leave(&self.guard)
 
-    def _answer(self):
+    cdef dict _answer(self):
         cdef Py_ssize_t i
         cdef cnp.ndarray mean = np.full(self.n_arms, np.nan)
         cdef cnp.ndarray half_width = np.full(self.n_arms, np.inf)
@@ -352,7 +352,7 @@ cdef class LilRace:
         finally:
             guard_leave(&self.guard)
 
-    def _state(self):
+    cdef dict _state(self):
         cdef Py_ssize_t i
         keys = np.empty((self.n_arms, 2), dtype=np.uint64)
         sums = np.empty((self.n_arms, 3))

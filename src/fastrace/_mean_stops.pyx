@@ -6,6 +6,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from fastrace._bounds cimport empirical_bernstein_within, hoeffding
 from fastrace._criteria cimport ABSOLUTE, RELATIVE, SIGN, relative_answer, relative_met
+from fastrace._guard cimport guard_await, guard_build, guard_built
 from fastrace._moments cimport running_add, running_t, two_sum
 from fastrace._schedules cimport (geometric_end, geometric_index, log_inv_look_delta, log_inv_telescoping_delta,
                                   upsilon_final, upsilon_sum)
@@ -58,12 +59,17 @@ cdef class HoeffdingStop(Stream):
     cdef nas_t own
     cdef double beta, log_inv_delta, log_inv_honest
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
     def _configure_hoeffding(self, *, beta=0.0, two_sided=True):
+        guard_build(&self.guard, 1, self)
         self.beta = beta
         self.log_inv_honest = -log(self.delta_) + log(2.0)
         self.log_inv_delta = self.log_inv_honest if two_sided else -log(self.delta_)
         self.own.k = 1.0
         self.own.next = 1.0
+        guard_built(&self.guard, 1)
 
     cdef void *memory(self, Py_ssize_t *size) noexcept nogil:
         size[0] = sizeof(nas_t)
@@ -167,9 +173,13 @@ cdef class BernsteinStop(Stream):
     cdef double beta, power, log_inv_delta, span
     cdef int64_t cap
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
     def _configure_bernstein(self, *, schedule, spending="poly", beta=0.0, power=0.0, by_variance=True,
                              use_support=True, cap=None):
         """`cap`: the t at which a half-width of Hoeffding's at delta (with "once") or delta / 2 is looked at."""
+        guard_build(&self.guard, 1, self)
         self.schedule = SCHEDULES.index(schedule)
         self.telescoping = spending == "telescoping"
         self.beta = beta
@@ -187,6 +197,7 @@ cdef class BernsteinStop(Stream):
             self.s.upper = max(fabs(self.low), fabs(self.high)) if use_support else INFINITY
         elif not use_support:
             self.s.lower, self.s.upper = -INFINITY, INFINITY
+        guard_built(&self.guard, 1)
 
     cdef void *memory(self, Py_ssize_t *size) noexcept nogil:
         size[0] = sizeof(bernstein_t)
@@ -399,8 +410,13 @@ cdef class SumStop(Stream):
     cdef sum_t own
     cdef double wanted
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
     def _configure_sum(self):
+        guard_build(&self.guard, 1, self)
         self.wanted = upsilon_sum(self.epsilon_, -log(self.delta_))
+        guard_built(&self.guard, 1)
 
     cdef void *memory(self, Py_ssize_t *size) noexcept nogil:
         size[0] = sizeof(sum_t)
@@ -440,11 +456,16 @@ cdef class ApproximationStop(Stream):
     cdef aa_t own
     cdef double rough_epsilon, wanted, final
 
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
     def _configure_aa(self):
+        guard_build(&self.guard, 1, self)
         self.rough_epsilon = min(0.5, sqrt(self.epsilon_))
         self.wanted = upsilon_sum(self.rough_epsilon, -log(self.delta_) + log(3.0))
         self.final = upsilon_final(self.epsilon_, -log(self.delta_))
         self.own.phase = 1
+        guard_built(&self.guard, 1)
 
     cdef void *memory(self, Py_ssize_t *size) noexcept nogil:
         size[0] = sizeof(aa_t)

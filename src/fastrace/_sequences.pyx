@@ -275,8 +275,10 @@ cdef class Sequence(Stream):
         guard_check_built(&self.guard, self)
         return self.state.sums.penalty[1], self.state.sums.penalty[0]
 
-    def _absorb(self, Sequence other):
+    def _absorb(self, Sequence other not None):
         """Add what `other` saw, as if it had come after what this stream saw."""
+        guard_check_built(&self.guard, self)
+        guard_check_built(&other.guard, other)
         cdef fr_sums_t *mine = &self.state.sums
         cdef const fr_sums_t *theirs = &other.state.sums
         cdef double low, high

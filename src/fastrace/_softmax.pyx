@@ -6,6 +6,7 @@ cimport numpy as cnp
 
 from scipy.linalg.cython_blas cimport dgemm
 
+from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._simd cimport fr_sum
 from fastrace.likelihoods cimport FR_GLM_BLOCK, GLMSource, fr_glm_gather, fr_glm_predict
 from fastrace.sources cimport Source, check_signals
@@ -52,6 +53,9 @@ cdef class SoftmaxSource(Source):
     cdef cnp.ndarray labels, parameters, hat
     cdef Py_ssize_t n_free
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, X, y, parameters, n_classes, theta_hat=None):
         rows = GLMSource(X, y, np.zeros((1, np.shape(X)[1] if np.ndim(X) == 2 else 1)), "gaussian", 1.0)
         if n_classes < 2:
@@ -66,6 +70,12 @@ cdef class SoftmaxSource(Source):
                 or parameters.shape[1] != width or not parameters.flags.c_contiguous:
             raise ValueError(f"parameters is of type {type(parameters).__name__} and shape {np.shape(parameters)}; a "
                              f"float64 array of shape (n_arms, {width}) in C order is needed")
+        hat = None
+        if theta_hat is not None:
+            hat = np.array(theta_hat, dtype=np.float64)
+            if hat.shape != (width,) or not np.isfinite(hat).all():
+                raise ValueError(f"theta_hat has shape {hat.shape}; {width} finite parameters are needed")
+            hat.flags.writeable = False
         blocks = 1 if theta_hat is None else 2
         super().__init__(len(parameters), rows.n_rows, scan_advantage=rows.scan_advantage,
                          reward_cost=blocks * (n_classes - 1) * (3.0 + 0.25 * rows.X.shape[1]))
@@ -74,15 +84,11 @@ cdef class SoftmaxSource(Source):
         self.n_free = n_classes - 1
         self.labels = outcome.astype(np.int32)
         self.parameters = parameters
-        self.theta_hat = None
-        if theta_hat is not None:
-            self.hat = np.array(theta_hat, dtype=np.float64)
-            if (<object>self.hat).shape != (width,) or not np.isfinite(self.hat).all():
-                raise ValueError(f"theta_hat has shape {np.shape(theta_hat)}; {width} finite parameters are needed")
-            self.hat.flags.writeable = False
-            self.theta_hat = self.hat
+        self.hat = self.theta_hat = hat
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _softmax_source, (1, self.rows.X, np.asarray(self.labels), np.asarray(self.parameters), self.n_classes,
                                  self.theta_hat)
 

@@ -512,13 +512,16 @@ cdef class Over(Stream):
         self.s = self.inner.s
 
     def _interval(self):
+        guard_check_built(&self.guard, self)
         self.inner.s = self.s
         return self.inner._interval()
 
     def _own_state(self):
+        guard_check_built(&self.guard, self)
         return self.inner._own_state()
 
     def _set_own_state(self, state):
+        guard_check_built(&self.guard, self)
         self.inner.s = self.s               # its sums are checked against the count
         self.inner._set_own_state(state)
 

@@ -247,7 +247,7 @@ cdef class UnequalCore:
         self._settle()
         return 0
 
-    def _know(self, shifts):
+    cdef int _know(self, shifts) except -1:
         """Set what is known of each arm beside its rewards; what was decided without them and that is decided anew."""
         cdef Py_ssize_t i
         cdef const double[::1] offset = self._offset, shift = shifts
@@ -256,6 +256,7 @@ cdef class UnequalCore:
         self.stale = True
         if self._untouched():
             self._start()
+        return 0
 
     cdef bint _untouched(self) noexcept nogil:
         """Whether no row has been read yet."""

@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 cimport numpy as cnp
 
 from fastrace._bounds cimport cubic_change
+from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._simd cimport fr_sum
 from fastrace.likelihoods cimport FR_RESIDUAL, FR_TAYLOR, GLMSource
 from fastrace.sources cimport Source
@@ -91,8 +92,13 @@ cdef class ControlVariate(Source):
     # The surrogate expands this very source: both can be evaluated in one sweep.
     cdef bint fused
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, Source source not None, Source surrogate not None, totals=None, always_read=None, *,
                  support=None):
+        guard_check_built(&source.guard, source)
+        guard_check_built(&surrogate.guard, surrogate)
         if (surrogate.n_arms, surrogate.n_rows) != (source.n_arms, source.n_rows):
             raise ValueError(f"surrogate has {surrogate.n_arms} arms and {surrogate.n_rows} rows, the source has "
                              f"{source.n_arms} and {source.n_rows}; they must agree")
@@ -104,6 +110,9 @@ cdef class ControlVariate(Source):
             raise ValueError(f"always_read runs from {rows.min()} to {rows.max()}; it must stay within "
                              f"[0, {source.n_rows})")
         rows = np.unique(rows).astype(np.int64)
+        kept = np.delete(np.arange(source.n_rows, dtype=np.int64), rows) if len(rows) else None
+        if totals is not None and not callable(totals):
+            totals = _sums(totals, source.n_arms)
         super().__init__(source.n_arms, source.n_rows - len(rows), scan_advantage=source.scan_advantage,
                          reward_cost=source.reward_cost + surrogate.reward_cost,
                          n_always_read=len(rows) + source.n_always_read,
@@ -111,15 +120,11 @@ cdef class ControlVariate(Source):
         self.source = source
         self.surrogate = surrogate
         self.always_read = rows
-        self.kept = None
-        self.kept_rows = NULL
-        if len(rows):
-            self.kept = np.delete(np.arange(source.n_rows, dtype=np.int64), rows)
-            self.kept_rows = <const int64_t *>cnp.PyArray_DATA(self.kept)
+        self.kept = kept
+        self.kept_rows = NULL if kept is None else <const int64_t *>cnp.PyArray_DATA(self.kept)
         self.known_totals = totals
-        if totals is not None and not callable(totals):
-            self.known_totals = _sums(totals, self.n_arms)
         self.fused = isinstance(surrogate, TaylorSurrogate) and (<TaylorSurrogate>surrogate).glm is source
+        guard_built(&self.guard, 1)
 
     def difference_support(self):
         """Interval that holds what arm 1 has over arm 0 in every row raced on, at the present parameters.
@@ -130,12 +135,14 @@ cdef class ControlVariate(Source):
             None where nothing is known: without `TaylorSurrogate`, or with other than two arms. Infinite far from the
             point of expansion, see `TaylorSurrogate.change_bound`.
         """
+        guard_check_built(&self.guard, self)
         if not self.fused or self.n_arms != 2:
             return None
         bound = self.surrogate.change_bound(self.always_read)
         return -bound, bound
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _control_variate, (1, self.source, self.surrogate, self.known_totals, np.asarray(self.always_read),
                                   self.support)
 
@@ -338,7 +345,11 @@ cdef class TaylorSurrogate(Source):
     cdef readonly double rounding
     cdef object cached_distances, cached_weights, cached_heaviest
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, GLMSource glm not None, theta_hat):
+        guard_check_built(&glm.guard, glm)
         hat = np.array(theta_hat, dtype=np.float64)
         p = glm.X.shape[1]
         if hat.shape != (p,) or not np.isfinite(hat).all():
@@ -363,8 +374,10 @@ cdef class TaylorSurrogate(Source):
         self.cached_distances = self.cached_weights = self.cached_heaviest = None
         for array in (self.theta_hat, self.gradient, self.hessian):
             array.flags.writeable = False
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _taylor_surrogate, (1, self.glm, np.asarray(self.theta_hat))
 
     cdef int expand(self, int what, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
@@ -406,6 +419,7 @@ cdef class TaylorSurrogate(Source):
         With A the sum of abs(l'') x x^T at `theta_hat`, it is sqrt(x^T A^-1 x), the root of the leverage. Rows far
         out have the largest residuals. Takes one pass over the data the first time.
         """
+        guard_check_built(&self.guard, self)
         if self.cached_distances is None:
             factor = np.linalg.inv(np.linalg.cholesky(self.metric))
             out = np.empty(self.n_rows)
@@ -444,6 +458,7 @@ cdef class TaylorSurrogate(Source):
         .. [1] Cornish, Vanetti, Bouchard-Cote, Deligiannidis, Doucet, "Scalable Metropolis-Hastings for exact Bayesian
            inference with large datasets", ICML 2019.
         """
+        guard_check_built(&self.guard, self)
         if self.cached_weights is None:
             self.cached_weights = cubic_weights(self.glm, self.distances(), self._predictors)
         weights, radius = self.cached_weights
@@ -458,6 +473,7 @@ cdef class TaylorSurrogate(Source):
         return self.cached_heaviest[1] * cubic_change(before, both, after, step) + self.rounding
 
     def _predictors(self):
+        guard_check_built(&self.guard, self)
         return np.concatenate([np.asarray(self.glm.X[first:first + _CHUNK], dtype=np.float64) @ self.theta_hat
                                for first in range(0, self.n_rows, _CHUNK)])
 
@@ -481,6 +497,7 @@ cdef class TaylorSurrogate(Source):
         By Taylor's theorem abs(r) <= M3 abs(eta - hat)^3 / 6, and by Cauchy's inequality abs(eta - hat) is at most
         the largest of `distances` times sqrt(d^T A d), d = theta - theta_hat. A share for rounding is added.
         """
+        guard_check_built(&self.guard, self)
         if third_derivative is None:
             third_derivative = _third_derivative(self.glm.family, self.glm.scale, self.glm.df)
         elif not 0.0 <= third_derivative < math.inf:
@@ -651,6 +668,9 @@ cdef class BinnedTaylor(Source):
     cdef cnp.ndarray offsets, value, gradient, hessian, sums
     cdef object z
 
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
     def __init__(self, y, expansion, n_arms, *, z=None, n_bins=100, labels=None):
         data = _columns(y, "y")
         by = data if z is None else _columns(z, "z")
@@ -679,13 +699,22 @@ cdef class BinnedTaylor(Source):
         for array in (self.labels, self.weights, self.references, self.covariances):
             array.flags.writeable = False
         self.expansion = expansion
-        self.update()
+        self.value, self.gradient, self.hessian, self.sums = self._expanded()
+        guard_built(&self.guard, 1)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _binned_taylor, (1, np.asarray(self.y), self.expansion, self.n_arms, self.z, np.asarray(self.labels))
 
     def update(self):
         """Expand anew, after what `expansion` depends on has changed. A bad expansion changes nothing."""
+        guard_check_built(&self.guard, self)
+        # In place: a race in another thread may be reading these arrays.
+        for mine, new in zip((self.value, self.gradient, self.hessian, self.sums), self._expanded(), strict=True):
+            mine[...] = new
+
+    cdef tuple _expanded(self):
+        """Values, gradients and Hessians of all bins by the user's function, and the sums that follow."""
         cdef Py_ssize_t n_bins = self.references.shape[0], q = self.references.shape[1]
         parts = self.expansion(self.references)
         if not isinstance(parts, tuple) or len(parts) != 3:
@@ -703,8 +732,7 @@ cdef class BinnedTaylor(Source):
         value, gradient, hessian = arrays
         per_bin = (value + np.einsum("bjq,bq->bj", gradient, self.offsets)
                    + 0.5 * np.einsum("bjpq,bpq->bj", hessian, self.covariances))
-        self.value, self.gradient, self.hessian = value, gradient, hessian
-        self.sums = self.n_rows * (np.asarray(self.weights) @ per_bin)
+        return value, gradient, hessian, self.n_rows * (np.asarray(self.weights) @ per_bin)
 
     cdef int expand(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                     Py_ssize_t n_arms, double **out) except -1 nogil:
@@ -757,6 +785,7 @@ cdef class BinnedTaylor(Source):
 
     def distances(self):
         """Distance of each row's z from the mean of its bin, columns in units of their standard deviation."""
+        guard_check_built(&self.guard, self)
         by = np.asarray(self.z)
         scale = by.std(axis=0)
         scaled = by / np.where(scale > 0.0, scale, 1.0)
@@ -784,6 +813,7 @@ cdef class BinnedTaylor(Source):
             ``third_derivative`` / 6 times the cube of the largest sum of abs(y - reference), to be used as
             ``support = (-bound, bound)``.
         """
+        guard_check_built(&self.guard, self)
         size = np.abs(np.asarray(self.y) - np.asarray(self.references)[self.labels]).sum(axis=1)
         far = np.delete(size, np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
         return np.asarray(third_derivative, dtype=np.float64) / 6.0 * far**3 * (1.0 + 1e-9)

@@ -163,12 +163,14 @@ cdef class GLMSource(Source):
         guard_built(&self.guard, 1)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _glm_source, (1, np.asarray(self.X), np.asarray(self.y), np.asarray(self.parameters), self.family,
                              self.scale, self.df, self.support)
 
     @property
     def theta(self):
         """Parameters, shape (n_arms, p): a copy to read, or a value to assign, as `set_theta` does."""
+        guard_check_built(&self.guard, self)
         return self.parameters.copy()
 
     @theta.setter
@@ -314,6 +316,7 @@ cdef class GLMSource(Source):
         -------
         value, slope, curvature : ndarray of float64, shape (count,)
         """
+        guard_check_built(&self.guard, self)
         cdef cnp.ndarray hat = np.ascontiguousarray(theta_hat, dtype=np.float64)
         _check_theta(hat[None], (1, self.model.n_columns))
         cdef int64_t start = operator.index(first)
@@ -459,6 +462,7 @@ cdef class PairSource(Source):
         guard_built(&self.guard, 1)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _pair_source, (1, self.source, self.pair[0], self.pair[1], self.support)
 
     @property

@@ -728,6 +728,7 @@ def as_pulls(pull, n_arms, *, order="random", rng=None):
     if is_population(pull):
         source = ResampledPulls(pull, rng, n_arms=n_arms) if order == "random" else RecordedPulls(pull)
     elif isinstance(pull, PullSource):
+        guard_check_built(&(<PullSource>pull).guard, pull)
         source = pull
     elif is_low_level(pull):
         source = CallbackPulls(pull, n_arms)

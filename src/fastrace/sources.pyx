@@ -128,8 +128,8 @@ cdef class Source:
 
     cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                       double *out) except -1 nogil:
-        cdef double *block = <double *>malloc(n_arms * BLOCK * sizeof(double))
-        cdef double **columns = <double **>malloc(n_arms * sizeof(double *))
+        cdef double *block = <double *>malloc(max(n_arms, 1) * BLOCK * sizeof(double))
+        cdef double **columns = <double **>malloc(max(n_arms, 1) * sizeof(double *))
         cdef int64_t last = first + n_rows
         cdef Py_ssize_t j, count
         try:
@@ -297,9 +297,11 @@ cdef class ArraySource(Source):
         -------
         ArraySource
         """
+        guard_check_built(&self.guard, self)
         return ArraySource(np.random.default_rng(rng).permutation(self.values, axis=0), support=self.support)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _array_source, (1, np.asarray(self.values), self.support)
 
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
@@ -409,6 +411,7 @@ cdef class CallableSource(Source):
         guard_built(&self.guard, 1)
 
     def __reduce__(self):
+        guard_check_built(&self.guard, self)
         return _callable_source, (2, self.function, self.n_arms, self.n_rows, self.support, self.scan_advantage,
                                   self.first_look, self.reward_cost)
 
