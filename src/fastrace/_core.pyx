@@ -793,6 +793,7 @@ cdef class Race(RaceMemory):
         """Every row has been read: the answer is exact, whatever the bound says."""
         cdef Py_ssize_t i, j, leader = -1
         cdef double best = 0.0, mean
+        cdef bint whole = True
         for j in range(self.n_active):
             i = self.active[j]
             mean = (total[i] + self.offset[i] + self.known[i]) / self.n_rows
@@ -808,6 +809,10 @@ cdef class Race(RaceMemory):
             self.mean[i] = (total[i] + self.offset[i] + self.known[i]) / self.n_rows
             self.half_width[i] = 0.0
             self.pulls[i] = self.n_rows
+        for i in range(self.n_arms):
+            whole = whole and (self.pulls[i] == self.n_rows or self._is_dead(i))
+        if whole:           # no decision rests on a look
+            self.flags &= ~(CONSTANT_FIRST_LOOK | HELD_BACK)
         self.flags |= self.new_flags
         self.spent += (self.n_rows - self.told) * self.n_active
         self.told = self.n_rows
@@ -852,9 +857,10 @@ cdef class Race(RaceMemory):
             told.append(f"max_pulls was reached: best is the arm with the largest mean so far, and the promise is only "
                         f"that the best arm is among the {self.n_active} that are still active")
         if flags & HELD_BACK:
-            told.append(f"the normal rule was held back until more rows were read: rewards of arms "
-                        f"{np.flatnonzero(self._held).tolist()} were constant, or few of them carried the mean; a "
-                        f"support (betting) would promise the answer without that heuristic")
+            arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"
+            told.append(f"the normal rule was held back until more rows were read: rewards of {arms} were "
+                        f"constant, or few of them carried the mean; a support (betting) would promise the answer without "
+                        f"that heuristic")
         if flags & SKEWED:
             told.append("the normal rule decided on skewed rewards, where its error can exceed delta by far; "
                         "pass a support (betting) or skewness_guard=True")
