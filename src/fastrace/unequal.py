@@ -84,7 +84,9 @@ class UnequalRace:
     ``delta / (D - 1)`` over the 35 pairs of looks that can be wrong. With `pooling` the promise is not proved: the
     variances of other arms enter a comparison, and change it between looks. Populations are drawn from independently.
     An arm whose rewards so far are all equal says nothing of the rest: under the normal rule it drops nobody and stays,
-    until rewards differ, all are read, or a support or `pooling` speaks. The orders of rows are pseudo-random (see
+    until rewards differ, all are read, or a support or `pooling` speaks. Rare large rewards among ordinary ones
+    that vary cannot be suspected before one of them has been read: only a `support` with a rigorous bound protects from
+    those. The orders of rows are pseudo-random (see
     ``_keyed_order.pxd``), so reading k rows costs O(k) time and O(n_arms) memory, whatever the sizes.
 
     References

@@ -71,7 +71,8 @@ class RacingGibbs:
     delta : float, default 0.05
         Probability that one draw differs from the exact one, in (0, 1).
     bound : str, default "auto"
-        "normal" without `support`; else "serfling", "hoeffding-serfling" or "empirical-bernstein-serfling".
+        "normal" without `support`, a rule that is not rigorous (see Notes); else "serfling", "hoeffding-serfling" or
+        "empirical-bernstein-serfling".
     support : tuple of float, optional
         Interval (low, high) that holds every term but -inf; one outside it ends the program with an error.
     first_look : int, default 64
@@ -93,6 +94,12 @@ class RacingGibbs:
     A draw perturbs the states with Gumbel noise and races them [1]_; its law is within total variation `delta` of the
     exact one. A race that forecasts that it needs most rows turns to one pass over all of them: that draw is exact.
     Every state's terms are computed for every row read, also of states that are out already.
+
+    What is promised depends on the rule. With a `support` that holds every term, the rigorous rules keep `delta`
+    whatever the terms are. Without one, the normal rule assumes that the mean of `first_look` rows is nearly normal,
+    and this race has no tail guard, unlike `fastrace.mcmc.RacingGibbs`. If few rows carry a state, such as large
+    factors on one row in a thousand, a draw may end before one of them is read: in such a case 184 of 200 draws were
+    wrong without a support and none with one. Rare large factors need a `support`.
 
     References
     ----------

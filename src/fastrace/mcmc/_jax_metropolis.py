@@ -88,7 +88,8 @@ class RacingMetropolis:
         Interval (low, high) that holds every raced difference of terms but -inf, for the rigorous bounds; one outside
         it ends the program with an error that names the row.
     skewness_guard : bool, optional
-        As in `fastrace.AcceptTest`: on by default with the normal rule.
+        As in `fastrace.AcceptTest`: on by default with the normal rule. It judges by the rows that it has read; rare
+        large differences need a `support` and a rigorous bound.
     first_look : int, default 64
         Rows of the first look, and of each block until sixteen of them; then blocks are sixteen times as large.
     scan_advantage : float, optional

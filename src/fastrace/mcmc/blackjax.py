@@ -23,7 +23,8 @@ def racing_metropolis(
     Parameters
     ----------
     terms, data, position, log_prior, **options
-        As in `fastrace.mcmc.jax.RacingMetropolis`.
+        As in `fastrace.mcmc.jax.RacingMetropolis`. The normal rule judges by the rows that it has read: if rare rows
+        may have large terms, give a rigorous `bound` and its `support`.
 
     Returns
     -------

@@ -28,7 +28,8 @@ def gibbs_fn(variables: Mapping[str, Categorical], delta: float = 0.05, **option
     delta : float, default 0.05
         Probability that one draw differs from the exact one, in (0, 1).
     **options
-        For `fastrace.mcmc.jax.RacingGibbs`.
+        For `fastrace.mcmc.jax.RacingGibbs`, whose Notes say what each rule promises. Give ``support=(low, high)`` if
+        few rows may carry a state: without one, the normal rule can miss rare large factors.
 
     Returns
     -------
@@ -92,7 +93,8 @@ class RacingBlock(CustomGibbs):  # type: ignore[misc]
     delta : float, default 0.05
         Probability that one draw differs from the exact one, in (0, 1).
     **options
-        For `fastrace.mcmc.jax.RacingGibbs`.
+        For `fastrace.mcmc.jax.RacingGibbs`, whose Notes say what each rule promises. Give ``support=(low, high)`` if
+        few rows may carry a state: without one, the normal rule can miss rare large factors.
 
     Notes
     -----
