@@ -859,8 +859,8 @@ cdef class Race(RaceMemory):
         if flags & HELD_BACK:
             arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"
             told.append(f"the normal rule was held back until more rows were read: rewards of {arms} were "
-                        f"constant, or few of them carried the mean; a support (betting) would promise the answer without "
-                        f"that heuristic")
+                        f"constant, or few of them carried the mean; a support (betting) would promise the answer "
+                        f"without that heuristic")
         if flags & SKEWED:
             told.append("the normal rule decided on skewed rewards, where its error can exceed delta by far; "
                         "pass a support (betting) or skewness_guard=True")
