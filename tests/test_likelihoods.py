@@ -206,9 +206,20 @@ def test_extremes(family, eta, expected):
     np.testing.assert_allclose(source.read(range(4))[:, 0], expected, rtol=1e-13, atol=1e-300)
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_x_that_is_not_finite_is_refused(bad, dtype):
+    """A rule that did not read the row used to decide as if all were well."""
+    X = np.ones((9000, 2), dtype)
+    X[8191, 1] = bad
+    with pytest.raises(ValueError, match=rf"X\[8191, 1\] is {bad}; finite numbers are needed"):
+        GLMSource(X, np.ones(9000), np.zeros((2, 2)))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nan_and_infinity_in_x_arrive_as_nan(family):
-    source = GLMSource([[math.nan, 1.0], [math.inf, -math.inf], [0.0, 0.0]], [1, 1, 1], [[1.0, 1.0]], family, 1.0)
+    X = [[math.nan, 1.0], [math.inf, -math.inf], [0.0, 0.0]]
+    source = GLMSource(X, [1, 1, 1], [[1.0, 1.0]], family, 1.0, check_finite=False)
     assert np.isnan(source.read([0, 1, 2])[:, 0]).tolist() == [True, True, False]
 
 

@@ -15,4 +15,6 @@ class SoftmaxSource(Source):
         parameters: NDArray[np.float64],
         n_classes: int,
         theta_hat: ArrayLike | None = ...,
+        *,
+        check_finite: bool = ...,
     ) -> None: ...

@@ -45,6 +45,8 @@ cdef class SoftmaxSource(Source):
         At least 2.
     theta_hat : array_like of shape ((n_classes - 1) p,), optional
         With it rewards are what the second-order expansion there leaves of the log-likelihoods.
+    check_finite : bool, default True
+        As in `fastrace.likelihoods.GLMSource`.
     """
 
     cdef readonly GLMSource rows
@@ -56,8 +58,9 @@ cdef class SoftmaxSource(Source):
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, X, y, parameters, n_classes, theta_hat=None):
-        rows = GLMSource(X, y, np.zeros((1, np.shape(X)[1] if np.ndim(X) == 2 else 1)), "gaussian", 1.0)
+    def __init__(self, X, y, parameters, n_classes, theta_hat=None, *, check_finite=True):
+        rows = GLMSource(X, y, np.zeros((1, np.shape(X)[1] if np.ndim(X) == 2 else 1)), "gaussian", 1.0,
+                         check_finite=check_finite)
         if n_classes < 2:
             raise ValueError(f"n_classes is {n_classes}; at least two classes are needed")
         outcome = np.asarray(rows.y)
@@ -194,4 +197,4 @@ def _softmax_source(version, X, y, parameters, n_classes, theta_hat):
     """Rebuild a pickled `SoftmaxSource`."""
     if version != 1:
         raise ValueError(f"this SoftmaxSource was pickled as version {version}; this fastrace reads version 1")
-    return SoftmaxSource(X, y, parameters, n_classes, theta_hat)
+    return SoftmaxSource(X, y, parameters, n_classes, theta_hat, check_finite=False)

@@ -22,6 +22,7 @@ class GLMSource(Source):
         df: float = ...,
         *,
         support: Any = ...,
+        check_finite: bool = ...,
     ) -> None: ...
     @property
     def theta(self) -> NDArray[np.float64]: ...
@@ -31,6 +32,8 @@ class GLMSource(Source):
     def derivatives(
         self, theta_hat: ArrayLike, first: int = ..., count: int | None = ...
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+
+def require_finite(table: NDArray[Any]) -> None: ...
 
 class PairSource(Source):
     source: Source

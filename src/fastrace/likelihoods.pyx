@@ -35,6 +35,7 @@ _SCALES = {
 
 
 _CHUNK = 1 << 16          # rows summed at once by NumPy
+_CHUNK_CHECKED = 4096     # rows looked at for entries that are not finite
 
 
 cdef class GLMSource(Source):
@@ -61,6 +62,10 @@ cdef class GLMSource(Source):
         Degrees of freedom of the Student-t family.
     support : tuple of float or of arrays of shape (n_arms,), optional
         Interval (low, high) that holds every reward.
+    check_finite : bool, default True
+        Whether to pass over `X` once and refuse it if an entry is not finite. Say False only for an `X` that has been
+        checked, such as a large memory map: the rewards of a row with an entry that is not finite are nan, and a rule
+        that happens not to read that row does not notice.
 
     Attributes
     ----------
@@ -70,8 +75,8 @@ cdef class GLMSource(Source):
     Raises
     ------
     ValueError
-        If shapes disagree, `X`, `y` or `theta` is not real, `y` or `theta` is not finite or `y` outside the family's
-        range, or `scale` or `df` is not positive.
+        If shapes disagree, `X`, `y` or `theta` is not real or not finite, `y` is outside the family's range, or
+        `scale` or `df` is not positive.
 
     Notes
     -----
@@ -98,7 +103,8 @@ cdef class GLMSource(Source):
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, X, y, theta, family="logistic", scale=None, df=4.0, *, support=None):
+    def __init__(self, X, y, theta, family="logistic", scale=None, df=4.0, *, support=None,
+                 check_finite=True):
         if family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
         if scale is None:
@@ -124,6 +130,8 @@ cdef class GLMSource(Source):
         if outcome.shape != x.shape[:1] or outcome.dtype.kind not in "fiub":
             raise ValueError(f"y has shape {outcome.shape} and dtype {outcome.dtype}; real numbers of shape "
                              f"({x.shape[0]},), one for each row of X, are needed")
+        if check_finite:
+            require_finite(x)
         _check_outcomes(outcome, family)
         parameters = np.array(theta, dtype=np.float64, order="C", ndmin=2)
         _check_theta(parameters, (max(len(parameters), 1), x.shape[1]))
@@ -377,6 +385,17 @@ def _check_theta(theta, shape):
         raise ValueError(f"theta holds {theta[~np.isfinite(theta)][0]}; parameters must be finite")
 
 
+def require_finite(table):
+    """Raise unless all entries of the explanatory variables are finite; in chunks, as they may lie in a file."""
+    if table.ndim != 2 or table.dtype.kind != "f":
+        return
+    for first in range(0, len(table), _CHUNK_CHECKED):
+        good = np.isfinite(table[first : first + _CHUNK_CHECKED])
+        if not good.all():
+            row, column = np.argwhere(~good)[0]
+            raise ValueError(f"X[{first + row}, {column}] is {table[first + row, column]}; finite numbers are needed")
+
+
 def _check_outcomes(y, family):
     with np.errstate(invalid="ignore"):
         if family == "logistic":
@@ -408,7 +427,7 @@ def _glm_source(version, X, y, theta, family, scale, df, support):
     """Rebuild a pickled `GLMSource`."""
     if version != 1:
         raise ValueError(f"this GLMSource was pickled as version {version}; this fastrace reads version 1")
-    return GLMSource(X, y, theta, family, scale, df, support=support)
+    return GLMSource(X, y, theta, family, scale, df, support=support, check_finite=False)
 
 
 cdef class PairSource(Source):

@@ -13,7 +13,7 @@ from fastrace import _checks
 from fastrace._chain import Residual, parameters_of
 from fastrace._expansion import ExpandedSource, packed
 from fastrace.control_variates import TaylorSurrogate, cubic_weights, residual_rounding
-from fastrace.likelihoods import GLMSource
+from fastrace.likelihoods import GLMSource, require_finite
 from fastrace.sources import CallableSource, Source
 
 __all__ = ["GLM", "FunctionModel", "Reference", "SourceModel"]
@@ -216,17 +216,6 @@ class Model:
         return at + covariance @ slope, np.asarray(whole / scale[:, None], dtype=np.float64)
 
 
-def require_finite(table: NDArray[np.generic]) -> None:
-    """Raise unless all entries of the explanatory variables are finite; one that is not would freeze a chain."""
-    if table.ndim != 2 or table.dtype.kind != "f":
-        return
-    for first in range(0, len(table), _CHUNK):
-        good = np.isfinite(table[first : first + _CHUNK])
-        if not good.all():
-            row, column = np.argwhere(~good)[0]
-            raise ValueError(f"X[{first + row}, {column}] is {table[first + row, column]}; finite numbers are needed")
-
-
 def _scaled(
     matrix: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -340,7 +329,7 @@ class GLM(Model):
         shuffle: _checks.RngLike = None,
     ) -> None:
         table, outcome = np.asarray(X), np.asarray(y)
-        require_finite(table)
+        require_finite(table)                # before the shuffle, so that the error names the row as it was given
         if shuffle is not None and table.ndim == 2 and outcome.shape == table.shape[:1]:
             order = _checks.generator(shuffle).permutation(len(table))
             table, outcome = table[order], outcome[order]
@@ -348,7 +337,7 @@ class GLM(Model):
         columns = table.shape[1] if table.ndim == 2 else 1
         if scale is not None and family in ("logistic", "poisson"):
             raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
-        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, scale, df)
+        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, scale, df, check_finite=False)
         super().__init__(columns, self._glm.n_rows, prior_mean, prior_sd, log_prior)
 
     def __repr__(self) -> str:
@@ -360,7 +349,7 @@ class GLM(Model):
 
     def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
         g = self._glm
-        own = GLMSource(g.X, g.y, np.zeros((2, self.dim)), g.family, g.scale, g.df)
+        own = GLMSource(g.X, g.y, np.zeros((2, self.dim)), g.family, g.scale, g.df, check_finite=False)
         return own if reference is None else Residual(own, reference.theta_hat), parameters_of(own)
 
     def _expand(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
@@ -638,7 +627,7 @@ class SourceModel(_TermsModel):
     --------
     >>> import numpy as np
     >>> from fastrace import mcmc
-    >>> from fastrace.likelihoods import GLMSource
+    >>> from fastrace.likelihoods import GLMSource, require_finite
     >>> from fastrace.sources import CallableSource
     >>> y = np.random.default_rng(0).normal(1.0, 1.0, 500)
     >>> def make():

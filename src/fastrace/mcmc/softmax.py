@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace import _checks
 from fastrace._softmax import SoftmaxSource
 from fastrace.control_variates import residual_rounding
-from fastrace.mcmc.models import LogPrior, Model, Reference, movement, require_finite, require_proper
+from fastrace.likelihoods import require_finite
+from fastrace.mcmc.models import LogPrior, Model, Reference, movement, require_proper
 from fastrace.sources import Source
 
 __all__ = ["Softmax"]
@@ -92,7 +93,7 @@ class Softmax(Model):
         self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
         self.n_columns = table.shape[1] if table.ndim == 2 else 1
         dim = (self.n_classes - 1) * self.n_columns
-        self._data = SoftmaxSource(table, outcome, np.zeros((1, dim)), self.n_classes)
+        self._data = SoftmaxSource(table, outcome, np.zeros((1, dim)), self.n_classes, check_finite=False)
         self._classes = self._data.rows.y.astype(np.int32)
         super().__init__(dim, self._data.n_rows, prior_mean, prior_sd, log_prior)
 
@@ -106,7 +107,8 @@ class Softmax(Model):
     def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
         theta = np.zeros((2, self.dim))
         hat = None if reference is None else reference.theta_hat
-        return SoftmaxSource(self._data.rows.X, self._classes, theta, self.n_classes, hat), theta
+        own = SoftmaxSource(self._data.rows.X, self._classes, theta, self.n_classes, hat, check_finite=False)
+        return own, theta
 
     def _rows(self, first: int) -> NDArray[np.float64]:
         return np.asarray(self._data.rows.X[first : first + _CHUNK], dtype=np.float64)
