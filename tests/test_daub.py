@@ -833,3 +833,12 @@ def test_c2_14_the_work_of_a_decision_does_not_grow_with_rounds(made, budget, rn
     assert not method.done
     slope = (found[2] - found[0]) / math.log2(10_000 / 100)
     assert slope < 20.0, found           # a step more down each of a few heaps when the number of rounds doubles
+
+
+def test_a_run_without_learners_left_names_the_last_error_as_its_cause():
+    def train(learner, n):
+        raise KeyError(f"column of learner {learner}")
+
+    with pytest.raises(RuntimeError, match="no learner is left") as caught:
+        DAUB(3, 1000, 100).run(train)
+    assert isinstance(caught.value.__cause__, KeyError)

@@ -304,10 +304,16 @@ class Scheduler:
         Returns
         -------
         SelectionResult
+
+        Raises
+        ------
+        RuntimeError
+            If every learner was dropped; its cause is the last exception of a training.
         """
         if time_limit is not None and not _checks.real(time_limit, "time_limit") > 0.0:
             raise ValueError(f"time_limit is {time_limit}; a positive number of seconds is needed")
         self.cancel()
+        last = None                             # error of a training
         while not self._stopped_by:
             item = self.ask()
             if item is None:
@@ -323,12 +329,18 @@ class Scheduler:
             except Exception as error:
                 if item not in self._outstanding:
                     raise
+                last = error
                 self.fail(*item, error, time.perf_counter() - began if self._cost == "seconds" else None)
             except BaseException:
                 self.cancel()
                 raise
             if callback is not None and callback(self) and not self._stopped_by:
                 self._stop("callback", self._leader())
+        if last is not None and len(self._dropped) == self._n_learners:
+            try:
+                return self.result()
+            except RuntimeError as none_left:
+                raise none_left from last
         return self.result()
 
     def result(self) -> SelectionResult:
