@@ -6,6 +6,7 @@ Tests named c2_NN hold the reliability figures that this package sets itself, by
 import copy
 import ctypes
 import math
+import operator
 import pickle
 import subprocess
 import sys
@@ -246,7 +247,7 @@ def test_c2_10_mean_of_constant_is_exact_after_a_billion():
     for _ in range(1000):
         m.update(0.1)
     for _ in range(10):
-        m.merge(m)
+        m.merge(m.copy())
     assert m.count == (10**6 + 1000) * 1024
     for _ in range(1000):
         m.update(0.1)
@@ -264,7 +265,7 @@ def test_c2_10_a_billion_values_do_not_drift():
     assert_close(single.variance(ddof=0), 2 / 9, 1e-14)
     m = moments_of(x)
     for _ in range(12):
-        m.merge(m)
+        m.merge(m.copy())
     assert m.count == 3 * 10**5 * 4096
     for v in x[:30_000].tolist():
         m.update(v)
@@ -275,18 +276,18 @@ def test_c2_10_a_billion_values_do_not_drift():
 def test_c2_11_counters_are_64_bits_wide():
     m = moments_of([1.0, 3.0])
     for _ in range(40):
-        m.merge(m)
+        m.merge(m.copy())
     assert m.count == 2**41
     m.update(2.0)
     m.update_many([1.0, 3.0])
     assert m.count == 2**41 + 3
     assert_close([m.mean, m.variance()], [2.0, 1.0], 1e-11)
     for _ in range(20):
-        m.merge(m)
+        m.merge(m.copy())
     before = state(m)
-    m.merge(m)
+    m.merge(m.copy())
     with pytest.raises(OverflowError, match="2\\*\\*63"):
-        m.merge(m)
+        m.merge(m.copy())
     assert m.count == 2 * before[0][0]
 
 
@@ -826,3 +827,16 @@ def test_comoments_of_too_few_rows_are_nan():
     assert c.difference_mean.tolist() == [0.0, -1.0]
     assert np.isnan(c.difference_variance()).all()
     assert c.difference_variance(ddof=0).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("make", [RunningMoments, lambda: RunningComoments(2)])
+def test_merging_an_object_with_itself_is_refused(make):
+    """Its rewards used to count twice."""
+    seen = make()
+    seen.update_many(np.ones((4, 2)) if isinstance(seen, RunningComoments) else np.ones(4))
+    for merge in (lambda: seen.merge(seen), lambda: operator.iadd(seen, seen)):
+        with pytest.raises(ValueError, match="merged with itself: its rewards would count twice"):
+            merge()
+    assert seen.count == 4
+    seen.merge(seen.copy())
+    assert seen.count == 8

@@ -636,3 +636,10 @@ def test_selection_in_ranks(seed):
     for n_best in range(1, 9):
         result = fr.HoeffdingRace(9, 300, 0.05, (0, 1), n_best=n_best).run(rewards, order="given")
         equals_twin(fr.HoeffdingRace, result, rewards, 300, (0, 1), 0.0, n_best)
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_a_table_without_rows_is_refused(race):
+    for order in ("random", "given"):
+        with pytest.raises(ValueError, match="rewards has 0 rows: nothing tells the arms apart"):
+            race(3, 100, 0.05, (0, 1)).run(np.zeros((0, 3)), order=order)

@@ -316,6 +316,8 @@ cdef class _Running:
         guard_check_built(&self.guard, self)
         if not isinstance(other, (RunningMoments if self.lead < 0 else RunningComoments)):
             raise TypeError(f"other is a {type(other).__name__}; only another {type(self).__name__} can be merged")
+        if other is self:
+            raise ValueError(f"a {type(self).__name__} cannot be merged with itself: its rewards would count twice")
         that = <_Running>other
         if that.lead != self.lead:
             raise ValueError(f"leader is {that.lead} on one side and {self.lead} on the other; both must be the same")
@@ -562,7 +564,7 @@ cdef class RunningMoments(_Running):
         Raises
         ------
         ValueError
-            If the numbers of arms differ.
+            If the numbers of arms differ, or `other` is this object itself: its rewards would count twice.
         TypeError
             If `other` is something else.
 
@@ -740,7 +742,7 @@ cdef class RunningComoments(_Running):
         Raises
         ------
         ValueError
-            If the numbers of arms or the leaders differ.
+            If the numbers of arms or the leaders differ, or `other` is this object itself.
         TypeError
             If `other` is something else.
         """

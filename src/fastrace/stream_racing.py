@@ -109,6 +109,9 @@ class StreamRace:
     def tell(self, rewards: ArrayLike) -> int:
         """Take rounds of rewards, in the order given.
 
+        Each call brings new rounds, whether or not `ask` was called before: a stream has no rows that could be asked
+        for again. Rewards that are given twice count twice, and then the promise is void.
+
         Parameters
         ----------
         rewards : array_like of float, shape (n_open,) or (k, n_open)
@@ -174,10 +177,10 @@ class StreamRace:
         Raises
         ------
         ValueError
-            If a reward that would be used is nan or outside `support`. The race has then used all rounds before that
-            one; so it has all completed rounds after an exception of the callable, or Ctrl-C, and may go on. Also if a
-            race that has used rounds is to begin a table in random order, or goes on in another order or with another
-            number of rows.
+            If the table has no rows, or a reward that would be used is nan or outside `support`. The race has then
+            used all rounds before that one; so it has all completed rounds after an exception of the callable, or
+            Ctrl-C, and may go on. Also if a race that has used rounds is to begin a table in random order, or goes on
+            in another order or with another number of rows.
 
         Notes
         -----
@@ -195,6 +198,8 @@ class StreamRace:
         n_rows = (MOST_ROUNDS if self._horizon is None else self._horizon) if function else None
         source = as_source(rewards, n_arms=race.n_arms, n_rows=n_rows)
         most = 64 if type(source) is ArraySource else min(batch, 1 << 20)
+        if not function and source.n_rows == 0:
+            raise ValueError("rewards has 0 rows: nothing tells the arms apart")
         race.run(source, most, generator if order == "random" and not function else None)
         return self._result(column_names(rewards))
 
