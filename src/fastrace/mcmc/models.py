@@ -627,7 +627,7 @@ class SourceModel(_TermsModel):
     --------
     >>> import numpy as np
     >>> from fastrace import mcmc
-    >>> from fastrace.likelihoods import GLMSource, require_finite
+    >>> from fastrace.likelihoods import GLMSource
     >>> from fastrace.sources import CallableSource
     >>> y = np.random.default_rng(0).normal(1.0, 1.0, 500)
     >>> def make():
