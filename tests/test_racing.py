@@ -797,3 +797,14 @@ def test_guards_are_warned_of_only_where_a_decision_rests_on_them(variance, seed
             assert result.stopped_by != "exact" or not (whole and said)
             assert whole or not result.held_back.size or said
     assert {(True, False), (False, True)} <= kinds
+
+
+def test_columns_that_look_like_an_index_are_warned_of(rng):
+    columns = {"a": rng.random(3000), "b": rng.random(3000)}
+    late = np.arange(3000.0)
+    late[500:] = 0.0
+    for extra, said in [({"k": np.arange(3000)}, "column 'k' holds running numbers"), ({"k": late}, ""),
+                        ({"id": rng.integers(0, 9, 3000)}, "column 'id' is named like an index")]:
+        for result in (fr.race(columns | extra, rng=1), fr.FiniteRace(3, 3000, rng=1).run(columns | extra)):
+            assert any(said in text for text in result.warnings) if said else "running" not in str(result.warnings)
+    assert "running" not in str(fr.race(np.column_stack([*columns.values(), late]), rng=1).warnings)

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 Generator = np.random.Generator
 RngLike = None | int | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
 Support = tuple[ArrayLike, ArrayLike]
+RUNNING = 1000         # rows that show whether a column holds running numbers
+INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
 
 
 def probability(value: float, name: str) -> float:
@@ -160,3 +162,14 @@ def restoring(version: Any, known: int, cls: Any, base: type) -> Iterator[None]:
         yield
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"the saved {base.__name__} is damaged: {error}") from error
+
+
+def index_like(name: str, head: NDArray[Any]) -> str:
+    """Why a column, of which these are the first rows, looks like an index; empty if it does not."""
+    if head.dtype.kind not in "fiu":
+        return ""
+    with np.errstate(invalid="ignore"):
+        whole = bool(np.isfinite(head).all() and (head == np.floor(head)).all())
+        if whole and head.size > 2 and bool((np.diff(head.astype(np.float64)) == 1.0).all()):
+            return "holds running numbers"
+    return "is named like an index" if whole and name.strip().lower().split(":")[0] in INDEX_NAMES else ""

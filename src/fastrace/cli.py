@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrace import __version__
+from fastrace import __version__, _checks
 from fastrace._progress import samples
 from fastrace.racing import BOUNDS, race
 from fastrace.results import StopResult
@@ -26,8 +26,6 @@ from fastrace.stopping import METHODS, estimate_mean, start_rule
 DRAWS, QUICK_DRAWS = 2000, 200
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"
 TABLES = (".npy", ".csv", ".parquet")
-RUNNING = 1000         # rows that show whether a column holds running numbers
-INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -378,7 +376,7 @@ def load_table(path: Path, columns: str | None = None) -> Any:
             return table[:, places]
         table = table.iloc[:, places]
     elif isinstance(table, np.ndarray):
-        _refuse_index(path, names, [table[:RUNNING, place] for place in range(table.shape[1])])
+        _refuse_index(path, names, [table[:_checks.RUNNING, place] for place in range(table.shape[1])])
         return table
     import pandas as pd
 
@@ -389,7 +387,7 @@ def load_table(path: Path, columns: str | None = None) -> Any:
             f"{_some([name for name in names if name not in words]) or 'there are none'}"
         )
     if columns is None:
-        _refuse_index(path, names, [table.iloc[:RUNNING, place].to_numpy() for place in range(table.shape[1])])
+        _refuse_index(path, names, [table.iloc[:_checks.RUNNING, place].to_numpy() for place in range(table.shape[1])])
     missing = table.isna().to_numpy()
     if missing.any():
         row, place = (int(k[0]) for k in np.nonzero(missing))
@@ -474,21 +472,16 @@ def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) ->
 
 
 def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
-    """Refuse a column of whole numbers that is named like an index, or whose first rows are running numbers."""
+    """Refuse a column that looks like an index."""
     for name, head in zip(names, heads, strict=True):
-        if head.dtype.kind not in "fiu" or len(names) < 2:
+        why = _checks.index_like(name, head)
+        if not why or len(names) < 2:
             continue
-        with np.errstate(invalid="ignore"):
-            whole = bool(np.isfinite(head).all() and (head == np.floor(head)).all())
-            running = whole and head.size > 2 and bool((np.diff(head.astype(np.float64)) == 1.0).all())
-        word = name.strip().lower().split(":")[0]
-        if running or (whole and word in INDEX_NAMES):
-            why = "holds running numbers" if running else "is named like an index"
-            others = ",".join(other for other in names if other != name)
-            raise ValueError(
-                f"column {name!r} of {path} {why}, and is no arm to race: choose the columns with --columns, such as "
-                f"--columns {others if len(others) <= 60 else names[-1]}"
-            )
+        others = ",".join(other for other in names if other != name)
+        raise ValueError(
+            f"column {name!r} of {path} {why}, and is no arm to race: choose the columns with --columns, such as "
+            f"--columns {others if len(others) <= 60 else names[-1]}"
+        )
 
 
 def _some(names: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -347,8 +348,9 @@ class FiniteRace:
     def run(self, source: Source | ArrayLike) -> RaceResult:
         """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL."""
         o = self._options
-        self._race.run(as_source(source, n_arms=o.n_arms, n_rows=o.n_rows))
-        return race_result(self._race, o, column_names(source))
+        rewards = as_source(source, n_arms=o.n_arms, n_rows=o.n_rows)
+        self._race.run(rewards)
+        return warn_of_index(race_result(self._race, o, column_names(source)), rewards)
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
@@ -387,6 +389,24 @@ def race_result(
         names=names,
         **known,
     )
+
+
+def warn_of_index(result: RaceResult, source: Source) -> RaceResult:
+    """Warn of columns of a named table that look like an index: few rows of all, then more of those that might be."""
+    if result.names is None or not 2 <= source.n_arms == len(result.names):
+        return result
+    arms, why = np.arange(source.n_arms), [""]
+    for most in (10, _checks.RUNNING):
+        heads = source.read(np.arange(min(most, source.n_rows)), arms).T
+        why = [_checks.index_like(result.names[arm], head) for arm, head in zip(arms, heads, strict=True)]
+        arms, why = arms[[bool(text) for text in why]], [text for text in why if text]
+        if not why:
+            return result
+    told = tuple(
+        f"column {result.names[arm]!r} {text}: leave it out if it is no arm to race"
+        for arm, text in zip(arms[:5], why[:5], strict=True)
+    )
+    return dataclasses.replace(result, warnings=result.warnings + told)
 
 
 def _rebuild(
@@ -484,4 +504,4 @@ def race(
     constants = finite_or_out(0.0 if offset is None else offset, "offset", options.n_arms)
     core = options.start(constants, rng)
     core.run(source)
-    return race_result(core, options, column_names(rewards), source.n_always_read)
+    return warn_of_index(race_result(core, options, column_names(rewards), source.n_always_read), source)
