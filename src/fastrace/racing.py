@@ -178,7 +178,7 @@ class FiniteRace:
     r"""Race arms over a finite population of rows; the arm with the largest mean wins.
 
     Every look reads more rows for the arms still in the race and drops those that the leader has beaten. A race that
-    reads every row returns the exact answer.
+    reads every row returns the exact best of the arms still left; arms dropped before were dropped by the bound.
 
     Parameters
     ----------

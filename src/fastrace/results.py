@@ -48,7 +48,8 @@ class RaceResult:
     n_looks : int
         Looks taken, the exact one included.
     stopped_by : str
-        ``"bound"``, ``"exact"`` (every row was read, in order if that was cheaper), ``"single"`` (one arm only),
+        ``"bound"``, ``"exact"`` (every row of the arms still left was read; arms dropped before were dropped by the
+        bound, within `delta`), ``"single"`` (one arm only),
         ``"budget"`` (`max_pulls` was reached) or ``""`` (not stopped).
     bound : str
         The rule that eliminated arms.
