@@ -233,3 +233,22 @@ def test_folders_are_no_files(tmp_path, capsys):
     status, _, err = say(capsys, "demo", "--output", tmp_path / "none" / "picture.png")
     assert status == 2
     assert "folder does not exist" in err
+
+
+def test_words_name_the_options_of_the_command(tmp_path, capsys, table):
+    file = save(tmp_path / "table.npy", table)
+    (tmp_path / "junk.npy").write_bytes(b"no array")
+    (tmp_path / "latin.csv").write_bytes(b"a,b\n1,2\n\xe9,3\n")
+    (tmp_path / "spaces.csv").write_text("a, b\n" + "1, 2\n3, 4\n" * 20)
+    for arguments, words in (
+        (("race", file, "--seed", -1), "--seed is -1; a whole number of at least 0 is needed"),
+        (("estimate", "-"), "leave it out to read standard input"),
+        (("race", "-"), "the path of a file is needed"),
+        (("race", file, "--support", 1, 0), "--support is 1 0; LO <= HI is needed"),
+        (("race", tmp_path / "latin.csv"), "is no text in UTF-8"),
+    ):
+        status, _, err = say(capsys, *arguments)
+        assert status == 2 and words in err
+    assert "one column to race, which leaves nothing to choose" in say(capsys, "race", file, "--columns", "1")[2]
+    assert "allow_pickle" not in say(capsys, "race", tmp_path / "junk.npy")[2]
+    assert say(capsys, "race", tmp_path / "spaces.csv", "--columns", "a,b", "--support", 0, 5)[0] == 0

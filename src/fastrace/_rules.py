@@ -62,7 +62,7 @@ def shared(
 ) -> dict[str, Any]:
     """The arguments that every rule takes, checked; keys are those of ``Stream._configure``."""
     if max_samples is not None:
-        max_samples = _checks.integer(max_samples, "max_samples", 1, "at least one reward is needed")
+        max_samples = _checks.integer(max_samples, "max_samples", 1, "a rule needs a reward to go by")
         if max_samples >= 2**62:
             raise ValueError(f"max_samples is {max_samples}; less than 2**62 is needed: it is counted in 64 bits")
     return {

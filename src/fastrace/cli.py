@@ -32,6 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 0, 1 if `estimate` is not settled, 2 after bad arguments or input."""
     options = _parser().parse_args(arguments)
     try:
+        if options.seed is not None and options.seed < 0:
+            raise ValueError(f"--seed is {options.seed}; a whole number of at least 0 is needed")
+        if getattr(options, "file", None) == Path("-"):
+            raise ValueError("FILE is '-'; " + (
+                "leave it out to read standard input" if options.run is _estimate else
+                "a race reads a table, so the path of a file is needed"))
+        if getattr(options, "support", None) is not None and not options.support[0] <= options.support[1]:
+            raise ValueError(f"--support is {options.support[0]:g} {options.support[1]:g}; LO <= HI is needed")
         status: int | None = options.run(options)
     except (ValueError, TypeError, OSError, ImportError, csv.Error) as error:
         print(f"fastrace: {_one_line(error)}", file=sys.stderr)
@@ -202,7 +210,8 @@ def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
                 try:
                     over = rule.update(value)
                 except ValueError as error:
-                    raise ValueError(f"line {number}: {error}") from None
+                    said = str(error).replace("say outside='clip'", "say --clip")
+                    raise ValueError(f"line {number}: {said}") from None
                 report(rule, False)
                 if over:
                     break
@@ -283,6 +292,8 @@ def _race(options: argparse.Namespace) -> None:
     support = None if options.support is None else tuple(options.support)
     if not isinstance(table, np.ndarray):  # of an npy file, which is not read whole, the race checks the rows it reads
         _check_cells(options.file, table, support)
+    if table.shape[1] < 2:
+        print(f"fastrace: {options.file} gives one column to race, which leaves nothing to choose", file=sys.stderr)
     result = race(
         table,
         delta=options.delta,
@@ -407,7 +418,9 @@ def _load(path: Path) -> Any:
         try:
             table = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, TypeError, OverflowError, EOFError) as error:
-            raise ValueError(f"{path} cannot be read as an npy file: {_one_line(error)}") from error
+            said = "it is no array of numbers as numpy.save writes them" if "allow_pickle" in str(error) else _one_line(
+                error)
+            raise ValueError(f"{path} cannot be read as an npy file: {said}") from error
         if table.ndim not in (1, 2) or table.dtype.kind not in "fiub":
             raise ValueError(
                 f"{path} holds an array of shape {table.shape} and dtype {table.dtype}; a table of numbers, rows x "
@@ -429,9 +442,12 @@ def _load(path: Path) -> Any:
             f"{path} has more cells in its rows than columns in its header, so that names and numbers do not match: "
             f"name every column in the first line"
         ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8, or is compressed: save it as UTF-8, or unpack it") from error
     except ValueError as error:
         raise ValueError(f"{path} cannot be read as a table: {_one_line(error)}") from error
     if suffix == ".csv":
+        frame.columns = [str(name).strip() for name in frame.columns]
         if all(_is_number(name) for name in frame.columns):
             raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
         if len(frame) and frame.shape[1] == 1 and ";" in str(frame.columns[0]):

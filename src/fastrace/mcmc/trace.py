@@ -307,9 +307,9 @@ def _disagreement(trace: Trace, flat: NDArray[Any]) -> list[str]:
     if bad.any():
         worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
         out.append(
-            f"R-hat of {trace.variable}[{worst}] is {rhat[worst]:.3g}, and {int(bad.sum())} of {len(rhat)} coordinates "
-            f"exceed {limit:.3g}: chains, or their halves, disagree, so their draws are not yet the posterior's. Run "
-            f"longer, tune for longer, or look at trace.plot()"
+            f"R-hat of {trace.variable}[{worst}] is {rhat[worst]:.4g}, and that of {int(bad.sum())} of {len(rhat)} "
+            f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
+            f"the posterior's. Run longer, tune for longer, or look at trace.plot()"
         )
     needed = ess_limit(n) * trace.n_chains
     ess = _each(flat[:, :_SOME], _ess)
