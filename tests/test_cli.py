@@ -155,6 +155,23 @@ def test_cells_that_a_race_might_not_read_are_checked(tmp_path, capsys, table):
     table[4321, 1] = np.inf
     status, _, err = say(capsys, "race", save(tmp_path / "table.csv", table))
     assert status == 2 and "inf in row 4321" in err
+    status, _, err = say(capsys, "demo", "--quick", "--data", file, "--output", tmp_path / "demo.png")
+    assert status == 2 and "inf in row 4321" in err
+
+
+def test_cells_may_miss_the_support_by_rounding_as_in_any_race(tmp_path, capsys, table):
+    pytest.importorskip("pandas")
+    values = np.clip(table, 0.0, 1.0)
+    values[17, 1] = 1 + 1e-13
+    assert say(capsys, "race", save(tmp_path / "table.csv", values), "--support", 0, 1, "--seed", 1)[0] == 0
+
+
+def test_columns_with_a_comma_in_their_names_are_offered_by_number(tmp_path, capsys, table):
+    pd = pytest.importorskip("pandas")
+    file = tmp_path / "indexed.csv"
+    pd.DataFrame(np.c_[np.arange(len(table)), table], columns=["id", "a,b", "c", "d"]).to_csv(file, index=False)
+    status, _, err = say(capsys, "race", file)
+    assert status == 2 and "--columns 1,c,d" in err
 
 
 @pytest.mark.parametrize("shape", ["(-4, 3)", "(-4, -3)", "(9999999999999999999999, 3)", "(True, 3)", "(1 << 62, 3)"])

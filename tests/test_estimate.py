@@ -146,6 +146,13 @@ def test_a_tie_is_no_side_and_zeros_are_known_exactly():
     x = np.tile([-0.5, 0.5], 50)
     result = fr.estimate_mean(x, method=fr.SignTest(0.0), rng=1)
     assert not result.stopped and result.interval == (0.0, 0.0)
+    x = np.repeat([0.0, 1.0], 50)
+    result = fr.estimate_mean(x, method=fr.SignTest(0.5), rng=2)
+    assert (result.status, result.estimate, result.interval) == ("max_samples", 0.5, (0.5, 0.5))
+    assert "the mean is the threshold" in result.note
+    x = 1e8 + np.random.default_rng(1).random(1000) * 1e-3          # a side within the rounding of a mean is no side
+    result = fr.estimate_mean(x, method=fr.SignTest(x.mean() + 1e-8, support=(1e8, 1e8 + 1e-3)), rng=1)
+    assert result.status == "max_samples" and "the mean is the threshold" in result.note
     result = fr.estimate_mean(np.zeros(500), 0.1, support=(-1, 1), rng=1)
     assert result.stopped and result.estimate == 0.0
 

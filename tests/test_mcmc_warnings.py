@@ -157,6 +157,25 @@ class Words:
         return {"kernel": "Words"}
 
 
+class Walk(Words):
+    """A kernel of a user's own: a state is a number, without a `position`."""
+
+    def init(self, position=None, rng=None):
+        return 0.0 if position is None else float(position)
+
+    def run(self, rng, state, n, *, tune=False):
+        draws = rng.normal(size=n)
+        return float(draws.sum()), Steps(draws, *(np.ones(n, np.int64),) * 2, *(np.ones(n, bool),) * 3)
+
+
+@pytest.mark.parametrize("init", [None, 1.5])
+def test_states_need_no_position(init):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        trace = mcmc.sample(Walk(), init=init, n_draws=200, n_chains=2, rng=1)
+    assert trace.n_draws == 200
+
+
 def test_draws_that_cannot_be_checked_are_returned():
     with pytest.warns(UserWarning, match="the draws could not be checked .ValueError"):
         trace = mcmc.sample(Words(), n_draws=200, n_chains=2, rng=1)

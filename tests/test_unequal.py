@@ -591,3 +591,34 @@ def test_bad_rewards():
         with pytest.raises(ValueError, match="over"):
             call()
     assert race.run(np.arange(50.0)).best == 1
+
+
+@pytest.mark.parametrize("allocation", ["even", "adaptive"])
+def test_tail_guard_keeps_delta_where_few_rows_carry_a_sum(allocation, seed):
+    """A sum of rare large rewards beside a regular one: the first looks have seen little of what carries it."""
+    trials, delta, n_rows, wrong, held = 100, 0.05, 10_000, dict.fromkeys((False, True), 0), 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        rare, noise = np.zeros(n_rows), rng.normal(size=n_rows)
+        rare[rng.choice(n_rows, n_rows // 500, replace=False)] = rng.exponential(size=n_rows // 500) + 0.2
+        rare *= 1.0 / rare.mean()
+        vectors = [0.8 + 0.1 * (noise - noise.mean()), rare]
+        for guard, options in ((True, {}), (False, {"tail_guard": False})):
+            result = sampled(vectors, delta=delta, allocation=allocation, rng=child, **options)
+            wrong[guard] += result.best != exact(vectors, [0.0, 0.0])
+            if guard and result.held_back.size:
+                assert any("held back" in text for text in result.warnings)
+                held += 1
+            assert guard or not result.held_back.size
+    assert wrong[True] <= wrong[False] and held > 0
+    assert_rate_at_most(wrong[True], trials, delta)
+
+
+def test_tail_guard_costs_next_to_nothing_on_normal_rewards(seed):
+    rows = dict.fromkeys((False, True), 0)
+    for k in range(60):
+        rng = np.random.default_rng([seed, k])
+        vectors = [rng.normal(rng.normal(0.0, 0.2), 1.0, int(rng.integers(300, 2000))) for _ in range(4)]
+        for guard in rows:
+            rows[guard] += sampled(vectors, rng=k, tail_guard=guard).pulls.sum()
+    assert rows[True] <= 1.03 * rows[False]

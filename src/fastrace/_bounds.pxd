@@ -6,6 +6,7 @@ been read, of `n_rows` in the population; all arithmetic is in double, so counts
 the width of an interval that holds every reward; `std` has divisor n.
 """
 
+from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, M_PI, M_SQRT1_2, erfc, exp, fabs, isnan, log, log1p, sqrt
 from libc.stdint cimport int64_t
 
@@ -40,6 +41,16 @@ cdef inline double lower_end(double low, double high) noexcept nogil:
 
 cdef inline double upper_end(double low, double high) noexcept nogil:
     return high + 1e-11 * max(fabs(low), fabs(high)) if low > -INFINITY else high
+
+
+cdef inline double stream_slack(double low, double high) noexcept nogil:
+    """The same for rules that scale rewards to [0, 1]; also what may be rounding between two bounds of a mean."""
+    return 1e-12 * (high - low)
+
+
+cdef inline double tie_width(double low, double high) noexcept nogil:
+    """How far the mean of a population that was read in full may lie from a threshold by rounding alone."""
+    return 1e-12 * (high - low) + DBL_EPSILON * max(fabs(low), fabs(high))
 
 
 # Rigorous bounds.

@@ -14,6 +14,7 @@ RngLike = None | int | np.random.SeedSequence | np.random.BitGenerator | np.rand
 Support = tuple[ArrayLike, ArrayLike]
 RUNNING = 1000         # rows that show whether a column holds running numbers
 INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
+OUTSIDE = ("raise", "warn")     # what a race can do with a reward outside its support
 
 
 def probability(value: float, name: str) -> float:

@@ -62,3 +62,23 @@ cdef double skewness_inflation(double skewness, long long n, long long n_rows, d
 @cython.ufunc
 cdef double log_inv_look_delta(long long look, double log_inv_delta, double power) noexcept nogil:
     return _schedules.log_inv_look_delta(look, log_inv_delta, power)
+
+
+@cython.ufunc
+cdef double lower_end(double low, double high) noexcept nogil:
+    return _bounds.lower_end(low, high)
+
+
+@cython.ufunc
+cdef double upper_end(double low, double high) noexcept nogil:
+    return _bounds.upper_end(low, high)
+
+
+@cython.ufunc
+cdef double stream_slack(double low, double high) noexcept nogil:
+    return _bounds.stream_slack(low, high)
+
+
+@cython.ufunc
+cdef double tie_width(double low, double high) noexcept nogil:
+    return _bounds.tie_width(low, high)

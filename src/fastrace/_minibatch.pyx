@@ -19,8 +19,6 @@ import numpy as np
 
 cnp.import_array()
 
-globals()["AliasTable"] = AliasTable        # where kernels look for it that were pickled when it was defined here
-
 cdef extern from "numpy/random/distributions.h" nogil:
     int64_t random_poisson(bitgen_t *bits, double rate)
 

@@ -9,6 +9,7 @@ from fastrace import _checks
 from fastrace.results import StopResult
 
 OUTSIDE = ("raise", "clip")
+TIE = "the mean is the threshold, as far as rounding can tell"
 
 
 class StoppingRule:
@@ -50,7 +51,7 @@ class StoppingRule:
             )
         if self.criterion != "sign":
             return "every row was seen: the interval is the mean of the population"
-        return "" if self.stopped else "every row was seen: the mean is the threshold, as far as rounding can tell"
+        return "" if self.stopped else f"every row was seen: {TIE}"
 
     def __repr__(self: Any) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items() if value is not None)

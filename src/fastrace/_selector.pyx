@@ -7,6 +7,7 @@ from libc.stdlib cimport calloc, free, malloc
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
+from fastrace._bounds cimport stream_slack
 from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_refuse
 from fastrace._heaps cimport heap_exchange, heap_order, heap_sift, precedes
 from fastrace._uniforms cimport UNIFORMS, uniforms_fill
@@ -218,13 +219,13 @@ cdef class Selector:
         return k
 
     cdef int _check(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil:
-        """Refuse rewards that are nan or outside the support; 1e-12 of its width may be rounding."""
+        """Refuse rewards that are nan or outside the support, but for rounding."""
         cdef Py_ssize_t k, arm
         cdef int64_t t
         cdef double slack
         for k in range(n):
             arm = self.asked[self.at + k]
-            slack = 1e-12 * self.span[arm]
+            slack = stream_slack(self.low[arm], self.high[arm])
             for t in range(counts[k]):
                 if (t & 0xFFFFF) == 0xFFFFF:
                     check_signals()
@@ -400,7 +401,7 @@ cdef class Selector:
         m2 = np.array(state["m2"], dtype=np.float64)
         status, total = operator.index(state["status"]), operator.index(state["total"])
         done, due = status not in (RUNNING, BY_MAX_PULLS), state["due"]
-        slack = 1e-12 * self._span
+        slack = np.array([stream_slack(low, high) for low, high in zip(self._low.tolist(), self._high.tolist())])
         seen = pulls > 0
         _demand((<object>pulls).shape == (self.n_arms,) and total == sum(pulls.tolist())
                 and 0 <= status < len(STOPPED_BY) and isinstance(due, bool)

@@ -3,8 +3,7 @@
 A kernel turns a block of rewards into running bounds; what is done with these, by block or by single reward, is here.
 """
 
-from libc.float cimport DBL_EPSILON
-from libc.math cimport INFINITY, NAN, fabs, log
+from libc.math cimport INFINITY, NAN, log
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -15,6 +14,7 @@ from fastrace._bets cimport (FR_BLOCK, FR_CANDIDATES, fr_bet_t, fr_betting, fr_g
                              fr_grid_merge, fr_grid_t, fr_hoeffding, fr_moments_only, fr_narrowest,
                              fr_normal_mixture, fr_plug_in, fr_plug_in_push, fr_scale, fr_stitched, fr_stitching,
                              fr_sums_init, fr_sums_t, fr_target, fr_target_push, fr_threshold, fr_unit)
+from fastrace._bounds cimport tie_width
 from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._schedules cimport next_look
 from fastrace._stopping cimport INCONSISTENT, RUNNING, Stream, stream_t
@@ -98,7 +98,7 @@ cdef class Sequence(Stream):
             self.bet.floor = epsilon / span
         elif criterion == "sign":
             self.bet.slope, self.bet.offset = 1.0, -(self.threshold - self.low) / span
-            self.bet.floor = 1e-12 + DBL_EPSILON * max(fabs(self.low), fabs(self.high)) / span
+            self.bet.floor = tie_width(self.low, self.high) / span
         if self.kernel == MIXTURE:
             self.below = incomplete_gamma()
             self.start = log_mixture_start(self.bet.rho, self.below)

@@ -8,6 +8,7 @@ cimport numpy as cnp
 
 import numpy as np
 
+from fastrace._bounds cimport stream_slack
 from fastrace._criteria cimport (ABSOLUTE, RELATIVE, SIGN, distance_from_zero, relative_answer, relative_met)
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
                               guard_leave_brief, guard_refuse, guard_take_briefly)
@@ -81,7 +82,7 @@ cdef class Stream:
         guard_build(&self.guard, 0, self)
         self.arguments = dict(arguments)
         self.low, self.high = support
-        self.slack = 1e-12 * (self.high - self.low)
+        self.slack = stream_slack(self.low, self.high)
         self.criterion_ = CRITERIA.index(criterion)
         self.epsilon_ = epsilon
         self.delta_ = delta

@@ -11,6 +11,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
+from fastrace._bounds cimport stream_slack
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check, guard_check_built, guard_enter,
                               guard_leave, guard_t)
 from fastrace._ranks cimport kth_largest
@@ -582,7 +583,7 @@ cdef class StreamRace:
             for j in range(self.n_open):
                 x = float(block[i, j])
                 low, high = self.support(j)
-                if not low - 1e-12 * (high - low) <= x <= high + 1e-12 * (high - low):
+                if not low - stream_slack(low, high) <= x <= high + stream_slack(low, high):
                     where = f"the reward of arm {self.arm[j]} in round {first + i}, counted from 0, is {x!r}"
                     if order is not None:
                         where = f"the reward of arm {self.arm[j]} in row {row_in(order, first + i)} is {x!r}"

@@ -33,6 +33,7 @@ class UnequalCore:
         adaptive: bool,
         pooling: float,
         strict: bool = ...,
+        tails: bool = ...,
     ) -> None: ...
     @property
     def done(self) -> bool: ...

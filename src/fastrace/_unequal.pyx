@@ -9,11 +9,12 @@ from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
 from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal_upper_quantile,
-                               serfling, upper_end, variance_factor)
+                               serfling, tail_half_width, tail_rows, upper_end, variance_factor)
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle, guard_enter,
                               guard_leave, guard_t)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
-from fastrace._moments cimport MOMENTS_BLOCK, running_extend, running_t, running_variance, two_sum
+from fastrace._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_skewness, moments4_std, moments4_t,
+                                running_extend, running_t, running_variance, two_sum)
 from fastrace._simd cimport fr_range, fr_sum
 from fastrace.sources cimport Source, check_signals
 
@@ -49,6 +50,7 @@ cdef int[6] TENTHS = [0, 1, 2, 4, 8, 10]
 cdef struct population_t:
     keyed_order_t order
     running_t seen
+    moments4_t shape        # of the same rewards, for their skewness; only where tails are guarded
     int64_t size, pulls
     double known            # what is added to the sum: offset, and the source's known part
     double low, high        # of one reward
@@ -63,6 +65,7 @@ cdef struct population_t:
     bint active
     bint impossible         # a reward of -inf has been seen
     bint scanned            # read in order, without a variance
+    bint held               # whether a decision waited for more of its rewards
 
 
 cdef int64_t MOST_LOOKS_PER_ARM = 20      # far more than an arm can be wanted for
@@ -158,7 +161,7 @@ cdef class UnequalCore:
     cdef double temperature, log_inv_delta
     cdef double pooling, pooled         # rows that the variance within all arms counts for, and that variance
     cdef int bound, status
-    cdef bint student, adaptive
+    cdef bint student, adaptive, tails
     cdef guard_t guard                  # level 1: until the orders of rows are drawn or restored
     cdef bint stale                     # whether what is known beside the rewards has changed since the last look
     cdef Py_ssize_t best
@@ -177,7 +180,7 @@ cdef class UnequalCore:
         free(self.arm)
 
     def __init__(self, sizes, *, first_look, bound, student, quantile, log_inv_delta, temperature, low, high, offset,
-                 adaptive, pooling, strict=True):
+                 adaptive, pooling, strict=True, tails=False):
         cdef Py_ssize_t i
         cdef const int64_t[::1] size = np.array(sizes, dtype=np.int64)
         cdef const double[::1] lows = np.array(low, dtype=np.float64), highs = np.array(high, dtype=np.float64)
@@ -203,6 +206,7 @@ cdef class UnequalCore:
         self.adaptive = adaptive
         self.pooling = pooling
         self.strict = strict
+        self.tails = tails and kind == NORMAL
         self.stale = True
         for i in range(self.n_arms):
             self.arm[i].size = size[i]
@@ -299,6 +303,7 @@ cdef class UnequalCore:
             return scale * serfling(arm.pulls, arm.size, sqrt(variance), self.log_inv_delta, arm.high - arm.low)
         if not sqrt(variance) > 1e-12 * arm.largest:    # rewards that do not differ say nothing of those not read
             self.constant = True
+            arm.held = self.tails
             return INFINITY
         width = self.quantile[i * LAST_LOOK + arm.level - 1] * scale
         return width * width * variance * variance_factor(arm.pulls, arm.size)
@@ -353,12 +358,44 @@ cdef class UnequalCore:
     cdef double _floor(self, Py_ssize_t leader) noexcept nogil:
         """What the sum of the leader is at least, given its rewards and the support."""
         cdef population_t *arm = &self.arm[leader]
-        return max(self._lowest(arm), arm.sum - (sqrt(arm.spread) if self.bound == NORMAL else arm.spread))
+        return max(self._lowest(arm), arm.sum - (self._reach_of_tail(leader, -1.0) if self.bound == NORMAL
+                                                 else arm.spread))
+
+    cdef double _reach_of_tail(self, Py_ssize_t i, double side) noexcept nogil:
+        """Half-width of an arm's sum by the normal rule, towards its right tail if `side` is 1, left if -1."""
+        cdef population_t *arm = &self.arm[i]
+        cdef double width = sqrt(arm.spread), scale = <double>arm.size / self.temperature
+        if not self.tails or not 0.0 < width < INFINITY:
+            return width
+        return scale * tail_half_width(width / scale, moments4_std(&arm.shape), side * moments4_skewness(&arm.shape),
+                                       arm.pulls, arm.size, self.quantile[i * LAST_LOOK + arm.level - 1])
+
+    cdef bint _hides_tail(self, Py_ssize_t i, double side, double gap) noexcept nogil:
+        """Whether a lead of `gap` between two sums must wait until more of this arm's tail has been seen."""
+        cdef population_t *arm = &self.arm[i]
+        cdef double skewness
+        if not self.tails or arm.pulls == arm.size:
+            return False
+        skewness = side * moments4_skewness(&arm.shape)
+        if tail_rows(skewness, moments4_std(&arm.shape) * skewness, gap * (self.temperature / <double>arm.size),
+                     arm.pulls) <= <double>arm.pulls:
+            return False
+        arm.held = True
+        return True
+
+    cdef bint _out_of_reach(self, Py_ssize_t i, Py_ssize_t leader, double lowest) noexcept nogil:
+        """Whether the support keeps an arm below the leader, which is `lowest` at least."""
+        cdef double highest = self.arm[i].highest
+        if not highest < lowest:
+            return False
+        return (leader < 0 or highest < self._lowest(&self.arm[leader])
+                or not self._hides_tail(leader, -1.0, self.arm[leader].sum - highest))
 
     cdef int _look(self) except -1 nogil:
         """Take a look: Chen & Ghahramani (2016), Alg. 1, with the test of eq. 26 on the scale of sums."""
         cdef Py_ssize_t i, leader, left = 0
-        cdef double most = -INFINITY, of_leader = 0.0, lowest = -INFINITY, width
+        cdef double most = -INFINITY, of_leader = 0.0, lowest = -INFINITY, width, mine
+        cdef bint wait
         cdef population_t *arm
         cdef bint all_read = True, possible = False, beaten
         if self.pooling > 0.0:
@@ -379,7 +416,7 @@ cdef class UnequalCore:
         leader = self._leader()
         if leader >= 0:
             most = self.arm[leader].sum
-            of_leader = self.arm[leader].spread
+            of_leader = self.arm[leader].spread if self.bound != NORMAL else self._reach_of_tail(leader, -1.0)
             lowest = self._floor(leader)
         for i in range(self.n_arms):
             arm = &self.arm[i]
@@ -397,12 +434,16 @@ cdef class UnequalCore:
             if arm.level > 0 or arm.size == 0:
                 width = of_leader + arm.spread
                 if self.bound == NORMAL:
-                    width = sqrt(width)
+                    mine = self._reach_of_tail(i, 1.0)
+                    width = sqrt(of_leader * of_leader + mine * mine)
                 arm.half_width = width
                 beaten = most - arm.sum > width
+                if beaten and self.tails:
+                    wait = self._hides_tail(leader, -1.0, most - arm.sum)
+                    beaten = not self._hides_tail(i, 1.0, most - arm.sum) and not wait
             if self.adaptive and not beaten:
-                beaten = arm.highest < lowest or (arm.pulls == arm.size and
-                                                  self.arm[leader].pulls == self.arm[leader].size)
+                beaten = self._out_of_reach(i, leader, lowest) or (
+                    arm.pulls == arm.size and self.arm[leader].pulls == self.arm[leader].size)
             if beaten:
                 arm.active = False
                 left -= 1
@@ -459,7 +500,7 @@ cdef class UnequalCore:
             arm.wanted = False
             if not arm.active or i == leader:
                 continue
-            if arm.highest < lowest:
+            if self._out_of_reach(i, leader, lowest):
                 arm.active = False
                 continue
             reach = self._reach(arm)
@@ -531,6 +572,8 @@ cdef class UnequalCore:
             self.outside = True
         arm.largest = max(arm.largest, max(fabs(low), fabs(high)))
         running_extend(&arm.seen, rewards, count)
+        if self.tails:
+            moments4_extend(&arm.shape, rewards, count)
 
     cdef int _read_in_order(self, Source source, Py_ssize_t i, double *rewards) except -1 nogil:
         """Read an arm in full, from its first row on; nothing changes before the last row is in."""
@@ -717,7 +760,9 @@ cdef class UnequalCore:
                 half_width[i] = self.arm[i].half_width
             if total[i] == -INFINITY or (pulls[i] == self.arm[i].size and i == best):
                 half_width[i] = 0.0
-        return dict(best=best, active=np.flatnonzero(active), total=total, half_width=half_width, pulls=pulls,
+        held = [i for i in range(self.n_arms) if self.arm[i].held]
+        return dict(held_back=np.array(held, dtype=np.intp), best=best,
+                    active=np.flatnonzero(active), total=total, half_width=half_width, pulls=pulls,
                     n_looks=self.n_looks, stopped_by=STOPPED_BY[self.status])
 
     def _get_state(self):
@@ -730,8 +775,8 @@ cdef class UnequalCore:
     def _state(self):
         cdef Py_ssize_t i
         keys = np.empty((self.n_arms, 2), dtype=np.uint64)
-        counts = np.empty((self.n_arms, 7), dtype=np.int64)
-        sums = np.empty((self.n_arms, 7))
+        counts = np.empty((self.n_arms, 9), dtype=np.int64)
+        sums = np.empty((self.n_arms, 11))
         cdef uint64_t[:, ::1] key = keys
         cdef int64_t[:, ::1] n = counts
         cdef double[:, ::1] s = sums
@@ -741,8 +786,10 @@ cdef class UnequalCore:
             key[i, 0], key[i, 1] = arm.order.keys[0], arm.order.keys[1]
             n[i, 0], n[i, 1], n[i, 2], n[i, 3] = arm.pulls, arm.seen.n, arm.active, arm.impossible
             n[i, 4], n[i, 5], n[i, 6] = arm.level, arm.wanted, arm.scanned
+            n[i, 7], n[i, 8] = arm.shape.n, arm.held
             s[i, 0], s[i, 1], s[i, 2], s[i, 3] = arm.seen.mean, arm.seen.mean_low, arm.seen.m2, arm.seen.m2_low
             s[i, 4], s[i, 5], s[i, 6] = arm.known, arm.largest, arm.half_width
+            s[i, 7], s[i, 8], s[i, 9], s[i, 10] = arm.shape.mean, arm.shape.m2, arm.shape.m3, arm.shape.m4
         return dict(keys=keys, counts=counts, sums=sums, n_looks=self.n_looks, best=self.best, status=self.status,
                     outside=self.outside, constant=self.constant)
 
@@ -759,7 +806,7 @@ cdef class UnequalCore:
         cdef population_t *arm
         if not key.shape[0] == n.shape[0] == s.shape[0] == self.n_arms:
             raise ValueError(f"the state is of {n.shape[0]} arms; this race has {self.n_arms}")
-        if not (key.shape[1] == 2 and n.shape[1] == 7 and s.shape[1] == 7
+        if not (key.shape[1] == 2 and n.shape[1] == 9 and s.shape[1] == 11
                 and 0 <= state["n_looks"] <= MOST_LOOKS_PER_ARM * (self.n_arms + 1)
                 and 0 <= state["best"] < self.n_arms and 0 <= state["status"] < len(STOPPED_BY)
                 and isinstance(state["outside"], bool) and isinstance(state["constant"], bool)
@@ -775,6 +822,8 @@ cdef class UnequalCore:
             arm.level, arm.wanted, arm.scanned = n[i, 4], n[i, 5] != 0, n[i, 6] != 0
             arm.seen.mean, arm.seen.mean_low, arm.seen.m2, arm.seen.m2_low = s[i, 0], s[i, 1], s[i, 2], s[i, 3]
             arm.known, arm.largest, arm.half_width = s[i, 4], s[i, 5], s[i, 6]
+            arm.shape.n, arm.held = n[i, 7], n[i, 8] != 0
+            arm.shape.mean, arm.shape.m2, arm.shape.m3, arm.shape.m4 = s[i, 7], s[i, 8], s[i, 9], s[i, 10]
         self.n_looks = state["n_looks"]
         self.best = state["best"]
         self.status = state["status"]
@@ -789,11 +838,13 @@ cdef class UnequalCore:
         for k in range(2, 7):
             if k != 4 and not 0 <= n[k] <= 1:
                 return False
-        for k in range(7):
+        for k in range(11):
             if s[k] != s[k]:
                 return False
         arm.level = <int>n[4] if 0 <= n[4] <= MOST_LOOKS_PER_ARM * (self.n_arms + 1) else -1
         if arm.level < 0 or not 0 <= n[0] <= arm.size or not 0 <= n[1] <= n[0] or s[2] < 0.0 or s[5] < 0.0:
+            return False
+        if not 0 <= n[7] <= n[1] or not 0 <= n[8] <= 1 or s[8] < 0.0:
             return False
         if n[0] == arm.size:
             return True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastrace import _checks, bounds
 from fastrace._threshold import RULES, ThresholdRace
 from fastrace.control_variates import ControlVariate
-from fastrace.racing import OUTSIDE, normal_quantiles
+from fastrace.racing import normal_quantiles
 from fastrace.results import AcceptResult
 from fastrace.sources import Source, as_source
 
@@ -201,7 +201,7 @@ class AcceptTest(ThresholdRace):
             "student": bool(student),
             "skewness_guard": guard,
             "scan_advantage": scan_advantage,
-            "outside": _checks.choice(outside, "outside", OUTSIDE),
+            "outside": _checks.choice(outside, "outside", _checks.OUTSIDE),
         }
         looks = _looks(self.schedule, rows.n_rows, first_look, growth)
         share, quantile = _shares(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrace import __version__, _checks
+from fastrace import __version__, _checks, _half_widths
 from fastrace._progress import samples
 from fastrace.racing import BOUNDS, race
 from fastrace.results import StopResult
@@ -151,7 +151,7 @@ def _of_file(options: argparse.Namespace, order: str) -> StopResult:
     """The mean of the numbers in a file, all of which are there before the first is used."""
     values, places = _column_of(options.file, options.column, options.delimiter)
     low, high = options.support
-    slack = 1e-12 * (high - low)
+    slack = _half_widths.stream_slack(low, high)
     good = np.isfinite(values) if options.clip else (values >= low - slack) & (values <= high + slack)
     if not good.all():
         first = int(np.argmin(good))
@@ -335,6 +335,8 @@ def _demo(options: argparse.Namespace) -> None:
         from fastrace import demo
 
         table = None if options.data is None else load_table(options.data, options.columns)
+    if table is not None and not isinstance(table, np.ndarray):
+        _check_cells(options.data, table, None)
     with _progress(n_draws) as advance:
         if table is None:
             comparison = demo.compare_orders(n_draws, options.delta, options.seed, advance)
@@ -477,9 +479,10 @@ def _places(columns: str, names: list[str], path: Path) -> list[int]:
 def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) -> None:
     """Refuse numbers that a race would refuse where it reads them: the file has been read whole anyway."""
     low, high = (-math.inf, math.inf) if support is None else support
+    least, most = _half_widths.lower_end(low, high), _half_widths.upper_end(low, high)
     for name in table.columns:
         column = table[name].to_numpy(dtype=np.float64)
-        bad = np.flatnonzero((column == math.inf) | (column < low) | (column > high))
+        bad = np.flatnonzero((column == math.inf) | (column < least) | (column > most))
         if bad.size:
             why = "finite numbers are needed" if column[bad[0]] == math.inf else f"outside --support {low:g} {high:g}"
             raise ValueError(
@@ -493,10 +496,10 @@ def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
         why = _checks.index_like(name, head)
         if not why or len(names) < 2:
             continue
-        others = ",".join(other for other in names if other != name)
+        others = ",".join(str(place) if "," in other else other for place, other in enumerate(names) if other != name)
         raise ValueError(
-            f"column {name!r} of {path} {why}, and is no arm to race: choose the columns with --columns, such as "
-            f"--columns {others if len(others) <= 60 else names[-1]}"
+            f"column {name!r} of {path} {why}, and is probably not an arm: choose the columns with --columns, such as "
+            f"--columns {others if len(others) <= 60 else len(names) - 1}"
         )
 
 

@@ -132,7 +132,7 @@ class LilUCB:
             "low": low,
             "high": high,
             "offset": constants,
-            "strict": _checks.choice(outside, "outside", ("raise", "warn")) == "raise",
+            "strict": _checks.choice(outside, "outside", _checks.OUTSIDE) == "raise",
         }
         self._race = _lil.LilRace(n_arms, n_rows, **self._options)
         self._race.seed(_checks.generator(rng))

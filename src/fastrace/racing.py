@@ -15,7 +15,6 @@ from fastrace.results import RaceResult
 from fastrace.sources import Source, as_source, column_names
 
 BOUNDS = ("auto", *_core.BOUNDS)
-OUTSIDE = ("raise", "warn")
 MOST_ROWS = 2**62
 MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
 RIGOROUS = ("betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
@@ -24,11 +23,6 @@ Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
 class RaceOptions:
     """Checked options that a race and a sampler share, and the plan of looks that follows from them."""
-
-    # Of options that were saved before there were these.
-    tail_guard = False
-    max_pulls = -1
-    outside = "warn"
 
     def __init__(
         self,
@@ -80,7 +74,7 @@ class RaceOptions:
         self.scan_advantage = 0.0 if scan_advantage is None else _checks.real(scan_advantage, "scan_advantage")
         if scan_advantage is not None and not self.scan_advantage >= 1.0:
             raise ValueError(f"scan_advantage is {scan_advantage}; at least 1 is needed: rows in order cost no more")
-        self.outside = _checks.choice(outside, "outside", OUTSIDE)
+        self.outside = _checks.choice(outside, "outside", _checks.OUTSIDE)
         self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")
 
     def core(self, rng: np.random.Generator) -> _core.Race:
@@ -238,10 +232,11 @@ class FiniteRace:
 
     Notes
     -----
-    The normal rule takes the means at each look for normal. `tail_guard` corrects it in two ways. First, its
-    half-widths allow for skewness, as Wilson's interval of a Poisson mean does. Second, it holds a decision back while
-    all rewards read of the leader or of the other arm are equal, or while fewer than 24 of them (effectively) carry a
-    tail that could turn the decision; the race then reads on, if need be to the last row, where the answer is exact.
+    The normal rule assumes that the means at each look are normally distributed. `tail_guard` corrects it in two
+    ways. First, its half-widths allow for skewness, as Wilson's interval of a Poisson mean does. Second, it holds a
+    decision back while all rewards read of the leader or of the other arm are equal, or while fewer than 24 of them
+    (effectively) carry a tail that could turn the decision; the race then reads on, if need be to the last row, where
+    the answer is exact.
     `RaceResult.held_back` names such arms. Rare large rewards among ordinary ones that vary cannot be suspected before
     one of them has been read: only a `support` protects from those.
 

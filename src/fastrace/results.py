@@ -58,8 +58,8 @@ class RaceResult:
     skewness, kurtosis : float
         Sample skewness and excess kurtosis of the closest comparison at its last look.
     held_back : ndarray of int, shape (h,)
-        Arms whose rewards made the normal rule wait with a decision at some look: all read so far were equal, or few
-        of them carried the mean.
+        Arms for which the normal rule postponed a decision at some look: all rewards read so far were equal, or few of
+        them carried the mean.
     warnings : tuple of str
         What may void the promise.
     names : tuple of str, optional
@@ -165,6 +165,9 @@ class UnequalResult:
         The rule that dropped arms.
     delta : float
         Promised probability of error.
+    held_back : ndarray of int, shape (h,)
+        Arms for which the normal rule postponed a decision at some look: all rewards read so far were equal, or few of
+        them carried the sum.
     warnings : tuple of str
         What may void the promise.
     """
@@ -180,6 +183,7 @@ class UnequalResult:
     stopped_by: str
     bound: str
     delta: float
+    held_back: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:

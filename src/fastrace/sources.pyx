@@ -491,10 +491,10 @@ def _block(values, n_rows, n_arms):
     return np.require(block, np.float64, "A")
 
 
-def _callable_source(version, function, n_arms, n_rows, support, scan_advantage, first_look, reward_cost=np.inf):
-    """Rebuild a pickled `CallableSource`; version 1 had no price of a reward."""
-    if version not in (1, 2):
-        raise ValueError(f"this CallableSource was pickled as version {version}; this fastrace reads versions 1 and 2")
+def _callable_source(version, function, n_arms, n_rows, support, scan_advantage, first_look, reward_cost):
+    """Rebuild a pickled `CallableSource`."""
+    if version != 2:
+        raise ValueError(f"this CallableSource was pickled as version {version}; this fastrace reads version 2")
     return CallableSource(function, n_arms, n_rows, support, scan_advantage=scan_advantage, first_look=first_look,
                           reward_cost=reward_cost)
 

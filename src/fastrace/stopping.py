@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastrace import _checks, _progress, _row_order, _rules, betting, sequences
+from fastrace import _checks, _half_widths, _progress, _row_order, _rules, betting, sequences
 from fastrace._mean_stops import ApproximationStop, BernsteinStop, HoeffdingStop, SumStop
 from fastrace._sequences import Sequence
 from fastrace._stopping import Over, Stream
@@ -973,8 +973,10 @@ def _exactly(rule: Any, array: Any) -> StopResult:
     changed: dict[str, Any] = {"interval": (mean, mean), "note": note}
     if rule.criterion == "sign":
         away = mean - rule.arguments["threshold"]
-        if abs(away) > 1e-12 * (rule.support[1] - rule.support[0]):
+        if abs(away) > _half_widths.tie_width(*rule.support):
             changed |= {"estimate": math.copysign(1.0, away), "status": "stopped"}
+        else:
+            changed |= {"estimate": mean, "status": "max_samples", "note": f"every row was read: {_rules.TIE}"}
     else:
         changed |= {"estimate": mean} | ({} if rule.criterion == "never" else {"status": "stopped"})
     return dataclasses.replace(answer, **changed)

@@ -525,11 +525,9 @@ def _need_horizon(horizon: int | None) -> None:
 def _rebuild(
     version: int, cls: Any, known: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
 ) -> Any:
-    """Rebuild a pickled race. Version 1 had no order, and intersected no brackets but those of bets."""
-    with _checks.restoring(2 if version == 1 else version, 2, cls, StreamRace):
+    """Rebuild a pickled race."""
+    with _checks.restoring(version, 2, cls, StreamRace):
         race = cls(*known)
-        if version == 1 and race._race.n_best > 1 and race._bound != "betting":
-            state = {**state, "fields": np.vstack([state["fields"], state["low"], state["high"]])}
         race._race._set_state(state)
         race._race.restore_order(order)
         return race

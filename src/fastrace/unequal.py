@@ -60,6 +60,9 @@ class UnequalRace:
         Only with the normal rule: rows that the variance within all arms counts for beside those of the arm itself, at
         least 0. A few of them, where rewards of all arms are alike, make up for a short first look. It is a heuristic:
         see Notes.
+    tail_guard : bool, default True
+        Let the normal rule decide only on arms whose tails it has seen (a heuristic; see Notes). Other rules need no
+        such guard.
     outside : {"raise", "warn"}, default "raise"
         What to do with a reward outside `support`: refuse it, or take it as it is and say so in the result.
     rng : None, int, SeedSequence or Generator, optional
@@ -124,6 +127,7 @@ class UnequalRace:
         scan_advantage: float | None = None,
         allocation: str = "even",
         pooling: float = 0.0,
+        tail_guard: bool = True,
         outside: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
@@ -178,7 +182,8 @@ class UnequalRace:
             "offset": constants,
             "adaptive": adaptive,
             "pooling": pooling,
-            "strict": _checks.choice(outside, "outside", ("raise", "warn")) == "raise",
+            "tails": bool(tail_guard),
+            "strict": _checks.choice(outside, "outside", _checks.OUTSIDE) == "raise",
         }
         self._race = _unequal.UnequalCore(self._sizes, **self._options)
         self._race.begin(_checks.generator(rng))
@@ -239,6 +244,12 @@ class UnequalRace:
             told.append(
                 "all rewards read of an arm were equal at a look: the normal rule cannot tell how far the rest may lie"
             )
+        if known["held_back"].size:
+            told.append(
+                "the normal rule was held back until more rows were read: rewards of arms "
+                f"{known['held_back'][:10].tolist()} were constant, or few of them carried the mean; a support with a "
+                f"rigorous bound would promise the answer without that heuristic"
+            )
         return UnequalResult(
             sizes=self._sizes,
             fraction_read=int(known["pulls"].sum()) / rows if rows else 0.0,
@@ -264,6 +275,7 @@ def race_sums(
     scan_advantage: float | None = None,
     allocation: str = "even",
     pooling: float = 0.0,
+    tail_guard: bool = True,
     outside: str = "raise",
     rng: _checks.RngLike = None,
 ) -> UnequalResult:
@@ -282,7 +294,7 @@ def race_sums(
     sizes : array_like of int, shape (n_arms,), optional
         Rows of each arm; not needed for a sequence of vectors.
     delta, bound, first_look, support, offset, temperature, kind, student, scan_advantage, allocation, pooling,
-    outside, rng
+    tail_guard, outside, rng
         See `UnequalRace`.
 
     Returns
@@ -327,6 +339,7 @@ def race_sums(
         scan_advantage=scan_advantage,
         allocation=allocation,
         pooling=pooling,
+        tail_guard=tail_guard,
         outside=outside,
         rng=rng,
     )

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from reference import bounds
+
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -116,6 +118,21 @@ def looks(size, first):
     return [first + min(max(rest * tenths // 10, k), rest) for k, tenths in enumerate([0, 1, 2, 4, 8, 10])]
 
 
+def sum_half_width(spread, x, side, size, quantile):
+    """Half-width of a sum of `size` rewards by the normal rule, of which x were read, towards the tail of a side."""
+    if not 0.0 < spread < math.inf:
+        return math.sqrt(spread)
+    skewness = side * bounds.sample_skewness(x)
+    return size * bounds.tail_half_width(math.sqrt(spread) / size, x.std(), skewness, len(x), size, quantile)
+
+
+def tail_unseen(x, side, size, gap):
+    """Whether a lead of `gap` between sums waits for more of the tail of an arm of which x were read."""
+    if len(x) == size:
+        return False
+    return bounds.tail_rows(x, side, x.std() * side * bounds.sample_skewness(x), gap / size) > len(x)
+
+
 def race_unequal(vectors, offset, delta, rng, first=10, kind="sidak", student=False, temperature=1.0):
     """Algorithm 1 with the corrected eq. 26: (best, rows read of each arm, looks taken)."""
     from scipy import stats
@@ -129,25 +146,33 @@ def race_unequal(vectors, offset, delta, rng, first=10, kind="sidak", student=Fa
     share = delta / (len(active) - 1)
     tail = share / 5 if kind == "union" else 1 - (1 - share) ** (1 / 5)
     for k in range(6):
-        total, spread = {}, {}
+        total, spread, seen, quantile = {}, {}, {}, {}
         for i in active:
             n = pulls[i] = looks(sizes[i], first)[k]
-            x = np.array([vectors[i][keyed_order(sizes[i], keys[i], t)] for t in range(n)]) / temperature
+            x = seen[i] = np.array([vectors[i][keyed_order(sizes[i], keys[i], t)] for t in range(n)]) / temperature
             total[i] = offset[i] + sizes[i] * (math.fsum(x) / n if n else 0.0)
             if n == sizes[i]:
                 spread[i] = 0.0
             elif np.ptp(x) <= 1e-12 * abs(x).max():
                 spread[i] = math.inf
             else:
-                q = stats.t.isf(tail, n - 1) if student else stats.norm.isf(tail)
+                q = quantile[i] = stats.t.isf(tail, n - 1) if student else stats.norm.isf(tail)
                 v = (1 / n) * (1 - (n - 1) / (sizes[i] - 1))
                 spread[i] = q**2 * sizes[i] ** 2 * x.var(ddof=1 if student else 0) * v
         leader = max(active, key=lambda i: (total[i], -i))
         if all(pulls[i] == sizes[i] for i in active):
             return leader, pulls, k + 1
-        active = [
-            i for i in active if i == leader or total[leader] - total[i] <= math.sqrt(spread[leader] + spread[i])
-        ]
+
+        def beaten(i, top=leader, total=total, spread=spread, seen=seen, quantile=quantile):
+            gap = total[top] - total[i]
+            if gap <= math.sqrt(spread[top] + spread[i]):       # tails only widen
+                return False
+            widths = [sum_half_width(spread[j], seen[j], side, sizes[j], quantile.get(j))
+                      for j, side in ((top, -1), (i, 1))]
+            unseen = tail_unseen(seen[top], -1, sizes[top], gap) or tail_unseen(seen[i], 1, sizes[i], gap)
+            return gap > math.hypot(*widths) and not unseen
+
+        active = [i for i in active if i == leader or not beaten(i)]
         if len(active) == 1:
             return leader, pulls, k + 1
 
@@ -177,7 +202,7 @@ def race_unequal_adaptive(vectors, offset, delta, rng, first=10, kind="sidak", s
              for i in arms]
         squares = [((xi - xi.mean()) ** 2).sum() if xi.size > 1 else 0.0 for xi in x]
         pooled = sum(squares) / max(sum(xi.size - 1 for xi in x if xi.size > 1), 1)
-        total, spread, most, least = {}, {}, {}, {}
+        total, spread, most, least, quantile = {}, {}, {}, {}, {}
         for i in active:
             n, read = pulls[i], math.fsum(x[i])
             most[i], least[i] = (offset[i] + read + ((sizes[i] - n) * limit if n < sizes[i] else 0.0)
@@ -187,20 +212,35 @@ def race_unequal_adaptive(vectors, offset, delta, rng, first=10, kind="sidak", s
                 if n == sizes[i]:
                     spread[i] = 0.0
                 else:
-                    q = stats.t.isf(tail, n - 1) if student else stats.norm.isf(tail)
+                    q = quantile[i] = stats.t.isf(tail, n - 1) if student else stats.norm.isf(tail)
                     variance = squares[i] / (n - 1 if student else n)
                     if shared:
                         variance = (squares[i] + shared * pooled) / (n - 1 + shared)
                     spread[i] = q**2 * sizes[i] ** 2 * variance * v(i, n)
         leader = max(total, key=lambda i: (total[i], -i)) if total else -1
+
+        def width(i, side, x=x, spread=spread, quantile=quantile):
+            return sum_half_width(spread[i], x[i], side, sizes[i], quantile.get(i))
+
+        def out_of_reach(i, floor, x=x, total=total, most=most, least=least, top=leader):
+            return most[i] < floor and (most[i] < least[top]
+                                        or not tail_unseen(x[top], -1, sizes[top], total[top] - most[i]))
+
+        def beaten(i, x=x, spread=spread, total=total, top=leader):
+            gap = total[top] - total[i]
+            if gap <= math.sqrt(spread[top] + spread[i]):       # tails only widen
+                return False
+            unseen = tail_unseen(x[top], -1, sizes[top], gap) or tail_unseen(x[i], 1, sizes[i], gap)
+            return gap > math.hypot(width(top, -1), width(i, 1)) and not unseen
+
         if n_looks:
             if all(pulls[i] == sizes[i] for i in active):
                 return leader, pulls, n_looks
             if leader >= 0:
-                floor = max(least[leader], total[leader] - math.sqrt(spread[leader]))
+                floor = max(least[leader], total[leader] - width(leader, -1))
                 active = [i for i in active if i == leader or not (
-                    (i in total and total[leader] - total[i] > math.sqrt(spread[leader] + spread[i]))
-                    or most[i] < floor or (pulls[i] == sizes[i] and pulls[leader] == sizes[leader]))]
+                    (i in total and beaten(i)) or out_of_reach(i, floor)
+                    or (pulls[i] == sizes[i] and pulls[leader] == sizes[leader]))]
             if len(active) == 1:
                 return leader, pulls, n_looks
         elif leader >= 0:                               # arms without rows say something at once

@@ -82,7 +82,7 @@ class RacingMetropolis:
     reference : pytree of array_like, optional
         Where to expand; by default the posterior mode, found from `position` by Newton's method.
     delayed : bool, default True
-        Accept on what is known without rows first, and race only for what passes, near the reference; as in
+        Screen a proposal by the expansion first, then race, near the reference; as in
         `fastrace.mcmc.RacingMetropolis`.
     support : tuple of float, optional
         Interval (low, high) that holds every raced difference of terms but -inf, for the rigorous bounds; one outside

@@ -248,8 +248,8 @@ def _ascent(hessian: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDAr
 def require_proper(model: Model, least: float, most: float, step: NDArray[np.float64]) -> None:
     """Raise if a step from the supposed mode moves predictors as if the likelihood had none.
 
-    `least` and `most` are the extremes over rows of how far the step moves predictors the way that their outcomes
-    want them to go. Where a likelihood rises for ever, Newton's steps keep moving some predictors by about 1, all of
+    `least` and `most` are the extremes over rows of how far the step moves predictors in the direction that raises
+    the likelihood. Where a likelihood rises for ever, Newton's steps keep moving some predictors by about 1, all of
     them the right way, however small the gradient has become. At a mode a step is almost 0.
     """
     if most > 0.1 and least >= -1e-3 * most:

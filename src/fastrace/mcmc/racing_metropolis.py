@@ -54,7 +54,7 @@ class RacingMetropolis(RowMetropolis):
         What is known of the log-likelihood without its rows: its second-order expansion at the posterior mode, or at
         the point given. "auto" has it where the model gives derivatives.
     delayed : bool, default True
-        Accept on what is known without rows first, and race only for what passes [4]_, if the state and the proposal
+        Screen a proposal by the expansion first, then race [4]_, if the state and the proposal
         are both within ``sqrt(dim) + 3`` standard deviations of the reference; see the notes.
     first_look, growth, student, skewness_guard, scan_advantage
         As in `AcceptTest`. Where rows are drawn in proportion to bounds, the first look is at 16 draws by default, and

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastrace import _checks, _files
 from fastrace._progress import track
@@ -93,7 +94,7 @@ def sample(
 
     Notes
     -----
-    What speaks against the draws is told once, as warnings and in ``Trace.warnings``:
+    Problems with the draws are reported once, as warnings and in ``Trace.warnings``:
 
     - split R-hat above 1.01, or fewer than 100 effective draws a chain; for chains of fewer than 1000 draws R-hat above
       ``1 + 20 / n_draws`` or fewer effective draws than ``n_draws / 20``, and nothing below 100 draws;
@@ -204,7 +205,8 @@ def _started(
     starts = [init] * n_chains
     if init is not None:
         shape = np.shape(init)
-        one = np.shape(kernel.init(None).position)
+        position = _position(kernel.init(None))
+        one = shape if position is None else position.shape
         if shape != one:
             if shape != (n_chains, *one):
                 raise ValueError(
@@ -222,10 +224,18 @@ def _one_start(kernel: Kernel, init: Any, n_chains: int) -> bool:
     if n_chains < 2 or isinstance(init, Trace):
         return False
     if init is None:
-        a, b = (np.asarray(kernel.init(None, np.random.default_rng(seed)).position) for seed in (1, 2))
-        return a.dtype.kind == "f" and np.array_equal(a, b)
-    starts = np.asarray(init)
-    return starts.shape == np.shape(kernel.init(None).position) or bool((starts == starts[:1]).all())
+        a, b = (_position(kernel.init(None, np.random.default_rng(seed))) for seed in (1, 2))
+        return a is not None and b is not None and a.dtype.kind == "f" and np.array_equal(a, b)
+    starts, position = np.asarray(init), _position(kernel.init(None))
+    if position is None:
+        return True             # without a position one `init` serves all chains
+    return starts.shape == position.shape or bool((starts == starts[:1]).all())
+
+
+def _position(state: Any) -> NDArray[Any] | None:
+    """Where a chain stands, or None if a state of a kernel does not say."""
+    position = getattr(state, "position", None)
+    return None if position is None else np.asarray(position)
 
 
 class _Work:
@@ -348,7 +358,7 @@ class _Work:
         self.saved.save(runs)
 
     def try_to_save(self) -> str | None:
-        """The same; says in words what kept it from being written, for nothing made is lost by that."""
+        """Save; return the reason if the file cannot be written."""
         try:
             self.save()
         except Exception as error:

@@ -38,8 +38,8 @@ class Trace:
     variable : str
         Name of what is drawn.
     warnings : tuple of str
-        What speaks against the draws, in words: chains that disagree, move too slowly, refuse nearly all proposals, are
-        far from where the posterior was expected, or all began at one point. `sample` gives each as a warning too.
+        Problems with the draws, one sentence each: chains that disagree, move too slowly, refuse nearly all proposals,
+        are far from where the posterior was expected, or all began at one point. `sample` gives each as a warning too.
     """
 
     chains: tuple[Steps, ...] = field(repr=False)
@@ -255,7 +255,7 @@ def ess_limit(n_draws: int) -> float:
 
 
 def diagnosis(trace: Trace, reference: Reference | None, one_start: bool) -> tuple[str, ...]:
-    """What speaks against the draws, in words.
+    """Problems with the draws, one sentence each.
 
     Parameters
     ----------
