@@ -517,10 +517,8 @@ def test_c2_18_19_pickles_and_copies_continue_exactly(race, n_best, seed):
     with pytest.raises(ValueError, match="reads version 2"):
         rebuild(3, cls, known, state, order)
     part = race(6, 1200, 0.05, support, n_best=n_best)
-    part.run(rewards[:50], order="given")           # version 1 intersected no brackets of these two
+    part.run(rewards[:50], order="given")
     rebuild, (_, cls, known, state, _) = part.__reduce__()
-    first = {**state, "fields": state["fields"][:6]} if n_best > 1 and race in EXACT else state
-    assert rebuild(1, cls, known, first).run(rewards, order="given").selected.tolist() == wanted.selected.tolist()
     with pytest.raises(ValueError, match="damaged"):
         rebuild(2, cls, known, state | {"counts": (7, 1, 0, 0)}, order)
     part = race(6, 1, 0.05, support, n_best=n_best)
