@@ -223,7 +223,7 @@ def real_case(quick: bool, seed: int, track: Any) -> list[list[Any]]:
 
     try:
         data = datasets.load("covertype")
-        x, y, name = np.asarray(data.x, dtype=np.float32), np.asarray(data.y), "covertype"
+        x, y, name = np.asarray(data.X, dtype=np.float32), np.asarray(data.y), "covertype"
     except (ImportError, OSError, ValueError):
         size = 30_000 if quick else 200_000
         x, y = make_classification(size, 30, n_informative=12, n_classes=4, flip_y=0.05, random_state=seed)
