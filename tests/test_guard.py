@@ -354,7 +354,7 @@ def test_a_chain_is_refused_to_a_proposal_that_uses_it(glm):
 
 
 def test_chains_without_their_race_or_table_and_points_of_another_length_are_refused(glm):
-    from fastrace import _chain, _minibatch
+    from fastrace import _chain, _minibatch, _weighted
 
     for kind in (_chain.RaceChain, _chain.RaceSliceChain, _minibatch.PoissonChain, _minibatch.TunaChain,
                  _minibatch.FireflyChain):
@@ -371,12 +371,12 @@ def test_chains_without_their_race_or_table_and_points_of_another_length_are_ref
     with pytest.raises(TypeError, match="in use"):
         chain.__init__(glm, _chain.parameters_of(glm), np.zeros(2), np.eye(2), surrogate=False, delayed=False)
     firefly = chain_of(_minibatch.FireflyChain, glm)
-    firefly.set_table(_minibatch.AliasTable(np.ones(200)), 100.0)
+    firefly.set_table(_weighted.AliasTable(np.ones(200)), 100.0)
     for bad in ((200,), (-1,), (5, 3), (3, 3)):
         with pytest.raises(ValueError, match="bright row"):
             firefly.load(np.zeros(2), np.zeros(2), bad)
     with pytest.raises(RuntimeError, match=NEVER_SET_UP):
-        firefly.set_table(_minibatch.AliasTable.__new__(_minibatch.AliasTable), 100.0)
+        firefly.set_table(_weighted.AliasTable.__new__(_weighted.AliasTable), 100.0)
 
 
 # Races and streams.

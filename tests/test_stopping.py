@@ -270,7 +270,7 @@ def test_the_first_reward_and_none():
         assert rule.update_many([]) == 0
         assert rule.update(0.5) is False
         assert (rule.n_samples, rule.estimate) == (1, 0.5)
-        assert "running, 1 samples" in str(rule.result())
+        assert "running, 1 sample so far" in str(rule.result())
 
 
 def test_c2_04_constant_rewards(seed):
