@@ -1,5 +1,7 @@
 """What `fastrace demo` shows, in small."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -208,3 +210,12 @@ def test_the_demo_gives_no_advice_that_its_user_cannot_follow(rng):
     said = " ".join(comparison.notes)
     assert "skewness_guard" not in said and "support (betting)" not in said
     assert "judge the race by the error measured" in said
+
+
+def test_notes_follow_from_what_the_draws_found_not_from_how_a_warning_is_worded():
+    found = fr.SamplerStats(n_draws=1, fraction_read=0.5, fraction_exact=0.0, looks_per_draw=1.0, evaluations=1,
+                            bound="normal", delta=0.05, warnings=("some other words",))
+    assert len(demo._warnings(found)) == 1 and "rough" not in demo._warnings(found)[0]
+    for fact in ("constant", "held_back", "skewed"):
+        assert "judge the race by the error measured" in demo._warnings(replace(found, **{fact: True}))[0]
+    assert "-inf" in demo._warnings(replace(found, impossible=True))[1]

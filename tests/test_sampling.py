@@ -222,3 +222,23 @@ def test_c2_27_a_million_races_take_no_memory(rng):
     gc.collect()
     assert psutil.Process().memory_info().rss - resident < 1_500_000
     assert sys.getallocatedblocks() - blocks < 2000
+
+
+def test_what_draws_found_are_fields_of_the_stats(rng):
+    def found(values, **options):
+        sampler = fr.DiscreteSampler(values, rng=1, **options)
+        sampler.draw_many(50)
+        stats = sampler.stats
+        return {name for name in ("outside", "constant", "held_back", "skewed", "impossible") if getattr(stats, name)}
+
+    plain = rng.normal(size=(3000, 3)) * 1e-3
+    assert found(plain) == set()
+    assert found(plain, support=(-1e-3, 1e-3), outside="warn") >= {"outside"}
+    rare = np.where(rng.random((20_000, 3)) < [1e-2, 2e-2, 5e-2], 0.1, 0.0)
+    assert found(rare, first_look=10, tail_guard=False) >= {"constant"}
+    skewed = rng.lognormal(0, 1.5, (4000, 3)) * [1.0, 1.01, 0.7] / 40
+    assert found(skewed) >= {"held_back"}
+    losses = rng.normal(size=(20_000, 3)) * 0.01
+    losses[:, 0] += 1.0 - 15.0 * (rng.random(20_000) < 0.01)
+    assert found(losses, tail_guard=False) >= {"skewed"}
+    assert found(np.where(np.arange(3) == 0, -np.inf, plain)) == {"impossible"}

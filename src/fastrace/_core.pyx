@@ -843,28 +843,35 @@ cdef class Race(RaceMemory):
             stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
             kurtosis=moments4_kurtosis(&self.closest), held_back=np.flatnonzero(self._held))
 
+    def doubts(self, of_all_draws=False):
+        """What may void the promise, as the fields of a `results.SamplerStats`; some draws look skewed by chance."""
+        cdef int flags = self.all_flags if of_all_draws else self.flags
+        return dict(
+            outside=bool(flags & OUTSIDE_SUPPORT), constant=bool(flags & CONSTANT_FIRST_LOOK),
+            held_back=bool(flags & HELD_BACK),
+            skewed=4 * self.n_skewed > self.n_draws if of_all_draws else bool(flags & SKEWED),
+            impossible=bool(flags & IMPOSSIBLE_REWARD))
+
     def warnings(self, of_all_draws=False):
         """What may void the promise, in words."""
-        flags, told = self.flags, []
-        if of_all_draws:            # some draws look skewed by chance
-            flags = self.all_flags | (SKEWED if 4 * self.n_skewed > self.n_draws else 0)
-        if flags & OUTSIDE_SUPPORT:
+        found, told = self.doubts(of_all_draws), []
+        if found["outside"]:
             told.append("a reward lay outside the support: the promise is void; widen support")
-        if flags & CONSTANT_FIRST_LOOK:
+        if found["constant"]:
             told.append("the first look was constant for some comparison: it was not decided by it; "
                         "rare events may hide, so pass a support (betting) or a larger first_look")
         if self.status == BY_BUDGET:
             told.append(f"max_pulls was reached: best is the arm with the largest mean so far, and the promise is only "
                         f"that the best arm is among the {self.n_active} that are still active")
-        if flags & HELD_BACK:
+        if found["held_back"]:
             arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"
             told.append(f"the normal rule was held back until more rows were read: rewards of {arms} were "
                         f"constant, or few of them carried the mean; a support (betting) would promise the answer "
                         f"without that heuristic")
-        if flags & SKEWED:
+        if found["skewed"]:
             told.append("the normal rule decided on skewed rewards, where its error can exceed delta by far; "
                         "pass a support (betting) or skewness_guard=True")
-        if flags & IMPOSSIBLE_REWARD:
+        if found["impossible"]:
             told.append("an arm was dropped for a reward of -inf; one that was not read cannot be seen, "
                         "so put factors that may vanish into the offset or log prior")
         return tuple(told)

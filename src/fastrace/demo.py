@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from fastrace._arch import ArchSource
+from fastrace.results import SamplerStats
 from fastrace.sampling import DiscreteSampler
 from fastrace.sources import as_source
 
@@ -26,7 +27,6 @@ ORDERS = (14, 16, 18, 20, 22, 24)
 # Share of the terms that the expansion fits worst: they are summed at every draw and never raced (ibid., appendix C.2).
 ALWAYS_READ = 0.04
 PILOT_DRAWS = 32
-DOUBTS = ("the normal rule", "the first look")      # how warnings begin that doubt the normal rule
 
 
 @dataclass(frozen=True)
@@ -388,17 +388,19 @@ def compare_table(
     )
 
 
-def _warnings(stats_: Any) -> tuple[str, ...]:
+def _warnings(found: SamplerStats) -> tuple[str, ...]:
     """What the sampler says of its draws; advice on options that the demo does not have becomes a note."""
-    if stats_.bound != "normal":
-        return tuple(f"Warning: {text}" for text in stats_.warnings)
+    if found.bound != "normal":
+        return tuple(f"Warning: {text}" for text in found.warnings)
     rule = "Rule: normal without replacement. No support is known, so it assumes that the means at a look are normal."
-    doubts = [text for text in stats_.warnings if text.startswith(DOUBTS)]
-    others = [f"Warning: {text}" for text in stats_.warnings if text not in doubts]
-    if doubts:
+    if found.constant or found.held_back or found.skewed:
         rule += (" Some terms looked skewed or constant, where that assumption is rough: judge the race by the error "
                  "measured above, not by the one promised.")
-    return (rule, *others)
+    notes = [rule]
+    if found.impossible:
+        notes.append("Warning: states left the race for a log-factor of -inf. The race cannot see one that it did not "
+                     "read: judge it by the error measured above.")
+    return tuple(notes)
 
 
 def figure(comparison: Comparison) -> Any:

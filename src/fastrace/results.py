@@ -406,6 +406,16 @@ class SamplerStats:
         The rule that eliminated states.
     delta : float
         Promised total variation per draw.
+    outside : bool
+        Whether a log-factor lay outside the support in any draw.
+    constant : bool
+        Whether the first look of any draw was constant for some comparison, so that it decided nothing.
+    held_back : bool
+        Whether the normal rule postponed a decision at a look of any draw; see `RaceResult`.
+    skewed : bool
+        Whether the normal rule decided more than a quarter of the draws on skewed log-factors.
+    impossible : bool
+        Whether a log-factor of -inf was read in any draw.
     warnings : tuple of str
         What may void the promise, in any of the draws.
     """
@@ -417,6 +427,11 @@ class SamplerStats:
     evaluations: int
     bound: str
     delta: float
+    outside: bool = False
+    constant: bool = False
+    held_back: bool = False
+    skewed: bool = False
+    impossible: bool = False
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:

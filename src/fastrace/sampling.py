@@ -169,6 +169,7 @@ class DiscreteSampler:
             bound=self._options.bound,
             delta=self._options.delta,
             warnings=self._core.warnings(of_all_draws=True),
+            **self._core.doubts(of_all_draws=True),
         )
 
 
