@@ -800,11 +800,33 @@ def test_guards_are_warned_of_only_where_a_decision_rests_on_them(variance, seed
 
 
 def test_columns_that_look_like_an_index_are_warned_of(rng):
-    columns = {"a": rng.random(3000), "b": rng.random(3000)}
+    columns = {"a": rng.random(3000), "b": rng.random(3000) + 1.0}
     late = np.arange(3000.0)
     late[500:] = 0.0
+    support, wide = (0.0, 3001.0), {"support": (0.0, 3001.0), "delta": 0.1}
+    named = np.repeat(rng.integers(0, 9, 1500), 2)
     for extra, said in [({"k": np.arange(3000)}, "column 'k' holds running numbers"), ({"k": late}, ""),
-                        ({"id": rng.integers(0, 9, 3000)}, "column 'id' is named like an index")]:
-        for result in (fr.race(columns | extra, rng=1), fr.FiniteRace(3, 3000, rng=1).run(columns | extra)):
-            assert any(said in text for text in result.warnings) if said else "running" not in str(result.warnings)
-    assert "running" not in str(fr.race(np.column_stack([*columns.values(), late]), rng=1).warnings)
+                        ({"id": named}, "column 'id' is named like an index"),
+                        ({"Unnamed: 0": named}, "column 'Unnamed: 0' is named like an index")]:
+        table = columns | extra
+        for result in (
+            fr.race(table, rng=1),
+            fr.FiniteRace(3, 3000, rng=1).run(table),
+            fr.BettingRace(3, **wide).run(table, rng=1),
+            fr.HoeffdingRace(3, 5000, **wide).run(table, rng=1),
+            fr.BernsteinRace(3, 5000, **wide).run(table, rng=1, order="given"),
+            fr.LilUCB(3, 3000, support=support, rng=1).run(table, max_pulls=100),
+            fr.LUCB(3, 1, 10.0, 0.1, support, rng=1).run(table),
+            fr.Direct(3, 1, 1000.0, 0.1, support, rng=1).run(table),
+            fr.Adapt(3, 1, 1000.0, 0.1, support, rng=1).run(table, order="given", max_pulls=500),
+            fr.select_best(table, 3, 1, 10.0, support=support, rng=1),
+            fr.select_best(table, 3, 1, 10.0, support=support, rng=1, order="given", max_pulls=500),
+            fr.select_best(table, 3, 1, 10.0, support=support, rng=1, method="sar", max_pulls=300),
+        ):
+            assert result.names == tuple(table)
+            found = [text for text in result.warnings if "leave it out if it is no arm" in text]
+            assert len(found) == bool(said), (result, found)
+            assert not said or (said in found[0] and f"warning: {found[0]}" in str(result))
+    bare = np.column_stack([*columns.values(), late])
+    assert "running" not in str(fr.race(bare, rng=1).warnings)
+    assert "running" not in str(fr.BettingRace(3, **wide).run(bare, rng=1).warnings)

@@ -308,3 +308,13 @@ def test_regression_needs_a_prediction_for_each_value(rng):
         with pytest.raises(ValueError, match="a prediction for each true value is needed"):
             race_predictions(y, np.zeros((600, 2, 200)), name, rng=0)
         assert race_predictions(y, np.stack([y + 1, y], axis=1)[:, :, None], name, rng=0).best == 1
+
+
+def test_a_column_of_predictions_that_looks_like_an_index_is_warned_of(rng):
+    y = rng.random(3000)
+    predictions = {"a": y + 0.1, "b": y + 0.2, "id": np.arange(3000)}
+    result = race_predictions(y, predictions, scoring="neg_mean_squared_error", rng=1)
+    assert result.names == ("a", "b", "id")
+    assert [text for text in result.warnings if "column 'id' holds running numbers: leave it out" in text]
+    result = race_predictions(y, {"a": y + 0.1, "b": y + 0.2}, scoring="neg_mean_squared_error", rng=1)
+    assert "leave it out" not in str(result)

@@ -152,7 +152,7 @@ def select_best(
     limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
     rule = _rule(name, n_arms, n_best, epsilon, delta, support, limit, generator, options)
     source: Any
-    source, names = rule._rewards(pull, order)
+    source = rule._rewards(pull, order)
     cells = 0
     if isinstance(source, ResampledPulls) and source is not pull and name != "sar":
         cells = source.source.n_rows * source.n_arms
@@ -165,7 +165,7 @@ def select_best(
         with contextlib.suppress(Exception):
             error.rule = rule  # type: ignore[attr-defined]
         raise
-    result = dataclasses.replace(result, names=names)
+    result = rule._named(result, pull, source)
     return _exactly(result, source.source, support) if cells and result.stopped_by == "max_pulls" else result
 
 

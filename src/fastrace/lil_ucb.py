@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks, _lil
+from fastrace._rules import named
 from fastrace.results import RaceResult
 from fastrace.sources import Source, as_source, column_names
 
@@ -186,8 +186,9 @@ class LilUCB:
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         race = self._race
-        race.run(as_source(source, n_arms=race.n_arms, n_rows=race.n_rows), min(limit, NO_LIMIT))
-        return replace(self.result(), names=column_names(source))
+        rewards = as_source(source, n_arms=race.n_arms, n_rows=race.n_rows)
+        race.run(rewards, min(limit, NO_LIMIT))
+        return named(self.result(), column_names(source), rewards)
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks, _core, bounds
+from fastrace._rules import named
 from fastrace.results import RaceResult
 from fastrace.sources import Source, as_source, column_names
 
@@ -345,7 +345,7 @@ class FiniteRace:
         o = self._options
         rewards = as_source(source, n_arms=o.n_arms, n_rows=o.n_rows)
         self._race.run(rewards)
-        return warn_of_index(race_result(self._race, o, column_names(source)), rewards)
+        return named(race_result(self._race, o), column_names(source), rewards)
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
@@ -368,9 +368,7 @@ def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _ch
     return as_source(rewards, n_arms=n_arms, n_rows=n_rows, support=None if own else support)
 
 
-def race_result(
-    core: _core.Race, options: RaceOptions, names: tuple[str, ...] | None = None, n_always_read: int = 0
-) -> RaceResult:
+def race_result(core: _core.Race, options: RaceOptions, n_always_read: int = 0) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read."""
     known = core.answer()
     size = options.n_arms * (options.n_rows + n_always_read)
@@ -381,27 +379,8 @@ def race_result(
         bound=options.bound,
         delta=options.delta,
         warnings=core.warnings(),
-        names=names,
         **known,
     )
-
-
-def warn_of_index(result: RaceResult, source: Source) -> RaceResult:
-    """Warn of columns of a named table that look like an index: few rows of all, then more of those that might be."""
-    if result.names is None or not 2 <= source.n_arms == len(result.names):
-        return result
-    arms, why = np.arange(source.n_arms), [""]
-    for most in (10, _checks.RUNNING):
-        heads = source.read(np.arange(min(most, source.n_rows)), arms).T
-        why = [_checks.index_like(result.names[arm], head) for arm, head in zip(arms, heads, strict=True)]
-        arms, why = arms[[bool(text) for text in why]], [text for text in why if text]
-        if not why:
-            return result
-    told = tuple(
-        f"column {result.names[arm]!r} {text}: leave it out if it is no arm to race"
-        for arm, text in zip(arms[:5], why[:5], strict=True)
-    )
-    return dataclasses.replace(result, warnings=result.warnings + told)
 
 
 def _rebuild(
@@ -499,4 +478,4 @@ def race(
     constants = finite_or_out(0.0 if offset is None else offset, "offset", options.n_arms)
     core = options.start(constants, rng)
     core.run(source)
-    return warn_of_index(race_result(core, options, column_names(rewards), source.n_always_read), source)
+    return named(race_result(core, options, source.n_always_read), column_names(rewards), source)

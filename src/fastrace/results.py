@@ -629,6 +629,10 @@ class StreamRaceResult:
         The rule that told arms apart.
     delta, epsilon : float
         As asked for.
+    warnings : tuple of str
+        What may void the promise.
+    names : tuple of str, optional
+        What to call the arms.
     """
 
     best: int
@@ -649,6 +653,7 @@ class StreamRaceResult:
     bound: str
     delta: float
     epsilon: float
+    warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
@@ -699,6 +704,7 @@ class StreamRaceResult:
         if order.size > shown.size:
             lines.append(f"  ... {counted(order.size - shown.size, 'more arm')}")
         lines.append(f"  promise: {self.promise}")
+        lines.extend(f"warning: {text}" for text in self.warnings)
         return "\n".join(lines)
 
     def _name(self, arm: int) -> str:

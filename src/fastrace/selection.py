@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from abc import ABC, abstractmethod
 from typing import Any
@@ -11,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace import _checks, _plans
+from fastrace._rules import named
 from fastrace._selector import Selector
-from fastrace.pulls import PullSource, as_pulls, is_population
+from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
-from fastrace.sources import Source, column_names
+from fastrace.sources import Source, as_source, column_names
 
 NO_LIMIT = 2**63 - 1
 MOST_PULLS = 2**62
@@ -181,22 +181,26 @@ class Selection(ABC):
         given, make one `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
-        source, names = self._rewards(pull, order, rng)
+        source = self._rewards(pull, order, rng)
         self._core.run(source, min(limit, NO_LIMIT))
-        return dataclasses.replace(self.result(), names=names)
+        return self._named(self.result(), pull, source)
 
-    def _rewards(
-        self, pull: Any, order: str, rng: _checks.RngLike = None
-    ) -> tuple[PullSource, tuple[str, ...] | None]:
-        """Where rewards come from, and what a table calls its arms; rows are drawn with a child of the rule's `rng`."""
+    def _rewards(self, pull: Any, order: str, rng: _checks.RngLike = None) -> PullSource:
+        """Where rewards come from; rows of a table are drawn with a child of the rule's `rng`."""
         order = _checks.choice(order, "order", ("random", "given"))
         generator = None if rng is None else _checks.generator(rng)
         if not is_population(pull):
-            return as_pulls(pull, self._n_arms), None
+            return as_pulls(pull, self._n_arms)
         if order == "random" and generator is None:
             generator = self._core.rng.spawn(1)[0]
-        names = None if isinstance(pull, Source) else column_names(pull)
-        return as_pulls(pull, self._n_arms, order=order, rng=generator), names
+        return as_pulls(pull, self._n_arms, order=order, rng=generator)
+
+    def _named(self, result: SelectionResult, pull: Any, source: PullSource) -> SelectionResult:
+        """The result with what a table calls its arms."""
+        names = column_names(pull) if is_population(pull) and not isinstance(pull, Source) else None
+        if names is None:
+            return result
+        return named(result, names, source.source if isinstance(source, ResampledPulls) else as_source(pull))
 
     def result(self) -> SelectionResult:
         """Return what is known so far; ``stopped_by`` is empty while the rule is running."""

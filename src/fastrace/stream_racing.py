@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks, _stream_race
+from fastrace._rules import named
 from fastrace.results import StreamRaceResult, counted
 from fastrace.sources import ArraySource, Source, as_source, column_names
 
@@ -201,13 +202,10 @@ class StreamRace:
         if not function and source.n_rows == 0:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
         race.run(source, most, generator if order == "random" and not function else None)
-        return self._result(column_names(rewards))
+        return named(self.result(), column_names(rewards), source)
 
     def result(self) -> StreamRaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
-        return self._result(None)
-
-    def _result(self, names: tuple[str, ...] | None) -> StreamRaceResult:
         known = self._race.answer()
         open_arms = known.pop("active")
         chosen = known.pop("chosen")
@@ -234,7 +232,6 @@ class StreamRace:
             bound=self._bound,
             delta=self._delta,
             epsilon=self._epsilon,
-            names=names,
             **known,
         )
 

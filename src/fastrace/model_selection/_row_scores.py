@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
+from fastrace._rules import index_warnings
 from fastrace.racing import race
 from fastrace.results import RaceResult
 from fastrace.sources import CallableSource, column_names
@@ -607,6 +608,7 @@ def race_predictions(
         first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
     )
     said = () if strangers is None else strangers.words(names)
+    said += index_warnings(names, n_rows, lambda rows, arms: read(arms, rows))
     return dataclasses.replace(result, names=names, warnings=(*result.warnings, *said))
 
 
