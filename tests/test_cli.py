@@ -159,6 +159,25 @@ def test_cells_that_a_race_might_not_read_are_checked(tmp_path, capsys, table):
     assert status == 2 and "inf in row 4321" in err
 
 
+@pytest.mark.parametrize(("value", "words"), [(np.nan, "nan"), (np.inf, "inf"), (3.5, "3.5")])
+def test_all_numbers_of_an_npy_file_are_checked(tmp_path, capsys, table, monkeypatch, value, words):
+    table[4321, 1] = value
+    file = save(tmp_path / "table.npy", table + [0.0, 0.0, 1.0])        # column 2 wins before row 4321 is read
+    status, out, err = say(capsys, "race", file, "--support", 0, 2.2, "--seed", 1)
+    assert (status, out) == (2, "") and f"{words} in row 4321, counted from 0, of column 1: " in err
+    assert ("--support 0 2.2" if value == 3.5 else "finite numbers are needed") in err and err.count("\n") == 1
+    assert say(capsys, "race", file, "--support", 0, 2.2, "--seed", 1, "--columns", "0,2")[0] == 0
+    if value != 3.5:
+        status, _, err = say(capsys, "demo", "--quick", "--data", file, "--output", tmp_path / "demo.png")
+        assert status == 2 and f"{words} in row 4321" in err
+    monkeypatch.setattr(cli, "CELLS", 100)
+    assert f"{words} in row 4321, counted from 0, of column 1: " in say(capsys, "race", file, "--support", 0, 2.2)[2]
+    monkeypatch.setattr(cli, "CHECKED", 1000)
+    status, out, err = say(capsys, "race", file, "--support", 0, 2.2, "--seed", 1)
+    assert status == 0 and "best arm 2" in out
+    assert "only the numbers that are used are checked" in err and err.count("\n") == 1
+
+
 def test_cells_may_miss_the_support_by_rounding_as_in_any_race(tmp_path, capsys, table):
     pytest.importorskip("pandas")
     values = np.clip(table, 0.0, 1.0)

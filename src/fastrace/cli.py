@@ -26,6 +26,8 @@ from fastrace.stopping import METHODS, estimate_mean, start_rule
 DRAWS, QUICK_DRAWS = 2000, 200
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"
 TABLES = (".npy", ".csv", ".parquet")
+CHECKED = 1 << 30       # bytes of an npy file that are read whole to be checked: about a second's work
+CELLS = 1 << 20         # numbers checked at a time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "race",
         help="find the column with the largest mean",
-        description="Race the columns of a table and print what was found. An npy file is read where it lies.",
+        description="Race the columns of a table and print what was found. All numbers of a file are checked first; an "
+        "npy file of more than 1 GiB is read where it lies, and only the numbers that the race reads are checked.",
     )
     run.add_argument("file", type=Path, metavar="FILE", help="npy, csv or parquet, rows x arms")
     run.add_argument("--columns", metavar="NAMES", help=COLUMNS_HELP)
@@ -290,8 +293,7 @@ def _number(number: int, text: str, delimiter: str) -> float:
 def _race(options: argparse.Namespace) -> None:
     table = load_table(options.file, options.columns)
     support = None if options.support is None else tuple(options.support)
-    if not isinstance(table, np.ndarray):  # of an npy file, which is not read whole, the race checks the rows it reads
-        _check_cells(options.file, table, support)
+    _check_cells(options.file, table, support)
     if table.shape[1] < 2:
         print(f"fastrace: {options.file} gives one column to race, which leaves nothing to choose", file=sys.stderr)
     result = race(
@@ -335,7 +337,7 @@ def _demo(options: argparse.Namespace) -> None:
         from fastrace import demo
 
         table = None if options.data is None else load_table(options.data, options.columns)
-    if table is not None and not isinstance(table, np.ndarray):
+    if table is not None:
         _check_cells(options.data, table, None)
     with _progress(n_draws) as advance:
         if table is None:
@@ -477,16 +479,27 @@ def _places(columns: str, names: list[str], path: Path) -> list[int]:
 
 
 def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) -> None:
-    """Refuse numbers that a race would refuse where it reads them: the file has been read whole anyway."""
+    """Refuse numbers that a race would refuse where it reads them: all of them, unless the file is too large for that.
+    """
+    if isinstance(table, np.memmap) and table.nbytes > CHECKED:
+        print(f"fastrace: {path} holds {table.nbytes / 1e9:.3g} GB and is read where it lies, so only the numbers that "
+              f"are used are checked", file=sys.stderr)
+        return
     low, high = (-math.inf, math.inf) if support is None else support
     least, most = _half_widths.lower_end(low, high), _half_widths.upper_end(low, high)
-    for name in table.columns:
-        column = table[name].to_numpy(dtype=np.float64)
-        bad = np.flatnonzero((column == math.inf) | (column < least) | (column > most))
-        if bad.size:
-            why = "finite numbers are needed" if column[bad[0]] == math.inf else f"outside --support {low:g} {high:g}"
+    names = getattr(table, "columns", range(table.shape[1]))
+    step = max(1, CELLS // table.shape[1]) if table.shape[1] else len(table)
+    for first in range(0, len(table), max(1, step)):
+        rows = slice(first, first + step)
+        block = np.asarray(table[rows] if isinstance(table, np.ndarray) else table.iloc[rows], dtype=np.float64)
+        bad = ~((block >= least) & (block <= most)) | (block == math.inf)
+        if bad.any():
+            row, place = np.argwhere(bad)[0]
+            value = block[row, place]
+            odd = math.isnan(value) or value == math.inf
+            why = "finite numbers are needed" if odd else f"outside --support {low:g} {high:g}"
             raise ValueError(
-                f"{path} has {column[bad[0]]:g} in row {bad[0]}, counted from 0, of column {name!r}: {why}"
+                f"{path} has {value:g} in row {first + row}, counted from 0, of column {names[place]!r}: {why}"
             )
 
 
