@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -488,6 +489,43 @@ def test_c2_12_more_than_2_to_31_rows():
     assert (result.best, result.stopped_by) == (1, "bound")
     assert max(seen) > 1 << 31
     assert result.pulls[2] == 10
+
+
+@pytest.mark.parametrize("size", [1 << 40, 1 << 62])
+def test_c2_12_memory_does_not_grow_with_the_population(size):
+    def told(race):
+        arms, rows = race.ask()
+        assert arms.size <= 1 << 20
+        race.tell(np.sin(rows * 1.7) + 0.01 * arms)
+
+    tracemalloc.start()
+    race = fr.UnequalRace([size, size, size, 5], rng=1)
+    told(race)
+    assert not race.done and race.result().n_looks == 1
+    told(race)      # the first of a tenth of all rows
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 27
+    result = race.result()
+    assert 0.0 < result.fraction_read < 1e-5 and result.n_looks == 1
+    assert pickle.loads(pickle.dumps(race)).result().pulls.tolist() == result.pulls.tolist() == [10 + (1 << 20), 10, 10, 5]
+
+
+def test_a_look_asked_for_in_parts_equals_run(seed):
+    vectors = [np.random.default_rng([seed, i]).normal(size=n) for i, n in enumerate((700_000, 3_000_000, 900_000))]
+    race = racer([len(v) for v in vectors], 1e-9, rng=3)
+    asked = []
+    while not race.done:
+        arms, rows = race.ask()
+        asked.append(arms.size)
+        race.tell(np.concatenate([vectors[arm][rows[arms == arm]] for arm in range(3)]))
+    same(race.result(), racer([len(v) for v in vectors], 1e-9, rng=3).run(vectors))
+    assert len(asked) > race.result().n_looks and max(asked) <= 1 << 20
+
+
+def test_sizes_that_sum_beyond_64_bits_are_not_taken_for_none():
+    with pytest.raises(ValueError, match="add up to 18446744073709551616"):
+        fr.UnequalRace([1 << 62] * 4, rng=1).run(np.empty(0))
 
 
 def test_a_reward_outside_the_support_is_named(seed):

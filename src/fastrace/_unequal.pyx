@@ -44,6 +44,7 @@ cdef enum:
     LAST_LOOK = 5
     ROWS_PER_CHECK = 4096
     ROWS_IN_ORDER_PER_CHECK = 1 << 18
+    REWARDS_PER_ASK = 1 << 20       # most rewards asked for at once
 
 cdef int[6] TENTHS = [0, 1, 2, 4, 8, 10]
 
@@ -633,7 +634,7 @@ cdef class UnequalCore:
         return 0
 
     def ask(self):
-        """Arms and rows wanted for the next look, one pair per reward."""
+        """Arms and rows wanted next, one pair per reward: those of the next look, or the first of them."""
         guard_enter(&self.guard, self)
         try:
             if self.done:
@@ -644,15 +645,16 @@ cdef class UnequalCore:
 
     def _ask(self):
         cdef Py_ssize_t i, k, total = 0
-        cdef int64_t count
+        cdef int64_t count, room = REWARDS_PER_ASK
         for i in range(self.n_arms):
-            total += self._wanted(i)
+            total += self._piece(i, &room)
         cdef cnp.ndarray arms = np.empty(total, dtype=np.intp)
         cdef cnp.ndarray rows = np.empty(total, dtype=np.int64)
         cdef Py_ssize_t *arm = <Py_ssize_t *>cnp.PyArray_DATA(arms)
         cdef int64_t *row = <int64_t *>cnp.PyArray_DATA(rows)
+        room = REWARDS_PER_ASK
         for i in range(self.n_arms):
-            count = self._wanted(i)
+            count = self._piece(i, &room)
             for k in range(count):
                 arm[k] = i
                 row[k] = keyed_order_at(&self.arm[i].order, self.arm[i].pulls + k)
@@ -666,6 +668,19 @@ cdef class UnequalCore:
         # An arm that a run cut short has read in full is beyond its target.
         return max(<int64_t>0, self._target(&self.arm[i]) - self.arm[i].pulls)
 
+    cdef inline int64_t _piece(self, Py_ssize_t i, int64_t *room) noexcept nogil:
+        """Rewards of an arm that `ask` names now, of at most `room`; what is left of that for the arms after it.
+
+        A part of a look is a multiple of the blocks in which `run` reads, so that both add rewards in the same order.
+        """
+        cdef int64_t count = self._wanted(i)
+        if count > room[0]:
+            count = room[0] - room[0] % MOMENTS_BLOCK
+            room[0] = 0
+        else:
+            room[0] -= count
+        return count
+
     def tell(self, const double[::1] rewards):
         """Take the rewards that `ask` wanted."""
         guard_enter(&self.guard, self)
@@ -678,27 +693,32 @@ cdef class UnequalCore:
 
     def _tell(self, const double[::1] rewards):
         cdef Py_ssize_t i, total = 0, size
-        cdef int64_t count
+        cdef int64_t count, room = REWARDS_PER_ASK, left = 0
         cdef const double *x
         for i in range(self.n_arms):
-            total += self._wanted(i)
+            total += self._piece(i, &room)
         if rewards.shape[0] != total:
             raise ValueError(f"rewards has shape ({rewards.shape[0]},); ask() wanted ({total},), one reward per row")
         x = &rewards[0] if total > 0 else NULL
         total = 0
+        room = REWARDS_PER_ASK
         for i in range(self.n_arms):
-            count = self._wanted(i)
+            count = self._piece(i, &room)
             self._inspect(i, x + total, count, self.arm[i].pulls, False)
             total += count
         total = 0
+        room = REWARDS_PER_ASK
         for i in range(self.n_arms):
-            count = self._wanted(i)
+            count = self._piece(i, &room)
             while count > 0:
                 size = <Py_ssize_t>min(<int64_t>MOMENTS_BLOCK, count)
                 if not self.arm[i].impossible:
                     self._take(i, x + total, size)
                 total += size
                 count -= size
+            left = max(left, self._wanted(i))
+        if left > 0:
+            return
         self._look()
         self._settle()
 

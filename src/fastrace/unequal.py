@@ -202,7 +202,10 @@ class UnequalRace:
         return self._race.done
 
     def ask(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Return the arm and the row of each reward wanted for the next look, two vectors; the same until `tell`."""
+        """Return the arm and the row of each reward wanted next, two vectors; the same until `tell`.
+
+        They are those of the next look, or, of a look at more than 2**20 rewards, the first of them.
+        """
         return self._race.ask()
 
     def tell(self, rewards: ArrayLike) -> None:
@@ -236,7 +239,7 @@ class UnequalRace:
     def result(self) -> UnequalResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
         known = self._race.answer()
-        rows = int(self._sizes.sum())
+        rows = sum(self._sizes.tolist())
         told = []
         if self._race.outside:
             told.append("a reward lay outside support: the promise does not hold")
@@ -417,8 +420,9 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
         return CallableSource(block, sizes.size, int(sizes.max()))
     if _is_flat(rewards):
         flat = _vector(rewards, "rewards")
-        if flat.shape[0] != sizes.sum():
-            raise ValueError(f"rewards has {flat.shape[0]} entries; sizes add up to {sizes.sum()}")
+        total = sum(sizes.tolist())     # an int of Python, which does not overflow
+        if flat.shape[0] != total:
+            raise ValueError(f"rewards has {flat.shape[0]} entries; sizes add up to {total}")
         ends = np.cumsum(sizes).tolist()
         return _unequal.Ragged([flat[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)])
     vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(rewards)]  # type: ignore[arg-type]
