@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import gzip
 import io
 import json
 import os
@@ -196,7 +197,7 @@ def test_part_of_the_population_of_a_rule_is_no_exact_answer(rng, make):
 def test_progress_goes_to_standard_error(x, capsys):
     fr.estimate_mean(x, progress=True)
     out, err = capsys.readouterr()
-    assert out == "" and "samples, mean 0." in err
+    assert out == "" and "samples, estimate 0." in err
     fr.estimate_mean(x)
     assert capsys.readouterr() == ("", "")
 
@@ -255,7 +256,7 @@ def test_numbers_from_standard_input(monkeypatch, capsys, x):
     status, out, err = say(monkeypatch, capsys, lines(x), "--epsilon", 0.1, "--delta", 0.05, "--support", 0, 1)
     assert status == 0
     assert out.strip() == str(wanted.result())
-    assert "samples, mean" in err
+    assert "samples, estimate" in err
     assert sys.stdin.readline() == f"{float(x[wanted.n_samples])!r}\n"     # stopped reading there
     status, out, err = say(monkeypatch, capsys, "\n" + lines(x).replace("\n", "\n\n"), "--quiet", "--json")
     found = json.loads(out)
@@ -302,7 +303,7 @@ def test_columns_of_csv(monkeypatch, capsys, tmp_path, x):
     status, _, err = say(monkeypatch, capsys, table, "--column", "cost")
     assert status == 2 and "line 1: no column is named 'cost'" in err and "reward" in err
     status, out, err = say(monkeypatch, capsys, "a,b\n1,0.5\n2\n", "--column", "b")
-    assert status == 2 and "line 3 has 1 columns" in err and said_samples(out) == 1
+    assert status == 2 and "line 3 has 1 column;" in err and said_samples(out) == 1
     status, _, err = say(monkeypatch, capsys, "0.1,0.5\n")
     assert status == 2 and "--column" in err
     for content in ("a,b\n1,0.5\n2,0.5,0.7\n", "a,b\n1,0.5,0.7\n"):         # whose names belong to which cells?
@@ -390,9 +391,9 @@ def test_a_bad_line_is_named_and_nothing_is_lost(monkeypatch, capsys):
         assert status == 2 and said in err
         assert said_samples(out) == 3 and "running" in out
     status, out, err = say(monkeypatch, capsys, "0.5\n0.25\n")
-    assert status == 1 and "ended" in err and "2 were read" in err and said_samples(out) == 2
+    assert status == 1 and "ended" in err and "after 2" in err and said_samples(out) == 2
     status, out, err = say(monkeypatch, capsys, "")
-    assert status == 1 and "0 were read" in err
+    assert status == 1 and "after 0" in err
     status, out, err = say(monkeypatch, capsys, "", "--json")
     assert json.loads(out)["estimate"] is None
 
@@ -451,3 +452,34 @@ def _waits(pid):
     except OSError:
         time.sleep(10)
         return True
+
+
+@pytest.mark.parametrize(("content", "line"), [
+    ("größe,x\n".encode("latin-1") + b"0.5,1\n" * 9, 1), (gzip.compress(b"0.5\n" * 999), 1),
+    ("0.5\n".encode("utf-16"), 1), (b"x\n" + b"0.5\n" * 5000 + b"0.5 \xb5m\n", 5002),
+])
+@pytest.mark.parametrize("name", ["numbers.csv", "numbers.txt"])
+def test_what_is_no_text_is_named_in_one_line(monkeypatch, capsys, tmp_path, content, line, name):
+    file = tmp_path / name
+    file.write_bytes(content)
+    column = ["--column", "0"]
+    for order in ("random", "given"):
+        status, out, err = say(monkeypatch, capsys, "", file, "--order", order, "--epsilon", 0.001, "--quiet", *column)
+        assert status == 2 and (line > 1 or not out) and err.count("\n") == 1
+        assert f"{name} is no text in UTF-8 from line {line} on, or is compressed" in err
+    for errors in ("strict", "surrogateescape"):
+        stream = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors=errors)
+        monkeypatch.setattr(sys, "stdin", stream)
+        status = cli.main(["estimate", "--epsilon", "0.001", "--quiet", *column])
+        assert status == 2 and "standard input is no text in UTF-8 from line" in capsys.readouterr().err
+
+
+def test_printed_results_speak_of_one_thing_in_the_singular(monkeypatch, capsys, tmp_path):
+    status, out, err = say(monkeypatch, capsys, "0.5\nx\n", "--quiet")
+    assert status == 2 and "estimate so far (no promise)" in out and "of the 1 number before it" in err
+    assert "gave up after 1 number, as asked" in say(monkeypatch, capsys, "0.5\n", "--max-samples", 1)[2]
+    assert "1 sample, estimate 0.5 in" in say(monkeypatch, capsys, "0.5\n")[2]
+    stats = fr.SamplerStats(n_draws=1, fraction_read=1.0, fraction_exact=1.0, looks_per_draw=1.0, evaluations=1,
+                            bound="normal", delta=0.1)
+    assert str(stats).startswith("1 draw by the normal rule") and "in 1 look a draw" in str(stats)
+    assert "minus each of 1 arm\n" in repr(fr.RunningComoments(1))

@@ -774,7 +774,7 @@ def test_repr_is_a_line_or_a_short_table():
     assert len(lines) == 13
     assert lines[-1].strip() == "... and 5 more"
     assert repr(comoments_of([[1.0, 2.0]])).splitlines()[0] == (
-        "RunningComoments of 1 rows: arm 0 minus each of 2 arms"
+        "RunningComoments of 1 row: arm 0 minus each of 2 arms"
     )
 
 

@@ -9,6 +9,7 @@ import operator
 
 import numpy as np
 
+from fastrace._words import counted
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_leave_brief, guard_refuse,
                               guard_t, guard_take_briefly)
 from fastrace._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_extend_difference, moments4_kurtosis,
@@ -663,7 +664,7 @@ cdef class RunningMoments(_Running):
         shown = range(min(self.n_arms, 10))
         counts, means, stds = self.count, self.mean, self.std()
         rows = [[str(j), str(counts[j]), f"{means[j]:.6g}", f"{stds[j]:.6g}"] for j in shown]
-        return _lines(f"{name} of {self.n_arms} arms", ["arm", "count", "mean", "std"], rows, self.n_arms)
+        return _lines(f"{name} of {counted(self.n_arms, 'arm')}", ["arm", "count", "mean", "std"], rows, self.n_arms)
 
 
 cdef class RunningComoments(_Running):
@@ -806,7 +807,8 @@ cdef class RunningComoments(_Running):
         shown = range(min(self.n_arms, 10))
         means, stds = self.difference_mean, np.sqrt(self.difference_variance())
         rows = [[str(j), f"{means[j]:.6g}", f"{stds[j]:.6g}"] for j in shown]
-        title = f"{type(self).__name__} of {self.count} rows: arm {self.leader} minus each of {self.n_arms} arms"
+        arms = counted(self.n_arms, "arm")
+        title = f"{type(self).__name__} of {counted(self.count, 'row')}: arm {self.leader} minus each of {arms}"
         return _lines(title, ["arm", "mean", "std"], rows, self.n_arms)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from fastrace._words import counted
+
 T = TypeVar("T")
 
 
@@ -66,7 +68,7 @@ def samples(shown: bool) -> Iterator[Callable[[Any, bool], None]]:
             return
         due, skip = now + wait, calls + 20
         low, high = rule.interval
-        line = f"{rule.n_samples:,} samples, mean {rule.estimate:.6g} in [{low:.6g}, {high:.6g}]"
+        line = f"{counted(rule.n_samples, 'sample', ',')}, estimate {rule.estimate:.6g} in [{low:.6g}, {high:.6g}]"
         sys.stderr.write(f"\r{line:<{width}}" if terminal else f"{line}\n")
         if terminal and last:
             sys.stderr.write("\n")

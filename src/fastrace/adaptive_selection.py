@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastrace import _adapt, _allocate, _checks
 from fastrace._selector import LARGEST_BATCH, Selector
+from fastrace._words import counted
 from fastrace.selection import NO_LIMIT, Selection, _without_epsilon, direct_counts
 
 POLICIES = ("uniform", "colliding", "hoeffding", "tightest")
@@ -346,7 +347,7 @@ class OCBA(Selection):
     def __repr__(self) -> str:
         return (
             f"OCBA(n_arms={self._n_arms}, n_best={self._n_best}, budget={self._options['budget']}): "
-            f"{self._core.total} pulls"
+            f"{counted(self._core.total, 'pull')}"
         )
 
     def _bounds(self) -> dict[str, Any]:

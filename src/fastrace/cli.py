@@ -13,12 +13,13 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from fastrace import __version__, _checks, _half_widths
 from fastrace._progress import samples
+from fastrace._words import counted
 from fastrace.racing import BOUNDS, race
 from fastrace.results import StopResult
 from fastrace.stopping import METHODS, estimate_mean, start_rule
@@ -136,6 +137,9 @@ def _estimate(options: argparse.Namespace) -> int:
         result, problem = _of_file(options, order), ""
     else:
         result, problem = _of_lines(options)
+    if problem and not result.n_samples:
+        print(f"fastrace: {problem}", file=sys.stderr)
+        return 130 if problem == "interrupted" else 2
     if options.json:
         answer = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
         json.dump({name: _plain(value) for name, value in answer.items()}, sys.stdout, indent=2, allow_nan=False)
@@ -143,7 +147,8 @@ def _estimate(options: argparse.Namespace) -> int:
     else:
         print(result)
     if problem:
-        print(f"fastrace: {problem}; what the {result.n_samples} numbers before it say is above", file=sys.stderr)
+        before = counted(result.n_samples, "number")
+        print(f"fastrace: {problem}; the result above is that of the {before} before it", file=sys.stderr)
         return 130 if problem == "interrupted" else 2
     if not result.stopped:
         print(f"fastrace: {_unsettled(result)}", file=sys.stderr)
@@ -220,7 +225,7 @@ def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
                     break
             report(rule, True)
     except (ValueError, csv.Error) as error:
-        problem = str(error)
+        problem = _one_line(error)
     except KeyboardInterrupt:
         problem = "interrupted"
     return rule.result(), problem
@@ -229,19 +234,34 @@ def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
 def _unsettled(result: StopResult) -> str:
     """Why there is no promised estimate."""
     if result.status == "running":
-        return f"the numbers ended before the mean was known: {result.n_samples} were read"
+        return f"the numbers ended before the mean was known, after {result.n_samples}"
     if result.status == "max_samples":
-        return f"gave up after {result.n_samples} numbers, as asked"
+        return f"gave up after {counted(result.n_samples, 'number')}, as asked"
     return "no mean fits the numbers: are they independent, and inside the support?"
 
 
 @contextmanager
 def _open(path: Path | None) -> Iterator[Iterator[str]]:
     if path is None:
-        yield iter(sys.stdin.readline, "")      # each line as it comes: whoever writes them may wait for us to end
+        yield _lines(sys.stdin, "standard input")
     else:
-        with path.open(encoding="utf-8", newline="") as file:
-            yield iter(file.readline, "")
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            yield _lines(file, str(path))
+
+
+def _lines(file: TextIO, name: str) -> Iterator[str]:
+    """Each line as it comes, since whoever writes them may wait for us to end; bytes that are no text are refused."""
+    number = 1
+    try:
+        while line := file.readline():
+            if not line.isascii():
+                line.encode()           # refuses the surrogates that stand for such bytes
+            yield line
+            number += 1
+    except UnicodeError as error:
+        raise ValueError(
+            f"{name} is no text in UTF-8 from line {number} on, or is compressed: save it as UTF-8, or unpack it"
+        ) from error
 
 
 def _numbers(lines: Iterator[str], column: str | None, delimiter: str) -> Iterator[tuple[int, float]]:
@@ -270,11 +290,13 @@ def _numbers(lines: Iterator[str], column: str | None, delimiter: str) -> Iterat
                 width = len(names)
                 continue                        # a line of names
         if place >= len(row):
-            raise ValueError(f"line {rows.line_num} has {len(row)} columns; column {place}, counted from 0, is wanted")
+            raise ValueError(
+                f"line {rows.line_num} has {counted(len(row), 'column')}; column {place}, counted from 0, is wanted"
+            )
         if 0 < width < len(row):
             raise ValueError(
-                f"line {rows.line_num} has {len(row)} cells and the first line names {width}, so that names and "
-                f"numbers do not match: name every column in the first line"
+                f"line {rows.line_num} has {counted(len(row), 'cell')} and the first line names {width}, so that names "
+                f"and numbers do not match: name every column in the first line"
             )
         yield rows.line_num, _number(rows.line_num, row[place].strip(), "")
 
@@ -345,7 +367,7 @@ def _demo(options: argparse.Namespace) -> None:
         else:
             names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
             comparison = demo.compare_table(table, names, n_draws, options.delta, options.seed, advance)
-    shown = Table(title=f"{comparison.n_draws} draws of the {comparison.title}", title_justify="left")
+    shown = Table(title=f"{counted(comparison.n_draws, 'draw')} of the {comparison.title}", title_justify="left")
     for name in ("", "racing", "exactly"):
         shown.add_column(name, justify="right" if name else "left")
     for row in comparison.rows():

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace import _checks
+from fastrace._words import counted
 
 VARIABLE = "FASTRACE_DATA"
 SUFFIXES = (".parquet", ".csv", ".npy", ".mat")
@@ -74,7 +75,8 @@ class Dataset:
         if self.split is not None:
             words, counts = np.unique(self.split, return_counts=True)
             parts = "; " + ", ".join(f"{count} {word}" for word, count in zip(words, counts, strict=True))
-        return f"{self.X.shape[0]} rows, {self.X.shape[1]} columns ({self.X.dtype}){parts}; from {self.source}"
+        size = f"{counted(len(self.X), 'row')}, {counted(self.X.shape[1], 'column')}"
+        return f"{size} ({self.X.dtype}){parts}; from {self.source}"
 
     def take(self, rows: Any) -> Dataset:
         """Return the rows that an index, slice or mask picks."""

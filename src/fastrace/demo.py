@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from fastrace._arch import ArchSource
+from fastrace._words import counted
 from fastrace.results import SamplerStats
 from fastrace.sampling import DiscreteSampler
 from fastrace.sources import as_source
@@ -427,7 +428,7 @@ def figure(comparison: Comparison) -> Any:
     right.set_yscale("log")
     right.set_xlabel("share of draws")
     right.set_ylabel("terms read, over those of an exact draw")
-    differ = f"{comparison.n_different} of {comparison.n_draws} draws differ"
+    differ = f"{comparison.n_different} of {counted(comparison.n_draws, 'draw')} differ"
     right.set_title(f"{comparison.speed_up:.1f} times the speed of exact draws, {differ}", fontsize=10)
     right.legend()
     return sheet

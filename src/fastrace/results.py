@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-
-def counted(number: int, noun: str) -> str:
-    """The number with its noun, in the plural unless it is 1."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def ending(stopped_by: str) -> str:
-    """How a run ended, in words."""
-    return f"stopped by {stopped_by}" if stopped_by else "still running"
+from fastrace._words import counted, ending
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,8 +428,8 @@ class SamplerStats:
 
     def __str__(self) -> str:
         line = (
-            f"{self.n_draws} draws by the {self.bound} rule at delta {self.delta:g}: read "
-            f"{100 * self.fraction_read:.3g} % of the factors in {self.looks_per_draw:.3g} looks a draw, "
+            f"{counted(self.n_draws, 'draw')} by the {self.bound} rule at delta {self.delta:g}: read "
+            f"{100 * self.fraction_read:.3g} % of the factors in {counted(self.looks_per_draw, 'look', '.3g')} a draw, "
             f"{100 * self.fraction_exact:.3g} % of draws exact"
         )
         return "\n".join([line, *(f"warning: {told}" for told in self.warnings)])
@@ -570,7 +562,7 @@ class StopResult:
             "inconsistent": f"inconsistent after {counted(self.n_samples, 'sample')}: no mean fits all intervals",
         }
         accuracy = "" if self.epsilon != self.epsilon else f", epsilon {self.epsilon:g}"
-        name = "estimate" if self.stopped or self.criterion == "never" else "mean so far (no promise)"
+        name = "estimate" if self.stopped or self.criterion == "never" else "estimate so far (no promise)"
         if self.criterion == "sign" and self.stopped:
             name = "side of the threshold"
         rows = [
@@ -675,12 +667,13 @@ class StreamRaceResult:
         if self.stopped_by == "epsilon":
             return f"arm {self._name(self.best)} is within {self.epsilon:g} of the largest mean; {left}"
         worst = float(np.max(self.shortfall[self.active]))
-        text = f"{left}, whose means are at most {worst:.4g} below the largest"
+        whose = "whose mean is" if self.active.size == 1 else "whose means are"
+        text = f"{left}, {whose} at most {worst:.4g} below the largest"
         gap = self.promised_gap[self.active]
         if self.n_rounds and np.isfinite(gap).all():
             text += (
-                f" (known beforehand: {float(gap.max()):.4g}, and with gaps as observed at least {self.promised_drops} "
-                f"arms had to leave)"
+                f" (known beforehand: {float(gap.max()):.4g}, and with gaps as observed at least "
+                f"{counted(self.promised_drops, 'arm')} had to leave)"
             )
         return text
 

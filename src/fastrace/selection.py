@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastrace import _checks, _plans
 from fastrace._rules import named
 from fastrace._selector import Selector
+from fastrace._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.sources import Source, as_source, column_names
@@ -103,7 +104,7 @@ class Selection(ABC):
         state = f"stopped by {self._core.stopped_by}" if self._core.stopped_by else "running"
         return (
             f"{type(self).__name__}(n_arms={self._n_arms}, n_best={self._n_best}, epsilon={self._epsilon:g}, "
-            f"delta={self._delta:g}): {self._core.total} pulls, {state}"
+            f"delta={self._delta:g}): {counted(self._core.total, 'pull')}, {state}"
         )
 
     @property

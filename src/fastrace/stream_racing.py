@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks, _stream_race
 from fastrace._rules import named
-from fastrace.results import StreamRaceResult, counted
+from fastrace._words import counted
+from fastrace.results import StreamRaceResult
 from fastrace.sources import ArraySource, Source, as_source, column_names
 
 MOST_ROUNDS = 1 << 62

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks, _unequal, bounds
+from fastrace._words import counted
 from fastrace.results import UnequalResult
 from fastrace.sources import CallableSource, Source
 
@@ -194,7 +195,7 @@ class UnequalRace:
 
     def __repr__(self) -> str:
         state = "over" if self.done else "running"
-        return f"UnequalRace({self._sizes.size} arms, delta={self._delta:g}, bound={self._bound!r}): {state}"
+        return f"UnequalRace({counted(self._sizes.size, 'arm')}, delta={self._delta:g}, bound={self._bound!r}): {state}"
 
     @property
     def done(self) -> bool:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fastrace import _checks
+from fastrace._words import counted
 from fastrace.mcmc._jax import LOST, Race, RaceInfo, Rows, Terms, info_of, key_words, sum_of_counts
 
 ADVANTAGE = 4.0  # a row of a race over a row of a full pass: it is gathered, and its K terms are compared
@@ -58,7 +59,7 @@ class Categorical:
         self.rows = Rows(data)
 
     def __repr__(self) -> str:
-        return f"Categorical({self.n_states} states, {self.rows.n} rows)"
+        return f"Categorical({counted(self.n_states, 'state')}, {counted(self.rows.n, 'row')})"
 
 
 class RacingGibbs:

@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from fastrace import _checks
+from fastrace._words import counted
 from fastrace.mcmc._jax import ACCEPTED, LOST, UNKNOWN, LogPrior, Race, RaceInfo, Rows, Terms, call, info_of, key_words
 from fastrace.mcmc._metropolis import FOLLOWING, NEAR, PROPOSALS, coefficients
 from fastrace.mcmc.models import Model, Reference
@@ -227,8 +228,9 @@ class RacingMetropolis:
         self._inverse = jnp.asarray(np.linalg.inv(factor), self._dtype)
 
     def __repr__(self) -> str:
-        return (f"RacingMetropolis({self.n_rows} rows, {self.dim} parameters, bound={self.bound!r}, "
-                f"delta={self.delta}, proposal={self.proposal!r}, control_variate={self.order!r})")
+        return (f"RacingMetropolis({counted(self.n_rows, 'row')}, {counted(self.dim, 'parameter')}, "
+                f"bound={self.bound!r}, delta={self.delta}, proposal={self.proposal!r}, "
+                f"control_variate={self.order!r})")
 
     # The model.
 

@@ -10,6 +10,7 @@ from scipy.special import digamma, gammaln, polygamma
 
 from fastrace import _checks
 from fastrace._arch_logs import LogArchSource
+from fastrace._words import counted
 from fastrace.mcmc.models import LogPrior, Model, Reference
 from fastrace.sources import Source
 
@@ -100,7 +101,7 @@ class ARCH(Model):
         )
 
     def __repr__(self) -> str:
-        return f"ARCH({self.n_rows} rows, order={self.order})"
+        return f"ARCH({counted(self.n_rows, 'row')}, order={self.order})"
 
     @property
     def has_derivatives(self) -> bool:

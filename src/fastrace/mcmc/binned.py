@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
+from fastrace._words import counted
 from fastrace.control_variates import BinnedTaylor, ControlVariate
 from fastrace.mcmc.arch import ARCH
 from fastrace.mcmc.models import GLM, Model, Reference
@@ -97,7 +98,8 @@ class Binned(Model):
         self._always = first.farthest(self.outliers)
 
     def __repr__(self) -> str:
-        return f"Binned({self.model!r}, {self._labels.max() + 1} bins, {len(self._always)} rows always read)"
+        bins, always = counted(self._labels.max() + 1, "bin"), counted(len(self._always), "row")
+        return f"Binned({self.model!r}, {bins}, {always} always read)"
 
     def _expansion(self, theta: Array) -> Expansion:
         return _arch_expansion(theta) if isinstance(self.model, ARCH) else _glm_expansion(self.model, theta)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace import _checks
 from fastrace._chain import Residual, parameters_of
 from fastrace._expansion import ExpandedSource, packed
+from fastrace._words import counted
 from fastrace.control_variates import TaylorSurrogate, cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource, require_finite
 from fastrace.sources import CallableSource, Source
@@ -62,8 +63,8 @@ class Reference:
     rounding: float = field(default=0.0, kw_only=True)
 
     def __repr__(self) -> str:
-        rows = "no weights" if self.weights is None else f"weights of {len(self.weights)} rows"
-        return f"{type(self).__name__}({len(self.center)} parameters, {rows}, radius={self.radius:.4g})"
+        rows = "no weights" if self.weights is None else f"weights of {counted(len(self.weights), 'row')}"
+        return f"{type(self).__name__}({counted(len(self.center), 'parameter')}, {rows}, radius={self.radius:.4g})"
 
     @property
     def from_hat(self) -> NDArray[np.float64]:
@@ -341,7 +342,7 @@ class GLM(Model):
         super().__init__(columns, self._glm.n_rows, prior_mean, prior_sd, log_prior)
 
     def __repr__(self) -> str:
-        return f"GLM({self.n_rows} rows, {self.dim} columns, family={self._glm.family!r})"
+        return f"GLM({counted(self.n_rows, 'row')}, {counted(self.dim, 'column')}, family={self._glm.family!r})"
 
     @property
     def has_derivatives(self) -> bool:
@@ -578,7 +579,7 @@ class FunctionModel(_TermsModel):
         self._set_derivatives(derivatives, third_derivatives, start)
 
     def __repr__(self) -> str:
-        return f"FunctionModel({self.terms!r}, {self.dim} parameters, {self.n_rows} rows)"
+        return f"FunctionModel({self.terms!r}, {counted(self.dim, 'parameter')}, {counted(self.n_rows, 'row')})"
 
     def _plain(self) -> tuple[Source, NDArray[np.float64]]:
         theta = np.zeros((2, self.dim))
@@ -655,7 +656,7 @@ class SourceModel(_TermsModel):
         self._set_derivatives(derivatives, third_derivatives, start)
 
     def __repr__(self) -> str:
-        return f"SourceModel({self.make!r}, {self.dim} parameters, {self.n_rows} rows)"
+        return f"SourceModel({self.make!r}, {counted(self.dim, 'parameter')}, {counted(self.n_rows, 'row')})"
 
     def _plain(self) -> tuple[Source, NDArray[np.float64]]:
         source, theta = self.make()

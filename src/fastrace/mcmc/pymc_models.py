@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._words import counted
 from fastrace.mcmc.models import LogPrior, Model, NoModeError, Reference
 from fastrace.sources import CallableSource, Source
 
@@ -180,7 +181,7 @@ class PyMCModel(Model):
         return theta + whole * np.random.default_rng(1).uniform(0.05, 0.15, len(theta))
 
     def __repr__(self) -> str:
-        return f"PyMCModel({', '.join(self.names)}; {self.n_rows} rows)"
+        return f"PyMCModel({', '.join(self.names)}; {counted(self.n_rows, 'row')})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Compiled functions stay behind; a copy compiles its own when first asked."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _checks
 from fastrace._softmax import SoftmaxSource
+from fastrace._words import counted
 from fastrace.control_variates import residual_rounding
 from fastrace.likelihoods import require_finite
 from fastrace.mcmc.models import LogPrior, Model, Reference, movement, require_proper
@@ -98,7 +99,7 @@ class Softmax(Model):
         super().__init__(dim, self._data.n_rows, prior_mean, prior_sd, log_prior)
 
     def __repr__(self) -> str:
-        return f"Softmax({self.n_rows} rows, {self.n_columns} columns, {self.n_classes} classes)"
+        return f"Softmax({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}, {self.n_classes} classes)"
 
     @property
     def has_derivatives(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._words import counted
 from fastrace.mcmc.models import Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
 
@@ -52,8 +53,11 @@ class Trace:
 
     def __repr__(self) -> str:
         shape = self.chains[0].draws.shape[1:] if self.chains else ()
-        return (f"Trace({self.kernel.get('kernel', 'chain')}: {self.n_chains} chains of {self.n_draws} draws of "
-                f"{self.variable}, each of shape {shape}; {len(self.warnings)} warnings)")
+        return (f"Trace({self.kernel.get('kernel', 'chain')}: {self._size()} of {self.variable}, "
+                f"each of shape {shape}; {counted(len(self.warnings), 'warning')})")
+
+    def _size(self) -> str:
+        return f"{counted(self.n_chains, 'chain')} of {counted(self.n_draws, 'draw')}"
 
     @property
     def n_chains(self) -> int:
@@ -143,8 +147,7 @@ class Trace:
 
     def __str__(self) -> str:
         named = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
-        head = f"{self.kernel.get('kernel', 'chain')}({named}): {self.n_chains} chains of {self.n_draws} draws, "
-        lines = [head + f"{self.seconds:.2f} s"]
+        lines = [f"{self.kernel.get('kernel', 'chain')}({named}): {self._size()}, {self.seconds:.2f} s"]
         if self.n_draws:
             lines.append(
                 f"accepted {self.accepted.mean():.3f}, rows a step {self.rows.mean():.1f}, full passes "

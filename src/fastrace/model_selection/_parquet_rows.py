@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._words import counted
+
 SMALL = ("bool", "int8", "uint8", "int16", "uint16", "halffloat", "float")
 
 
@@ -113,7 +115,8 @@ class ParquetRows:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"ParquetRows({len(self)} rows, {len(self.columns)} columns, {len(self.files)} files)"
+        sizes = (len(self), "row"), (len(self.columns), "column"), (len(self.files), "file")
+        return f"ParquetRows({', '.join(counted(number, noun) for number, noun in sizes)})"
 
     def __getitem__(self, key: Any) -> ParquetRows:
         if isinstance(key, tuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace.results import counted, ending
+from fastrace._words import counted, ending
 
 
 class Evaluation(NamedTuple):
@@ -110,7 +110,7 @@ class SelectionResult:
                 f"{_number(self.bound[i])}  {self.rows[i]:>10d}  {self.cost[i]:>10.4g}"
             )
         if order.size > 10:
-            lines.append(f"  ... {order.size - 10} more learners")
+            lines.append(f"  ... {counted(order.size - 10, 'more learner')}")
         for i, why in list(self.dropped.items())[:10]:
             lines.append(f"dropped {self._name(i)}: {why}")
         if len(self.dropped) > 10:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastrace import _checks
+from fastrace._words import counted
 from fastrace.model_selection._results import Evaluation, SelectionResult
 
 Allocation = tuple[int, int]
@@ -427,7 +428,7 @@ class Scheduler:
 
     def __repr__(self) -> str:
         state = f"stopped by {self._stopped_by}" if self._stopped_by else "running"
-        return f"{self._method()}: {len(self._log)} trainings told, {state}"
+        return f"{self._method()}: {counted(len(self._log), 'training')} told, {state}"
 
 
 def _rebuild(version: int, cls: type[Scheduler], state: dict[str, Any]) -> Scheduler:

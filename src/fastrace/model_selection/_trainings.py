@@ -34,6 +34,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _num_samples
 
 from fastrace import _checks, _files
+from fastrace._words import counted
 from fastrace.model_selection._candidates import Candidates, name_of
 from fastrace.model_selection._parquet_rows import ParquetRows, as_slice, read_rows
 
@@ -474,7 +475,7 @@ class Saved:
         return len(self.parts)
 
     def __repr__(self) -> str:
-        return f"{len(self)} trainings of a search that was not finished; its next fit goes on from them"
+        return f"{counted(len(self), 'training')} of a search that was not finished; its next fit goes on from them"
 
 
 def load(path: Path | None) -> Saved | None:
