@@ -233,6 +233,38 @@ def test_c2_26_what_users_hand_over(x):
         fr.estimate_mean(x, method=rule, max_samples=3)
 
 
+@pytest.mark.parametrize(("rewards", "batch", "error", "words"), [
+    (lambda k: np.zeros(k), None, TypeError, r"called as rewards\(\), and it takes \(k\): missing .* 'k'; give batch"),
+    (lambda: 0.5, 5, TypeError, r"batch is 5, so that rewards is called as rewards\(5\).*; leave batch out"),
+    (lambda a, b: 0.5, 5, TypeError, r"it takes \(a, b\): missing"),
+    (lambda: np.zeros(1), None, TypeError, r"rewards\(\) returned array\(\[0\.\]\) .*; without batch, .* one real"),
+    (lambda: None, None, TypeError, r"rewards\(\) returned None of type NoneType"),
+    (lambda k: np.zeros((k, 1)), 5, ValueError, r"rewards\(5\) returned shape \(5, 1\); 5 rewards, a vector"),
+    (lambda k: None, 1, ValueError, r"rewards\(1\) returned shape \(\); 1 reward, a vector"),
+    (lambda k: [[1.0], [1.0, 2.0]], 2, ValueError, r"rewards\(2\) returned rows of different lengths"),
+    (lambda k: ["a"] * k, 5, TypeError, r"rewards\(5\) returned dtype <U1; 5 rewards, .* real numbers"),
+    (lambda k: np.zeros(k, complex), 5, TypeError, r"rewards\(5\) returned dtype complex128"),
+    (iter([[0.1, 0.2]] * 2), 2, ValueError, r"the next 2 elements of rewards came with shape \(2, 2\); 2 rewards"),
+    (iter([None]), 2, TypeError, r"the next 1 element of rewards came with dtype object"),
+    (["a"], None, TypeError, "rewards has dtype <U1; a vector of real numbers"),
+])
+def test_a_function_that_is_called_wrongly_or_returns_no_rewards_is_told_how(rewards, batch, error, words):
+    rule = fr.EBGStop(0.1)
+    with pytest.raises(error, match=words):
+        fr.estimate_mean(rewards, method=rule, batch=batch)
+    assert rule.n_samples == 0
+
+
+def test_a_type_error_of_the_users_own_comes_through():
+    def rewards(k=None):
+        raise TypeError("mine")
+
+    for batch in (None, 3):
+        with pytest.raises(TypeError, match="^mine$"):
+            fr.estimate_mean(rewards, batch=batch)
+    assert fr.estimate_mean(np.random.default_rng(1).random, batch=10).stopped      # hides what it takes
+
+
 # The command
 
 

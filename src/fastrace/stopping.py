@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable
@@ -15,6 +16,7 @@ from fastrace import _checks, _half_widths, _progress, _row_order, _rules, betti
 from fastrace._mean_stops import ApproximationStop, BernsteinStop, HoeffdingStop, SumStop
 from fastrace._sequences import Sequence
 from fastrace._stopping import Over, Stream
+from fastrace._words import counted
 from fastrace.results import StopResult
 
 SPENDING = ("poly", "telescoping")
@@ -798,9 +800,11 @@ def estimate_mean(
 
     Raises
     ------
+    TypeError
+        If a function cannot be called as `batch` says, or a reward is no real number.
     ValueError
-        If an argument is out of range, or a reward that is read is nan or outside `support`. What a function or
-        iterator raises comes through unchanged.
+        If an argument is out of range, a reward that is read is nan or outside `support`, or a function does not return
+        `batch` rewards. What a function or iterator raises comes through unchanged.
 
     Notes
     -----
@@ -913,6 +917,8 @@ def _array(rewards: Any) -> Any:
     array = np.asarray(rewards)
     if array.ndim != 1:
         raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"rewards has dtype {array.dtype}; a vector of real numbers is needed")
     return array
 
 
@@ -985,13 +991,20 @@ def _exactly(rule: Any, array: Any) -> StopResult:
 def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, bool], None]) -> bool:
     """Give the rewards of a stream to the rule until it is over; return whether they ended first."""
     if callable(rewards):
+        _check_call(rewards, batch)
         while not rule.done:
             if batch is None:
-                rule.update(rewards())
+                drawn = rewards()
+                try:
+                    rule.update(drawn)
+                except TypeError:
+                    raise TypeError(
+                        f"rewards() returned {drawn!r} of type {type(drawn).__name__}; without batch, each call must "
+                        f"return one real number: give batch, such as batch=100, to call rewards(100) for 100 of them"
+                    ) from None
             else:
                 drawn = rewards(batch)
-                if np.shape(drawn) != (batch,):
-                    raise ValueError(f"rewards({batch}) returned shape {np.shape(drawn)}; {batch} rewards are needed")
+                _check_block(drawn, f"rewards({batch}) returned", batch)
                 rule.update_many(drawn)
             report(rule, False)
         return False
@@ -1013,9 +1026,40 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
         drawn = list(itertools.islice(iterator, batch))
         if not drawn:
             return True
+        _check_block(drawn, f"the next {counted(len(drawn), 'element')} of rewards came with", len(drawn))
         rule.update_many(drawn)
         report(rule, False)
     return False
+
+
+def _check_call(rewards: Callable[..., Any], batch: int | None) -> None:
+    """Refuse a function that cannot be called as it would be; a built-in function may hide what it takes."""
+    try:
+        takes = inspect.signature(rewards)
+    except (TypeError, ValueError):
+        return
+    call, other = ("rewards()", "give batch, a number, to call it with that number") if batch is None else (
+        f"rewards({batch})", "leave batch out to call it without an argument, for one reward at a time")
+    try:
+        takes.bind(*(() if batch is None else (batch,)))
+    except TypeError as error:
+        raise TypeError(
+            f"batch is {batch}, so that rewards is called as {call}, and it takes {takes}: {error}; {other}"
+        ) from None
+
+
+def _check_block(drawn: Any, what: str, count: int) -> None:
+    """Refuse what is no vector of so many real numbers."""
+    needed = f"{counted(count, 'reward')}, a vector of real numbers of shape ({count},),"
+    try:
+        shape = np.shape(drawn)
+    except ValueError:
+        raise ValueError(f"{what} rows of different lengths; {needed} is needed") from None
+    if shape != (count,):
+        raise ValueError(f"{what} shape {shape}; {needed} is needed")
+    kind = np.asarray(drawn).dtype
+    if kind.kind not in "fiub":
+        raise TypeError(f"{what} dtype {kind}; {needed} is needed")
 
 
 def _elsewhere(error: ValueError, rows: Any) -> ValueError:
