@@ -857,6 +857,40 @@ def test_stumps_that_do_not_fit_are_refused():
             _boost.StumpStream(*bad, _boost.EdgeRule(2, "nas", 0.2, 3.0), _boost.Filter(0.1, generator()))
 
 
+@pytest.mark.parametrize("at", [0, 37, 99])
+def test_examples_that_do_not_fit_the_stumps_are_refused(at):
+    from fastrace import _boost
+
+    codes, signs = CODES[:100].copy(), SIGNS[:100].copy()
+    wrong = {"code 2 of feature 1": (at, 1, 2), "code 255 of feature 0": (at, 0, 255)}
+    for match, (row, feature, code) in wrong.items():
+        broken = codes.copy()
+        broken[row, feature] = code
+        stream = stream_of_stumps(np.random.default_rng(1))
+        with pytest.raises(ValueError, match=f"row {row} has {match}"):
+            stream.consume(broken, signs)
+        assert stream.total_drawn == stream.filter.drawn == at
+        with pytest.raises(ValueError, match=f"row {row} has {match}"):
+            stream.full_pass(broken, signs, np.ones(100))
+        assert stream.total_drawn == at
+        with pytest.raises(ValueError, match=f"row {row} has {match}"):
+            _boost.scores(broken, np.array([0, 2, 4]), np.ones(4))
+        assert stream.consume(codes, signs, None, at) == 100 and stream.total_drawn == 100
+    for row in (-1, 100, 2**40):
+        rows = np.arange(100)
+        rows[at] = row
+        stream = stream_of_stumps(np.random.default_rng(1))
+        with pytest.raises(ValueError, match=f"rows holds {row}"):
+            stream.consume(codes, signs, rows)
+        assert stream.total_drawn == at
+    signs[at] = 3
+    with pytest.raises(ValueError, match=f"label of row {at} is 3"):
+        stream_of_stumps(np.random.default_rng(1)).consume(codes, signs)
+    for offset, table in (([0, 2], np.ones(2)), ([0, 2, 4], np.ones(3)), ([0, 4, 2], np.ones(2))):
+        with pytest.raises(ValueError):
+            _boost.scores(codes, np.array(offset), table)
+
+
 def test_an_order_of_rows_is_taken_by_two_threads_once():
     from fastrace._row_order import RowOrder
 

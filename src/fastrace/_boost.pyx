@@ -459,6 +459,36 @@ cdef inline double _score(const double *table, const int64_t *offset, const int6
     return total
 
 
+cdef inline bint _fits(const uint8_t *code, const uint8_t *highest, Py_ssize_t d) noexcept nogil:
+    """Whether the codes of a row are all codes of their features."""
+    cdef uint8_t beyond = 0
+    cdef Py_ssize_t j
+    for j in range(d):
+        beyond |= code[j] > highest[j]
+    return not beyond
+
+
+cdef int _refuse_row(const uint8_t[:, ::1] codes, Py_ssize_t row, const uint8_t[::1] highest, int sign) except -1:
+    """Why an example cannot be used."""
+    if not 0 <= row < codes.shape[0]:
+        raise ValueError(f"rows holds {row}; row numbers of the {codes.shape[0]} rows of codes are needed")
+    if sign != 1 and sign != -1:
+        raise ValueError(f"the label of row {row} is {sign}; -1 or 1 is needed")
+    for j in range(codes.shape[1]):
+        if codes[row, j] > highest[j]:
+            raise ValueError(f"row {row} has code {codes[row, j]} of feature {j}; its codes end at {highest[j]}")
+    return 0
+
+
+cdef cnp.ndarray _highest_codes(places):
+    """The last code of each feature, given where the codes of each begin, and their end."""
+    sizes = np.diff(places)
+    if places.ndim != 1 or len(places) < 1 or places[0] != 0 or not (sizes >= 1).all():
+        raise ValueError("offset must hold where the codes of each feature begin: numbers from 0 up, and their end; "
+                         "each feature has at least one code")
+    return np.minimum(sizes - 1, 255).astype(np.uint8)
+
+
 cdef class StumpStream:
     """Boosting by filtering with stumps on codes: the filter, all stumps' edges, and the scores of the rounds so far.
 
@@ -471,11 +501,12 @@ cdef class StumpStream:
     cdef readonly Filter filter
     cdef readonly int64_t total_drawn
     cdef readonly Py_ssize_t n_features
-    cdef cnp.ndarray _feature, _first, _last, _offset, _table, _used, _hist, _prefix
+    cdef cnp.ndarray _feature, _first, _last, _offset, _highest, _table, _used, _hist, _prefix
     cdef int64_t *feature
     cdef int64_t *first
     cdef int64_t *last
     cdef int64_t *offset        # of each feature's codes in `table` and `hist`
+    cdef uint8_t *highest       # code of each feature
     cdef double *table          # score by feature and code
     cdef int64_t *used          # features that have a score
     cdef int64_t *hist          # sum of y by feature and code, of the examples that passed in this round
@@ -496,9 +527,8 @@ cdef class StumpStream:
         if not (features.shape == begins.shape == ends.shape == (rule.n_hypotheses,)):
             raise ValueError(f"feature, first and last have shapes {features.shape}, {begins.shape} and {ends.shape}; "
                              f"one number for each of the rule's {rule.n_hypotheses} hypotheses is needed")
-        n_features = len(places) - 1 if places.ndim == 1 else -1
-        if n_features < 0 or places[0] != 0 or not (np.diff(places) >= 0).all():
-            raise ValueError("offset must hold where the codes of each feature begin: numbers from 0 up, and their end")
+        highest = _highest_codes(places)
+        n_features = len(highest)
         if features.size and not (0 <= features.min() and features.max() < n_features and begins.min() >= 0
                                   and (begins <= ends).all() and (ends < np.diff(places)[features]).all()):
             raise ValueError("a stump needs a feature, and codes of it from first to last")
@@ -508,6 +538,7 @@ cdef class StumpStream:
         self.rule = rule
         self.filter = filter
         self._feature, self._first, self._last, self._offset = features, begins, ends, places
+        self._highest = highest
         self.n_features = n_features
         self._table, self._hist, self._prefix = table, hist, prefix
         self._used = np.zeros(n_features, np.int64)
@@ -515,6 +546,7 @@ cdef class StumpStream:
         self.first = <int64_t *>cnp.PyArray_DATA(self._first)
         self.last = <int64_t *>cnp.PyArray_DATA(self._last)
         self.offset = <int64_t *>cnp.PyArray_DATA(self._offset)
+        self.highest = <uint8_t *>cnp.PyArray_DATA(self._highest)
         self.table = <double *>cnp.PyArray_DATA(self._table)
         self.used = <int64_t *>cnp.PyArray_DATA(self._used)
         self.hist = <int64_t *>cnp.PyArray_DATA(self._hist)
@@ -608,12 +640,14 @@ cdef class StumpStream:
                 int64_t max_draws=9223372036854775807):
         """Read examples from place `start` on, until something stops the round; return the place after the last.
 
-        Example i is row i of `codes`, or row ``rows[i]``, and y is -1 or 1; at most `max_draws` are read.
+        Example i is row i of `codes`, or row ``rows[i]``, and y is -1 or 1; at most `max_draws` are read. A row that
+        does not exist, a code that its feature does not have, or another y raises ValueError; the examples before it
+        have been used, as `total_drawn` says.
         """
         cdef const int64_t[::1] chosen = rows
         cdef bint random = rows is not None
         cdef Py_ssize_t n = chosen.shape[0] if random else codes.shape[0], i = start, j, row, d
-        cdef Py_ssize_t until = n
+        cdef Py_ssize_t until = n, n_rows = codes.shape[0]
         cdef const uint8_t *code
         cdef Filter sieve
         cdef EdgeRule rule
@@ -631,8 +665,11 @@ cdef class StumpStream:
             with sieve.lock, nogil:
                 while i < until and rule.state == RUNNING and not sieve.over:
                     row = chosen[i] if random else i
+                    sign = y[row] if 0 <= row < n_rows else 0
+                    if sign * sign != 1 or not _fits(&codes[row, 0], self.highest, d):
+                        with gil:
+                            _refuse_row(codes, row, self._highest, sign)
                     code = &codes[row, 0]
-                    sign = y[row]
                     if random and i + AHEAD < n:
                         fr_fetch(&codes[chosen[i + AHEAD], 0])
                     i += 1
@@ -673,6 +710,9 @@ cdef class StumpStream:
         with nogil:
             for i in range(n):
                 code = &codes[i, 0]
+                if y[i] * y[i] != 1 or not _fits(code, self.highest, d):
+                    with gil:
+                        _refuse_row(codes, i, self._highest, y[i])
                 q = weights[i] * acceptance(y[i] * _score(self.table, self.offset, self.used, self.n_used, code))
                 weight += weights[i]
                 total += q
@@ -732,8 +772,14 @@ def _rebuild_stumps(version, stumps, rule, epsilon, state):
 
 def scores(const uint8_t[:, ::1] codes, offset, table):
     """F(x) of each row."""
+    cdef cnp.ndarray last = _highest_codes(offset)
+    cdef const uint8_t *highest = <const uint8_t *>cnp.PyArray_DATA(last)
     cdef const int64_t[::1] begin = offset
     cdef const double[::1] values = table
+    cdef Py_ssize_t d = last.shape[0]
+    if codes.shape[1] != d or values.shape[0] != begin[d]:
+        raise ValueError(f"codes of {codes.shape[1]} features and a table of {values.shape[0]} scores do not fit "
+                         f"{d} features with {begin[d]} codes")
     cdef Py_ssize_t n = codes.shape[0], i
     used = np.array([j for j in range(len(offset) - 1) if np.any(table[offset[j]:offset[j + 1]])], dtype=np.int64)
     cdef const int64_t[::1] features = used
@@ -743,6 +789,9 @@ def scores(const uint8_t[:, ::1] codes, offset, table):
     if n_used:
         with nogil:
             for i in range(n):
+                if not _fits(&codes[i, 0], highest, d):
+                    with gil:
+                        _refuse_row(codes, i, last, 1)
                 score[i] = _score(&values[0], &begin[0], &features[0], n_used, &codes[i, 0])
                 if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
                     check_signals()
