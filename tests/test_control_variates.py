@@ -248,6 +248,9 @@ def test_farthest_rows_have_the_largest_residuals(rng):
     for fraction in (-0.1, 1.0, math.nan):
         with pytest.raises(ValueError, match="fraction is"):
             surrogate.farthest(fraction)
+    for outliers, error in ((2, ValueError), (math.nan, ValueError), ("all", TypeError)):
+        with pytest.raises(error, match="outliers is "):
+            taylor_glm(glm, hat, outliers)
 
 
 def test_collinear_columns_are_no_obstacle(rng):

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "fastrace"
 
 # From the bottom up. A file may import from files of lower lines only.
 LAYERS = [
-    ["_types", "_words"],
+    ["_types", "_words", "_checks"],
     ["_guard", "_heaps", "_keyed_order", "_ranks", "_rng", "_row_stream", "_simd", "_sum_tree", "_uniforms"],
     ["_bets", "_xla_call"],
     ["_alias", "_moments", "_order"],
@@ -34,7 +34,7 @@ LAYERS = [
     ["_boost"],
     ["_chain"],
     ["_minibatch", "_xla_chain"],
-    ["_checks", "_files", "_progress", "results"],
+    ["_files", "_progress", "results"],
     ["_bins"],
     ["_committee"],
     ["_rules", "datasets"],

@@ -1,5 +1,7 @@
 """Before a chain begins: modes are modes, improper posteriors have a name, scales are given."""
 
+import importlib
+import sys
 import warnings
 
 import numpy as np
@@ -231,3 +233,40 @@ def test_posteriors_that_are_only_nearly_improper_are_taken(n_rows):
     far[0, 1] = 1e4  # a row far out is not separation
     model = mcmc.GLM(far, rng.random(n_rows) < 0.5)
     assert gradient_in_sd(model, model.reference()) < 1e-3
+
+
+# Options that are no numbers, or too many of them.
+
+
+@pytest.mark.parametrize(("options", "error", "words"), [
+    ({"scale": "auto"}, TypeError, r"scale is 'auto': the 'gaussian' family needs .*not learned.*X\.shape"),
+    ({"scale": [1.0, 2.0]}, TypeError, r"scale is \[1\.0, 2\.0\] of type list; a real number is needed"),
+    ({"scale": np.ones(1)}, TypeError, r"scale is array\(\[1\.\]\) of type ndarray; a real number is needed"),
+    ({"scale": -1}, ValueError, "scale is -1; a finite number above 0 is needed"),
+    ({"scale": 1, "df": "auto"}, TypeError, "df is 'auto' of type str; a real number is needed"),
+    ({"scale": 1, "prior_sd": [1, 2, 3]}, ValueError, r"prior_sd has shape \(3,\); .* one value per parameter"),
+    ({"scale": 1, "prior_mean": [[1, 2]]}, ValueError, r"prior_mean has shape \(1, 2\); .* one value per parameter"),
+    ({"scale": 1, "shuffle": "yes"}, TypeError, "shuffle is 'yes'; None, an int"),
+])
+def test_bad_options_of_a_model_are_named_in_its_own_words(options, error, words):
+    X, rng = columns(50)
+    with pytest.raises(error, match=words) as caught:
+        mcmc.GLM(X, rng.normal(size=50), family="gaussian", **options)
+    assert "arm" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("module", "absent", "words"), [
+    ("jax", "jax", "fastrace.mcmc.jax needs JAX: python -m pip install jax"),
+    ("numpyro", "jax", "fastrace.mcmc.numpyro needs NumPyro, .*: python -m pip install"),
+    ("numpyro", "numpyro.infer", "fastrace.mcmc.numpyro needs NumPyro, .*: python -m pip install"),
+    ("blackjax", "blackjax.base", "fastrace.mcmc.blackjax needs BlackJAX: python -m pip install"),
+    ("emcee", "emcee.moves", "fastrace.mcmc.emcee needs emcee: python -m pip install"),
+    ("pymc", "pymc", "fastrace.mcmc.pymc needs PyMC: python -m pip install"),
+])
+def test_a_module_says_how_to_install_what_it_needs(monkeypatch, module, absent, words):
+    for name in list(sys.modules):
+        if name.startswith(("fastrace.mcmc._jax", f"fastrace.mcmc.{module}")) and name != "fastrace.mcmc.pymc_models":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(ImportError, match=words):
+        importlib.import_module(f"fastrace.mcmc.{module}")

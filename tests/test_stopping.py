@@ -694,3 +694,10 @@ def test_intervals_hold_under_optional_stopping(runs, seed):
                         break
             assert_rate_at_most(missed, runs, 0.1)
             assert rule.status == "running", law
+
+
+def test_an_array_of_numbers_is_no_number():
+    assert fr.EBStop(np.array(0.1)).arguments["epsilon"] == 0.1
+    for bad in (np.array([0.1]), np.array([0.1, 0.2]), np.array("0.1"), np.array(0.1 + 0j)):
+        with pytest.raises(TypeError, match="epsilon is array.* of type ndarray; a real number is needed"):
+            fr.EBStop(bad)

@@ -27,7 +27,8 @@ def probability(value: float, name: str) -> float:
 
 def real(value: float, name: str) -> float:
     """A float that is not nan."""
-    if isinstance(value, (str, bytes)) or not isinstance(value, (numbers.Real, np.ndarray)):
+    plain = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "fiub"
+    if not plain and not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; a real number is needed")
     number = float(value)
     if math.isnan(number):
@@ -100,13 +101,14 @@ def choice(value: str, name: str, options: tuple[str, ...]) -> str:
     return word
 
 
-def arm_values(value: ArrayLike, name: str, n_arms: int) -> NDArray[np.float64]:
-    """One float per arm, from a scalar or a vector; a fresh array."""
+def arm_values(value: ArrayLike, name: str, n_arms: int, of: str = "arm") -> NDArray[np.float64]:
+    """One float per arm, or what else it is `of`, from a scalar or a vector; a fresh array."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed")
     if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != n_arms):
-        raise ValueError(f"{name} has shape {array.shape}; a scalar or shape ({n_arms},), one value per arm, is needed")
+        needed = f"a scalar or shape ({n_arms},), one value per {of}, is needed"
+        raise ValueError(f"{name} has shape {array.shape}; {needed}")
     return np.array(np.broadcast_to(array, (n_arms,)), dtype=np.float64)
 
 
@@ -142,13 +144,13 @@ def positive(value: float, name: str, why: str) -> float:
     return number
 
 
-def generator(rng: RngLike) -> Generator:
+def generator(rng: RngLike, name: str = "rng") -> Generator:
     """A NumPy generator from None, an int, a SeedSequence, a BitGenerator or a Generator."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         needed = "None, an int, a SeedSequence or a numpy.random.Generator is needed"
-        raise type(error)(f"rng is {rng!r}; {needed}") from error
+        raise type(error)(f"{name} is {rng!r}; {needed}") from error
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ import math
 
 import numpy as np
 
+from fastrace import _checks
+
 cnp.import_array()
 
 cdef enum:
@@ -547,9 +549,10 @@ def _taylor_surrogate(version, glm, theta_hat):
     return TaylorSurrogate(glm, theta_hat)
 
 
-def _farthest(distances, fraction):
+def _farthest(distances, fraction, name="fraction"):
+    fraction = _checks.real(fraction, name)
     if not 0.0 <= fraction < 1.0:
-        raise ValueError(f"fraction is {fraction}; a share of the rows in [0, 1) is needed")
+        raise ValueError(f"{name} is {fraction:g}; a share of the rows in [0, 1) is needed")
     count = int(round(fraction * len(distances)))
     rows = np.argpartition(distances, len(distances) - count)[len(distances) - count:] if count else []
     return np.sort(np.asarray(rows, dtype=np.int64))
@@ -591,7 +594,8 @@ def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
     True
     """
     surrogate = TaylorSurrogate(glm, theta_hat)
-    return ControlVariate(glm, surrogate, always_read=surrogate.farthest(outliers), support=support)
+    farthest = _farthest(surrogate.distances(), outliers, "outliers")
+    return ControlVariate(glm, surrogate, always_read=farthest, support=support)
 
 
 cdef class BinnedTaylor(Source):

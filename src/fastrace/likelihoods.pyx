@@ -16,6 +16,8 @@ import operator
 
 import numpy as np
 
+from fastrace import _checks
+
 cnp.import_array()
 
 # Rows between two looks at pending signals in a full pass; arms and multiplications a row from which BLAS is faster
@@ -77,6 +79,8 @@ cdef class GLMSource(Source):
     ValueError
         If shapes disagree, `X`, `y` or `theta` is not real or not finite, `y` is outside the family's range, or
         `scale` or `df` is not positive.
+    TypeError
+        If `scale` or `df` is no real number.
 
     Notes
     -----
@@ -107,17 +111,17 @@ cdef class GLMSource(Source):
                  check_finite=True):
         if family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
-        if scale is None:
+        if scale is None or isinstance(scale, str):
             if family in _SCALES:
-                raise ValueError(
-                    f"scale is missing: the {family!r} family needs {_SCALES[family][0]}, in units of y. It is not "
+                raise (ValueError if scale is None else TypeError)(
+                    f"scale is {'missing' if scale is None else repr(scale)}: the {family!r} family needs "
+                    f"{_SCALES[family][0]}, in units of y. It is not "
                     f"learned, and the posterior's standard deviations are in proportion to it. Estimate it from the "
                     f"residuals of least squares, left = y - X @ np.linalg.lstsq(X, y)[0]: {_SCALES[family][1]}. To "
                     f"learn it, write a FunctionModel of fastrace.mcmc with log(scale) among the parameters")
-            scale = 1.0
-        for name, value in (("scale", scale), ("df", df)):
-            if not 0.0 < value < math.inf:
-                raise ValueError(f"{name} is {value}; a positive number is needed")
+            scale = 1.0 if scale is None else scale
+        scale = _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
+        df = _checks.positive(df, "df", "it says how heavy the tails are")
         x = np.asarray(X)
         if x.ndim != 2 or x.dtype.kind not in "fiub" or x.shape[1] == 0:
             raise ValueError(f"X has shape {x.shape} and dtype {x.dtype}; real numbers of shape (n_rows, p), with at "

@@ -18,7 +18,7 @@ try:
     import jax.numpy as jnp
     from jax import lax
 except ImportError as error:
-    raise ImportError('this module needs JAX: python -m pip install jax') from error
+    raise ImportError('fastrace.mcmc.jax needs JAX: python -m pip install jax') from error
 
 from fastrace import _checks, _xla, _xla_chain
 from fastrace._threshold import RULES

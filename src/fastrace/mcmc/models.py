@@ -85,8 +85,8 @@ class Model:
     ) -> None:
         self.dim = _checks.integer(dim, "dim", 1, "a chain needs something to move")
         self.n_rows = _checks.integer(n_rows, "n_rows", 1, "a likelihood needs rows")
-        self.prior_mean = _checks.arm_values(prior_mean, "prior_mean", self.dim)
-        sd = _checks.arm_values(prior_sd, "prior_sd", self.dim)
+        self.prior_mean = _checks.arm_values(prior_mean, "prior_mean", self.dim, "parameter")
+        sd = _checks.arm_values(prior_sd, "prior_sd", self.dim, "parameter")
         if not (sd > 0.0).all() or not np.isfinite(self.prior_mean).all():
             raise ValueError(
                 f"prior_mean is {prior_mean!r} and prior_sd {prior_sd!r}; finite means and positive standard "
@@ -332,7 +332,7 @@ class GLM(Model):
         table, outcome = np.asarray(X), np.asarray(y)
         require_finite(table)                # before the shuffle, so that the error names the row as it was given
         if shuffle is not None and table.ndim == 2 and outcome.shape == table.shape[:1]:
-            order = _checks.generator(shuffle).permutation(len(table))
+            order = _checks.generator(shuffle, "shuffle").permutation(len(table))
             table, outcome = table[order], outcome[order]
         self.shuffled = shuffle is not None
         columns = table.shape[1] if table.ndim == 2 else 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
-
 try:
+    import jax
     from numpyro.infer import CustomGibbs
 except ImportError as error:
-    raise ImportError('this module needs NumPyro, 0.22 or newer: python -m pip install "numpyro>=0.22"') from error
+    needed = 'fastrace.mcmc.numpyro needs NumPyro, 0.22 or newer, and JAX: python -m pip install "numpyro>=0.22"'
+    raise ImportError(needed) from error
 
 from fastrace.mcmc._jax import RaceInfo
 from fastrace.mcmc._jax_gibbs import Categorical, RacingGibbs

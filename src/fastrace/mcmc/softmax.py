@@ -85,7 +85,7 @@ class Softmax(Model):
         table, outcome = np.asarray(X), np.asarray(y)
         require_finite(table)
         if shuffle is not None and table.ndim == 2 and outcome.shape == table.shape[:1]:
-            order = _checks.generator(shuffle).permutation(len(table))
+            order = _checks.generator(shuffle, "shuffle").permutation(len(table))
             table, outcome = table[order], outcome[order]
         self.shuffled = shuffle is not None
         if n_classes is None:
