@@ -77,10 +77,18 @@ class MetropolisState:
     tuning: Tuning
 
 
+WIDE_BOUNDS = (
+    "its bounds on the terms' third derivatives are wide beside the posterior, as where outcomes are almost separated, "
+    "rows lie far out or parameters are many. The draws are exact all the same. RacingMetropolis needs no such bounds; "
+    "a narrower prior_sd, where it is true, keeps the chain where they are tight"
+)
+
+
 class RowMetropolis:
     """Base of the kernels; see `RacingMetropolis` for the parameters they share."""
 
     variable = "theta"
+    full_pass_advice = ""  # what to do where most steps read all rows; empty where the kernel is made for that
     _needs_reference = False  # even without a control variate
 
     def __init__(

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from fastrace import _checks
 from fastrace._minibatch import FireflyChain
 from fastrace._weighted import AliasTable
-from fastrace.mcmc._metropolis import Propose, RowMetropolis
+from fastrace.mcmc._metropolis import WIDE_BOUNDS, Propose, RowMetropolis
 from fastrace.mcmc.models import Model, Reference
 from fastrace.sources import Source
 
@@ -69,6 +69,8 @@ class FireflyMetropolis(RowMetropolis):
     >>> bool(trace.rows.mean() < 10)
     True
     """
+
+    full_pass_advice = WIDE_BOUNDS
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from fastrace import _checks
 from fastrace._minibatch import PoissonChain
 from fastrace._weighted import AliasTable
-from fastrace.mcmc._metropolis import Propose, RowMetropolis
+from fastrace.mcmc._metropolis import WIDE_BOUNDS, Propose, RowMetropolis
 from fastrace.mcmc.models import Model, Reference
 from fastrace.sources import Source
 
@@ -43,6 +43,11 @@ class PoissonMinibatchMetropolis(RowMetropolis):
     The terms of Poisson regression have no bounded third derivative, but have one near the mode: a step that leaves a
     ball of radius sqrt(d) + 5 standard deviations, or starts outside, reads all rows.
 
+    Where outcomes are almost separated, the posterior is wide beside the curvature of the terms, and most steps read
+    all rows: `sample` warns of it. For a logistic regression on 5000 rows with a true slope of 100 and ``prior_sd=10``
+    this kernel read all rows in 99 % of its steps, and `RacingMetropolis` a tenth of the rows, at its `delta` per
+    decision.
+
     References
     ----------
     .. [1] Zhang, Cooper, De Sa, "Asymptotically optimal exact minibatch Metropolis-Hastings", NeurIPS 2020.
@@ -62,6 +67,8 @@ class PoissonMinibatchMetropolis(RowMetropolis):
     >>> bool(trace.rows.mean() < 10)
     True
     """
+
+    full_pass_advice = WIDE_BOUNDS
 
     def __init__(
         self,

@@ -101,6 +101,7 @@ def sample(
     - less than 10 % of the proposals of a chain accepted;
     - chains that stayed more than ``sqrt(dim) + 6`` standard deviations from the normal density at the mode that the
       kernel follows;
+    - minibatch kernels, which are there to read few rows, that read all rows in most steps of a chain;
     - several chains that all began at one point;
     - a reward outside the support that a race was given, which voids its promise.
 
@@ -182,7 +183,8 @@ def sample(
         told.append("a reward lay outside support: the promise of the draws is void; widen support")
     reference = getattr(kernel, "reference", None)
     try:
-        told += diagnosis(trace, reference if isinstance(reference, Reference) else None, one_start)
+        known = reference if isinstance(reference, Reference) else None
+        told += diagnosis(trace, known, one_start, getattr(kernel, "full_pass_advice", ""))
     except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that
         told.append(f"the draws could not be checked ({type(error).__name__}: {error})")
     trace = replace(trace, warnings=tuple(told))

@@ -18,6 +18,7 @@ _AT_ONCE = 300_000  # numbers transformed at once
 _SOME = 4000  # draws of each chain that show first whether there are enough effective ones
 _ENOUGH = 100  # draws of a chain, below which R-hat, effective sizes and acceptance say little
 _REFUSING = 0.1  # share of proposals accepted
+_MOST = 0.5  # share of steps that read all rows
 _FAR = 6.0  # standard deviations beyond sqrt(dim)
 
 
@@ -257,7 +258,9 @@ def ess_limit(n_draws: int) -> float:
     return 100.0 if n_draws >= 1000 else n_draws / 20.0
 
 
-def diagnosis(trace: Trace, reference: Reference | None, one_start: bool) -> tuple[str, ...]:
+def diagnosis(
+    trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = ""
+) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
     Parameters
@@ -267,6 +270,8 @@ def diagnosis(trace: Trace, reference: Reference | None, one_start: bool) -> tup
         Where the posterior was expected, for draws of its dimension.
     one_start : bool
         Whether several chains all began at one point.
+    full_pass_advice : str
+        What to do where most steps read all rows; empty if that is no problem of the kernel.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
@@ -285,6 +290,13 @@ def diagnosis(trace: Trace, reference: Reference | None, one_start: bool) -> tup
             out.append(
                 f"{_chains(accepted < _REFUSING)} accepted less than {_REFUSING:.0%} of the proposals (the worst "
                 f"{accepted.min():.2%}) and hardly moved: tune for longer, take a smaller size, or another proposal"
+            )
+    if full_pass_advice and n >= _ENOUGH:
+        share = trace.full_pass.mean(axis=1)
+        if share.max() > _MOST:
+            out.append(
+                f"{_chains(share > _MOST)} read all rows in most steps (up to {share.max():.1%} of them), so that the "
+                f"kernel saved no work there: {full_pass_advice}"
             )
     if reference is not None and n and real and flat.shape[2] == len(reference.center):
         thinned = flat[:, :: max(1, n // 1000)]

@@ -50,6 +50,11 @@ class TunaMetropolis(RowMetropolis):
     True
     """
 
+    full_pass_advice = (
+        "its minibatches grow with the length of a step and the slopes of the terms. The draws are exact all the same. "
+        "Take a smaller size, or PoissonMinibatchMetropolis or RacingMetropolis, whose control variate saves the rows"
+    )
+
     def __init__(
         self,
         model: Model,
