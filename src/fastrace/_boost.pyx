@@ -9,7 +9,7 @@ cimport numpy as cnp
 from fastrace._bounds cimport empirical_bernstein, hoeffding
 from fastrace._edges cimport (acceptance, edge_bets_clear, edge_bets_push, edge_bets_t, filter_limit, telescope)
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
-                              guard_t)
+                              guard_t, guarded)
 from fastrace._schedules cimport log_inv_look_delta
 from fastrace.sources cimport check_signals
 
@@ -185,11 +185,7 @@ cdef class EdgeRule:
 
     cdef object _copied(self, array):
         """A copy of numbers that change while the rule is in use."""
-        guard_enter(&self.guard, self)
-        try:
-            return array.copy()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, array.copy, ())
 
     cdef int64_t _look_after(self, int64_t n) noexcept nogil:
         """The look after the one at n."""
@@ -288,13 +284,9 @@ cdef class EdgeRule:
         return best
 
     def _get_state(self):
-        guard_enter(&self.guard, self)
-        try:
-            return self.state_now()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._state, ())
 
-    cdef dict state_now(self):
+    def _state(self):
         return dict(n=self.n, pending=self.pending, next_look=self.next_look, interval=self.interval,
                     interval_begin=self.interval_begin, interval_end=self.interval_end, best=self.best,
                     status=STATUS[self.state], log_inv_delta=self.log_inv_delta, low=self._low.copy(),
@@ -428,13 +420,9 @@ cdef class Filter:
         return out[:count], i
 
     def _get_state(self):
-        guard_enter(&self.guard, self)
-        try:
-            return self.state_now()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._state, ())
 
-    cdef dict state_now(self):
+    def _state(self):
         return dict(rng=self.rng, drawn=self.drawn, passed=self.passed, refused=self.refused, over=self.over,
                     log_inv_delta=self.log_inv_delta, limit=self.limit)
 
@@ -738,7 +726,7 @@ cdef class StumpStream:
             rule = (self.rule.n_hypotheses, RULES[self.rule.kind], self.rule.tau, 0.0,
                     "leader" if self.rule.by_leader else "first", self.rule.growth, self.rule.min_edge)
             stumps = (self._feature, self._first, self._last, self._offset)
-            state = dict(rule=self.rule.state_now(), filter=self.filter.state_now(), table=self._table.copy(),
+            state = dict(rule=self.rule._state(), filter=self.filter._state(), table=self._table.copy(),
                          hist=self._hist.copy(), used=self._used[:self.n_used].copy(), balance=self.balance,
                          total_drawn=self.total_drawn)
             return _rebuild_stumps, (1, stumps, rule, self.filter.epsilon, state)

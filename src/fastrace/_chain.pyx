@@ -17,7 +17,7 @@ from numpy.random cimport bitgen_t
 from fastrace._rng cimport random_standard_exponential
 from fastrace._bounds cimport cubic_change
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle, guard_enter,
-                              guard_leave)
+                              guard_leave, guarded)
 from fastrace._row_stream cimport row_stream_init, row_stream_seed
 from fastrace._simd cimport fr_lower_product, fr_sum
 from fastrace._threshold cimport ThresholdRace
@@ -201,11 +201,7 @@ cdef class Chain:
             return
         guard_check_built(&self.guard, self)
         coordinates = _coordinates(center, factor, self.dim)
-        guard_enter(&self.guard, self)
-        try:
-            self._use_coordinates(coordinates, (center, factor))
-        finally:
-            guard_leave(&self.guard)
+        guarded(&self.guard, self, self._use_coordinates, (coordinates, (center, factor)))
 
     def _use_coordinates(self, coordinates, given):
         self._center, self._factor, self._columns = coordinates

@@ -9,7 +9,7 @@ cimport numpy as cnp
 
 from fastrace._bounds cimport lower_end, upper_end
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
-                              guard_t)
+                              guard_t, guarded)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._ranks cimport rank_t, ranks_clear, ranks_enter, ranks_replay
 from fastrace.sources cimport ArraySource, Source, check_signals
@@ -317,13 +317,9 @@ cdef class LilRace:
 
     def answer(self):
         """What is known so far, under the names of `RaceResult`."""
-        guard_enter(&self.guard, self)
-        try:
-            return self._answer()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._answer, ())
 
-    cdef dict _answer(self):
+    def _answer(self):
         cdef Py_ssize_t i
         cdef cnp.ndarray mean = np.full(self.n_arms, np.nan)
         cdef cnp.ndarray half_width = np.full(self.n_arms, np.inf)
@@ -331,6 +327,7 @@ cdef class LilRace:
         cdef double *m = <double *>cnp.PyArray_DATA(mean)
         cdef double *h = <double *>cnp.PyArray_DATA(half_width)
         cdef int64_t *t = <int64_t *>cnp.PyArray_DATA(pulls)
+        guard_check_built(&self.guard, self)
         for i in range(self.n_arms):
             t[i] = self.arm[i].pulls
             h[i] = self._half_width(t[i])
@@ -346,13 +343,9 @@ cdef class LilRace:
                     half_width=half_width, pulls=pulls, n_looks=self.total, stopped_by=STOPPED_BY[self.status])
 
     def _get_state(self):
-        guard_enter(&self.guard, self)
-        try:
-            return self._state()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._state, ())
 
-    cdef dict _state(self):
+    def _state(self):
         cdef Py_ssize_t i
         keys = np.empty((self.n_arms, 2), dtype=np.uint64)
         sums = np.empty((self.n_arms, 3))
@@ -368,11 +361,7 @@ cdef class LilRace:
                     status=self.status, outside=self.outside)
 
     def _set_state(self, state):
-        guard_enter(&self.guard, self)
-        try:
-            self._take_state(state)
-        finally:
-            guard_leave(&self.guard)
+        guarded(&self.guard, self, self._take_state, (state,))
 
     def _take_state(self, state):
         cdef Py_ssize_t i

@@ -8,7 +8,7 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._bounds cimport stream_slack
-from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_refuse
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_refuse, guarded
 from fastrace._heaps cimport heap_exchange, heap_order, heap_sift, precedes
 from fastrace._uniforms cimport UNIFORMS, uniforms_fill
 from fastrace.pulls cimport PullSource
@@ -344,11 +344,7 @@ cdef class Selector:
 
     def _alone(self, method, *args):
         """Call a method of this object while nobody else uses it."""
-        guard_enter(&self.guard, self)
-        try:
-            return method(*args)
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, method, args)
 
     def chosen(self):
         """The m arms to name now, best first: arms not yet pulled come last."""

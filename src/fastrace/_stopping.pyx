@@ -11,7 +11,7 @@ import numpy as np
 from fastrace._bounds cimport stream_slack
 from fastrace._criteria cimport (ABSOLUTE, RELATIVE, SIGN, distance_from_zero, relative_answer, relative_met)
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
-                              guard_leave_brief, guard_refuse, guard_take_briefly)
+                              guard_leave_brief, guard_refuse, guard_take_briefly, guarded)
 from fastrace.sources cimport check_signals
 
 cnp.import_array()
@@ -420,11 +420,7 @@ cdef class Stream:
     @property
     def interval(self):
         """Interval (lower, upper) that holds the mean at all times with probability at least ``1 - delta``."""
-        guard_enter(&self.guard, self)
-        try:
-            return self._interval()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._interval, ())
 
     def _interval(self):
         if self.s.lower > self.s.upper >= self.s.lower - self.slack:

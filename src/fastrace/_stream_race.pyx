@@ -13,7 +13,7 @@ cimport numpy as cnp
 
 from fastrace._bounds cimport stream_slack
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check, guard_check_built, guard_enter,
-                              guard_leave, guard_t)
+                              guard_leave, guard_t, guarded)
 from fastrace._ranks cimport kth_largest
 from fastrace._row_order cimport RowOrder, row_in
 from fastrace.sources cimport ArraySource, Source, check_signals
@@ -600,11 +600,7 @@ cdef class StreamRace:
 
     def tell(self, block):
         """Take rounds of rewards, a float64 array of shape (k, n_open); return how many were used."""
-        guard_enter(&self.guard, self)
-        try:
-            return self._tell(block)
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._tell, (block,))
 
     def _tell(self, cnp.ndarray table not None):
         cdef Py_ssize_t used = 0, n = table.shape[0], i
@@ -644,11 +640,7 @@ cdef class StreamRace:
         A table in memory is read where it lies; other sources are asked for `batch` rounds at a time.
         """
         guard_check_built(&source.guard, source)
-        guard_enter(&self.guard, self)
-        try:
-            self._run(source, batch, rng)
-        finally:
-            guard_leave(&self.guard)
+        guarded(&self.guard, self, self._run, (source, batch, rng))
 
     def _run(self, Source source, batch, rng):
         cdef ArraySource table
@@ -759,11 +751,7 @@ cdef class StreamRace:
 
     def answer(self):
         """What is known so far, by arm, under the names of `StreamRaceResult`."""
-        guard_enter(&self.guard, self)
-        try:
-            return self._answer()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._answer, ())
 
     def _answer(self):
         cdef Py_ssize_t i, n = self.n_open
@@ -823,11 +811,7 @@ cdef class StreamRace:
                     counts=(self.n_open, self.n_wanted, self.rounds, self.status))
 
     def _set_state(self, state):
-        guard_enter(&self.guard, self)
-        try:
-            self._take_state(state)
-        finally:
-            guard_leave(&self.guard)
+        guarded(&self.guard, self, self._take_state, (state,))
 
     def _take_state(self, state):
         fields, arm, verdict = state["fields"], state["arm"], state["verdict"]

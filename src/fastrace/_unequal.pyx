@@ -11,7 +11,7 @@ cimport numpy as cnp
 from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal_upper_quantile,
                                serfling, tail_half_width, tail_rows, upper_end, variance_factor)
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle, guard_enter,
-                              guard_leave, guard_t)
+                              guard_leave, guard_t, guarded)
 from fastrace._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_skewness, moments4_std, moments4_t,
                                 running_extend, running_t, running_variance, two_sum)
@@ -635,17 +635,13 @@ cdef class UnequalCore:
 
     def ask(self):
         """Arms and rows wanted next, one pair per reward: those of the next look, or the first of them."""
-        guard_enter(&self.guard, self)
-        try:
-            if self.done:
-                raise ValueError("the race is over; there is nothing left to ask for")
-            return self._ask()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._ask, ())
 
     def _ask(self):
         cdef Py_ssize_t i, k, total = 0
         cdef int64_t count, room = REWARDS_PER_ASK
+        if self.done:
+            raise ValueError("the race is over; there is nothing left to ask for")
         for i in range(self.n_arms):
             total += self._piece(i, &room)
         cdef cnp.ndarray arms = np.empty(total, dtype=np.intp)
@@ -681,20 +677,16 @@ cdef class UnequalCore:
             room[0] -= count
         return count
 
-    def tell(self, const double[::1] rewards):
+    def tell(self, rewards):
         """Take the rewards that `ask` wanted."""
-        guard_enter(&self.guard, self)
-        try:
-            if self.done:
-                raise ValueError("the race is over; it takes no more rewards")
-            self._tell(rewards)
-        finally:
-            guard_leave(&self.guard)
+        guarded(&self.guard, self, self._tell, (rewards,))
 
     def _tell(self, const double[::1] rewards):
         cdef Py_ssize_t i, total = 0, size
         cdef int64_t count, room = REWARDS_PER_ASK, left = 0
         cdef const double *x
+        if self.done:
+            raise ValueError("the race is over; it takes no more rewards")
         for i in range(self.n_arms):
             total += self._piece(i, &room)
         if rewards.shape[0] != total:
@@ -755,11 +747,7 @@ cdef class UnequalCore:
 
     def answer(self):
         """What is known so far, under the names of `UnequalResult`."""
-        guard_enter(&self.guard, self)
-        try:
-            return self._answer()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._answer, ())
 
     def _answer(self):
         cdef Py_ssize_t i
@@ -786,11 +774,7 @@ cdef class UnequalCore:
                     n_looks=self.n_looks, stopped_by=STOPPED_BY[self.status])
 
     def _get_state(self):
-        guard_enter(&self.guard, self)
-        try:
-            return self._state()
-        finally:
-            guard_leave(&self.guard)
+        return guarded(&self.guard, self, self._state, ())
 
     def _state(self):
         cdef Py_ssize_t i
