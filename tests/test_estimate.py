@@ -235,7 +235,7 @@ def test_c2_26_what_users_hand_over(x):
 
 @pytest.mark.parametrize(("rewards", "batch", "error", "words"), [
     (lambda k: np.zeros(k), None, TypeError, r"called as rewards\(\), and it takes \(k\): missing .* 'k'; give batch"),
-    (lambda: 0.5, 5, TypeError, r"batch is 5, so that rewards is called as rewards\(5\).*; leave batch out"),
+    (lambda: 0.5, 5, TypeError, r"rewards is called as rewards\(5\), and it takes \(\): too many .*; leave batch out"),
     (lambda a, b: 0.5, 5, TypeError, r"it takes \(a, b\): missing"),
     (lambda: np.zeros(1), None, TypeError, r"rewards\(\) returned array\(\[0\.\]\) .*; without batch, .* one real"),
     (lambda: None, None, TypeError, r"rewards\(\) returned None of type NoneType"),

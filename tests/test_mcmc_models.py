@@ -488,7 +488,7 @@ def test_bounds_of_own_terms_make_minibatches_exact():
 )
 def test_bad_derivatives(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        mcmc.FunctionModel(len, 1, 5, **options)
+        mcmc.FunctionModel(divmod, 1, 5, **options)
 
 
 @pytest.mark.parametrize("block", [False, True], ids=["per arm", "all arms"])
@@ -561,7 +561,7 @@ def test_bad_bins(options, message):
     with pytest.raises(ValueError, match=message):
         binned("logistic", 200, **options)
     with pytest.raises(TypeError, match="GLM or an ARCH"):
-        mcmc.Binned(mcmc.FunctionModel(len, 1, 5))
+        mcmc.Binned(mcmc.FunctionModel(divmod, 1, 5))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

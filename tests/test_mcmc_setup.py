@@ -270,3 +270,20 @@ def test_a_module_says_how_to_install_what_it_needs(monkeypatch, module, absent,
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(ImportError, match=words):
         importlib.import_module(f"fastrace.mcmc.{module}")
+
+
+def test_functions_of_a_model_say_how_they_are_called_and_what_a_proposal_returns():
+    def terms(theta, rows):
+        return np.zeros(len(rows))
+
+    with pytest.raises(TypeError, match=r"terms is called as terms\(theta, rows\), and it takes \(theta\): too many"):
+        mcmc.FunctionModel(lambda theta: 0.0, 1, 9)
+    with pytest.raises(TypeError, match=r"log_prior is called as log_prior\(theta\), and it takes \(\)"):
+        mcmc.FunctionModel(terms, 1, 9, log_prior=lambda: 0.0)
+    model = mcmc.FunctionModel(terms, 1, 9)
+    with pytest.raises(TypeError, match=r"proposal is called as proposal\(rng, theta\), and it takes \(theta\)"):
+        mcmc.Metropolis(model, proposal=lambda theta: (theta, 0.0))
+    for returned in (1.0, None, np.zeros((1, 1)), (np.zeros((1, 1)), 0.0), ("a", 0.0)):
+        kernel = mcmc.Metropolis(model, proposal=lambda rng, theta, returned=returned: returned)
+        with pytest.raises(ValueError, match="the proposal returned .*; a pair is needed: 1 finite parameters"):
+            mcmc.sample(kernel, n_draws=5, n_chains=1, n_tune=0, rng=1)

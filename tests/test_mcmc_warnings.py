@@ -102,6 +102,12 @@ def test_minibatches_that_read_all_rows(kernel, advice):
     assert words_of(exact, n_draws=300, n_chains=2) == []      # it is made to read all rows
 
 
+@pytest.mark.parametrize("kernel", [mcmc.RacingMetropolis, mcmc.RacingSlice])
+def test_races_without_a_control_variate_that_read_all_rows(kernel):
+    told = words_of(kernel(logistic(2000, prior_sd=10.0), control_variate=None), n_draws=200, n_chains=1)
+    assert any("read all rows in most steps" in words and "control_variate='auto'" in words for words in told)
+
+
 def test_a_posterior_that_the_reference_does_not_fit():
     model = logistic()
     true = model.reference()

@@ -1,6 +1,7 @@
 """Every source delivers the rewards of the table it stands for, and refuses what it cannot deliver."""
 
 import ctypes
+import functools
 import gc
 import pickle
 import threading
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import LowLevelCallable
 
+import fastrace as fr
 from fastrace import sources
 from fastrace.pulls import CallbackPulls
 from fastrace.sources import ArraySource, CallableSource, CallbackSource, as_source
@@ -729,3 +731,40 @@ def test_columns_of_pandas_that_only_convert_to_numbers_are_refused_by_name():
     for column in ([True] * 3, pd.array([1] * 3, dtype="Int64"), pd.array([True] * 3, dtype="boolean"),
                    np.array([1, True, np.float32(1.0)], object)):
         assert as_source(frame.assign(z=column)).totals().tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize(("make", "called"), [
+    (lambda f: fr.race(f, n_arms=2, n_rows=9), r"function\(arms, rows\)"),
+    (lambda f: fr.BettingRace(2, support=(0, 1)).run(f), r"function\(arms, rows\)"),
+    (lambda f: fr.DiscreteSampler(f, n_arms=2, n_rows=9), r"function\(arms, rows\)"),
+    (lambda f: fr.select_best(f, 2, 1, 0.1), r"function\(arms, counts\)"),
+    (lambda f: fr.race_sums(f, [3, 4]), r"rewards\(arm, rows\)"),
+])
+def test_functions_of_other_arguments_say_how_they_are_called(make, called):
+    functions = (lambda: 1, r"\(\)"), (lambda a, b, c: 1, r"\(a, b, c\)"), (lambda *, a, b: 1, r"\(\*, a, b\)")
+    for function, found in functions:
+        with pytest.raises(TypeError, match=f"is called as {called}, and it takes {found}: "):
+            make(function)
+
+
+def test_functions_that_take_more_than_they_show_are_called():
+    def shown(rows):
+        """What a decorator tells of itself need not be what it takes."""
+
+    @functools.wraps(shown)
+    def taken(*arguments):
+        arms, rows = arguments
+        return np.ones((len(rows), 1)) * arms
+
+    assert fr.race(taken, n_arms=2, n_rows=9).best == 1
+    assert fr.race(functools.partial(lambda more, arms, rows: taken(arms, rows), 1), n_arms=2, n_rows=9).best == 1
+
+
+def test_sums_and_pulls_name_what_a_function_returned():
+    for returned, words in (([[1.0], [1.0, 2.0], 3.0], "rows of different lengths; one reward per row"),
+                            (["a"] * 3, r"dtype <U1; one reward per row, .* shape \(3,\)")):
+        with pytest.raises(ValueError, match=rf"rewards\(arm, rows\) returned {words}"):
+            fr.race_sums(lambda arm, rows, returned=returned: returned, [3, 3])
+    for returned, words in ((None, "NoneType of dtype object; real numbers"), ([[1.0], [1.0, 2.0], 3.0], "no array")):
+        with pytest.raises(ValueError, match=f"rewards are a.*{words}"):
+            fr.select_best(lambda arms, counts, returned=returned: returned, 2, 1, 0.1)

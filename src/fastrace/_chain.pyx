@@ -416,9 +416,14 @@ cdef class Chain:
     cdef double _ask_proposal(self) except? -1.0:
         cdef Py_ssize_t i
         cdef const double[::1] at
-        where, log_ratio = self.propose(self._theta[0].copy())
-        at = np.ascontiguousarray(where, dtype=np.float64)
-        ratio = float(log_ratio)
+        given = self.propose(self._theta[0].copy())
+        try:
+            where, log_ratio = given
+            at = np.ascontiguousarray(where, dtype=np.float64)
+            ratio = float(log_ratio)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the proposal returned {given!r}; a pair is needed: {self.dim} finite parameters, and "
+                             f"log q(x | x') - log q(x' | x)") from error
         if at.shape[0] != self.dim or not np.isfinite(at).all() or isnan(ratio) or ratio == INFINITY:
             raise ValueError(f"the proposal returned {where!r} with log ratio {log_ratio!r}; {self.dim} finite "
                              f"parameters, and log q(x | x') - log q(x' | x) below infinity, are needed")

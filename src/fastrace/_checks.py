@@ -1,6 +1,7 @@
 """Argument checks, so that one mistake has one wording everywhere."""
 
 import contextlib
+import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterator
@@ -151,6 +152,20 @@ def generator(rng: RngLike, name: str = "rng") -> Generator:
     except (TypeError, ValueError) as error:
         needed = "None, an int, a SeedSequence or a numpy.random.Generator is needed"
         raise type(error)(f"{name} is {rng!r}; {needed}") from error
+
+
+def takes(function: Callable[..., Any], name: str, *arguments: str, hint: str = "") -> None:
+    """Refuse a function that cannot be called with these arguments; a built-in function may hide what it takes."""
+    try:
+        found = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return
+    try:
+        found.bind(*arguments)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} is called as {name}({', '.join(arguments)}), and it takes {found}: {error}{hint}"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from copy import deepcopy
 
 import numpy as np
 
+from fastrace import _checks
 from fastrace.sources import ArraySource, _table, as_source, is_low_level, signature_types
 
 cnp.import_array()
@@ -515,6 +516,7 @@ cdef class CallablePulls(PullSource):
     def __init__(self, function, n_arms):
         if not callable(function):
             raise ValueError(f"function is {function!r}; a callable of (arms, counts) is needed")
+        _checks.takes(function, "function", "arms", "counts")
         super().__init__(n_arms)
         guard_build(&self.guard, 1, self)
         self.function = function
@@ -562,9 +564,14 @@ cdef cnp.ndarray flat_rewards(object given, const Py_ssize_t *arms, const int64_
                 raise ValueError(f"the rewards of arm {arms[k]} have shape {part.shape}; ({counts[k]},) is needed, one "
                                  f"for each pull")
         given = np.concatenate(parts)
-    found = np.asarray(given)
+    try:
+        found = np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"rewards are a {type(given).__name__} that is no array ({error}); {total} real numbers are "
+                         f"needed, one for each pull of {n} arms in the order asked for, or a list of {n} "
+                         f"arrays") from error
     if found.dtype.kind not in "fiub":
-        raise ValueError(f"rewards have dtype {found.dtype}; real numbers are needed")
+        raise ValueError(f"rewards are a {type(given).__name__} of dtype {found.dtype}; real numbers are needed")
     if found.shape != (total,):
         raise ValueError(f"rewards have shape {found.shape}; ({total},) is needed, one number for each pull of "
                          f"{n} arms in the order asked for, or a list of {n} arrays")

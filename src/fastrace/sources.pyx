@@ -18,6 +18,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fastrace import _checks
+
 cnp.import_array()
 
 cdef extern from "_gather.h" nogil:
@@ -405,6 +407,7 @@ cdef class CallableSource(Source):
                  reward_cost=np.inf):
         if not callable(function):
             raise ValueError(f"function is {function!r}; a callable of (arms, rows) is needed")
+        _checks.takes(function, "function", "arms", "rows")
         super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, reward_cost=reward_cost, first_look=first_look,
                          support=support)
         self.function = function

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable
@@ -991,7 +990,10 @@ def _exactly(rule: Any, array: Any) -> StopResult:
 def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, bool], None]) -> bool:
     """Give the rewards of a stream to the rule until it is over; return whether they ended first."""
     if callable(rewards):
-        _check_call(rewards, batch)
+        if batch is None:
+            _checks.takes(rewards, "rewards", hint="; give batch, a number, to call it with that number")
+        else:
+            _checks.takes(rewards, "rewards", str(batch), hint="; leave batch out to call it without an argument")
         while not rule.done:
             if batch is None:
                 drawn = rewards()
@@ -1030,22 +1032,6 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
         rule.update_many(drawn)
         report(rule, False)
     return False
-
-
-def _check_call(rewards: Callable[..., Any], batch: int | None) -> None:
-    """Refuse a function that cannot be called as it would be; a built-in function may hide what it takes."""
-    try:
-        takes = inspect.signature(rewards)
-    except (TypeError, ValueError):
-        return
-    call, other = ("rewards()", "give batch, a number, to call it with that number") if batch is None else (
-        f"rewards({batch})", "leave batch out to call it without an argument, for one reward at a time")
-    try:
-        takes.bind(*(() if batch is None else (batch,)))
-    except TypeError as error:
-        raise TypeError(
-            f"batch is {batch}, so that rewards is called as {call}, and it takes {takes}: {error}; {other}"
-        ) from None
 
 
 def _check_block(drawn: Any, what: str, count: int) -> None:

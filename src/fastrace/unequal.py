@@ -410,12 +410,19 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
         return rewards
     if callable(rewards):
         function = rewards
+        _checks.takes(function, "rewards", "arm", "rows")
 
         def block(arms: NDArray[np.intp], rows: NDArray[np.int64]) -> ArrayLike:
-            values = np.asarray(function(int(arms[0]), rows))
+            given = function(int(arms[0]), rows)
+            needed = f"one reward per row, a vector of real numbers of shape {rows.shape}, is needed"
+            try:
+                values = np.asarray(given)
+            except ValueError:
+                raise ValueError(f"rewards(arm, rows) returned rows of different lengths; {needed}") from None
             if values.shape != rows.shape:
-                raise ValueError(f"rewards(arm, rows) returned shape {values.shape}; one reward per row, {rows.shape}, "
-                                 f"is needed")
+                raise ValueError(f"rewards(arm, rows) returned shape {values.shape}; {needed}")
+            if values.dtype.kind not in "fiub":
+                raise ValueError(f"rewards(arm, rows) returned dtype {values.dtype}; {needed}")
             return values[:, None]
 
         return CallableSource(block, sizes.size, int(sizes.max()))

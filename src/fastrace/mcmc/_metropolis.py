@@ -108,6 +108,7 @@ class RowMetropolis:
         self.reference, self.controlled = self._refer(control_variate)
         self.propose: Propose | None = None
         if callable(proposal):
+            _checks.takes(proposal, "proposal", "rng", "theta")
             self.propose = proposal
             self.proposal = "user"
         else:

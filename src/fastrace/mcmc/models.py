@@ -95,6 +95,8 @@ class Model:
         self.prior_precision = 1.0 / sd**2
         if log_prior is not None and not callable(log_prior):
             raise TypeError(f"log_prior is {log_prior!r}; a function of the parameters is needed")
+        if log_prior is not None:
+            _checks.takes(log_prior, "log_prior", "theta")
         self.log_prior = log_prior
 
     @property
@@ -553,7 +555,7 @@ class FunctionModel(_TermsModel):
     >>> def terms(theta, rows):
     ...     return -0.5 * np.square((y[rows] - theta[0]) / np.exp(theta[1])) - theta[1]
     >>> model = mcmc.FunctionModel(terms, dim=2, n_rows=500)
-    >>> kernel = mcmc.RacingMetropolis(model)
+    >>> kernel = mcmc.Metropolis(model)
     >>> trace = mcmc.sample(kernel, [1.0, 0.7], n_draws=800, n_chains=1, rng=1)
     >>> trace.draws.shape
     (1, 800, 2)
@@ -575,6 +577,7 @@ class FunctionModel(_TermsModel):
         super().__init__(dim, n_rows, prior_mean, prior_sd, log_prior)
         if not callable(terms):
             raise TypeError(f"terms is {terms!r}; a function of (theta, rows) is needed")
+        _checks.takes(terms, "terms", "theta", "rows")
         self.terms = terms
         self._set_derivatives(derivatives, third_derivatives, start)
 

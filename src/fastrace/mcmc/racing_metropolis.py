@@ -130,6 +130,11 @@ class RacingMetropolis(RowMetropolis):
     True
     """
 
+    full_pass_advice = (
+        "its races end in full passes. A control variate leaves far less to race: control_variate='auto' with a model "
+        "that gives derivatives. If it has one, the expansion fits the posterior badly; Metropolis and Slice then read "
+        "as much, in cheaper passes and without delta"
+    )
     outside = False  # whether a difference has been met that `support` does not hold
 
     def __init__(
