@@ -501,7 +501,7 @@ def test_a_damaged_stream_is_refused(rng):
     X, y = noisy(rng, 500)
     model = FilterBoostClassifier(random_state=0).partial_fit(X, y, classes=[0, 1])
     rebuild, (_, *rest) = model._streams[0].__reduce__()
-    with pytest.raises(ValueError, match="saved in form 2"):
+    with pytest.raises(ValueError, match="pickled as version 2"):
         rebuild(2, *rest)
 
 

@@ -19,3 +19,17 @@ def test_c2_19_a_damaged_state_is_refused_or_does_no_harm(name, seed):
         except BaseException:
             print(f"fuzz_restore.fuzz(bytes.fromhex({data.hex()!r}), [{name!r}])")
             raise
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "mcmc.models.NoModeError"])
+def test_c2_19_a_state_of_another_version_or_with_missing_parts_is_refused_by_name(name):
+    rebuild, (version, *state), *_ = catalogue.made(name).__reduce__()
+    assert isinstance(version, int)
+    for other in (version + 1, version - 1, None, str(version), version + 0.5, np.array([version, version])):
+        with pytest.raises(ValueError, match=r"^this \w+ was pickled as version .*; this fastrace reads version \d"):
+            rebuild(other, *state)
+    if name == "control_variates.BinnedTaylor":        # it calls a function of the user, whose errors pass unchanged
+        return
+    for given in ([], state[:-2], [None] * len(state)):
+        with pytest.raises(ValueError, match=r"^the saved [\w ]+ is damaged: "):
+            rebuild(version, *given)

@@ -9,6 +9,7 @@ import operator
 
 import numpy as np
 
+from fastrace import _checks
 from fastrace._words import counted
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_leave_brief, guard_refuse,
                               guard_t, guard_take_briefly)
@@ -356,9 +357,7 @@ cdef class _Running:
             to[4 * j + 2] = self.state[j].m2
             to[4 * j + 3] = self.state[j].m2_low
         self.leave()
-        args = (1, type(self), self.lead, counts, values)
-        extra = getattr(self, "__dict__", None)     # of a subclass
-        return (_restore, args, extra) if extra else (_restore, args)
+        return _restore.saved(type(self), self.lead, counts, values, extra=getattr(self, "__dict__", None))
 
 
 cdef int _add_rows(cnp.ndarray array, int64_t first, Py_ssize_t leader, running_t *state, double *block) except -1:
@@ -379,25 +378,21 @@ cdef int _add_rows(cnp.ndarray array, int64_t first, Py_ssize_t leader, running_
     return 0
 
 
-def _restore(version, cls, leader, counts, values):
+@_checks.rebuilds(1, _Running, subclasses=True)
+def _restore(cls, leader, counts, values):
     """Rebuild what was pickled."""
     cdef _Running new
     cdef Py_ssize_t j
-    if version != 1:
-        raise ValueError(f"these moments were pickled as version {version!r}; this fastrace reads version 1")
-    try:
-        count = np.array(counts, np.int64)
-        value = np.array(values, np.float64)
-        leader = operator.index(leader)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"these pickled moments are damaged: {error}") from error
+    count = np.array(counts, np.int64)
+    value = np.array(values, np.float64)
+    leader = operator.index(leader)
     if count.ndim != 1 or not count.shape[0] or value.shape != (count.shape[0], 4) or not -1 <= leader < count.shape[0]:
-        raise ValueError(f"this pickle holds counts of shape {count.shape}, values of shape {value.shape} and leader "
-                         f"{leader}, which do not fit one another: it is damaged")
+        raise ValueError(f"counts of shape {count.shape}, values of shape {value.shape} and leader {leader} do not fit "
+                         f"one another")
     if not ((count >= 0).all() and np.isfinite(value).all()):
-        raise ValueError("this pickle holds a negative count or a moment that is not finite: it is damaged")
-    if not (isinstance(cls, type) and issubclass(cls, RunningMoments if leader < 0 else RunningComoments)):
-        raise TypeError(f"this pickle asks for {cls!r} with leader {leader}: it is damaged")
+        raise ValueError("a count is negative or a moment is not finite")
+    if not issubclass(cls, RunningMoments if leader < 0 else RunningComoments):
+        raise ValueError(f"it asks for {cls!r} with leader {leader}")
     new = cls.__new__(cls)
     new.allocate(count.shape[0], leader)
     for j in range(new.n_arms):

@@ -8,6 +8,7 @@ cimport numpy as cnp
 import numpy as np
 from scipy.special import digamma, polygamma
 
+from fastrace import _checks
 from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._simd cimport fr_sum
 from fastrace.sources cimport Source, check_signals
@@ -110,7 +111,7 @@ cdef class LogArchSource(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _log_arch_source, (1, np.asarray(self.squares), self.order, np.asarray(self.parameters), self.theta_hat)
+        return _log_arch_source.saved(np.asarray(self.squares), self.order, np.asarray(self.parameters), self.theta_hat)
 
     cdef int evaluate(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                       Py_ssize_t n_arms, double **out) except -1 nogil:
@@ -195,8 +196,7 @@ cdef class LogArchSource(Source):
         return 0
 
 
-def _log_arch_source(version, squares, order, parameters, theta_hat):
+@_checks.rebuilds(1, LogArchSource)
+def _log_arch_source(squares, order, parameters, theta_hat):
     """Rebuild a pickled `LogArchSource`."""
-    if version != 1:
-        raise ValueError(f"this LogArchSource was pickled as version {version}; this fastrace reads version 1")
     return LogArchSource(squares, order, parameters, theta_hat)

@@ -15,6 +15,8 @@ from fastrace.sources cimport check_signals
 
 import numpy as np
 
+from fastrace import _checks
+
 cnp.import_array()
 
 RULES = ("nas", "geometric-nas", "ebstop", "ebgstop", "ebgstop-star", "target-eb")
@@ -729,16 +731,15 @@ cdef class StumpStream:
             state = dict(rule=self.rule._state(), filter=self.filter._state(), table=self._table.copy(),
                          hist=self._hist.copy(), used=self._used[:self.n_used].copy(), balance=self.balance,
                          total_drawn=self.total_drawn)
-            return _rebuild_stumps, (1, stumps, rule, self.filter.epsilon, state)
+            return _rebuild_stumps.saved(stumps, rule, self.filter.epsilon, state)
         finally:
             self.release()
 
 
-def _rebuild_stumps(version, stumps, rule, epsilon, state):
+@_checks.rebuilds(1, StumpStream)
+def _rebuild_stumps(stumps, rule, epsilon, state):
     """Rebuild a pickled `StumpStream`."""
     cdef StumpStream stream
-    if version != 1:
-        raise ValueError(f"a stream of stumps saved in form {version} cannot be read by this version, which reads 1")
     n_hypotheses, name, tau, log_inv_delta, selection, growth, min_edge = rule
     stream = StumpStream(*stumps,
                          EdgeRule(n_hypotheses, name, tau, log_inv_delta, selection=selection, growth=growth,
@@ -750,7 +751,7 @@ def _rebuild_stumps(version, stumps, rule, epsilon, state):
     stream._hist[...] = state["hist"]
     used = np.unique(np.asarray(state["used"], dtype=np.int64))
     if used.size and not (0 <= used[0] and used.max() < stream.n_features):
-        raise ValueError("the saved stream of stumps is damaged: scores of features that it does not have")
+        raise ValueError("it has scores of features that it does not have")
     stream.n_used = len(used)
     stream._used[:stream.n_used] = used
     stream.balance = state["balance"]

@@ -27,6 +27,8 @@ from fastrace.sources cimport Source, check_signals
 
 import numpy as np
 
+from fastrace import _checks
+
 cnp.import_array()
 
 cdef extern from "numpy/random/distributions.h" nogil:
@@ -64,7 +66,7 @@ cdef class Residual(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _residual, (1, self.glm, np.asarray(self.theta_hat))
+        return _residual.saved(self.glm, np.asarray(self.theta_hat))
 
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                   double **out) except -1 nogil:
@@ -104,10 +106,9 @@ cdef class Residual(Source):
         return 0
 
 
-def _residual(version, glm, theta_hat):
+@_checks.rebuilds(1, Residual)
+def _residual(glm, theta_hat):
     """Rebuild a pickled `Residual`."""
-    if version != 1:
-        raise ValueError(f"this Residual was pickled as version {version}; this fastrace reads version 1")
     return Residual(glm, theta_hat)
 
 

@@ -1,11 +1,12 @@
 """Argument checks, so that one mistake has one wording everywhere."""
 
 import contextlib
+import functools
 import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -169,17 +170,56 @@ def takes(function: Callable[..., Any], name: str, *arguments: str, hint: str = 
 
 
 @contextlib.contextmanager
-def restoring(version: Any, known: int, cls: Any, base: type) -> Iterator[None]:
-    """Context manager: turn the errors of a damaged pickle into a ValueError."""
-    if version != known:
-        name = getattr(cls, "__name__", cls)
-        raise ValueError(f"this {name} was pickled as version {version}; this fastrace reads version {known}")
+def undamaged(what: str) -> Iterator[None]:
+    """Context manager: what a damaged saved state raises becomes a ValueError that names what was saved."""
     try:
-        if not (isinstance(cls, type) and issubclass(cls, base)):
-            raise TypeError(f"its class is {cls!r}, not a {base.__name__}")
         yield
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"the saved {base.__name__} is damaged: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        if said.startswith("the saved "):       # by the part that was damaged
+            raise
+        raise ValueError(f"the saved {what} is damaged: {said}") from error
+
+
+class Rebuild(Protocol):
+    """A function that `rebuilds` has decorated."""
+
+    def __call__(self, found: Any, *state: Any) -> Any: ...
+    def saved(self, *state: Any, extra: Any = None) -> tuple[Any, ...]: ...
+
+
+def rebuilds(
+    version: int, base: type, *, subclasses: bool = False, calls_user: bool = False
+) -> Callable[[Callable[..., Any]], Rebuild]:
+    """Decorator of the function of a module that makes a `base` from its saved state.
+
+    ``__reduce__`` returns ``function.saved(*state)``. The saved form holds the version; another version, and damage of
+    any kind, is a ValueError. Where `subclasses` is set, the state begins with the class to make. Where `calls_user`
+    is set, the function calls code of the user, whose errors reach the user unchanged.
+    """
+
+    def decorate(make: Callable[..., Any]) -> Rebuild:
+        @functools.wraps(make)
+        def rebuild(found: Any, *state: Any) -> Any:
+            if not isinstance(found, int) or found != version:
+                raise ValueError(
+                    f"this {base.__name__} was pickled as version {found!r}; this fastrace reads version {version}"
+                )
+            with contextlib.nullcontext() if calls_user else undamaged(base.__name__):
+                if subclasses and not (state and isinstance(state[0], type) and issubclass(state[0], base)):
+                    raise ValueError(f"it names {state[:1]}, not a {base.__name__}")
+                return make(*state)
+
+        def saved(*state: Any, extra: Any = None) -> tuple[Any, ...]:
+            """What ``__reduce__`` returns; `extra` is the ``__dict__`` of an object of a subclass, if it has any."""
+            form = (rebuild, (version, *state))
+            return (*form, extra) if extra else form
+
+        decorated: Any = rebuild
+        decorated.saved = saved
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate
 
 
 def index_like(name: str, head: NDArray[Any]) -> str:

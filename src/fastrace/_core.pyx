@@ -30,6 +30,7 @@ from copy import deepcopy
 
 import numpy as np
 
+from fastrace import _checks
 from fastrace.sources import reward_outside
 
 cnp.import_array()
@@ -888,10 +889,8 @@ cdef class Race(RaceMemory):
         """Take the plan and the state that `saved` gave, in a fresh object with the same options."""
         cdef int64_t low, high
         cdef bint placed
-        try:
+        with _checks.undamaged("race"):
             self.plan(*plan)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise ValueError(f"the saved race is damaged: {error}") from error
         self.set_state(state)
         if self.status == RUNNING:
             placed = self.looks_taken < self.n_looks

@@ -7,6 +7,7 @@ cimport numpy as cnp
 
 import numpy as np
 
+from fastrace import _checks
 from fastrace._guard cimport guard_await, guard_built, guard_check_built
 from fastrace.sources cimport Source
 
@@ -81,8 +82,8 @@ cdef class ExpandedSource(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _expanded_source, (1, self.source, np.asarray(self.parameters), np.asarray(self.theta_hat),
-                                  np.asarray(self.table))
+        return _expanded_source.saved(self.source, np.asarray(self.parameters), np.asarray(self.theta_hat),
+                                      np.asarray(self.table))
 
     cdef int less_expansion(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                             Py_ssize_t n_arms, double **out) except -1 nogil:
@@ -135,8 +136,7 @@ cdef class ExpandedSource(Source):
         return self.source.shift(arms, n_arms, out)
 
 
-def _expanded_source(version, source, parameters, theta_hat, table):
+@_checks.rebuilds(1, ExpandedSource)
+def _expanded_source(source, parameters, theta_hat, table):
     """Rebuild a pickled `ExpandedSource`."""
-    if version != 1:
-        raise ValueError(f"this ExpandedSource was pickled as version {version}; this fastrace reads version 1")
     return ExpandedSource(source, parameters, theta_hat, table)

@@ -10,7 +10,7 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._betting cimport bets_init, wealth_init, wealth_t
-from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave
+from fastrace._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guarded
 from fastrace._keyed_order cimport keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._order cimport (ORDER_LIMIT, displaced_t, order_advance, order_free, order_grow, order_init, order_keep,
                               order_slot, order_t)
@@ -19,6 +19,8 @@ from fastrace._types cimport moments4_t
 from fastrace.sources cimport check_signals
 
 import numpy as np
+
+from fastrace import _checks
 
 cnp.import_array()
 
@@ -228,13 +230,8 @@ cdef class RaceMemory:
 
     def set_state(self, state):
         """Take what `_state` gave, in a fresh object with the same options; a damaged state raises ValueError."""
-        guard_enter(&self.guard, self)
-        try:
-            self._take_state(state)
-        except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
-            raise ValueError(f"the saved race is damaged: {error!r}") from error
-        finally:
-            guard_leave(&self.guard)
+        with _checks.undamaged("race"):
+            guarded(&self.guard, self, self._take_state, (state,))
 
     def _take_state(self, state):
         cdef Py_ssize_t i, n = self.n_arms

@@ -15,6 +15,8 @@ import copy
 
 import numpy as np
 
+from fastrace import _checks
+
 cdef enum:
     DRAWS_PER_CHECK = 1 << 17       # positions settled between two looks at pending signals
 
@@ -89,15 +91,13 @@ cdef class RowOrder:
 
 def restored(state):
     """The order that `get_state` saved; a damaged state raises ValueError."""
-    if not isinstance(state, tuple) or len(state) != 5 or not isinstance(state[4], np.random.Generator):
-        raise ValueError("the saved order of rows is damaged: its parts are not those of an order")
-    n_rows, drawn, order, keys, rng = state
-    try:
+    with _checks.undamaged("order of rows"):
+        if not isinstance(state, tuple) or len(state) != 5 or not isinstance(state[4], np.random.Generator):
+            raise ValueError("its parts are not those of an order")
+        n_rows, drawn, order, keys, rng = state
         if not 0 <= drawn <= n_rows <= 1 << 62:
-            raise ValueError("the saved order of rows is damaged: its counts cannot be right")
+            raise ValueError("its counts cannot be right")
         return _restored(n_rows, drawn, order, keys[0], keys[1], copy.deepcopy(rng))
-    except (IndexError, OverflowError, TypeError) as error:
-        raise ValueError(f"the saved order of rows is damaged: {error!r}") from error
 
 
 cdef RowOrder _restored(n_rows, int64_t drawn, order, key, other, rng):

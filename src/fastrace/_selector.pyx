@@ -19,6 +19,7 @@ from copy import deepcopy
 
 import numpy as np
 
+from fastrace import _checks
 from fastrace.pulls import _flat
 
 cnp.import_array()
@@ -363,10 +364,8 @@ cdef class Selector:
 
         A damaged state raises ValueError, and leaves an object that refuses to be used.
         """
-        try:
+        with _checks.undamaged("selection"):
             self._set_state(state)
-        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise ValueError(f"the saved selection is damaged: {error}") from error
         self._ready()
 
     def _chosen(self):

@@ -13,6 +13,8 @@ from fastrace.sources cimport Source, check_signals
 
 import numpy as np
 
+from fastrace import _checks
+
 cnp.import_array()
 
 cdef extern from "_softmax.h" nogil:
@@ -92,8 +94,8 @@ cdef class SoftmaxSource(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _softmax_source, (1, self.rows.X, np.asarray(self.labels), np.asarray(self.parameters), self.n_classes,
-                                 self.theta_hat)
+        return _softmax_source.saved(self.rows.X, np.asarray(self.labels), np.asarray(self.parameters), self.n_classes,
+                                     self.theta_hat)
 
     cdef int evaluate(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                       Py_ssize_t n_arms, double **out) except -1 nogil:
@@ -193,8 +195,7 @@ cdef class SoftmaxSource(Source):
         return 0
 
 
-def _softmax_source(version, X, y, parameters, n_classes, theta_hat):
+@_checks.rebuilds(1, SoftmaxSource)
+def _softmax_source(X, y, parameters, n_classes, theta_hat):
     """Rebuild a pickled `SoftmaxSource`."""
-    if version != 1:
-        raise ValueError(f"this SoftmaxSource was pickled as version {version}; this fastrace reads version 1")
     return SoftmaxSource(X, y, parameters, n_classes, theta_hat, check_finite=False)

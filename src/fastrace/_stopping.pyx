@@ -8,6 +8,7 @@ cimport numpy as cnp
 
 import numpy as np
 
+from fastrace import _checks
 from fastrace._bounds cimport stream_slack
 from fastrace._criteria cimport (ABSOLUTE, RELATIVE, SIGN, distance_from_zero, relative_answer, relative_met)
 from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
@@ -442,9 +443,7 @@ cdef class Stream:
         finally:
             guard_leave(&self.guard)
         shared = (s.n, s.n_clipped, s.status, bool(s.by_floor), s.lower, s.upper, s.answer)
-        args = (1, type(self), self.arguments, shared, own)
-        extra = getattr(self, "__dict__", None)
-        return (_restore, args, extra) if extra else (_restore, args)
+        return _restore.saved(type(self), self.arguments, shared, own, extra=getattr(self, "__dict__", None))
 
     def __copy__(self):
         function, args, *extra = self.__reduce__()
@@ -523,16 +522,9 @@ cdef class Over(Stream):
         self.inner._set_own_state(state)
 
 
-def _restore(version, cls, arguments, shared, own):
+@_checks.rebuilds(1, Stream, subclasses=True)
+def _restore(cls, arguments, shared, own):
     """Rebuild what was pickled."""
-    if version != 1:
-        raise ValueError(f"this stream was pickled as version {version!r}; this fastrace reads version 1")
-    if not (isinstance(cls, type) and issubclass(cls, Stream)):
-        raise TypeError(f"this pickle asks for {cls!r}: it is damaged")
-    cdef Stream new
-    try:
-        new = cls(**arguments)
-        new._set_state(shared, own)
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"the saved stream is damaged: {error}") from error
+    cdef Stream new = cls(**arguments)
+    new._set_state(shared, own)
     return new

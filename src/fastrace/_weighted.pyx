@@ -19,6 +19,8 @@ import math
 
 import numpy as np
 
+from fastrace import _checks
+
 cnp.import_array()
 
 cdef int64_t ENDLESS = 2 ** 62      # rows drawn with replacement never run out
@@ -63,7 +65,7 @@ cdef class AliasTable:
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return AliasTable, (np.asarray(self.weights),)
+        return _alias_table.saved(np.asarray(self.weights))
 
     def probabilities(self):
         """What the table draws each place with."""
@@ -74,6 +76,12 @@ cdef class AliasTable:
             out[i] += self.table[i].keep / self.n
             out[self.table[i].other] += (1.0 - self.table[i].keep) / self.n
         return out
+
+
+@_checks.rebuilds(1, AliasTable)
+def _alias_table(weights):
+    """Rebuild a pickled `AliasTable`."""
+    return AliasTable(weights)
 
 
 cdef class WeightedRace:

@@ -244,7 +244,7 @@ class AcceptTest(ThresholdRace):
         self._seen_support = support
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_test, (1, self.source, self._options, self._rng, self._get_order())
+        return _restore_test.saved(self.source, self._options, self._rng, self._get_order())
 
     def decide(self, threshold: float) -> bool:
         """Whether the sum of the differences over all rows is above a threshold.
@@ -357,10 +357,9 @@ def _warnings(outside: bool, constant: bool, skewed: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _restore_test(version: int, source: Source, options: dict[str, Any], rng: Any, order: Any) -> AcceptTest:
+@_checks.rebuilds(1, AcceptTest)
+def _restore_test(source: Source, options: dict[str, Any], rng: Any, order: Any) -> AcceptTest:
     """Rebuild a pickled `AcceptTest`."""
-    if version != 1:
-        raise ValueError(f"this AcceptTest was pickled as version {version}; this fastrace reads version 1")
     test = AcceptTest(source, rng=rng, **options)
     test._set_order(order)
     return test

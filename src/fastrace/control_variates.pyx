@@ -145,8 +145,8 @@ cdef class ControlVariate(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _control_variate, (1, self.source, self.surrogate, self.known_totals, np.asarray(self.always_read),
-                                  self.support)
+        return _control_variate.saved(self.source, self.surrogate, self.known_totals, np.asarray(self.always_read),
+                                      self.support)
 
     cdef int residuals(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                        Py_ssize_t n_arms, double **out) except -1 nogil:
@@ -284,10 +284,9 @@ def _sums(values, n_arms):
     return sums
 
 
-def _control_variate(version, source, surrogate, totals, always_read, support):
+@_checks.rebuilds(1, ControlVariate)
+def _control_variate(source, surrogate, totals, always_read, support):
     """Rebuild a pickled `ControlVariate`."""
-    if version != 1:
-        raise ValueError(f"this ControlVariate was pickled as version {version}; this fastrace reads version 1")
     return ControlVariate(source, surrogate, totals, always_read, support=support)
 
 
@@ -380,7 +379,7 @@ cdef class TaylorSurrogate(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _taylor_surrogate, (1, self.glm, np.asarray(self.theta_hat))
+        return _taylor_surrogate.saved(self.glm, np.asarray(self.theta_hat))
 
     cdef int expand(self, int what, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                     Py_ssize_t n_arms, double **out) except -1 nogil:
@@ -542,10 +541,9 @@ def _third_derivative(family, scale, df):
                      f"holds where your parameters go")
 
 
-def _taylor_surrogate(version, glm, theta_hat):
+@_checks.rebuilds(1, TaylorSurrogate)
+def _taylor_surrogate(glm, theta_hat):
     """Rebuild a pickled `TaylorSurrogate`."""
-    if version != 1:
-        raise ValueError(f"this TaylorSurrogate was pickled as version {version}; this fastrace reads version 1")
     return TaylorSurrogate(glm, theta_hat)
 
 
@@ -708,7 +706,7 @@ cdef class BinnedTaylor(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _binned_taylor, (1, np.asarray(self.y), self.expansion, self.n_arms, self.z, np.asarray(self.labels))
+        return _binned_taylor.saved(np.asarray(self.y), self.expansion, self.n_arms, self.z, np.asarray(self.labels))
 
     def update(self):
         """Expand anew, after what `expansion` depends on has changed. A bad expansion changes nothing."""
@@ -858,8 +856,7 @@ def _bin_sums(values, cell, n_bins):
     return np.column_stack([np.bincount(cell, weights=column, minlength=n_bins) for column in values.T])
 
 
-def _binned_taylor(version, y, expansion, n_arms, z, labels):
+@_checks.rebuilds(1, BinnedTaylor, calls_user=True)
+def _binned_taylor(y, expansion, n_arms, z, labels):
     """Rebuild a pickled `BinnedTaylor`."""
-    if version != 1:
-        raise ValueError(f"this BinnedTaylor was pickled as version {version}; this fastrace reads version 1")
     return BinnedTaylor(y, expansion, n_arms, z=z, labels=labels)

@@ -176,8 +176,8 @@ cdef class GLMSource(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _glm_source, (1, np.asarray(self.X), np.asarray(self.y), np.asarray(self.parameters), self.family,
-                             self.scale, self.df, self.support)
+        return _glm_source.saved(np.asarray(self.X), np.asarray(self.y), np.asarray(self.parameters), self.family,
+                                 self.scale, self.df, self.support)
 
     @property
     def theta(self):
@@ -427,10 +427,9 @@ def _scan_advantage(x):
     return 2.2 if x.nbytes > 1 << 24 else 1.2
 
 
-def _glm_source(version, X, y, theta, family, scale, df, support):
+@_checks.rebuilds(1, GLMSource)
+def _glm_source(X, y, theta, family, scale, df, support):
     """Rebuild a pickled `GLMSource`."""
-    if version != 1:
-        raise ValueError(f"this GLMSource was pickled as version {version}; this fastrace reads version 1")
     return GLMSource(X, y, theta, family, scale, df, support=support, check_finite=False)
 
 
@@ -486,7 +485,7 @@ cdef class PairSource(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _pair_source, (1, self.source, self.pair[0], self.pair[1], self.support)
+        return _pair_source.saved(self.source, self.pair[0], self.pair[1], self.support)
 
     @property
     def arm_a(self):
@@ -559,10 +558,9 @@ cdef class PairSource(Source):
         return 0
 
 
-def _pair_source(version, source, arm_a, arm_b, support):
+@_checks.rebuilds(1, PairSource)
+def _pair_source(source, arm_a, arm_b, support):
     """Rebuild a pickled `PairSource`."""
-    if version != 1:
-        raise ValueError(f"this PairSource was pickled as version {version}; this fastrace reads version 1")
     pair = PairSource(source, arm_a, arm_b)
     pair.support = support
     return pair

@@ -139,7 +139,7 @@ class LilUCB:
 
     def __reduce__(self) -> tuple[Any, ...]:
         known = (self._race.n_arms, self._race.n_rows, self._delta, self._setting, self._options)
-        return _rebuild, (1, type(self), known, self._race._get_state())
+        return _rebuild.saved(type(self), known, self._race._get_state())
 
     def __repr__(self) -> str:
         state = "over" if self.done else "running"
@@ -208,14 +208,14 @@ class LilUCB:
         )
 
 
-def _rebuild(version: int, cls: type[LilUCB], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
+@_checks.rebuilds(1, LilUCB, subclasses=True)
+def _rebuild(cls: type[LilUCB], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
     """Rebuild a pickled `LilUCB`."""
-    with _checks.restoring(version, 1, cls, LilUCB):
-        n_arms, n_rows, delta, setting, options = known
-        if len(state["pulls"]) != n_arms:           # before memory is taken for so many
-            raise ValueError(f"{n_arms} arms cannot have {len(state['pulls'])} counts of pulls")
-        race = cls.__new__(cls)
-        race._delta, race._setting, race._options = delta, setting, options
-        race._race = _lil.LilRace(n_arms, n_rows, **options)
-        race._race._set_state(state)
-        return race
+    n_arms, n_rows, delta, setting, options = known
+    if len(state["pulls"]) != n_arms:           # before memory is taken for so many
+        raise ValueError(f"{n_arms} arms cannot have {len(state['pulls'])} counts of pulls")
+    race = cls.__new__(cls)
+    race._delta, race._setting, race._options = delta, setting, options
+    race._race = _lil.LilRace(n_arms, n_rows, **options)
+    race._race._set_state(state)
+    return race

@@ -202,17 +202,12 @@ cdef class RandomPulls(PullSource):
         guard_leave(&self.guard)
 
 
-def _rebuild_random(version, cls, arguments, rng, left):
+@_checks.rebuilds(1, RandomPulls, subclasses=True)
+def _rebuild_random(cls, arguments, rng, left):
     """Rebuild a pickled source of random rewards."""
-    if version != 1:
-        raise ValueError(f"this source of rewards was pickled as version {version}; this fastrace reads version 1")
-    if not (isinstance(cls, type) and issubclass(cls, RandomPulls) and isinstance(arguments, tuple)
-            and isinstance(rng, np.random.Generator)):
-        raise ValueError("the saved source is damaged: it names no class, arguments and generator of random rewards")
-    try:
-        source = cls(*arguments, rng=rng)
-    except (AttributeError, OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"the saved source is damaged: {error}") from error
+    if not (isinstance(arguments, tuple) and isinstance(rng, np.random.Generator)):
+        raise ValueError("it names no arguments and generator of random rewards")
+    source = cls(*arguments, rng=rng)
     source._resume(left)
     return source
 
@@ -262,7 +257,7 @@ cdef class BernoulliPulls(RandomPulls):
 
     def __reduce__(self):
         rng, left = self._saved()
-        return _rebuild_random, (1, type(self), (self._mean,), rng, left)
+        return _rebuild_random.saved(type(self), (self._mean,), rng, left)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         cdef Py_ssize_t k, i, size
@@ -321,7 +316,7 @@ cdef class UniformPulls(RandomPulls):
 
     def __reduce__(self):
         rng, left = self._saved()
-        return _rebuild_random, (1, type(self), (self._low, self._high), rng, left)
+        return _rebuild_random.saved(type(self), (self._low, self._high), rng, left)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         cdef Py_ssize_t k, i, size
@@ -377,7 +372,7 @@ cdef class ResampledPulls(RandomPulls):
 
     def __reduce__(self):
         rng, left = self._saved()
-        return _rebuild_random, (1, type(self), (self.source,), rng, left)
+        return _rebuild_random.saved(type(self), (self.source,), rng, left)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         cdef int64_t[ROWS_PER_FILL] rows
@@ -445,7 +440,7 @@ cdef class RecordedPulls(PullSource):
     def __reduce__(self):
         guard_enter(&self.guard, self)
         try:
-            return _rebuild_recorded, (1, self._values, np.array(self._used))
+            return _rebuild_recorded.saved(self._values, np.array(self._used))
         finally:
             guard_leave(&self.guard)
 
@@ -465,14 +460,13 @@ cdef class RecordedPulls(PullSource):
         return 0
 
 
-def _rebuild_recorded(version, values, used):
+@_checks.rebuilds(1, RecordedPulls)
+def _rebuild_recorded(values, used):
     """Rebuild a pickled `RecordedPulls`."""
-    if version != 1:
-        raise ValueError(f"this RecordedPulls was pickled as version {version}; this fastrace reads version 1")
     if not (isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype == np.float64
             and isinstance(used, np.ndarray) and used.shape == values.shape[:1] and used.dtype.kind in "iu"
             and (used >= 0).all() and (used <= values.shape[1]).all()):
-        raise ValueError("the saved source is damaged: its rewards must be a table of floats, and an arm cannot have "
+        raise ValueError("its rewards must be a table of floats, and an arm cannot have "
                          "given more of them than there are")
     cdef RecordedPulls source = RecordedPulls(values.T)
     source._used[:] = used
@@ -524,7 +518,7 @@ cdef class CallablePulls(PullSource):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return type(self), (self.function, self.n_arms)
+        return _rebuild_callable.saved(type(self), self.function, self.n_arms)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         with gil:
@@ -590,6 +584,12 @@ def _flat(given, arms, counts):
 
 _SIGNATURE = "int (intptr_t *, int64_t *, intptr_t, double *)"
 _FORMS = {signature_types(_SIGNATURE): False, signature_types(_SIGNATURE[:-1] + ", void *)"): True}   # with user data?
+
+
+@_checks.rebuilds(1, CallablePulls, subclasses=True)
+def _rebuild_callable(cls, function, n_arms):
+    """Rebuild a pickled `CallablePulls`."""
+    return cls(function, n_arms)
 
 
 cdef class CallbackPulls(PullSource):

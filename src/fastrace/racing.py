@@ -307,7 +307,7 @@ class FiniteRace:
         self._race = self._options.start(constants, rng)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (1, type(self), self._options, *self._race.saved())
+        return _rebuild.saved(type(self), self._options, *self._race.saved())
 
     def __repr__(self) -> str:
         o = self._options
@@ -383,16 +383,16 @@ def race_result(core: _core.Race, options: RaceOptions, n_always_read: int = 0) 
     )
 
 
+@_checks.rebuilds(1, FiniteRace, subclasses=True)
 def _rebuild(
-    version: int, cls: Any, options: RaceOptions, rng: np.random.Generator, plan: Plan, state: dict[str, Any]
+    cls: Any, options: RaceOptions, rng: np.random.Generator, plan: Plan, state: dict[str, Any]
 ) -> Any:
     """Rebuild a pickled `FiniteRace`."""
-    with _checks.restoring(version, 1, cls, FiniteRace):
-        race = cls.__new__(cls)
-        race._options = options
-        race._race = options.core(rng)
-        race._race.restore(plan, state)
-        return race
+    race = cls.__new__(cls)
+    race._options = options
+    race._race = options.core(rng)
+    race._race.restore(plan, state)
+    return race
 
 
 def race(

@@ -110,7 +110,7 @@ class DiscreteSampler:
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._options, self._own_support)
         rng, _, state = self._core.saved()
-        return _rebuild, (1, type(self), self._source, options, rng, self._log_prior, state)
+        return _rebuild.saved(type(self), self._source, options, rng, self._log_prior, state)
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
@@ -173,8 +173,8 @@ class DiscreteSampler:
         )
 
 
+@_checks.rebuilds(1, DiscreteSampler, subclasses=True)
 def _rebuild(
-    version: int,
     cls: Any,
     source: Any,
     options: tuple[RaceOptions, bool],
@@ -183,11 +183,10 @@ def _rebuild(
     state: dict[str, Any],
 ) -> Any:
     """Rebuild a pickled `DiscreteSampler`."""
-    with _checks.restoring(version, 1, cls, DiscreteSampler):
-        sampler = cls.__new__(cls)
-        sampler._source = source
-        sampler._options, sampler._own_support = options
-        sampler._core = sampler._options.core(rng)
-        sampler.log_prior = log_prior
-        sampler._core.set_state(state)
-        return sampler
+    sampler = cls.__new__(cls)
+    sampler._source = source
+    sampler._options, sampler._own_support = options
+    sampler._core = sampler._options.core(rng)
+    sampler.log_prior = log_prior
+    sampler._core.set_state(state)
+    return sampler

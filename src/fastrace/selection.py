@@ -98,7 +98,7 @@ class Selection(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         added = {name: value for name, value in self.__dict__.items() if name not in self._own and name != "_own"}
         known = {"maker": self._maker, "given": self._given, "added": added}
-        return _rebuild, (2, type(self), known, self._core.get_state())
+        return _rebuild.saved(type(self), known, self._core.get_state())
 
     def __repr__(self) -> str:
         state = f"stopped by {self._core.stopped_by}" if self._core.stopped_by else "running"
@@ -225,23 +225,19 @@ def _without_epsilon(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "epsilon"}
 
 
-def _rebuild(version: int, cls: type[Selection], known: dict[str, Any], state: dict[str, Any]) -> Any:
+@_checks.rebuilds(2, Selection, subclasses=True)
+def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any]) -> Any:
     """Rebuild a pickled selection."""
-    if version != 2:
-        raise ValueError(f"this selection was pickled as version {version}; this fastrace reads version 2")
-    try:
-        maker, given, rng = known["maker"], known["given"], state["rng"]
-        if not (issubclass(cls, maker) and issubclass(maker, Selection) and isinstance(rng, np.random.Generator)):
-            raise TypeError("it names no rule or no generator")
-        if given["n_arms"] != len(state["pulls"]):  # before memory is taken for so many
-            raise ValueError(f"{given['n_arms']} arms cannot have {len(state['pulls'])} counts of pulls")
-        rule = cls.__new__(cls)
-        maker.__init__(rule, **given, rng=rng)
-        rule._core = rule._make(rng)
-        rule._core.set_state(state)
-        rule.__dict__.update({name: value for name, value in known["added"].items() if name not in rule._own})
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"the saved selection is damaged: {error}") from error
+    maker, given, rng = known["maker"], known["given"], state["rng"]
+    if not (issubclass(cls, maker) and issubclass(maker, Selection) and isinstance(rng, np.random.Generator)):
+        raise TypeError("it names no rule or no generator")
+    if given["n_arms"] != len(state["pulls"]):          # before memory is taken for so many
+        raise ValueError(f"{given['n_arms']} arms cannot have {len(state['pulls'])} counts of pulls")
+    rule = cls.__new__(cls)
+    maker.__init__(rule, **given, rng=rng)
+    rule._core = rule._make(rng)
+    rule._core.set_state(state)
+    rule.__dict__.update({name: value for name, value in known["added"].items() if name not in rule._own})
     return rule
 
 

@@ -304,7 +304,7 @@ cdef class ArraySource(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _array_source, (1, np.asarray(self.values), self.support)
+        return _array_source.saved(np.asarray(self.values), self.support)
 
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                   double **out) except -1 nogil:
@@ -340,10 +340,9 @@ cdef class ArraySource(Source):
         return 0
 
 
-def _array_source(version, values, support):
+@_checks.rebuilds(1, ArraySource)
+def _array_source(values, support):
     """Rebuild a pickled `ArraySource`."""
-    if version != 1:
-        raise ValueError(f"this ArraySource was pickled as version {version}; this fastrace reads version 1")
     return ArraySource(values, support=support)
 
 
@@ -415,8 +414,8 @@ cdef class CallableSource(Source):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _callable_source, (2, self.function, self.n_arms, self.n_rows, self.support, self.scan_advantage,
-                                  self.first_look, self.reward_cost)
+        return _callable_source.saved(self.function, self.n_arms, self.n_rows, self.support, self.scan_advantage,
+                                      self.first_look, self.reward_cost)
 
     cdef int _ask(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                   Py_ssize_t n_arms, double **out, double *sums) except -1:
@@ -494,10 +493,9 @@ def _block(values, n_rows, n_arms):
     return np.require(block, np.float64, "A")
 
 
-def _callable_source(version, function, n_arms, n_rows, support, scan_advantage, first_look, reward_cost):
+@_checks.rebuilds(2, CallableSource)
+def _callable_source(function, n_arms, n_rows, support, scan_advantage, first_look, reward_cost):
     """Rebuild a pickled `CallableSource`."""
-    if version != 2:
-        raise ValueError(f"this CallableSource was pickled as version {version}; this fastrace reads version 2")
     return CallableSource(function, n_arms, n_rows, support, scan_advantage=scan_advantage, first_look=first_look,
                           reward_cost=reward_cost)
 

@@ -68,7 +68,7 @@ class StreamRace:
     def __reduce__(self) -> tuple[Any, ...]:
         race = self._race
         known = (race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best)
-        return _rebuild, (2, type(self), known, *race.saved())
+        return _rebuild.saved(type(self), known, *race.saved())
 
     def __repr__(self) -> str:
         race = self._race
@@ -520,12 +520,12 @@ def _need_horizon(horizon: int | None) -> None:
         )
 
 
+@_checks.rebuilds(2, StreamRace, subclasses=True)
 def _rebuild(
-    version: int, cls: Any, known: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
+    cls: Any, known: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
 ) -> Any:
     """Rebuild a pickled race."""
-    with _checks.restoring(version, 2, cls, StreamRace):
-        race = cls(*known)
-        race._race._set_state(state)
-        race._race.restore_order(order)
-        return race
+    race = cls(*known)
+    race._race._set_state(state)
+    race._race.restore_order(order)
+    return race

@@ -191,7 +191,7 @@ class UnequalRace:
 
     def __reduce__(self) -> tuple[Any, ...]:
         known = (self._sizes, self._delta, self._bound, self._scan_advantage, self._options)
-        return _rebuild, (2, type(self), known, self._race._get_state())
+        return _rebuild.saved(type(self), known, self._race._get_state())
 
     def __repr__(self) -> str:
         state = "over" if self.done else "running"
@@ -439,11 +439,11 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
     return _unequal.Ragged(vectors)
 
 
-def _rebuild(version: int, cls: type[UnequalRace], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
+@_checks.rebuilds(2, UnequalRace, subclasses=True)
+def _rebuild(cls: type[UnequalRace], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
     """Rebuild a pickled `UnequalRace`."""
-    with _checks.restoring(version, 2, cls, UnequalRace):
-        race = cls.__new__(cls)
-        race._sizes, race._delta, race._bound, race._scan_advantage, race._options = known
-        race._race = _unequal.UnequalCore(race._sizes, **race._options)
-        race._race._set_state(state)
-        return race
+    race = cls.__new__(cls)
+    race._sizes, race._delta, race._bound, race._scan_advantage, race._options = known
+    race._race = _unequal.UnequalCore(race._sizes, **race._options)
+    race._race._set_state(state)
+    return race

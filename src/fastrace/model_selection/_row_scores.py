@@ -293,7 +293,7 @@ class NamedRowScore(RowScore):
         return f"NamedRowScore({self.name!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name,)
+        return _rebuild.saved(type(self), self.name)
 
     def fold(self, y: Any, n_rows: int, sample_weight: Any = None) -> Fold:
         if y is not None:
@@ -661,3 +661,9 @@ def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callabl
             f"y_pred has shape {table.shape}; ({n_rows}, n_candidates), or with a last axis of classes, is needed"
         )
     return lambda arms, rows: table[np.ix_(rows, arms)], table.shape[1]
+
+
+@_checks.rebuilds(1, NamedRowScore, subclasses=True)
+def _rebuild(cls: type[NamedRowScore], name: str) -> NamedRowScore:
+    """Rebuild a pickled score of scikit-learn."""
+    return cls(name)

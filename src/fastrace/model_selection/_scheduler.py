@@ -421,7 +421,7 @@ class Scheduler:
         self._stopped_by, self._best = why, best
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (VERSION, type(self), self.__dict__)
+        return _rebuild.saved(type(self), self.__dict__)
 
     def __copy__(self: Self) -> Self:
         return copy.deepcopy(self)
@@ -431,10 +431,9 @@ class Scheduler:
         return f"{self._method()}: {counted(len(self._log), 'training')} told, {state}"
 
 
-def _rebuild(version: int, cls: type[Scheduler], state: dict[str, Any]) -> Scheduler:
+@_checks.rebuilds(VERSION, Scheduler, subclasses=True)
+def _rebuild(cls: type[Scheduler], state: dict[str, Any]) -> Scheduler:
     """Rebuild a pickled method."""
-    if version != VERSION:
-        raise ValueError(f"this {cls.__name__} was pickled as version {version}; this fastrace reads {VERSION}")
     made = cls.__new__(cls)
     made.__dict__.update(state)
     return made
