@@ -487,9 +487,9 @@ def _waits(pid):
 
 
 @pytest.mark.parametrize(("content", "line"), [
-    ("größe,x\n".encode("latin-1") + b"0.5,1\n" * 9, 1), (gzip.compress(b"0.5\n" * 999), 1),
+    ("größe,x\n".encode("latin-1") + b"0.5,1\n" * 9, 1), (gzip.compress(b"0.5\n" * 999, mtime=0), 1),
     ("0.5\n".encode("utf-16"), 1), (b"x\n" + b"0.5\n" * 5000 + b"0.5 \xb5m\n", 5002),
-])
+], ids=["latin-1", "gzip", "utf-16", "late"])
 @pytest.mark.parametrize("name", ["numbers.csv", "numbers.txt"])
 def test_what_is_no_text_is_named_in_one_line(monkeypatch, capsys, tmp_path, content, line, name):
     file = tmp_path / name
@@ -515,3 +515,17 @@ def test_printed_results_speak_of_one_thing_in_the_singular(monkeypatch, capsys,
                             bound="normal", delta=0.1)
     assert str(stats).startswith("1 draw by the normal rule") and "in 1 look a draw" in str(stats)
     assert "minus each of 1 arm\n" in repr(fr.RunningComoments(1))
+
+
+@pytest.mark.parametrize("method", ["auto", "ebgstop"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_a_bad_reward_is_named_by_its_row_in_the_array(method, dtype):
+    x = np.zeros(5000, dtype)
+    x[4321] = 3
+    for order in ("random", "given"):
+        with pytest.raises(ValueError, match=r"^rewards\[4321\] is 3\.0, outside support=\(0\.0, 1\.0\)") as caught:
+            fr.estimate_mean(x, method=method, order=order, rng=1)
+        assert "xs[" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"^xs\[4321\] is 3\.0") as caught:
+        fr.EBGStop(0.1).update_many(x)
+    assert caught.value.index == 4321

@@ -280,7 +280,9 @@ cdef class Stream:
         with nogil:
             used = self._run(data, n, stride, single, &bad)
         if bad >= 0:
-            raise self._refuse(<double>array[bad], f"xs[{first + bad}]")
+            error = self._refuse(<double>array[bad], f"xs[{first + bad}]")
+            error.index = first + bad       # for those who call the rewards by another name
+            raise error
         return used
 
     cdef Py_ssize_t _run(self, const char *data, Py_ssize_t n, Py_ssize_t stride, bint single,

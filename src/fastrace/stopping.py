@@ -955,7 +955,7 @@ def _feed_array(
         try:
             rule.update_many(array[start : start + size] if rows is None else array[here])
         except ValueError as error:
-            raise _elsewhere(error, here) from None
+            raise _elsewhere(error, rule, array, here) from None
         start += here.size
         size = min(2 * size, AT_ONCE) if batch is None else batch
         report(rule, False)
@@ -971,7 +971,7 @@ def _exactly(rule: Any, array: Any) -> StopResult:
     try:
         full.update_many(array)
     except ValueError as error:
-        raise _elsewhere(error, range(array.shape[0])) from None
+        raise _elsewhere(error, full, array, range(array.shape[0])) from None
     mean = full.estimate
     answer: StopResult = rule.result()
     note = "every row was read: the interval is the mean of the array"
@@ -1048,10 +1048,11 @@ def _check_block(drawn: Any, what: str, count: int) -> None:
         raise TypeError(f"{what} dtype {kind}; {needed} is needed")
 
 
-def _elsewhere(error: ValueError, rows: Any) -> ValueError:
+def _elsewhere(error: ValueError, rule: Any, array: Any, rows: Any) -> ValueError:
     """The same error with the place of the reward in the whole array."""
-    text = str(error)
-    if not text.startswith("xs["):
+    index = getattr(error, "index", None)
+    if index is None:
         return error
-    place, rest = text[3:].split("]", 1)
-    return ValueError(f"rewards[{int(rows[int(place)])}]{rest}")
+    row = int(rows[index])
+    refused: ValueError = rule._refuse(float(array[row]), f"rewards[{row}]")
+    return refused
