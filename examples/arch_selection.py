@@ -41,8 +41,8 @@ from scipy import special, stats
 
 import fastrace as fr
 from fastrace import datasets, mcmc
-from fastrace._arch import ArchSource
-from fastrace._progress import meter
+from fastrace._base._progress import meter
+from fastrace._models._arch import ArchSource
 from fastrace.demo import OrderPosterior, softplus, term_derivatives
 
 Array = NDArray[np.float64]

@@ -48,7 +48,7 @@ from scipy import sparse, stats
 
 import fastrace as fr
 from fastrace import datasets, mcmc
-from fastrace._progress import meter
+from fastrace._base._progress import meter
 
 SAMPLERS = {"exact": ("exact", "C0", "-"), "even": ("race, even (the paper's)", "C1", "--"),
             "adaptive": ("race, adaptive", "C2", "-."), "known": ("race, known part apart", "C3", "--")}

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fastrace import datasets
 from fastrace import model_selection as ms
-from fastrace._progress import track
+from fastrace._base._progress import track
 
 Array = NDArray[np.float64]
 

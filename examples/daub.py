@@ -50,7 +50,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fastrace import datasets
 from fastrace import model_selection as ms
-from fastrace._progress import meter
+from fastrace._base._progress import meter
 
 LARGE = ("covertype", "census_kdd", "sensorless", "mnist", "skin", "kdd99_http")
 SMALL = ("adult", "electricity", "higgs_7500", "buzz_toms")

@@ -27,7 +27,7 @@ import numpy as np
 
 from fastrace import datasets
 from fastrace import model_selection as ms
-from fastrace._progress import track
+from fastrace._base._progress import track
 
 Case = tuple[int, ms.LearningCurves]
 SHARES = (1 / 2, 1 / 3, 1 / 4, 1 / 6, 1 / 8, 1 / 10)

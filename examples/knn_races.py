@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 import fastrace as fr
 from fastrace import datasets
-from fastrace._progress import track
+from fastrace._base._progress import track
 
 RACES = {"Hoeffding": fr.HoeffdingRace, "EB": fr.BernsteinRace, "betting": fr.BettingRace}
 PAPER = {  # work saved in percent and options left, by Hoeffding's and the empirical Bernstein race

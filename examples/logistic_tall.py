@@ -38,7 +38,7 @@ import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 from fastrace import datasets, mcmc  # noqa: E402
-from fastrace._progress import meter  # noqa: E402
+from fastrace._base._progress import meter  # noqa: E402
 
 PRIOR_SD = 10.0
 MEASURED = 10       # columns of Covertype that are quantities

@@ -307,7 +307,7 @@ def main() -> None:
     args.output.mkdir(parents=True, exist_ok=True)
 
     def track(items: Any, title: str) -> Any:
-        from fastrace._progress import track as bar
+        from fastrace._base._progress import track as bar
 
         return bar(list(items), not args.no_progress, title)
 

@@ -21,7 +21,7 @@ from fastrace import mcmc
 
 SEED = 20160619
 STEPS = 12
-FRAMEWORKS = ("blackjax", "emcee", "jax", "numpyro", "pymc", "pymc_models")      # their own tests save and copy them
+DOORS = "doors"      # of other libraries: their own tests save and copy them
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def public():
     found = {}
     modules = (module.name for module in pkgutil.walk_packages(fr.__path__, "fastrace."))
     for name in ["fastrace", *modules]:
-        if any(part.startswith("_") or part in (*FRAMEWORKS, "cli", "demo") for part in name.split(".")[1:]):
+        if any(part.startswith("_") or part in (DOORS, "cli", "demo") for part in name.split(".")[1:]):
             continue
         module = importlib.import_module(name)
         exported = getattr(module, "__all__", ())
@@ -182,11 +182,12 @@ MADE = {        # what the names of parameters do not make
 BASE = "has no rewards or rules of its own; its subclasses do"
 LEFT_OUT = {
     "mcmc.Kernel": BASE, "mcmc.Model": BASE, "model_selection.Scheduler": BASE, "pulls.PullSource": BASE,
-    "pulls.RandomPulls": BASE, "selection.Selection": BASE, "sources.Source": BASE, "stream_racing.StreamRace": BASE,
+    "pulls.RandomPulls": BASE, "select.selection.Selection": BASE, "sources.Source": BASE,
+    "streams.stream_racing.StreamRace": BASE,
     "pulls.CallbackPulls": "a compiled function cannot be saved",
     "sources.CallbackSource": "a compiled function cannot be saved",
-    "racing.RaceOptions": "part of a race, and saved with it",
-    "mcmc.PyMCModel": "tests/test_mcmc_pymc.py saves it", "model_selection.ParquetRows": "stands for a file",
+    "races.racing.RaceOptions": "part of a race, and saved with it",
+    "mcmc.PyMCModel": "tests/mcmc/test_mcmc_pymc.py saves it", "model_selection.ParquetRows": "stands for a file",
     "model_selection.SelectionCurveDisplay": "holds a result and drawings",
 }
 OBJECTS = sorted(set(public_classes()) - set(LEFT_OUT))
@@ -253,10 +254,10 @@ def _moments(moments, k):
 def _race(race, k):
     """Any race that asks and is told."""
     if not race.done:
-        if isinstance(race, fr.stream_racing.StreamRace):
+        if isinstance(race, fr.streams.stream_racing.StreamRace):
             arms, rounds = race.ask(5)
             race.tell(VALUES[np.ix_(rounds % 400, arms)])
-        elif isinstance(race, fr.selection.Selection):
+        elif isinstance(race, fr.select.selection.Selection):
             for _ in range(6 * k):
                 if not race.done:
                     race.tell(pull(*race.ask()))

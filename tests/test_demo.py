@@ -8,7 +8,7 @@ from scipy import special, stats
 
 import fastrace as fr
 from fastrace import demo
-from fastrace._arch import ArchSource
+from fastrace._models._arch import ArchSource
 from guarantee import assert_rate_at_most
 from reference import arch as twin
 

@@ -11,29 +11,27 @@ import fastrace
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+SOURCE = ROOT / "src" / "fastrace"
 PUBLIC = sorted(
-    file.name.split(".")[0]
-    for file in (ROOT / "src" / "fastrace").iterdir()
-    if file.suffix in (".py", ".pyx") and not file.name.startswith("_") and file.stem not in ("cli", "demo")
-)
-
-PUBLIC += sorted(
-    f"{file.parent.name}.{file.stem}" for file in (ROOT / "src" / "fastrace").glob("*/*.py") if file.stem != "__init__"
+    ".".join(file.relative_to(SOURCE).with_suffix("").parts)
+    for file in SOURCE.rglob("*.py*")
+    if file.suffix in (".py", ".pyx") and file.stem not in ("__init__", "cli", "demo")
 )
 
 FRAMEWORKS = {
-    "mcmc._jax": ["jax"],
-    "mcmc._jax_compiled": ["jax"],
-    "mcmc._jax_gibbs": ["jax"],
-    "mcmc._jax_metropolis": ["jax"],
-    "mcmc._pymc_graphs": ["pymc"],
-    "mcmc.blackjax": ["blackjax"],
-    "mcmc.emcee": ["emcee"],
-    "mcmc.jax": ["jax"],
-    "mcmc.numpyro": ["numpyro"],
-    "mcmc.pymc": ["pymc"],
-    "mcmc.pymc_models": ["pymc"],
-}  # tests/test_mcmc_*.py
+    "mcmc.doors.blackjax": ["blackjax"],
+    "mcmc.doors.emcee": ["emcee"],
+    "mcmc.doors.jax._compiled": ["jax"],
+    "mcmc.doors.jax._gibbs": ["jax"],
+    "mcmc.doors.jax._metropolis": ["jax"],
+    "mcmc.doors.jax._races": ["jax"],
+    "mcmc.doors.jax._xla": ["jax"],
+    "mcmc.doors.jax._xla_chain": ["jax"],
+    "mcmc.doors.numpyro": ["numpyro"],
+    "mcmc.doors.pymc._graphs": ["pymc"],
+    "mcmc.doors.pymc.models": ["pymc"],
+    "mcmc.doors.pymc.steps": ["pymc"],
+}  # tests/mcmc/
 
 
 def _run(test, **options):

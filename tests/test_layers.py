@@ -1,6 +1,7 @@
-"""The files of src/fastrace: imports point down the layers, and the build installs every file."""
+"""The files of src/fastrace: imports point down the layers, rooms do not lean on each other, the build installs all."""
 
 import ast
+import graphlib
 import importlib.util
 import re
 import shutil
@@ -13,137 +14,136 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "fastrace"
 
-# From the bottom up. A file may import from files of lower lines only.
-LAYERS = [
-    ["_types", "_words", "_checks"],
-    ["_guard", "_heaps", "_keyed_order", "_ranks", "_rng", "_row_stream", "_simd", "_sum_tree", "_uniforms"],
-    ["_bets", "_xla_call"],
-    ["_alias", "_moments", "_order"],
-    ["_betting", "_bounds", "_criteria", "_cutoff", "_schedules"],
-    ["_anytime", "_verdict"],
-    ["_edges"],
-    ["sources"],
-    ["_memory", "pulls"],
-    ["_row_order", "_selector"],
-    ["_arch", "_arch_logs", "_expansion", "likelihoods"],
-    ["_softmax", "control_variates"],
-    ["_stream_race"],
-    ["_accumulate", "_adapt", "_allocate", "_core", "_half_widths", "_lil", "_plans"],
-    ["_quantile", "_stopping", "_threshold", "_unequal", "_weighted", "_xla"],
-    ["_gbas", "_lucb", "_mean_stops", "_sequences"],
-    ["_boost"],
-    ["_chain"],
-    ["_minibatch", "_xla_chain"],
-    ["_files", "_progress", "results"],
-    ["_bins"],
-    ["_committee"],
-    ["_rules", "datasets"],
-    ["bounds", "moments"],
-    ["gbas", "sequences"],
-    ["betting"],
-    ["lil_ucb", "racing", "selection", "stream_racing", "stopping", "unequal"],
-    ["acceptance", "adaptive_selection", "sampling"],
-    ["mcmc", "model_selection"],
-    ["lucb"],
-    ["choosing"],
-    ["boosting"],
-    ["__init__"],
-    ["demo"],
-    ["cli"],
-]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-
-# The same inside each folder.
-FOLDERS = {
-    "mcmc": [
-        ["_jax", "_pymc_graphs", "models", "protocol"],
-        ["_metropolis", "arch", "softmax", "trace"],
-        ["_fingerprint", "binned", "firefly_metropolis", "gibbs", "metropolis", "poisson_metropolis", "pymc_models",
-         "racing_metropolis", "slice", "tuna_metropolis"],
-        ["_checkpoints"],
-        ["_jax_compiled", "_jax_gibbs", "_jax_metropolis", "poisson_gibbs", "racing_gibbs", "racing_slice",
-         "sampling"],
-        ["bias", "blackjax", "emcee", "jax", "numpyro", "pymc"],
-        ["__init__"],
-    ],
-    "model_selection": [
-        ["_parquet_rows", "_penalties", "_results", "_row_scores"],
-        ["_displays", "_scheduler"],
-        ["_budgeted_ucb", "_curves", "_daub"],
-        ["_coarse_grid", "_halving"],
-        ["_candidates"],
-        ["_held_out", "_trainings"],
-        ["_racing_search", "_search"],
-        ["__init__"],
-    ],
+# From the bottom up; each layer lists its rooms and what they hold. A file may import from lower layers and from its
+# own room, never from another room of its layer. Of the rooms with loops and faces, compiled files are the loops.
+LAYERS = {
+    "base": {"base": ["_base", "results"]},
+    "math": {"math": ["_math"]},
+    "draws": {"draws": ["_draws", "moments", "bounds"]},
+    "data": {"data": ["sources", "pulls"]},
+    "models": {"models": ["_models", "likelihoods", "control_variates"]},
+    "loops": {"races": ["_core"], "streams": [], "select": []},
+    "faces": {"races": ["races"], "streams": ["streams"], "select": ["select"], "names": ["__init__"]},
+    "users": {"mcmc": ["mcmc"], "model_selection": ["model_selection"]},
+    "doors": {"command": ["cli", "demo", "datasets"], "mcmc.doors": ["mcmc.doors", "mcmc.__init__"],
+              "boosting": ["boosting"]},
 }
+HAS_LOOPS = {"races", "streams", "select"}
+PLACES = {place: (rank, room) for rank, rooms in enumerate(LAYERS.values())
+          for room, places in rooms.items() for place in places}
+LOOPS = list(LAYERS).index("loops")
+COMPILED = (".pyx", ".pxd", ".pyi")
+NAMES = "__init__"                                      # gathers public names: may import from every face
+
+
+def name_of(file):
+    """Dotted name of a module from its file, below `fastrace`."""
+    return ".".join(file.relative_to(SOURCE).with_suffix("").parts)
+
+
+def files(*suffixes):
+    return sorted(file for file in SOURCE.rglob("*") if file.suffix in suffixes)
+
+
+MODULES = {name_of(file) for file in files(".py", ".pyx", ".pxd")}
+IN_C = {name_of(file) for file in files(".pyx", ".pxd")}
+
+
+def place_of(name):
+    """Layer and room of a module."""
+    parts = name.split(".")
+    for k in range(len(parts), 0, -1):
+        found = PLACES.get(".".join(parts[:k]))
+        if found:
+            return (LOOPS, found[1]) if found[1] in HAS_LOOPS and name in IN_C else found
+    raise AssertionError(f"{name} has no room: give it a place in LAYERS")
+
 
 CYTHON_IMPORT = re.compile(r"^\s*from\s+(\S+)\s+c?import\s+(\([^)]*\)|[^\n]*)|^\s*c?import\s+([^\n]*)", re.M)
+C_HEADER = re.compile(r'^\s*(?:cdef extern from|#include) "(_\w+)\.[ch]"', re.M)
 
 
-def _ours(module, names, level):
-    """Files of the package behind one import of `names` from `module`."""
-    path = module.split(".") if module else []
-    if level == 0:
-        if path[:1] != ["fastrace"]:
-            return set()
-        path = path[1:]
-    if path:
-        return {path[0]}
+def _ours(module, names):
+    """Modules of the package behind one import of `names` from `module`."""
+    if module.split(".")[0] != "fastrace":
+        return set()
+    inside = module.removeprefix("fastrace").lstrip(".")
     if not names:
-        return {"__init__"}
-    files = {name for name in names if name in RANK or (SOURCE / f"{name}.py").exists()}
-    return files if files == set(names) else files | {"__init__"}
+        return {inside if inside in MODULES else f"{inside}.__init__".lstrip(".")}
+    found = set()
+    for name in names:
+        full = f"{inside}.{name}".lstrip(".")
+        known = [m for m in (full, f"{full}.__init__", inside) if m in MODULES]
+        found.add(known[0] if known else f"{inside}.__init__".lstrip("."))
+    return found
 
 
 def _python_imports(text):
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom):
-            yield from _ours(node.module, [alias.name for alias in node.names], node.level)
+            assert node.level == 0, "import by the full name: from fastrace... import ..."
+            yield from _ours(node.module, [alias.name for alias in node.names])
         elif isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _ours(alias.name, [], 0)
+                yield from _ours(alias.name, [])
 
 
 def _cython_imports(text):
     for module, names, modules in CYTHON_IMPORT.findall(text):
         if module:
-            level = len(module) - len(module.lstrip("."))
             names = [part.split()[0] for part in names.strip("()").split("#")[0].split(",") if part.strip()]
-            yield from _ours(module.lstrip("."), names, level)
+            yield from _ours(module, names)
         else:
             for part in modules.split("#")[0].split(","):
-                yield from _ours(part.split()[0], [], 0)
+                yield from _ours(part.split()[0], [])
+    if C_HEADER.search(text):
+        yield "_math.__init__"                          # C stands in _math/c
 
 
 def imports(file):
-    read = _cython_imports if file.suffix in (".pyx", ".pxd") else _python_imports
-    return set(read(file.read_text(encoding="utf-8"))) - {file.stem}
+    read = _python_imports if file.suffix in (".py", ".pyi") else _cython_imports
+    return set(read(file.read_text(encoding="utf-8")))
 
 
-def files(*suffixes):
-    return sorted(file for file in SOURCE.iterdir() if file.suffix in suffixes)
-
-
-@pytest.mark.parametrize("file", files(".py", ".pyi", ".pyx", ".pxd"), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", files(".py", ".pyi", ".pyx", ".pxd"), ids=name_of)
 def test_imports_point_down(file):
-    assert file.stem in RANK, f"{file.name} has no layer: give it a line in LAYERS"
+    rank, room = place_of(name_of(file))
     for name in imports(file):
-        assert name in RANK, f"{file.name} imports {name}, which has no layer"
-        assert RANK[name] < RANK[file.stem], f"{file.name} imports {name}, which is not below it"
+        below, other = place_of(name)
+        inside = (below, other) == (rank, room) or other == room and below < rank
+        assert below < rank or inside or name_of(file) == NAMES and below <= rank, (
+            f"{name_of(file)} ({list(LAYERS)[rank]}, {room}) imports {name} ({list(LAYERS)[below]}, {other})")
+
+
+def test_no_circle_of_imports():
+    graph = {}
+    for file in files(".py", ".pyx", ".pxd"):
+        if file.stem != "__init__":
+            near = {name for name in imports(file) if not name.endswith("__init__")}
+            graph.setdefault(name_of(file), set()).update(near - {name_of(file)})
+    tuple(graphlib.TopologicalSorter(graph).static_order())
+
+
+@pytest.mark.parametrize("file", files(".c", ".h"), ids=lambda file: file.name)
+def test_c_includes_c_of_its_folder_alone(file):
+    assert file.parent == SOURCE / "_math" / "c"
+    for name in re.findall(r'#include "([^"]+)"', file.read_text(encoding="utf-8")):
+        assert (file.parent / name).exists()
 
 
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [
-        ("a.py", "from fastrace.racing import race\nimport numpy.random", {"racing"}),
-        ("a.py", "def late():\n    from . import sampling, bounds", {"sampling", "bounds"}),
+        ("a.py", "from fastrace.races.racing import race\nimport numpy.random", {"races.racing"}),
+        ("a.py", "def late():\n    from fastrace.races import sampling, racing", {"races.sampling", "races.racing"}),
         ("a.py", "import fastrace as fr", {"__init__"}),
-        ("a.py", "from fastrace import race", {"__init__"}),
-        ("a.pyx", "from fastrace._bounds cimport normal, hoeffding\ncimport numpy as cnp", {"_bounds"}),
-        ("a.pyx", "from fastrace cimport _rng\nfrom libc.math cimport log", {"_rng"}),
-        ("a.pyx", "    from .racing import (race,\n        FiniteRace)", {"racing"}),
+        ("a.py", "from fastrace import race, bounds", {"__init__", "bounds"}),
+        ("a.py", "from fastrace.mcmc import GLM", {"mcmc.__init__"}),
+        ("a.pyx", "from fastrace._math._bounds cimport normal, hoeffding\ncimport numpy as cnp", {"_math._bounds"}),
+        ("a.pyx", "from fastrace._draws cimport _rng\nfrom libc.math cimport log", {"_draws._rng"}),
+        ("a.pyx", "    from fastrace.races.racing import (race,\n        FiniteRace)", {"races.racing"}),
         ("a.pxd", "cimport fastrace.sources as s", {"sources"}),
+        ("a.pyx", 'cdef extern from "_glm.h" nogil:', {"_math.__init__"}),
     ],
 )
 def test_the_reader_of_imports_sees_each_form(tmp_path, name, text, found):
@@ -153,41 +153,32 @@ def test_the_reader_of_imports_sees_each_form(tmp_path, name, text, found):
 
 
 def test_the_build_names_every_file():
+    """Room by room, as `meson.build` lists them."""
     build = re.sub(r"#.*", "", (SOURCE / "meson.build").read_text(encoding="utf-8"))
-    modules = re.search(r"^modules = \{(.*?)^\}", build, re.M | re.S).group(1)
-    named = {f"{name}.pyx" for name in re.findall(r"^\s*'(\w+)'\s*:", modules, re.M)}
-    named |= set(re.findall(r"'([\w.]+\.(?:py|pyi|pxd|c))'", build))
-    named -= set(re.findall(r"output: '([\w.]+)'", build))               # made by the build
-    present = {file.name for file in files(".py", ".pyi", ".pxd", ".pyx", ".c")}
+    named = set()
+    for table, suffix in (("compiled", ".pyx"), ("plain", "")):
+        body = re.search(rf"^{table} = \{{(.*?)^\}}", build, re.M | re.S).group(1)
+        for room, names in re.findall(r"'([\w/]*)': \[(.*?)\]", body, re.S):
+            named |= {f"{room}/{name}{suffix}".lstrip("/") for name in re.findall(r"'([\w.]+)'", names)}
+    named |= set(re.findall(r"'(_math/c/\w+\.c)'", build))
+    present = {str(file.relative_to(SOURCE)) for file in files(".py", ".pyi", ".pxd", ".pyx", ".c", ".typed")}
+    present |= {"py.typed"}
     assert present - named == set(), "in the folder, not in meson.build: these would not be installed"
     assert named - present == set(), "in meson.build, not in the folder"
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_folders_have_layers_and_are_installed(folder):
-    rank = {name: k for k, names in enumerate(FOLDERS[folder]) for name in names}
-    present = sorted((SOURCE / folder).glob("*.py"))
-    assert {file.stem for file in present} == set(rank), "every file of the folder has a line in FOLDERS"
-    for file in present:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                assert not any(alias.name.startswith("fastrace") for alias in node.names), "from fastrace import ..."
-            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("fastrace"):
-                continue
-            path = node.module.split(".")
-            if path[1:2] == [folder]:
-                for name in path[2:3] or [alias.name for alias in node.names]:
-                    assert rank[name] < rank[file.stem], f"{folder}/{file.name} imports {name}, which is not below it"
-            else:
-                for name in path[1:2] or [alias.name for alias in node.names]:
-                    assert RANK[name] < RANK[folder], f"{folder}/{file.name} imports {name}, which is not below it"
-    build = re.sub(r"#.*", "", (SOURCE / folder / "meson.build").read_text(encoding="utf-8"))
-    assert set(re.findall(r"'([\w.]+\.py)'", build)) == {file.name for file in present}
-    assert f"subdir('{folder}')" in (SOURCE / "meson.build").read_text(encoding="utf-8")
+def test_the_top_folder_holds_what_users_name():
+    assert len([path for path in SOURCE.iterdir() if path.is_file()]) <= 25
+
+
+@pytest.mark.parametrize("room", sorted({file.parent for file in files(".py")} - {SOURCE}), ids=name_of)
+def test_every_room_says_what_it_holds(room):
+    text = (room / "__init__.py").read_text(encoding="utf-8")
+    assert len((ast.get_docstring(ast.parse(text)) or "").split()) >= 10
 
 
 def test_every_compiled_module_has_a_stub():
-    missing = {file.stem for file in files(".pyx")} - {file.stem for file in files(".pyi")}
+    missing = {name_of(file) for file in files(".pyx")} - {name_of(file) for file in files(".pyi")}
     assert not missing, f"compiled, without a stub: {sorted(missing)}"
 
 
@@ -203,23 +194,14 @@ def test_one_version_everywhere():
     assert len(set(stated.values())) == 1, stated
 
 
-def test_the_table_of_layers_names_every_file():
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    start = text.index("| layer |")
-    table = text[start : text.index("\n\n", start)]
-    named = {name.rstrip("/") for name in re.findall(r"`(\w+/?)`", table)} - {"select_best"}
-    assert set(RANK) - {"__init__"} - named == set(), "files without a line in CONTRIBUTING.md"
-    assert named - set(RANK) == set(), "lines of CONTRIBUTING.md without a file"
-
-
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("nm"), reason="needs nm, of Linux")
-@pytest.mark.parametrize("module", [file.stem for file in files(".pyx")])
+@pytest.mark.parametrize("module", [name_of(file) for file in files(".pyx")])
 def test_modules_export_their_initialiser_alone(module):
     """What they link, such as NumPy's random_*, must not answer to other libraries of the process."""
     library = importlib.util.find_spec(f"fastrace.{module}").origin
     listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     exported = {line.split()[-1] for line in listed.splitlines() if not line.split()[-1].startswith("__asan")}
-    assert exported == {f"PyInit_{module}"}
+    assert exported == {f"PyInit_{module.split('.')[-1]}"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tests" / "reference").glob("*.py")), ids=lambda path: path.stem)

@@ -4,8 +4,7 @@ import numpy as np
 from sklearn.ensemble import AdaBoostClassifier, HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from fastrace import _boost
-from fastrace.boosting import FilterBoostClassifier
+from fastrace.boosting import FilterBoostClassifier, _boost
 
 ROUNDS = 15
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 import fastrace as fr
-from fastrace._lil import _keyed_rows
+from fastrace.races._lil import _keyed_rows
 from fastrace.sources import ArraySource
 
 PULLS = 50_000

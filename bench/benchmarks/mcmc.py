@@ -7,7 +7,7 @@ import numpy as np
 from fastrace import mcmc
 from fastrace.control_variates import taylor_glm
 from fastrace.likelihoods import GLMSource
-from fastrace.sampling import DiscreteSampler
+from fastrace.races.sampling import DiscreteSampler
 
 from . import _by_hand
 

@@ -13,7 +13,7 @@ try:
     import numpyro
     import numpyro.distributions as dist
 
-    from fastrace.mcmc.jax import Categorical, CompiledKernel, RacingGibbs, RacingMetropolis
+    from fastrace.mcmc.doors.jax import Categorical, CompiledKernel, RacingGibbs, RacingMetropolis
 except ImportError:
     jax = None
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 import fastrace as fr
-from fastrace.sequences import BOUNDS
+from fastrace.streams.sequences import BOUNDS
 
 DELTA = 0.05
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastrace._threshold import _wealth
-from fastrace.acceptance import AcceptTest
 from fastrace.likelihoods import GLMSource
+from fastrace.races._threshold import _wealth
+from fastrace.races.acceptance import AcceptTest
 from fastrace.sources import ArraySource
 
 

@@ -1,15 +1,13 @@
 """Answers to questions about means from as few samples as possible, with a stated probability of error."""
 
 from fastrace import bounds, pulls, sources
-from fastrace.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
-from fastrace.adaptive_selection import OCBA, Adapt, SubsetRace
-from fastrace.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
-from fastrace.choosing import select_best
-from fastrace.gbas import GBAS
-from fastrace.lil_ucb import LilUCB
-from fastrace.lucb import KLLUCB, LUCB, SAR
 from fastrace.moments import RunningComoments, RunningMoments
-from fastrace.racing import FiniteRace, race
+from fastrace.races.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
+from fastrace.races.lil_ucb import LilUCB
+from fastrace.races.racing import FiniteRace, race
+from fastrace.races.sampling import DiscreteSampler
+from fastrace.races.unequal import UnequalRace, race_sums
+from fastrace.races.unequal import race_unequal as race_unequal
 from fastrace.results import (
     AcceptResult,
     RaceResult,
@@ -19,13 +17,15 @@ from fastrace.results import (
     StreamRaceResult,
     UnequalResult,
 )
-from fastrace.sampling import DiscreteSampler
-from fastrace.selection import Direct, Halving, Incremental, MedianElimination
-from fastrace.sequences import ConfidenceSequence
-from fastrace.stopping import AA, NAS, SRA, AbsoluteStop, EBGStop, EBStop, GeometricNAS, SignStop, estimate_mean
-from fastrace.stream_racing import BernsteinRace, BettingRace, HoeffdingRace
-from fastrace.unequal import UnequalRace, race_sums
-from fastrace.unequal import race_unequal as race_unequal
+from fastrace.select.adaptive import OCBA, Adapt, SubsetRace
+from fastrace.select.choosing import select_best
+from fastrace.select.lucb import KLLUCB, LUCB, SAR
+from fastrace.select.selection import Direct, Halving, Incremental, MedianElimination
+from fastrace.streams.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
+from fastrace.streams.gbas import GBAS
+from fastrace.streams.sequences import ConfidenceSequence
+from fastrace.streams.stopping import AA, NAS, SRA, AbsoluteStop, EBGStop, EBStop, GeometricNAS, SignStop, estimate_mean
+from fastrace.streams.stream_racing import BernsteinRace, BettingRace, HoeffdingRace
 
 __version__ = "0.1.0"
 

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._memory import RaceMemory
+from fastrace.races._memory import RaceMemory
 from fastrace.sources import Source
 
 BOUNDS: tuple[str, ...]

@@ -12,25 +12,27 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
-from fastrace._betting cimport wealth_extend, wealth_rejects, wealth_t
-from fastrace._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal, serfling,
-                               skewed_beyond_noise, skewness_inflation, tail_half_width, tail_rows, upper_end)
-from fastrace._criteria cimport full_pass_pays, rows_needed
-from fastrace._guard cimport guard_await, guard_built, guard_check_built, guard_check_idle, guard_enter, guard_leave
-from fastrace._memory cimport RaceMemory, row_at
-from fastrace._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis, moments4_skewness,
-                                moments4_std)
-from fastrace._order cimport ORDER_LIMIT, order_reset
-from fastrace._rng cimport gumbel
-from fastrace._simd cimport fr_range, fr_sum
-from fastrace._types cimport moments4_t
-from fastrace.sources cimport Source, check_signals
+from fastrace._base._guard cimport (guard_await, guard_built, guard_check_built, guard_check_idle, guard_enter,
+                                    guard_leave)
+from fastrace._base._signals cimport check_signals
+from fastrace._base._types cimport moments4_t
+from fastrace._draws._order cimport ORDER_LIMIT, order_reset
+from fastrace._draws._rng cimport gumbel
+from fastrace._math._betting cimport wealth_extend, wealth_rejects, wealth_t
+from fastrace._math._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal, serfling,
+                                     skewed_beyond_noise, skewness_inflation, tail_half_width, tail_rows, upper_end)
+from fastrace._math._criteria cimport full_pass_pays, rows_needed
+from fastrace._math._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis,
+                                      moments4_skewness, moments4_std)
+from fastrace._math._simd cimport fr_range, fr_sum
+from fastrace.races._memory cimport RaceMemory, row_at
+from fastrace.sources cimport Source
 
 from copy import deepcopy
 
 import numpy as np
 
-from fastrace import _checks
+from fastrace._base import _checks
 from fastrace.sources import reward_outside
 
 cnp.import_array()

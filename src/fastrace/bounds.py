@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _half_widths, _quantile
-from ._checks import Support, choice, counts, one, probabilities, reals, reals_where
+from fastrace._base._checks import Support, choice, counts, one, probabilities, reals, reals_where
+from fastrace._math import _half_widths, _quantile
 
 __all__ = [
     "crossing_probability",

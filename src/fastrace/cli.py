@@ -17,12 +17,14 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from fastrace import __version__, _checks, _half_widths
-from fastrace._progress import samples
-from fastrace._words import counted
-from fastrace.racing import BOUNDS, race
+from fastrace import __version__
+from fastrace._base import _checks
+from fastrace._base._progress import samples
+from fastrace._base._words import counted
+from fastrace._math import _half_widths
+from fastrace.races.racing import BOUNDS, race
 from fastrace.results import StopResult
-from fastrace.stopping import METHODS, estimate_mean, start_rule
+from fastrace.streams.stopping import METHODS, estimate_mean, start_rule
 
 DRAWS, QUICK_DRAWS = 2000, 200
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"

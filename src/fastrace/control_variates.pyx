@@ -4,9 +4,9 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 cimport numpy as cnp
 
-from fastrace._bounds cimport cubic_change
-from fastrace._guard cimport guard_await, guard_built, guard_check_built
-from fastrace._simd cimport fr_sum
+from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
+from fastrace._math._bounds cimport cubic_change
+from fastrace._math._simd cimport fr_sum
 from fastrace.likelihoods cimport FR_RESIDUAL, FR_TAYLOR, GLMSource
 from fastrace.sources cimport Source
 
@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from fastrace import _checks
+from fastrace._base import _checks
 
 cnp.import_array()
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace import _checks
-from fastrace._words import counted
+from fastrace._base import _checks
+from fastrace._base._words import counted
 
 VARIABLE = "FASTRACE_DATA"
 SUFFIXES = (".parquet", ".csv", ".npy", ".mat")

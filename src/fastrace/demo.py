@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from fastrace._arch import ArchSource
-from fastrace._words import counted
+from fastrace._base._words import counted
+from fastrace._models._arch import ArchSource
+from fastrace.races.sampling import DiscreteSampler
 from fastrace.results import SamplerStats
-from fastrace.sampling import DiscreteSampler
 from fastrace.sources import as_source
 
 Array = NDArray[np.float64]

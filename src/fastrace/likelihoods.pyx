@@ -8,15 +8,16 @@ cimport numpy as cnp
 
 from scipy.linalg.cython_blas cimport dgemm
 
-from fastrace._guard cimport guard_await, guard_built, guard_check_built
-from fastrace.sources cimport Source, check_signals
+from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
+from fastrace._base._signals cimport check_signals
+from fastrace.sources cimport Source
 
 import math
 import operator
 
 import numpy as np
 
-from fastrace import _checks
+from fastrace._base import _checks
 
 cnp.import_array()
 

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
-from fastrace._guard cimport guard_t
-from fastrace._uniforms cimport uniforms_t
+from fastrace._base._guard cimport guard_t
+from fastrace._draws._uniforms cimport uniforms_t
 from fastrace.sources cimport Source
 
 

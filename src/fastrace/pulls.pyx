@@ -6,15 +6,16 @@ from libc.string cimport memcpy
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
-from fastrace._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave)
-from fastrace._uniforms cimport UNIFORMS, uniforms_fill
-from fastrace.sources cimport Source, check_signals
+from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave
+from fastrace._base._signals cimport check_signals
+from fastrace._draws._uniforms cimport UNIFORMS, uniforms_fill
+from fastrace.sources cimport Source
 
 from copy import deepcopy
 
 import numpy as np
 
-from fastrace import _checks
+from fastrace._base import _checks
 from fastrace.sources import ArraySource, _table, as_source, is_low_level, signature_types
 
 cnp.import_array()

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 cimport numpy as cnp
 
-from fastrace._guard cimport guard_t
+from fastrace._base._guard cimport guard_t
 
 
 cdef class Source:
@@ -59,6 +59,3 @@ cdef class CallbackSource(Source):
     cdef readonly bint all_arms, takes_data
     cdef void *function
     cdef void *data
-
-
-cdef int check_signals() except -1 nogil

@@ -1,15 +1,15 @@
 """Rewards as compiled sources: one virtual call per block of rows, without the GIL."""
 
-from cpython.exc cimport PyErr_CheckSignals
 from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
-from fastrace._bounds cimport lower_end, upper_end
-from fastrace._guard cimport guard_await, guard_build, guard_built, guard_check_built
-from fastrace._simd cimport fr_sum
+from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
+from fastrace._base._signals cimport check_signals
+from fastrace._math._bounds cimport lower_end, upper_end
+from fastrace._math._simd cimport fr_sum
 
 import ctypes
 import numbers
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fastrace import _checks
+from fastrace._base import _checks
 
 cnp.import_array()
 
@@ -46,13 +46,6 @@ ctypedef int (*arm_rewards_data)(double *, Py_ssize_t, const int64_t *, Py_ssize
 ctypedef int (*block_rewards)(double *, Py_ssize_t, const int64_t *, Py_ssize_t, const Py_ssize_t *) noexcept nogil
 ctypedef int (*block_rewards_data)(double *, Py_ssize_t, const int64_t *, Py_ssize_t, const Py_ssize_t *,
                                    void *) noexcept nogil
-
-
-cdef int check_signals() except -1 nogil:
-    """Let Ctrl-C through. Takes the GIL: call it once per block, not per row."""
-    with gil:
-        PyErr_CheckSignals()
-    return 0
 
 
 cdef class Source:

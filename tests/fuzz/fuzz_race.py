@@ -5,7 +5,7 @@ Bytes choose everything, so that a fuzzer can steer by them:
     python tests/fuzz/fuzz_race.py -max_total_time=60 CORPUS_DIRECTORY       (needs atheris)
     python tests/fuzz/fuzz_race.py FILE                                      (repeats one input)
 
-`tests/test_reliability.py` runs the same on random bytes.
+`tests/contracts/test_reliability.py` runs the same on random bytes.
 """
 
 import copy
@@ -23,11 +23,11 @@ if __name__ == "__main__":
         import atheris
 
         with atheris.instrument_imports(include=["fastrace", "reference"]):
-            import fastrace.racing
+            import fastrace.races.racing
             import reference.racing  # noqa: F401
 
 import fastrace as fr
-from fastrace.racing import BOUNDS
+from fastrace.races.racing import BOUNDS
 from reference import racing as twin
 from reference.draws import Order, Window
 

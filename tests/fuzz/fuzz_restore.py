@@ -5,7 +5,7 @@ Bytes choose the class, how far it had come, what is damaged and how, so that a 
     python tests/fuzz/fuzz_restore.py -max_total_time=60 CORPUS_DIRECTORY    (needs atheris)
     python tests/fuzz/fuzz_restore.py FILE                                   (repeats one input)
 
-`tests/test_restoring.py` runs the same on random bytes. `tests/catalogue.py` makes the objects.
+`tests/contracts/test_restoring.py` runs the same on random bytes. `tests/catalogue.py` makes the objects.
 """
 
 import contextlib

@@ -5,7 +5,7 @@ Bytes choose everything, so that a fuzzer can steer by them:
     python tests/fuzz/fuzz_streams.py -max_total_time=60 CORPUS_DIRECTORY    (needs atheris)
     python tests/fuzz/fuzz_streams.py FILE                                   (repeats one input)
 
-`tests/test_fuzz.py` runs the same on random bytes and on mutations of them.
+`tests/contracts/test_fuzz.py` runs the same on random bytes and on mutations of them.
 """
 
 import copy
@@ -65,7 +65,7 @@ def arguments(choose):
     try:
         thing = cls(**options)
         if options.get("n_arms", 4) in (1, 2, 3, 4):        # the catalogue has rewards of four arms
-            if isinstance(thing, fr.selection.Selection):
+            if isinstance(thing, fr.select.selection.Selection):
                 for _ in range(choose.below(6)):
                     if not thing.done and thing.ask()[1].max() < 10**5:
                         thing.tell(catalogue.pull(*thing.ask()))

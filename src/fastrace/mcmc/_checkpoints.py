@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fastrace import _files
-from fastrace.mcmc._metropolis import MetropolisState, Tuning
-from fastrace.mcmc.gibbs import GibbsState
+from fastrace._base import _files
+from fastrace.mcmc.kernels._metropolis import MetropolisState, Tuning
+from fastrace.mcmc.kernels.gibbs import GibbsState
 from fastrace.mcmc.protocol import Steps, joined
 
 VERSION = 3
@@ -62,7 +62,7 @@ class Checkpoint:
     Parameters
     ----------
     path : Path
-        As `fastrace._files.file_path` gives it.
+        As `fastrace._base._files.file_path` gives it.
     about : dict
         What decides the draws of the run, by name.
     pickled : bool
@@ -76,7 +76,7 @@ class Checkpoint:
         self.run = secrets.token_hex(16) if run is None else run
 
     def save(self, runs: list[ChainRun]) -> None:
-        """Write all chains; raises what `fastrace._files.write` does."""
+        """Write all chains; raises what `fastrace._base._files.write` does."""
         content = {"run": self.run, "about": self.about, "chains": [_plain_chain(run) for run in runs]}
         try:
             kind, packed = PLAIN, _files.pack(_plain(content))

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fastrace.mcmc._metropolis import RowMetropolis
-from fastrace.mcmc.models import Reference
+from fastrace.mcmc.kernels._metropolis import RowMetropolis
+from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.trace import Trace
 
 _DEEPEST = 200

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from fastrace import _checks
-from fastrace.mcmc.gibbs import Gibbs, Tally
-from fastrace.mcmc.metropolis import Metropolis
-from fastrace.mcmc.racing_gibbs import RacingGibbs
-from fastrace.mcmc.racing_metropolis import RacingMetropolis
-from fastrace.mcmc.racing_slice import RacingSlice
+from fastrace._base import _checks
+from fastrace.mcmc.kernels.gibbs import Gibbs, Tally
+from fastrace.mcmc.kernels.metropolis import Metropolis
+from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
+from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
+from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.trace import Trace
 
 __all__ = ["BiasCheck", "check_bias"]

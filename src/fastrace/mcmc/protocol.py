@@ -86,7 +86,7 @@ def joined(parts: list[Steps]) -> Steps:
 def from_flags(
     draws: NDArray[Any], rows: NDArray[np.int64], looks: NDArray[np.int32], flags: NDArray[np.uint8]
 ) -> Steps:
-    """Steps from what the compiled loops record; the bits of `flags` are those of `fastrace._chain`."""
+    """Steps from what the compiled loops record; the bits of `flags` are those of `fastrace.mcmc.kernels._chain`."""
     return Steps(draws, rows, looks, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0)
 
 

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace import _checks, _files
-from fastrace._progress import track
+from fastrace._base import _checks, _files
+from fastrace._base._progress import track
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
-from fastrace.mcmc.models import Reference
+from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined
 from fastrace.mcmc.trace import Trace, diagnosis
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._words import counted
-from fastrace.mcmc.models import Reference
+from fastrace._base._words import counted
+from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
 
 _AT_ONCE = 300_000  # numbers transformed at once

@@ -2,19 +2,8 @@
 
 from typing import Any
 
-from fastrace.model_selection._budgeted_ucb import BudgetedUCB
-from fastrace.model_selection._coarse_grid import CoarseGrid, cover
 from fastrace.model_selection._curves import LearningCurves, curves_from_frame, regret_at
-from fastrace.model_selection._daub import DAUB
 from fastrace.model_selection._displays import RaceDisplay, RegretDisplay, RowsSpentDisplay, SelectionCurveDisplay
-from fastrace.model_selection._halving import (
-    ASHA,
-    DAUBHalving,
-    FixedSubset,
-    Hyperband,
-    RandomChoice,
-    SuccessiveHalving,
-)
 from fastrace.model_selection._parquet_rows import ParquetRows
 from fastrace.model_selection._penalties import (
     RootPenalty,
@@ -26,7 +15,18 @@ from fastrace.model_selection._penalties import (
 )
 from fastrace.model_selection._results import Evaluation, SelectionResult
 from fastrace.model_selection._row_scores import RowScore, race_predictions
-from fastrace.model_selection._scheduler import Scheduler
+from fastrace.model_selection.schedulers._budgeted_ucb import BudgetedUCB
+from fastrace.model_selection.schedulers._coarse_grid import CoarseGrid, cover
+from fastrace.model_selection.schedulers._daub import DAUB
+from fastrace.model_selection.schedulers._halving import (
+    ASHA,
+    DAUBHalving,
+    FixedSubset,
+    Hyperband,
+    RandomChoice,
+    SuccessiveHalving,
+)
+from fastrace.model_selection.schedulers._scheduler import Scheduler
 
 __all__ = [
     "ASHA",
@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 # What needs scikit-learn is imported when it is asked for.
-SEARCHES = {"DAUBSearchCV": "_search", "RacingSearchCV": "_racing_search"}
+SEARCHES = {"DAUBSearchCV": "searches._search", "RacingSearchCV": "searches._racing_search"}
 
 
 def __getattr__(name: str) -> Any:

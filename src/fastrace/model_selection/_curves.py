@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace import _checks
+from fastrace._base import _checks
 from fastrace.model_selection._results import SelectionResult
-from fastrace.model_selection._scheduler import Scheduler
+from fastrace.model_selection.schedulers._scheduler import Scheduler
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastrace import _checks
+from fastrace._base import _checks
 from fastrace.model_selection._results import SelectionResult
 
 

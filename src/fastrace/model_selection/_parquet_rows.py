@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._words import counted
+from fastrace._base._words import counted
 
 SMALL = ("bool", "int8", "uint8", "int16", "uint16", "halffloat", "float")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastrace import _checks
+from fastrace._base import _checks
 
 Penalty = Callable[[float], float]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._words import counted, ending
+from fastrace._base._words import counted, ending
 
 
 class Evaluation(NamedTuple):

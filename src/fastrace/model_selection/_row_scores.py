@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace import _checks
-from fastrace._rules import index_warnings
-from fastrace.racing import race
+from fastrace._base import _checks
+from fastrace.races.racing import race
 from fastrace.results import RaceResult
+from fastrace.results.columns import index_warnings
 from fastrace.sources import CallableSource, column_names
 
 Floats = NDArray[np.float64]

@@ -1,0 +1,78 @@
+"""Progress on standard error: bars, by rich, and a count of samples where no end is known."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from fastrace._base._words import counted
+
+T = TypeVar("T")
+
+
+def track(items: Sequence[T], shown: bool, title: str) -> Iterator[T]:
+    """Iterate over `items`, with a bar on standard error if `shown`."""
+    if not shown:
+        yield from items
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import track as bar
+    except ImportError as error:
+        raise ImportError('progress bars need rich: python -m pip install rich') from error
+    yield from bar(items, description=title, console=Console(stderr=True))
+
+
+@contextmanager
+def meter(title: str, total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes how much is done: a bar on standard error if `shown`, moving without total."""
+    if not shown:
+        yield lambda done: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError as error:
+        raise ImportError('progress bars need rich: python -m pip install rich') from error
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def samples(shown: bool) -> Iterator[Callable[[Any, bool], None]]:
+    """Give a function of a stream, and whether it is the last report: what is known, on one line, if `shown`.
+
+    Five times a second on a terminal, where the line is written over; every ten seconds elsewhere.
+    """
+    if not shown:
+        yield lambda rule, last: None
+        return
+    terminal = sys.stderr.isatty()
+    wait = 0.2 if terminal else 10.0
+    due = time.monotonic() + wait
+    calls, skip, width = 0, 0, 0
+
+    def report(rule: Any, last: bool) -> None:
+        nonlocal due, calls, skip, width
+        calls += 1
+        if not last and calls < skip:           # the clock is not asked for every sample
+            return
+        now = time.monotonic()
+        if not last and now < due:
+            skip = calls + (1 if due - now < 0.01 else 20)
+            return
+        due, skip = now + wait, calls + 20
+        low, high = rule.interval
+        line = f"{counted(rule.n_samples, 'sample', ',')}, estimate {rule.estimate:.6g} in [{low:.6g}, {high:.6g}]"
+        sys.stderr.write(f"\r{line:<{width}}" if terminal else f"{line}\n")
+        if terminal and last:
+            sys.stderr.write("\n")
+        width = len(line)
+        sys.stderr.flush()
+
+    yield report

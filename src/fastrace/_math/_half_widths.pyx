@@ -1,0 +1,84 @@
+"""The formulas of `_bounds.pxd` and `_schedules.pxd` as NumPy ufuncs: the same code as in the loops, over arrays.
+
+Counts are `long long`, which has 64 bits on every platform; arguments as checked by `bounds.py`.
+"""
+
+cimport cython
+
+from fastrace._math cimport _bounds, _schedules
+
+
+@cython.ufunc
+cdef double variance_factor(long long n, long long n_rows) noexcept nogil:
+    return _bounds.variance_factor(n, n_rows)
+
+
+@cython.ufunc
+cdef double serfling_factor(long long n, long long n_rows) noexcept nogil:
+    return _bounds.serfling_factor(n, n_rows)
+
+
+@cython.ufunc
+cdef double hoeffding(long long n, double log_inv_delta, double span) noexcept nogil:
+    return _bounds.hoeffding(n, log_inv_delta, span)
+
+
+@cython.ufunc
+cdef double empirical_bernstein(long long n, double std, double log_inv_delta, double span) noexcept nogil:
+    return _bounds.empirical_bernstein(n, std, log_inv_delta, span)
+
+
+@cython.ufunc
+cdef double hoeffding_serfling(long long n, long long n_rows, double log_inv_delta, double span) noexcept nogil:
+    return _bounds.hoeffding_serfling(n, n_rows, log_inv_delta, span)
+
+
+@cython.ufunc
+cdef double empirical_bernstein_serfling(long long n, long long n_rows, double std, double log_inv_delta,
+                                         double span) noexcept nogil:
+    return _bounds.empirical_bernstein_serfling(n, n_rows, std, log_inv_delta, span)
+
+
+@cython.ufunc
+cdef double serfling(long long n, long long n_rows, double std, double log_inv_delta, double span) noexcept nogil:
+    return _bounds.serfling(n, n_rows, std, log_inv_delta, span)
+
+
+@cython.ufunc
+cdef double normal(long long n, long long n_rows, double std, double quantile) noexcept nogil:
+    return _bounds.normal(n, n_rows, std, quantile)
+
+
+@cython.ufunc
+cdef double normal_tail(double quantile) noexcept nogil:
+    return _bounds.exp(_bounds.log_normal_tail(quantile))
+
+
+@cython.ufunc
+cdef double skewness_inflation(double skewness, long long n, long long n_rows, double quantile) noexcept nogil:
+    return _bounds.skewness_inflation(skewness, n, n_rows, quantile)
+
+
+@cython.ufunc
+cdef double log_inv_look_delta(long long look, double log_inv_delta, double power) noexcept nogil:
+    return _schedules.log_inv_look_delta(look, log_inv_delta, power)
+
+
+@cython.ufunc
+cdef double lower_end(double low, double high) noexcept nogil:
+    return _bounds.lower_end(low, high)
+
+
+@cython.ufunc
+cdef double upper_end(double low, double high) noexcept nogil:
+    return _bounds.upper_end(low, high)
+
+
+@cython.ufunc
+cdef double stream_slack(double low, double high) noexcept nogil:
+    return _bounds.stream_slack(low, high)
+
+
+@cython.ufunc
+cdef double tie_width(double low, double high) noexcept nogil:
+    return _bounds.tie_width(low, high)

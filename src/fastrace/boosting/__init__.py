@@ -1,0 +1,10 @@
+"""Boosting by filtering: each round reads only as many examples as its stopping rules need.
+
+`filterboost` is the face; `_committee` and `_bins` hold what it keeps, `_boost.pyx` the loops, `_edges.pxd` the
+formulas. The rules that stop are those of `fastrace.streams`.
+"""
+
+from fastrace.boosting._bins import Stump
+from fastrace.boosting.filterboost import FilterBoostClassifier
+
+__all__ = ["FilterBoostClassifier", "Stump"]

@@ -1,0 +1,787 @@
+"""Compiled loops of boosting by filtering: bins, the filter, and the race of all stumps on one filtered stream."""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport fabs, floor, isnan, log, pow, sqrt
+from libc.stdint cimport int8_t, int64_t, uint8_t
+from numpy.random cimport bitgen_t
+cimport numpy as cnp
+
+from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
+                                    guard_t, guarded)
+from fastrace._base._signals cimport check_signals
+from fastrace._math._bounds cimport empirical_bernstein, hoeffding
+from fastrace._math._schedules cimport log_inv_look_delta
+from fastrace.boosting._edges cimport acceptance, edge_bets_clear, edge_bets_push, edge_bets_t, filter_limit, telescope
+
+import numpy as np
+
+from fastrace._base import _checks
+
+cnp.import_array()
+
+RULES = ("nas", "geometric-nas", "ebstop", "ebgstop", "ebgstop-star", "target-eb")
+STATUS = ("", "fired", "error", "no edge", "inconsistent", "max_samples")
+
+cdef enum:      # places in RULES
+    NAS
+    GEOMETRIC_NAS
+    EBSTOP
+    EBGSTOP
+    EBGSTOP_STAR
+    TARGET_EB
+
+cdef enum:      # places in STATUS
+    RUNNING
+    FIRED
+    ERROR_BELOW
+    NO_EDGE
+    INCONSISTENT
+    MAX_SAMPLES
+
+cdef enum:
+    ROWS_PER_CHECK = 1 << 16
+    AHEAD = 12          # rows fetched before their turn
+    BETS = 9            # doubles of an edge_bets_t
+
+ctypedef fused real_t:
+    float
+    double
+
+cdef extern from * nogil:
+    """
+    #if defined(__GNUC__)
+    #define fr_fetch(p) __builtin_prefetch(p)
+    #else
+    #define fr_fetch(p) ((void)(p))
+    #endif
+    """
+    void fr_fetch(const void *p)
+
+
+def bin_rows(const real_t[:, :] x, const double[::1] edges, const int64_t[::1] first, const uint8_t[::1] categorical,
+             uint8_t[:, ::1] codes):
+    """Codes of numbers: how many of the feature's edges they reach, or which of its categories they are.
+
+    The edges of feature j are ``edges[first[j]:first[j + 1]]``, increasing. What is missing or an unknown category gets
+    the code after the last.
+    """
+    cdef Py_ssize_t n = x.shape[0], d = x.shape[1], i, j
+    cdef int64_t low, high, middle, start
+    cdef double value
+    if not (codes.shape[0] == n and codes.shape[1] == d and first.shape[0] == d + 1 and categorical.shape[0] == d):
+        raise ValueError(f"rows of {d} features cannot be put into the bins of {categorical.shape[0]}")
+    with nogil:
+        for i in range(n):
+            for j in range(d):
+                value = x[i, j]
+                start = low = first[j]
+                high = first[j + 1]
+                if isnan(value):
+                    low = high + 1 - categorical[j]
+                else:
+                    while low < high:
+                        middle = (low + high) >> 1
+                        if edges[middle] <= value:
+                            low = middle + 1
+                        else:
+                            high = middle
+                    if categorical[j]:
+                        low = low - 1 if low > start and edges[low - 1] == value else first[j + 1]
+                codes[i, j] = <uint8_t>(low - start)
+            if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
+                check_signals()
+
+
+cdef class EdgeRule:
+    """Edges of several hypotheses on one stream: which is known to a relative accuracy `tau` first?
+
+    Every hypothesis has `delta` / n_hypotheses. Bounds are looked at after n = 1, 2, ... examples, later after every
+    1 / (growth - 1)-th part of them; geometric NAS has its own looks. The rule fires as soon as some edge is known to
+    `tau` (selection "first") or as one is certainly at least (1 - tau) times the largest (selection "leader").
+    """
+
+    cdef guard_t guard
+    cdef readonly Py_ssize_t n_hypotheses, best
+    cdef readonly int64_t n, next_look
+    cdef readonly double tau, growth, min_edge
+    cdef readonly bint by_leader
+    cdef int kind, state
+    cdef double log_inv_delta, log_inv_share, beta
+    cdef int64_t pending, interval, interval_begin, interval_end
+    cdef cnp.ndarray _low, _high, _sums, _bets
+    cdef double *low            # brackets of |edge|
+    cdef double *high
+    cdef double *sums           # of z, set before a look
+    cdef edge_bets_t *bets
+
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
+    def __init__(self, n_hypotheses, rule, tau, log_inv_delta, *, selection="first", growth=1.01, min_edge=0.0):
+        cdef Py_ssize_t many = n_hypotheses
+        cdef int kind = RULES.index(rule)
+        cdef bint by_leader = ("first", "leader").index(selection)
+        cdef double accuracy = tau, factor = growth, smallest = min_edge, share = log_inv_delta
+        low, high, sums = np.empty(many), np.empty(many), np.zeros(many)
+        bets = np.zeros((many if kind == TARGET_EB else 0, BETS))
+        guard_build(&self.guard, 0, self)
+        self.n_hypotheses = many
+        self.kind = kind
+        self.tau = accuracy
+        self.by_leader = by_leader
+        self.growth = factor
+        self.min_edge = smallest
+        self.beta = 1.1 if kind == EBGSTOP_STAR else 1.5
+        self._low, self._high, self._sums, self._bets = low, high, sums, bets
+        self.low = <double *>cnp.PyArray_DATA(self._low)
+        self.high = <double *>cnp.PyArray_DATA(self._high)
+        self.sums = <double *>cnp.PyArray_DATA(self._sums)
+        self.bets = <edge_bets_t *>cnp.PyArray_DATA(self._bets)
+        assert sizeof(edge_bets_t) == BETS * sizeof(double)
+        self.begin(share)
+        guard_built(&self.guard, 0)
+
+    def restart(self, double log_inv_delta):
+        """Forget the stream; the next one has this log(1 / delta)."""
+        guard_enter(&self.guard, self)
+        self.begin(log_inv_delta)
+        guard_leave(&self.guard)
+
+    cdef void begin(self, double log_inv_delta) noexcept nogil:
+        """`restart` for those who hold the guard."""
+        cdef Py_ssize_t h
+        self.log_inv_delta = log_inv_delta
+        self.log_inv_share = log_inv_delta + log(<double>self.n_hypotheses) if self.n_hypotheses else log_inv_delta
+        self.n = self.pending = 0
+        self.next_look = 1
+        self.interval = 1 if self.kind == GEOMETRIC_NAS else 0
+        self.interval_begin = self.interval_end = 1
+        self.state = RUNNING
+        self.best = -1
+        for h in range(self.n_hypotheses):
+            self.low[h] = 0.0
+            self.high[h] = 0.5
+            self.sums[h] = 0.0
+        if self.kind == TARGET_EB:
+            for h in range(self.n_hypotheses):
+                edge_bets_clear(&self.bets[h])
+
+    @property
+    def status(self):
+        guard_check_built(&self.guard, self)
+        return STATUS[self.state]
+
+    @property
+    def lower(self):
+        """Lower bounds of the sizes of the edges."""
+        return self._copied(self._low)
+
+    @property
+    def upper(self):
+        return self._copied(self._high)
+
+    @property
+    def edges(self):
+        """Edges as observed."""
+        return self._copied(self._sums) / max(self.n, 1)
+
+    cdef object _copied(self, array):
+        """A copy of numbers that change while the rule is in use."""
+        return guarded(&self.guard, self, array.copy, ())
+
+    cdef int64_t _look_after(self, int64_t n) noexcept nogil:
+        """The look after the one at n."""
+        cdef double target
+        if self.kind == GEOMETRIC_NAS:
+            while True:
+                target = floor(pow(self.beta, <double>self.interval))
+                self.interval += 1
+                if target > n:
+                    return <int64_t>target
+        target = floor(self.growth * <double>n)
+        return <int64_t>target if target > <double>(n + 1) else n + 1
+
+    cdef int look(self, int64_t n) noexcept nogil:
+        """Judge the hypotheses after n examples, whose sums of z are in `sums`."""
+        cdef double radius = 0.0, x = 0.0, mean, size, low, high, most = -1.0, most_low = -1.0, most_high = 0.0
+        cdef Py_ssize_t h, fired = -1
+        cdef bint known
+        if self.kind == NAS:
+            radius = hoeffding(n, telescope(n, self.log_inv_share), 1.0)
+        elif self.kind == GEOMETRIC_NAS:
+            radius = hoeffding(n, telescope(self.interval, self.log_inv_share), 1.0)
+        elif self.kind == EBSTOP:
+            x = log_inv_look_delta(n, self.log_inv_share, 1.1)
+        elif self.kind != TARGET_EB:
+            while n > self.interval_end:
+                self.interval += 1
+                self.interval_begin = self.interval_end
+                self.interval_end = <int64_t>min(floor(pow(self.beta, <double>self.interval)), 9e15)
+            if self.interval:
+                x = (log_inv_look_delta(self.interval, self.log_inv_share, 1.1) if self.kind == EBGSTOP_STAR
+                     else telescope(self.interval, self.log_inv_share))
+                # eq. (5) of Mnih et al. (2008): one share for the whole interval, log(3 / d) times its ratio
+                x = (log(3.0) + x) * self.interval_end / self.interval_begin - log(3.0)
+        for h in range(self.n_hypotheses):
+            mean = self.sums[h] / <double>n
+            size = fabs(mean)
+            if self.kind <= GEOMETRIC_NAS:
+                low = size - radius
+                high = size + radius
+                known = size >= radius * (1.0 + 1.0 / self.tau)
+                if known:
+                    low = size / (1.0 + self.tau)       # what the rule returns, a little above the bracket's end
+                self.low[h] = low
+                self.high[h] = high
+            elif self.kind == TARGET_EB:
+                edge_bets_push(&self.bets[h], self.n, n, self.sums[h] + 0.5 * <double>n, self.tau, self.log_inv_share)
+                low = max(self.bets[h].low - 0.5, 0.5 - self.bets[h].high)
+                high = max(0.5 - self.bets[h].low, self.bets[h].high - 0.5)
+                if self.bets[h].low > self.bets[h].high:
+                    self.state = INCONSISTENT
+                self.low[h] = low = max(low, 0.0)
+                self.high[h] = high
+            elif n > 1:
+                radius = empirical_bernstein(n, sqrt(max(0.25 - mean * mean, 0.0)), x, 1.0)
+                self.low[h] = low = max(self.low[h], size - radius)
+                self.high[h] = high = min(self.high[h], size + radius)
+                if low > high:
+                    self.state = INCONSISTENT
+            else:
+                low = self.low[h]
+                high = self.high[h]
+            if self.kind > GEOMETRIC_NAS:
+                known = low > 0.0 and (1.0 + self.tau) * low >= (1.0 - self.tau) * high
+            if known and (fired < 0 or low > self.low[fired]):
+                fired = h
+            if size > most:
+                most = size
+                self.best = h
+            if low > most_low:
+                most_low = low
+            if high > most_high:
+                most_high = high
+        self.n = n
+        self.next_look = self._look_after(n)
+        if self.state == INCONSISTENT:
+            return self.state
+        if self.by_leader:
+            if most_low > 0.0 and most_low >= (1.0 - self.tau) * most_high:
+                self.state = FIRED
+        elif fired >= 0:
+            self.state = FIRED
+            if not self.low[self.best] > 0.0:
+                self.best = fired
+        if self.state == FIRED and self.by_leader:
+            self.best = self._most_certain()
+        if self.state == RUNNING and most_high <= self.min_edge:
+            self.state = NO_EDGE
+        return self.state
+
+    cdef Py_ssize_t _most_certain(self) noexcept nogil:
+        cdef Py_ssize_t h, best = 0
+        for h in range(1, self.n_hypotheses):
+            if self.low[h] > self.low[best]:
+                best = h
+        return best
+
+    def _get_state(self):
+        return guarded(&self.guard, self, self._state, ())
+
+    def _state(self):
+        return dict(n=self.n, pending=self.pending, next_look=self.next_look, interval=self.interval,
+                    interval_begin=self.interval_begin, interval_end=self.interval_end, best=self.best,
+                    status=STATUS[self.state], log_inv_delta=self.log_inv_delta, low=self._low.copy(),
+                    high=self._high.copy(), sums=self._sums.copy(), bets=self._bets.copy())
+
+    def _set_state(self, state):
+        guard_enter(&self.guard, self)
+        try:
+            self.begin(state["log_inv_delta"])
+            for mine, theirs in ((self._low, state["low"]), (self._high, state["high"]), (self._sums, state["sums"]),
+                                 (self._bets, state["bets"])):
+                mine[...] = theirs
+            self.n, self.pending, self.next_look = state["n"], state["pending"], state["next_look"]
+            self.interval = state["interval"]
+            self.interval_begin, self.interval_end = state["interval_begin"], state["interval_end"]
+            self.best = state["best"]
+            self.state = STATUS.index(state["status"])
+        finally:
+            guard_leave(&self.guard)
+
+    def update_many(self, const int8_t[:, ::1] wins):
+        """Take rows of wins, 1 or 0, one column per hypothesis; return how many rows were used."""
+        cdef Py_ssize_t i = 0, h
+        cdef int64_t n
+        cdef Py_ssize_t rows = wins.shape[0]
+        guard_enter(&self.guard, self)
+        n = self.n + self.pending       # rows so far
+        try:
+            if wins.shape[1] != self.n_hypotheses:
+                raise ValueError(f"wins has {wins.shape[1]} columns; this rule watches {self.n_hypotheses} hypotheses")
+            with nogil:
+                while i < rows and self.state == RUNNING:
+                    for h in range(self.n_hypotheses):
+                        self.sums[h] += wins[i, h] - 0.5
+                    i += 1
+                    n += 1
+                    if n == self.next_look:
+                        self.look(n)
+                    if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
+                        check_signals()
+        finally:
+            self.pending = n - self.n
+            guard_leave(&self.guard)
+        return i
+
+
+def fewest_examples(n_hypotheses, rule, tau, log_inv_delta, growth):
+    """Examples after which the rule fires if one hypothesis is always right: no stream can be faster."""
+    cdef EdgeRule best = EdgeRule(1, rule, tau, log_inv_delta + log(<double>n_hypotheses), growth=growth)
+    while best.state == RUNNING:
+        best.sums[0] = 0.5 * best.next_look
+        best.look(best.next_look)
+    return best.n
+
+
+cdef class Filter:
+    """Passes examples with the logistic weight of their margin, and gives up when they are rejected for too long.
+
+    A round has calls r = 1, 2, ... of the filter, one per example that passes; call r may refuse
+    ``(2 / epsilon) log(r (r + 1) / delta)`` examples.
+    """
+
+    cdef guard_t guard
+    cdef readonly object rng
+    cdef object lock
+    cdef bitgen_t *bits
+    cdef readonly double epsilon
+    cdef readonly int64_t drawn, passed     # in this round
+    cdef double log_inv_delta, limit
+    cdef int64_t refused
+    cdef readonly bint over
+
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
+    def __init__(self, epsilon, rng):
+        cdef double share = epsilon
+        lock = rng.bit_generator.lock
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
+        guard_build(&self.guard, 0, self)
+        self.epsilon = share
+        self.rng = rng
+        self.lock = lock
+        self.bits = bits
+        self.begin(0.0)
+        guard_built(&self.guard, 0)
+
+    def restart(self, double log_inv_delta):
+        """Begin a round with this log(1 / delta)."""
+        guard_enter(&self.guard, self)
+        self.begin(log_inv_delta)
+        guard_leave(&self.guard)
+
+    cdef void begin(self, double log_inv_delta) noexcept nogil:
+        """`restart` for those who hold the guard."""
+        self.log_inv_delta = log_inv_delta
+        self.drawn = self.passed = self.refused = 0
+        self.limit = filter_limit(self.epsilon, log_inv_delta, 1)
+        self.over = False
+
+    cdef inline bint take(self, double margin) noexcept nogil:
+        """Whether an example of this margin passes; sets `over`. Holding the lock is up to the caller."""
+        self.drawn += 1
+        if self.bits.next_double(self.bits.state) < acceptance(margin):
+            self.passed += 1
+            self.refused = 0
+            self.limit = filter_limit(self.epsilon, self.log_inv_delta, self.passed + 1)
+            return True
+        self.refused += 1
+        if self.refused >= self.limit:
+            self.over = True
+        return False
+
+    def accept(self, const double[::1] margins, Py_ssize_t start=0, Py_ssize_t most=9223372036854775807):
+        """Return the first `most` places of `margins` from `start` on that pass, and the place after the last tried."""
+        cdef Py_ssize_t n = margins.shape[0], i = start, count = 0
+        if start < 0:
+            raise ValueError(f"start is {start}; a place of margins is needed")
+        out = np.empty(max(n - start, 0), dtype=np.int64)
+        cdef int64_t[::1] places = out
+        guard_enter(&self.guard, self)
+        try:
+            with self.lock, nogil:
+                while i < n and count < most and not self.over:
+                    if self.take(margins[i]):
+                        places[count] = i
+                        count += 1
+                    i += 1
+        finally:
+            guard_leave(&self.guard)
+        return out[:count], i
+
+    def _get_state(self):
+        return guarded(&self.guard, self, self._state, ())
+
+    def _state(self):
+        return dict(rng=self.rng, drawn=self.drawn, passed=self.passed, refused=self.refused, over=self.over,
+                    log_inv_delta=self.log_inv_delta, limit=self.limit)
+
+    def _set_state(self, state):
+        guard_enter(&self.guard, self)
+        try:
+            self.begin(state["log_inv_delta"])
+            self.drawn, self.passed, self.refused = state["drawn"], state["passed"], state["refused"]
+            self.over = state["over"]
+            self.limit = state["limit"]
+        finally:
+            guard_leave(&self.guard)
+
+
+cdef inline double _score(const double *table, const int64_t *offset, const int64_t *used, Py_ssize_t n_used,
+                          const uint8_t *code) noexcept nogil:
+    """F(x): the stumps of a feature are added up per code, so this costs one sum per feature that has any."""
+    cdef double total = 0.0
+    cdef Py_ssize_t k
+    for k in range(n_used):
+        total += table[offset[used[k]] + code[used[k]]]
+    return total
+
+
+cdef inline bint _fits(const uint8_t *code, const uint8_t *highest, Py_ssize_t d) noexcept nogil:
+    """Whether the codes of a row are all codes of their features."""
+    cdef uint8_t beyond = 0
+    cdef Py_ssize_t j
+    for j in range(d):
+        beyond |= code[j] > highest[j]
+    return not beyond
+
+
+cdef int _refuse_row(const uint8_t[:, ::1] codes, Py_ssize_t row, const uint8_t[::1] highest, int sign) except -1:
+    """Why an example cannot be used."""
+    if not 0 <= row < codes.shape[0]:
+        raise ValueError(f"rows holds {row}; row numbers of the {codes.shape[0]} rows of codes are needed")
+    if sign != 1 and sign != -1:
+        raise ValueError(f"the label of row {row} is {sign}; -1 or 1 is needed")
+    for j in range(codes.shape[1]):
+        if codes[row, j] > highest[j]:
+            raise ValueError(f"row {row} has code {codes[row, j]} of feature {j}; its codes end at {highest[j]}")
+    return 0
+
+
+cdef cnp.ndarray _highest_codes(places):
+    """The last code of each feature, given where the codes of each begin, and their end."""
+    sizes = np.diff(places)
+    if places.ndim != 1 or len(places) < 1 or places[0] != 0 or not (sizes >= 1).all():
+        raise ValueError("offset must hold where the codes of each feature begin: numbers from 0 up, and their end; "
+                         "each feature has at least one code")
+    return np.minimum(sizes - 1, 255).astype(np.uint8)
+
+
+cdef class StumpStream:
+    """Boosting by filtering with stumps on codes: the filter, all stumps' edges, and the scores of the rounds so far.
+
+    Stump h is +1 where ``first[h] <= code <= last[h]`` of feature ``feature[h]`` and -1 elsewhere.
+    `StumpStream.consume` reads examples until the rule fires; `StumpStream.add` then takes the round's stump.
+    """
+
+    cdef guard_t guard          # whoever uses the stream holds those of the rule and of the filter too
+    cdef readonly EdgeRule rule
+    cdef readonly Filter filter
+    cdef readonly int64_t total_drawn
+    cdef readonly Py_ssize_t n_features
+    cdef cnp.ndarray _feature, _first, _last, _offset, _highest, _table, _used, _hist, _prefix
+    cdef int64_t *feature
+    cdef int64_t *first
+    cdef int64_t *last
+    cdef int64_t *offset        # of each feature's codes in `table` and `hist`
+    cdef uint8_t *highest       # code of each feature
+    cdef double *table          # score by feature and code
+    cdef int64_t *used          # features that have a score
+    cdef int64_t *hist          # sum of y by feature and code, of the examples that passed in this round
+    cdef double *prefix
+    cdef Py_ssize_t n_used
+    cdef int64_t balance        # sum of y
+
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
+    def __init__(self, feature, first, last, offset, EdgeRule rule not None, Filter filter not None):
+        features = np.ascontiguousarray(feature, dtype=np.int64)
+        begins = np.ascontiguousarray(first, dtype=np.int64)
+        ends = np.ascontiguousarray(last, dtype=np.int64)
+        places = np.ascontiguousarray(offset, dtype=np.int64)
+        guard_check_built(&rule.guard, rule)
+        guard_check_built(&filter.guard, filter)
+        if not (features.shape == begins.shape == ends.shape == (rule.n_hypotheses,)):
+            raise ValueError(f"feature, first and last have shapes {features.shape}, {begins.shape} and {ends.shape}; "
+                             f"one number for each of the rule's {rule.n_hypotheses} hypotheses is needed")
+        highest = _highest_codes(places)
+        n_features = len(highest)
+        if features.size and not (0 <= features.min() and features.max() < n_features and begins.min() >= 0
+                                  and (begins <= ends).all() and (ends < np.diff(places)[features]).all()):
+            raise ValueError("a stump needs a feature, and codes of it from first to last")
+        size = int(places[n_features])
+        table, hist, prefix = np.zeros(size), np.zeros(size, np.int64), np.zeros(size)
+        guard_build(&self.guard, 0, self)
+        self.rule = rule
+        self.filter = filter
+        self._feature, self._first, self._last, self._offset = features, begins, ends, places
+        self._highest = highest
+        self.n_features = n_features
+        self._table, self._hist, self._prefix = table, hist, prefix
+        self._used = np.zeros(n_features, np.int64)
+        self.feature = <int64_t *>cnp.PyArray_DATA(self._feature)
+        self.first = <int64_t *>cnp.PyArray_DATA(self._first)
+        self.last = <int64_t *>cnp.PyArray_DATA(self._last)
+        self.offset = <int64_t *>cnp.PyArray_DATA(self._offset)
+        self.highest = <uint8_t *>cnp.PyArray_DATA(self._highest)
+        self.table = <double *>cnp.PyArray_DATA(self._table)
+        self.used = <int64_t *>cnp.PyArray_DATA(self._used)
+        self.hist = <int64_t *>cnp.PyArray_DATA(self._hist)
+        self.prefix = <double *>cnp.PyArray_DATA(self._prefix)
+        guard_built(&self.guard, 0)
+
+    cdef int hold(self) except -1:
+        """Take the guards of the stream, the rule and the filter; `release` after that."""
+        guard_enter(&self.guard, self)
+        try:
+            guard_enter(&self.rule.guard, self.rule)
+            try:
+                guard_enter(&self.filter.guard, self.filter)
+            except BaseException:
+                guard_leave(&self.rule.guard)
+                raise
+        except BaseException:
+            guard_leave(&self.guard)
+            raise
+        return 0
+
+    cdef void release(self) noexcept:
+        guard_leave(&self.filter.guard)
+        guard_leave(&self.rule.guard)
+        guard_leave(&self.guard)
+
+    def restart(self, double log_inv_delta):
+        """Begin a round."""
+        self.hold()
+        try:
+            self.rule.begin(log_inv_delta)
+            self.filter.begin(log_inv_delta)
+            self._hist[...] = 0
+            self.balance = 0
+        finally:
+            self.release()
+
+    def add(self, Py_ssize_t stump, double weight):
+        """Add a stump to the scores."""
+        cdef int64_t f
+        self.hold()
+        try:
+            if not 0 <= stump < self.rule.n_hypotheses:
+                raise ValueError(f"stump is {stump}; the stream has stumps 0 to {self.rule.n_hypotheses - 1}")
+            f = self.feature[stump]
+            self._table[self.offset[f]:self.offset[f + 1]] -= weight
+            self._table[self.offset[f] + self.first[stump]:self.offset[f] + self.last[stump] + 1] += 2.0 * weight
+            used = np.union1d(self._used[:self.n_used], [f])
+            self.n_used = used.shape[0]
+            self._used[:self.n_used] = used
+        finally:
+            self.release()
+
+    @property
+    def table(self):
+        """Scores by feature and code."""
+        self.hold()
+        try:
+            return self._table.copy()
+        finally:
+            self.release()
+
+    @property
+    def status(self):
+        """Why `consume` stopped: empty while it may go on."""
+        guard_check_built(&self.guard, self)
+        if self.rule.state != RUNNING:
+            return STATUS[self.rule.state]
+        return STATUS[ERROR_BELOW] if self.filter.over else ""
+
+    cdef void _judge(self, int64_t n) noexcept nogil:
+        cdef Py_ssize_t h
+        cdef int64_t k
+        cdef double running, half = 0.5 * self.balance
+        cdef Py_ssize_t f
+        for f in range(self.n_features):
+            running = 0.0
+            for k in range(self.offset[f], self.offset[f + 1]):
+                running += self.hist[k]
+                self.prefix[k] = running
+        for h in range(self.rule.n_hypotheses):
+            self.rule.sums[h] = self._inside(h) - half
+        self.rule.look(n)
+
+    cdef inline double _inside(self, Py_ssize_t h) noexcept nogil:
+        cdef int64_t begin = self.offset[self.feature[h]]
+        cdef double inside = self.prefix[begin + self.last[h]]
+        return inside - self.prefix[begin + self.first[h] - 1] if self.first[h] else inside
+
+    def consume(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, rows=None, Py_ssize_t start=0,
+                int64_t max_draws=9223372036854775807):
+        """Read examples from place `start` on, until something stops the round; return the place after the last.
+
+        Example i is row i of `codes`, or row ``rows[i]``, and y is -1 or 1; at most `max_draws` are read. A row that
+        does not exist, a code that its feature does not have, or another y raises ValueError; the examples before it
+        have been used, as `total_drawn` says.
+        """
+        cdef const int64_t[::1] chosen = rows
+        cdef bint random = rows is not None
+        cdef Py_ssize_t n = chosen.shape[0] if random else codes.shape[0], i = start, j, row, d
+        cdef Py_ssize_t until = n, n_rows = codes.shape[0]
+        cdef const uint8_t *code
+        cdef Filter sieve
+        cdef EdgeRule rule
+        cdef int sign
+        if not 0 <= start <= n:
+            raise ValueError(f"start is {start}; a place among {n} examples is needed")
+        if max_draws < n - start:
+            until = start + max_draws
+        self.hold()
+        rule, sieve, d = self.rule, self.filter, self.n_features
+        try:
+            if codes.shape[1] != d or codes.shape[0] != y.shape[0]:
+                raise ValueError(f"codes of shape ({codes.shape[0]}, {codes.shape[1]}) and {y.shape[0]} labels do not "
+                                 f"fit {d} features")
+            with sieve.lock, nogil:
+                while i < until and rule.state == RUNNING and not sieve.over:
+                    row = chosen[i] if random else i
+                    sign = y[row] if 0 <= row < n_rows else 0
+                    if sign * sign != 1 or not _fits(&codes[row, 0], self.highest, d):
+                        with gil:
+                            _refuse_row(codes, row, self._highest, sign)
+                    code = &codes[row, 0]
+                    if random and i + AHEAD < n:
+                        fr_fetch(&codes[chosen[i + AHEAD], 0])
+                    i += 1
+                    if sieve.take(sign * _score(self.table, self.offset, self.used, self.n_used, code)):
+                        for j in range(d):
+                            self.hist[self.offset[j] + code[j]] += sign
+                        self.balance += sign
+                        if sieve.passed == rule.next_look:
+                            self._judge(sieve.passed)
+                    if (i - start) % ROWS_PER_CHECK == 0:
+                        check_signals()
+        finally:
+            self.total_drawn += i - start
+            self.release()
+        return i
+
+    def full_pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights):
+        """Sums of z of all stumps, rows as far as the filter passes them; the sum of those shares; and of weights."""
+        self.hold()
+        try:
+            return self._pass(codes, y, weights)
+        finally:
+            self.release()
+
+    cdef tuple _pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights):
+        """`full_pass` for those who hold the guards."""
+        cdef Py_ssize_t n = codes.shape[0], i, j, d = self.n_features, h
+        cdef cnp.ndarray hist = np.zeros(self._table.shape[0])
+        cdef cnp.ndarray out = np.zeros(self.rule.n_hypotheses)
+        cdef double *sums = <double *>cnp.PyArray_DATA(hist)
+        cdef double *sum_of_z = <double *>cnp.PyArray_DATA(out)
+        cdef double q, running, total = 0.0, balance = 0.0, weight = 0.0
+        cdef int64_t k
+        cdef const uint8_t *code
+        if codes.shape[1] != d or n != y.shape[0] or n != weights.shape[0]:
+            raise ValueError(f"codes of shape ({n}, {codes.shape[1]}), {y.shape[0]} labels and {weights.shape[0]} "
+                             f"weights do not fit {d} features")
+        with nogil:
+            for i in range(n):
+                code = &codes[i, 0]
+                if y[i] * y[i] != 1 or not _fits(code, self.highest, d):
+                    with gil:
+                        _refuse_row(codes, i, self._highest, y[i])
+                q = weights[i] * acceptance(y[i] * _score(self.table, self.offset, self.used, self.n_used, code))
+                weight += weights[i]
+                total += q
+                q *= y[i]
+                balance += q
+                for j in range(d):
+                    sums[self.offset[j] + code[j]] += q
+                if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
+                    check_signals()
+            for j in range(d):
+                running = 0.0
+                for k in range(self.offset[j], self.offset[j + 1]):
+                    running += sums[k]
+                    self.prefix[k] = running
+            for h in range(self.rule.n_hypotheses):
+                sum_of_z[h] = self._inside(h) - 0.5 * balance
+        self.total_drawn += n
+        return out, total, weight
+
+    def __reduce__(self):
+        self.hold()
+        try:
+            rule = (self.rule.n_hypotheses, RULES[self.rule.kind], self.rule.tau, 0.0,
+                    "leader" if self.rule.by_leader else "first", self.rule.growth, self.rule.min_edge)
+            stumps = (self._feature, self._first, self._last, self._offset)
+            state = dict(rule=self.rule._state(), filter=self.filter._state(), table=self._table.copy(),
+                         hist=self._hist.copy(), used=self._used[:self.n_used].copy(), balance=self.balance,
+                         total_drawn=self.total_drawn)
+            return _rebuild_stumps.saved(stumps, rule, self.filter.epsilon, state)
+        finally:
+            self.release()
+
+
+@_checks.rebuilds(1, StumpStream)
+def _rebuild_stumps(stumps, rule, epsilon, state):
+    """Rebuild a pickled `StumpStream`."""
+    cdef StumpStream stream
+    n_hypotheses, name, tau, log_inv_delta, selection, growth, min_edge = rule
+    stream = StumpStream(*stumps,
+                         EdgeRule(n_hypotheses, name, tau, log_inv_delta, selection=selection, growth=growth,
+                                  min_edge=min_edge),
+                         Filter(epsilon, state["filter"]["rng"]))
+    stream.rule._set_state(state["rule"])
+    stream.filter._set_state(state["filter"])
+    stream._table[...] = state["table"]
+    stream._hist[...] = state["hist"]
+    used = np.unique(np.asarray(state["used"], dtype=np.int64))
+    if used.size and not (0 <= used[0] and used.max() < stream.n_features):
+        raise ValueError("it has scores of features that it does not have")
+    stream.n_used = len(used)
+    stream._used[:stream.n_used] = used
+    stream.balance = state["balance"]
+    stream.total_drawn = state["total_drawn"]
+    return stream
+
+
+def scores(const uint8_t[:, ::1] codes, offset, table):
+    """F(x) of each row."""
+    cdef cnp.ndarray last = _highest_codes(offset)
+    cdef const uint8_t *highest = <const uint8_t *>cnp.PyArray_DATA(last)
+    cdef const int64_t[::1] begin = offset
+    cdef const double[::1] values = table
+    cdef Py_ssize_t d = last.shape[0]
+    if codes.shape[1] != d or values.shape[0] != begin[d]:
+        raise ValueError(f"codes of {codes.shape[1]} features and a table of {values.shape[0]} scores do not fit "
+                         f"{d} features with {begin[d]} codes")
+    cdef Py_ssize_t n = codes.shape[0], i
+    used = np.array([j for j in range(len(offset) - 1) if np.any(table[offset[j]:offset[j + 1]])], dtype=np.int64)
+    cdef const int64_t[::1] features = used
+    cdef Py_ssize_t n_used = features.shape[0]
+    out = np.zeros(n)
+    cdef double[::1] score = out
+    if n_used:
+        with nogil:
+            for i in range(n):
+                if not _fits(&codes[i, 0], highest, d):
+                    with gil:
+                        _refuse_row(codes, i, last, 1)
+                score[i] = _score(&values[0], &begin[0], &features[0], n_used, &codes[i, 0])
+                if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
+                    check_signals()
+    return out

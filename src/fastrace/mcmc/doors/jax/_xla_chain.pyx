@@ -1,0 +1,179 @@
+# cython: cdivision=True
+"""Steps of compiled kernels as a function that XLA calls.
+
+The function is told a kernel by number and finds it in a table of those alive; it holds the interpreter's lock only to
+borrow an engine, and not while it makes steps. All of a chain is in the arrays that go in and come out.
+"""
+
+from cpython.pycapsule cimport PyCapsule_New
+from libc.math cimport NAN, isfinite
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport strncpy
+
+from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_t
+from fastrace._draws._row_stream cimport row_stream_init, row_stream_t
+from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_INVALID_ARGUMENT, XLA_S32, XLA_S64, XLA_U32, key_seed,
+                                                xla_array_t, xla_asks, xla_batch, xla_buffer_t, xla_error, xla_fits,
+                                                xla_frame_t, xla_is_real, xla_last, xla_put_real, xla_real)
+from fastrace.mcmc.kernels._chain cimport Chain
+
+import secrets
+
+cdef int major_version = 0, minor_version = 3
+
+crews = {}          # by number; whoever made the function keeps the crew alive
+
+
+def speak(major, minor):
+    """As `fastrace.mcmc.doors.jax._xla.speak`."""
+    global major_version, minor_version
+    major_version, minor_version = major, minor
+
+
+cdef class Crew:
+    """Engines of one kernel, lent to one call at a time.
+
+    No Python function is called where one is idle: threads of XLA's own come and go without a Python stack, and to make
+    one costs more than a step.
+    """
+
+    cdef guard_t guard          # of its set-up: a list of engines needs none
+    cdef list idle
+    cdef object make
+    cdef readonly bint races
+    cdef readonly int64_t number
+
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+
+    def __init__(self, make, races):
+        """`make` returns a new engine; `races` is whether its cache counts lost races."""
+        guard_build(&self.guard, 0, self)
+        self.idle = []
+        self.make = make
+        self.races = races
+        self.number = secrets.randbits(62)      # of no other process, to which compiled functions might be sent
+        guard_built(&self.guard, 0)
+        crews[self.number] = self
+
+cdef struct cache_t:            # of a chain that knows its log-likelihood, and how many races in a row it lost
+    double total
+    int64_t losses
+
+CACHE_WORDS = 4
+
+
+cdef object _loaded(cache_t *cache, bint races):
+    if races:
+        return None if cache.total != cache.total and cache.losses == 0 else (cache.total, cache.losses)
+    return None if cache.total != cache.total else cache.total
+
+
+cdef int _saved(object cache, cache_t *out) except -1:
+    out.total, out.losses = NAN, 0
+    if isinstance(cache, tuple):
+        out.total, out.losses = cache
+    elif cache is not None:
+        out.total = cache
+    return 0
+
+
+cdef int _advance(Chain chain, row_stream_t *stream, const xla_buffer_t *into, int64_t b, int64_t n_steps,
+                  int32_t *info) except -1 nogil:
+    """Make the steps of one chain; its engine is loaded."""
+    cdef int64_t _t, j
+    cdef int64_t rows = 0, looks = 0
+    info[2] = info[3] = info[4] = 0
+    chain.prior_now = chain.log_prior_of(chain.now)
+    for _t in range(n_steps):
+        chain.one(&stream.bits)
+        rows += chain.step.n_read
+        looks += chain.step.n_looks
+        info[2] += chain.step.accepted
+        info[3] += chain.step.full_pass
+        info[4] += chain.step.undecided
+    info[0] = <int32_t>min(rows, <int64_t>0x7FFFFFFF)
+    info[1] = <int32_t>min(looks, <int64_t>0x7FFFFFFF)
+    for j in range(chain.dim):
+        xla_put_real(into, b * chain.dim + j, chain.now[j])
+    return 0
+
+
+cdef _steps(xla_frame_t *frame, int64_t number, int64_t n_steps):
+    """(key, positions, caches) -> positions, caches, counts; the interpreter's lock is held."""
+    cdef xla_buffer_t *key = frame.arguments.at[0]
+    cdef xla_buffer_t *given = frame.arguments.at[1]
+    cdef xla_buffer_t *caches = frame.arguments.at[2]
+    cdef xla_buffer_t *into = frame.results.at[0]
+    cdef cache_t *after = <cache_t *>frame.results.at[1].data
+    cdef int32_t *info = <int32_t *>frame.results.at[2].data
+    cdef row_stream_t stream
+    cdef Chain chain
+    cdef Crew crew
+    cdef int64_t b, width = xla_last(key, 1), j
+    crew = (<dict>crews).get(number)
+    if crew is None:
+        raise ValueError("the kernel of this compiled function is gone, or from another process; keep the "
+                         "CompiledKernel alive as long as functions that use it, and trace them anew in a new process")
+    try:
+        chain = crew.idle.pop()     # not looked at before: another thread might take the last one in between
+    except IndexError:
+        chain = crew.make()
+    if xla_last(given, 1) != chain.dim or xla_last(caches, 1) != sizeof(cache_t) // 4:
+        raise ValueError(f"positions of {xla_last(given, 1)} parameters came; {chain.dim} are needed")
+    chain.hold()
+    try:
+        for b in range(xla_batch(given, 1)):
+            for j in range(chain.dim):
+                chain.now[j] = xla_real(given, b * chain.dim + j)
+                if not isfinite(chain.now[j]):
+                    raise ValueError(f"parameter {j} of a position is {chain.now[j]}; finite numbers are needed")
+                chain.new[j] = chain.now[j]
+            chain.to_z(chain.now, chain.z0)
+            chain._take_cache(_loaded(&(<cache_t *>caches.data)[b], crew.races))
+            row_stream_init(&stream)
+            key_seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
+            with nogil:
+                _advance(chain, &stream, into, b, n_steps, info + 5 * b)
+            _saved(chain.cache, &after[b])
+    finally:
+        chain.release()
+    crew.idle.append(chain)
+
+
+cdef bint _try(xla_frame_t *frame, int64_t number, int64_t n_steps, char *message) noexcept with gil:
+    try:
+        _steps(frame, number, n_steps)
+    except BaseException as error:
+        text = f"{type(error).__name__}: {error}".encode()[:999]
+        strncpy(message, text, 999)
+        return False
+    return True
+
+
+cdef void *chain_steps(xla_frame_t *frame) noexcept nogil:
+    cdef char message[1000]
+    cdef const char *wrong
+    cdef xla_array_t *order
+    if xla_asks(frame, major_version, minor_version):
+        return NULL
+    wrong = xla_fits(frame, 3, 3, 1)
+    if wrong == NULL:
+        order = <xla_array_t *>frame.attributes.at[0]
+        if frame.attributes.kinds[0] != XLA_ARRAY or order.dtype != XLA_S64 or order.size != 2:
+            wrong = b"a function of fastrace was called without its kernel"
+        elif (frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(frame.arguments.at[1])
+                or frame.arguments.at[2].dtype != XLA_U32 or frame.results.at[2].dtype != XLA_S32
+                or frame.results.at[0].dtype != frame.arguments.at[1].dtype):
+            wrong = b"a step takes a key of 32-bit words, a float32 or float64 position and what the chain knows of it"
+    if wrong != NULL:
+        return xla_error(frame, XLA_INVALID_ARGUMENT, wrong)
+    message[999] = 0
+    if not _try(frame, (<const int64_t *>order.data)[0], (<const int64_t *>order.data)[1], message):
+        return xla_error(frame, XLA_INVALID_ARGUMENT, message)
+    return NULL
+
+
+def targets():
+    """The function by name, as a capsule for `jax.ffi.register_ffi_target`."""
+    return {"fastrace_chain_steps": PyCapsule_New(<void *>chain_steps, NULL, NULL)}

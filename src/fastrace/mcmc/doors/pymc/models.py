@@ -1,0 +1,436 @@
+"""Log-likelihoods by row out of unchanged PyMC models."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base._words import counted
+from fastrace.mcmc.models.model import LogPrior, Model, NoModeError, Reference
+from fastrace.sources import CallableSource, Source
+
+__all__ = ["PyMCModel", "from_pymc"]
+
+Expansion = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
+
+_CHUNK = 8192
+_PILOT = 16384  # rows of the first search for the mode
+
+
+def from_pymc(
+    model: Any = None,
+    observed: Any = None,
+    *,
+    rows: Any = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+) -> PyMCModel:
+    """The log-likelihood of an unchanged PyMC model, row by row, for the kernels of `fastrace.mcmc`.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        By default the one whose ``with`` block this is in. All its free variables must be continuous;
+        `fastrace.mcmc.doors.pymc.CategoricalStep` is for discrete ones.
+    observed : variable or sequence of variables, optional
+        The observed variables whose terms are subsampled, all with the same number of rows, or their names. By default
+        every observed variable; those left out belong to the prior, which is computed whole at each step.
+    rows : sequence of pm.Data, optional
+        The containers whose first axis runs over rows, or their names. By default those that the terms depend on and
+        that are as long as there are rows.
+    compile_kwargs : dict, optional
+        For `pytensor.function`, such as ``{"mode": "NUMBA"}``.
+
+    Returns
+    -------
+    PyMCModel
+        Its parameters are PyMC's value variables, raveled and joined: on transformed scales, with the Jacobian in the
+        prior. `PyMCModel.unpack` gives draws their names and their own scales.
+
+    Raises
+    ------
+    ImportError
+        Without PyMC: ``python -m pip install "pymc>=5.26"``.
+    ValueError
+        If rows do not enter by `pm.Data`, or the likelihood is not one factor for each row; the message names the
+        variable.
+
+    Notes
+    -----
+    Asked for k rows, the model hands k rows of each container to PyTensor: the cost does not grow with the number of
+    rows in the data. Both the log-likelihood and the prior are expanded to second order at the posterior mode, as far
+    as PyTensor can differentiate them. That takes ``dim`` passes over the data for each of a few Newton steps, once.
+
+    Hierarchies are hard for chains that follow the joint mode: with the standard deviation of group effects among the
+    parameters it lies far from the posterior (not centred), or there is none and an error says so (centred). Chains
+    then move slowly or stay away, and `fastrace.mcmc.sample` warns; take PyMC's own NUTS for such a model, or one with
+    that standard deviation fixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(2000, 2))
+    >>> with pm.Model() as model:
+    ...     X, Y = pm.Data("X", x), pm.Data("Y", x @ [1.0, -0.5] + rng.standard_t(4, size=2000))
+    ...     b = pm.Normal("b", 0.0, 10.0, shape=2)
+    ...     obs = pm.StudentT("obs", nu=4.0, mu=X @ b, sigma=1.0, observed=Y)
+    >>> kernel = mcmc.RacingMetropolis(mcmc.from_pymc(model))
+    >>> trace = mcmc.sample(kernel, n_draws=200, n_chains=1, n_tune=100, rng=1)
+    >>> bool(np.abs(trace.draws.mean(axis=(0, 1)) - [1.0, -0.5]).max() < 0.1)
+    True
+    """
+    try:
+        import pymc
+    except ImportError as error:
+        raise ImportError('from_pymc needs PyMC: python -m pip install "pymc>=5.26"') from error
+    model = pymc.modelcontext(model)
+    discrete = [v.name for v in model.free_RVs if np.dtype(v.dtype).kind != "f"]
+    if discrete:
+        raise ValueError(f"{', '.join(discrete)}: a model whose free variables are all continuous is needed; for "
+                         f"discrete ones give pymc.sample a step of fastrace.mcmc.doors.pymc.CategoricalStep")
+    return PyMCModel(model, observed, rows=rows, compile_kwargs=compile_kwargs)
+
+
+class PyMCModel(Model):
+    """The model that `from_pymc` and the steps of `fastrace.mcmc.doors.pymc` make.
+
+    Parameters
+    ----------
+    model, observed, rows, compile_kwargs
+        As in `from_pymc`.
+    variables : sequence of variables, optional
+        Those that make up the parameters, in this order, or their names; by default all free ones. What the others are
+        is said by `set_others`.
+
+    Attributes
+    ----------
+    names : list of str
+        Value variables of PyMC that make up the parameters.
+    shapes : list of tuple
+        Their shapes.
+    others : dict
+        The other free value variables, as they are at present.
+    around : ndarray
+        The continuous ones among them, raveled and joined.
+    """
+
+    def __init__(
+        self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.pymc_model = model
+        chosen = list(model.observed_RVs) if observed is None else self._variables(observed, "observed")
+        if not chosen or not set(chosen) <= set(model.observed_RVs):
+            potentials = [v.name for v in model.potentials]
+            raise ValueError(
+                f"observed is {[v.name for v in chosen]}; observed variables of the model, at least one, are needed"
+                + (f": a potential, such as {potentials[0]!r}, does not say which of its factors is which row's"
+                   if potentials and not chosen else "")
+            )
+        free = list(model.free_RVs)
+        known = [model.rvs_to_values[v] for v in free]
+        wanted = free if variables is None else self._variables(variables, "variables")
+        self.values = [model.rvs_to_values.get(v, v) for v in wanted]
+        if not self.values or not set(self.values) <= set(known):
+            raise ValueError(f"variables is {[v.name for v in wanted]}; free variables of the model are needed")
+        point = model.initial_point()
+        self.names = [v.name for v in self.values]
+        self.shapes = [np.shape(point[name]) for name in self.names]
+        self.dtypes = [np.dtype(v.dtype) for v in self.values]
+        self.sizes = [int(math.prod(shape)) for shape in self.shapes]
+        others = [v for v in known if v not in set(self.values)]
+        self._beside = [v for v in others if np.dtype(v.dtype).kind == "f"]
+        self._fixed = [v for v in others if np.dtype(v.dtype).kind != "f"]
+        self.others = {v.name: np.array(point[v.name], dtype=v.dtype) for v in others}
+        self.around = self._continuous_others()
+        self._observed, self.compile_kwargs = chosen, dict(compile_kwargs or {})
+        self._rows = None if rows is None else self._variables(rows, "rows")
+        self._graphs = self._new_graphs()
+        super().__init__(sum(self.sizes), self._graphs.n_rows, log_prior=self.rest)
+        self._graphs.check(self._probe(point), list(self._fixed_values()))
+        self._derivable = self._has_derivatives()
+
+    def _variables(self, given: Any, name: str) -> list[Any]:
+        """Variables, some of them by name."""
+        listed = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        try:
+            return [self.pymc_model[v] if isinstance(v, str) else v for v in listed]
+        except KeyError as error:
+            known = sorted(self.pymc_model.named_vars)
+            raise ValueError(f"{name} names {error}; the model has {', '.join(known)}") from None
+
+    def _new_graphs(self) -> Any:
+        from fastrace.mcmc.doors.pymc._graphs import RowGraphs
+
+        values = self.values + self._beside
+        return RowGraphs(self.pymc_model, self._observed, values, self._fixed, self._rows, self.compile_kwargs)
+
+    def _probe(self, point: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Near the initial point, where symmetries do not hide what the terms depend on."""
+        theta = self._whole(self.pack(point))
+        whole = np.concatenate([np.full(size, dtype.kind == "f") for size, dtype in
+                                zip(self.sizes, self.dtypes, strict=True)] + [np.full(len(self.around), True)])
+        return theta + whole * np.random.default_rng(1).uniform(0.05, 0.15, len(theta))
+
+    def __repr__(self) -> str:
+        return f"PyMCModel({', '.join(self.names)}; {counted(self.n_rows, 'row')})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Compiled functions stay behind; a copy compiles its own when first asked."""
+        return {name: value for name, value in self.__dict__.items() if name != "_graphs"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._graphs = self._new_graphs()
+
+    # Points.
+
+    def pack(self, point: Mapping[str, Any]) -> NDArray[np.float64]:
+        """The parameters of a point of PyMC."""
+        missing = [name for name in self.names if name not in point]
+        if missing:
+            raise ValueError(f"the point has no {missing[0]!r}; it has {', '.join(point)}")
+        return np.concatenate([np.ravel(np.asarray(point[name], dtype=np.float64)) for name in self.names])
+
+    def point(self, theta: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        """Value variables by name, in their own dtypes."""
+        out, first = {}, 0
+        for name, shape, size, dtype in zip(self.names, self.shapes, self.sizes, self.dtypes, strict=True):
+            out[name] = np.asarray(theta[first : first + size], dtype=dtype).reshape(shape).copy()
+            first += size
+        return out
+
+    def set_others(self, point: Mapping[str, Any]) -> bool:
+        """Take the other variables from a point of PyMC; whether one of them has changed."""
+        changed = False
+        for name, old in self.others.items():
+            if not np.array_equal(old, point[name]):
+                self.others[name] = np.array(point[name], dtype=old.dtype)
+                changed = True
+        if changed:
+            self.around = self._continuous_others()
+        return changed
+
+    def unpack(self, draws: ArrayLike, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Draws of shape (..., dim) as arrays by the names of the model's variables, on their own scales.
+
+        `names` are free and deterministic variables; by default all but those that depend on the rows.
+        """
+        array = np.asarray(draws, dtype=np.float64)
+        if array.shape[-1:] != (self.dim,):
+            raise ValueError(f"draws has shape {array.shape}; the last axis must have the {self.dim} parameters")
+        listed, function = self._graphs.draws(names)
+        flat = [function(self._whole(theta), *self._fixed_values()) for theta in array.reshape(-1, self.dim)]
+        return {
+            name: np.stack([one[i] for one in flat]).reshape(array.shape[:-1] + flat[0][i].shape)
+            for i, name in enumerate(listed)
+        }
+
+    def _continuous_others(self) -> NDArray[np.float64]:
+        parts = [np.ravel(np.asarray(self.others[v.name], dtype=np.float64)) for v in self._beside]
+        return np.concatenate([*parts, np.empty(0)])
+
+    def _fixed_values(self) -> list[NDArray[Any]]:
+        return [self.others[v.name] for v in self._fixed]
+
+    def _whole(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The parameters with the other continuous variables behind them; a copy."""
+        return np.concatenate([theta, self.around])
+
+    # What kernels ask.
+
+    def terms(self, theta: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Log-likelihood terms of these rows, shape (len(rows),)."""
+        parts = self._graphs.call("terms", self._whole(theta), np.asarray(rows, dtype=np.int64), *self._fixed_values())
+        return np.asarray(parts[0] if len(parts) == 1 else sum(parts), dtype=np.float64)
+
+    def left(
+        self, theta: NDArray[np.float64], hat: NDArray[np.float64], rows: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """What their second-order expansion at `hat`, other continuous variables included, leaves of these terms."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return np.asarray(self._graphs.call("left", self._whole(theta), hat, rows, *self._fixed_values()))
+
+    def rest(self, theta: NDArray[np.float64]) -> float:
+        """All that is not a term: prior, Jacobian, potentials, observed variables left out."""
+        return float(self._graphs.call("rest", self._whole(theta), *self._fixed_values()))
+
+    def _has_derivatives(self) -> bool:
+        if any(dtype.kind != "f" for dtype in self.dtypes) or self._graphs.feel_fixed:
+            return False  # the sums of an expansion would have to be made anew whenever a discrete variable moves
+        try:
+            self._graphs.function("left")
+        except (NotImplementedError, TypeError, ValueError):  # as PyTensor says that an operation has no gradient
+            return False
+        return True
+
+    @property
+    def has_derivatives(self) -> bool:
+        return self._derivable
+
+    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+        theta = np.zeros((2, self.dim))
+        return CallableSource(_Rewards(self, theta, _hat_of(reference)), 2, self.n_rows), theta
+
+    def _expanded(self, name: str, at: NDArray[np.float64], *rows: NDArray[np.int64]) -> Expansion:
+        """A sum, its gradient and its Hessian in all continuous variables."""
+        parts = [self._graphs.call(name, at, unit, *rows, *self._fixed_values()) for unit in np.eye(len(at))]
+        hessian = np.stack([part[2] for part in parts])
+        return float(parts[0][0]), np.array(parts[0][1]), (hessian + hessian.T) / 2.0
+
+    def _expand(
+        self, at: NDArray[np.float64], rows: NDArray[np.int64] | None = None, rest: Expansion | None = None
+    ) -> Expansion:
+        """Log-posterior and its derivatives; from some rows, as many times as there are more of them.
+
+        `rest` is the part that is no term, if it is known.
+        """
+        value, gradient, hessian = self._expanded("rest_expansion", at) if rest is None else rest
+        n = self.n_rows if rows is None else len(rows)
+        for first in range(0, n, _CHUNK):
+            last = min(first + _CHUNK, n)
+            part = self._expanded("expansion", at, np.arange(first, last) if rows is None else rows[first:last])
+            value = value + part[0] * self.n_rows / n
+            gradient = gradient + part[1] * self.n_rows / n  # not in place: the rest's is kept
+            hessian = hessian + part[2] * self.n_rows / n
+        return value, gradient, hessian
+
+    def reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None = None) -> Reference:
+        """Expand the log-posterior at a point, an array or a point of PyMC, by default at its mode.
+
+        With other continuous variables the expansion is in all of them, and the normal density is the conditional one.
+        """
+        if not self._derivable:
+            return super().reference()
+        if theta_hat is None:
+            hat = self._mode()
+        elif isinstance(theta_hat, Mapping):
+            hat = self.pack(theta_hat)
+            parts = [np.ravel(np.asarray(theta_hat.get(v.name, self.others[v.name]))) for v in self._beside]
+            hat = np.concatenate([hat, *parts])
+        else:
+            hat = np.array(theta_hat, dtype=np.float64)
+            if hat.shape != (self.dim,):
+                raise ValueError(f"theta_hat has shape {hat.shape}; ({self.dim},) is needed")
+            hat = self._whole(hat)
+        rest = self._expanded("rest_expansion", hat)
+        _, gradient, hessian = self._expand(hat, rest=rest)
+        whole = _flat(len(hat))
+        center, factor = whole._normal(hat, gradient, hessian)
+        d = self.dim
+        if len(hat) == d:
+            return ExpandedReference(hat, center, factor, None, math.inf, rest)
+        own = np.linalg.inv(-hessian[:d, :d])
+        gain = own @ hessian[:d, d:]
+        factor = np.asarray(np.linalg.cholesky((own + own.T) / 2.0), dtype=np.float64)
+        at = center[:d] + gain @ (self.around - center[d:])
+        return JointReference(hat[:d], at, factor, None, math.inf, rest, hat, center, gain)
+
+    def _mode(self) -> NDArray[np.float64]:
+        """Of the log-posterior: from the initial point over some rows, from there over all."""
+        at = self._whole(self.pack(self.pymc_model.initial_point()))
+        whole = _flat(len(at))
+        if self.n_rows > 2 * _PILOT:
+            some = np.sort(np.random.default_rng(0).permutation(self.n_rows)[:_PILOT]).astype(np.int64)
+            with contextlib.suppress(NoModeError):  # it is all rows that must have one
+                at = whole._newton(lambda x: self._expand(x, some), at)
+        return whole._newton(self._expand, at)
+
+    def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
+        hat = _hat_of(reference)
+        if hat is None:
+            return self.log_prior
+        if isinstance(reference, ExpandedReference):
+            return _Rest(self, hat, *reference.rest)
+        if self.others:
+            raise ValueError(
+                f"the reference does not say how it expands the prior, which may depend on {', '.join(self.others)}; "
+                f"one that this model's reference() made is needed"
+            )
+        return _Rest(self, hat, *self._expanded("rest_expansion", hat))
+
+
+@dataclass(frozen=True, eq=False)
+class ExpandedReference(Reference):
+    """A normal density with the expansion of the prior that went into it.
+
+    Attributes
+    ----------
+    rest : tuple of float, ndarray, ndarray
+        Value, gradient and Hessian at the point of expansion of all that is not a term, in all continuous variables,
+        with the discrete ones as they were then. What the expansion leaves must be taken from the same one for as long
+        as the density is used, wherever the discrete variables go.
+    """
+
+    rest: Expansion
+
+
+@dataclass(frozen=True, eq=False)
+class JointReference(ExpandedReference):
+    """A normal density that follows the conditional posterior of some variables given the other continuous ones.
+
+    Attributes
+    ----------
+    whole_hat, whole_center : ndarray of shape (dim + n_others,)
+        Point of expansion and mean, in all continuous variables.
+    gain : ndarray of shape (dim, n_others)
+        How far the conditional mean moves with the others.
+    """
+
+    whole_hat: NDArray[np.float64]
+    whole_center: NDArray[np.float64]
+    gain: NDArray[np.float64]
+
+    def center_at(self, others: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Mean of the conditional density."""
+        d = len(self.center)
+        return np.asarray(self.whole_center[:d] + self.gain @ (others - self.whole_center[d:]))
+
+
+def _hat_of(reference: Reference | None) -> NDArray[np.float64] | None:
+    """Where a reference expands, other variables included."""
+    if reference is None:
+        return None
+    return np.array(reference.whole_hat if isinstance(reference, JointReference) else reference.theta_hat)
+
+
+def _flat(dim: int) -> Model:
+    """A model of a flat prior, for its Newton steps."""
+    return Model(dim, 1)
+
+
+class _Rewards:
+    """Terms of the two arms, less their expansion if there is a point to expand at."""
+
+    def __init__(self, model: PyMCModel, theta: NDArray[np.float64], hat: NDArray[np.float64] | None) -> None:
+        self.model, self.theta, self.hat = model, theta, hat
+
+    def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        out = np.empty((len(rows), len(arms)))
+        for j, arm in enumerate(arms):
+            at = self.theta[arm]
+            out[:, j] = self.model.terms(at, rows) if self.hat is None else self.model.left(at, self.hat, rows)
+        return out
+
+
+class _Rest:
+    """What its second-order expansion leaves of the log prior."""
+
+    def __init__(
+        self, model: PyMCModel, hat: NDArray[np.float64], value: float, gradient: NDArray[np.float64],
+        hessian: NDArray[np.float64],
+    ) -> None:
+        self.model = model
+        self.hat, self.value, self.gradient, self.hessian = hat, value, gradient, hessian
+
+    def __call__(self, theta: NDArray[np.float64]) -> float:
+        step = self.model._whole(theta) - self.hat
+        return self.model.rest(theta) - self.value - float(self.gradient @ step + 0.5 * (step @ self.hessian @ step))

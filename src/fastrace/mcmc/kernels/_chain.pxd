@@ -1,0 +1,72 @@
+"""Steps of Markov chains whose decisions rest on sums over rows."""
+
+from libc.stdint cimport int64_t
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._base._guard cimport guard_t
+from fastrace._draws._row_stream cimport row_stream_t
+from fastrace.likelihoods cimport GLMSource
+from fastrace.sources cimport Source
+
+cdef struct step_t:                 # what one step did, beside where it went
+    int64_t n_read                  # rows asked of the source
+    int64_t n_looks
+    bint accepted
+    bint full_pass                  # all rows, in one pass in order
+    bint undecided                  # the bound had not decided when all rows had been read
+
+
+cdef class Residual(Source):
+    cdef readonly GLMSource glm
+    cdef readonly cnp.ndarray theta_hat
+
+
+cdef class Chain:
+    cdef guard_t guard                      # level 1: subclasses that need a race or a table before they run
+    cdef readonly Py_ssize_t dim
+    cdef readonly Source source
+    cdef readonly int64_t n_done            # steps of the last run that are in its arrays
+    # parameters of the two arms: where the chain is, and where it may go
+    cdef cnp.ndarray _theta
+    cdef double *now
+    cdef double *new
+    # whitened: theta = center + factor z, factor lower triangular
+    cdef cnp.ndarray _center, _factor, _columns, _work
+    cdef object _given              # the arrays these were copied from
+    cdef double *center
+    cdef double *factor
+    cdef double *columns            # the factor, column after column from the diagonal down
+    cdef double *z0
+    cdef double *z1
+    # z1 = keep z0 + noise xi, or z0 + walk xi in a share of the steps; user proposals are a function
+    cdef double keep, noise, walk, walk_share
+    cdef public object propose
+    # log density without the rows: -|z|^2 / 2 with a surrogate, normal or a function besides
+    cdef bint surrogate, delayed, walked    # the last: whether the step is one of that share
+    # acceptance is delayed only between states whose |z|^2 is at most this, as `near` says of the present pair
+    cdef double near_squared
+    cdef bint near
+    cdef object log_prior
+    cdef cnp.ndarray _prior_mean, _prior_precision
+    cdef double prior_now, prior_new
+    # bound on the change of each row's reward: weight_i times a function of z0 and z1; heaviest < 0 if there is none
+    cdef double heaviest, total_weight, radius
+    cdef double rounding                    # of that change, which is a difference of numbers as large as the terms
+    cdef cnp.ndarray _from_hat
+    cdef double *from_hat
+    cdef step_t step
+    cdef row_stream_t stream
+
+    cdef int hold(self) except -1           # before steps are made; `release` after them
+    cdef void release(self) noexcept
+    cdef int one(self, bitgen_t *bits) except -1 nogil
+    cdef double moved(self, bitgen_t *bits) except? -1.0 nogil
+    cdef double log_prior_of(self, const double *theta) except? -1.0 nogil
+    cdef void to_theta(self, const double *z, double *theta) noexcept nogil
+    cdef void to_z(self, const double *theta, double *z) noexcept nogil
+    cdef double _ask_prior(self, const double *theta) except? -1.0
+    cdef double _ask_proposal(self) except? -1.0
+    cdef double size_of_move(self) noexcept nogil
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil
+    cdef int moved_on(self) except -1 nogil

@@ -1,0 +1,716 @@
+# cython: cdivision=True
+"""Metropolis-Hastings steps over rows: exact ones by full passes, and races of the accept decision.
+
+A chain keeps its parameters in the source's own memory: arm 0 is where it is, arm 1 where it may go. With a surrogate
+the rows' rewards are what a second-order expansion leaves of the log-likelihoods, and the expansion itself, prior
+included, is a normal density in whitened coordinates z.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport INFINITY, NAN, isfinite, isnan
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle,
+                                    guard_enter, guard_leave, guarded)
+from fastrace._base._signals cimport check_signals
+from fastrace._draws._rng cimport random_standard_exponential
+from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed
+from fastrace._math._bounds cimport cubic_change
+from fastrace._math._simd cimport fr_lower_product, fr_sum
+from fastrace.likelihoods cimport FR_RESIDUAL, GLMSource
+from fastrace.races._threshold cimport ThresholdRace
+from fastrace.races._weighted cimport WeightedRace
+from fastrace.sources cimport Source
+
+import numpy as np
+
+from fastrace._base import _checks
+
+cnp.import_array()
+
+cdef extern from "numpy/random/distributions.h" nogil:
+    double random_standard_normal(bitgen_t *bits)
+
+cdef enum:
+    BLOCK = 256                 # rows whose residuals stay in the first-level cache
+    ROWS_PER_CHECK = 1 << 16    # rows between two looks at pending signals
+    WORK_PER_CHECK = 1 << 16    # the same for whole steps, each counted as 64 rows besides those it read
+    PATIENCE = 4
+    RETRY = 16
+    MOST_SHRINKS = 200          # an interval shrunk so often has no width left; the chain then stays
+
+ACCEPTED, FULL_PASS, UNDECIDED = 1, 2, 4
+
+
+cdef class Residual(Source):
+    """What the second-order expansion about `theta_hat` leaves of a model's log-likelihoods; nothing is known of sums.
+
+    The sums of the expansion belong to whoever holds its gradient and Hessian: a `Chain` has them as a normal density.
+    """
+
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
+    def __init__(self, GLMSource glm not None, theta_hat):
+        guard_check_built(&glm.guard, glm)
+        hat = np.array(theta_hat, dtype=np.float64)
+        if hat.shape != (glm.X.shape[1],):
+            raise ValueError(f"theta_hat has shape {hat.shape}; ({glm.X.shape[1]},) is needed")
+        super().__init__(glm.n_arms, glm.n_rows, scan_advantage=glm.scan_advantage, reward_cost=1.5 * glm.reward_cost)
+        self.glm = glm
+        self.theta_hat = hat
+        guard_built(&self.guard, 1)
+
+    def __reduce__(self):
+        guard_check_built(&self.guard, self)
+        return _residual.saved(self.glm, np.asarray(self.theta_hat))
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        return self.glm.evaluate(FR_RESIDUAL, <const double *>cnp.PyArray_DATA(self.theta_hat), rows, 0, n_rows, arms,
+                                 n_arms, out)
+
+    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                        double **out) except -1 nogil:
+        return self.glm.evaluate(FR_RESIDUAL, <const double *>cnp.PyArray_DATA(self.theta_hat), NULL, first, n_rows,
+                                 arms, n_arms, out)
+
+    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                      double *out) except -1 nogil:
+        cdef double *block = <double *>malloc(max(n_arms, 1) * BLOCK * sizeof(double))
+        cdef double **column = <double **>malloc(max(n_arms, 1) * sizeof(double *))
+        cdef int64_t last = first + n_rows, since_check = 0
+        cdef Py_ssize_t j, count
+        try:
+            if block == NULL or column == NULL:
+                with gil:
+                    raise MemoryError()
+            for j in range(n_arms):
+                column[j] = block + j * BLOCK
+            while first < last:
+                count = <Py_ssize_t>min(<int64_t>BLOCK, last - first)
+                self.fill_range(first, count, arms, n_arms, column)
+                for j in range(n_arms):
+                    out[j] += fr_sum(column[j], count)
+                first += count
+                since_check += count
+                if since_check >= ROWS_PER_CHECK:
+                    since_check = 0
+                    check_signals()
+        finally:
+            free(block)
+            free(column)
+        return 0
+
+
+@_checks.rebuilds(1, Residual)
+def _residual(glm, theta_hat):
+    """Rebuild a pickled `Residual`."""
+    return Residual(glm, theta_hat)
+
+
+def parameters_of(GLMSource glm not None):
+    """The memory in which a model keeps its parameters, shape (n_arms, p); its owner alone may write to it."""
+    return glm.parameters
+
+
+cdef class Chain:
+    """What all chains share: proposals, priors, recording. `decide` is a subclass's.
+
+    Parameters
+    ----------
+    source : Source
+        Two arms: rewards of the present state and of the proposal.
+    theta : ndarray of float64, shape (2, dim)
+        Where the source reads its parameters.
+    center, factor : ndarray
+        Whitened coordinates; `factor` is lower triangular.
+    surrogate : bool
+        Whether the rewards leave out a normal density with these coordinates.
+    delayed : bool
+        Accept on all that is known without rows first, where the state and the proposal are both within
+        `radius_of_delay` of the center.
+    radius_of_delay : float
+        In whitened units. Farther out acceptance is decided at once.
+    log_prior, propose : callable or None
+    prior_mean, prior_precision : ndarray of shape (dim,) or None
+        Of a normal prior that the surrogate does not include.
+    weights : tuple or None
+        Heaviest row's weight and their sum, radius of validity in whitened units, the whitened center as seen from the
+        point of expansion, and how far rounding may move the change of a row's reward.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 0)
+        memset(&self.step, 0, sizeof(step_t))
+        row_stream_init(&self.stream)
+
+    def __init__(self, Source source not None, theta, center, factor, *, surrogate, delayed, radius_of_delay=INFINITY,
+                 log_prior=None, propose=None, prior_mean=None, prior_precision=None, weights=None):
+        if source.n_arms != 2 or theta.shape[0] != 2 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
+            raise ValueError(f"the source has {source.n_arms} arms and theta has shape {theta.shape}; two arms and a "
+                             f"float64 array of shape (2, dim) in C order are needed")
+        guard_check_built(&source.guard, source)
+        dim = theta.shape[1]
+        coordinates = _coordinates(center, factor, dim)
+        mean = precision = None
+        if prior_precision is not None:
+            mean = np.array(np.broadcast_to(prior_mean, (dim,)), dtype=np.float64)
+            precision = np.array(np.broadcast_to(prior_precision, (dim,)), dtype=np.float64)
+        cdef double heaviest = -1.0, total_weight = 0.0, radius = INFINITY, rounding = 0.0
+        from_hat = np.zeros(dim)
+        if weights is not None:
+            heaviest, total_weight, radius, offset, rounding = weights
+            from_hat = np.array(np.broadcast_to(offset, (dim,)), dtype=np.float64)
+        guard_build(&self.guard, 0, self)
+        self.source = source
+        self.dim = dim
+        self._theta = theta
+        self.now = <double *>cnp.PyArray_DATA(self._theta)
+        self.new = self.now + self.dim
+        self._work = np.zeros((2, self.dim))
+        self.z0 = <double *>cnp.PyArray_DATA(self._work)
+        self.z1 = self.z0 + self.dim
+        self.surrogate = surrogate
+        self.delayed = delayed
+        self.near_squared = radius_of_delay * radius_of_delay
+        self.log_prior = log_prior
+        self.propose = propose
+        self._prior_mean, self._prior_precision = mean, precision
+        self.heaviest, self.total_weight, self.radius = heaviest, total_weight, radius
+        self.rounding = rounding
+        self._from_hat = from_hat
+        self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
+        self._use_coordinates(coordinates, (center, factor))
+        self.keep = self.noise = self.walk = 1.0
+        self.walk_share = 0.0
+        guard_built(&self.guard, 0)
+
+    cdef int hold(self) except -1:
+        guard_enter(&self.guard, self)
+        return 0
+
+    cdef void release(self) noexcept:
+        guard_leave(&self.guard)
+
+    def set_coordinates(self, center, factor):
+        """Replace the whitened coordinates; `load` the state anew afterwards. Arrays given once must not change."""
+        if self._given is not None and self._given[0] is center and self._given[1] is factor:
+            return
+        guard_check_built(&self.guard, self)
+        coordinates = _coordinates(center, factor, self.dim)
+        guarded(&self.guard, self, self._use_coordinates, (coordinates, (center, factor)))
+
+    def _use_coordinates(self, coordinates, given):
+        self._center, self._factor, self._columns = coordinates
+        self.center = <double *>cnp.PyArray_DATA(self._center)
+        self.factor = <double *>cnp.PyArray_DATA(self._factor)
+        self.columns = <double *>cnp.PyArray_DATA(self._columns)
+        self._given = given
+
+    def set_proposal(self, keep, noise, walk, walk_share):
+        """z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi."""
+        cdef double keep_ = keep, noise_ = noise, walk_ = walk, share = walk_share
+        guard_check_idle(&self.guard, self)
+        self.keep = keep_
+        self.noise = noise_
+        self.walk = walk_
+        self.walk_share = share
+
+    def whiten(self, position):
+        """The whitened coordinates of a position."""
+        cdef cnp.ndarray at = self._vector(position, "position")
+        cdef cnp.ndarray z = np.empty(self.dim)
+        guard_check_built(&self.guard, self)
+        self.to_z(<const double *>cnp.PyArray_DATA(at), <double *>cnp.PyArray_DATA(z))
+        return z
+
+    def _vector(self, value, name):
+        array = np.ascontiguousarray(value, dtype=np.float64)
+        if array.shape != (self.dim,):
+            raise ValueError(f"{name} has shape {np.shape(value)}; ({self.dim},) is needed: a state is of one kernel "
+                             f"alone")
+        return array
+
+    def colour(self, whitened):
+        """The position that belongs to whitened coordinates."""
+        cdef cnp.ndarray z = self._vector(whitened, "whitened")
+        cdef cnp.ndarray at = np.empty(self.dim)
+        guard_check_built(&self.guard, self)
+        self.to_theta(<const double *>cnp.PyArray_DATA(z), <double *>cnp.PyArray_DATA(at))
+        return at
+
+    cdef void to_theta(self, const double *z, double *theta) noexcept nogil:
+        fr_lower_product(self.columns, self.center, z, self.dim, theta)
+
+    cdef void to_z(self, const double *theta, double *z) noexcept nogil:
+        cdef Py_ssize_t i, j, d = self.dim
+        cdef const double *row = self.factor
+        cdef double sum
+        for i in range(d):
+            sum = theta[i] - self.center[i]
+            for j in range(i):
+                sum -= row[j] * z[j]
+            z[i] = sum / row[i]
+            row += d
+
+    def load(self, position, whitened, cache):
+        """Take up a state; `cache` is what `cache` gave for it, or None."""
+        cdef Py_ssize_t i
+        cdef const double[::1] theta = self._vector(position, "position")
+        cdef const double[::1] z = self._vector(whitened, "whitened")
+        guard_enter(&self.guard, self)
+        try:
+            self._take_cache(cache)
+            for i in range(self.dim):
+                self.now[i] = theta[i]
+                self.new[i] = theta[i]
+                self.z0[i] = z[i]
+        finally:
+            guard_leave(&self.guard)
+
+    def _take_cache(self, cache):
+        pass
+
+    @property
+    def cache(self):
+        """What a chain that goes on elsewhere needs besides: plain numbers, or None."""
+        return None
+
+    @property
+    def position(self):
+        guard_check_built(&self.guard, self)
+        return self._theta[0].copy()
+
+    @property
+    def whitened(self):
+        guard_check_built(&self.guard, self)
+        return self._work[0].copy()
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        """Whether the rewards of arm 1 sum to more than those of arm 0 and `threshold`: into `step.accepted`."""
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not define decide()")
+
+    cdef int moved_on(self) except -1 nogil:
+        """After an accepted step, before arm 1 becomes arm 0."""
+        return 0
+
+    def run(self, rng, double[:, ::1] draws, int64_t[::1] rows, int32_t[::1] looks, uint8_t[::1] flags):
+        """Make as many steps as the arrays have places. `n_done` counts them, also if one raises."""
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        cdef Py_ssize_t n = draws.shape[0], t
+        cdef int64_t work = 0
+        guard_check_built(&self.guard, self)
+        if draws.shape[1] != self.dim or rows.shape[0] != n or looks.shape[0] != n or flags.shape[0] != n:
+            raise ValueError("the arrays of a run must agree in length")
+        self.hold()
+        try:
+            self.n_done = 0
+            with rng.bit_generator.lock:
+                with nogil:
+                    self.prior_now = self.log_prior_of(self.now)
+                    for t in range(n):
+                        self.one(bits)
+                        memcpy(&draws[t, 0], self.now, self.dim * sizeof(double))
+                        rows[t] = self.step.n_read
+                        looks[t] = <int32_t>self.step.n_looks
+                        flags[t] = <uint8_t>(self.step.accepted | (self.step.full_pass << 1)
+                                             | (self.step.undecided << 2))
+                        self.n_done = t + 1
+                        work += 64 + self.step.n_read
+                        if work >= WORK_PER_CHECK:
+                            work = 0
+                            check_signals()
+        finally:
+            self.release()
+
+    cdef int one(self, bitgen_t *bits) except -1 nogil:
+        """One step. Let a be the Metropolis-Hastings ratio as far as it needs no row, b what the rows make of the rest.
+
+        A proposal is accepted with probability min(1, a) min(1, b), in two stages, if both states are near, and with
+        probability min(1, a b) if one of them is not. For either rule the flow from x to y is the flow from y to x,
+        because a(y, x) = 1 / a(x, y) and b(y, x) = 1 / b(x, y); and which rule a pair of states is under does not
+        depend on their order. So every pair is in balance, and the posterior invariant.
+        """
+        cdef double ratio, first
+        self.step.n_read = self.step.n_looks = 0
+        self.step.accepted = self.step.full_pass = self.step.undecided = False
+        row_stream_seed(&self.stream, bits.next_uint64(bits.state))
+        ratio = self.moved(bits)
+        first = -random_standard_exponential(bits)
+        if ratio == -INFINITY:
+            return 0
+        if self.delayed and self.near and not self.walked:
+            if not first < ratio:
+                return 0
+            first = -random_standard_exponential(bits)
+        else:
+            first -= ratio
+        self.decide(bits, first)
+        if self.step.accepted:
+            self.moved_on()
+            memcpy(self.now, self.new, self.dim * sizeof(double))
+            memcpy(self.z0, self.z1, self.dim * sizeof(double))
+            self.prior_now = self.prior_new
+        return 0
+
+    cdef double moved(self, bitgen_t *bits) except? -1.0 nogil:
+        """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
+        cdef Py_ssize_t i, d = self.dim
+        cdef double keep = self.keep, noise = self.noise, before = 0.0, after = 0.0, ratio = 0.0
+        self.walked = False
+        if self.propose is not None:
+            with gil:
+                ratio = self._ask_proposal()
+            self.to_z(self.new, self.z1)
+        else:
+            if self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share:
+                keep, noise = 1.0, self.walk
+                self.walked = True
+            for i in range(d):
+                self.z1[i] = keep * self.z0[i] + noise * random_standard_normal(bits)
+            self.to_theta(self.z1, self.new)
+        for i in range(d):
+            before += self.z0[i] * self.z0[i]
+            after += self.z1[i] * self.z1[i]
+        self.near = before <= self.near_squared and after <= self.near_squared
+        if self.propose is None and keep != 1.0:
+            ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise) - (1.0 if self.surrogate else 0.0))
+        elif self.surrogate:
+            ratio -= 0.5 * (after - before)
+        self.prior_new = self.log_prior_of(self.new)
+        if self.prior_new == -INFINITY:
+            return -INFINITY
+        return ratio + (self.prior_new - self.prior_now)
+
+    cdef double log_prior_of(self, const double *theta) except? -1.0 nogil:
+        cdef double out = 0.0, step
+        cdef const double *mean
+        cdef const double *precision
+        cdef Py_ssize_t i
+        if self._prior_precision is not None:
+            mean = <const double *>cnp.PyArray_DATA(self._prior_mean)
+            precision = <const double *>cnp.PyArray_DATA(self._prior_precision)
+            for i in range(self.dim):
+                step = theta[i] - mean[i]
+                out -= 0.5 * precision[i] * step * step
+        if self.log_prior is not None:
+            with gil:
+                out += self._ask_prior(theta)
+        return out
+
+    cdef double _ask_prior(self, const double *theta) except? -1.0:
+        cdef cnp.ndarray at = np.empty(self.dim)
+        memcpy(cnp.PyArray_DATA(at), theta, self.dim * sizeof(double))
+        value = float(self.log_prior(at))
+        if isnan(value) or value == INFINITY:
+            raise ValueError(f"log_prior returned {value} at {at}; a finite number is needed, or -inf where the "
+                             f"parameters are impossible")
+        if value == -INFINITY and theta == self.now:
+            raise ValueError(f"log_prior is -inf at the chain's own state {at}; a chain must start where it is finite")
+        return value
+
+    cdef double _ask_proposal(self) except? -1.0:
+        cdef Py_ssize_t i
+        cdef const double[::1] at
+        given = self.propose(self._theta[0].copy())
+        try:
+            where, log_ratio = given
+            at = np.ascontiguousarray(where, dtype=np.float64)
+            ratio = float(log_ratio)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the proposal returned {given!r}; a pair is needed: {self.dim} finite parameters, and "
+                             f"log q(x | x') - log q(x' | x)") from error
+        if at.shape[0] != self.dim or not np.isfinite(at).all() or isnan(ratio) or ratio == INFINITY:
+            raise ValueError(f"the proposal returned {where!r} with log ratio {log_ratio!r}; {self.dim} finite "
+                             f"parameters, and log q(x | x') - log q(x' | x) below infinity, are needed")
+        for i in range(self.dim):
+            self.new[i] = at[i]
+        return ratio
+
+    cdef double size_of_move(self) noexcept nogil:
+        """A row of weight 1 changes its residual by at most this much; infinite where no bound is known."""
+        cdef Py_ssize_t i
+        cdef double a, b, before = 0.0, after = 0.0, both = 0.0, step = 0.0
+        if self.heaviest < 0.0:
+            return INFINITY
+        for i in range(self.dim):
+            a = self.z0[i] + self.from_hat[i]
+            b = self.z1[i] + self.from_hat[i]
+            before += a * a
+            after += b * b
+            both += a * b
+            step += (b - a) * (b - a)
+        if before > self.radius * self.radius or after > self.radius * self.radius:
+            return INFINITY
+        return cubic_change(before, both, after, step)
+
+
+cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:
+    """The rewards of one arm over all rows, and what the source knows of their sum besides."""
+    cdef double out = 0.0, known = 0.0
+    source.total(&arm, 1, &out)
+    source.shift(&arm, 1, &known)
+    out += known
+    if isnan(out) or out == INFINITY:
+        with gil:
+            _refuse(source, arm)
+    if out == -INFINITY and arm == 0:
+        with gil:
+            raise ValueError("the log-likelihood is -inf at the chain's own state; a chain must start where it is "
+                             "finite")
+    return out
+
+
+def _coordinates(center, factor, dim):
+    """Fresh arrays: the center, the factor, and the factor column after column from the diagonal down."""
+    center, factor = np.array(center, dtype=np.float64), np.array(factor, dtype=np.float64, order="C")
+    if center.shape != (dim,) or factor.shape != (dim, dim):
+        raise ValueError(f"center has shape {center.shape} and factor {factor.shape}; ({dim},) and ({dim}, {dim}) are "
+                         f"needed")
+    return center, factor, np.concatenate([factor[j:, j] for j in range(dim)]) if dim else np.zeros(0)
+
+
+cdef class ExactChain(Chain):
+    """Each step takes the proposal's sum over all rows; that of the present state is kept."""
+
+    cdef double total               # of the present state; nan if unknown
+    cdef double proposed
+
+    def _take_cache(self, cache):
+        self.total = NAN if cache is None else cache
+
+    @property
+    def cache(self):
+        return None if isnan(self.total) else self.total
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        if isnan(self.total):
+            self.total = sum_of(self.source, 0)
+        self.proposed = sum_of(self.source, 1)
+        self.step.n_read = self.source.n_rows
+        self.step.n_looks = 1
+        self.step.full_pass = True
+        self.step.accepted = self.proposed - self.total > threshold
+        return 0
+
+    cdef int moved_on(self) except -1 nogil:
+        self.total = self.proposed
+        return 0
+
+
+cdef class RaceChain(ExactChain):
+    """Each step races its decision; where a bound on all rows together decides it, no row is read.
+
+    After PATIENCE races in a row that read all rows, the rest of each RETRY steps are exact ones.
+    """
+
+    cdef ThresholdRace race
+    cdef WeightedRace weighted      # of rows in proportion to their weights, or None
+    cdef double low, high
+    cdef int64_t losses             # steps in a row that read all rows
+    cdef public bint outside        # whether a difference lay outside the bounds that the race was given
+
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
+    cdef int hold(self) except -1:
+        guard_enter(&self.guard, self)
+        try:
+            guard_enter(&self.race.guard, self.race)
+        except BaseException:
+            guard_leave(&self.guard)
+            raise
+        return 0
+
+    cdef void release(self) noexcept:
+        guard_leave(&self.race.guard)
+        guard_leave(&self.guard)
+
+    def set_race(self, ThresholdRace race not None, low, high, WeightedRace weighted=None):
+        """The race that decides, and the interval of differences that is known beside the weights.
+
+        `weighted` decides in its place where the weights bound the change of each row; no other chain may have it.
+        """
+        cdef double low_ = low, high_ = high
+        guard_check_idle(&self.guard, self)
+        guard_check_built(&race.guard, race)
+        if race.n_rows != self.source.n_rows:
+            raise ValueError(f"the race is over {race.n_rows} rows and the source has {self.source.n_rows}")
+        if weighted is not None:
+            guard_check_built(&weighted.guard, weighted)
+            if weighted.table.n != self.source.n_rows:
+                raise ValueError(f"the weighted race is over {weighted.table.n} rows and the source has "
+                                 f"{self.source.n_rows}")
+        self.race = race
+        self.weighted = weighted
+        self.low = low_
+        self.high = high_
+        guard_built(&self.guard, 1)
+
+    def _take_cache(self, cache):
+        cdef double total
+        cdef int64_t losses
+        total, losses = (NAN, 0) if cache is None else cache
+        if losses < 0:
+            raise ValueError(f"a chain has lost {losses} races; at least 0 are possible")
+        self.total, self.losses = total, losses
+
+    @property
+    def cache(self):
+        return self.total, self.losses
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        cdef double size = self.size_of_move(), low = self.low, high = self.high
+        self.proposed = NAN
+        if isfinite(size):
+            if threshold < -self.total_weight * size or threshold >= self.total_weight * size:
+                self.step.accepted = threshold < 0.0
+                return 0
+            low = max(low, -self.heaviest * size - self.rounding)
+            high = min(high, self.heaviest * size + self.rounding)
+        if self.losses >= PATIENCE and self.losses % RETRY:
+            self.losses += 1
+            return ExactChain.decide(self, bits, threshold)
+        if self.weighted is not None and isfinite(size):
+            return self.decide_by_weights(bits, threshold, size)
+        self.race.decide_alone(&self.stream.bits, threshold, low, high)
+        self.outside |= self.race.outside
+        self.step.accepted = self.race.accepted
+        self.step.n_read = self.race.n_evaluated
+        self.step.n_looks = self.race.n_looks
+        self.step.undecided = self.race.n_read == self.source.n_rows
+        self.step.full_pass = self.race.n_evaluated > self.race.n_read
+        self.losses = self.losses + 1 if self.step.undecided else 0
+        if self.step.full_pass:
+            self.total, self.proposed = self.race.totals[0], self.race.totals[1]
+        return 0
+
+    cdef int decide_by_weights(self, bitgen_t *bits, double threshold, double size) except -1 nogil:
+        """The decision by rows in proportion to their weights, or by a full pass once that is cheaper."""
+        self.weighted.decide(self.source, &self.stream.bits, threshold, size, self.rounding)
+        if self.weighted.lost:
+            ExactChain.decide(self, bits, threshold)
+            self.step.undecided = True
+        else:
+            self.step.accepted = self.weighted.accepted
+        self.step.n_read += self.weighted.n_read
+        self.step.n_looks += self.weighted.n_looks
+        self.losses = self.losses + 1 if self.weighted.lost else 0
+        return 0
+
+
+cdef double in_slice(Chain chain, bitgen_t *bits, Py_ssize_t j, double at, double log_u,
+                     step_t *sum) except? -1.0 nogil:
+    """Whether the state moved to `at` along axis j lies in the slice: 1 or 0. A fresh subset of rows each time."""
+    cdef double before = 0.0, after = 0.0
+    cdef Py_ssize_t i
+    for i in range(chain.dim):
+        chain.z1[i] = chain.z0[i]
+        before += chain.z0[i] * chain.z0[i]
+    chain.z1[j] += at
+    for i in range(chain.dim):
+        after += chain.z1[i] * chain.z1[i]
+    chain.to_theta(chain.z1, chain.new)
+    chain.prior_new = chain.log_prior_of(chain.new)
+    if chain.prior_new == -INFINITY:
+        return 0.0
+    row_stream_seed(&chain.stream, bits.next_uint64(bits.state))
+    chain.step.n_read = chain.step.n_looks = 0
+    chain.step.accepted = chain.step.full_pass = chain.step.undecided = False
+    log_u -= chain.prior_new - chain.prior_now
+    chain.decide(bits, log_u + 0.5 * (after - before) if chain.surrogate else log_u)
+    sum.n_read += chain.step.n_read
+    sum.n_looks += chain.step.n_looks
+    sum.full_pass |= chain.step.full_pass
+    sum.undecided |= chain.step.undecided
+    return 1.0 if chain.step.accepted else 0.0
+
+
+cdef int slice_sweep(Chain chain, bitgen_t *bits, double width, int64_t most) except -1 nogil:
+    """Neal's univariate slice sampler along each whitened axis in turn: stepping out, then shrinkage."""
+    cdef step_t sum
+    cdef double log_u, low, high, at
+    cdef int64_t left, right
+    cdef Py_ssize_t j
+    cdef int _tries
+    memset(&sum, 0, sizeof(step_t))
+    for j in range(chain.dim):
+        log_u = -random_standard_exponential(bits)
+        low = -width * bits.next_double(bits.state)
+        high = low + width
+        left = <int64_t>(most * bits.next_double(bits.state))
+        right = most - 1 - left
+        while left > 0 and in_slice(chain, bits, j, low, log_u, &sum) != 0.0:
+            low -= width
+            left -= 1
+        while right > 0 and in_slice(chain, bits, j, high, log_u, &sum) != 0.0:
+            high += width
+            right -= 1
+        for _tries in range(MOST_SHRINKS):
+            at = low + (high - low) * bits.next_double(bits.state)
+            if in_slice(chain, bits, j, at, log_u, &sum) != 0.0:
+                chain.moved_on()
+                memcpy(chain.now, chain.new, chain.dim * sizeof(double))
+                memcpy(chain.z0, chain.z1, chain.dim * sizeof(double))
+                chain.prior_now = chain.prior_new
+                sum.accepted = True
+                break
+            if at < 0.0:
+                low = at
+            else:
+                high = at
+    chain.step = sum
+    return 0
+
+
+cdef class ExactSliceChain(ExactChain):
+    """Slice sampling; every membership test takes a pass over the rows."""
+
+    cdef double width
+    cdef int64_t most
+
+    def set_slice(self, width, most):
+        """Width of a step outwards, in whitened units, and most of them in one coordinate."""
+        cdef double width_ = width
+        cdef int64_t most_ = most
+        guard_check_idle(&self.guard, self)
+        self.width = width_
+        self.most = most_
+
+    cdef int one(self, bitgen_t *bits) except -1 nogil:
+        return slice_sweep(self, bits, self.width, self.most)
+
+
+cdef class RaceSliceChain(RaceChain):
+    """Slice sampling; every membership test is a race."""
+
+    cdef double width
+    cdef int64_t most
+
+    def set_slice(self, width, most):
+        """Width of a step outwards, in whitened units, and most of them in one coordinate."""
+        cdef double width_ = width
+        cdef int64_t most_ = most
+        guard_check_idle(&self.guard, self)
+        self.width = width_
+        self.most = most_
+
+    cdef int one(self, bitgen_t *bits) except -1 nogil:
+        return slice_sweep(self, bits, self.width, self.most)
+
+
+def _refuse(Source source, arm):
+    """Raise for the reward that spoiled a total."""
+    for first in range(0, source.n_rows, 4096):
+        rewards = source.read(np.arange(first, min(first + 4096, source.n_rows)), [arm])[:, 0]
+        bad = np.flatnonzero(np.isnan(rewards) | (rewards == np.inf))
+        if bad.size:
+            raise ValueError(f"the log-likelihood of row {first + int(bad[0])} is {rewards[bad[0]]}; finite numbers "
+                             f"are needed, or -inf where the parameters are impossible")
+    raise ValueError("the sum of the log-likelihoods overflows, though each of them is finite")

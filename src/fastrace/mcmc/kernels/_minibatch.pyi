@@ -1,0 +1,13 @@
+from fastrace.mcmc.kernels._chain import Chain
+from fastrace.races._weighted import AliasTable
+
+class MinibatchChain(Chain):
+    def set_table(self, table: AliasTable, most: float) -> None: ...
+
+class PoissonChain(MinibatchChain): ...
+
+class TunaChain(MinibatchChain):
+    def set_chi(self, chi: float) -> None: ...
+
+class FireflyChain(MinibatchChain):
+    def set_fraction(self, fraction: float) -> None: ...

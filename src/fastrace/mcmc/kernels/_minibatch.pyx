@@ -1,0 +1,363 @@
+# cython: cdivision=True
+"""Exact Metropolis-Hastings steps from minibatches: they need a bound on how far each row's reward can move."""
+
+from libc.math cimport INFINITY, expm1, isnan, log, log1p, pow, sqrt
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, qsort, realloc
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._base._guard cimport guard_await, guard_built, guard_check, guard_check_built, guard_check_idle
+from fastrace._draws._alias cimport alias_draw
+from fastrace.mcmc.kernels._chain cimport Chain
+from fastrace.races._weighted cimport AliasTable, slack_of
+
+from fastrace.mcmc.kernels._chain import _refuse
+from fastrace.races._weighted import refuse_change
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from "numpy/random/distributions.h" nogil:
+    int64_t random_poisson(bitgen_t *bits, double rate)
+
+
+cdef class MinibatchChain(Chain):
+    """Steps that read a Poisson number of rows, drawn in proportion to their weights. Subclasses weigh them."""
+
+    cdef AliasTable table
+    cdef double most                # expected rows from which on a full pass is taken
+    cdef int64_t *rows
+    cdef double *before
+    cdef double *after
+    cdef Py_ssize_t room
+
+    def __cinit__(self):
+        guard_await(&self.guard, 1)
+
+    def __dealloc__(self):
+        free(self.rows)
+        free(self.before)
+        free(self.after)
+
+    def set_table(self, AliasTable table not None, most):
+        """Where rows are drawn from, and the expected number above which a step takes a full pass instead."""
+        cdef double most_ = most
+        guard_check_idle(&self.guard, self)
+        guard_check_built(&table.guard, table)
+        if table.n != self.source.n_rows:
+            raise ValueError(f"the table has {table.n} places and the source {self.source.n_rows} rows")
+        self.table = table
+        self.most = most_
+        guard_built(&self.guard, 1)
+
+    cdef int reserve(self, Py_ssize_t wanted) except -1 nogil:
+        cdef Py_ssize_t room = 2 * wanted + 64
+        cdef void *p
+        if wanted <= self.room:
+            return 0
+        p = realloc(self.rows, room * sizeof(int64_t))
+        if p != NULL:
+            self.rows = <int64_t *>p
+            p = realloc(self.before, room * sizeof(double))
+        if p != NULL:
+            self.before = <double *>p
+            p = realloc(self.after, room * sizeof(double))
+        if p == NULL:
+            with gil:
+                raise MemoryError()
+        self.after = <double *>p
+        self.room = room
+        return 0
+
+    cdef int fetch(self, Py_ssize_t count) except -1 nogil:
+        """Draw that many rows and read the rewards of both arms on them."""
+        cdef Py_ssize_t arms[2]
+        cdef double *out[2]
+        cdef Py_ssize_t i
+        arms[0], arms[1] = 0, 1
+        self.step.n_read = count
+        self.step.n_looks = 1
+        if count == 0:
+            return 0
+        self.reserve(count)
+        for i in range(count):
+            self.rows[i] = alias_draw(self.table.table, self.table.n, &self.stream.bits)
+        out[0], out[1] = self.before, self.after
+        return self.source.fill(self.rows, count, arms, 2, out)
+
+    cdef int full_pass(self, double threshold) except -1 nogil:
+        """The exact decision. Whether it is taken depends on both states alike, so the chain stays exact."""
+        cdef Py_ssize_t arms[2]
+        cdef double sums[2]
+        cdef int j
+        arms[0], arms[1] = 0, 1
+        self.source.total(arms, 2, sums)
+        for j in range(2):
+            if isnan(sums[j]) or sums[j] == INFINITY:
+                with gil:
+                    _refuse(self.source, j)
+        self.step.n_read = self.source.n_rows
+        self.step.n_looks = 1
+        self.step.full_pass = True
+        self.step.accepted = sums[1] - sums[0] > threshold
+        return 0
+
+    cdef int refuse(self, Py_ssize_t i, double bound) except -1:
+        refuse_change(self.rows[i], self.before[i], self.after[i], bound)
+
+
+cdef class PoissonChain(MinibatchChain):
+    """Poisson minibatches on top of a control variate."""
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        cdef double size = self.size_of_move(), rate = self.total_weight * size
+        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
+        cdef Py_ssize_t i, count
+        cdef double log_ratio = 0.0, change, bound, here, slack = slack_of(self.rounding)
+        if not rate < self.most:
+            return self.full_pass(threshold)
+        count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
+        self.fetch(count)
+        for i in range(count):
+            bound = weight[self.rows[i]] * size
+            change = self.after[i] - self.before[i]
+            if not (-bound <= change <= bound):
+                if not (-bound - slack <= change <= bound + slack):
+                    with gil:
+                        self.refuse(i, bound)
+                change = bound if change > bound else -bound
+            # Rate of the row here and for the way back: here + change. Their sum is 2 bound - |change|.
+            here = bound - change if change > 0.0 else bound
+            if self.stream.bits.next_double(self.stream.bits.state) * bound < here:
+                log_ratio += log((here + change) / here)
+        self.step.accepted = log_ratio > threshold
+        return 0
+
+
+cdef class TunaChain(MinibatchChain):
+    """TunaMH: Poisson minibatches on the log-likelihoods themselves, whose changes are bounded by Lipschitz constants.
+
+    The rate chi C^2 M^2 + C M grows with the posterior's whole pull on a step, so steps must be small.
+    """
+
+    cdef double chi
+
+    def set_chi(self, chi):
+        cdef double chi_ = chi
+        guard_check_idle(&self.guard, self)
+        self.chi = chi_
+
+    cdef double length_of_move(self) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef double sum = 0.0
+        for i in range(self.dim):
+            sum += (self.z1[i] - self.z0[i]) * (self.z1[i] - self.z0[i])
+        return sqrt(sum)
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        cdef double size = self.length_of_move(), whole = self.total_weight * size
+        cdef double rate = self.chi * whole * whole + whole
+        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
+        cdef Py_ssize_t i, count
+        cdef double log_ratio = 0.0, change, bound, share, slack = slack_of(self.rounding)
+        if not rate < self.most:
+            return self.full_pass(threshold)
+        count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
+        self.fetch(count)
+        for i in range(count):
+            bound = weight[self.rows[i]] * size * (1.0 + 1e-9) + 1e-12
+            change = self.after[i] - self.before[i]         # U_i(now) - U_i(new)
+            if not (-bound <= change <= bound):
+                if not (-bound - slack <= change <= bound + slack):
+                    with gil:
+                        self.refuse(i, bound)
+                change = bound if change > bound else -bound
+            share = self.chi * weight[self.rows[i]] * size * whole
+            # Rate of the row here, whose sum over rows makes up for the posterior's change; for the way back + change.
+            if self.stream.bits.next_double(self.stream.bits.state) * (share + bound) < share + 0.5 * (bound - change):
+                change /= bound + 2.0 * share
+                log_ratio += log1p(change) - log1p(-change)
+        self.step.accepted = log_ratio > threshold
+        return 0
+
+
+cdef int by_row(const void *a, const void *b) noexcept nogil:
+    cdef int64_t x = (<const int64_t *>a)[0], y = (<const int64_t *>b)[0]
+    return (x > y) - (x < y)
+
+
+cdef class FireflyChain(MinibatchChain):
+    """Firefly: the chain moves on the terms of the rows that are bright, and on the summed bounds of all others.
+
+    With w the whitened distance from the point of expansion, a residual is at least -weight |w|^3 / 6. What it has
+    above that, its gap g, is at most weight |w|^3 / 3. A row is bright with probability 1 - exp(-g): if a Poisson
+    process of rate weight |w|^3 / 3, thinned by g over that rate, has a point.
+    """
+
+    cdef double fraction            # of the rows, whose brightness is drawn anew before a decision
+    cdef bint known                 # whether `bright` belongs to the state; if not, all rows are drawn anew
+    cdef int64_t *bright            # ascending
+    cdef int64_t *pool              # drawn or kept rows, ascending, and below how often each was drawn; 0: bright, kept
+    cdef int64_t *times
+    cdef Py_ssize_t n_bright, room_bright, room_pool
+
+    def __dealloc__(self):
+        free(self.bright)
+        free(self.pool)
+        free(self.times)
+
+    def set_fraction(self, fraction):
+        """Share of the rows whose brightness is drawn anew before each decision."""
+        cdef double fraction_ = fraction
+        guard_check_idle(&self.guard, self)
+        self.fraction = fraction_
+
+    def _take_cache(self, cache):
+        cdef Py_ssize_t i
+        cdef int64_t[::1] rows = np.array(() if cache is None else cache, dtype=np.int64)
+        cdef int64_t n = rows.shape[0], last = -1
+        for i in range(n):
+            if not last < rows[i] < self.source.n_rows:
+                raise ValueError(f"bright row {rows[i]} follows {last}, and there are {self.source.n_rows} rows; the "
+                                 f"bright rows of a state ascend: a state is of one kernel alone")
+            last = rows[i]
+        self.known = False
+        self.reserve_bright(n)
+        for i in range(n):
+            self.bright[i] = rows[i]
+        self.n_bright = n
+        self.known = cache is not None
+
+    @property
+    def cache(self):
+        guard_check(&self.guard, self)
+        if not self.known or self.fraction >= 1.0:
+            return None
+        return tuple(self.bright[i] for i in range(self.n_bright))
+
+    cdef int reserve_bright(self, Py_ssize_t wanted) except -1 nogil:
+        cdef Py_ssize_t room = 2 * wanted + 64
+        cdef void *p
+        if wanted <= self.room_bright:
+            return 0
+        p = realloc(self.bright, room * sizeof(int64_t))
+        if p == NULL:
+            with gil:
+                raise MemoryError()
+        self.bright = <int64_t *>p
+        self.room_bright = room
+        return 0
+
+    cdef int reserve_pool(self, Py_ssize_t wanted) except -1 nogil:
+        cdef Py_ssize_t room = 2 * wanted + 64
+        cdef void *p
+        if wanted <= self.room_pool:
+            return 0
+        p = realloc(self.pool, room * sizeof(int64_t))
+        if p != NULL:
+            self.pool = <int64_t *>p
+            p = realloc(self.times, room * sizeof(int64_t))
+        if p == NULL:
+            with gil:
+                raise MemoryError()
+        self.times = <int64_t *>p
+        self.room_pool = room
+        return 0
+
+    cdef int cubes(self, double *before, double *after) noexcept nogil:
+        """Cubes of the distances from the point of expansion; infinite outside the radius of the weights."""
+        cdef Py_ssize_t i
+        cdef double a, b, now = 0.0, new = 0.0
+        for i in range(self.dim):
+            a = self.z0[i] + self.from_hat[i]
+            b = self.z1[i] + self.from_hat[i]
+            now += a * a
+            new += b * b
+        before[0] = now * sqrt(now) * (1.0 + 1e-9) if now <= self.radius * self.radius else INFINITY
+        after[0] = new * sqrt(new) * (1.0 + 1e-9) if new <= self.radius * self.radius else INFINITY
+        return 0
+
+    cdef Py_ssize_t gather(self, Py_ssize_t count) except -1 nogil:
+        """`count` draws and the bright rows become a pool: each row once, with how often it was drawn to be bright."""
+        cdef Py_ssize_t i = 0, b = 0, n = 0, same
+        cdef int64_t row
+        cdef bint anew
+        self.reserve(count)
+        self.reserve_pool(count + self.n_bright)
+        for i in range(count):
+            self.rows[i] = alias_draw(self.table.table, self.table.n, &self.stream.bits)
+        qsort(self.rows, count, sizeof(int64_t), by_row)
+        i = 0
+        while i < count or b < self.n_bright:
+            row = self.rows[i] if i < count else self.bright[b]
+            if b < self.n_bright and self.bright[b] < row:
+                row = self.bright[b]
+            same = 0
+            while i < count and self.rows[i] == row:
+                i += 1
+                same += 1
+            anew = (not self.known or self.fraction >= 1.0
+                    or self.stream.bits.next_double(self.stream.bits.state) < self.fraction)
+            if b < self.n_bright and self.bright[b] == row:
+                b += 1
+                if not anew:                    # stays bright
+                    same = 0
+                elif same == 0:                 # drawn anew, and dark
+                    continue
+            elif not anew:                      # stays dark
+                continue
+            self.pool[n] = row
+            self.times[n] = same
+            n += 1
+        return n
+
+    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
+        cdef double before, after, cap, gap, new_gap, sum
+        cdef Py_ssize_t arms[2]
+        cdef double *out[2]
+        cdef Py_ssize_t i, n
+        self.cubes(&before, &after)
+        if not self.total_weight * max(before, after) / 3.0 < self.most:
+            self.known = False
+            self.n_bright = 0
+            return self.full_pass(threshold)
+        sum = self.total_weight * before / 3.0
+        if not self.known or self.fraction >= 1.0:
+            self.n_bright = 0
+        n = self.gather(<Py_ssize_t>random_poisson(&self.stream.bits, sum) if sum > 0.0 else 0)
+        self.step.n_read = n
+        self.step.n_looks = 1
+        self.reserve(n)
+        self.reserve_bright(n)
+        arms[0], arms[1] = 0, 1
+        out[0], out[1] = self.before, self.after
+        if n:
+            self.source.fill(self.pool, n, arms, 2, out)
+        self.n_bright = 0
+        sum = -self.total_weight * (after - before) / 6.0
+        for i in range(n):
+            cap = weight[self.pool[i]] * before / 3.0
+            gap = self.checked(i, self.before[i], cap)
+            new_gap = self.checked(i, self.after[i], weight[self.pool[i]] * after / 3.0)
+            if self.times[i] > 0 and not (self.stream.bits.next_double(self.stream.bits.state)
+                                          < 1.0 - pow(1.0 - gap / cap, <double>self.times[i])):
+                continue
+            self.bright[self.n_bright] = self.pool[i]
+            self.n_bright += 1
+            # log(L / B - 1) for the proposal, and here
+            sum += new_gap - gap + log(-expm1(-new_gap)) - log(-expm1(-gap))
+        self.known = True
+        self.step.accepted = sum > threshold
+        return 0
+
+    cdef double checked(self, Py_ssize_t i, double residual, double cap) except? -1.0 nogil:
+        """The gap of a residual above its bound, within [0, cap]."""
+        cdef double gap = residual + 0.5 * cap, slack = slack_of(self.rounding)
+        if not (-slack <= gap <= cap + slack):
+            with gil:
+                self.rows[i] = self.pool[i]
+                self.refuse(i, 0.5 * cap)
+        return 0.0 if gap < 0.0 else cap if gap > cap else gap

@@ -1,0 +1,243 @@
+"""Gibbs sampling of categorical variables: what the kernels share, and the one that reads every factor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace.mcmc.protocol import StepInfo, Steps, keep_partial
+from fastrace.sources import CallableSource, Source
+
+States = NDArray[np.intp]
+Factors = Callable[[NDArray[np.intp], NDArray[np.int64], States], ArrayLike]
+OwnFactors = Callable[[int, NDArray[np.int64], States], ArrayLike]
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical:
+    """One categorical variable and the factors of its conditional distribution.
+
+    Given all variables z, its log-probability of state s is ``log_prior[s]`` plus the sum of its log-factors at s.
+
+    Attributes
+    ----------
+    n_states : int
+        States 0, 1, ...; two for a binary variable.
+    factors : callable or Source
+        ``factors(states, rows, z)`` returns the log-factors with these numbers at these states, shape
+        (len(rows), len(states)), the other variables being as in z. Or a `Source` with the states as arms; `prepare`
+        then tells it what z is. With `sizes` it is ``factors(state, rows, z)``, shape (len(rows),).
+    n_factors : int, optional
+        Number of factors; not needed for a `Source`.
+    log_prior : array_like of shape (n_states,) or callable, optional
+        The log-factor that is always read; ``log_prior(z)`` if it depends on the other variables.
+    sizes : callable, optional
+        ``sizes(z)`` returns the number of factors of each state, shape (n_states,), where each state has factors of its
+        own, such as a cluster has members.
+    prepare : callable, optional
+        ``prepare(z)`` is called before the variable is drawn.
+    """
+
+    n_states: int
+    factors: Factors | OwnFactors | Source
+    n_factors: int | None = None
+    log_prior: ArrayLike | Callable[[States], ArrayLike] | None = None
+    sizes: Callable[[States], ArrayLike] | None = None
+    prepare: Callable[[States], object] | None = None
+
+    def __post_init__(self) -> None:
+        _checks.integer(self.n_states, "n_states", 1, "a variable has states")
+        if isinstance(self.factors, Source):
+            if self.factors.n_arms != self.n_states:
+                raise ValueError(f"the source has {self.factors.n_arms} arms; {self.n_states}, one a state, are needed")
+        elif not callable(self.factors):
+            raise TypeError(f"factors is {self.factors!r}; a function or a Source is needed")
+        elif self.sizes is None and self.n_factors is None:
+            raise ValueError("n_factors is missing; a function of factors does not show how many there are")
+
+    def offset(self, z: States) -> NDArray[np.float64]:
+        """log_prior at the present variables."""
+        value = self.log_prior(z) if callable(self.log_prior) else self.log_prior
+        if value is None:
+            return np.zeros(self.n_states)
+        out = np.array(value, dtype=np.float64)
+        if out.shape != (self.n_states,) or np.isnan(out).any() or (out == np.inf).any() or not (out > -np.inf).any():
+            raise ValueError(f"log_prior is {value!r}; {self.n_states} numbers are needed, -inf where a state is ruled "
+                             f"out, and not all of them")
+        return out
+
+    def source(self, z: States) -> Source:
+        """The factors as a source that follows `z`, an array which its owner changes in place."""
+        if isinstance(self.factors, Source):
+            return self.factors
+        factors: Any = self.factors
+        assert self.n_factors is not None
+        return CallableSource(lambda arms, rows: factors(arms, rows, z.copy()), self.n_states, self.n_factors)
+
+    def own(self, z: States) -> tuple[NDArray[np.int64], Callable[[int, NDArray[np.int64]], ArrayLike]]:
+        """Sizes, and the factors of one state, where each state has its own."""
+        assert self.sizes is not None
+        sizes = np.array(self.sizes(z.copy()), dtype=np.int64)
+        if sizes.shape != (self.n_states,) or (sizes < 0).any():
+            raise ValueError(f"sizes(z) returned {sizes}; {self.n_states} counts are needed")
+        factors: Any = self.factors
+        return sizes, lambda arm, rows: factors(arm, rows, z.copy())
+
+
+@dataclass(frozen=True, eq=False)
+class GibbsState:
+    """State of a Gibbs chain.
+
+    Attributes
+    ----------
+    position : ndarray of intp, shape (n_variables,)
+    losses : ndarray of int, shape (n_variables,)
+        Races in a row that read all factors of the variable.
+    """
+
+    position: States
+    losses: NDArray[np.intp]
+
+
+@dataclass
+class Tally:
+    """What one sweep took."""
+
+    rows: int = 0
+    looks: int = 0
+    moved: bool = False
+    full_pass: bool = False
+    undecided: bool = False
+
+
+class Gibbs:
+    """Gibbs sampling that reads every factor of every state in order: the yardstick of `RacingGibbs`.
+
+    Parameters
+    ----------
+    variables : sequence of Categorical
+        A step draws each of them in turn from its conditional distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> y = np.random.default_rng(0).normal(0.3, 1.0, 1000)
+    >>> means = np.array([0.0, 0.25, 0.5])
+    >>> factors = lambda states, rows, z: -0.5 * (y[rows, None] - means[states]) ** 2
+    >>> kernel = mcmc.Gibbs([mcmc.Categorical(3, factors, 1000)])
+    >>> trace = mcmc.sample(kernel, n_draws=100, n_chains=1, n_tune=0, rng=1)
+    >>> int(np.bincount(trace.draws[0, :, 0]).argmax())
+    1
+    """
+
+    variable = "z"
+
+    def __init__(self, variables: Sequence[Categorical]) -> None:
+        if isinstance(variables, Categorical):
+            raise TypeError("variables is one Categorical; a list of them is needed: [variable]")
+        self.variables = tuple(variables)
+        if not self.variables or not all(isinstance(v, Categorical) for v in self.variables):
+            raise ValueError(f"variables is {variables!r}; a sequence of Categorical, at least one, is needed")
+
+    def describe(self) -> dict[str, Any]:
+        """What a trace remembers of the kernel."""
+        return {"kernel": type(self).__name__, "n_variables": len(self.variables)}
+
+    def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> GibbsState:
+        """The state at a position; by default all variables in states drawn uniformly, or 0 without `rng`."""
+        n_states = np.array([v.n_states for v in self.variables])
+        if position is None:
+            at = np.zeros(len(n_states), np.intp) if rng is None else _checks.generator(rng).integers(0, n_states)
+        else:
+            at = np.asarray(position)
+            if at.shape != n_states.shape or at.dtype.kind not in "iu" or (at < 0).any() or (at >= n_states).any():
+                raise ValueError(f"position is {position!r}; {len(n_states)} states, each below the number of its "
+                                 f"variable's states, are needed")
+        return GibbsState(at.astype(np.intp), np.zeros(len(n_states), np.intp))
+
+    def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, StepInfo]:
+        """One sweep over the variables."""
+        state, steps = self.run(rng, state, 1)
+        return state, steps.info(0)
+
+    def run(
+        self, rng: np.random.Generator, state: GibbsState, n: int, *, tune: bool = False
+    ) -> tuple[GibbsState, Steps]:
+        """`n` sweeps; there is nothing to tune."""
+        z, losses = state.position.copy(), state.losses.copy()
+        draws = np.empty((n, len(z)), np.intp)
+        tallies: list[Tally] = []
+        try:
+            engines = [self._engine(v, z) for v in self.variables]
+            for t in range(n):
+                tally = Tally()
+                for i in range(len(self.variables)):
+                    before = z[i]
+                    z[i] = self.draw(rng, i, z, losses, engines[i], tally)
+                    tally.moved |= bool(z[i] != before)
+                draws[t] = z
+                tallies.append(tally)
+        except BaseException as error:
+            k = len(tallies)
+            last = GibbsState(draws[k - 1].copy(), losses) if k else state
+            keep_partial(error, last, _steps(draws[:k], tallies))
+            raise
+        return replace(state, position=z, losses=losses), _steps(draws, tallies)
+
+    def _engine(self, variable: Categorical, z: States) -> Any:
+        return None if variable.sizes is not None else variable.source(z)
+
+    def draw(
+        self, rng: np.random.Generator, i: int, z: States, losses: NDArray[np.intp], engine: Any, tally: Tally
+    ) -> int:
+        """Draw variable i given the others."""
+        variable = self.variables[i]
+        if variable.prepare is not None:
+            variable.prepare(z.copy())
+        offset = variable.offset(z)
+        source = None if variable.sizes is not None else (engine if isinstance(engine, Source) else engine[0])
+        return self._exact(rng, variable, z, offset, source, tally)
+
+    def _exact(
+        self,
+        rng: np.random.Generator,
+        variable: Categorical,
+        z: States,
+        offset: NDArray[np.float64],
+        source: Source | None,
+        tally: Tally,
+    ) -> int:
+        noise = -np.log(rng.standard_exponential(variable.n_states))
+        possible = np.flatnonzero(offset > -np.inf)
+        if source is None:
+            sizes, factors = variable.own(z)
+            sums = np.array([np.sum(factors(int(s), np.arange(sizes[s]))) if sizes[s] else 0.0 for s in possible])
+            tally.rows += int(sizes[possible].sum())
+        else:
+            sums = source.totals(possible)
+            tally.rows += source.n_rows * len(possible)
+        if np.isnan(sums).any() or (sums == np.inf).any():
+            raise ValueError(f"the log-factors of states {possible} sum to {sums}; finite numbers are needed, or -inf")
+        scores = sums + offset[possible] + noise[possible]
+        if not (scores > -np.inf).any():
+            raise ValueError("every state of a variable has probability 0 given the others; nothing can be drawn")
+        tally.looks += 1
+        tally.full_pass = True
+        return int(possible[np.argmax(scores)])
+
+
+def _steps(draws: States, tallies: list[Tally]) -> Steps:
+    return Steps(
+        draws,
+        np.array([t.rows for t in tallies], dtype=np.int64),
+        np.array([t.looks for t in tallies], dtype=np.int32),
+        np.array([t.moved for t in tallies], dtype=np.bool_),
+        np.array([t.full_pass for t in tallies], dtype=np.bool_),
+        np.array([t.undecided for t in tallies], dtype=np.bool_),
+    )

@@ -1,0 +1,110 @@
+"""Exact Metropolis-Hastings from Poisson minibatches on top of a control variate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from fastrace._base import _checks
+from fastrace.mcmc.kernels._metropolis import WIDE_BOUNDS, Propose, RowMetropolis
+from fastrace.mcmc.kernels._minibatch import PoissonChain
+from fastrace.mcmc.models.model import Model, Reference
+from fastrace.races._weighted import AliasTable
+from fastrace.sources import Source
+
+
+class PoissonMinibatchMetropolis(RowMetropolis):
+    r"""Metropolis-Hastings with the exact posterior as its target, from a handful of rows a step.
+
+    Parameters
+    ----------
+    model : GLM or other Model whose reference bounds each row's third derivative
+    full_pass_at : float, default 0.5
+        Expected rows of a step, as a share of all rows, from which on it reads all rows in order instead. The chain
+        stays exact.
+    proposal, size, walk_share, control_variate, delayed
+        As in `RacingMetropolis`; a control variate is needed.
+
+    Raises
+    ------
+    ValueError
+        If the model has no such bound.
+
+    Notes
+    -----
+    Let :math:`R_i` be what the second-order expansion leaves of the change of term i, bounded by :math:`c_i M` with
+    :math:`c_i = \sup |l'''| \|L^\top x_i\|^3` and M a function of the move. A Poisson number of rows with mean
+    :math:`M \sum c_i` is drawn in proportion to :math:`c_i`; each counts with probability
+    :math:`\phi_i / c_i M`, :math:`\phi_i = c_i M + \min(0, -R_i)`, and multiplies the acceptance ratio by
+    :math:`(\phi_i + R_i) / \phi_i`. The posterior stays invariant, without bias [1]_ [2]_. Rows come from an alias
+    table: O(1) each. Where the sum of :math:`c_i M` is large, as in many dimensions, so are the minibatches.
+
+    The terms of Poisson regression have no bounded third derivative, but have one near the mode: a step that leaves a
+    ball of radius sqrt(d) + 5 standard deviations, or starts outside, reads all rows.
+
+    Where outcomes are almost separated, the posterior is wide beside the curvature of the terms, and most steps read
+    all rows: `sample` warns of it. For a logistic regression on 5000 rows with a true slope of 100 and ``prior_sd=10``
+    this kernel read all rows in 99 % of its steps, and `RacingMetropolis` a tenth of the rows, at its `delta` per
+    decision.
+
+    References
+    ----------
+    .. [1] Zhang, Cooper, De Sa, "Asymptotically optimal exact minibatch Metropolis-Hastings", NeurIPS 2020.
+    .. [2] Prado, Nemeth, Sherlock, "Metropolis-Hastings with scalable subsampling", 2024, arXiv:2407.19602.
+    .. [3] Cornish, Vanetti, Bouchard-Cote, Deligiannidis, Doucet, "Scalable Metropolis-Hastings for exact Bayesian
+       inference with large datasets", ICML 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 3))
+    >>> y = rng.random(20_000) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.0]))
+    >>> kernel = mcmc.PoissonMinibatchMetropolis(mcmc.GLM(X, y, prior_sd=10.0))
+    >>> trace = mcmc.sample(kernel, n_draws=2000, n_chains=2, rng=1)
+    >>> bool(trace.rows.mean() < 10)
+    True
+    """
+
+    full_pass_advice = WIDE_BOUNDS
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        proposal: str | Propose = "auto",
+        size: float = 1.0,
+        walk_share: float = 0.1,
+        control_variate: str | ArrayLike | Reference = "auto",
+        delayed: bool = True,
+        full_pass_at: float = 0.5,
+    ) -> None:
+        super().__init__(
+            model,
+            proposal=proposal,
+            size=size,
+            walk_share=walk_share,
+            control_variate=control_variate,
+            delayed=delayed,
+        )
+        if control_variate is None:
+            raise ValueError("control_variate is None; minibatches are drawn from what a control variate leaves: one "
+                             "is needed")
+        if not self.controlled or self.reference is None or self.reference.weights is None:
+            raise ValueError(
+                f"{self.model!r} gives no bound on the third derivative of each row's term, without which no minibatch "
+                f"is exact; use RacingMetropolis, which needs none"
+            )
+        self.full_pass_at = _checks.real(full_pass_at, "full_pass_at")
+        if not self.full_pass_at > 0.0:
+            raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
+        # A model without third derivatives, such as the Gaussian, is its expansion: no row is ever drawn.
+        weights = self.reference.weights
+        self._table = AliasTable(weights if weights.any() else weights + 1.0)
+
+    def _chain(self, source: Source, *args: Any, **options: Any) -> PoissonChain:
+        chain = PoissonChain(source, *args, **options)
+        chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
+        return chain

@@ -1,0 +1,178 @@
+"""Gibbs sampling whose draws are races."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base import _checks
+from fastrace.mcmc.kernels.gibbs import Categorical, Gibbs, States, Tally
+from fastrace.races.sampling import DiscreteSampler
+from fastrace.races.unequal import UnequalRace
+from fastrace.sources import Source
+
+PATIENCE, RETRY = 4, 16  # as in `fastrace.mcmc.kernels._chain`
+
+
+class RacingGibbs(Gibbs):
+    r"""Gibbs sampling that reads only as many factors as each draw needs.
+
+    Parameters
+    ----------
+    variables : sequence of Categorical
+        A step draws each of them in turn. Variables may differ in their numbers of states and of factors, and states
+        may have factors of their own, any number of them.
+    delta : float, default 0.05
+        Probability that one draw differs from the exact one, in (0, 1).
+    bound : str, default "auto"
+        As in `DiscreteSampler`; for variables with `sizes` as in `UnequalRace`, where "auto" is "normal".
+    support : tuple of float, optional
+        Interval (low, high) that holds every log-factor. States with factors of their own that it rules out, such as
+        small clusters, are then not read.
+    first_look, student
+        As in `DiscreteSampler`.
+    tail_guard : bool, default True
+        As in `FiniteRace`: the normal rule waits for tails that it has not seen. Not for variables with `sizes`.
+
+    Notes
+    -----
+    A draw perturbs the states with Gumbel noise and races them [1]_; its law is within total variation `delta` of the
+    exact one, a sweep over V variables within ``V delta``. After four races in a row that read all factors of a
+    variable, its next draws are exact ones, by one vectorised pass; every sixteenth races again. ``full_pass`` in the
+    trace says how often.
+
+    Where states have real mass, factors as they are must nearly all be read: race on what a control variate leaves. For
+    states that are parameters of a generalised linear model near some ``theta_hat``, give
+    ``taylor_glm(source, theta_hat)`` of `fastrace.control_variates` as `factors`: ten states and 10^5 Student-t factors
+    then took 0.07 % of the factors, and 100 times less time than one vectorised pass.
+
+    See Also
+    --------
+    Gibbs : reads all factors.
+    PoissonMinibatchGibbs : exact, where factors are bounded and weak.
+
+    References
+    ----------
+    .. [1] Chen, Ghahramani, "Scalable Discrete Sampling as a Multi-Armed Bandit Problem", ICML 2016, Algorithm 1 and
+       appendix C.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> y = np.random.default_rng(0).normal(0.3, 1.0, 100_000)
+    >>> means = np.array([0.0, 0.25, 0.5])
+    >>> factors = lambda states, rows, z: -0.5 * (y[rows, None] - means[states]) ** 2
+    >>> kernel = mcmc.RacingGibbs([mcmc.Categorical(3, factors, 100_000)])
+    >>> trace = mcmc.sample(kernel, n_draws=50, n_chains=1, n_tune=0, rng=1)
+    >>> bool(trace.rows.mean() < 100_000)
+    True
+    """
+
+    outside = False  # whether a log-factor has been met that `support` does not hold
+
+    def __init__(
+        self,
+        variables: Sequence[Categorical],
+        delta: float = 0.05,
+        bound: str = "auto",
+        *,
+        support: _checks.Support | None = None,
+        first_look: int | None = None,
+        student: bool = False,
+        tail_guard: bool = True,
+    ) -> None:
+        super().__init__(variables)
+        self.delta = _checks.probability(delta, "delta")
+        self.bound = bound
+        self.support = support
+        self.first_look = first_look
+        self.student = bool(student)
+        self.tail_guard = bool(tail_guard)
+        z = np.zeros(len(self.variables), np.intp)
+        for variable in self.variables:
+            self._engine(variable, z)  # argument checks now
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "bound": self.bound, "delta": self.delta}
+
+    def _engine(self, variable: Categorical, z: States) -> Any:
+        if variable.sizes is not None:
+            return None
+        sampler = DiscreteSampler(
+            variable.source(z),
+            bound=self.bound,
+            delta=self.delta,
+            support=self.support,
+            first_look=self.first_look,
+            student=self.student,
+            tail_guard=self.tail_guard,
+            outside="warn",  # `mcmc.sample` says so at the end
+            rng=0,
+        )
+        return sampler.source, sampler
+
+    def draw(
+        self, rng: np.random.Generator, i: int, z: States, losses: NDArray[np.intp], engine: Any, tally: Tally
+    ) -> int:
+        variable = self.variables[i]
+        if variable.prepare is not None:
+            variable.prepare(z.copy())
+        offset = variable.offset(z)
+        if losses[i] >= PATIENCE and losses[i] % RETRY:
+            losses[i] += 1
+            return self._exact(rng, variable, z, offset, None if engine is None else engine[0], tally)
+        if engine is None:
+            state, lost = self._race_own(rng, variable, z, offset, tally)
+        else:
+            state, lost = self._race(rng, offset, engine, tally)
+        losses[i] = losses[i] + 1 if lost else 0
+        tally.undecided |= lost
+        return state
+
+    def _race(
+        self, rng: np.random.Generator, offset: NDArray[np.float64], engine: tuple[Source, DiscreteSampler],
+        tally: Tally,
+    ) -> tuple[int, bool]:
+        source, sampler = engine
+        core = sampler._core
+        before, exact, looks = core.evaluations, core.n_exact, core.n_looks_taken
+        core.start_afresh(rng)
+        if not np.array_equal(offset, sampler._log_prior):
+            sampler.log_prior = offset
+        state = sampler.draw()
+        tally.rows += core.evaluations - before
+        tally.looks += core.n_looks_taken - looks
+        if core.outside:
+            self.outside = True
+        lost = core.n_exact > exact
+        tally.full_pass |= lost
+        return state, lost
+
+    def _race_own(
+        self, rng: np.random.Generator, variable: Categorical, z: States, offset: NDArray[np.float64], tally: Tally
+    ) -> tuple[int, bool]:
+        sizes, factors = variable.own(z)
+        noise = -np.log(rng.standard_exponential(variable.n_states))
+        race = UnequalRace(
+            sizes,
+            self.delta,
+            "normal" if self.bound == "auto" else self.bound,
+            10 if self.first_look is None else self.first_look,
+            self.support,
+            offset=offset + noise,
+            student=self.student,
+            allocation="even" if self.support is None else "adaptive",
+            outside="warn",
+            rng=rng,
+        )
+        result = race.run(factors)
+        tally.rows += int(result.pulls.sum())
+        tally.looks += result.n_looks
+        if race._race.outside:
+            self.outside = True
+        lost = result.stopped_by == "exact"
+        return int(result.best), lost

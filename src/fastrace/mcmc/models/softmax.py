@@ -1,0 +1,208 @@
+"""Multinomial logistic regression."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace._base._words import counted
+from fastrace._models._softmax import SoftmaxSource
+from fastrace.control_variates import residual_rounding
+from fastrace.likelihoods import require_finite
+from fastrace.mcmc.models.model import LogPrior, Model, Reference, movement, require_proper
+from fastrace.sources import Source
+
+__all__ = ["Softmax"]
+
+_CHUNK = 4096
+
+
+class Softmax(Model):
+    r"""Multinomial logistic regression with a normal, flat or user-given prior.
+
+    Class k of a row x has probability proportional to :math:`\exp(x \cdot \theta_k)`, where :math:`\theta_0 = 0`. The
+    parameters of a chain are :math:`\theta_1, \theta_2, \ldots` one after the other.
+
+    Parameters
+    ----------
+    X : array_like of real numbers, shape (n_rows, p)
+        Explanatory variables; float32 and float64 are read in place.
+    y : array_like of int, shape (n_rows,)
+        Classes 0, 1, ..., n_classes - 1.
+    n_classes : int, optional
+        At least 2; by default one more than the largest of `y`.
+    prior_mean, prior_sd, log_prior
+        As in `GLM`; arrays have shape ((n_classes - 1) p,).
+    shuffle : None, int, SeedSequence or Generator, optional
+        As in `GLM`.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, `X` is not finite, or a class is out of range.
+
+    Notes
+    -----
+    Terms and their second-order expansions are compiled vector code. Rows have bounds, so that every kernel takes this
+    model, `PoissonMinibatchMetropolis` and `TunaMetropolis` too: along a direction in which the predictors of a row's
+    classes spread by s, the third derivative of its term is a third cumulant of a variable of range s, at most
+    :math:`s^3 / (6 \sqrt 3)`; mixed derivatives are bounded by the same number [1]_. The spread is that of
+    the two classes farthest apart, so setting up takes O(n_rows p^2 n_classes^2).
+
+    References
+    ----------
+    .. [1] Banach, "Über homogene Polynome in (L^2)", Studia Mathematica 7, 1938.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 2))
+    >>> eta = X @ np.array([[0.0, 1.0, -1.0], [0.0, 0.5, 0.5]])
+    >>> y = np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)
+    >>> kernel = mcmc.PoissonMinibatchMetropolis(mcmc.Softmax(X, y))
+    >>> trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
+    >>> trace.draws.mean(axis=(0, 1)).round(1)
+    array([ 1. ,  0.5, -1. ,  0.5])
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        n_classes: int | None = None,
+        *,
+        prior_mean: ArrayLike = 0.0,
+        prior_sd: ArrayLike = math.inf,
+        log_prior: LogPrior | None = None,
+        shuffle: _checks.RngLike = None,
+    ) -> None:
+        table, outcome = np.asarray(X), np.asarray(y)
+        require_finite(table)
+        if shuffle is not None and table.ndim == 2 and outcome.shape == table.shape[:1]:
+            order = _checks.generator(shuffle, "shuffle").permutation(len(table))
+            table, outcome = table[order], outcome[order]
+        self.shuffled = shuffle is not None
+        if n_classes is None:
+            known = outcome.dtype.kind in "fiub" and outcome.size > 0
+            n_classes = max(2, int(np.nanmax(np.minimum(outcome, 2**31 - 2))) + 1) if known else 2
+        self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
+        self.n_columns = table.shape[1] if table.ndim == 2 else 1
+        dim = (self.n_classes - 1) * self.n_columns
+        self._data = SoftmaxSource(table, outcome, np.zeros((1, dim)), self.n_classes, check_finite=False)
+        self._classes = self._data.rows.y.astype(np.int32)
+        super().__init__(dim, self._data.n_rows, prior_mean, prior_sd, log_prior)
+
+    def __repr__(self) -> str:
+        return f"Softmax({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}, {self.n_classes} classes)"
+
+    @property
+    def has_derivatives(self) -> bool:
+        return True
+
+    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+        theta = np.zeros((2, self.dim))
+        hat = None if reference is None else reference.theta_hat
+        own = SoftmaxSource(self._data.rows.X, self._classes, theta, self.n_classes, hat, check_finite=False)
+        return own, theta
+
+    def _rows(self, first: int) -> NDArray[np.float64]:
+        return np.asarray(self._data.rows.X[first : first + _CHUNK], dtype=np.float64)
+
+    def _expand(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        p, free = self.n_columns, self.n_classes - 1
+        value, gradient, hessian = 0.0, np.zeros((free, p)), np.zeros((free, p, free, p))
+        table = at.reshape(free, p)
+        for first in range(0, self.n_rows, _CHUNK):
+            x = self._rows(first)
+            eta = np.zeros((len(x), free + 1))
+            eta[:, 1:] = x @ table.T
+            eta -= eta.max(axis=1, keepdims=True)
+            share = np.exp(eta)
+            total = share.sum(axis=1)
+            share /= total[:, None]
+            label = self._classes[first : first + _CHUNK]
+            own = np.arange(len(x)), label
+            value += float((eta[own] - np.log(total)).sum())
+            left = -share
+            left[own] += 1.0
+            gradient += left[:, 1:].T @ x
+            for k in range(free):
+                for j in range(k + 1):
+                    weight = share[:, k + 1] * ((k == j) - share[:, j + 1])
+                    hessian[k, :, j] -= x.T @ (weight[:, None] * x)
+        for k in range(free):
+            for j in range(k):
+                hessian[j, :, k] = hessian[k, :, j].T
+        return value, gradient.ravel(), hessian.reshape(self.dim, self.dim)
+
+    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
+        if theta_hat is None:
+            hat = self._newton(self._expand, np.zeros(self.dim), check=self._require_proper)
+        else:
+            hat = np.array(theta_hat, dtype=np.float64)
+            if hat.shape != (self.dim,) or not np.isfinite(hat).all():
+                raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
+        _, gradient, hessian = self._expand(hat)
+        center, factor = self._normal(hat, gradient, hessian)
+        spread = np.zeros(self.n_rows)
+        for j, k in combinations(range(self.n_classes), 2):
+            np.maximum(spread, self._lengths(factor, j, k), out=spread)
+        source, theta = self.engine(None)
+        theta[0] = hat
+        starts = range(0, self.n_rows, _CHUNK)
+        rows = [np.arange(first, min(first + _CHUNK, self.n_rows)) for first in starts]
+        largest = max(float(np.abs(source.read(some, [0])).max()) for some in rows)
+        return Reference(hat, center, factor, spread**3 / (6.0 * math.sqrt(3.0)), math.inf,
+                         rounding=residual_rounding(largest))
+
+    def _moved(self, direction: NDArray[np.float64]) -> float:
+        return movement(self._data.rows.X, direction.reshape(self.n_classes - 1, self.n_columns).T)
+
+    def _require_proper(self, hat: NDArray[np.float64], step: NDArray[np.float64]) -> None:
+        """Raise if the classes are separated in a direction in which the prior is flat."""
+        if (self.prior_precision > 0.0).all():
+            return
+        if not (self.prior_precision > 0.0).any() and self._margins(hat)[0] > 0.0:
+            step = hat  # it separates all rows itself
+        require_proper(self, *self._margins(step), step)
+
+    def _margins(self, at: NDArray[np.float64]) -> tuple[float, float]:
+        """Extremes over rows and other classes of the own class's predictor less the other's."""
+        least, most = math.inf, -math.inf
+        table = at.reshape(self.n_classes - 1, self.n_columns)
+        for first in range(0, self.n_rows, _CHUNK):
+            x = self._rows(first)
+            eta = np.zeros((len(x), self.n_classes))
+            eta[:, 1:] = x @ table.T
+            label = self._classes[first : first + _CHUNK]
+            margin = eta[np.arange(len(x)), label][:, None] - eta
+            margin[np.arange(len(x)), label] = np.nan
+            least, most = min(least, float(np.nanmin(margin))), max(most, float(np.nanmax(margin)))
+        return least, most
+
+    def slopes(self, reference: Reference) -> NDArray[np.float64]:
+        """The log of the sum moves by no more than the predictors, so a term by no more than they move apart."""
+        out = np.zeros(self.n_rows)
+        for j, k in combinations(range(self.n_classes), 2):
+            own = (self._classes == j) | (self._classes == k)
+            out[own] = np.maximum(out[own], self._lengths(reference.factor, j, k)[own])
+        return out
+
+    def _lengths(self, factor: NDArray[np.float64], j: int, k: int) -> NDArray[np.float64]:
+        """How far a whitened step of unit length moves the predictors of classes j < k apart, at most."""
+        p = self.n_columns
+        part = factor[(k - 1) * p : k * p]
+        if j:
+            part = part - factor[(j - 1) * p : j * p]
+        narrow = np.linalg.qr(part.T)[1]  # x part has the length of narrow x
+        out = np.empty(self.n_rows)
+        for first in range(0, self.n_rows, _CHUNK):
+            x = self._rows(first)
+            out[first : first + len(x)] = np.sqrt(np.square(x @ narrow.T).sum(axis=1))
+        return out * (1.0 + 1e-12)

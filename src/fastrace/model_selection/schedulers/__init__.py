@@ -1,0 +1,1 @@
+"""Which learner to train next, and on how many rows: methods that see scores and costs alone."""

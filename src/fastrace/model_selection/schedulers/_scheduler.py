@@ -1,0 +1,480 @@
+"""What all methods share: who was asked for what, what came back, what it cost, who was dropped and why."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fastrace._base import _checks
+from fastrace._base._words import counted
+from fastrace.model_selection._results import Evaluation, SelectionResult
+
+Allocation = tuple[int, int]
+Self = TypeVar("Self", bound="Scheduler")
+VERSION = 3
+
+
+class Scheduler:
+    """Base of the methods: `ask` for a training, `tell` its scores.
+
+    Subclasses say which training comes next (`_propose`), take one that gave scores (`_take`), and may name the
+    learner that is best so far (`_leader`). Scores reach them with the sign that makes larger better.
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        *,
+        direction: str,
+        cost: str | Callable[[int, int], float],
+        budget: float | None,
+        names: Sequence[str] | None,
+    ) -> None:
+        self._n_learners = _checks.integer(n_learners, "n_learners", 1, "there must be something to choose")
+        self._n_rows = _checks.integer(n_rows, "n_rows", 1, "learners are trained on rows")
+        self._direction = _checks.choice(direction, "direction", ("maximize", "minimize"))
+        self._sign = 1.0 if self._direction == "maximize" else -1.0
+        self._price: Callable[[int, int], float] | None = None
+        self._cost = "rows"
+        if callable(cost):
+            self._cost, self._price = "own", cost
+        else:
+            self._cost = _checks.choice(cost, "cost", ("rows", "seconds"))
+        self._by_rows = self._price is None and self._cost == "rows"
+        self._budget = math.inf if budget is None else _checks.real(budget, "budget")
+        if not self._budget > 0.0:
+            raise ValueError(f"budget is {budget}; a positive cost is needed, or None for no limit")
+        self._limited = self._budget < math.inf
+        self._names: tuple[str, ...] | None = None
+        if names is not None:
+            self._names = tuple(str(name) for name in names)
+            if len(self._names) != self._n_learners:
+                raise ValueError(
+                    f"names has {len(self._names)} entries; {self._n_learners}, one per learner, are needed"
+                )
+            twice = [name for name, count in Counter(self._names).items() if count > 1]
+            if twice:
+                raise ValueError(f"names has {', '.join(map(repr, twice))} more than once; different names are needed")
+        self._spent = 0.0
+        self._paid = 0.0                          # for the training told last
+        self._outstanding: dict[Allocation, float] = {}
+        self._reserved: dict[Allocation, float] = {}   # what outstanding trainings will cost, where a budget asks
+        self._ahead = 0.0                         # their sum
+        self._returned: deque[Allocation] = deque()
+        self._log: list[tuple[int, int, float, float, float, float, str]] = []
+        self._uncounted: set[Allocation] = set()  # failed and deferred: their rows are not counted
+        self._dropped: dict[int, str] = {}
+        self._reached = [0] * self._n_learners
+        self._last = [math.nan] * self._n_learners
+        self._stopped_by = ""
+        self._best = -1
+
+    # What a method says.
+
+    def _propose(self) -> Allocation | None:
+        """The next training, or None while it depends on one that is outstanding."""
+        raise NotImplementedError
+
+    def _take(self, learner: int, n: int, train: float, valid: float) -> float:
+        """Take scores, larger better; return the learner's projected bound, nan if there is none."""
+        raise NotImplementedError
+
+    def _left(self, learner: int) -> None:
+        """A learner was dropped."""
+
+    def _defer(self, learner: int, n: int) -> bool:
+        """Try a learner that failed on n rows again on more; False if there are none, or the method cannot."""
+        return False
+
+    def _leader(self) -> int:
+        """The learner whose last validation score is best, on however many rows; -1 if there is none."""
+        known = [i for i in range(self._n_learners) if self._reached[i] and i not in self._dropped]
+        if not known:
+            return -1
+        return max(known, key=lambda i: (self._sign * self._last[i], -i))
+
+    def _stand_ins(self) -> list[int]:
+        """Who goes on where all that were meant to have crashed: the leader, or else all that were never trained."""
+        leader = self._leader()
+        return [leader] if leader >= 0 else [i for i in range(self._n_learners) if i not in self._dropped]
+
+    def _method(self) -> str:
+        return type(self).__name__
+
+    def _warnings(self) -> tuple[str, ...]:
+        return ()
+
+    # What users call.
+
+    @property
+    def n_learners(self) -> int:
+        """Learners to choose from."""
+        return self._n_learners
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of a full training."""
+        return self._n_rows
+
+    @property
+    def done(self) -> bool:
+        """Whether the choice has been made."""
+        return self._stopped_by != ""
+
+    @property
+    def spent(self) -> float:
+        """Cost of all trainings told so far."""
+        return self._spent
+
+    @property
+    def outstanding(self) -> list[Allocation]:
+        """Trainings asked for and not yet told, in the order asked."""
+        return list(self._outstanding)
+
+    @property
+    def dropped(self) -> dict[int, str]:
+        """Learners that failed, and why."""
+        return dict(self._dropped)
+
+    def ask(self) -> Allocation | None:
+        """Return the next training as (learner, rows).
+
+        Each call hands out another training, so that several may run at once; tell them in any order. With one at a
+        time the method is exactly that of its paper.
+
+        Returns
+        -------
+        (int, int) or None
+            None if the next decision must wait for a training that is outstanding, or if the budget has run out;
+            look at `done`.
+
+        Raises
+        ------
+        RuntimeError
+            If the choice has been made.
+        """
+        if self._stopped_by:
+            raise RuntimeError(f"the selection is over, stopped by {self._stopped_by!r}: see result()")
+        item = self._again() if self._returned else None
+        if item is None:
+            item = self._propose()
+            if item is None:
+                return None
+        if self._limited:
+            price = 0.0 if self._cost == "seconds" else self._charge(*item, None)
+            if self._spent + self._ahead + price > self._budget or self._spent >= self._budget:
+                self._returned.appendleft(item)
+                if not self._outstanding:
+                    self._stop("budget", self._leader())
+                return None
+            self._reserved[item] = price
+            self._ahead += price
+        self._outstanding[item] = 0.0 if self._by_rows else time.perf_counter()
+        return item
+
+    def _again(self) -> Allocation | None:
+        """The first training that was taken back and is still wanted."""
+        while self._returned:
+            item = self._returned.popleft()
+            if item[0] not in self._dropped:
+                return item
+        return None
+
+    def tell(
+        self,
+        learner: int,
+        n: int,
+        train_score: float | None,
+        valid_score: float,
+        cost: float | None = None,
+    ) -> None:
+        """Take the scores of a training that was asked for.
+
+        Parameters
+        ----------
+        learner, n : int
+            The training, as `ask` returned it.
+        train_score : float or None
+            Score on the rows trained on; None if it is not known.
+        valid_score : float
+            Score on held-out rows. A score that is nan or infinite drops the learner.
+        cost : float, optional
+            Cost of the training, at least 0. By default that of the method's `cost`: rows, the seconds since it was
+            asked for, or what the user's function says.
+
+        Raises
+        ------
+        ValueError
+            If the training was not asked for, or the cost is negative or nan; nothing is changed then.
+        TypeError
+            If a score is not a number.
+        """
+        key = learner, n
+        asked = self._outstanding.get(key)
+        if asked is None:
+            raise ValueError(f"learner {learner} on {n} rows was not asked for; tell what ask() returned, once")
+        valid = valid_score if type(valid_score) is float else _score(valid_score, "valid_score")
+        if train_score is None:
+            train, told, known = math.inf, math.nan, True
+        else:
+            told = train_score if type(train_score) is float else _score(train_score, "train_score")
+            train, known = self._sign * told, told == told
+        price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
+        self._close(key)
+        self._paid = price
+        self._spent += price
+        if learner in self._dropped:
+            self._log.append((learner, n, told, valid, price, math.nan, "dropped before"))
+            return
+        if not (known and math.isfinite(valid)):
+            what = f"validation score is {valid}" if known else "training score is nan"
+            self._log.append((learner, n, told, valid, price, math.nan, what))
+            self._drop(learner, f"{what} on {n} rows")
+            return
+        if n >= self._reached[learner]:
+            self._reached[learner], self._last[learner] = n, valid
+        bound = self._take(learner, n, train, self._sign * valid)
+        self._log.append((learner, n, told, valid, price, self._sign * bound, ""))
+
+    def fail(
+        self, learner: int, n: int, reason: object, cost: float | None = None, *, defer: bool = False
+    ) -> None:
+        """Say that a training that was asked for crashed or took too long; the run goes on without the learner.
+
+        Parameters
+        ----------
+        learner, n : int
+            The training, as `ask` returned it.
+        reason : object
+            What happened: words or an exception.
+        cost : float, optional
+            Cost of the training, as for `tell`; with `defer` its rows are not counted.
+        defer : bool, default False
+            Do not drop the learner but try it on more rows: it may need some (neighbours, classes). `DAUB` and the
+            halvings can do so; other methods drop it, as these do once it fails on all rows.
+        """
+        asked = self._outstanding.get((learner, n))
+        if asked is None:
+            raise ValueError(f"learner {learner} on {n} rows was not asked for; fail what ask() returned, once")
+        price = 0.0 if defer and cost is None and self._by_rows else self._charge(learner, n, cost, asked)
+        self._close((learner, n))
+        self._spent += price
+        text = f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else str(reason)
+        self._log.append((learner, n, math.nan, math.nan, price, math.nan, text))
+        if defer:
+            self._uncounted.add((learner, n))
+        if learner not in self._dropped and not (defer and self._defer(learner, n)):
+            self._drop(learner, f"{text} on {n} rows")
+
+    def cancel(self) -> None:
+        """Take back all outstanding trainings, of workers that died or before a restart; `ask` hands them out again."""
+        self._returned = deque([*self._outstanding, *self._returned])
+        self._outstanding.clear()
+        self._reserved.clear()
+        self._ahead = 0.0
+
+    def run(
+        self: Self,
+        train: Callable[[int, int], Any],
+        *,
+        time_limit: float | None = None,
+        callback: Callable[[Self], Any] | None = None,
+    ) -> SelectionResult:
+        """Train until the choice has been made.
+
+        Parameters
+        ----------
+        train : callable
+            ``train(learner, n)`` trains on n rows and returns (training score or None, validation score), or these and
+            a cost. An exception drops the learner; KeyboardInterrupt and SystemExit do not: the training is taken
+            back, and a later call goes on.
+        time_limit : float, optional
+            Seconds after which a training is given up and its learner dropped. Python cannot kill it: it goes on in
+            a thread of its own until it ends.
+        callback : callable, optional
+            Called with this object after each training; a true answer stops with the best so far.
+
+        Returns
+        -------
+        SelectionResult
+
+        Raises
+        ------
+        RuntimeError
+            If every learner was dropped; its cause is the last exception of a training.
+        """
+        if time_limit is not None and not _checks.real(time_limit, "time_limit") > 0.0:
+            raise ValueError(f"time_limit is {time_limit}; a positive number of seconds is needed")
+        self.cancel()
+        last = None                             # error of a training
+        while not self._stopped_by:
+            item = self.ask()
+            if item is None:
+                continue                        # the budget has run out
+            began = time.perf_counter()
+            try:
+                answer = train(*item) if time_limit is None else _within(time_limit, train, item)
+                if not hasattr(answer, "__len__") or isinstance(answer, (str, bytes)) or len(answer) not in (2, 3):
+                    raise TypeError(f"train returned {answer!r}; (training score or None, validation score), and "
+                                    f"perhaps a cost, are needed")
+                seconds = time.perf_counter() - began if self._cost == "seconds" else None
+                self.tell(*item, answer[0], answer[1], answer[2] if len(answer) == 3 else seconds)
+            except Exception as error:
+                if item not in self._outstanding:
+                    raise
+                last = error
+                self.fail(*item, error, time.perf_counter() - began if self._cost == "seconds" else None)
+            except BaseException:
+                self.cancel()
+                raise
+            if callback is not None and callback(self) and not self._stopped_by:
+                self._stop("callback", self._leader())
+        if last is not None and len(self._dropped) == self._n_learners:
+            try:
+                return self.result()
+            except RuntimeError as none_left:
+                raise none_left from last
+        return self.result()
+
+    def result(self) -> SelectionResult:
+        """Return the choice, or the best so far while the run goes on.
+
+        Raises
+        ------
+        RuntimeError
+            If every learner was dropped, with the reasons, or if nothing has been told yet.
+        """
+        best = self._best if self._stopped_by else self._leader()
+        if best < 0:
+            if self._dropped:
+                raise RuntimeError("no learner is left: " + "; ".join(
+                    f"{self._label(i)}: {why}" for i, why in self._dropped.items()))
+            raise RuntimeError("nothing has been told yet, so there is no best learner")
+        rows, cost = np.zeros(self._n_learners, np.int64), np.zeros(self._n_learners)
+        bound = np.full(self._n_learners, np.nan)
+        for learner, n, _, _, price, upper, _ in self._log:
+            rows[learner] += 0 if (learner, n) in self._uncounted else n
+            cost[learner] += price
+            bound[learner] = upper
+        return SelectionResult(
+            best=best,
+            score=self._last[best],
+            n_rows=self._n_rows,
+            rows=rows,
+            cost=cost,
+            reached=np.array(self._reached, np.int64),
+            scores=np.array(self._last),
+            bound=bound,
+            history=tuple(Evaluation(*line) for line in self._log),
+            dropped=dict(self._dropped),
+            method=self._method(),
+            stopped_by=self._stopped_by,
+            direction=self._direction,
+            warnings=self._warnings(),
+            names=self._names,
+        )
+
+    # Inside.
+
+    def _close(self, item: Allocation) -> None:
+        """An outstanding training was told."""
+        del self._outstanding[item]
+        if self._limited:
+            self._ahead -= self._reserved.pop(item)
+            if not self._reserved:
+                self._ahead = 0.0                 # no rounding is carried along
+
+    def _label(self, learner: int) -> str:
+        return f"learner {learner}" if self._names is None else self._names[learner]
+
+    def _charge(self, learner: int, n: int, cost: float | None, asked: float = 0.0) -> float:
+        if cost is not None:
+            price = _checks.real(cost, "cost")
+        elif self._price is not None:
+            price = _checks.real(self._price(learner, n), "cost")
+        elif self._cost == "rows":
+            return float(n)
+        else:
+            price = time.perf_counter() - asked
+        if price < 0.0:
+            raise ValueError(f"cost is {price}; at least 0 is needed")
+        return price
+
+    def _drop(self, learner: int, reason: str) -> None:
+        self._dropped[learner] = reason
+        self._reached[learner] = 0
+        self._last[learner] = math.nan
+        if len(self._dropped) == self._n_learners:
+            self._stop("all dropped", -1)
+        else:
+            self._left(learner)
+
+    def _stop(self, why: str, best: int) -> None:
+        self._stopped_by, self._best = why, best
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild.saved(type(self), self.__dict__)
+
+    def __copy__(self: Self) -> Self:
+        return copy.deepcopy(self)
+
+    def __repr__(self) -> str:
+        state = f"stopped by {self._stopped_by}" if self._stopped_by else "running"
+        return f"{self._method()}: {counted(len(self._log), 'training')} told, {state}"
+
+
+@_checks.rebuilds(VERSION, Scheduler, subclasses=True)
+def _rebuild(cls: type[Scheduler], state: dict[str, Any]) -> Scheduler:
+    """Rebuild a pickled method."""
+    made = cls.__new__(cls)
+    made.__dict__.update(state)
+    return made
+
+
+def _score(value: Any, name: str) -> float:
+    """A float, nan and infinities among them."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; a number is needed")
+    return float(value)
+
+
+def _within(limit: float, train: Callable[[int, int], Any], item: Allocation) -> Any:
+    """Call `train` in a thread of its own; TimeoutError if it takes longer than `limit` seconds."""
+    box: list[Any] = []
+
+    def work() -> None:
+        try:
+            box.append((True, train(*item)))
+        except BaseException as error:
+            box.append((False, error))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(limit)
+    if not box:
+        raise TimeoutError(f"took longer than {limit:g} s")
+    good, answer = box[0]
+    if not good:
+        raise answer
+    return answer
+
+
+def grid(first: int, ratio: float, n_rows: int, rounding: str = "ceil") -> list[int]:
+    """Sizes from `first` to exactly `n_rows`, each `ratio` times the last, rounded up or to multiples of `first`."""
+    sizes = [first] if first < n_rows else []
+    while sizes:
+        wanted = ratio * sizes[-1]
+        size = math.ceil(wanted - 1e-9 * wanted) if rounding == "ceil" else first * math.floor(wanted / first + 0.5)
+        size = max(size, sizes[-1] + 1)
+        if size >= n_rows:
+            break
+        sizes.append(size)
+    return [*sizes, n_rows]

@@ -1,0 +1,1 @@
+"""Searches in the manner of scikit-learn; importing this package needs scikit-learn."""

@@ -1,0 +1,216 @@
+# mypy: disable-error-code="misc, no-untyped-call"
+"""The held-out rows of a cross-validation in a line, and the race of trained models over them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.parallel import Parallel, delayed
+
+from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
+from fastrace.model_selection.searches._candidates import last_line, names_of, none_left
+from fastrace.races.racing import FiniteRace
+from fastrace.results import RaceResult
+
+Floats = NDArray[np.float64]
+
+
+class Metric(NamedTuple):
+    """A score by name, and what it needs to know of the held-out rows of each split."""
+
+    name: str
+    score: RowScore
+    folds: list[Fold]
+
+
+class Look(NamedTuple):
+    """Sums over all rows read so far, of the candidates that were still in the race."""
+
+    arms: NDArray[np.intp]
+    sums: Floats                     # metrics by arms by splits
+    counts: Floats                   # metrics by splits: the weights of the rows read
+
+
+class HeldOut:
+    """The held-out rows of all splits in a line, and the race over them."""
+
+    result: RaceResult
+
+    def __init__(
+        self, search: Any, X: Any, y: Any, target: Any, settings: list[dict[str, Any]], splits: list[Any],
+        trained: dict[tuple[int, int], Any], metrics: list[Metric],
+    ) -> None:
+        self.search, self.X, self.y, self.target, self.splits = search, X, y, target, splits
+        self.metrics, self.count, self.names = metrics, len(settings), tuple(names_of(settings))
+        self.models = {item: one["estimator"] for item, one in trained.items() if one["fit_error"] is None}
+        self.reasons: dict[str, str] = {}        # of those that are out, by name
+        self.failed: list[int] = []
+        for (i, _), one in trained.items():
+            if one["fit_error"] is not None and i not in self.failed:
+                self._lost(i, last_line(one["fit_error"]))
+        self.starts = np.concatenate([[0], np.cumsum([len(test) for _, test in splits])])
+        self.n_rows = int(self.starts[-1])
+        # The mean of a row's score times this, over all rows, is the mean over splits of the weighted mean over rows.
+        self.scale = np.concatenate([fold.weights for fold in metrics[0].folds]) * (self.n_rows / len(splits))
+        self.plain = bool((self.scale == 1.0).all())
+        self.seconds = np.zeros((self.count, len(splits)))
+        self.made = 0
+        self.warned: set[tuple[int, str]] = set()
+
+    def run(self, delta: float, seed: int) -> None:
+        """Race; a candidate that cannot predict is out, and the race begins anew with the same rows."""
+        search = self.search
+        if len(self.failed) == self.count:
+            raise none_left("every candidate failed to train on some split", self.reasons)
+        raced = self.metrics[0].score
+        ends = search.support if search.support is not None else self._support(raced)
+        with Parallel(n_jobs=search.n_jobs, require="sharedmem") as parallel:
+            while True:
+                if len(self.failed) == self.count:
+                    raise none_left("every candidate failed to predict, or to train", self.reasons)
+                offset = np.zeros(self.count)
+                offset[self.failed] = -np.inf
+                race = FiniteRace(
+                    self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
+                    growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,
+                    max_pulls=search.max_pulls, outside="warn", rng=np.random.default_rng(seed),
+                )
+                if self._race(race, parallel):
+                    break
+        self.result = replace(race.result(), names=self.names)
+        self.models = {}
+
+    def _lost(self, i: int, reason: str) -> None:
+        self.failed = sorted({*self.failed, i})
+        self.reasons[self.names[i]] = reason
+
+    def _support(self, score: RowScore) -> tuple[float, float] | None:
+        """What holds the scores by every model: splits may differ in the classes that their training rows have."""
+        found = [score.support_for(getattr(model, "classes_", None)) for item, model in self.models.items()
+                 if item[0] not in self.failed]
+        known = [ends for ends in found if ends is not None]
+        if len(known) < len(found):
+            return None
+        return min(low for low, _ in known), max(high for _, high in known)
+
+    def _race(self, race: FiniteRace, parallel: Any) -> bool:
+        """Whether the race ended without a failure."""
+        shape = len(self.metrics), self.count, len(self.splits)
+        self.looks: list[Look] = []
+        self.pulls = np.zeros(self.count, np.int64)
+        self.eliminated_at = np.full(self.count, -1, np.int64)
+        self.sums, self.counts = np.zeros(shape), np.zeros((shape[0], shape[2]))
+        if race.done:                                        # one candidate is left: nothing to race for, but to score
+            return self._read(np.array([race.result().best]), np.arange(self.n_rows), parallel) is not None
+        while not race.done:
+            arms, rows = race.ask()
+            block = self._read(arms, rows, parallel)
+            if block is None:
+                return False
+            race.tell(block if self.plain else block * self.scale[rows, None])
+            self.eliminated_at[np.setdiff1d(arms, race.result().active)] = self.pulls.max()
+        return True
+
+    def _read(self, arms: NDArray[np.intp], rows: NDArray[np.int64], parallel: Any) -> Floats | None:
+        """Predict some rows by some candidates; None if one of them fails."""
+        blocks = np.empty((len(self.metrics), len(rows), len(arms)))
+        of_split = np.searchsorted(self.starts, rows, side="right") - 1
+        places = {int(k): np.flatnonzero(of_split == k) for k in np.unique(of_split)}
+        work = [(j, int(i), k) for k in places for j, i in enumerate(arms)]
+        found = parallel(delayed(self._predict)(i, k, rows[places[k]] - self.starts[k]) for _, i, k in work)
+        bad: set[int] = set()
+        for (j, i, k), (values, seconds) in zip(work, found, strict=True):
+            self.made += len(places[k])
+            self.seconds[i, k] += seconds
+            if isinstance(values, Exception):
+                if self.search.error_score == "raise":
+                    raise values
+                if i not in bad:
+                    bad.add(i)
+                    reason = f"{type(values).__name__}: {values}"
+                    self._lost(i, reason)
+                    warnings.warn(f"candidate {i} is out of the race, its predictions failed: {reason}", stacklevel=8)
+                continue
+            for m, one in enumerate(values):
+                if isinstance(one, Exception):           # a score that is not raced for
+                    if self.search.error_score == "raise":
+                        raise one
+                    name = self.metrics[m].name
+                    if (i, name) not in self.warned:
+                        self.warned.add((i, name))
+                        warnings.warn(f"candidate {i} has no {name}: {type(one).__name__}: {one}", stacklevel=8)
+                    one = np.nan
+                blocks[m, places[k], j] = one
+        if bad:
+            return None
+        for k, at in places.items():
+            for m, metric in enumerate(self.metrics):
+                weights = metric.folds[k].weights[rows[at] - self.starts[k]] * len(metric.folds[k].weights)
+                self.counts[m, k] += weights.sum()
+                self.sums[m, arms, k] += weights @ blocks[m, at]
+        self.pulls[arms] += len(rows)
+        self.looks.append(Look(arms.copy(), self.sums[:, arms], self.counts.copy()))
+        return np.asarray(blocks[0])
+
+    def _predict(self, i: int, k: int, places: NDArray[np.int64]) -> tuple[Any, float]:
+        """Scores of some rows of a split by a candidate, by metric, or the exception, and seconds."""
+        began = time.perf_counter()
+        train, test = self.splits[k]
+        rows, model = test[places], self.models[i, k]
+        responses: dict[str, Any] = {}
+        found: list[Any] = []
+        y = None if self.target is None else self.target[rows]
+        for metric in self.metrics:
+            try:
+                method = metric.score.response_method
+                if not responses:
+                    data, _ = _safe_split(model, self.X, self.y, rows, train)
+                if method not in responses:
+                    responses[method] = getattr(model, method)(data)
+                values = metric.score.rows(
+                    y, responses[method], getattr(model, "classes_", None), metric.folds[k].constants)
+                if np.isnan(values).any() or (values == np.inf).any():
+                    raise ValueError(f"a score is {values[~(values < np.inf)][0]}; finite scores are needed")
+                found.append(values)
+            except Exception as error:
+                if not found:                            # what is raced for
+                    return error, time.perf_counter() - began
+                found.append(error)
+        return found, time.perf_counter() - began
+
+    def scores(self, m: int) -> tuple[Floats, Floats]:
+        """Estimated scores, candidates by splits and in all, from the rows read of each candidate.
+
+        What was raced for is the score of the best plus the difference on common rows: of less variance where scores
+        of a row go together, and an eliminated candidate was behind on those rows, while its own mean on few of them
+        may lie above that of the best on all. For other scores, which nobody compared, it is the plain mean.
+        """
+        best = self.result.best
+        per_split = np.full((self.count, len(self.splits)), np.nan)
+        mean = np.full(self.count, np.nan)
+        ends = self.metrics[m].score.support_for(None)
+        last = {int(i): look for look in self.looks for i in look.arms}
+        with np.errstate(invalid="ignore", divide="ignore"):
+            final = self.looks[-1]
+            own, counts = final.sums[m][np.flatnonzero(final.arms == best)[0]], final.counts[m]
+            level, whole = own / counts, own.sum() / counts.sum()
+            for i, look in last.items():
+                sums, counts = look.sums[m], look.counts[m]
+                own = sums[np.flatnonzero(look.arms == i)[0]]
+                if m == 0:
+                    gap = own - sums[np.flatnonzero(look.arms == best)[0]]
+                    per_split[i], mean[i] = level + gap / counts, whole + gap.sum() / counts.sum()
+                    if ends is not None and look is not final:       # a difference added may lead outside
+                        per_split[i], mean[i] = np.clip(per_split[i], *ends), np.clip(mean[i], *ends)
+                else:
+                    per_split[i] = own / counts
+                    mean[i] = own.sum() / counts.sum()
+        whole_rows = ~np.isnan(per_split).any(axis=1)
+        mean[whole_rows] = per_split[whole_rows].mean(axis=1)
+        return per_split, mean

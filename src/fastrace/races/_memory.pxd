@@ -1,0 +1,81 @@
+"""What races keep: one value per arm, rewards, comparisons, the order of rows. `_core.Race` adds the loop."""
+
+from libc.stdint cimport int64_t
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._base._guard cimport guard_t
+from fastrace._base._types cimport moments4_t
+from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_t
+from fastrace._draws._order cimport ORDER_LIMIT, order_row, order_t
+from fastrace._math._betting cimport bets_t, wealth_t
+
+
+cdef class RaceMemory:
+    cdef readonly Py_ssize_t n_arms
+    cdef readonly int64_t n_rows
+    cdef readonly object rng
+    cdef object lock
+    cdef guard_t guard              # level 1 is for the subclass that runs the loop
+    cdef bitgen_t *bits
+    cdef bint pairwise, shuffled, betting
+    cdef bets_t bets
+    # one value per arm; the arrays own the memory, the pointers are for the loops
+    cdef readonly cnp.ndarray _offset, _known, _low, _high, _sum, _new_sum, _scratch, _mean, _half_width, _pulls
+    cdef readonly cnp.ndarray _active, _dead, _held, _wait
+    cdef double *offset             # the race's own constants, on the scale of sums
+    cdef double *known              # what the source knows of the sums beside its rewards
+    cdef double *low
+    cdef double *high
+    cdef double *sum
+    cdef double *new_sum
+    cdef double *scratch            # one value per active arm
+    cdef double *mean
+    cdef double *half_width
+    cdef int64_t *pulls
+    cdef Py_ssize_t *active
+    cdef char *dead
+    cdef char *held                 # whether the tail of this arm's rewards has held a decision back
+    cdef double *wait               # rows to be read before the leader may drop this arm; by `_judge`
+    cdef Py_ssize_t n_active
+    # rewards read, a column per arm (pairwise), or one block of them (marginal)
+    cdef double **column
+    cdef double **at
+    cdef Py_ssize_t *capacity
+    cdef int64_t *rows
+    # comparisons with each arm that has led in this race (pairwise), or moments of each arm (marginal, arm 0's place)
+    cdef Py_ssize_t *place          # of an arm that has led, or -1
+    cdef Py_ssize_t *leader_at      # the arm at a place
+    cdef Py_ssize_t n_places, n_made
+    cdef moments4_t **moments
+    cdef wealth_t **wealth
+    cdef moments4_t *new_moments
+    # the order of rows
+    cdef order_t order
+    cdef keyed_order_t keyed
+    cdef int64_t window
+    # progress
+    cdef int64_t told, drawn, spent     # rows; rows; rewards asked for
+    cdef Py_ssize_t looks_taken, leader
+    cdef bint full_pass, opened, unjudged
+    cdef int status, flags
+    cdef moments4_t closest
+    # over all races of this object
+    cdef readonly int64_t evaluations, n_draws, n_exact, n_looks_taken, n_skewed
+    cdef readonly double fractions
+    cdef int all_flags
+
+    cdef int draw(self, int64_t target) except -1 nogil
+    cdef int reserve(self, Py_ssize_t wanted) except -1 nogil
+    cdef moments4_t *comparisons(self, Py_ssize_t arm) except NULL nogil
+    cdef void forget_comparisons(self) noexcept nogil
+
+
+cdef inline int64_t row_at(RaceMemory memory, int64_t position) noexcept nogil:
+    """The row at a position that has been drawn."""
+    if memory.shuffled:
+        position += memory.window
+        return position - memory.n_rows if position >= memory.n_rows else position
+    if memory.n_rows > ORDER_LIMIT:
+        return keyed_order_at(&memory.keyed, position)
+    return order_row(&memory.order, position)

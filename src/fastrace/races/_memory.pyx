@@ -1,0 +1,310 @@
+"""What races keep, how it grows, and how it is saved."""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.pyport cimport PY_SSIZE_T_MAX
+from cpython.pycapsule cimport PyCapsule_GetPointer
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guarded
+from fastrace._base._signals cimport check_signals
+from fastrace._base._types cimport moments4_t
+from fastrace._draws._keyed_order cimport keyed_order_init, keyed_order_set, keyed_order_t
+from fastrace._draws._order cimport ORDER_LIMIT, order_advance, order_free, order_init
+from fastrace._draws._rng cimport bounded
+from fastrace._draws._row_order cimport restore_order, saved_order
+from fastrace._math._betting cimport bets_init, wealth_init, wealth_t
+
+import numpy as np
+
+from fastrace._base import _checks
+
+cnp.import_array()
+
+ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active", "_held")
+
+cdef enum:
+    ROWS_PER_FETCH = 8192           # most rows asked of a source at once
+    DRAWS_PER_CHECK = 1 << 17       # draws between two looks at pending signals
+
+cdef int64_t MOST_ARMS = <int64_t>1 << 40
+
+
+cdef class RaceMemory:
+    """Arrays of a race, shared by successive races of one object."""
+
+    def __cinit__(self, n_arms, n_rows, *args, **kwargs):
+        cdef Py_ssize_t i
+        guard_await(&self.guard, 0)
+        if not (1 <= n_arms <= MOST_ARMS and n_rows >= 0):
+            raise ValueError(f"n_arms is {n_arms} and n_rows {n_rows}; a race needs arms")
+        self.n_arms = n_arms
+        self.n_rows = n_rows
+        self.column = <double **>calloc(self.n_arms, sizeof(double *))
+        self.capacity = <Py_ssize_t *>calloc(self.n_arms, sizeof(Py_ssize_t))
+        self.at = <double **>calloc(self.n_arms, sizeof(double *))
+        self.rows = <int64_t *>calloc(ROWS_PER_FETCH, sizeof(int64_t))
+        self.moments = <moments4_t **>calloc(self.n_arms, sizeof(moments4_t *))
+        self.wealth = <wealth_t **>calloc(self.n_arms, sizeof(wealth_t *))
+        self.new_moments = <moments4_t *>calloc(self.n_arms, sizeof(moments4_t))
+        self.place = <Py_ssize_t *>malloc(self.n_arms * sizeof(Py_ssize_t))
+        self.leader_at = <Py_ssize_t *>calloc(self.n_arms, sizeof(Py_ssize_t))
+        if (self.column == NULL or self.capacity == NULL or self.at == NULL or self.rows == NULL
+                or self.moments == NULL or self.wealth == NULL or self.new_moments == NULL or self.place == NULL
+                or self.leader_at == NULL):
+            raise MemoryError()
+        for i in range(self.n_arms):
+            self.place[i] = -1
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            if self.column != NULL:
+                free(self.column[i])
+            if self.moments != NULL:
+                free(self.moments[i])
+            if self.wealth != NULL:
+                free(self.wealth[i])
+        free(self.column)
+        free(self.capacity)
+        free(self.at)
+        free(self.rows)
+        free(self.moments)
+        free(self.wealth)
+        free(self.new_moments)
+        free(self.place)
+        free(self.leader_at)
+        order_free(&self.order)
+
+    def __init__(self, n_arms, n_rows, *, pairwise, shuffled, betting, low, high, rng):
+        cdef Py_ssize_t d = self.n_arms
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
+        lock = rng.bit_generator.lock
+        if n_arms != d or n_rows != self.n_rows:
+            raise ValueError("n_arms and n_rows are those that the object was made with")
+        for name, ends in (("low", low), ("high", high)):
+            if ends is not None and np.shape(ends) != (d,):
+                raise ValueError(f"{name} has shape {np.shape(ends)}; ({d},) is needed")
+        guard_build(&self.guard, 0, self)
+        self.pairwise = pairwise
+        self.shuffled = shuffled
+        self.betting = betting
+        self._low = np.zeros(d) if low is None else np.array(low, dtype=np.float64)
+        self._high = np.zeros(d) if high is None else np.array(high, dtype=np.float64)
+        self._offset, self._known, self._sum, self._new_sum = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
+        self._scratch = np.zeros(d)
+        self._mean, self._half_width = np.full(d, np.nan), np.full(d, np.nan)
+        self._pulls, self._active = np.zeros(d, np.int64), np.arange(d, dtype=np.intp)
+        self._dead, self._held, self._wait = np.zeros(d, np.int8), np.zeros(d, np.int8), np.zeros(d)
+        self.low = <double *>cnp.PyArray_DATA(self._low)
+        self.high = <double *>cnp.PyArray_DATA(self._high)
+        self.offset = <double *>cnp.PyArray_DATA(self._offset)
+        self.known = <double *>cnp.PyArray_DATA(self._known)
+        self.sum = <double *>cnp.PyArray_DATA(self._sum)
+        self.new_sum = <double *>cnp.PyArray_DATA(self._new_sum)
+        self.scratch = <double *>cnp.PyArray_DATA(self._scratch)
+        self.mean = <double *>cnp.PyArray_DATA(self._mean)
+        self.half_width = <double *>cnp.PyArray_DATA(self._half_width)
+        self.pulls = <int64_t *>cnp.PyArray_DATA(self._pulls)
+        self.active = <Py_ssize_t *>cnp.PyArray_DATA(self._active)
+        self.dead = <char *>cnp.PyArray_DATA(self._dead)
+        self.held = <char *>cnp.PyArray_DATA(self._held)
+        self.wait = <double *>cnp.PyArray_DATA(self._wait)
+        self.rng = rng
+        self.lock = lock
+        self.bits = bits
+        if betting:
+            bets_init(&self.bets, self.n_rows)
+        if not self.shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows):
+            raise MemoryError()
+        guard_built(&self.guard, 0)
+
+    def set_support(self, low, high):
+        """Replace the support that rewards are held against."""
+        low, high = (np.array(np.broadcast_to(ends, (self.n_arms,)), dtype=np.float64) for ends in (low, high))
+        guard_enter(&self.guard, self)
+        try:
+            self._low[:] = low
+            self._high[:] = high
+        finally:
+            guard_leave(&self.guard)
+
+    cdef int draw(self, int64_t target) except -1 nogil:
+        """Settle the order up to `target`, once: a look that failed is asked for again with the same rows."""
+        cdef int64_t until
+        cdef int short = 0
+        while self.drawn < target:
+            until = target
+            with gil:
+                self.lock.acquire()
+            if self.shuffled:
+                if self.drawn == 0:
+                    self.window = bounded(self.bits, self.n_rows)
+            elif self.n_rows > ORDER_LIMIT:
+                if self.drawn == 0:
+                    keyed_order_init(&self.keyed, self.n_rows, self.bits)
+            else:
+                until = min(target, self.drawn + DRAWS_PER_CHECK)
+                short = order_advance(&self.order, self.bits, self.drawn, until - self.drawn)
+            with gil:
+                self.lock.release()
+                if short:
+                    raise MemoryError()
+            self.drawn = until
+            if until < target:
+                check_signals()
+        return 0
+
+    cdef int reserve(self, Py_ssize_t wanted) except -1 nogil:
+        """Room for `wanted` rewards of each arm still in the race."""
+        cdef Py_ssize_t j, i
+        cdef double *longer
+        for j in range(self.n_active):
+            i = self.active[j]
+            if wanted > self.capacity[i]:
+                if wanted > PY_SSIZE_T_MAX // <Py_ssize_t>sizeof(double):
+                    with gil:
+                        raise MemoryError(f"{wanted} rewards per arm do not fit into memory")
+                longer = <double *>realloc(self.column[i], wanted * sizeof(double))
+                if longer == NULL:
+                    with gil:
+                        raise MemoryError()
+                self.column[i] = longer
+                self.capacity[i] = wanted
+        return 0
+
+    cdef moments4_t *comparisons(self, Py_ssize_t arm) except NULL nogil:
+        """Moments of the differences between an arm that leads and each other arm; empty the first time."""
+        cdef Py_ssize_t k = self.place[arm], i
+        if k >= 0:
+            return self.moments[k]
+        k = self.n_places
+        if self.moments[k] == NULL:
+            self.moments[k] = <moments4_t *>malloc(self.n_arms * sizeof(moments4_t))
+        if self.betting and self.wealth[k] == NULL:
+            self.wealth[k] = <wealth_t *>malloc(self.n_arms * sizeof(wealth_t))
+        if self.moments[k] == NULL or (self.betting and self.wealth[k] == NULL):
+            with gil:
+                raise MemoryError()
+        memset(self.moments[k], 0, self.n_arms * sizeof(moments4_t))
+        if self.betting:
+            for i in range(self.n_arms):
+                wealth_init(&self.wealth[k][i])
+        self.place[arm] = k
+        self.leader_at[k] = arm
+        self.n_places += 1
+        self.n_made = max(self.n_made, self.n_places)
+        return self.moments[k]
+
+    cdef void forget_comparisons(self) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(self.n_places):
+            self.place[self.leader_at[k]] = -1
+        self.n_places = 0
+
+    # Saving.
+
+    def _state(self):
+        """All that a race needs to go on exactly, as plain objects; the guard is held."""
+        cdef Py_ssize_t k, i, n = self.n_arms
+        columns, comparisons = {}, []
+        if self.status == 0:                        # a race that is over compares nothing any more
+            for k in range(self.n_active if self.pairwise else 0):
+                i = self.active[k]
+                columns[i] = _doubles(self.column[i], <Py_ssize_t>self.told)
+            for k in range(self.n_places):
+                comparisons.append((self.leader_at[k], _bytes(self.moments[k], n * sizeof(moments4_t)),
+                                    _bytes(self.wealth[k], n * sizeof(wealth_t)) if self.betting else None))
+        return dict(
+            arms={name: getattr(self, name).copy() for name in ARM_STATE},
+            progress=(self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
+                      self.unjudged, self.status, self.flags, self.window),
+            counts=(self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
+                    self.all_flags),
+            spent=self.spent, closest=_bytes(&self.closest, sizeof(moments4_t)),
+            keyed=_bytes(&self.keyed, sizeof(keyed_order_t)),
+            order=saved_order(&self.order, self.drawn), columns=columns, comparisons=comparisons)
+
+    def set_state(self, state):
+        """Take what `_state` gave, in a fresh object with the same options; a damaged state raises ValueError."""
+        with _checks.undamaged("race"):
+            guarded(&self.guard, self, self._take_state, (state,))
+
+    def _take_state(self, state):
+        cdef Py_ssize_t i, n = self.n_arms
+        cdef cnp.ndarray column
+        cdef moments4_t *row
+        for name, values in state["arms"].items():
+            kept = getattr(self, name) if name in ARM_STATE else None
+            _demand(kept is not None and np.shape(values) == (n,) and np.asarray(values).dtype == kept.dtype,
+                    "what it says of each arm")
+            kept[:] = values
+        _demand(bool(((self._pulls >= 0) & (self._pulls <= self.n_rows)).all()) and not np.isnan(self._sum).any()
+                and not np.isnan(self._offset).any() and not np.isnan(self._known).any(), "what it says of each arm")
+        (self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
+         self.unjudged, self.status, self.flags, self.window) = state["progress"]
+        (self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
+         self.all_flags) = state["counts"]
+        self.spent = state["spent"]
+        # All that later serves as an index.
+        _demand(0 <= self.n_active <= n and 0 <= self.leader < n and 0 <= self.status <= 4, "who is in the race")
+        active = self._active[:self.n_active].tolist()
+        _demand(len(set(active)) == len(active) and all(0 <= k < n for k in active), "who is in the race")
+        _demand(0 <= self.told <= self.n_rows and 0 <= self.drawn <= self.n_rows and self.looks_taken >= 0
+                and self.spent >= 0
+                and 0 <= self.window < max(self.n_rows, 1), "how far the race has come")
+        if self.status == 0:
+            _demand(self.told <= self.drawn and (self.leader in active or self.told == 0), "how far the race has come")
+        _demand(0 <= self.evaluations and 0 <= self.n_exact <= self.n_draws and 0 <= self.n_looks_taken
+                and 0 <= self.n_skewed <= self.n_draws and self.fractions >= 0.0, "its counts")
+        _take(&self.closest, state["closest"], sizeof(moments4_t))
+        _demand(0 <= self.closest.n <= self.n_rows, "its comparisons")
+        _take(&self.keyed, state["keyed"], sizeof(keyed_order_t))
+        keyed_order_set(&self.keyed, self.n_rows, self.keyed.keys[0], self.keyed.keys[1])
+        restore_order(&self.order, state["order"], self.drawn)
+        for i, moments, wealth in state["comparisons"]:
+            _demand(0 <= i < n and self.place[i] < 0 and (self.pairwise or i == 0), "its comparisons")
+            row = self.comparisons(i)
+            _take(row, moments, n * sizeof(moments4_t))
+            if self.betting:
+                _take(self.wealth[self.place[i]], wealth, n * sizeof(wealth_t))
+            for k in range(n):
+                _demand(0 <= row[k].n <= self.told, "its comparisons")
+                if self.betting:
+                    _demand(0 <= self.wealth[self.place[i]][k].n <= self.told, "its comparisons")
+        columns = state["columns"]
+        if self.status == 0 and self.pairwise:
+            _demand(sorted(columns) == sorted(active), "its rewards")
+            for values in columns.values():
+                _demand(values.dtype == np.float64 and values.shape == (self.told,), "its rewards")
+            self.reserve(<Py_ssize_t>self.told)
+            for i, column in columns.items():
+                _take(self.column[i], column.tobytes(), self.told * sizeof(double))
+
+
+cdef int _demand(bint good, str what) except -1:
+    if not good:
+        raise ValueError(f"the saved race is damaged: {what} cannot be right")
+    return 0
+
+
+cdef object _bytes(const void *x, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<const char *>x, size)
+
+
+cdef object _doubles(const double *x, Py_ssize_t n):
+    cdef cnp.ndarray out = np.empty(n)
+    if n > 0:                   # an arm without rewards may have no memory yet
+        memcpy(cnp.PyArray_DATA(out), x, n * sizeof(double))
+    return out
+
+
+cdef int _take(void *into, bytes raw, size_t size) except -1:
+    if not isinstance(raw, bytes) or <size_t>len(raw) != size:
+        raise ValueError(f"the saved race holds {len(raw)} bytes where {size} are needed: another build saved it")
+    if size > 0:
+        memcpy(into, PyBytes_AS_STRING(raw), size)
+    return 0

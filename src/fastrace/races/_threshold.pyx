@@ -1,0 +1,466 @@
+"""Race of one mean against a threshold: is the mean of a finite population of differences above it?
+
+The population is one arm, or what arm 1 has over arm 0. Rows are read in growing looks, of which only moments are kept
+(and two gamblers' wealth, if they bet). The answer at the end is exact: a mean that ties with the threshold is not
+above it.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport INFINITY, NAN, isfinite, isnan
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from numpy.random cimport bitgen_t
+cimport numpy as cnp
+
+from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave
+from fastrace._base._signals cimport check_signals
+from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init
+from fastrace._draws._order cimport ORDER_LIMIT, order_advance, order_free, order_init, order_reset, order_row
+from fastrace._draws._rng cimport bounded, gumbel, random_standard_exponential
+from fastrace._draws._row_order cimport restore_order, saved_order
+from fastrace._math._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_t
+from fastrace._math._bounds cimport lower_end, upper_end
+from fastrace._math._criteria cimport full_pass_pays
+from fastrace._math._moments cimport moments4_kurtosis, moments4_skewness
+from fastrace._math._simd cimport fr_all_finite
+from fastrace._math._verdict cimport BETTING, bound_t, rule_bound, tally_clear, tally_decides, tally_extend, tally_needs
+from fastrace.sources cimport ArraySource, Source
+
+import numpy as np
+
+cnp.import_array()
+
+RULES = ("normal", "betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
+STOPPED_BY = ("", "bound", "exact")
+
+cdef enum:          # places in STOPPED_BY
+    UNDECIDED
+    BY_BOUND
+    BY_CERTAINTY
+
+cdef enum:
+    BLOCK = 4096    # rows drawn under one hold of the generator's lock and asked of the source at once
+
+# What a race costs per row in units of one row of an array in a full pass, which takes 0.3 ns: moments 2.5 ns, two bets
+# 26 ns; drawing and gathering 10 ns in cache and 50 ns beyond, 12 times the source's scan_advantage either way.
+cdef double ROW_WORK = 8.0, BET_WORK = 80.0, DRAW_WORK = 12.0
+
+
+cdef class ThresholdRace:
+    """State and loop of such races, one after another on the same source; `AcceptTest` checks the arguments.
+
+    Nothing is allocated by a decision. The order of rows is re-shuffled in part and never reset, so that reading k rows
+    costs O(k).
+    """
+
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+        self.rows = <int64_t *>malloc(BLOCK * sizeof(int64_t))
+        self.block = <double *>malloc(2 * BLOCK * sizeof(double))
+        if self.rows == NULL or self.block == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.rows)
+        free(self.block)
+        free(self.rule.bound)
+        order_free(&self.order)
+
+    def __init__(self, source, rule, looks, log_inv_delta, quantile, *, shuffled, guard, advantage, rng,
+                 strict=True):
+        """`looks`, `log_inv_delta` and `quantile` have one value per look; the last look reads every row."""
+        cdef const int64_t[::1] n = np.ascontiguousarray(looks, dtype=np.int64)
+        cdef const double[::1] share = np.ascontiguousarray(log_inv_delta, dtype=np.float64)
+        cdef const double[::1] factor = np.ascontiguousarray(quantile, dtype=np.float64)
+        cdef Py_ssize_t k
+        cdef Source given = source
+        cdef int kind = RULES.index(rule)
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        lock = rng.bit_generator.lock
+        if not n.shape[0] == share.shape[0] == factor.shape[0]:
+            raise ValueError("one share of delta and one quantile per look are needed")
+        guard_check_built(&given.guard, given)
+        if given.n_rows and not (n.shape[0] and n[n.shape[0] - 1] == given.n_rows and n[0] >= 1
+                                 and (np.diff(looks) > 0).all()):
+            raise ValueError("looks must grow, and the last of them must read every row")
+        if given.n_arms > 2:
+            raise ValueError(f"source has {given.n_arms} arms; one of differences or two are needed")
+        guard_build(&self.guard, 0, self)
+        self._source = given
+        self.of_array = isinstance(source, ArraySource)
+        self.n_rows = self._source.n_rows
+        self.rule.n_rows = self.n_rows
+        self.rule.kind = kind
+        self.rule.guard = guard
+        self.strict = strict
+        self.shuffled = shuffled
+        self.advantage = advantage
+        self.rng = rng
+        self.lock = lock
+        self.bits = bits
+        self.tally.low, self.tally.high = -INFINITY, INFINITY
+        self.rule.n_bounds = n.shape[0]
+        self.rule.bound = <bound_t *>malloc(max(self.rule.n_bounds, 1) * sizeof(bound_t))
+        if self.rule.bound == NULL:
+            raise MemoryError()
+        bets_init(&self.rule.bets, self.n_rows)
+        self.rule.log_inv_delta = share[0] if self.rule.n_bounds else 0.0
+        for k in range(self.rule.n_bounds):
+            rule_bound(&self.rule, &self.rule.bound[k], n[k], share[k], factor[k])
+        if not shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows) != 0:
+            raise MemoryError()
+        self._forget()
+        guard_built(&self.guard, 0)
+
+    @property
+    def source(self):
+        """Where the differences come from; another of the same shape may take its place between decisions."""
+        return self._source
+
+    @source.setter
+    def source(self, Source source not None):
+        guard_check_built(&source.guard, source)
+        guard_enter(&self.guard, self)
+        try:
+            if source.n_rows != self.n_rows or source.n_arms != self._source.n_arms:
+                raise ValueError(f"the new source has {source.n_arms} arms of {source.n_rows} rows; this test was set "
+                                 f"up for {self._source.n_arms} of {self.n_rows}")
+            self._source = source
+            self.of_array = isinstance(source, ArraySource)
+        finally:
+            guard_leave(&self.guard)
+
+    @property
+    def stopped_by(self):
+        """What ended the last decision: "bound", "exact", or "" before the first."""
+        return STOPPED_BY[self.stop]
+
+    def _decided(self):
+        """All facts of the last decision, of one decision even where another thread is about to make the next.
+
+        Returns
+        -------
+        tuple
+            What `AcceptResult` calls accepted, threshold, n_read, n_evaluated, n_looks, stopped_by, mean, half_width,
+            skewness and kurtosis; then whether a difference was outside the support, whether those of the first look
+            were constant, and whether they were skewed.
+        """
+        guard_enter(&self.guard, self)
+        try:
+            return (bool(self.accepted), self.threshold, self.n_read, self.n_evaluated, self.n_looks,
+                    STOPPED_BY[self.stop], self.mean, self.half_width, self.skewness, self.kurtosis,
+                    bool(self.outside), bool(self.constant), bool(self.skewed))
+        finally:
+            guard_leave(&self.guard)
+
+    cdef void _forget(self) noexcept nogil:
+        self.accepted = self.outside = self.constant = self.skewed = False
+        self.stop = UNDECIDED
+        self.n_read = self.n_evaluated = self.n_looks = 0
+        self.mean = self.half_width = self.skewness = self.kurtosis = NAN
+        tally_clear(&self.tally, &self.rule)
+
+    def draw_noise(self, bint barker):
+        """log u of a uniform u in (0, 1), or its logit for Barker's rule."""
+        guard_enter(&self.guard, self)
+        try:
+            with self.lock:
+                if barker:
+                    return gumbel(self.bits) - gumbel(self.bits)
+                return -random_standard_exponential(self.bits)
+        finally:
+            guard_leave(&self.guard)
+
+    def set_support(self, double low, double high):
+        """The interval that holds every difference; infinite ends if there is none."""
+        guard_enter(&self.guard, self)
+        self.tally.low = low
+        self.tally.high = high
+        guard_leave(&self.guard)
+
+    def run(self, double threshold):
+        """Decide whether the sum over all rows, the source's known part included, is above `threshold`."""
+        if isnan(threshold):
+            raise ValueError("the threshold is nan; the log of a probability ratio is needed, infinite if one is 0")
+        guard_enter(&self.guard, self)
+        try:
+            self._forget()
+            self.threshold = threshold
+            with nogil:
+                self._decide()
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            guard_leave(&self.guard)
+        return bool(self.accepted)
+
+    cdef int _finish(self, bint accepted, int stop) noexcept nogil:
+        self.accepted = accepted
+        self.stop = stop
+        return 0
+
+    cdef int decide_alone(self, bitgen_t *bits, double threshold, double low, double high) except -1 nogil:
+        """One step of a chain: a decision whose random numbers, all from `bits`, depend on no decision before it.
+
+        The chain has taken the guard.
+        """
+        cdef bitgen_t *own = self.bits
+        self._forget()
+        self.threshold = threshold
+        self.tally.low = low
+        self.tally.high = high
+        self.bits = bits
+        self.held = True
+        self.drawn = 0
+        try:
+            self._decide()
+        finally:
+            self.bits = own
+            self.held = False
+            if not self.shuffled and self.n_rows <= ORDER_LIMIT:
+                order_reset(&self.order, self.drawn)
+        return 0
+
+    cdef int _settle(self, int64_t first, int64_t count) except -1 nogil:
+        """Draw the rows at places first .. first + count - 1."""
+        cdef int short
+        if self.held:
+            short = self._draw(first, count)
+        else:
+            with gil:
+                self.lock.acquire()
+            short = self._draw(first, count)
+            with gil:
+                self.lock.release()
+        if short:
+            with gil:
+                raise MemoryError()
+        self.drawn = first + count
+        return 0
+
+    cdef int _decide(self) except -1 nogil:
+        cdef Py_ssize_t arms[2]
+        cdef double shifts[2]
+        cdef double target, shift, level
+        cdef int64_t n = 0, count
+        cdef Py_ssize_t k = 0
+        cdef int n_arms = <int>self._source.n_arms, certain
+        arms[0], arms[1] = 0, 1
+        shifts[0] = shifts[1] = 0.0
+        self._source.shift(arms, n_arms, shifts)
+        shift = shifts[1] - shifts[0] if n_arms == 2 else shifts[0]
+        if isnan(shift):
+            with gil:
+                raise ValueError(f"the source's known sums are {[shifts[j] for j in range(n_arms)]}, which leaves no "
+                                 f"difference to compare with the threshold")
+        target = self.threshold - shift
+        if isnan(target):
+            with gil:
+                raise ValueError(f"the threshold is {self.threshold} and the source's known sum too: no ratio is "
+                                 f"defined")
+        if self.n_rows == 0 or not isfinite(target):
+            return self._finish(0.0 > target, BY_CERTAINTY)
+        self.lowest = lower_end(self.tally.low, self.tally.high)
+        self.highest = upper_end(self.tally.low, self.tally.high)
+        level = target / <double>self.n_rows
+        if level < self.tally.low or level >= self.tally.high:
+            return self._finish(level < self.tally.low, BY_BOUND)
+        while True:
+            while n < self.rule.bound[k].n:
+                count = min(<int64_t>BLOCK, self.rule.bound[k].n - n)
+                self._settle(n, count)
+                certain = self._read(n, count, level)
+                n += count
+                self.n_read = self.n_evaluated = n
+                if certain:
+                    self.mean = -INFINITY
+                    return self._finish(False, BY_CERTAINTY)
+                if not self.held or count == BLOCK:
+                    check_signals()
+            k += 1
+            self.n_looks = k
+            self._describe(shift)
+            if n == self.n_rows:
+                self.half_width = 0.0
+                return self._finish(self.tally.seen.mean > level, BY_CERTAINTY)
+            if tally_decides(&self.tally, &self.rule, k - 1, level, &self.half_width, &self.constant, &self.skewed):
+                return self._finish(self.tally.seen.mean > level, BY_BOUND)
+            if self._scan_is_cheaper(k - 1, level):
+                return self._scan(arms, n_arms, target, shift)
+
+    cdef int _draw(self, int64_t first, int64_t count) noexcept nogil:
+        """Rows at places first .. first + count - 1 of a fresh order; the generator's lock is held."""
+        cdef int64_t i
+        if self.shuffled:
+            if first == 0:
+                self.start = bounded(self.bits, self.n_rows)
+        elif self.n_rows <= ORDER_LIMIT:
+            if order_advance(&self.order, self.bits, first, count):
+                return -1
+            for i in range(count):
+                self.rows[i] = order_row(&self.order, first + i)
+        else:
+            if first == 0:
+                keyed_order_init(&self.keyed, self.n_rows, self.bits)
+            for i in range(count):
+                self.rows[i] = keyed_order_at(&self.keyed, first + i)
+        return 0
+
+    cdef int64_t _row(self, int64_t first, Py_ssize_t i) noexcept nogil:
+        """Row behind place i of the block that begins at `first`."""
+        cdef int64_t row
+        if not self.shuffled:
+            return self.rows[i]
+        row = first + i
+        return row - (self.n_rows - self.start) if row >= self.n_rows - self.start else row + self.start
+
+    cdef int _ask(self, int64_t first, Py_ssize_t count) except -1 nogil:
+        """Rewards of the block that begins at `first`: those of arm j from block + j * BLOCK on."""
+        cdef Py_ssize_t arms[2]
+        cdef double *out[2]
+        cdef Py_ssize_t until_end
+        cdef int64_t row
+        arms[0], arms[1] = 0, 1
+        out[0], out[1] = self.block, self.block + BLOCK
+        if not self.shuffled:
+            return self._source.fill(self.rows, count, arms, self._source.n_arms, out)
+        row = self._row(first, 0)
+        until_end = count if <int64_t>count <= self.n_rows - row else <Py_ssize_t>(self.n_rows - row)
+        self._source.fill_range(row, until_end, arms, self._source.n_arms, out)
+        if until_end < count:
+            out[0] += until_end
+            out[1] += until_end
+            self._source.fill_range(0, count - until_end, arms, self._source.n_arms, out)
+        return 0
+
+    cdef int _read(self, int64_t first, Py_ssize_t count, double level) except -1 nogil:
+        """Read and digest one block; 1 if a difference is -inf, so that the mean is."""
+        cdef double *d = self.block
+        cdef Py_ssize_t i
+        self._ask(first, count)
+        if self._source.n_arms == 2:
+            for i in range(count):
+                d[i] = d[BLOCK + i] - d[i]
+        if not fr_all_finite(d, count):
+            for i in range(count):
+                if isnan(d[i]) or d[i] == INFINITY:
+                    with gil:
+                        self._refuse(self._row(first, i))
+            return 1
+        tally_extend(&self.tally, &self.rule, d, count, level)
+        if self.tally.smallest < self.lowest or self.tally.largest > self.highest:
+            self.outside = True
+            if self.strict:
+                for i in range(count):
+                    if d[i] < self.lowest or d[i] > self.highest:
+                        with gil:
+                            raise ValueError(f"the difference of row {self._row(first, i)} is {d[i]!r}, outside "
+                                             f"support=({self.tally.low!r}, {self.tally.high!r}): the promise holds "
+                                             f"only for differences inside it; widen support or say outside='warn'")
+        return 0
+
+    def _refuse(self, row):
+        rewards = self._source.read([row])[0]
+        if rewards.shape[0] == 1:
+            raise ValueError(f"the reward of row {row} is {rewards[0]}; a decision needs differences that are finite, "
+                             f"or -inf where the proposal is impossible")
+        raise ValueError(f"the rewards of row {row} are {rewards[0]} now and {rewards[1]} for the proposal; the first "
+                         f"must be finite, the second finite, or -inf where the proposal is impossible")
+
+    cdef void _describe(self, double shift) noexcept nogil:
+        self.mean = self.tally.seen.mean + shift / <double>self.n_rows
+        self.skewness = moments4_skewness(&self.tally.seen)
+        self.kurtosis = moments4_kurtosis(&self.tally.seen)
+
+    cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil:
+        """Whether one full pass in order costs less than what the race would read if the gap is what it looks."""
+        cdef double advantage = self.advantage
+        if isnan(advantage):
+            advantage = 1.0 if self.shuffled else self._source.scan_advantage
+            if self.of_array:
+                if not self.shuffled:
+                    advantage *= DRAW_WORK
+                advantage += ROW_WORK + (BET_WORK if self.rule.kind == BETTING else 0.0)
+            else:               # in nanoseconds a reward: 13 for a gambler's bets, 1 for moments
+                advantage += (13.0 if self.rule.kind == BETTING else 1.0) / (
+                    self._source.reward_cost * self._source.n_arms)
+        if advantage <= 1.0:
+            return False
+        return full_pass_pays(tally_needs(&self.tally, &self.rule, k, level), self.tally.seen.n,
+                              self.rule.bound[k + 1].n, self.n_rows, self.n_rows, advantage)
+
+    cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil:
+        cdef double sums[2]
+        cdef double known[2]
+        cdef double total
+        sums[0] = sums[1] = known[0] = known[1] = 0.0
+        self._source.total(arms, n_arms, sums)
+        total = sums[1] - sums[0] if n_arms == 2 else sums[0]
+        if isnan(total) or total == INFINITY:
+            with gil:
+                self._find_bad_row()
+        if self.held:
+            self._source.shift(arms, n_arms, known)
+            self.totals[0], self.totals[1] = sums[0] + known[0], sums[1] + known[1]
+        self.n_read = self.n_rows
+        self.n_evaluated += self.n_rows
+        self.n_looks += 1
+        self.mean = (total + shift) / <double>self.n_rows
+        self.half_width = 0.0
+        return self._finish(total > target, BY_CERTAINTY)
+
+    cdef int _find_bad_row(self) except -1:
+        """Raise for the reward that spoiled a total."""
+        cdef int64_t first, stop
+        for first in range(0, self.n_rows, BLOCK):
+            stop = min(first + BLOCK, self.n_rows)
+            rewards = self._source.read(np.arange(first, stop))
+            differences = rewards[:, 1] - rewards[:, 0] if rewards.shape[1] == 2 else rewards[:, 0]
+            bad = np.flatnonzero(np.isnan(differences) | (differences == np.inf))
+            if bad.size:
+                self._refuse(first + int(bad[0]))
+            PyErr_CheckSignals()
+        raise ValueError("the sum of the rewards overflows, though each of them is finite")
+
+    def _get_order(self):
+        guard_enter(&self.guard, self)
+        try:
+            return saved_order(&self.order, 0)
+        finally:
+            guard_leave(&self.guard)
+
+    def _set_order(self, state):
+        guard_enter(&self.guard, self)
+        try:
+            restore_order(&self.order, state, 0)
+        finally:
+            guard_leave(&self.guard)
+
+
+def _wealth(x, n_rows, low, shift=0.0, cuts=(), bint mirrored=False, y=None):
+    """Bet on x (minus y) plus shift, cut into calls at `cuts`: log wealth, peak and impossible after each cut."""
+    cdef bets_t bets
+    cdef wealth_t w
+    cdef double[::1] reward = np.ascontiguousarray(x, dtype=np.float64)
+    cdef double[::1] other = np.ascontiguousarray(np.zeros(0) if y is None else y, dtype=np.float64)
+    cdef const double *minus = NULL
+    cdef double lowest = low, added = shift
+    cdef int64_t rows = n_rows
+    cdef Py_ssize_t start = 0, stop
+    bets_init(&bets, rows)
+    wealth_init(&w)
+    out = []
+    for cut in [*cuts, reward.shape[0]]:
+        stop = cut
+        if stop > start:
+            minus = &other[start] if other.shape[0] else NULL
+            with nogil:
+                if mirrored:
+                    wealth_extend(&w, &bets, NULL, &reward[start], added, stop - start, lowest, rows)
+                else:
+                    wealth_extend(&w, &bets, &reward[start], minus, added, stop - start, lowest, rows)
+        start = stop
+        out.append((wealth_log(&w, &bets), w.peak, bool(w.impossible)))
+    return out

@@ -1,0 +1,48 @@
+"""What a table calls its arms: names in results, and warnings of columns that look like an index."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base import _checks
+from fastrace.results.results import RaceResult, SelectionResult, StreamRaceResult
+
+Result = TypeVar("Result", RaceResult, SelectionResult, StreamRaceResult)
+
+
+def named(result: Result, names: tuple[str, ...] | None, source: Any) -> Result:
+    """The result with the names of a table's columns, and warnings of columns that look like an index."""
+    if names is None or len(names) != source.n_arms:
+        return result
+    return dataclasses.replace(
+        result, names=names, warnings=result.warnings + index_warnings(names, source.n_rows, source.read)
+    )
+
+
+def index_warnings(
+    names: tuple[str, ...] | None, n_rows: int, read: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[Any]]
+) -> tuple[str, ...]:
+    """Warn of columns that look like an index: read few rows of all, then more of those that might be one.
+
+    `read` takes rows and arms, and returns a block of shape (len(rows), len(arms)).
+    """
+    if names is None or len(names) < 2:
+        return ()
+    arms, why = np.arange(len(names)), [""]
+    for most in (10, _checks.RUNNING):
+        block = read(np.arange(min(most, n_rows)), arms)
+        if block.ndim != 2:         # a vector per row and arm
+            return ()
+        why = [_checks.index_like(names[arm], head) for arm, head in zip(arms, block.T, strict=True)]
+        arms, why = arms[[bool(text) for text in why]], [text for text in why if text]
+        if not why:
+            return ()
+    return tuple(
+        f"column {names[arm]!r} {text}: leave it out if it is no arm to race"
+        for arm, text in zip(arms[:5], why[:5], strict=True)
+    )

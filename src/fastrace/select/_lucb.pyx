@@ -1,0 +1,577 @@
+"""Compiled loop of LUCB: pull the weakest arm of the chosen and its strongest rival until they are apart."""
+
+from libc.math cimport INFINITY, NAN, ceil, exp, fmax, fmin, log
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+cimport numpy as cnp
+
+from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check
+from fastrace._draws._heaps cimport heap_order, heap_sift, heap_t
+from fastrace._math._anytime cimport (MOST_SCALES, TABLE_SIZE, incomplete_gamma, iterated_log_half_width,
+                                      iterated_log_share, kl_easy_level, kl_level, kl_lower, kl_upper,
+                                      log_mixture_start, lucb1_half_width, mean_mixture_boundary, mixture_rho,
+                                      mixture_t, normal_mixture_boundary, normal_mixture_level, stitched_boundary,
+                                      table_boundary)
+from fastrace.select._selector cimport BY_BUDGET, BY_SEPARATION, Selector, per_arm
+
+import numpy as np
+
+from fastrace.select._selector import _count, _demand, _indices, _whole
+
+cnp.import_array()
+
+BOUNDS = ("eb-mix", "eb-stitch", "hoeffding-mix", "hoeffding-lil", "lucb1", "kl", "kl-easy")
+
+cdef enum:      # places in BOUNDS
+    EB_MIX
+    EB_STITCH
+    HOEFFDING_MIX
+    HOEFFDING_LIL
+    LUCB1
+    KL
+    KL_EASY
+
+cdef enum:
+    MAX_BATCH = 4096        # pulls of one arm per decision, where they grow by themselves
+    KEPT_GAPS = 2048        # of the history; 2 % apart, so that it reaches 10^16 pulls
+
+cdef int64_t MAX_PULLS = <int64_t>1 << 62
+
+cdef struct side_t:         # lower bounds of the chosen, or upper bounds of the others
+    heap_t heap             # by bound: the arm next to the cutoff on top
+    double log_inv_alpha, level
+    mixture_t mixture       # of gamma-exponential mixtures; its first rho is that of the normal mixture too
+    double *table
+
+
+cdef int set_mixture(mixture_t *mixture, scales, double log_inv_alpha) except -1:
+    """Set the mean of mixtures from pairs of the squared errors at which each is tightest, and its weight."""
+    cdef int k
+    if not 1 <= len(scales) <= MOST_SCALES:
+        raise ValueError(f"{len(scales)} scales are given; from 1 to {MOST_SCALES} are needed")
+    mixture.n = len(scales)
+    mixture.below = incomplete_gamma()
+    total = sum(weight for _, weight in scales)
+    for k in range(mixture.n):
+        best_at, weight = scales[k]
+        if not (0.0 < best_at < INFINITY and 0.0 < weight < INFINITY):
+            raise ValueError(f"scale {k} is {scales[k]}; a sum of squared errors and a weight, above 0, are needed")
+        mixture.rho[k] = mixture_rho(best_at, log_inv_alpha)
+        mixture.start[k] = log_mixture_start(mixture.rho[k], mixture.below) + log(weight / total)
+    return 0
+
+
+cdef class LucbSelector(Selector):
+    """State and loop; `lucb.LUCB` checks the arguments and names the answer.
+
+    `side[0]` are the chosen with lower bounds, `side[1]` the others with upper bounds. `batch` counts the pulls of
+    either arm per decision; 0: one per cent of what the one with fewer pulls has.
+    """
+
+    cdef side_t[2] side
+    cdef cnp.ndarray _error, _bounds
+    cdef double *error              # sum of (reward - mean before it)^2; the middle of the support before the first
+    cdef double *bound              # of an arm: the lower if it is chosen, else the upper
+    cdef Py_ssize_t *memory
+    cdef double epsilon
+    cdef int64_t batch, rounds, level_round, next_gap
+    cdef int kind
+    cdef bint opened                # all arms have been pulled
+    cdef bint moving                # bounds widen with the rounds
+    cdef bint stale                 # bounds and their order are to be computed anew before they are used
+    cdef int64_t bound_cost         # nanoseconds that a bound takes, roughly; from a table where there is one
+    # the history of what the chosen may fall short by
+    cdef int64_t *gap_at
+    cdef double *gap
+    cdef Py_ssize_t n_gaps
+
+    def __cinit__(self):
+        cdef int k
+        guard_await(&self.guard, 1)
+        self.memory = <Py_ssize_t *>calloc(2 * self.n_arms, sizeof(Py_ssize_t))
+        self.gap_at = <int64_t *>calloc(KEPT_GAPS, sizeof(int64_t))
+        self.gap = <double *>calloc(KEPT_GAPS, sizeof(double))
+        if self.memory == NULL or self.gap_at == NULL or self.gap == NULL:
+            raise MemoryError()
+        for k in range(2):
+            self.side[k].table = <double *>calloc(TABLE_SIZE, sizeof(double))
+            if self.side[k].table == NULL:
+                raise MemoryError()
+
+    def __dealloc__(self):
+        cdef int k
+        free(self.memory)
+        free(self.gap_at)
+        free(self.gap)
+        for k in range(2):
+            free(self.side[k].table)
+
+    def __init__(self, n_arms, n_best, *, low, high, rng, epsilon, batch, bound, log_inv_alpha, scales):
+        cdef int k, kind = BOUNDS.index(bound)
+        cdef side_t *side
+        cdef mixture_t[2] mixture
+        cdef double[2] level = (log_inv_alpha[0], log_inv_alpha[1])
+        if not (0.0 <= epsilon < np.inf and 0 <= batch <= MAX_PULLS and 0.0 < level[0] < np.inf
+                and 0.0 < level[1] < np.inf):
+            raise ValueError("epsilon, batch or log_inv_alpha is out of range")
+        if kind in (EB_MIX, HOEFFDING_MIX):
+            for k in range(2):
+                set_mixture(&mixture[k], scales, level[k])
+        super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
+        guard_build(&self.guard, 1, self)
+        self._error, self._bounds = np.zeros(n_arms), np.zeros(n_arms)
+        self.error = <double *>cnp.PyArray_DATA(self._error)
+        self.bound = <double *>cnp.PyArray_DATA(self._bounds)
+        self.epsilon = epsilon
+        self.batch = batch
+        self.kind = kind
+        self.moving = self.kind in (LUCB1, KL, KL_EASY)
+        self.level_round = 1
+        self.bound_cost = 1500 if kind in (KL, KL_EASY) else 50
+        for k in range(2):
+            side = &self.side[k]
+            side.log_inv_alpha = level[k]
+            self._set_level(side)
+            if kind in (EB_MIX, HOEFFDING_MIX):
+                side.mixture = mixture[k]
+            side.heap.item = self.memory + (self.n_best if k else 0)
+            side.heap.size = self.n_arms - self.n_best if k else self.n_best
+            side.heap.place = self.memory + self.n_arms
+            side.heap.key = self.bound
+            side.heap.sign = 1.0 if k else -1.0
+        guard_built(&self.guard, 1)
+
+    # Bounds.
+
+    cdef void _set_level(self, side_t *side) noexcept nogil:
+        """What a bound needs to know of alpha, once."""
+        if self.kind == HOEFFDING_MIX:
+            side.level = normal_mixture_level(side.log_inv_alpha)
+        elif self.kind == HOEFFDING_LIL:
+            side.level = iterated_log_share(side.log_inv_alpha)
+        else:
+            side.level = side.log_inv_alpha
+
+    cdef inline double _boundary(self, Py_ssize_t i, const side_t *side, bint exact) noexcept nogil:
+        """Half-width for rewards in [0, 1]; exact, or at most 0.1 % wider and from a table."""
+        cdef double n = <double>self.pulls[i], v = self.error[i] / (self.span[i] * self.span[i])
+        if self.kind == EB_MIX:
+            if exact:
+                return mean_mixture_boundary(v, &side.mixture, side.level) / n
+            return table_boundary(side.table, v, &side.mixture, side.level) / n
+        if self.kind == EB_STITCH:
+            return stitched_boundary(v, side.level) / n
+        if self.kind == HOEFFDING_MIX:
+            return normal_mixture_boundary(0.25 * n, side.mixture.rho[0], side.level) / n
+        if self.kind == HOEFFDING_LIL:
+            return iterated_log_half_width(n, side.level)
+        return lucb1_half_width(n, <double>self.level_round, side.level)
+
+    cdef double _kl_bound(self, Py_ssize_t i, int k) noexcept nogil:
+        cdef double level, mean = fmin(fmax((self.mean[i] - self.low[i]) / self.span[i], 0.0), 1.0)
+        if self.kind == KL:
+            level = kl_level(<double>self.level_round, self.side[k].level)
+        else:
+            level = kl_easy_level(<double>self.level_round, self.side[k].level)
+        level /= <double>self.pulls[i]
+        return self.low[i] + self.span[i] * (kl_lower(mean, level) if k == 0 else kl_upper(mean, level))
+
+    cdef inline double _bound(self, Py_ssize_t i, int k, bint exact) noexcept nogil:
+        """Lower bound (k = 0) or upper bound (k = 1) of the arm's mean."""
+        cdef double width
+        if self.pulls[i] == 0:
+            return self.low[i] if k == 0 else self.low[i] + self.span[i]
+        if self.kind == KL or self.kind == KL_EASY:
+            return self._kl_bound(i, k)
+        width = self.span[i] * self._boundary(i, &self.side[k], exact)
+        return self.mean[i] - width if k == 0 else self.mean[i] + width
+
+    # Order.
+
+    cdef int _open(self) except -1 nogil:
+        """Choose from the means as they are; O(n_arms log n_arms)."""
+        cdef Py_ssize_t i, chosen = 0, others = 0
+        self.split()
+        for i in range(self.n_arms):
+            if self.is_best[i]:
+                self.side[0].heap.item[chosen] = i
+                chosen += 1
+            else:
+                self.side[1].heap.item[others] = i
+                others += 1
+        self.opened = self.stale = True
+        return 0
+
+    cdef int _refresh(self) except -1 nogil:
+        """Compute and order every bound anew; O(n_arms)."""
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            if (i & 1023) == 1023:
+                self.worked(1024 * self.bound_cost)
+            self.bound[i] = self._bound(i, 0 if self.is_best[i] else 1, False)
+        heap_order(&self.side[0].heap)
+        heap_order(&self.side[1].heap)
+        self.stale = False
+        return 0
+
+    cdef inline void _rebound(self, Py_ssize_t i, Py_ssize_t at) noexcept nogil:
+        """Let arm i stand with its bound in the heap of its side, at `at` or wherever that leads."""
+        cdef int k = 0 if self.is_best[i] else 1
+        self.bound[i] = self._bound(i, k, False)
+        self.side[k].heap.item[at] = i
+        heap_sift(&self.side[k].heap, at)
+
+    cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
+        """Take rewards; each is predicted by the mean before it, so it does not matter how they are cut into calls."""
+        cdef double mean = self.mean[arm], error = self.error[arm], step
+        cdef int64_t t, n = self.pulls[arm]
+        cdef Py_ssize_t other, mine, its
+        for t in range(count):
+            if n == 0:
+                step = rewards[t] - (self.low[arm] + 0.5 * self.span[arm])
+                mean = rewards[t]
+                n = 1
+            else:
+                step = rewards[t] - mean
+                n += 1
+                mean += step / <double>n
+            error += step * step
+        self.pulls[arm] = n
+        self.mean[arm] = mean
+        self.error[arm] = error
+        if self.opened:
+            other = self.rest.item[0] if self.is_best[arm] else self.best.item[0]
+            mine = self.side[0].heap.place[arm]
+            its = self.side[0].heap.place[other]
+            if self.resplit(arm):           # they exchange their places in the heaps of bounds too
+                self._rebound(other, mine)
+                self._rebound(arm, its)
+            else:
+                self._rebound(arm, mine)
+        return 0
+
+    cdef int plan(self) except -1 nogil:
+        cdef Py_ssize_t i, weakest, rival
+        cdef int64_t count
+        cdef double gap
+        if self.total == 0:
+            for i in range(self.n_arms):
+                self.ask_for(i, 1)
+            return 0
+        if not self.opened:
+            self.rounds = 1
+            self._open()
+        elif self.moving and self.rounds > self.level_round:
+            while self.level_round < self.rounds:
+                self.level_round = max(self.level_round + 1, <int64_t>ceil(1.02 * <double>self.level_round))
+            self.stale = True
+        if self.stale:
+            self._refresh()
+        weakest = self.side[0].heap.item[0]
+        rival = self.side[1].heap.item[0]
+        gap = self.bound[rival] - self.bound[weakest]
+        if (self.total >= self.next_gap or gap < self.epsilon) and self.n_gaps < KEPT_GAPS:
+            self.gap_at[self.n_gaps] = self.total
+            self.gap[self.n_gaps] = gap
+            self.n_gaps += 1
+            self.next_gap = self.total + self.total // 50 + 1
+        if gap < self.epsilon:
+            self.status = BY_SEPARATION
+            return 0
+        # As many for either: a share of each one's own count would starve the rivals of an arm that is in every round.
+        count = self.batch
+        if count == 0:
+            count = max(<int64_t>1, min(min(self.pulls[weakest], self.pulls[rival]) // 100, <int64_t>MAX_BATCH))
+        self.rounds += count
+        self.ask_for(weakest, count)
+        self.ask_for(rival, count)
+        return 0
+
+    # What is known.
+
+    cdef int _apart(self, double ratio, double *bound) except -1 nogil:
+        """Whether the sides would be apart, were alpha smaller by the factor exp(ratio); nan marks arms left out."""
+        cdef int64_t cost = 10_000 if self.kind == EB_MIX else self.bound_cost      # exact, not from the table
+        cdef Py_ssize_t i
+        cdef double lowest = INFINITY, highest = -INFINITY
+        cdef double[2] before
+        cdef int k
+        for k in range(2):
+            before[k] = self.side[k].log_inv_alpha
+            self.side[k].log_inv_alpha += ratio
+            self._set_level(&self.side[k])
+        try:
+            for i in range(self.n_arms):
+                if bound[i] != bound[i]:
+                    continue
+                self.worked(cost)
+                bound[i] = self._bound(i, 0 if self.is_best[i] else 1, True)
+                if self.is_best[i]:
+                    lowest = fmin(lowest, bound[i])
+                else:
+                    highest = fmax(highest, bound[i])
+        finally:
+            for k in range(2):
+                self.side[k].log_inv_alpha = before[k]
+                self._set_level(&self.side[k])
+        return highest - lowest < self.epsilon
+
+    cdef double _log_error(self, double log_delta, double *near, double *far) except? 1.0 nogil:
+        """Log of the smallest delta at which the rule would have stopped here, by bisection.
+
+        With a smaller delta lower bounds fall and upper bounds rise. So an arm whose bound for the smallest delta in
+        question does not reach the extreme one for the largest will not matter.
+        """
+        cdef double low = log_delta, high = log_delta + 1.0, middle, lowest, highest
+        cdef Py_ssize_t i
+        cdef int _k
+        for i in range(self.n_arms):
+            near[i] = far[i] = 0.0
+        if not self._apart(low, near):
+            return 0.0
+        while self._apart(high, far):
+            low = high
+            if high > 600.0:
+                return log_delta - high
+            high = 2.0 * high if high > 0.5 else high + 1.0
+        self._apart(low, near)
+        lowest = INFINITY
+        highest = -INFINITY
+        for i in range(self.n_arms):
+            if self.is_best[i]:
+                lowest = fmin(lowest, near[i])
+            else:
+                highest = fmax(highest, near[i])
+        for i in range(self.n_arms):
+            if far[i] > lowest if self.is_best[i] else far[i] < highest:
+                near[i] = NAN
+        for _k in range(40):
+            middle = 0.5 * (low + high)
+            if self._apart(middle, near):
+                low = middle
+            else:
+                high = middle
+        return log_delta - low
+
+    def _answer(self):
+        """What is known so far; an arm not pulled has mean nan and the support for bounds."""
+        cdef Py_ssize_t i
+        known = super()._answer()
+        lower, upper = np.empty((2, self.n_arms))
+        cdef double[::1] low = lower, high = upper
+        for i in range(self.n_arms):
+            if (i & 1023) == 1023:
+                self.worked(2048 * self.bound_cost)
+            low[i] = fmax(self._bound(i, 0, False), self.low[i])
+            high[i] = fmin(self._bound(i, 1, False), self.high[i])
+        return dict(known, lower=lower, upper=upper)
+
+    def shortfall(self):
+        """Bound on what a chosen arm falls short of the n_best-th largest mean by; infinite while it cannot be said."""
+        cdef Py_ssize_t i
+        guard_check(&self.guard, self)
+        if self.n_best == self.n_arms:
+            return 0.0
+        if not self.opened:
+            return np.inf
+        if self.stale:
+            chosen = np.array([self.is_best[i] for i in range(self.n_arms)], dtype=bool)
+            bound = np.array([self._bound(i, 0 if self.is_best[i] else 1, False) for i in range(self.n_arms)])
+            return float(bound[~chosen].max() - bound[chosen].min())
+        return self.bound[self.side[1].heap.item[0]] - self.bound[self.side[0].heap.item[0]]
+
+    def error_bound(self, double log_delta):
+        """The smallest delta at which the rule would have stopped by now, for it was set up with exp(log_delta)."""
+        return self._alone(self._error_bound, log_delta)
+
+    def _error_bound(self, double log_delta):
+        cdef cnp.ndarray near, far
+        cdef double *at_low
+        cdef double *at_high
+        cdef double log_error
+        if self.n_best == self.n_arms:
+            return 0.0
+        if not self.opened:
+            return 1.0
+        near, far = np.empty(self.n_arms), np.empty(self.n_arms)
+        at_low = <double *>cnp.PyArray_DATA(near)
+        at_high = <double *>cnp.PyArray_DATA(far)
+        with nogil:
+            log_error = self._log_error(log_delta, at_low, at_high)
+        return exp(log_error)
+
+    def history(self):
+        """Pulls made, and the shortfall, at decisions 2 % of pulls apart and at the stop."""
+        return self._alone(self._history)
+
+    def _history(self):
+        cdef Py_ssize_t k
+        return (np.array([self.gap_at[k] for k in range(self.n_gaps)], dtype=np.int64),
+                np.array([self.gap[k] for k in range(self.n_gaps)]))
+
+    def _get_state(self):
+        return dict(super()._get_state(), error=self._error.copy(), opened=self.opened, rounds=self.rounds,
+                    level_round=self.level_round, next_gap=self.next_gap, history=self._history())
+
+    def _set_state(self, state):
+        cdef Py_ssize_t k
+        error = per_arm(state["error"], self.n_arms, np.float64, "error")
+        rounds, level_round, next_gap = (_count(state[name]) for name in ("rounds", "level_round", "next_gap"))
+        at, gap = state["history"]
+        at, gap = _whole(at), np.array(gap, dtype=np.float64)
+        opened = state["opened"]
+        super()._set_state(state)
+        _demand((error >= 0.0).all() and (<object>at).shape == (<object>gap).shape and len(at) <= KEPT_GAPS
+                and not np.isnan(gap).any(), "its numbers")
+        _demand(isinstance(opened, bool) and (not opened or (np.asarray(self._pulls) > 0).all())
+                and 1 <= level_round <= 1.02 * rounds + 2.0
+                and rounds <= self.total + sum(self._wanted[:self.n_asked].tolist()) + 1, "its counts")
+        self._error[:] = error
+        self.rounds = rounds
+        self.level_round = level_round
+        self.next_gap = next_gap
+        self.n_gaps = len(at)
+        for k in range(self.n_gaps):
+            self.gap_at[k] = at[k]
+            self.gap[k] = gap[k]
+        if opened:
+            self._open()
+            self._refresh()
+
+
+cdef class SarSelector(LucbSelector):
+    """Successive accepts and rejects: n_arms - 1 phases share the budget, and each decides on one arm.
+
+    Bubeck, Wang & Viswanathan (2013), Fig. 2. Arms are in order of their means from one phase that pulls to the next,
+    so that a decision takes one of either end. Bounds, and the error they leave, are those of LUCB: they hold whatever
+    made a rule pull.
+    """
+
+    cdef cnp.ndarray _order
+    cdef Py_ssize_t *order          # undecided arms stand from `first` to before `last`
+    cdef Py_ssize_t first, last, accepted
+    cdef int64_t budget, given      # pulls that every undecided arm has
+    cdef bint sorted
+    cdef double parts
+
+    def __cinit__(self):
+        guard_await(&self.guard, 2)
+
+    def __init__(self, n_arms, n_best, *, low, high, rng, budget, **options):
+        if not 0 <= budget <= MAX_PULLS:
+            raise ValueError(f"budget is {budget}; a number of pulls is needed")
+        super().__init__(n_arms, n_best, low=low, high=high, rng=rng, batch=1, bound="eb-mix", **options)
+        guard_build(&self.guard, 2, self)
+        self.budget = budget
+        self._order = np.arange(n_arms, dtype=np.intp)
+        self.order = <Py_ssize_t *>cnp.PyArray_DATA(self._order)
+        self.last = n_arms
+        self.parts = 0.5 + float(np.sum(1.0 / np.arange(2, n_arms + 1)))
+        guard_built(&self.guard, 2)
+
+    cdef int _sort(self) except -1:
+        undecided = np.sort(self._order[self.first:self.last])
+        self._order[self.first:self.last] = undecided[np.argsort(-self._mean[undecided], kind="stable")]
+        self.sorted = True
+        return 0
+
+    cdef int plan(self) except -1 nogil:
+        cdef Py_ssize_t k, places
+        cdef int64_t share
+        while True:
+            places = self.n_best - self.accepted
+            if places == 0 or places == self.last - self.first:
+                self.status = BY_BUDGET
+                return 0
+            share = <int64_t>ceil(<double>(self.budget - self.n_arms) / (self.parts * <double>(self.last - self.first)))
+            if share > self.given:
+                for k in range(self.first, self.last):
+                    self.ask_for(self.order[k], share - self.given)
+                self.given = share
+                self.sorted = False
+                return 0
+            if not self.sorted:
+                with gil:
+                    self._sort()
+            if (self.mean[self.order[self.first]] - self.mean[self.order[self.first + places]]
+                    >= self.mean[self.order[self.first + places - 1]] - self.mean[self.order[self.last - 1]]):
+                self.first += 1
+                self.accepted += 1
+            else:
+                self.last -= 1
+
+    def _chosen(self):
+        """The arms accepted and, for the places left, the largest means among those undecided; best first."""
+        known = np.where(self._pulls > 0, self._mean, -np.inf)
+        undecided = np.sort(self._order[self.first:self.last])
+        best = np.concatenate([self._order[:self.first],
+                               undecided[np.argsort(-known[undecided], kind="stable")][:self.n_best - self.accepted]])
+        best = np.sort(best)
+        return best[np.argsort(-known[best], kind="stable")]
+
+    def _error_bound(self, double log_delta):
+        """LUCB's, for the arms chosen here."""
+        cdef Py_ssize_t i
+        self.opened = bool((np.asarray(self._pulls) > 0).all())
+        for i in range(self.n_arms):
+            self.is_best[i] = False
+        for i in self._chosen():
+            self.is_best[i] = True
+        try:
+            return super()._error_bound(log_delta)
+        finally:
+            self.opened = False
+
+    def _get_state(self):
+        return dict(super()._get_state(), order=self._order.copy(), first=self.first, last=self.last, given=self.given,
+                    accepted=self.accepted, sorted=self.sorted)
+
+    def _set_state(self, state):
+        order = _indices(state["order"], self.n_arms)
+        first, last, accepted = (_count(state[name], self.n_arms) for name in ("first", "last", "accepted"))
+        given, is_sorted = _count(state["given"], self.budget), state["sorted"]
+        super()._set_state(state)
+        _demand(np.array_equal(np.sort(order), np.arange(self.n_arms)) and first < last and first == accepted
+                and 0 <= self.n_best - accepted <= last - first and isinstance(is_sorted, bool), "its order")
+        self._order[:] = order
+        self.first, self.last, self.accepted = first, last, accepted
+        self.given, self.sorted = given, is_sorted
+
+
+# Doors for tests.
+
+def _mixture_boundary(double v, scales, double log_inv_alpha, tuned_for=None):
+    """The boundary of the mean of gamma-exponential mixtures, and as the table rounds it up.
+
+    `tuned_for` is the log(1 / alpha) at which they are tightest at their scales, if it is another.
+    """
+    cdef mixture_t mixture
+    set_mixture(&mixture, scales, log_inv_alpha if tuned_for is None else tuned_for)
+    cdef double *table = <double *>calloc(TABLE_SIZE, sizeof(double))
+    if table == NULL:
+        raise MemoryError()
+    rounded = table_boundary(table, v, &mixture, log_inv_alpha)
+    free(table)
+    return mean_mixture_boundary(v, &mixture, log_inv_alpha), rounded
+
+
+def _kl_bounds(double p, double level):
+    """The interval of means whose divergence from p is at most `level`."""
+    return kl_lower(p, level), kl_upper(p, level)
+
+
+def _half_width(bound, double n, double v, scales, double rounds, double log_inv_alpha):
+    """Half-width of any bound but the divergences, for rewards in [0, 1]."""
+    cdef mixture_t mixture
+    kind = BOUNDS.index(bound)
+    if kind == EB_MIX:
+        set_mixture(&mixture, scales, log_inv_alpha)
+        return mean_mixture_boundary(v, &mixture, log_inv_alpha) / n
+    if kind == EB_STITCH:
+        return stitched_boundary(v, log_inv_alpha) / n
+    if kind == HOEFFDING_MIX:
+        return normal_mixture_boundary(0.25 * n, mixture_rho(scales[0][0], log_inv_alpha),
+                                       normal_mixture_level(log_inv_alpha)) / n
+    if kind == HOEFFDING_LIL:
+        return iterated_log_half_width(n, iterated_log_share(log_inv_alpha))
+    return lucb1_half_width(n, rounds, log_inv_alpha)

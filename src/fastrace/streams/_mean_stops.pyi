@@ -1,0 +1,27 @@
+from fastrace.streams._stopping import Stream
+
+SCHEDULES: tuple[str, ...]
+
+class HoeffdingStop(Stream):
+    def _configure_hoeffding(self, *, beta: float = ..., two_sided: bool = ...) -> None: ...
+
+class BernsteinStop(Stream):
+    def _configure_bernstein(
+        self,
+        *,
+        schedule: str,
+        spending: str = ...,
+        beta: float = ...,
+        power: float = ...,
+        by_variance: bool = ...,
+        use_support: bool = ...,
+        cap: int | None = ...,
+    ) -> None: ...
+
+class SumStop(Stream):
+    def _configure_sum(self) -> None: ...
+
+class ApproximationStop(Stream):
+    def _configure_aa(self) -> None: ...
+    @property
+    def phase(self) -> int: ...

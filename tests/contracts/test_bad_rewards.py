@@ -1,0 +1,117 @@
+"""Every rule refuses a reward that is nan, infinite or outside the support, and is as it was before.
+
+Rules are found by inspection, so a new one is held to this without a line here.
+"""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+import catalogue
+import fastrace as fr
+from catalogue import STEPS, VALUES
+from fastrace.streams._stopping import Stream
+
+SUPPORT = (0.0, 1.2)
+NOT_FINITE = [math.nan, math.inf, -math.inf]
+OUTSIDE = [SUPPORT[1] + 0.3, SUPPORT[0] - 0.1, SUPPORT[1] * (1 + 1e-9)]
+
+
+def with_support(cls, name):
+    """A fresh object whose rewards lie in SUPPORT; None if the class knows no support."""
+    try:
+        parameters = inspect.signature(cls).parameters
+    except ValueError:
+        return None
+    if "support" not in parameters:
+        return None
+    given = {key: catalogue.ARGUMENTS[key] for key, parameter in parameters.items()
+             if parameter.default is parameter.empty and key in catalogue.ARGUMENTS}
+    given |= {"support": SUPPORT} | ({"rng": 1} if "rng" in parameters else {})
+    if issubclass(cls, fr.SignStop | fr.SignTest):
+        given["threshold"] = 0.5
+    return cls(**given)
+
+
+def spoilt(rewards, bad):
+    """The rewards with one of them bad, and its place."""
+    rewards = np.array(rewards, dtype=float)
+    rewards.flat[rewards.size // 2] = bad
+    return rewards
+
+
+def doors(thing):
+    """Every way to hand rewards to an object: functions of a bad reward."""
+    if isinstance(thing, Stream):
+        return {"update": lambda bad: thing.update(bad),
+                "update_many": lambda bad: thing.update_many(spoilt(VALUES[:9, 0], bad))}
+    if isinstance(thing, fr.RunningMoments | fr.RunningComoments):
+        return {"update_many": lambda bad: thing.update_many(spoilt(VALUES[:9], bad))}
+    if isinstance(thing, fr.select.selection.Selection):
+        return {"tell": lambda bad: thing.tell(spoilt(catalogue.pull(*thing.ask()), bad)),
+                "run": lambda bad: thing.run(lambda arms, counts: spoilt(catalogue.pull(arms, counts), bad))}
+    if isinstance(thing, fr.UnequalRace):
+        return {"tell": lambda bad: thing.tell(spoilt(VALUES[thing.ask()[1], thing.ask()[0]], bad)),
+                "run": lambda bad: thing.run([np.full(size, bad) for size in catalogue.ARGUMENTS["sizes"]])}
+    if isinstance(thing, fr.FiniteRace | fr.streams.stream_racing.StreamRace | fr.LilUCB):
+        table = np.full((400, 4), np.nan)
+        given = {"order": "given"} if isinstance(thing, fr.streams.stream_racing.StreamRace) else {}    # it has begun
+        return {"tell": lambda bad: thing.tell(spoilt(VALUES[np.ix_(*(part % (400, 4)[k] for k, part in
+                                                                      enumerate(thing.ask()[::-1])))], bad)),
+                "run": lambda bad: thing.run(np.where(np.isnan(table), bad, table), **given),
+                "run of a function": lambda bad: thing.run(
+                    lambda arms, rows: spoilt(VALUES[np.ix_(rows % 400, arms)], bad))}
+    return {}
+
+
+RULES = [name for name in catalogue.OBJECTS if doors(catalogue.made(name))]
+
+
+def test_every_kind_of_rule_is_among_them():
+    assert {"EBGStop", "SignTest", "GBAS", "ConfidenceSequence", "RunningMoments", "FiniteRace", "LilUCB",
+            "UnequalRace", "BettingRace", "Adapt", "LUCB", "SubsetRace"} <= set(RULES)
+    left = [name for name in set(catalogue.OBJECTS) - set(RULES)
+            if hasattr(catalogue.public_classes()[name], "tell") and "model_selection" not in name]
+    assert not left
+
+
+def refuse(name, thing, fresh, bad, words):
+    for door, call in doors(thing).items():
+        with pytest.raises(ValueError) as raised:
+            call(bad)
+        said = str(raised.value)
+        assert any(word in said for word in words), (name, door, said)
+        assert any(mark in said for mark in ("reward", "xs", "x is", "values")), (name, door, said)
+    for k in range(STEPS):
+        assert catalogue.step(thing, k) == catalogue.step(fresh, k), (name, k)
+
+
+# In a race over rows a reward of -inf is a factor of probability 0: it takes its arm out, and the result says so.
+IMPOSSIBLE = ("FiniteRace", "LilUCB", "UnequalRace")
+
+
+@pytest.mark.parametrize(("name", "bad"), [
+    (name, bad) for name in RULES for bad in NOT_FINITE if not (bad == -math.inf and name in IMPOSSIBLE)])
+def test_rewards_that_are_not_finite_are_refused_and_change_nothing(name, bad):
+    thing, fresh = catalogue.made(name), catalogue.made(name)
+    for k in range(2):
+        catalogue.step(thing, k), catalogue.step(fresh, k)
+    if getattr(thing, "done", False):
+        thing, fresh = catalogue.made(name), catalogue.made(name)
+    refuse(name, thing, fresh, bad, ["nan", "inf"])
+
+
+WITHOUT_SUPPORT = {"RunningComoments", "RunningMoments"}
+
+
+def test_every_other_kind_of_rule_has_a_support():
+    assert {name for name in RULES if with_support(catalogue.public_classes()[name], name) is None} == WITHOUT_SUPPORT
+
+
+@pytest.mark.parametrize("bad", OUTSIDE)
+@pytest.mark.parametrize("name", [name for name in RULES if name not in WITHOUT_SUPPORT])
+def test_rewards_outside_the_support_are_refused_and_change_nothing(name, bad):
+    cls = catalogue.public_classes()[name]
+    refuse(name, with_support(cls, name), with_support(cls, name), bad, ["support"])

@@ -1,0 +1,114 @@
+"""Ctrl-C in every compiled loop: heard within 0.1 s of work, and whatever was running can be used again.
+
+Classes are found by inspection, so a new one is held to this without a line here.
+"""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import catalogue
+import ctrl_c
+import fastrace as fr
+from catalogue import SEED, X, Y
+from fastrace import mcmc
+from fastrace.pulls import BernoulliPulls, RandomPulls
+from fastrace.streams._stopping import Stream
+
+LONG = 1 << 40
+FLAT = np.broadcast_to(np.float64(0.5), (LONG,))
+TABLE = np.broadcast_to(np.float64(0.5), (LONG, 4))
+
+
+def endless(name):
+    """An object of the class, work for it that takes far longer than anyone waits, and a short use of it afterwards."""
+    cls = catalogue.public_classes()[name]
+    if issubclass(cls, Stream):
+        rule = catalogue.made(name)
+        if "epsilon" in inspect.signature(cls).parameters:
+            options = {"rng": 1} if "rng" in inspect.signature(cls).parameters else {}
+            rule = cls(epsilon=1e-6, delta=1e-100, **options)
+        flat = FLAT if "Sign" not in name else np.broadcast_to(np.float64(0.0), (LONG,))
+        return rule, lambda: rule.update_many(flat), lambda: rule.update(0.5 if "Sign" not in name else 0.0)
+    if name in ("RunningMoments", "RunningComoments"):
+        moments = getattr(fr, name)(4)
+        return moments, lambda: moments.update_many(TABLE), lambda: moments.update_many(TABLE[:5])
+    if issubclass(cls, fr.select.selection.Selection):
+        rule = _tied(cls)
+        pulls = BernoulliPulls([0.5] * 4, rng=SEED)
+        return pulls, lambda: rule.run(pulls), lambda: rule.run(pulls, max_pulls=rule.n_pulls + 10)
+    if issubclass(cls, RandomPulls):
+        pulls = catalogue.made(name)
+        return pulls, lambda: pulls.read([0, 1], [10**9, 10**9]), lambda: pulls.read([0, 1], [2, 3])
+    if issubclass(cls, fr.streams.stream_racing.StreamRace):
+        race = cls(4, LONG, support=(0, 1))
+        return race, lambda: race.run(TABLE, order="given"), lambda: race.tell(TABLE[: 1, : race.ask()[0].size])
+    if name in ("FiniteRace", "LilUCB"):
+        options = {"setting": "theory"} if name == "LilUCB" else {"bound": "serfling"}
+        race = cls(4, LONG, 1e-9, support=(0, 1), rng=SEED, **options)
+        return race, lambda: race.run(TABLE), race.ask
+    if name == "UnequalRace":
+        races = []          # one for each Ctrl-C, since arms of this size are soon read in full
+
+        def work():
+            races[:] = [fr.UnequalRace([1 << 26] * 4, 1e-9, rng=SEED)]
+            races[0].run([FLAT[: 1 << 26]] * 4)
+
+        return races, work, lambda: races[0].ask()
+    if name == "AcceptTest":
+        test = fr.AcceptTest(TABLE[:, :1], bound="serfling", support=(0, 1), rng=SEED)
+        return test, lambda: test.decide(0.5 * LONG), lambda: test.decide(-1.0)
+    if name == "DiscreteSampler":
+        sampler = fr.DiscreteSampler(np.zeros((1000, 4)), rng=SEED)
+        return sampler, lambda: sampler.draw_many(10**7), sampler.draw
+    if hasattr(cls, "step") and hasattr(cls, "init"):
+        kernel = catalogue.made(name)
+        state, rng = kernel.init(rng=1), np.random.default_rng(1)
+        return rng, lambda: kernel.run(rng, state, 10**8), lambda: kernel.step(rng, state)
+    return None
+
+
+def _tied(cls):
+    """A selection that nothing but Ctrl-C ends soon, over arms that tie."""
+    parameters = inspect.signature(cls).parameters
+    given = {"n_arms": 4, "n_best": 2, "epsilon": 1e-6, "delta": 1e-9, "support": (0, 1), "budget": 10**11,
+             "horizon": 10**11, "rng": SEED}
+    return cls(**{key: value for key, value in given.items() if key in parameters})
+
+
+LOOPS = [name for name in catalogue.OBJECTS if endless(name) is not None]
+
+
+def generators(thing):
+    """Random generators that an object holds."""
+    if isinstance(thing, list):
+        return [generator for item in thing for generator in generators(item)]
+    found = [thing] if isinstance(thing, np.random.Generator) else []
+    for holder in (thing, getattr(thing, "_core", None)):
+        if isinstance(getattr(holder, "rng", None), np.random.Generator):
+            found.append(holder.rng)
+    return found
+
+
+def test_loops_of_every_family_are_among_them():
+    assert {"EBGStop", "RunningMoments", "Adapt", "LUCB", "OCBA", "BettingRace", "FiniteRace", "LilUCB", "UnequalRace",
+            "AcceptTest", "DiscreteSampler", "mcmc.RacingMetropolis", "mcmc.Gibbs", "mcmc.Slice",
+            "pulls.BernoulliPulls"} <= set(LOOPS)
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", LOOPS)
+def test_ctrl_c_is_heard_and_leaves_what_can_be_used(name, times):
+    thing, work, use = endless(name)
+    assert ctrl_c.press(work, times) == times
+    for generator in generators(thing):
+        assert generator.bit_generator.lock.acquire(blocking=False)
+        generator.bit_generator.lock.release()
+    use()
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(100, marks=pytest.mark.long)])
+def test_ctrl_c_in_chains_returns_to_the_prompt(times):
+    kernel = mcmc.RacingMetropolis(mcmc.GLM(X, Y, prior_sd=2.0))
+    assert ctrl_c.press(lambda: mcmc.sample(kernel, np.zeros(2), n_draws=10**6, n_chains=1, rng=1), times) == times

@@ -1,0 +1,267 @@
+"""Memory: nothing is kept by calls, updates allocate nothing, and what a rule holds depends on its arms alone.
+
+Classes and functions are found by inspection, so a new one is held to this without a line of its own.
+"""
+
+import functools
+import gc
+import inspect
+import sys
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import catalogue
+import fastrace as fr
+from catalogue import STARTS, VALUES, X, Y
+from fastrace import bounds, mcmc
+from fastrace.pulls import BernoulliPulls
+from fastrace.streams._stopping import Stream
+
+psutil = pytest.importorskip("psutil")
+
+
+def resident():
+    gc.collect()
+    return psutil.Process().memory_info().rss
+
+
+# Calls keep nothing.
+
+D = VALUES[:, :2] * 0.01
+VARIANCES = np.array([0.5, 0.3, 0.1])
+FUNCTIONS = {           # every public function, called
+    "bounds.crossing_probability": lambda: bounds.crossing_probability(2.0, VARIANCES),
+    "bounds.empirical_bernstein": lambda: bounds.empirical_bernstein(50, 0.3, 0.1, (0, 1)),
+    "bounds.empirical_bernstein_serfling": lambda: bounds.empirical_bernstein_serfling(50, 400, 0.3, 0.1, (0, 1)),
+    "bounds.hoeffding": lambda: bounds.hoeffding(50, 0.1, (0, 1)),
+    "bounds.hoeffding_serfling": lambda: bounds.hoeffding_serfling(50, 400, 0.1, (0, 1)),
+    "bounds.look_delta": lambda: bounds.look_delta(3, 0.1),
+    "bounds.looks": lambda: bounds.looks(1000),
+    "bounds.normal": lambda: bounds.normal(50, 400, 0.3, 0.1),
+    "bounds.normal_quantile": lambda: bounds.normal_quantile(0.1, 400),
+    "bounds.normal_quantile_from_variances": lambda: bounds.normal_quantile_from_variances(0.1, VARIANCES),
+    "bounds.serfling": lambda: bounds.serfling(50, 400, 0.3, 0.1, (0, 1)),
+    "bounds.serfling_factor": lambda: bounds.serfling_factor(50, 400),
+    "bounds.skewness_inflation": lambda: bounds.skewness_inflation(0.5, 50, 400, 2.0),
+    "bounds.student_quantile": lambda: bounds.student_quantile(2.0, 10),
+    "bounds.variance_factor": lambda: bounds.variance_factor(50, 400),
+    "control_variates.taylor_glm": lambda: fr.control_variates.taylor_glm(catalogue.glm(), [0.2, 0.1], 0.1),
+    "datasets.available": lambda: fr.datasets.available(),
+    "datasets.find": lambda: fr.datasets.find("none of this name"),
+    "datasets.folders": lambda: fr.datasets.folders(),
+    "estimate_mean": lambda: fr.estimate_mean(VALUES[:, 0], 0.3, support=(0, 1.2)),
+    "gibbs_binary": lambda: fr.gibbs_binary(D, rng=1),
+    "in_slice": lambda: fr.in_slice(D, 0.0, rng=1),
+    "mcmc.check_bias": lambda: mcmc.check_bias(kernel(), trace(), n=3, rng=1),
+    "mcmc.effective_sample_size": lambda: mcmc.effective_sample_size(VALUES[:, 0]),
+    "mcmc.sample": lambda: mcmc.sample(kernel(), STARTS, n_draws=3, n_chains=2, rng=1),
+    "metropolis_accept": lambda: fr.metropolis_accept(D, rng=1),
+    "model_selection.cover": lambda: fr.model_selection.cover([0.3, 0.6, 1.0]),
+    "model_selection.gap_penalty": lambda: fr.model_selection.gap_penalty(0.1, 0.2, 100),
+    "model_selection.max_discrepancy_penalty": lambda: fr.model_selection.max_discrepancy_penalty(
+        lambda x, y: float(y.mean() > 0.5), X, np.where(Y > 0, 1, -1)),
+    "model_selection.norm_ball_penalty": lambda: fr.model_selection.norm_ball_penalty(1.0, 2.0),
+    "model_selection.race_predictions": lambda: fr.model_selection.race_predictions(
+        Y, np.stack([Y, 1 - Y], 1), rng=1),
+    "model_selection.rademacher_penalty": lambda: fr.model_selection.rademacher_penalty(
+        lambda x, y: float(y.mean() > 0.5), X, 1, rng=1),
+    "model_selection.regret_at": lambda: fr.model_selection.regret_at([0.1, 0.5], [0.3, 0.1], [0.2, 0.7]),
+    "model_selection.vc_penalty": lambda: fr.model_selection.vc_penalty(3),
+    "pulls.as_pulls": lambda: fr.pulls.as_pulls(catalogue.pulls_of, 4),
+    "race": lambda: fr.race(D, rng=1),
+    "race_sums": lambda: fr.race_sums([VALUES[:, 0], VALUES[:100, 1]], rng=1),
+    "select_best": lambda: fr.select_best(catalogue.pull, 4, 1, 0.3, 0.1, rng=1),
+    "sources.as_source": lambda: fr.sources.as_source(VALUES),
+}
+NOT_CALLED = {
+    "datasets.load": "reads a file", "datasets.read_frame": "reads a file", "mcmc.from_pymc": "needs PyMC",
+    "model_selection.curves_from_frame": "needs a frame of a published data set",
+    "control_variates.cubic_weights": "part of taylor_glm", "control_variates.residual_rounding": "part of taylor_glm",
+    "pulls.is_population": "part of as_pulls", "sources.first_outside": "part of select_best",
+    "sources.reward_outside": "words of an error",
+    "sources.column_names": "part of as_source", "sources.is_low_level": "part of as_source",
+    "sources.signature_types": "part of as_source",
+}
+
+
+@functools.cache
+def kernel():
+    return mcmc.RacingMetropolis(mcmc.GLM(X, Y, prior_sd=2.0))
+
+
+@functools.cache
+def trace():
+    return mcmc.sample(kernel(), STARTS, n_draws=5, n_chains=2, rng=1)
+
+
+def public_functions():
+    """Functions of the modules that users name; those of other modules are parts of classes."""
+    names = {name for name in catalogue.public_functions()
+             if name.split(".")[0] in ("bounds", "control_variates", "datasets", "pulls", "sources") or "." not in name}
+    return names | {f"{part}.{name}" for part in ("mcmc", "model_selection")
+                    for name in getattr(fr, part).__all__ if f"{part}.{name}" in catalogue.public_functions()}
+
+
+def test_every_public_function_is_called():
+    import fastrace.model_selection
+
+    assert public_functions() == {*FUNCTIONS, *NOT_CALLED}, fastrace.model_selection
+
+
+def lives(name):
+    """The life of an object: made, worked, saved, restored; bad calls are in test_bad_rewards.py."""
+    import copy
+
+    fresh = catalogue.made(name)
+
+    def life():
+        thing = copy.copy(fresh)
+        for k in range(3):
+            catalogue.step(thing, k)
+        repr(thing)
+    return life
+
+
+SLOW = ("model_selection.DAUBSearchCV", "model_selection.RacingSearchCV", "boosting.FilterBoostClassifier")
+
+
+def assert_nothing_is_kept(call, times):
+    """A leak grows every time; what other parts of the process keep once does not."""
+    for _ in range(max(3, times // 10)):
+        call()
+    for _ in range(5):
+        gc.collect()
+        blocks, before = sys.getallocatedblocks(), resident()
+        for _ in range(times):
+            call()
+        gc.collect()
+        blocks, grown = sys.getallocatedblocks() - blocks, resident() - before
+        if blocks <= min(100, max(48, times // 2)) and grown <= 256 * 1024:
+            return
+    raise AssertionError(f"{times} calls kept {blocks} blocks, {grown} bytes, five times over")
+
+
+OBJECTS = [name for name in catalogue.OBJECTS if name not in SLOW]
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    """What is there already is left out of collections, which makes them quick."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("most", [300, pytest.param(10**6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", [*FUNCTIONS, *(f"life of {name}" for name in OBJECTS)])
+def test_calls_keep_nothing(name, most, frozen):
+    """A block that is lost has 16 bytes at least: 20,000 calls that lose one each grow beyond 256 kB.
+
+    Calls of less than 6 microseconds are made 10^6 times, slower ones for 6 seconds.
+    """
+    call = FUNCTIONS[name] if name in FUNCTIONS else lives(name.removeprefix("life of "))
+    begun = time.process_time()
+    for _ in range(10):
+        call()
+    each = (time.process_time() - begun) / 10
+    seconds = 6.0 if most > 300 else 0.02
+    assert_nothing_is_kept(call, int(min(most, max(60, seconds / each))))
+
+
+# Updates allocate nothing.
+
+STREAMS = [name for name in catalogue.OBJECTS if issubclass(catalogue.public_classes()[name], Stream)]
+
+
+@pytest.mark.parametrize("name", [*STREAMS, "RunningMoments"])
+def test_updates_allocate_nothing(name):
+    stream = fr.RunningMoments() if name == "RunningMoments" else catalogue.public_classes()[name](
+        **{"epsilon": 1e-6} if name not in ("ConfidenceSequence", "SignStop", "SignTest") else {})
+    update, values = stream.update, [0.4, -0.4] * 50_000 if "Sign" in name else [0.4, 0.6] * 50_000
+    block, some = np.array(values), values[:5000]
+    for value in some:
+        update(value)
+    stream.update_many(block[:1000])
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        for value in some:
+            update(value)
+        stream.update_many(block)
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert now - before <= 1024 and peak - before <= 4096
+
+
+# Many arms, and many rows.
+
+
+def of_many_arms(name, n):
+    """A rule with this many arms, and a function that pulls each arm about once."""
+    if name in ("RunningMoments", "RunningComoments"):
+        moments, row = getattr(fr, name)(n), np.ones((1, n))
+        return moments, lambda: moments.update_many(row)
+    cls = catalogue.public_classes()[name]
+    parameters = inspect.signature(cls).parameters
+    given = {"n_arms": n, "n_rows": 100, "n_best": 10, "epsilon": 0.2, "support": (0, 1), "horizon": 100,
+             "budget": 3 * n, "rng": 1, "sizes": np.full(n, 5) if name == "UnequalRace" else None}
+    if issubclass(cls, fr.streams.stream_racing.StreamRace):
+        given["epsilon"] = 0.0
+    rule = cls(**{key: value for key, value in given.items() if key in parameters})
+    table = np.broadcast_to(np.linspace(0.0, 1.0, n), (100, n))
+    if isinstance(rule, fr.select.selection.Selection):
+        return rule, lambda: rule.run(BernoulliPulls(np.linspace(0.0, 1.0, n), rng=1), max_pulls=n + 1000)
+    if name == "LilUCB":
+        return rule, lambda: rule.run(table, max_pulls=n + 1000)
+    if isinstance(rule, fr.streams.stream_racing.StreamRace):
+        return rule, lambda: rule.run(table[:1])
+    return rule, lambda: rule.ask()
+
+
+WITH_ARMS = [name for name in catalogue.OBJECTS if hasattr(catalogue.public_classes()[name], "ask")
+             and "model_selection" not in name] + ["RunningMoments", "RunningComoments"]
+# Bytes an arm, result included, once each arm has been pulled: moments take 40. Rules add bounds, an order, places in
+# heaps and the arrays of a result, some 100 to 250 in all.
+BYTES = {"RunningMoments": 64, "RunningComoments": 64, "Direct": 96, "OCBA": 96, "BettingRace": 640,
+         "HoeffdingRace": 640, "BernsteinRace": 640}         # races over streams keep a block of rounds
+
+
+@pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", WITH_ARMS)
+def test_rules_of_very_many_arms_hold_little_of_each(name, n):
+    before = resident()
+    rule, pull = of_many_arms(name, n)
+    made = resident() - before
+    result = pull()
+    assert max(made, resident() - before) <= BYTES.get(name, 272) * n + 2**22, f"{made / n:.0f} bytes an arm when made"
+    del rule, result
+
+
+@pytest.mark.parametrize("access", ["random", "shuffled"])
+@pytest.mark.parametrize("bound", ["serfling", "betting"])
+def test_a_race_over_10_to_8_rows_allocates_by_its_arms(bound, access, tmp_path):
+    """Rows that the file system has hardly stored: what grows is no more than 16 bytes for each of 8 arms, and 1 MB."""
+    n_rows, k = 10**8, 2
+    with open(tmp_path / "rows", "wb") as file:
+        file.truncate(4 * k * n_rows)
+    values = np.memmap(tmp_path / "rows", np.float32, "r", shape=(n_rows, k))
+    def race():
+        return fr.race(values, bound=bound, support=(0, 1), offset=[0.0, 0.5 * n_rows], access=access, rng=1)
+
+    race()
+    tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        result = race()
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert result.best == 1 and result.pulls.max() < n_rows / 1000
+    assert peak <= 8 * k * 16 + 2**20

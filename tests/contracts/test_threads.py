@@ -1,0 +1,187 @@
+"""Processes, threads and limits: the serial answer in each, one user at a time, and honest answers when cut short.
+
+Classes are found by inspection, so a new one is held to this without a line here.
+"""
+
+import inspect
+import multiprocessing
+import os
+import pickle
+import re
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import catalogue
+import fastrace as fr
+from catalogue import STEPS
+from fastrace import mcmc
+from fastrace.streams._stopping import Stream
+
+SLOW = ("model_selection.DAUBSearchCV", "model_selection.RacingSearchCV", "boosting.FilterBoostClassifier")
+OBJECTS = [name for name in catalogue.OBJECTS if name not in SLOW]
+
+
+def life(name):
+    thing = catalogue.made(name)
+    return [catalogue.step(thing, k) for k in range(STEPS)]
+
+
+# In a process of its own: one with threads, as that of the tests may be by now, must not fork.
+FORKS = """
+import multiprocessing, pickle, sys
+from test_threads import OBJECTS, life
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        found = pool.map(life, OBJECTS)
+    with open(sys.argv[2], "wb") as file:
+        pickle.dump(found, file)
+"""
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn", "threads"])
+def test_every_class_gives_its_serial_answer(way, tmp_path):
+    wanted = [life(name) for name in OBJECTS]
+    if way == "threads":
+        found = [None] * len(OBJECTS)
+
+        def work(part):
+            for i in range(part, len(OBJECTS), 4):
+                found[i] = life(OBJECTS[i])
+
+        _all_at_once(work, 4)
+    else:
+        if way not in multiprocessing.get_all_start_methods():
+            pytest.skip(f"no {way} here")
+        script, result = tmp_path / "forks.py", tmp_path / "found.pickle"
+        script.write_text(FORKS, encoding="utf-8")
+        here = os.path.dirname(__file__)
+        path = os.pathsep.join([here, os.path.dirname(here), os.environ.get("PYTHONPATH", "")])
+        subprocess.run([sys.executable, script, way, result], check=True, env={**os.environ, "PYTHONPATH": path})
+        found = pickle.loads(result.read_bytes())
+    for name, facts, expected in zip(OBJECTS, found, wanted, strict=True):
+        assert facts == expected, name
+
+
+def _all_at_once(work, number):
+    threads = [threading.Thread(target=work, args=(part,)) for part in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def shared(name, rounds):
+    """Four threads work one object: what they raised, by type and words."""
+    thing, errors = catalogue.made(name), set()
+
+    def work(part):
+        for k in range(rounds):
+            try:
+                catalogue.step(thing, (part + k) % STEPS)
+            except Exception as error:
+                errors.add((type(error).__name__, str(error)))
+            if k % 5 == part:
+                try:
+                    pickle.dumps(thing)
+                except Exception as error:
+                    errors.add((type(error).__name__, str(error)))
+
+    _all_at_once(work, 4)
+    other = pickle.loads(pickle.dumps(thing))           # what is left works, and goes on as its copy does
+    assert [catalogue.step(thing, k) for k in range(3)] == [catalogue.step(other, k) for k in range(3)]
+    return errors
+
+
+# Refused in the middle of another call; or, between ask() and tell(), after another thread's tell().
+REFUSED = {
+    "RuntimeError": [r"this \w+ is in use, in another thread or in a call around this one; .*",
+                     r"the selection is over, stopped by .*"],
+    "ValueError": [
+        r"the (race|selection) is over; (it takes no more rewards|there is nothing left to ask for)",
+        r"tell\(\) came before ask\(\); ask\(\) says which rewards are wanted",
+        r"rewards ha(s|ve) shape \([\d, ]+\)( and dtype float64)?; .*(is needed|are needed|ask\(\) wanted).*"],
+}
+
+
+@pytest.mark.parametrize("rounds", [12, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("part", range(4))
+def test_one_object_in_four_threads_is_refused_or_serial(part, rounds):
+    """In a process of its own, which a damaged object would end."""
+    script = (f"import sys, faulthandler; sys.path[:0] = {sys.path!r}; faulthandler.enable()\n"
+              "sys.setswitchinterval(1e-5)\n"
+              "import test_threads as t\n"
+              f"for name in t.OBJECTS[{part}::4]:\n"
+              f"    print(repr((name, t.shared(name, {rounds}))), flush=True)\n")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    lines = [eval(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, f"after {lines[-1][0] if lines else 'nothing'}:\n{done.stderr[-3000:]}"
+    for name, errors in lines:
+        for kind, words in errors:
+            assert any(re.fullmatch(form, words) for form in REFUSED.get(kind, ())), (name, kind, words)
+
+
+# Limits: an answer that says what cut it short, and bounds that hold all the same.
+
+SUPPORT = (0.0, 1.2)
+MEANS = catalogue.VALUES.mean(axis=0)
+
+
+@pytest.mark.parametrize("name", [
+    name for name in OBJECTS if issubclass(catalogue.public_classes()[name], Stream)])
+def test_streams_end_at_max_samples_and_say_so(name):
+    cls = catalogue.public_classes()[name]
+    given = {"epsilon": 1e-4, "delta": 1e-6, "rng": 1, "threshold": 0.6, "support": (0.0, 1.0), "max_samples": 150}
+    rule = cls(**{key: value for key, value in given.items() if key in inspect.signature(cls).parameters})
+    assert rule.update_many(catalogue.STREAM[:300]) == 150
+    result = rule.result()
+    assert (result.status, result.n_samples, rule.done, result.stopped) == ("max_samples", 150, True, False)
+    assert result.interval[0] <= 0.5 <= result.interval[1]
+    assert "out of samples after 150" in str(result)
+
+
+def limited():
+    """Classes whose `run` takes `max_pulls`."""
+    for name in OBJECTS:
+        run = getattr(catalogue.public_classes()[name], "run", None)
+        if run is not None and "max_pulls" in inspect.signature(run).parameters:
+            yield name
+
+
+@pytest.mark.parametrize("limit", [0, 1, 37])
+@pytest.mark.parametrize("name", list(limited()))
+def test_races_end_at_max_pulls_and_say_so(name, limit):
+    cls = catalogue.public_classes()[name]
+    given = {**catalogue.ARGUMENTS, "delta": 1e-6, "support": SUPPORT, "epsilon": 1e-3, "rng": 1}
+    del given["bound"]
+    race = cls(**{key: value for key, value in given.items() if key in inspect.signature(cls).parameters})
+    selects = isinstance(race, fr.select.selection.Selection)
+    source = fr.pulls.ResampledPulls(catalogue.VALUES, rng=1) if selects else catalogue.VALUES
+    result = race.run(source, max_pulls=limit)
+    assert result.pulls.sum() <= limit
+    assert result.stopped_by in ("max_pulls", "")
+    if selects:
+        read = result.pulls > 0
+        assert result.pulls.sum() == limit and result.stopped_by == "max_pulls"
+        assert (np.isnan(result.lower) | (result.lower <= MEANS))[read].all()
+        assert (np.isnan(result.upper) | (result.upper >= MEANS))[read].all()
+    again = race.run(source, max_pulls=10)              # it goes on from there
+    assert limit <= again.pulls.sum() <= limit + 10
+
+
+def test_a_chain_stopped_by_its_callback_keeps_its_draws():
+    class Enough(Exception):
+        pass
+
+    def stop(chain, steps):
+        raise Enough("enough")
+
+    kernel = mcmc.Metropolis(mcmc.GLM(catalogue.X, catalogue.Y, prior_sd=2.0))
+    with pytest.raises(Enough) as raised:
+        mcmc.sample(kernel, catalogue.STARTS, n_draws=10**6, n_chains=2, n_tune=0, rng=1, callback=stop)
+    draws = [chain.draws for chain in raised.value.trace.chains]
+    assert 0 < sum(map(len, draws)) < 2 * 10**6 and all(np.isfinite(part).all() for part in draws)
