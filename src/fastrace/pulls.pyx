@@ -31,14 +31,16 @@ cdef int64_t MOST_REWARDS = <int64_t>1 << 53    # of one read; what can be count
 cdef int64_t ANY_NUMBER = <int64_t>((<unsigned long long>1 << 63) - 1)
 
 
-cdef cnp.ndarray _whole_numbers(values, name, dtype):
-    """A fresh contiguous vector of whole numbers of a dtype that holds them all."""
+def _whole_numbers(values, name, dtype, least=None):
+    """A fresh contiguous vector of whole numbers, none below `least`, of a dtype that holds them all."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}; a vector of whole numbers below "
                          f"2**63 is needed")
     if array.size and array.dtype.kind == "u" and np.max(array) > np.iinfo(dtype).max:
         raise ValueError(f"{name} holds {np.max(array)}; whole numbers below 2**63 are needed")
+    if array.size and least is not None and np.min(array) < least:
+        raise ValueError(f"{name} holds {np.min(array)}; at least {least} is needed")
     return np.array(array, dtype=dtype)
 
 

@@ -367,7 +367,8 @@ def test_a_damaged_saved_rule_is_refused():
     with pytest.raises(ValueError, match="version 1"):
         rebuild(1, cls, known, state)
     for name, value in (("pulls", np.array([1, 2])), ("asked", np.array([7])), ("wanted", np.array([0])),
-                        ("status", 99), ("pulls", np.array([0, -1, 3])), ("rng", None)):
+                        ("status", 99), ("pulls", np.array([0, -1, 3])), ("rng", None),
+                        ("pulls", np.array([2**64 - 1, 2**63, 1], dtype=np.uint64))):
         with pytest.raises(ValueError, match="damaged"):
             rebuild(version, cls, known, state | {name: value})
     del state["spread"]

@@ -15,6 +15,7 @@ Generator = np.random.Generator
 RngLike = None | int | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
 Support = tuple[ArrayLike, ArrayLike]
 RUNNING = 1000         # rows that show whether a column holds running numbers
+MOST_PULLS = 2**62      # that are counted
 INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
 OUTSIDE = ("raise", "warn")     # what a race can do with a reward outside its support
 

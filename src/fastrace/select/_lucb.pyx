@@ -12,11 +12,12 @@ from fastrace._math._anytime cimport (MOST_SCALES, TABLE_SIZE, incomplete_gamma,
                                       log_mixture_start, lucb1_half_width, mean_mixture_boundary, mixture_rho,
                                       mixture_t, normal_mixture_boundary, normal_mixture_level, stitched_boundary,
                                       table_boundary)
-from fastrace.select._selector cimport BY_BUDGET, BY_SEPARATION, Selector, per_arm
+from fastrace.select._selector cimport BY_BUDGET, BY_SEPARATION, MOST_PULLS, Selector, per_arm
 
 import numpy as np
 
-from fastrace.select._selector import _count, _demand, _indices, _whole
+from fastrace.pulls import _whole_numbers
+from fastrace.select._selector import _count, _demand, _indices
 
 cnp.import_array()
 
@@ -34,8 +35,6 @@ cdef enum:      # places in BOUNDS
 cdef enum:
     MAX_BATCH = 4096        # pulls of one arm per decision, where they grow by themselves
     KEPT_GAPS = 2048        # of the history; 2 % apart, so that it reaches 10^16 pulls
-
-cdef int64_t MAX_PULLS = <int64_t>1 << 62
 
 cdef struct side_t:         # lower bounds of the chosen, or upper bounds of the others
     heap_t heap             # by bound: the arm next to the cutoff on top
@@ -111,7 +110,7 @@ cdef class LucbSelector(Selector):
         cdef side_t *side
         cdef mixture_t[2] mixture
         cdef double[2] level = (log_inv_alpha[0], log_inv_alpha[1])
-        if not (0.0 <= epsilon < np.inf and 0 <= batch <= MAX_PULLS and 0.0 < level[0] < np.inf
+        if not (0.0 <= epsilon < np.inf and 0 <= batch <= MOST_PULLS and 0.0 < level[0] < np.inf
                 and 0.0 < level[1] < np.inf):
             raise ValueError("epsilon, batch or log_inv_alpha is out of range")
         if kind in (EB_MIX, HOEFFDING_MIX):
@@ -418,7 +417,7 @@ cdef class LucbSelector(Selector):
         error = per_arm(state["error"], self.n_arms, np.float64, "error")
         rounds, level_round, next_gap = (_count(state[name]) for name in ("rounds", "level_round", "next_gap"))
         at, gap = state["history"]
-        at, gap = _whole(at), np.array(gap, dtype=np.float64)
+        at, gap = _whole_numbers(at, "history", np.int64, 0), np.array(gap, dtype=np.float64)
         opened = state["opened"]
         super()._set_state(state)
         _demand((error >= 0.0).all() and (<object>at).shape == (<object>gap).shape and len(at) <= KEPT_GAPS
@@ -458,7 +457,7 @@ cdef class SarSelector(LucbSelector):
         guard_await(&self.guard, 2)
 
     def __init__(self, n_arms, n_best, *, low, high, rng, budget, **options):
-        if not 0 <= budget <= MAX_PULLS:
+        if not 0 <= budget <= MOST_PULLS:
             raise ValueError(f"budget is {budget}; a number of pulls is needed")
         super().__init__(n_arms, n_best, low=low, high=high, rng=rng, batch=1, bound="eb-mix", **options)
         guard_build(&self.guard, 2, self)

@@ -6,19 +6,18 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built
-from fastrace.select._selector cimport BY_PLAN, Selector, per_arm
+from fastrace.select._selector cimport BY_PLAN, MOST_PULLS, Selector, per_arm
 
 import numpy as np
 
-from fastrace.select._selector import _count, _demand, _indices, _whole
+from fastrace.pulls import _whole_numbers
+from fastrace.select._selector import _count, _demand, _indices
 
 cnp.import_array()
 
 cdef enum:
     FIRST_ROUND = 16                # pulls of each arm
     MOST_HALVINGS = 64              # of the survivors of a pass
-
-cdef double MOST_PULLS = 4.6e18     # that can be counted
 
 
 cdef class Direct(Selector):
@@ -99,6 +98,7 @@ cdef class Elimination(Selector):
     cdef int _next_round(self) except -1:
         """Drop the worse half of the survivors, or begin a pass; ask for the next round. A few dozen times in all."""
         cdef Py_ssize_t k, i
+        cdef double count
         if self._survivors.shape[0]:
             order = np.argsort(-self._round_mean[self._survivors], kind="stable")
             keep = max((len(order) + 1) // 2, self.n_kept)
@@ -119,8 +119,8 @@ cdef class Elimination(Selector):
             i = self._survivors[k]
             self.round_mean[i] = 0.0
             self.round_pulls[i] = 0
-            self.ask_for(i, <int64_t>max(1.0, min(MOST_PULLS, ceil(self.factor * (self.span[i] / self.epsilon) ** 2
-                                                                   * log(self.spread / self.delta)))))
+            count = ceil(self.factor * (self.span[i] / self.epsilon) ** 2 * log(self.spread / self.delta))
+            self.ask_for(i, <int64_t>max(1.0, min(<double>MOST_PULLS, count)))
         return 0
 
     def _chosen(self):
@@ -144,7 +144,8 @@ cdef class Elimination(Selector):
         arms = np.concatenate([survivors, answer])
         passes, epsilon, delta = _count(state["passes_done"], self.n_passes), state["epsilon"], state["delta"]
         round_mean = per_arm(state["round_mean"], self.n_arms, np.float64, "round_mean")
-        round_pulls = per_arm(_whole(state["round_pulls"]), self.n_arms, np.int64, "round_pulls")
+        round_pulls = _whole_numbers(state["round_pulls"], "round_pulls", np.int64, 0)
+        round_pulls = per_arm(round_pulls, self.n_arms, np.int64, "round_pulls")
         super()._set_state(state)
         # A plan that is over has named its last survivors; they stay among the survivors.
         _demand(len(answer) == passes * self.n_kept

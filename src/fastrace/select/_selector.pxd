@@ -24,6 +24,8 @@ cdef enum status_t:             # places in STOPPED_BY
 cdef enum:
     MOST_PER_BATCH = 1 << 24        # pulls that a decision draws one by one
 
+cdef int64_t MOST_PULLS             # that can be counted; that of `_checks`
+
 cdef class Selector:
     cdef readonly Py_ssize_t n_arms, n_best
     cdef readonly int64_t total     # pulls made

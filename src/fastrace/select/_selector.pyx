@@ -21,7 +21,7 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace.pulls import _flat
+from fastrace.pulls import _flat, _whole_numbers
 
 cnp.import_array()
 
@@ -34,7 +34,7 @@ cdef enum:
     PIECES_PER_CHECK = 1 << 10      # requests between two looks, as each may cost more than its pulls
     WORK_PER_CHECK = 10_000_000     # nanoseconds of other work between two looks
 
-cdef int64_t MOST_PULLS = <int64_t>1 << 62      # that can be counted
+MOST_PULLS = _checks.MOST_PULLS
 cdef int64_t MOST_ARMS = <int64_t>1 << 31
 
 
@@ -388,9 +388,10 @@ cdef class Selector:
 
     def _set_state(self, state):
         cdef Py_ssize_t k
-        cdef cnp.ndarray asked = _indices(state["asked"], self.n_arms), wanted = _whole(state["wanted"])
+        cdef cnp.ndarray asked = _indices(state["asked"], self.n_arms)
+        cdef cnp.ndarray wanted = _whole_numbers(state["wanted"], "wanted", np.int64, 1)
         cdef cnp.ndarray ahead = np.array(state["ahead"], dtype=np.float64)
-        cdef cnp.ndarray pulls = _whole(state["pulls"])
+        cdef cnp.ndarray pulls = _whole_numbers(state["pulls"], "pulls", np.int64, 0)
         cdef Py_ssize_t left = ahead.size, n_asked = asked.shape[0]
         guard_build(&self.guard, 0, self)
         mean = per_arm(state["mean"], self.n_arms, np.float64, "mean")
@@ -403,7 +404,7 @@ cdef class Selector:
                 and 0 <= status < len(STOPPED_BY) and isinstance(due, bool)
                 and ((n_asked == 0) if due else (done or n_asked > 0))
                 and (<object>wanted).shape == (n_asked,) and np.unique(asked).size == n_asked
-                and (wanted >= 1).all() and total + sum(wanted.tolist()) <= MOST_PULLS, "its counts")
+                and total + sum(wanted.tolist()) <= MOST_PULLS, "its counts")
         _demand((<object>m2).shape == (self.n_arms,) and (m2 >= 0.0).all()
                 and ((mean >= self._low - slack) & (mean <= self._high + slack))[seen].all(), "its means")
         _demand(ahead.ndim == 1 and left <= UNIFORMS and ((ahead >= 0.0) & (ahead < 1.0)).all(), "its random numbers")
@@ -426,18 +427,11 @@ def _demand(good, what):
         raise ValueError(f"{what} cannot be right")
 
 
-def _whole(values):
-    """A fresh vector of whole numbers that are not negative."""
-    array = np.array(values)
-    _demand(array.ndim == 1 and (array.dtype.kind in "iu" or array.size == 0) and (array >= 0).all(), "its counts")
-    return array.astype(np.int64)
-
-
 def _indices(values, limit):
     """A fresh vector of indices in [0, limit)."""
-    array = _whole(values)
+    array = _whole_numbers(values, "the vector of arms", np.intp, 0)
     _demand((array < limit).all(), "its arms")
-    return array.astype(np.intp)
+    return array
 
 
 def _count(value, limit=MOST_PULLS):

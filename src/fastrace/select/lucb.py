@@ -11,7 +11,7 @@ from fastrace._base import _checks
 from fastrace.select import _lucb
 from fastrace.select._lucb import BOUNDS
 from fastrace.select._selector import Selector
-from fastrace.select.selection import MOST_PULLS, Selection, _without_epsilon
+from fastrace.select.selection import Selection, _without_epsilon
 
 SPLITS = ("auto", "equal", "sides")
 
@@ -318,7 +318,7 @@ class SAR(LUCB):
     ) -> None:
         self._check(n_arms, n_best, 0.0, delta, support)
         budget = _checks.integer(budget, "budget", self._n_arms + 1, "every arm is pulled at least once")
-        if budget > MOST_PULLS:
+        if budget > _checks.MOST_PULLS:
             raise ValueError(f"budget is {budget}; at most 2**62 pulls can be counted")
         self._bound = "eb-mix"
         self._begin(

@@ -19,7 +19,6 @@ from fastrace.select._selector import Selector
 from fastrace.sources import Source, as_source, column_names
 
 NO_LIMIT = 2**63 - 1
-MOST_PULLS = 2**62
 
 
 class Selection(ABC):
@@ -246,7 +245,7 @@ def direct_counts(widths: NDArray[np.float64], epsilon: float, delta: float) -> 
     """Pulls of each arm by DIRECT."""
     with np.errstate(over="ignore"):
         counts = np.ceil(2.0 * (widths / epsilon) ** 2 * math.log(len(widths) / delta))
-    if counts.sum() > MOST_PULLS:
+    if counts.sum() > _checks.MOST_PULLS:
         raise ValueError(f"epsilon is {epsilon:g}, which takes {counts.sum():.3g} pulls; at most 2**62 can be counted")
     return counts.astype(np.int64)
 
@@ -359,7 +358,7 @@ class _Rounds(Selection):
                     per_arm = const * math.log(spread / delta) * np.float64(1.0) / epsilon / epsilon
                     total += float(np.ceil(squares[:size] * per_arm).sum())
                 size, epsilon, delta = max((size + 1) // 2, n_kept), 0.75 * epsilon, 0.5 * delta
-        if total > MOST_PULLS:
+        if total > _checks.MOST_PULLS:
             raise ValueError(
                 f"epsilon is {self._epsilon:g}, which takes {total:.3g} pulls; at most 2**62 can be counted"
             )
