@@ -1,4 +1,4 @@
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -50,7 +50,6 @@ class Stream:
     def interval(self) -> tuple[float, float]: ...
     def _stopped_by_floor(self) -> bool: ...
     def _interval(self) -> tuple[float, float]: ...
-    def __copy__(self) -> Self: ...
 
 class Over(Stream):
     def _configure_over(

@@ -447,13 +447,6 @@ cdef class Stream:
         shared = (s.n, s.n_clipped, s.status, bool(s.by_floor), s.lower, s.upper, s.answer)
         return _restore.saved(type(self), self.arguments, shared, own, extra=getattr(self, "__dict__", None))
 
-    def __copy__(self):
-        function, args, *extra = self.__reduce__()
-        new = function(*args)
-        if extra:
-            new.__dict__.update(extra[0])
-        return new
-
     def _set_state(self, shared, own):
         cdef stream_t s
         (s.n, s.n_clipped, s.status, s.by_floor, s.lower, s.upper, s.answer) = shared
