@@ -229,12 +229,17 @@ def _of_type(annotation):
 
 def step(thing, k):
     """Do piece k of the work, from 0 to STEPS - 1; what the object shows then, as plain values."""
-    for method, work in WORK.items():
-        if all(hasattr(thing, part) for part in method.split()):
-            return plain(work(thing, k))
+    return plain(work(thing, k))
+
+
+def work(thing, k):
+    """The same, as the object shows it."""
+    for methods, of_family in WORK.items():
+        if all(hasattr(thing, part) for part in methods.split()):
+            return of_family(thing, k)
     if dataclasses.is_dataclass(thing) or isinstance(thing, tuple):
-        return plain(thing)
-    return plain(thing.args if isinstance(thing, BaseException) else vars(thing))
+        return thing
+    return thing.args if isinstance(thing, BaseException) else vars(thing)
 
 
 def _stream(rule, k):

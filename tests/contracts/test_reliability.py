@@ -38,7 +38,7 @@ LAWS = {
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("bound", RIGOROUS)
-def test_c2_01_coverage_under_optional_stopping(bound, law, seed):
+def test_coverage_under_optional_stopping(bound, law, seed):
     """A decision errs where the interval of some look missed the mean: next to it, on either side."""
     trials, n_rows, delta, wrong = 200, 500, 0.1, 0
     rng = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ def test_c2_01_coverage_under_optional_stopping(bound, law, seed):
 
 
 @pytest.mark.parametrize("bound", RULES)
-def test_c2_09_a_smaller_delta_never_stops_earlier(bound, seed):
+def test_a_smaller_delta_never_stops_earlier(bound, seed):
     for child in np.random.SeedSequence(seed).spawn(10):
         rng = np.random.default_rng(child)
         values = rng.random((2000, 2)) + [0.0, rng.choice([0.02, 0.1, 0.3])]
@@ -66,7 +66,7 @@ def test_c2_09_a_smaller_delta_never_stops_earlier(bound, seed):
 
 
 @pytest.mark.parametrize("bound", RULES)
-def test_c2_09_a_dominated_arm_changes_no_winner(bound, seed):
+def test_a_dominated_arm_changes_no_winner(bound, seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):
         values = rng.random((1000, 3)) + [0.0, 0.2, 0.1]
@@ -78,7 +78,7 @@ def test_c2_09_a_dominated_arm_changes_no_winner(bound, seed):
 
 @pytest.mark.parametrize("access", ["random", "shuffled"])
 @pytest.mark.parametrize("bound", RULES)
-def test_c2_11_counters_of_2_to_62_rows(bound, access):
+def test_counters_of_2_to_62_rows(bound, access):
     n_rows, seen = 2**62, []
 
     def rewards(arms, rows):
@@ -111,7 +111,8 @@ assert grown < 160 * d, grown
 """
 
 
-def test_c2_13_a_race_of_a_million_arms():
+@pytest.mark.resources
+def test_a_race_of_a_million_arms():
     """lil'UCB keeps at most 64 bytes an arm, a race by looks what it has read besides; in a process of its own."""
     pytest.importorskip("psutil")
     subprocess.run([sys.executable, "-c", MILLION], check=True)
@@ -146,7 +147,7 @@ def answers(seed):
 
 
 @pytest.mark.parametrize("way", ["spawn", "threads"])        # a fork in mid-suite may hang: see test_threads.py
-def test_c2_20_the_serial_answer_in_processes_and_threads(way):
+def test_the_serial_answer_in_processes_and_threads(way):
     wanted = [answers(seed) for seed in range(4)]
     if way == "threads":
         found = [None] * 4
@@ -165,7 +166,7 @@ def test_c2_20_the_serial_answer_in_processes_and_threads(way):
     assert found == wanted
 
 
-def test_c2_20_one_object_in_two_threads_is_refused_or_serial(seed):
+def test_one_object_in_two_threads_is_refused_or_serial(seed):
     """Two callers of one object: each call is refused with RuntimeError, or right."""
     values = np.random.default_rng(seed).normal(size=(20_000, 3))
     test = fr.AcceptTest(values[:, 0], delta=1e-9, rng=1)
@@ -194,7 +195,7 @@ def test_c2_20_one_object_in_two_threads_is_refused_or_serial(seed):
 
 
 @pytest.mark.parametrize("bound", ["normal", "betting"])
-def test_c2_18_checkpoints_go_on_in_a_new_process(bound, tmp_path, seed):
+def test_checkpoints_go_on_in_a_new_process(bound, tmp_path, seed):
     """Bit for bit, from every look of 12 races."""
     values = np.random.default_rng(seed).random((3000, 4)) + [0, 0.01, 0, 0.03]
     np.save(tmp_path / "values.npy", values)
@@ -223,7 +224,7 @@ def test_c2_18_checkpoints_go_on_in_a_new_process(bound, tmp_path, seed):
 
 
 @pytest.mark.parametrize("n_rows", [50_000, 100_000, 2**33])
-def test_c2_18_every_kind_of_order_is_restored(n_rows):
+def test_every_kind_of_order_is_restored(n_rows):
     """A permutation, the displaced rows of a long population, and the key of one beyond 2^31 rows."""
 
     def rewards(arms, rows):
@@ -255,7 +256,7 @@ def differences(source):
                                      source.n_rows)
 
 
-def test_c2_18_a_truncated_checkpoint_raises(seed):
+def test_a_truncated_checkpoint_raises(seed):
     values = np.random.default_rng(seed).random((2000, 3))
     race = fr.FiniteRace(3, 2000, rng=1)
     arms, rows = race.ask()
@@ -266,7 +267,7 @@ def test_c2_18_a_truncated_checkpoint_raises(seed):
             pickle.loads(saved[:cut])
 
 
-def test_c2_19_cloudpickle_and_subclasses(seed):
+def test_cloudpickle_and_subclasses(seed):
     cloudpickle = pytest.importorskip("cloudpickle")
     values = np.random.default_rng(seed).random((2000, 3)) + [0, 0, 0.01]
 
@@ -281,7 +282,7 @@ def test_c2_19_cloudpickle_and_subclasses(seed):
         assert facts(drive(other, values)) == facts(drive(copy.copy(race), values))
 
 
-def test_c2_21_a_race_cut_short_says_what_it_knows(seed):
+def test_a_race_cut_short_says_what_it_knows(seed):
     """Stopping is a matter of asking no more; the answer then says that it is none."""
     values = np.random.default_rng(seed).random((5000, 4)) + [0, 0.01, 0.3, 0.31]
     race = fr.FiniteRace(4, 5000, bound="serfling", support=(0, 1.31), rng=1)
@@ -306,7 +307,7 @@ def test_c2_21_a_race_cut_short_says_what_it_knows(seed):
 # Bad input.
 
 
-def test_c2_23_a_reward_outside_the_support_is_told(seed):
+def test_a_reward_outside_the_support_is_told(seed):
     """A difference outside the declared range is named in the warnings of each face, and 1e-12 of it is let pass."""
     values = np.random.default_rng(seed).random((1000, 2)) + [0.0, 0.2]
     values[:, 1] = np.minimum(values[:, 1], 1.0)
@@ -321,7 +322,7 @@ def test_c2_23_a_reward_outside_the_support_is_told(seed):
 
 
 @pytest.mark.parametrize("delta", [0, 1, -0.1, math.nan, "0.1", None])
-def test_c2_24_no_face_takes_a_delta_that_is_none(delta):
+def test_no_face_takes_a_delta_that_is_none(delta):
     x = np.random.default_rng(0).normal(size=(100, 2))
     calls = [lambda: fr.race(x, delta), lambda: fr.FiniteRace(2, 100, delta),
              lambda: fr.DiscreteSampler(x, delta=delta), lambda: fr.AcceptTest(x, delta=delta),
@@ -337,7 +338,7 @@ def test_c2_24_no_face_takes_a_delta_that_is_none(delta):
 @pytest.mark.parametrize("rewards", [[], [[]], np.zeros(5), 1.5, None, "table", np.zeros((3, 0)), np.zeros((2, 2, 2)),
                                      [[1.0, 2.0], [3.0]], {"a": 1.0}, {"a": ["x"]},
                                      {"a": [1.0], "b": [1.0, 2.0]}], ids=repr)
-def test_c2_24_tables_that_are_none(rewards):
+def test_tables_that_are_none(rewards):
     for call in (fr.race, fr.DiscreteSampler, fr.FiniteRace(2, 10).run):
         with pytest.raises((ValueError, TypeError)):
             call(rewards)
@@ -395,7 +396,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_c2_25_kinds_of_arrays_give_one_answer(kind, tmp_path, seed):
+def test_kinds_of_arrays_give_one_answer(kind, tmp_path, seed):
     rng = np.random.default_rng(seed)
     values = KINDS[kind](np.floor(rng.random((1500, 3)) * [60, 90, 100]), tmp_path)
     plain = np.array(values, dtype=np.float64, order="C")
@@ -427,7 +428,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("kind", NONSENSE)
-def test_c2_26_nonsense_from_a_callback_leaves_all_usable(kind, seed):
+def test_nonsense_from_a_callback_leaves_all_usable(kind, seed):
     values = np.random.default_rng(seed).random((3000, 2)) + [0.0, 0.03]
     mad = [True]
 
@@ -454,7 +455,7 @@ def test_c2_26_nonsense_from_a_callback_leaves_all_usable(kind, seed):
         assert call() in (True, 0, 1)
 
 
-def test_c2_26_a_callback_may_change_what_it_is_given(seed):
+def test_a_callback_may_change_what_it_is_given(seed):
     values = np.random.default_rng(seed).random((3000, 3)) + [0, 0, 0.05]
 
     def rude(arms, rows):
@@ -522,7 +523,8 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_c2_27_no_public_call_keeps_memory(name, seed):
+@pytest.mark.resources
+def test_no_public_call_keeps_memory(name, seed):
     psutil = pytest.importorskip("psutil")
     x = np.random.default_rng(seed).normal(size=(60, 2))
     call, process, times = CALLS[name], psutil.Process(), 300
@@ -545,7 +547,8 @@ def test_c2_27_no_public_call_keeps_memory(name, seed):
     raise AssertionError(f"{times} calls kept {blocks} blocks, {resident} bytes, five times over")
 
 
-def test_c2_28_a_race_on_a_long_memory_map_allocates_by_arms(tmp_path):
+@pytest.mark.resources
+def test_a_race_on_a_long_memory_map_allocates_by_arms(tmp_path):
     """10^8 rows that the file system has hardly stored."""
     psutil = pytest.importorskip("psutil")
     n_rows = 10**8
@@ -571,7 +574,8 @@ def test_c2_28_a_race_on_a_long_memory_map_allocates_by_arms(tmp_path):
     assert process.memory_info().rss - before < 30e6      # pages of the map that were touched
 
 
-def test_c2_28_decisions_and_pulls_allocate_nothing(seed):
+@pytest.mark.resources
+def test_decisions_and_pulls_allocate_nothing(seed):
     x = np.random.default_rng(seed).normal(size=(3000, 1)) + 1.0
     test, sampler = fr.AcceptTest(x, rng=1), fr.DiscreteSampler(np.column_stack([x, -x]), rng=1)
     for _ in range(20):
@@ -591,7 +595,7 @@ def test_c2_28_decisions_and_pulls_allocate_nothing(seed):
 
 @pytest.mark.filterwarnings("ignore:Precision loss:RuntimeWarning")
 @pytest.mark.parametrize("runs", [300, pytest.param(20_000, marks=pytest.mark.long)])
-def test_c2_30_the_fuzz_target_on_random_bytes(runs, seed):
+def test_the_fuzz_target_on_random_bytes(runs, seed):
     """Without its fuzzer; `python tests/fuzz/fuzz_race.py` runs it for as long as one likes."""
     rng = np.random.default_rng(seed)
     for _ in range(runs):

@@ -10,7 +10,7 @@ NAMES = [name for name in catalogue.OBJECTS if fuzz_restore.saved(name)]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_c2_19_a_damaged_state_is_refused_or_does_no_harm(name, seed):
+def test_a_damaged_state_is_refused_or_does_no_harm(name, seed):
     rng = np.random.default_rng([seed, *name.encode()])
     for _ in range(40):
         data = rng.bytes(40)
@@ -22,7 +22,7 @@ def test_c2_19_a_damaged_state_is_refused_or_does_no_harm(name, seed):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "mcmc.models.model.NoModeError"])
-def test_c2_19_a_state_of_another_version_or_with_missing_parts_is_refused_by_name(name):
+def test_a_state_of_another_version_or_with_missing_parts_is_refused_by_name(name):
     rebuild, (version, *state), *_ = catalogue.made(name).__reduce__()
     assert isinstance(version, int)
     for other in (version + 1, version - 1, None, str(version), version + 0.5, np.array([version, version])):

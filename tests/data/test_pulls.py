@@ -106,7 +106,8 @@ def test_a_function_is_called_once_per_read():
 
 
 @drawing
-def test_c2_16_interrupt_is_heard_while_many_rewards_are_read(make):
+@pytest.mark.resources
+def test_interrupt_is_heard_while_many_rewards_are_read(make):
     source = make()
     assert ctrl_c.press(lambda: source.read([0, 1], [2 * 10**7, 10**7]), 3) == 3
     assert source.read([0], [10]).shape == (10,)
@@ -230,7 +231,7 @@ def test_a_source_without_pull_says_so():
 
 
 @every_source
-def test_c2_18_copies_go_on_alone(make):
+def test_copies_go_on_alone(make):
     for again in (copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
         source = make()
         source.read([0, 1], [100, 70])
@@ -246,7 +247,7 @@ def test_c2_18_copies_go_on_alone(make):
     (4, np.zeros(257)), (4, np.array([1.0])), (4, np.array([-0.1])), (4, np.array([np.nan])), (4, np.array([1e300])),
     (4, np.zeros((2, 2))), (4, [0.5]), (4, None), (4, np.array([1], dtype=object)),
 ])
-def test_c2_19_a_damaged_source_is_refused(make, place, value):
+def test_a_damaged_source_is_refused(make, place, value):
     rebuild, state = make().__reduce__()
     with pytest.raises(ValueError, match=r"damaged|version"):
         rebuild(*state[:place], value, *state[place + 1 :])
@@ -257,7 +258,7 @@ def test_c2_19_a_damaged_source_is_refused(make, place, value):
     (1, TABLE.T[:, :5]), (2, None), (2, np.array([501, 0])), (2, np.array([-1, 0])), (2, np.array([2**62, 0])),
     (2, np.array([0])), (2, np.array([0.5, 0.5])), (2, [10, 10]), (2, np.array([np.nan, 0])),
 ])
-def test_c2_19_damaged_recorded_rewards_are_refused(place, value):
+def test_damaged_recorded_rewards_are_refused(place, value):
     source = recorded()
     source.read([0], [10])
     rebuild, state = source.__reduce__()

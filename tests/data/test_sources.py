@@ -71,28 +71,28 @@ ARRAY_KINDS = {
 
 
 @pytest.mark.parametrize("kind", ARRAY_KINDS)
-def test_c2_25_array_kinds(kind):
+def test_array_kinds(kind):
     values = ARRAY_KINDS[kind]
     before = np.array(values, copy=True)
     assert_delivers(ArraySource(values), values)
     np.testing.assert_array_equal(values, before)
 
 
-def test_c2_25_array_memmap(tmp_path):
+def test_array_memmap(tmp_path):
     values = _memmap(table(dtype=np.float32), tmp_path)
     source = ArraySource(values)
     assert np.shares_memory(source.values, values)
     assert_delivers(source, table())
 
 
-def test_c2_25_array_unaligned():
+def test_array_unaligned():
     raw = np.zeros(table().nbytes + 1, dtype=np.uint8)
     values = raw[1:].view(np.float64).reshape(7, 3)
     values[...] = table()
     assert_delivers(ArraySource(values), table())
 
 
-def test_c2_25_array_pandas():
+def test_array_pandas():
     pd = pytest.importorskip("pandas")
     assert_delivers(as_source(pd.DataFrame(table(), columns=list("abc"))), table())
     assert_delivers(as_source(pd.DataFrame({"a": range(7), "b": np.arange(7.0), "c": True})),
@@ -102,12 +102,12 @@ def test_c2_25_array_pandas():
         as_source(pd.DataFrame({"a": ["x", "y"]}))
 
 
-def test_c2_25_array_polars():
+def test_array_polars():
     pl = pytest.importorskip("polars")
     assert_delivers(as_source(pl.DataFrame(table(), schema=list("abc"))), table())
 
 
-def test_c2_25_array_arrow():
+def test_array_arrow():
     pa = pytest.importorskip("pyarrow")
     whole = pa.table({"a": np.arange(7), "b": np.arange(7.0), "c": [True, False, True, True, True, False, True]})
     numbers = np.column_stack([np.arange(7), np.arange(7), [1, 0, 1, 1, 1, 0, 1]])
@@ -118,7 +118,7 @@ def test_c2_25_array_arrow():
         as_source(pa.table({"a": [1, 2], "b": ["x", "y"]}))
 
 
-def test_c2_25_array_dict_of_columns():
+def test_array_dict_of_columns():
     assert_delivers(as_source(dict(zip("abc", table().T, strict=True))), table())
     assert_delivers(as_source(dict(zip("abc", table().T.astype(int).tolist(), strict=True))), table())
 
@@ -132,7 +132,7 @@ def test_c2_25_array_dict_of_columns():
     (1.5, r"shape \(\)"),
     (np.zeros((3, 0)), "at least one arm"),
 ])
-def test_c2_25_array_refusals(values, words):
+def test_array_refusals(values, words):
     with pytest.raises(ValueError, match=words):
         ArraySource(values)
 
@@ -269,7 +269,8 @@ def test_callable_returning_pandas():
     assert_delivers(CallableSource(lambda arms, rows: pd.DataFrame(table()[np.ix_(rows, arms)]), 3, 7), table())
 
 
-def test_c2_12_population_beyond_2_to_31():
+@pytest.mark.resources
+def test_population_beyond_2_to_31():
     seen = []
 
     def function(arms, rows):
@@ -283,7 +284,8 @@ def test_c2_12_population_beyond_2_to_31():
     assert seen == [row, 2**33 - 1]
 
 
-def test_c2_12_population_beyond_2_to_31_compiled():
+@pytest.mark.resources
+def test_population_beyond_2_to_31_compiled():
     seen = []
 
     @PER_ARM
@@ -300,7 +302,7 @@ def test_c2_12_population_beyond_2_to_31_compiled():
 
 @pytest.mark.parametrize("failing_call", [0, 1, 5])
 @pytest.mark.parametrize("error", [ZeroDivisionError("mine"), KeyboardInterrupt(), StopIteration(3)])
-def test_c2_15_callable_raises(failing_call, error):
+def test_callable_raises(failing_call, error):
     calls = 0
 
     def function(arms, rows):
@@ -336,14 +338,14 @@ def test_c2_15_callable_raises(failing_call, error):
     (lambda: None, "function of dtype object"),
     (float, "type of dtype object"),
 ])
-def test_c2_26_callable_returns_nonsense(answer, words):
+def test_callable_returns_nonsense(answer, words):
     source = CallableSource(lambda arms, rows: answer, 3, 7)
     with pytest.raises(ValueError, match=words) as caught:
         source.read(ROWS)
     assert "(4, 3), rows by arms" in str(caught.value)
 
 
-def test_c2_26_callable_may_keep_and_change_its_arguments():
+def test_callable_may_keep_and_change_its_arguments():
     kept, values = [], table()
 
     def function(arms, rows):
@@ -363,7 +365,7 @@ def test_c2_26_callable_may_keep_and_change_its_arguments():
     np.testing.assert_array_equal(source.totals(), values.sum(axis=0))
 
 
-def test_c2_26_callable_may_re_enter_its_source():
+def test_callable_may_re_enter_its_source():
     values = table()
 
     def function(arms, rows):
@@ -534,7 +536,7 @@ def test_cffi_callback_without_data(c_library):
 
 @pytest.mark.parametrize("name", ["per_arm", "block"])
 @pytest.mark.parametrize("code", [1, -1, 7])
-def test_c2_15_callback_fails(c_library, name, code):
+def test_callback_fails(c_library, name, code):
     values = table()
     callback, (_, data) = c_callback(c_library, name, values, fail=code)
     source = CallbackSource(callback, 3, 7)

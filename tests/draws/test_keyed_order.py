@@ -75,7 +75,8 @@ def test_same_seed_same_order():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs the resource module")
-def test_c2_12_order_of_2_to_33_rows_in_under_10_megabytes():
+@pytest.mark.resources
+def test_order_of_2_to_33_rows_in_under_10_megabytes():
     code = """
 import resource, numpy as np
 from fastrace.races._lil import _keyed_rows

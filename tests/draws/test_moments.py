@@ -1,7 +1,4 @@
-"""Running moments equal two passes over the data, however the data came, and lose nothing to bad input.
-
-Tests named c2_NN hold the reliability figures that this package sets itself, by number.
-"""
+"""Running moments equal two passes over the data, however the data came, and lose nothing to bad input."""
 
 import copy
 import ctypes
@@ -222,7 +219,7 @@ magnitudes = st.floats(-1e3, 1e3).filter(lambda v: v == 0.0 or abs(v) > 1e-3)
     st.lists(st.integers(0, 3200), max_size=5),
     st.sampled_from([(0.0, 1e-10), (1e9, 1e-6)]),
 )
-def test_c2_09_update_one_by_one_equals_update_many_equals_merge(values, more, cuts, case):
+def test_update_one_by_one_equals_update_many_equals_merge(values, more, cuts, case):
     offset, rtol = case
     filler = np.random.default_rng(more).normal(size=more)
     x = np.concatenate([values, filler]) + offset
@@ -242,7 +239,7 @@ def test_c2_09_update_one_by_one_equals_update_many_equals_merge(values, more, c
         assert abs(m.variance() - variance) <= rtol * variance
 
 
-def test_c2_10_mean_of_constant_is_exact_after_a_billion():
+def test_mean_of_constant_is_exact_after_a_billion():
     m = moments_of(np.full(10**6, 0.1))
     for _ in range(1000):
         m.update(0.1)
@@ -255,7 +252,7 @@ def test_c2_10_mean_of_constant_is_exact_after_a_billion():
     assert m.variance() <= 1e-30
 
 
-def test_c2_10_a_billion_values_do_not_drift():
+def test_a_billion_values_do_not_drift():
     # 0, 0, 1 over and over: all roundings of plain sums go the same way. A zero-stride table costs no memory.
     x = np.broadcast_to(np.array([0.0, 0.0, 1.0]), (100_000, 3)).reshape(-1)
     single = RunningMoments()
@@ -273,7 +270,7 @@ def test_c2_10_a_billion_values_do_not_drift():
     assert_close(m.variance(ddof=0), 2 / 9, 1e-14)
 
 
-def test_c2_11_counters_are_64_bits_wide():
+def test_counters_are_64_bits_wide():
     m = moments_of([1.0, 3.0])
     for _ in range(40):
         m.merge(m.copy())
@@ -291,7 +288,8 @@ def test_c2_11_counters_are_64_bits_wide():
     assert m.count == 2 * before[0][0]
 
 
-def test_c2_13_a_million_arms_take_40_bytes_each():
+@pytest.mark.resources
+def test_a_million_arms_take_40_bytes_each():
     process = psutil.Process()
     m = RunningMoments(10**6)
     row = np.ones((1, 10**6))
@@ -344,7 +342,8 @@ def test_too_few_rewards_say_nan_not_zero():
     assert math.isnan(moments_of([1.0, 2.0]).variance(ddof=2))
 
 
-def test_c2_16_ctrl_c_stops_within_100_ms_and_leaves_the_object_as_it_was():
+@pytest.mark.resources
+def test_ctrl_c_stops_within_100_ms_and_leaves_the_object_as_it_was():
     m = moments_of([1.0, 2.0])
     before = state(m)
     endless = np.broadcast_to(np.float64(0.5), 10**11)
@@ -357,7 +356,7 @@ def test_c2_16_ctrl_c_stops_within_100_ms_and_leaves_the_object_as_it_was():
 
 
 # Made by version 0.1.0.
-def test_c2_19_pickle_copy_and_continue_to_the_same_bits(rng):
+def test_pickle_copy_and_continue_to_the_same_bits(rng):
     x = rng.normal(size=(5000, 4)) + 1e6
     for make in (lambda: moments_of(x, 4), lambda: comoments_of(x, 2), lambda: moments_of(x[:, 0])):
         whole = make()
@@ -373,14 +372,14 @@ def test_c2_19_pickle_copy_and_continue_to_the_same_bits(rng):
             assert repr(other) == repr(whole)
 
 
-def test_c2_19_a_pickle_reaches_another_process():
+def test_a_pickle_reaches_another_process():
     m = moments_of([1.0, 2.0, 4.0])
     code = "import pickle, sys; m = pickle.load(sys.stdin.buffer); m.update(8.0); print(m.count, m.mean)"
     done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(m), capture_output=True, check=True)
     assert done.stdout.split() == [b"4", b"3.75"]
 
 
-def test_c2_19_damaged_pickles_are_refused():
+def test_damaged_pickles_are_refused():
     restore, (version, cls, leader, counts, values) = moments_of([1.0, 2.0]).__reduce__()
     for args, error in [
         ((2, cls, leader, counts, values), "version 2"),
@@ -412,7 +411,7 @@ def test_subclasses_keep_class_and_attributes():
     assert (type(m), m.count) == (Tagged, 1)
 
 
-def test_c2_20_threads_lose_nothing(rng):
+def test_threads_lose_nothing(rng):
     x = rng.normal(size=(8, 50_000))
     shared = RunningMoments()
     own = [RunningMoments() for _ in x]
@@ -437,7 +436,7 @@ def test_c2_20_threads_lose_nothing(rng):
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_c2_22_nan_and_inf_are_refused_with_their_position(bad, rng):
+def test_nan_and_inf_are_refused_with_their_position(bad, rng):
     m = moments_of([1.0, 2.0])
     before = state(m)
     with pytest.raises(ValueError, match=f"reward 2 is {bad}; rewards must be finite"):
@@ -465,7 +464,7 @@ def test_c2_22_nan_and_inf_are_refused_with_their_position(bad, rng):
         RunningComoments(1).update_many([[bad]])
 
 
-def test_c2_22_rewards_too_large_to_square_are_refused_not_made_nan():
+def test_rewards_too_large_to_square_are_refused_not_made_nan():
     m = moments_of([1.0])
     before = state(m)
     for call in (
@@ -482,7 +481,7 @@ def test_c2_22_rewards_too_large_to_square_are_refused_not_made_nan():
     assert_close(m.variance(), 2e300, 1e-15)
 
 
-def test_c2_24_wrong_shapes_and_arguments_are_refused():
+def test_wrong_shapes_and_arguments_are_refused():
     m, m3 = moments_of([1.0, 2.0]), moments_of(np.ones((2, 3)), 3)
     befores = state(m), state(m3)
     for call, error, text in [
@@ -520,7 +519,7 @@ def test_c2_24_wrong_shapes_and_arguments_are_refused():
     assert (state(m), state(m3)) == befores
 
 
-def test_c2_24_nothing_is_no_change():
+def test_nothing_is_no_change():
     m, m3, c = moments_of([1.0, 2.0]), moments_of(np.ones((2, 3)), 3), comoments_of(np.ones((2, 3)))
     befores = state(m), state(m3), state(c)
     m.update_many([])
@@ -591,7 +590,7 @@ def _memmap(x, path):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shape", [(2500,), (300_000,), (2500, 3), (1100, 300)])
-def test_c2_25_array_kinds_give_the_bits_of_the_contiguous_copy(way, shape, rng, tmp_path):
+def test_array_kinds_give_the_bits_of_the_contiguous_copy(way, shape, rng, tmp_path):
     x = WAYS[way](rng.integers(-100, 100, size=shape).astype(np.float64), tmp_path)
     wanted = np.ascontiguousarray(np.asarray(x), dtype=np.float64)
     kept = wanted.copy()
@@ -603,7 +602,7 @@ def test_c2_25_array_kinds_give_the_bits_of_the_contiguous_copy(way, shape, rng,
     assert_close(np.ravel(moments_of(x, n_arms).variance()), np.ravel(wanted.var(axis=0, ddof=1)), 1e-12)
 
 
-def test_c2_25_what_is_not_real_is_refused():
+def test_what_is_not_real_is_refused():
     m = moments_of([1.0, 2.0])
     before = state(m)
     objects = [[None], [object()], [10**30, 1], (v for v in [1.0]), {1.0: 2}, None]
@@ -621,7 +620,7 @@ def test_c2_25_what_is_not_real_is_refused():
     assert state(m) == before
 
 
-def test_c2_26_update_takes_every_kind_of_real_number():
+def test_update_takes_every_kind_of_real_number():
     class Float(float):
         pass
 
@@ -635,7 +634,7 @@ def test_c2_26_update_takes_every_kind_of_real_number():
     assert_close(m.mean, (2 * len(values) + 1) / (len(values) + 1), 1e-15)
 
 
-def test_c2_26_numbers_that_use_the_same_object_while_being_read():
+def test_numbers_that_use_the_same_object_while_being_read():
     m = RunningMoments()
 
     class Echo:
@@ -661,7 +660,8 @@ def test_c2_26_numbers_that_use_the_same_object_while_being_read():
     assert m.count == 4
 
 
-def test_c2_27_memory_does_not_grow():
+@pytest.mark.resources
+def test_memory_does_not_grow():
     x = np.ones(50)
     table = np.ones((20, 3))
 
@@ -689,7 +689,8 @@ def test_c2_27_memory_does_not_grow():
     assert process.memory_info().rss - rss <= 256 * 1024
 
 
-def test_c2_28_update_allocates_nothing():
+@pytest.mark.resources
+def test_update_allocates_nothing():
     m, m3, values = RunningMoments(), RunningMoments(3), [0.5, 1.5] * 50_000
     update, update3 = m.update, m3.update
     for v in values[:10]:
@@ -712,7 +713,8 @@ def test_c2_28_update_allocates_nothing():
     assert peak - before <= 512
 
 
-def test_c2_28_casting_needs_memory_for_one_portion_only():
+@pytest.mark.resources
+def test_casting_needs_memory_for_one_portion_only():
     x = np.broadcast_to(np.int8(1), 3 * 10**7)
     m = RunningMoments()
     m.update_many(x[:100])

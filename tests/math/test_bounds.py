@@ -148,7 +148,7 @@ def test_all_rows_read_leaves_nothing():
     assert not bounds.normal(1000, 1000, np.inf, 1e-9).any()
 
 
-def test_c2_11_counters_at_2_to_40():
+def test_counters_at_2_to_40():
     """No power of a count overflows: finite, positive and falling up to 2^62 rows."""
     for n_rows in (2**40, 2**53 + 1, 2**62):
         n = np.unique(np.r_[2 ** np.arange(1, int(np.log2(n_rows))), n_rows // 2 + 1, n_rows - 1])
@@ -169,7 +169,7 @@ def test_c2_11_counters_at_2_to_40():
 
 
 @pytest.mark.parametrize("delta", [0, 0.0, 1, 1.0, -0.1, 1.5, np.nan, np.inf, [0.1, 0.0]])
-def test_c2_24_bad_delta(delta):
+def test_bad_delta(delta):
     calls = [
         lambda: bounds.hoeffding(10, delta, (0, 1)),
         lambda: bounds.empirical_bernstein(10, 0.1, delta, (0, 1)),
@@ -187,13 +187,13 @@ def test_c2_24_bad_delta(delta):
 
 
 @pytest.mark.parametrize("delta", ["0.1", b"0.1", True, 0.1j, object()])
-def test_c2_24_delta_that_is_no_number(delta):
+def test_delta_that_is_no_number(delta):
     for call in (lambda: bounds.hoeffding(10, delta, (0, 1)), lambda: bounds.normal_quantile(delta, 1000)):
         with pytest.raises(TypeError, match="delta"):
             call()
 
 
-def test_c2_24_tiny_delta():
+def test_tiny_delta():
     for delta in (1e-300, 5e-324):
         assert 0 < bounds.hoeffding(1000, delta, (0, 1)) < 1
         assert 37 < bounds.normal_quantile(delta, 1000) < 39
@@ -231,7 +231,7 @@ def test_c2_24_tiny_delta():
         (lambda: bounds.student_quantile(1.0, 10, ddof=2), ValueError, "ddof is 2"),
     ],
 )
-def test_c2_24_bad_arguments(call, error, words):
+def test_bad_arguments(call, error, words):
     with pytest.raises(error, match=words.replace("(", r"\(")):
         call()
 

@@ -252,7 +252,8 @@ def test_threads_get_the_serial_answer():
     assert threaded == pytest.approx(serial, rel=1e-10)
 
 
-def test_c2_16_interrupt_leaves_a_long_solve():
+@pytest.mark.resources
+def test_interrupt_leaves_a_long_solve():
     timer = threading.Timer(0.2, _thread.interrupt_main)
     with pytest.raises(KeyboardInterrupt):
         timer.start()

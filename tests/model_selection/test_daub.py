@@ -784,7 +784,7 @@ def work(method, count):
     return lines / count
 
 
-def test_c2_14_decisions_do_not_slow_down():
+def test_decisions_do_not_slow_down():
     """The work of a decision among 10^5 learners grows as logarithms do, and not at all with the number of rounds."""
     found = []
     for n_learners in (1000, 100_000):
@@ -806,7 +806,7 @@ def test_c2_14_decisions_do_not_slow_down():
     lambda **more: Hyperband(20_000, 3**8, 1, rng=0, **more),
 ], ids=["daub", "asha", "halving", "daub-halving", "hyperband"])
 @pytest.mark.parametrize("budget", [None, 1e30])
-def test_c2_14_the_work_of_a_decision_does_not_grow_with_rounds(made, budget, rng):
+def test_the_work_of_a_decision_does_not_grow_with_rounds(made, budget, rng):
     """Lines run for a decision after 100, 1000 and 10 000 of them, several outstanding: no slope but of logarithms."""
     method, found, waiting, count, lines = made(budget=budget), [], [], 0, 0
 

@@ -427,7 +427,7 @@ def test_a_budget_that_ends_after_a_failure_reports_the_last_score(table):
 
 
 @pytest.mark.long
-def test_c2_14_the_work_of_a_search_does_not_grow_with_its_rounds(monkeypatch):
+def test_the_work_of_a_search_does_not_grow_with_its_rounds(monkeypatch):
     """Lines run for each training by the search itself, after 100, 1000 and 10 000 of them."""
     found, count, lines = [], 0, 0
     before = sys.gettrace()

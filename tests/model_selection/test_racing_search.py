@@ -156,7 +156,7 @@ def test_only_the_predictions_needed_are_asked_for(rng):
     assert "best arm column=0:" in str(found.race_) and found.race_.delta == 0.05
 
 
-def test_c2_21_a_budget_of_predictions_is_kept(rng):
+def test_a_budget_of_predictions_is_kept(rng):
     X, y = truth(rng, 20_000, [0.9, 0.899, 0.898, 0.5])
     Right.asked = 0
     found = rights(4, max_pulls=5000).fit(X, y)

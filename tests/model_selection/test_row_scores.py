@@ -119,7 +119,7 @@ def test_predictions_that_are_nan_are_refused(rng, name):
         race_predictions(y, table, name, support=3)
 
 
-def test_c2_21_a_callable_is_asked_for_no_more_than_max_pulls(rng):
+def test_a_callable_is_asked_for_no_more_than_max_pulls(rng):
     y = rng.integers(0, 2, 5000)
     table = np.where(binary(rng, 5000, [0.9, 0.895, 0.89, 0.6]), y[:, None], 1 - y[:, None])
     asked = []

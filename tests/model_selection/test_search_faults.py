@@ -339,7 +339,7 @@ def cluster():
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["loky", "dask"])
 @pytest.mark.parametrize("search", [DAUBSearchCV, RacingSearchCV])
-def test_c2_17_a_worker_killed_once_costs_nothing(table, tmp_path, backend, search, request):
+def test_a_worker_killed_once_costs_nothing(table, tmp_path, backend, search, request):
     """What was finished is kept and reported, what was not is made again, and the answer is that of a quiet run."""
     options = {"first": 40} if search is DAUBSearchCV else {"scoring": "accuracy"}
     made, _ = killers(tmp_path, False, search=search, **options)
@@ -365,7 +365,7 @@ def test_c2_17_a_worker_killed_once_costs_nothing(table, tmp_path, backend, sear
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["loky", "dask"])
 @pytest.mark.parametrize("search", [DAUBSearchCV, RacingSearchCV])
-def test_c2_17_a_task_that_always_kills_is_a_failed_candidate(table, tmp_path, backend, search, request):
+def test_a_task_that_always_kills_is_a_failed_candidate(table, tmp_path, backend, search, request):
     options = {"first": 40} if search is DAUBSearchCV else {"scoring": "accuracy"}
     made, trainings = killers(tmp_path, True, search=search, **options)
     if backend == "dask":

@@ -82,7 +82,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_c2_25_layouts_give_the_same_bits(layout, dtype, rng):
+def test_layouts_give_the_same_bits(layout, dtype, rng):
     X, y, theta = problem(rng, "logistic", dtype=dtype, n_rows=600)
     plain, other = GLMSource(X, y, theta), GLMSource(LAYOUTS[layout](X), y, theta)
     assert not other.X.flags.c_contiguous
@@ -98,7 +98,7 @@ def test_c2_25_layouts_give_the_same_bits(layout, dtype, rng):
     lambda x: x.astype(">f8"), lambda x: x.astype(np.longdouble), lambda x: x.tolist(),
     lambda x: np.broadcast_to(x[:1], x.shape),
 ], ids=range(7))
-def test_c2_25_kinds_of_arrays(convert, rng):
+def test_kinds_of_arrays(convert, rng):
     X, y, theta = problem(rng, "logistic")
     X = convert(X)
     copy = np.array(X, dtype=np.float64)

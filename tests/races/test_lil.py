@@ -108,7 +108,7 @@ def test_every_kind_of_source_gives_the_same_race(seed):
         same(fr.LilUCB(6, 2000, support=(0, 3), rng=5).run(rewards), wanted)
 
 
-def test_c2_05_reading_everything_is_exact_and_ends(seed):
+def test_reading_everything_is_exact_and_ends(seed):
     # Every arm read in full has its exact mean and no width; no row is read twice; the best is the argmax.
     rng = np.random.default_rng(seed)
     for k in range(1000):
@@ -174,7 +174,7 @@ def test_known_parts_of_a_source_count(seed):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_c2_22_nan_and_infinite_rewards_change_nothing(bad, seed):
+def test_nan_and_infinite_rewards_change_nothing(bad, seed):
     values = np.random.default_rng(seed).random((200, 3))
     wanted = fr.LilUCB(3, 200, support=(0, 1), rng=1).run(values)
     race = fr.LilUCB(3, 200, support=(0, 1), rng=1)
@@ -205,7 +205,7 @@ def test_minus_infinity_takes_an_arm_out(seed):
     assert race.result().n_looks == 2
 
 
-def test_c2_23_a_reward_outside_the_support_is_named(seed):
+def test_a_reward_outside_the_support_is_named(seed):
     values = np.random.default_rng(seed).random((300, 3))
     assert fr.LilUCB(3, 300, support=(0, 1), rng=1).run(values).warnings == ()
     narrow = ([0, 0, 0], [1, 1, 0.01])
@@ -217,7 +217,7 @@ def test_c2_23_a_reward_outside_the_support_is_named(seed):
 
 
 @pytest.mark.parametrize("j", [0, 1, 1000, -1])
-def test_c2_15_an_exception_of_a_callback_leaves_the_race_usable(j, seed):
+def test_an_exception_of_a_callback_leaves_the_race_usable(j, seed):
     values = np.random.default_rng(seed).random((1500, 4)) + [0, 0.3, 0, 0]
     wanted = fr.LilUCB(4, 1500, support=(0, 1.3), rng=2).run(values)
     j %= wanted.n_looks
@@ -242,7 +242,8 @@ def test_c2_15_an_exception_of_a_callback_leaves_the_race_usable(j, seed):
     assert calls == wanted.n_looks + 1
 
 
-def test_c2_16_interrupt_stops_the_loop_within_100_ms(seed):
+@pytest.mark.resources
+def test_interrupt_stops_the_loop_within_100_ms(seed):
     values = np.random.default_rng(seed).random((20_000, 50))
     wanted = fr.LilUCB(50, 20_000, 1e-9, (0, 1), rng=2).run(values)
     race = fr.LilUCB(50, 20_000, 1e-9, (0, 1), rng=2)
@@ -252,7 +253,7 @@ def test_c2_16_interrupt_stops_the_loop_within_100_ms(seed):
 
 
 @pytest.mark.parametrize("cut", [0, 1, 3, 4, 700])
-def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, seed):
+def test_pickles_and_copies_continue_exactly(cut, seed):
     values = np.random.default_rng(seed).random((1000, 4)) + [0, 0.2, 0, 0]
     wanted = fr.LilUCB(4, 1000, support=(0, 1.2), rng=2).run(values)
     race = fr.LilUCB(4, 1000, support=(0, 1.2), rng=2)
@@ -265,13 +266,13 @@ def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, seed):
     same(pickle.loads(pickle.dumps(race)).result(), wanted)
 
 
-def test_c2_19_a_pickle_of_another_version_is_refused():
+def test_a_pickle_of_another_version_is_refused():
     rebuild, (_, *rest) = fr.LilUCB(2, 10, support=(0, 1)).__reduce__()
     with pytest.raises(ValueError, match="version 2"):
         rebuild(2, *rest)
 
 
-def test_c2_21_max_pulls_cuts_short_and_says_so(seed):
+def test_max_pulls_cuts_short_and_says_so(seed):
     values = np.random.default_rng(seed).random((5000, 3)) + [0, 0.02, 0]
     race = fr.LilUCB(3, 5000, support=(0, 1.1), rng=2)
     cut = race.run(values, max_pulls=200)
@@ -287,7 +288,7 @@ def test_c2_21_max_pulls_cuts_short_and_says_so(seed):
     assert race.result().stopped_by == ""
 
 
-def test_c2_20_one_race_in_two_threads_or_inside_itself_is_refused(seed):
+def test_one_race_in_two_threads_or_inside_itself_is_refused(seed):
     values = np.random.default_rng(seed).random((50_000, 20))
     race = fr.LilUCB(20, 50_000, 1e-9, (0, 1), rng=2)
 
@@ -314,7 +315,8 @@ def test_c2_20_one_race_in_two_threads_or_inside_itself_is_refused(seed):
     same(race.result(), fr.LilUCB(20, 50_000, 1e-9, (0, 1), rng=2).run(source))
 
 
-def test_c2_12_more_than_2_to_31_rows():
+@pytest.mark.resources
+def test_more_than_2_to_31_rows():
     n_rows = (1 << 33) + 7
     seen = []
 
@@ -333,7 +335,7 @@ def test_c2_12_more_than_2_to_31_rows():
     {"delta": -0.1}, {"support": None}, {"support": (1, 0)}, {"support": (0, np.inf)}, {"support": 1},
     {"setting": "best"}, {"offset": [0, np.nan, 0]}, {"offset": [0, 0]}, {"offset": np.inf},
 ])
-def test_c2_24_bad_arguments(bad):
+def test_bad_arguments(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         fr.LilUCB(**({"n_arms": 3, "n_rows": 10, "support": (0, 1)} | bad))
 
@@ -389,7 +391,8 @@ def test_the_best_arm_is_missed_at_most_delta(setting, law, trials, seed):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs the resource module")
-def test_c2_27_races_do_not_grow_memory(seed):
+@pytest.mark.resources
+def test_races_do_not_grow_memory(seed):
     import resource
 
     values = as_source(np.random.default_rng(seed).random((100, 5)) + [0, 1, 0, 0, 0])

@@ -136,7 +136,7 @@ def test_exhaustive_race_is_exact(rng):
         np.testing.assert_array_equal(result.half_width, 0.0)
 
 
-def test_c2_05_finite_population_is_exact_at_the_end(rng):
+def test_finite_population_is_exact_at_the_end(rng):
     for _ in range(10_000):
         n, d = rng.integers(1, 30), rng.integers(1, 5)
         values = rng.integers(0, 3, size=(n, d)).astype(float)
@@ -149,7 +149,7 @@ def test_c2_05_finite_population_is_exact_at_the_end(rng):
 
 
 @pytest.mark.parametrize("bound", RULES)
-def test_c2_06_permuted_arms_give_permuted_answers(bound, rng):
+def test_permuted_arms_give_permuted_answers(bound, rng):
     values = rng.random((500, 5)) + np.linspace(0, 0.4, 5)
     order = rng.permutation(5)
     one = fr.race(values, bound=bound, support=(0, 1.4), rng=5)
@@ -160,7 +160,7 @@ def test_c2_06_permuted_arms_give_permuted_answers(bound, rng):
 
 @pytest.mark.parametrize("bound", RULES)
 @pytest.mark.parametrize(("low", "high"), [(0, 10), (-5, 5), (1e6, 1e6 + 1), (-1e-6, 1e-6)])
-def test_c2_03_affine_invariance(bound, low, high, rng):
+def test_affine_invariance(bound, low, high, rng):
     x = rng.random((2000, 4)) * 0.8 + [0.0, 0.2, 0.1, 0.05]
     one = fr.race(x, bound=bound, support=(0, 1), rng=2)
     other = fr.race(low + (high - low) * x, bound=bound, support=(low, high), rng=2)
@@ -220,7 +220,7 @@ def test_a_reward_of_minus_infinity_takes_an_arm_out(rng):
 @pytest.mark.parametrize("access", ["random", "shuffled"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("advantage", [1.0, 50.0])
-def test_c2_22_bad_reward_names_its_place_and_changes_nothing(bad, access, advantage, rng):
+def test_bad_reward_names_its_place_and_changes_nothing(bad, access, advantage, rng):
     good = rng.random((5000, 3)) * 1e-3
     spoilt = good.copy()
     spoilt[rng.permutation(5000)[:20], 1] = bad
@@ -238,7 +238,7 @@ def test_ties_go_to_the_lowest_index(rng):
     assert fr.race(np.column_stack([column] * 3), rng=1).best == 0
 
 
-def test_c2_04_constant_rewards_end_exactly():
+def test_constant_rewards_end_exactly():
     result = fr.race(np.tile([0.1, 0.3, 0.2], (1000, 1)), rng=1)
     assert (result.best, result.stopped_by) == (1, "exact")
     assert result.warnings == ()                  # no decision rests on a look without spread
@@ -294,12 +294,12 @@ def test_rewards_outside_the_support_are_refused_or_told(bound, rng):
         ({"offset": math.nan}, "offset is nan"),
     ],
 )
-def test_c2_24_bad_arguments_are_named(options, words):
+def test_bad_arguments_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         fr.race(np.random.default_rng(0).random((100, 3)), **options)
 
 
-def test_c2_24_wrong_types_are_named():
+def test_wrong_types_are_named():
     for options in ({"delta": "0.1"}, {"first_look": 2.5}, {"bound": 3}, {"growth": "2"}):
         with pytest.raises(TypeError, match=next(iter(options))):
             fr.race(np.zeros((100, 3)), **options)
@@ -364,7 +364,7 @@ def test_a_function_is_never_asked_for_more_than_the_promise_needs(bound, seed):
 @pytest.mark.parametrize("access", ["random", "shuffled"])
 @pytest.mark.parametrize("bound", RULES)
 @pytest.mark.parametrize("advantage", [1.0, 8.0])
-def test_c2_21_a_budget_ends_the_race(bound, advantage, access, rng):
+def test_a_budget_ends_the_race(bound, advantage, access, rng):
     values = rng.random((4000, 4)) * [1.0, 1.0, 1.0, 0.4] + [0.0, 0.01, 0.0, 0.0]
     options = {"support": (0, 1.01), "access": access, "scan_advantage": advantage}
     seen = set()
@@ -398,7 +398,7 @@ def test_c2_21_a_budget_ends_the_race(bound, advantage, access, rng):
     assert "exact" in seen or "bound" in seen
 
 
-def test_c2_21_a_budget_is_checked_and_survives_a_pickle(rng):
+def test_a_budget_is_checked_and_survives_a_pickle(rng):
     values = rng.random((4000, 3))
     for bad, error in ((2, ValueError), (0, ValueError), (2.5, TypeError), (True, TypeError)):
         with pytest.raises(error, match="max_pulls is"):
@@ -413,7 +413,7 @@ def test_c2_21_a_budget_is_checked_and_survives_a_pickle(rng):
     same(again.result(), race.result())
 
 
-def test_c2_21_a_budget_does_not_cost_the_promise(seed):
+def test_a_budget_does_not_cost_the_promise(seed):
     """The best arm is among those still active but with probability delta, wherever the budget cuts."""
     trials, delta = 400, 0.1
     missed = dict.fromkeys(("normal", "betting", "serfling"), 0)
@@ -433,7 +433,7 @@ def test_c2_21_a_budget_does_not_cost_the_promise(seed):
 
 
 @pytest.mark.parametrize("fail_at", [0, 1, 2, 3])
-def test_c2_15_callback_raises_and_the_race_goes_on(fail_at, rng):
+def test_callback_raises_and_the_race_goes_on(fail_at, rng):
     values = rng.random((4000, 3)) + [0, 0.0, 0.01]
 
     class Stop(Exception):
@@ -457,7 +457,8 @@ def test_c2_15_callback_raises_and_the_race_goes_on(fail_at, rng):
     same(race.run(source), fr.FiniteRace(3, 4000, rng=11).run(source))
 
 
-def test_c2_16_interrupt_stops_within_100_ms():
+@pytest.mark.resources
+def test_interrupt_stops_within_100_ms():
     values = np.zeros((400_000, 20))
     race = fr.FiniteRace(20, 400_000, scan_advantage=1.0, first_look=50, rng=1)
 
@@ -476,7 +477,7 @@ def test_c2_16_interrupt_stops_within_100_ms():
 
 @pytest.mark.parametrize("bound", RULES)
 @pytest.mark.parametrize("access", ["random", "shuffled"])
-def test_c2_18_a_race_restored_anywhere_goes_on_exactly(bound, access, rng):
+def test_a_race_restored_anywhere_goes_on_exactly(bound, access, rng):
     values = rng.random((3000, 4)) + [0, 0.01, 0, 0.02]
     race = fr.FiniteRace(4, 3000, 0.05, bound, support=(0, 1.02), access=access, rng=9)
     expected = drive(pickle.loads(pickle.dumps(race)), values)
@@ -490,13 +491,13 @@ def test_c2_18_a_race_restored_anywhere_goes_on_exactly(bound, access, rng):
     same(race.result(), expected)
 
 
-def test_c2_19_a_pickle_of_another_version_is_refused():
+def test_a_pickle_of_another_version_is_refused():
     rebuild, (version, *rest) = fr.FiniteRace(2, 100).__reduce__()
     with pytest.raises(ValueError, match="pickled as version 2"):
         rebuild(version + 1, *rest)
 
 
-def test_c2_20_threads_give_the_serial_answer(rng):
+def test_threads_give_the_serial_answer(rng):
     values = rng.random((20_000, 5)) + np.linspace(0, 0.02, 5)
     serial = [fr.race(values, rng=seed) for seed in range(8)]
     threaded = [None] * 8
@@ -513,7 +514,8 @@ def test_c2_20_threads_give_the_serial_answer(rng):
         same(one, other)
 
 
-def test_c2_12_population_beyond_2_to_31_takes_no_memory():
+@pytest.mark.resources
+def test_population_beyond_2_to_31_takes_no_memory():
     psutil = pytest.importorskip("psutil")
     n_rows, seen = 2**33, []
 
@@ -531,7 +533,8 @@ def test_c2_12_population_beyond_2_to_31_takes_no_memory():
 
 
 @pytest.mark.parametrize("share", [1 / 200, 1 / 20, 1 / 9, 1 / 7, 1 / 2, 1])
-def test_c2_12_an_order_takes_memory_by_the_rows_read(share):
+@pytest.mark.resources
+def test_an_order_takes_memory_by_the_rows_read(share):
     psutil = pytest.importorskip("psutil")
     n_rows = 8_000_000
     wanted = round(n_rows * share)
@@ -542,7 +545,7 @@ def test_c2_12_an_order_takes_memory_by_the_rows_read(share):
     assert grown < min(64 * wanted, 14 * n_rows) + 2e6
 
 
-def test_c2_19_a_race_that_is_over_pickles(rng):
+def test_a_race_that_is_over_pickles(rng):
     values = rng.normal(size=(50_000, 3))
     for first_look, stopped_by in [(50_000, "exact"), (50, "bound")]:
         race = fr.FiniteRace(3, 50_000, first_look=first_look, offset=[0, 0, 1e4], rng=1)

@@ -137,7 +137,7 @@ def test_bad_arguments_are_named(rng):
         fr.DiscreteSampler(values, rng=1).draw()
 
 
-def test_c2_19_a_sampler_pickles_and_goes_on(rng):
+def test_a_sampler_pickles_and_goes_on(rng):
     values = rng.normal(size=(5000, 4)) * 1e-3
     sampler = fr.DiscreteSampler(values, rng=5)
     sampler.draw_many(7)
@@ -148,7 +148,7 @@ def test_c2_19_a_sampler_pickles_and_goes_on(rng):
         assert other.stats.n_draws == 37
 
 
-def test_c2_19_a_sampler_pickles_after_an_exact_draw(rng):
+def test_a_sampler_pickles_after_an_exact_draw(rng):
     sampler = fr.DiscreteSampler(rng.normal(size=(100_000, 3)), rng=1)
     sampler.draw_many(3)
     other = pickle.loads(pickle.dumps(sampler))
@@ -206,7 +206,8 @@ def test_what_a_source_always_reads_counts(rng):
             race.run(control)
 
 
-def test_c2_27_a_million_races_take_no_memory(rng):
+@pytest.mark.resources
+def test_a_million_races_take_no_memory(rng):
     psutil = pytest.importorskip("psutil")
     sampler = fr.DiscreteSampler(rng.normal(size=(200, 3)) * 1e-6, rng=1)
     values = rng.normal(size=(200, 3))

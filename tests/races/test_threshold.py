@@ -464,7 +464,7 @@ class Boom(Exception):
 
 
 @pytest.mark.parametrize("at", [0, 1, 3, "total"])
-def test_c2_15_a_callback_raises(rng, at):
+def test_a_callback_raises(rng, at):
     d = rng.normal(0.0, 1.0, 2000)
     calls = [0]
     fails = [True]
@@ -507,7 +507,8 @@ def is_locked(generator):
 
 
 @pytest.mark.parametrize("access", ["random", "shuffled"])
-def test_c2_16_interrupts(access):
+@pytest.mark.resources
+def test_interrupts(access):
     """Ctrl-C comes through in 100 ms, leaves no lock behind and the object usable."""
     endless = np.broadcast_to(np.array([[0.0]]), (2**33, 1))
     generator = np.random.default_rng(1)
@@ -517,7 +518,7 @@ def test_c2_16_interrupts(access):
     assert test.decide(-math.inf)
 
 
-def test_c2_22_nan_and_infinite_rewards_name_their_row(rng):
+def test_nan_and_infinite_rewards_name_their_row(rng):
     d = rng.normal(0.0, 1.0, 500)
     d -= d.mean()
     for bad in (math.nan, math.inf):
@@ -632,7 +633,8 @@ def test_threads_give_the_serial_answer():
 # Scale
 
 
-def test_c2_12_more_rows_than_32_bits():
+@pytest.mark.resources
+def test_more_rows_than_32_bits():
     seen = []
 
     def rewards(arms, rows):
@@ -662,7 +664,8 @@ def test_reading_few_of_many_rows_touches_little_memory():
     assert psutil.Process().memory_info().rss - before < 40e6
 
 
-def test_c2_27_decisions_do_not_grow_memory(rng):
+@pytest.mark.resources
+def test_decisions_do_not_grow_memory(rng):
     d = rng.normal(0.0, 1.0, 300)
     test = fr.AcceptTest(d, bound="normal", rng=1)
     betting = fr.AcceptTest(d, support=(-10.0, 10.0), rng=1)
@@ -784,7 +787,7 @@ def test_result_prints_and_is_true_when_accepted(rng):
     ],
     ids=str,
 )
-def test_c2_24_bad_arguments(options, message):
+def test_bad_arguments(options, message):
     with pytest.raises(ValueError, match=message):
         fr.AcceptTest(np.zeros(100), **options)
 

@@ -257,7 +257,7 @@ def test_normal_rule_with_student_quantiles_keeps_delta_at_a_first_look_of_three
     assert missed[False] > 0.05 * trials
 
 
-def test_c2_05_small_arms_are_exact_at_the_first_look(seed):
+def test_small_arms_are_exact_at_the_first_look(seed):
     vectors = [np.arange(n, dtype=float) for n in (0, 1, 2, 10)]
     result = sampled(vectors, offset=[3.0, 2.5, 0.0, -50.0], rng=1)
     assert (result.best, result.stopped_by, result.n_looks) == (0, "exact", 1)
@@ -348,7 +348,7 @@ def test_known_parts_of_a_source_count(seed):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_c2_22_nan_and_infinite_rewards_change_nothing(bad, seed):
+def test_nan_and_infinite_rewards_change_nothing(bad, seed):
     vectors, offset = clusters(np.random.default_rng(seed), 6)
     sizes = [len(v) for v in vectors]
     wanted = sampled(vectors, offset=offset, rng=3)
@@ -366,7 +366,7 @@ def test_c2_22_nan_and_infinite_rewards_change_nothing(bad, seed):
 
 
 @pytest.mark.parametrize("j", [0, 1, 5, 20])
-def test_c2_15_an_exception_of_a_callback_leaves_the_race_usable(j, seed):
+def test_an_exception_of_a_callback_leaves_the_race_usable(j, seed):
     vectors = [np.random.default_rng([seed, i]).normal(size=9000) for i in range(4)]
     sizes = [9000] * 4
     wanted = sampled(vectors, rng=3)
@@ -430,7 +430,8 @@ def test_a_race_begun_by_one_hand_ends_by_the_other(seed):
     same(by_hand(race, vectors), wanted)
 
 
-def test_c2_16_interrupt_stops_the_loop_within_100_ms(seed):
+@pytest.mark.resources
+def test_interrupt_stops_the_loop_within_100_ms(seed):
     vectors = [np.random.default_rng([seed, i]).normal(size=300_000) for i in range(6)]
     wanted = sampled(vectors, delta=1e-12, rng=3)
     race = racer([300_000] * 6, 1e-12, rng=3)
@@ -440,7 +441,7 @@ def test_c2_16_interrupt_stops_the_loop_within_100_ms(seed):
 
 @pytest.mark.parametrize("options", [{"student": True}, {"allocation": "adaptive", "pooling": 2.0}])
 @pytest.mark.parametrize("cut", [0, 1, 2, 3])
-def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, options, seed):
+def test_pickles_and_copies_continue_exactly(cut, options, seed):
     vectors = [np.random.default_rng([seed, i]).normal(size=3000 - i) for i in range(4)]
     race = racer([len(v) for v in vectors], rng=3, **options)
     for _ in range(cut):
@@ -456,7 +457,7 @@ def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, options, seed):
         rebuild(3, *rest)
 
 
-def test_c2_20_one_race_in_two_threads_or_inside_itself_is_refused(seed):
+def test_one_race_in_two_threads_or_inside_itself_is_refused(seed):
     vectors = [np.random.default_rng([seed, i]).normal(size=2_000_000) for i in range(3)]
     race = racer([2_000_000] * 3, 1e-12, rng=3)
     with pytest.raises(RuntimeError, match="in use"):
@@ -477,7 +478,8 @@ def test_c2_20_one_race_in_two_threads_or_inside_itself_is_refused(seed):
     same(race.result(), sampled(vectors, delta=1e-12, rng=3))
 
 
-def test_c2_12_more_than_2_to_31_rows():
+@pytest.mark.resources
+def test_more_than_2_to_31_rows():
     seen = []
 
     def rewards(arm, rows):
@@ -492,7 +494,8 @@ def test_c2_12_more_than_2_to_31_rows():
 
 
 @pytest.mark.parametrize("size", [1 << 40, 1 << 62])
-def test_c2_12_memory_does_not_grow_with_the_population(size):
+@pytest.mark.resources
+def test_memory_does_not_grow_with_the_population(size):
     def told(race):
         arms, rows = race.ask()
         assert arms.size <= 1 << 20
@@ -590,7 +593,7 @@ def test_faults_while_an_arm_is_read_in_full_change_nothing(seed):
     {"allocation": "all"}, {"pooling": -1.0}, {"pooling": np.nan},
     {"pooling": 1.0, "bound": "serfling", "support": (0, 1)},
 ])
-def test_c2_24_bad_arguments(bad):
+def test_bad_arguments(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         racer(**({"sizes": [5, 7]} | bad))
 

@@ -112,7 +112,7 @@ def test_divergence_bounds_equal_root_finding(seed):
     ("Beta(0.5, 0.5)", lambda g, n: g.beta(0.5, 0.5, n), 0.5),
     ("constant 0.3", lambda g, n: np.full(n, 0.3), 0.3),
 ])
-def test_c2_01_bounds_are_crossed_at_any_time_as_rarely_as_they_say(name, draw, mean, seed):
+def test_bounds_are_crossed_at_any_time_as_rarely_as_they_say(name, draw, mean, seed):
     alpha, streams, length = 0.1, 300, 2000
     x = math.log(1 / alpha)
     scales = [(50.0, 0.9), (1.0, 0.1)]
@@ -366,7 +366,7 @@ def test_zero_variance_and_exact_ties():
     assert fr.LUCB(5, 2, 0.05).run(lambda arms, counts: np.full(counts.sum(), 0.1)).stopped_by == "separation"
 
 
-def test_c2_03_scale_and_place_do_not_matter(seed):
+def test_scale_and_place_do_not_matter(seed):
     shares = np.round(np.random.default_rng(seed).random((20_000, 5)) * [0.9, 0.8, 1, 0.7, 0.5], 3)
     wanted = fr.LUCB(5, 2, 0.02, 0.1).run(RecordedPulls(shares))
     for low, high in ((0, 10), (-5, 5), (1e6, 1e6 + 1), (-1e-6, 1e-6)):
@@ -376,7 +376,7 @@ def test_c2_03_scale_and_place_do_not_matter(seed):
         assert found.pulls.tolist() == wanted.pulls.tolist()
 
 
-def test_c2_06_permuted_arms_give_permuted_answers(seed):
+def test_permuted_arms_give_permuted_answers(seed):
     values = np.random.default_rng(seed).random((20_000, 6)) * [1, 0.9, 0.8, 0.7, 0.6, 0.5]
     order = np.array([3, 0, 5, 1, 4, 2])
     a = fr.LUCB(6, 2, 0.01).run(RecordedPulls(values))
@@ -385,7 +385,7 @@ def test_c2_06_permuted_arms_give_permuted_answers(seed):
     assert b.pulls.tolist() == a.pulls[order].tolist()
 
 
-def test_c2_11_counts_near_2_to_40():
+def test_counts_near_2_to_40():
     rule = fr.LUCB(3, 1, 0.0, bound="lucb1")
     rule.run(BernoulliPulls([0.5, 0.5, 0.5], rng=1), 100)
     rebuild, (version, cls, known, state) = rule.__reduce__()
@@ -422,7 +422,7 @@ class Stop(Exception):
     lambda: fr.LUCB(4, 2, 0.02), lambda: fr.KLLUCB(4, 2, 0.05), lambda: fr.SAR(4, 2, 900),
 ])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1.5, Stop])
-def test_c2_15_c2_22_c2_23_a_source_that_fails_in_mid_run(make, bad, seed):
+def test_a_source_that_fails_in_mid_run(make, bad, seed):
     means = np.array([0.9, 0.7, 0.5, 0.3])
     source = BernoulliPulls(means, rng=seed)
     wanted = make().run(BernoulliPulls(means, rng=seed))
@@ -459,7 +459,7 @@ def test_c2_15_c2_22_c2_23_a_source_that_fails_in_mid_run(make, bad, seed):
     lambda: fr.LUCB(8, 3, 0.02), lambda: fr.LUCB(8, 3, 0.05, bound="lucb1"), lambda: fr.KLLUCB(8, 3, 0.05, rate="easy"),
     lambda: fr.SAR(8, 3, 7000),
 ])
-def test_c2_18_c2_19_pickles_and_copies_continue_exactly(cut, make, seed):
+def test_pickles_and_copies_continue_exactly(cut, make, seed):
     means = np.linspace(0.8, 0.3, 8)
     wanted = make().run(BernoulliPulls(means, rng=seed))
     rule, source = make(), BernoulliPulls(means, rng=seed)
@@ -485,13 +485,15 @@ def test_a_damaged_pickle_is_refused():
         rebuild(version, cls, known, state)
 
 
-def test_c2_16_interrupt_stops_the_loop_within_100_ms():
+@pytest.mark.resources
+def test_interrupt_stops_the_loop_within_100_ms():
     rule, source = fr.LUCB(50, 10, 0.0, 1e-9), BernoulliPulls(np.full(50, 0.5), rng=2)
     assert ctrl_c.press(lambda: rule.run(source)) == 5
     assert rule.run(source, rule.n_pulls + 1000).stopped_by == "max_pulls"
 
 
-def test_c2_13_a_hundred_thousand_arms():
+@pytest.mark.resources
+def test_a_hundred_thousand_arms():
     n = 100_000
     means = np.full(n, 0.2)
     means[[5, 77_777]] = 0.8
@@ -518,7 +520,7 @@ def test_c2_13_a_hundred_thousand_arms():
     ({"n_arms": 3, "n_best": 1, "batch": 0}, "batch is 0"),
     ({"n_arms": 3, "n_best": 1, "batch": "many"}, "batch is 'many'"),
 ])
-def test_c2_24_bad_arguments_are_named(arguments, text):
+def test_bad_arguments_are_named(arguments, text):
     with pytest.raises(ValueError, match=text):
         fr.LUCB(**arguments)
 
@@ -723,7 +725,8 @@ def interrupted(rule, source, limit, after=0.002):
     (lambda n: fr.Adapt(n, n // 2, 0.1, rng=1), 60_000),
     (lambda n: fr.OCBA(n, n // 2, 3 * n, n0=2, batch=n // 4, draw="deficit"), 20_000),
 ])
-def test_c2_16_a_request_that_is_cut_short_is_made_again(make, n):
+@pytest.mark.resources
+def test_a_request_that_is_cut_short_is_made_again(make, n):
     means = np.random.default_rng(1).random(n)
     limit = n * (1 if isinstance(make(20), fr.LUCB) else 2) + (n if isinstance(make(20), fr.OCBA) else 200)
     rule, source = make(n), BernoulliPulls(means, rng=2)
@@ -736,7 +739,8 @@ def test_c2_16_a_request_that_is_cut_short_is_made_again(make, n):
 
 
 @pytest.mark.parametrize("rate", ["proved", "easy"])
-def test_c2_16_interrupt_is_heard_among_a_hundred_thousand_arms(rate):
+@pytest.mark.resources
+def test_interrupt_is_heard_among_a_hundred_thousand_arms(rate):
     n = 100_000
     rule, source = fr.KLLUCB(n, 10, 0.0, rate=rate), BernoulliPulls(np.full(n, 0.2), rng=1)
     rule.run(source, n)
@@ -745,7 +749,8 @@ def test_c2_16_interrupt_is_heard_among_a_hundred_thousand_arms(rate):
     assert rule.run(source, rule.n_pulls + 2).stopped_by == "max_pulls"
 
 
-def test_c2_16_interrupt_is_heard_while_the_error_bound_is_found():
+@pytest.mark.resources
+def test_interrupt_is_heard_while_the_error_bound_is_found():
     n = 50_000
     rule = fr.LUCB(n, 10, 0.0)
     rule.run(BernoulliPulls(np.random.default_rng(1).random(n), rng=1), 2 * n)

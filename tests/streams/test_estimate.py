@@ -202,7 +202,7 @@ def test_progress_goes_to_standard_error(x, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_c2_26_what_users_hand_over(x):
+def test_what_users_hand_over(x):
     for bad, error in [
         (lambda: None, TypeError), (lambda: "0.5", TypeError), (lambda: np.zeros(3), TypeError),
         (lambda: 2.0, ValueError), (lambda: float("nan"), ValueError), (3.5, TypeError), (np.zeros((2, 2)), ValueError),

@@ -18,7 +18,7 @@ from reference import sequences as twin
     (0.1, 0.1, 270), (0.1, 0.05, 385), (0.1, 0.01, 672), (0.05, 0.05, 1537), (0.05, 0.01, 2662), (0.01, 0.05, 38415),
     (0.01, 0.01, 66357),
 ])
-def test_c2_07_successes_to_wait_for(epsilon, delta, known):
+def test_successes_to_wait_for(epsilon, delta, known):
     assert successes(epsilon, delta) == known
     if known < 1000:
         assert twin.gbas_successes(epsilon, delta) == known
@@ -38,7 +38,7 @@ def test_it_stops_at_the_wanted_success_and_draws_one_gamma_variate():
 
 @pytest.mark.parametrize("support", [(0, 1), (0, 4), (1, 4)])
 @pytest.mark.parametrize("law", ["bernoulli", "beta"])
-def test_c2_02_estimates_are_as_accurate_as_promised(law, support, seed):
+def test_estimates_are_as_accurate_as_promised(law, support, seed):
     missed, trials, delta, epsilon = 0, 300, 0.1, 0.2
     low, high = support
     for child in np.random.SeedSequence([seed, 5]).spawn(trials):
@@ -62,7 +62,7 @@ def test_the_error_has_the_law_it_says(seed):
     assert stats.kstest(ratios, stats.gamma(rule.wanted).cdf).pvalue > 1e-6
 
 
-def test_c2_09_18_19_any_portions_and_saved_streams_give_the_same_bits():
+def test_18_19_any_portions_and_saved_streams_give_the_same_bits():
     x = np.random.default_rng(1).beta(1, 3, 4000)
     whole, one, saved = (fr.GBAS(0.3, 0.1, rng=3) for _ in range(3))
     used = whole.update_many(x)

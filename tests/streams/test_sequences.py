@@ -62,7 +62,7 @@ TARGET_BET = {"constant": 44, "g": 246, "g^4": 1314, "g < 0.3": 1701, "narrow": 
 
 
 @pytest.mark.parametrize("name", TARGET)
-def test_c2_07_target_rule_stops_at_the_known_sample(name):
+def test_target_rule_stops_at_the_known_sample(name):
     rule = fr.TargetEBStop(epsilon=0.1, delta=0.05)
     x = streams(5000)[name]
     assert rule.update_many(x) == TARGET[name][0]
@@ -74,7 +74,7 @@ def test_c2_07_target_rule_stops_at_the_known_sample(name):
 
 @pytest.mark.parametrize(("bound", "known"), [("plug-in", PLUG_IN), ("stitched", STITCHED)])
 @pytest.mark.parametrize("name", TARGET)
-def test_c2_07_sequences_allow_the_known_stop(bound, known, name):
+def test_sequences_allow_the_known_stop(bound, known, name):
     n, estimate = known[name]
     x = streams(5000)[name]
     sequence = fr.ConfidenceSequence(bound, delta=0.05)
@@ -104,7 +104,7 @@ def test_long_runs_of_betting_on_a_grid(name):
     assert TARGET_BET[name] <= fr.TargetBetStop(epsilon=0.1, delta=0.05).update_many(x) <= 1.1 * TARGET_BET[name]
 
 
-def test_c2_07_plug_in_bounds_equal_the_published_formula():
+def test_plug_in_bounds_equal_the_published_formula():
     """Waudby-Smith & Ramdas (2024), Theorem 2, as their package confseq computes it over arrays."""
     x, alpha = np.random.default_rng(1).beta(2, 5, 10_000), 0.05
     t = np.arange(1, x.size + 1)
@@ -312,7 +312,7 @@ def test_an_exact_tie_is_on_neither_side(support, seed):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_c2_01_intervals_hold_the_mean_at_all_times(bound, law, seed):
+def test_intervals_hold_the_mean_at_all_times(bound, law, seed):
     trials, n = {"betting": (60, 600), "empirical-bernstein-mixture": (100, 600)}.get(bound, (300, 1500))
     delta, missed = 0.1, 0
     for child in np.random.SeedSequence([seed, 1]).spawn(trials):
@@ -325,7 +325,7 @@ def test_c2_01_intervals_hold_the_mean_at_all_times(bound, law, seed):
 
 @pytest.mark.parametrize("law", [law for law in LAWS if law not in ("bernoulli 0.01", "constant 0")])
 @pytest.mark.parametrize("name", RULES)
-def test_c2_02_estimates_are_as_accurate_as_promised(name, law, seed):
+def test_estimates_are_as_accurate_as_promised(name, law, seed):
     trials, delta, missed = 60 if "Bet" in name else 300, 0.1, 0
     for child in np.random.SeedSequence([seed, 2]).spawn(trials):
         rule = RULES[name](epsilon=0.25, delta=delta)
@@ -362,7 +362,7 @@ def state(stream):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_c2_09_any_portions_give_the_same_bits(name):
+def test_any_portions_give_the_same_bits(name):
     rng = np.random.default_rng(8)
     x = LAWS["two points"](rng, 1500)
     whole, one, parts = MAKERS[name](), MAKERS[name](), MAKERS[name]()
@@ -378,7 +378,7 @@ def test_c2_09_any_portions_give_the_same_bits(name):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_c2_18_19_saved_streams_go_on_as_if_nothing_had_been(name):
+def test_19_saved_streams_go_on_as_if_nothing_had_been(name):
     x = LAWS["two points"](np.random.default_rng(4), 800)
     for cut in (0, 1, 7, 300):
         stream = MAKERS[name]()
@@ -407,7 +407,7 @@ def test_a_damaged_pickle_is_refused():
 
 @pytest.mark.parametrize("support", [(0, 10), (-5, 5), (1e6, 1e6 + 1), (-1e-6, 1e-6)])
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_c2_03_intervals_move_with_the_rewards(bound, support):
+def test_intervals_move_with_the_rewards(bound, support):
     low, high = support
     z = np.random.default_rng(6).beta(2, 2, 500)
     plain, moved = fr.ConfidenceSequence(bound), fr.ConfidenceSequence(bound, support=support)
@@ -424,7 +424,7 @@ def test_c2_03_intervals_move_with_the_rewards(bound, support):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_c2_04_constant_rewards(bound):
+def test_constant_rewards(bound):
     for value in (0.0, 0.3, 1.0):
         sequence = fr.ConfidenceSequence(bound)
         sequence.update_many(np.full(100_000 if bound != "betting" else 20_000, value))
@@ -434,7 +434,7 @@ def test_c2_04_constant_rewards(bound):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_c2_09_a_smaller_delta_never_stops_earlier(name):
+def test_a_smaller_delta_never_stops_earlier(name):
     for law in ("uniform", "bernoulli 0.5", "constant 0.3"):
         x = LAWS[law](np.random.default_rng(9), 4000)
         used = [RULES[name](epsilon=0.2, delta=delta).update_many(x) for delta in (0.3, 0.1, 0.01, 1e-4)]
@@ -443,7 +443,7 @@ def test_c2_09_a_smaller_delta_never_stops_earlier(name):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_c2_25_arrays_of_every_kind(name):
+def test_arrays_of_every_kind(name):
     x = (np.random.default_rng(3).random(300) < 0.5).astype(float)
     expected = MAKERS[name]()
     expected.update_many(x)
@@ -495,7 +495,7 @@ def test_rounding_at_the_ends_of_the_support_is_forgiven():
     ({"max_samples": 0}, "max_samples"), ({"outside": "ignore"}, "outside"),
 ])
 @pytest.mark.parametrize("name", MAKERS)
-def test_c2_24_bad_parameters(name, given, match):
+def test_bad_parameters(name, given, match):
     with pytest.raises(ValueError, match=match):
         MAKERS[name](**given)
 
@@ -621,7 +621,7 @@ def test_merging_what_does_not_fit():
 
 # Long streams
 
-def test_c2_11_a_sequence_after_2_to_the_40_rewards():
+def test_a_sequence_after_2_to_the_40_rewards():
     """By doubling: a copy of a stream merged into it forty times."""
     for bound in ("plug-in", "stitched", "hoeffding", "empirical-bernstein-mixture"):
         sequence = fr.ConfidenceSequence(bound)

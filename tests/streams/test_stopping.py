@@ -188,7 +188,7 @@ def test_a_fixed_size_is_that_of_hoeffding():
     assert not rule.stopped
 
 
-def test_c2_03_affine_maps_change_nothing_but_the_answer(seed):
+def test_affine_maps_change_nothing_but_the_answer(seed):
     x = np.random.default_rng(seed).random(20_000)
     plain = fr.AbsoluteStop(0.02, 0.05, (0, 1), bound="empirical-bernstein")
     plain.update_many(x)
@@ -219,7 +219,7 @@ ALL = {
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_c2_09_any_portions_give_the_same_bits(name, seed):
+def test_any_portions_give_the_same_bits(name, seed):
     rng = np.random.default_rng(seed)
     x = rng.random(6000)
     singly, whole, portions, narrow = (ALL[name]() for _ in range(4))
@@ -243,7 +243,7 @@ def test_c2_09_any_portions_give_the_same_bits(name, seed):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=1500), st.integers(1, 700), st.booleans())
-def test_c2_09_blocks_never_hide_a_stop(values, portion, negative):
+def test_blocks_never_hide_a_stop(values, portion, negative):
     x = np.array(values) * (-1 if negative else 1)
     for make in (fr.EBGStop, fr.EBStop, functools.partial(fr.EBGStop, preset="plain"), fr.NAS, fr.GeometricNAS):
         singly, many = make(0.4, 0.3, (-1, 1)), make(0.4, 0.3, (-1, 1))
@@ -273,7 +273,7 @@ def test_the_first_reward_and_none():
         assert "running, 1 sample so far" in str(rule.result())
 
 
-def test_c2_04_constant_rewards(seed):
+def test_constant_rewards(seed):
     for value in (0.3, 1.0, 1 / 3):
         for name, make in RULES.items():
             rule = make(0.1, 0.05)
@@ -380,7 +380,7 @@ def test_a_long_stream_keeps_its_accuracy(repeats):
     assert merged.variance(0) == pytest.approx((m2 + m2_low) / n, rel=1e-13)
 
 
-def test_c2_11_counts_of_2_to_the_40():
+def test_counts_of_2_to_the_40():
     rule = fr.EBGStop(1e-6, 0.05)
     rule.update_many(np.random.default_rng(1).random(512))
     function, (version, cls, arguments, shared, own) = rule.__reduce__()
@@ -396,7 +396,7 @@ def test_c2_11_counts_of_2_to_the_40():
 # Bad input and faults
 
 
-def test_c2_22_and_23_bad_rewards_change_nothing(seed):
+def test_and_23_bad_rewards_change_nothing(seed):
     x = np.random.default_rng(seed).random(5000)
     for make in ALL.values():
         rule = make()
@@ -479,13 +479,13 @@ def test_clipping_counts(seed):
     (lambda: fr.SignStop(math.inf), "threshold is inf"),
     (lambda: fr.SignStop(bound="fixed-size"), "bound is 'fixed-size'"),
 ])
-def test_c2_24_bad_arguments(make, said):
+def test_bad_arguments(make, said):
     with pytest.raises((ValueError, TypeError)) as raised:
         make()
     assert said in str(raised.value)
 
 
-def test_c2_25_every_kind_of_array(seed):
+def test_every_kind_of_array(seed):
     x = (np.random.default_rng(seed).integers(0, 2, 3000)).astype(np.float64)
     wanted = fr.EBGStop(0.05, 0.05)
     wanted.update_many(x)
@@ -521,7 +521,7 @@ def test_c2_25_every_kind_of_array(seed):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_c2_18_and_19_saved_and_restored_it_continues_exactly(name, seed):
+def test_and_19_saved_and_restored_it_continues_exactly(name, seed):
     rng = np.random.default_rng(seed)
     x = rng.random(6000)
     whole = ALL[name]()
@@ -555,7 +555,8 @@ def test_subclasses_keep_what_they_add():
         assert type(again) is Named and again.label == "mine" and again.n_samples == 1
 
 
-def test_c2_16_ctrl_c_leaves_it_as_it_was():
+@pytest.mark.resources
+def test_ctrl_c_leaves_it_as_it_was():
     x = np.broadcast_to(np.float64(0.0), (1 << 40,))        # would take an hour
     for rule in (fr.EBGStop(0.1, 0.05, (-1, 1)), fr.NAS(0.1, 0.05, (-1, 1)), fr.SRA(0.1),
                  fr.SignStop(bound="empirical-bernstein")):
@@ -566,7 +567,7 @@ def test_c2_16_ctrl_c_leaves_it_as_it_was():
         assert rule.update(0.0) is False
 
 
-def test_c2_20_a_second_caller_is_refused():
+def test_a_second_caller_is_refused():
     rule = fr.EBGStop(0.1, 0.05, (-1, 1))
     x = np.zeros(30_000_000)
     refused = []
@@ -588,7 +589,8 @@ def test_c2_20_a_second_caller_is_refused():
     assert rule.update(0.0) is False
 
 
-def test_c2_28_updates_allocate_nothing(seed):
+@pytest.mark.resources
+def test_updates_allocate_nothing(seed):
     rule = fr.EBGStop(1e-4, 0.05)
     x = np.random.default_rng(seed).random(20_000)
     values = x.tolist()
