@@ -23,7 +23,7 @@ LAYERS = {
     "data": {"data": ["sources", "pulls"]},
     "models": {"models": ["_models", "likelihoods", "control_variates"]},
     "loops": {"races": ["_core"], "streams": [], "select": []},
-    "faces": {"races": ["races"], "streams": ["streams"], "select": ["select"], "names": ["__init__"]},
+    "faces": {"races": ["races"], "streams": ["streams"], "select": ["select", "baselines"], "names": ["__init__"]},
     "users": {"mcmc": ["mcmc"], "model_selection": ["model_selection"]},
     "doors": {"command": ["cli", "demo", "datasets"], "mcmc.doors": ["mcmc.doors", "mcmc.__init__"],
               "boosting": ["boosting"]},

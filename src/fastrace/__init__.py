@@ -1,6 +1,7 @@
 """Answers to questions about means from as few samples as possible, with a stated probability of error."""
 
-from fastrace import bounds, pulls, sources
+from fastrace import baselines, bounds, pulls, sources
+from fastrace.baselines import KLLUCB, OCBA, SAR, Direct, Halving, Incremental, MedianElimination, SubsetRace
 from fastrace.moments import RunningComoments, RunningMoments
 from fastrace.races.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
 from fastrace.races.lil_ucb import LilUCB
@@ -17,10 +18,9 @@ from fastrace.results import (
     StreamRaceResult,
     UnequalResult,
 )
-from fastrace.select.adaptive import OCBA, Adapt, SubsetRace
+from fastrace.select.adaptive import Adapt
 from fastrace.select.choosing import select_best
-from fastrace.select.lucb import KLLUCB, LUCB, SAR
-from fastrace.select.selection import Direct, Halving, Incremental, MedianElimination
+from fastrace.select.lucb import LUCB
 from fastrace.streams.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
 from fastrace.streams.gbas import GBAS
 from fastrace.streams.sequences import ConfidenceSequence
@@ -71,6 +71,7 @@ __all__ = [
     "TargetEBStop",
     "UnequalRace",
     "UnequalResult",
+    "baselines",
     "bounds",
     "estimate_mean",
     "gibbs_binary",

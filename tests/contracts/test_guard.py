@@ -561,7 +561,8 @@ def expansion(at):
 
 
 def selector(rule, **more):
-    return lambda: ((3, 1), {"rng": generator(), **rule._arguments, **rule._options, **more})
+    low, high = rule._support
+    return lambda: ((3, 1), {"rng": generator(), "low": low, "high": high, **rule._options, **more})
 
 
 def chain():

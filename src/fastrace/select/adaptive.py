@@ -1,4 +1,4 @@
-"""Select the m best of n arms, with pulls that go where the data say they are needed: ADAPT, OCBA-m and a race."""
+"""Select the m best of n arms, with pulls that go where the data say they are needed: ADAPT."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
-from fastrace._base._words import counted
-from fastrace.select import _adapt, _allocate
-from fastrace.select._selector import LARGEST_BATCH, Selector
-from fastrace.select.selection import NO_LIMIT, Selection, _without_epsilon, direct_counts
+from fastrace.select import _adapt
+from fastrace.select.selection import NO_LIMIT, Selection, batch_size, direct_counts
 
 POLICIES = ("uniform", "colliding", "hoeffding", "tightest")
 CUTOFFS = ("hat", "optimal")
-BOUNDS = ("hoeffding", "bernstein")
-DRAWS = ("proportional", "deficit")
 
 
 def _mixture(
@@ -47,15 +43,7 @@ def _batch(batch: float) -> tuple[int, float]:
                 f"batch is {batch!r}; a whole number of pulls, or a share of the pulls made between 0 and 1, is needed"
             )
         return 1, float(batch)
-    return _size(batch), 0.0
-
-
-def _size(batch: int) -> int:
-    """Pulls per decision, which are drawn one by one."""
-    size = _checks.integer(batch, "batch", 1, "a decision asks for at least one pull")
-    if size > LARGEST_BATCH:
-        raise ValueError(f"batch is {batch}; a decision draws at most {LARGEST_BATCH} pulls")
-    return size
+    return batch_size(batch), 0.0
 
 
 STOPPING_LEVEL = (
@@ -69,15 +57,14 @@ class Adapt(Selection):
 
     Parameters
     ----------
-    n_arms, n_best : int
-        Number of arms, and how many to select (n and m in [1]_).
+    {arms}
     epsilon : float
         Accuracy in reward units, at least 0: an arm whose mean is within `epsilon` of the m-th largest is good enough.
         With 0 and equal means at the boundary the rule need not stop: give `max_pulls`.
     delta : float, default 0.05
         Error bound to reach, in (0, 1). See the notes for what it promises.
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm. Only the width of each arm's own interval counts.
+    {support}
+        Only the width of each arm's own interval counts.
     policy : {"tightest", "hoeffding", "colliding", "uniform"}, default "tightest"
         The four policies of [1]_. "uniform" pulls at random among the arms that have not had the pulls of `Direct`;
         "colliding" among those whose bounds at delta / n collide; "hoeffding" and "tightest" in proportion to the
@@ -102,10 +89,7 @@ class Adapt(Selection):
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness; uniform numbers are drawn from it 256 at a time.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside the support; nothing is changed then.
+    {errors}
 
     Notes
     -----
@@ -159,6 +143,7 @@ class Adapt(Selection):
     [1, 4]
     """
 
+    _compiled = _adapt.Adapt
     _core: _adapt.Adapt
 
     def __init__(
@@ -203,7 +188,7 @@ class Adapt(Selection):
         self._begin(
             Adapt,
             {
-                **self._asked_for,
+                **self._shared(),
                 "policy": policy,
                 "cutoff": cutoff,
                 "anytime": self._anytime,
@@ -225,9 +210,6 @@ class Adapt(Selection):
             batch_share=share,
             **_mixture(self._widths, 0.25 if by_variance else 0.5, level, self._epsilon),
         )
-
-    def _make(self, rng: np.random.Generator) -> Selector:
-        return _adapt.Adapt(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
 
     @property
     def error_bound(self) -> float:
@@ -255,210 +237,4 @@ class Adapt(Selection):
             "cutoff": self._core.cutoff(),
             "arm_error": self._core.levels(),
             "warnings": () if self._anytime or known["stopped_by"] != "delta" else (STOPPING_LEVEL,),
-        }
-
-
-class OCBA(Selection):
-    r"""Spend a budget of pulls on the m best of n arms by their means and variances; no promise.
-
-    Parameters
-    ----------
-    n_arms, n_best : int
-        Number of arms, and how many to select.
-    budget : int
-        Pulls to spend in all, at least ``n0 * n_arms``.
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm.
-    n0 : int, optional
-        Pulls of every arm at the start, at least 2; by default ``max(10, budget // (4 * n_arms))``, less if the budget
-        is smaller. [1]_ asks for at least 5 and used 20, with which it settles too early on hard instances.
-    batch : int, default 1
-        Pulls per decision (Delta in [1]_), at most 2**24.
-    draw : {"proportional", "deficit"}, default "proportional"
-        Draw the pulls of a batch in proportion to the shares of the arms that lack pulls, as in [2]_, or give each arm
-        what it lacks, as in [1]_.
-    rng : None, int, SeedSequence or Generator, optional
-        Source of randomness.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside the support; nothing is changed then.
-
-    Notes
-    -----
-    The share of arm i is proportional to :math:`s_i^2 / (\hat p_i - c)^2`, c the cutoff between the arms m and m + 1.
-    It comes from normal approximations for a large budget; there is no bound on the error. O(n_arms) time per decision.
-
-    References
-    ----------
-    .. [1] Chen, He, Fu, Lee, "Efficient simulation budget allocation for selecting an optimal subset", INFORMS Journal
-       on Computing 20, 2008.
-    .. [2] Kalyanakrishnan, Stone, "Efficient Selection of Multiple Bandit Arms: Theory and Practice", ICML 2010,
-       section 5.
-
-    Examples
-    --------
-    >>> import fastrace as fr
-    >>> from fastrace.pulls import BernoulliPulls
-    >>> rule = fr.OCBA(5, 2, budget=2000, rng=1)
-    >>> result = rule.run(BernoulliPulls([0.1, 0.9, 0.5, 0.2, 0.8], rng=2))
-    >>> sorted(result.best.tolist()), result.n_pulls
-    ([1, 4], 2000)
-    """
-
-    _core: _allocate.Ocba
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        budget: int,
-        support: _checks.Support = (0.0, 1.0),
-        *,
-        n0: int | None = None,
-        batch: int = 1,
-        draw: str = "proportional",
-        rng: _checks.RngLike = None,
-    ) -> None:
-        self._check(n_arms, n_best, 0.0, 0.5, support)
-        self._epsilon = self._delta = math.nan
-        budget = _checks.integer(budget, "budget", 2 * self._n_arms, "every arm needs two pulls for a variance")
-        if n0 is None:
-            n0 = min(max(10, budget // (4 * self._n_arms)), budget // self._n_arms)
-        first = _checks.integer(n0, "n0", 2, "a variance needs two pulls")
-        if first * self._n_arms > budget:
-            raise ValueError(
-                f"n0 is {n0}, which takes {first * self._n_arms} pulls of {n_arms} arms; the budget is {budget}"
-            )
-        given = {"n_arms": self._n_arms, "n_best": self._n_best, "budget": budget, "support": self._support}
-        self._begin(
-            OCBA,
-            {**given, "n0": first, "batch": batch, "draw": draw},
-            rng,
-            budget=min(budget, NO_LIMIT),
-            first=first,
-            batch=_size(batch),
-            deficit=_checks.choice(draw, "draw", DRAWS) == "deficit",
-        )
-
-    def _make(self, rng: np.random.Generator) -> Selector:
-        return _allocate.Ocba(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
-
-    def __repr__(self) -> str:
-        return (
-            f"OCBA(n_arms={self._n_arms}, n_best={self._n_best}, budget={self._options['budget']}): "
-            f"{counted(self._core.total, 'pull')}"
-        )
-
-    def _bounds(self) -> dict[str, Any]:
-        unknown = np.full(self._n_arms, np.nan)
-        return {
-            "rule": "OCBA-m",
-            "lower": unknown,
-            "upper": unknown.copy(),
-            "error_bound": math.nan,
-            "cutoff": self._core.cutoff(),
-        }
-
-
-class SubsetRace(Selection):
-    r"""Race for the m best of n arms over a known number of rounds; arms are decided one by one, for good.
-
-    Parameters
-    ----------
-    n_arms, n_best : int
-        Number of arms, and how many to select.
-    horizon : int
-        Rounds of one pull of each undecided arm (R in [1]_). `delta` is shared by the looks of all rounds, so that a
-        large horizon makes each bound wider.
-    delta : float, default 0.05
-        Probability that any decision is wrong, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm.
-    bound : {"hoeffding", "bernstein"}, default "hoeffding"
-        Bound of each mean; "bernstein" is the empirical one of Audibert, Munos and Szepesvari.
-    beyond : bool, default False
-        Go on after the horizon with the level of its last round, as [2]_ did. Without a promise; give `max_pulls`.
-    rng : None, int, SeedSequence or Generator, optional
-        Not used; here so that all rules are made alike.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside the support; nothing is changed then.
-
-    Notes
-    -----
-    All decisions within the horizon are right with probability at least ``1 - delta``, and the answer is then exactly
-    the m best (there is no epsilon). As the number of bounds still to come depends on what has been decided, the levels
-    depend on the data: the promise is that of [1]_, not a theorem. If the horizon ends first, the answer is filled up
-    with the best undecided means, a warning says with how many, and there is no promise for those.
-
-    O(k log k) time per round of k undecided arms.
-
-    References
-    ----------
-    .. [1] Heidrich-Meisner, Igel, "Hoeffding and Bernstein races for selecting policies in evolutionary direct policy
-       search", ICML 2009.
-    .. [2] Kalyanakrishnan, Stone, "Efficient Selection of Multiple Bandit Arms: Theory and Practice", ICML 2010,
-       section 5.
-
-    Examples
-    --------
-    >>> import fastrace as fr
-    >>> from fastrace.pulls import BernoulliPulls
-    >>> rule = fr.SubsetRace(5, 2, horizon=500, rng=1)
-    >>> result = rule.run(BernoulliPulls([0.1, 0.9, 0.5, 0.2, 0.8], rng=2))
-    >>> sorted(result.best.tolist()), result.stopped_by
-    ([1, 4], 'separation')
-    """
-
-    _core: _allocate.Race
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        horizon: int,
-        delta: float = 0.05,
-        support: _checks.Support = (0.0, 1.0),
-        *,
-        bound: str = "hoeffding",
-        beyond: bool = False,
-        rng: _checks.RngLike = None,
-    ) -> None:
-        self._check(n_arms, n_best, 0.0, delta, support)
-        self._begin(
-            SubsetRace,
-            {**_without_epsilon(self._asked_for), "horizon": horizon, "bound": bound, "beyond": bool(beyond)},
-            rng,
-            horizon=_checks.integer(horizon, "horizon", 1, "a race needs a round"),
-            log_inv_delta=-math.log(self._delta),
-            bernstein=_checks.choice(bound, "bound", BOUNDS) == "bernstein",
-            beyond=bool(beyond),
-        )
-
-    def _make(self, rng: np.random.Generator) -> Selector:
-        return _allocate.Race(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
-
-    def _bounds(self) -> dict[str, Any]:
-        low, high = self._support
-        state, lower, upper = self._core.decided()
-        stopped_by, rounds = self._core.stopped_by, self._core.rounds
-        missing = 0
-        if stopped_by not in ("all", "separation"):
-            missing = self._n_best - int((state == 1).sum())
-        within = stopped_by == "separation" and rounds <= self._options["horizon"]
-        warnings = []
-        if missing and stopped_by:
-            warnings.append(f"{missing} of the {self._n_best} arms were not decided: they are the best of the others")
-        if rounds > self._options["horizon"]:
-            warnings.append(f"the race went on to round {rounds}, beyond its horizon: no promise")
-        return {
-            "rule": "subset race",
-            "lower": np.fmax(low, lower),
-            "upper": np.fmin(high, upper),
-            "error_bound": self._delta if within else math.nan,
-            "warnings": tuple(warnings),
         }

@@ -11,16 +11,26 @@ from typing import Any
 import numpy as np
 
 from fastrace._base import _checks, _progress
+from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import ResampledPulls
 from fastrace.results import SelectionResult
-from fastrace.select import selection
 from fastrace.select.adaptive import Adapt
-from fastrace.select.lucb import KLLUCB, LUCB, SAR
+from fastrace.select.lucb import LUCB
+from fastrace.select.selection import Selection
 from fastrace.sources import Source, first_outside, reward_outside
 
 AT_ONCE = 1 << 13           # rows of a population read at once where all are
 DOUBTFUL = 1_000_000        # pulls after which a run that need not end says so
-METHODS = ("auto", "lucb", "kl-lucb", "adapt", "direct", "halving", "incremental", "median-elimination", "sar")
+RULES: dict[str, Any] = {        # by method; those of the same arguments
+    "auto": LUCB,
+    "lucb": LUCB,
+    "kl-lucb": KLLUCB,
+    "adapt": Adapt,
+    "direct": Direct,
+    "halving": Halving,
+    "incremental": Incremental,
+}
+METHODS = (*RULES, "median-elimination", "sar")
 
 
 def select_best(
@@ -171,7 +181,7 @@ def select_best(
 
 
 def _run(
-    rule: selection.Selection, source: Any, stop: int | None, progress: bool, doubtful: bool
+    rule: Selection, source: Any, stop: int | None, progress: bool, doubtful: bool
 ) -> SelectionResult:
     """Run to the end, in parts if the pulls made are to be shown, or if the end is in doubt."""
     end = math.inf if stop is None else stop
@@ -188,7 +198,7 @@ def _run(
         return rule.run(source, stop)
 
 
-def _doubt(rule: selection.Selection) -> None:
+def _doubt(rule: Selection) -> None:
     """Say that a run may never end."""
     result = rule.result()
     others = np.setdiff1d(np.arange(result.mean.size), result.best)
@@ -243,7 +253,7 @@ def _rule(
     limit: int | None,
     rng: _checks.Generator,
     options: dict[str, Any],
-) -> selection.Selection:
+) -> Selection:
     """The rule of that name."""
     if name == "sar":
         if limit is None:
@@ -252,15 +262,6 @@ def _rule(
     if name == "median-elimination":
         if n_best != 1:
             raise ValueError(f"n_best is {n_best}; median elimination finds one arm: use incremental, or the default")
-        return selection.MedianElimination(n_arms, epsilon, delta, support, rng=rng, **options)
-    rules: dict[str, Any] = {
-        "auto": LUCB,
-        "lucb": LUCB,
-        "kl-lucb": KLLUCB,
-        "adapt": Adapt,
-        "direct": selection.Direct,
-        "halving": selection.Halving,
-        "incremental": selection.Incremental,
-    }
-    found: selection.Selection = rules[name](n_arms, n_best, epsilon, delta, support, rng=rng, **options)
+        return MedianElimination(n_arms, epsilon, delta, support, rng=rng, **options)
+    found: Selection = RULES[name](n_arms, n_best, epsilon, delta, support, rng=rng, **options)
     return found

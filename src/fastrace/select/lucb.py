@@ -1,4 +1,4 @@
-"""Rules with a proof beyond the fixed plans: LUCB over bounds that hold at all times, KL-LUCB; and SAR for a budget."""
+"""LUCB over bounds that hold at all times: the rule with a proof, and the default."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 from fastrace._base import _checks
 from fastrace.select import _lucb
 from fastrace.select._lucb import BOUNDS
-from fastrace.select._selector import Selector
-from fastrace.select.selection import Selection, _without_epsilon
+from fastrace.select.selection import Selection
 
 SPLITS = ("auto", "equal", "sides")
-
 
 SCALES = ((1.0, 0.9), (0.02, 0.1))  # of the mixtures of "eb-mix", beside the first; and their weights
 
@@ -50,17 +48,13 @@ class LUCB(Selection):
 
     Parameters
     ----------
-    n_arms : int
-        Number of arms (n).
-    n_best : int
-        Arms to select, from 1 to `n_arms` (m).
+    {arms}
     epsilon : float, default 0.0
         Accuracy in reward units: an arm whose mean is within `epsilon` of the m-th largest is good enough. With 0 the
         very best are wanted; then it need not stop if the m-th and the next mean are equal, so set `max_pulls`.
-    delta : float, default 0.05
-        Probability that an arm of the answer is not good enough, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm. Only the widths matter, but for ``"kl"``.
+    {delta}
+    {support}
+        Only the widths matter, but for ``"kl"``.
     bound : str, default "eb-mix"
         Bound of each mean that holds at all times at once:
 
@@ -82,19 +76,16 @@ class LUCB(Selection):
         Pulls of either arm per decision. ``"auto"`` is one per cent of what the one with fewer pulls has, at least 1
         and at most 4096. The promise is the same with any batch, as the bounds hold at all times; a fixed batch of k
         may pull either arm up to k - 1 times too often before it stops, and ``"auto"`` 1 % too often.
-    rng : None, int, SeedSequence or Generator, optional
-        Not used; here so that all rules are made alike.
+    {no rng}
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside the support.
+    {errors}
 
     Notes
     -----
-    With probability at least ``1 - delta`` every arm of the answer has :math:`\mu_i \ge \mu_{(m)} - \epsilon`. If an
-    arm h of the answer is worse, one of the true best is not in it, and then either its upper bound or the lower bound
-    of h has failed: one event per arm. Rewards must be independent, or at least have the same mean given all before.
+    {promise}
+    If an arm h of the answer is worse, one of the true best is not in it, and then either its upper bound or the lower
+    bound of h has failed: one event per arm. Rewards must be independent, or at least have the same mean given all
+    before.
 
     ``result().error_bound`` is the smallest delta at which the rule would have stopped by then, with the same mixtures.
     It is a promise that holds at any time: the probability that it ever falls to x or below while the answer is wrong
@@ -124,8 +115,9 @@ class LUCB(Selection):
     array([1, 3])
     """
 
+    _compiled = _lucb.LucbSelector
+    _core: _lucb.LucbSelector
     _bound: str
-    _rule = "LUCB"
 
     def __init__(
         self,
@@ -144,7 +136,7 @@ class LUCB(Selection):
         self._bound = _checks.choice(bound, "bound", BOUNDS)
         self._begin(
             LUCB,
-            {**self._asked_for, "bound": bound, "split": split, "batch": batch},
+            {**self._shared(), "bound": bound, "split": split, "batch": batch},
             rng,
             epsilon=self._epsilon,
             batch=_batch(batch),
@@ -155,12 +147,8 @@ class LUCB(Selection):
             scales=scales(float(self._widths.max()), self._n_arms, self._epsilon, self._delta),
         )
 
-    def _make(self, rng: np.random.Generator) -> Selector:
-        return _lucb.LucbSelector(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
-
     def _bounds(self) -> dict[str, Any]:
         core = self._core
-        assert isinstance(core, _lucb.LucbSelector)
         proved = core.stopped_by == "separation"
         known = core.answer()
         chosen = np.zeros(self._n_arms, dtype=bool)
@@ -168,7 +156,7 @@ class LUCB(Selection):
         ends = known["upper"][~chosen].max(initial=-math.inf), known["lower"][chosen].min()
         pulled = core.total >= self._n_arms
         return {
-            "rule": f"{self._rule} {self._bound}",
+            "rule": f"LUCB {self._bound}",
             "error_bound": self._delta if proved else core.error_bound(math.log(self._delta)),
             "cutoff": 0.5 * (ends[0] + ends[1]) if pulled and self._n_best < self._n_arms else math.nan,
             "trace": core.history(),
@@ -189,151 +177,3 @@ def _batch(batch: int | str) -> int:
         _checks.choice(batch, "batch", ("auto",))
         return 0
     return _checks.integer(batch, "batch", 1, "a decision asks for pulls")
-
-
-class KLLUCB(LUCB):
-    r"""LUCB with bounds from the divergence of Bernoulli rewards, for means near an end of the support.
-
-    Parameters
-    ----------
-    n_arms : int
-        Number of arms (n).
-    n_best : int
-        Arms to select, from 1 to `n_arms` (m).
-    epsilon : float, default 0.0
-        Accuracy in reward units, at least 0.
-    delta : float, default 0.05
-        Probability that an arm of the answer is worse than the m-th best by more than `epsilon`, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm. Rewards need not be at its ends.
-    rate : {"proved", "easy"}, default "proved"
-        Threshold of n times the divergence at round t: that of the theorem of [1]_, or the one of its experiments,
-        :math:`\ln((1 + \ln t) / \delta)`, which has no proof.
-    split, batch, rng
-        As in `LUCB`. With ``rate="easy"`` and ``split="equal"`` the threshold is :math:`\ln((1 + \ln t) n / \delta)`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside the support.
-
-    Notes
-    -----
-    The promise of the proved rate is that of `LUCB`. A pull takes longer, as each bound is the solution of an equation:
-    about 0.2 us.
-
-    The easy rate promises nothing. In 200 runs of each of seven instances of 2 to 100 arms at most 1 % of the answers
-    were wrong at `delta` 0.05 and 7.5 % at 0.2. Its bounds hardly grow with time, and delta is not shared out over the
-    arms. So a good arm that begins badly may be left behind for good, and if the arms at the cut are then equal the
-    rule never stops (1 % and 6 % of the runs of 20 arms at 0.6 beside 20 at 0.45): set `max_pulls`. With
-    ``split="equal"`` it took 1.1 to 2 times the pulls, and no answer was wrong in those runs; that has no proof either.
-
-    References
-    ----------
-    .. [1] Kaufmann, Kalyanakrishnan, "Information Complexity in Bandit Subset Selection", COLT 2013.
-
-    Examples
-    --------
-    >>> import fastrace as fr
-    >>> from fastrace.pulls import BernoulliPulls
-    >>> rule = fr.KLLUCB(4, 1, epsilon=0.01, rate="easy")
-    >>> rule.run(BernoulliPulls([0.02, 0.08, 0.01, 0.03], rng=1)).best
-    array([1])
-    """
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        epsilon: float = 0.0,
-        delta: float = 0.05,
-        support: _checks.Support = (0.0, 1.0),
-        *,
-        rate: str = "proved",
-        split: str = "auto",
-        batch: int | str = "auto",
-        rng: _checks.RngLike = None,
-    ) -> None:
-        bound = "kl" if _checks.choice(rate, "rate", ("proved", "easy")) == "proved" else "kl-easy"
-        super().__init__(n_arms, n_best, epsilon, delta, support, bound=bound, split=split, batch=batch, rng=rng)
-
-
-class SAR(LUCB):
-    r"""Select the m best of n arms with a fixed number of pulls: successive accepts and rejects.
-
-    The budget is spent in n - 1 phases. In each every undecided arm is pulled up to the same number; then the arm whose
-    mean is farthest from the cutoff is accepted or rejected.
-
-    Parameters
-    ----------
-    n_arms : int
-        Number of arms (n).
-    n_best : int
-        Arms to select, from 1 to `n_arms` (m).
-    budget : int
-        Pulls that may be made, above `n_arms`. It makes at most as many.
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm. The rule does not use it; `error_bound` does.
-    delta : float, default 0.05
-        Level of the bounds in the result, in (0, 1). The rule does not use it.
-    rng : None, int, SeedSequence or Generator, optional
-        Not used; here so that all rules are made alike.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside the support.
-
-    Notes
-    -----
-    The probability of error falls like :math:`\exp(-T / (8 H \ln n))`, where H adds the inverse squared distances of
-    the means from the cutoff, so no number can be stated beforehand [1]_. ``result().error_bound`` is what the rewards
-    say: from bounds that hold at all times, the smallest delta at which `LUCB` with ``epsilon=0`` would have stopped on
-    these pulls.
-
-    References
-    ----------
-    .. [1] Bubeck, Wang, Viswanathan, "Multiple Identifications in Multi-Armed Bandits", ICML 2013.
-
-    Examples
-    --------
-    >>> import fastrace as fr
-    >>> from fastrace.pulls import BernoulliPulls
-    >>> result = fr.SAR(5, 2, budget=2000).run(BernoulliPulls([0.2, 0.8, 0.3, 0.6, 0.1], rng=1))
-    >>> result.best, result.n_pulls <= 2000
-    (array([1, 3]), True)
-    """
-
-    _rule = "SAR"
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        budget: int,
-        support: _checks.Support = (0.0, 1.0),
-        delta: float = 0.05,
-        *,
-        rng: _checks.RngLike = None,
-    ) -> None:
-        self._check(n_arms, n_best, 0.0, delta, support)
-        budget = _checks.integer(budget, "budget", self._n_arms + 1, "every arm is pulled at least once")
-        if budget > _checks.MOST_PULLS:
-            raise ValueError(f"budget is {budget}; at most 2**62 pulls can be counted")
-        self._bound = "eb-mix"
-        self._begin(
-            SAR,
-            {**_without_epsilon(self._asked_for), "budget": budget},
-            rng,
-            epsilon=0.0,
-            budget=budget,
-            log_inv_alpha=shares(self._bound, "auto", self._n_arms, self._n_best, self._delta),
-            scales=scales(float(self._widths.max()), self._n_arms, 0.0, self._delta),
-        )
-
-    def _make(self, rng: np.random.Generator) -> Selector:
-        return _lucb.SarSelector(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
-
-    def _bounds(self) -> dict[str, Any]:
-        none = {"trace": None, "trace_of": "", "shortfall": math.nan, "epsilon": math.nan}
-        return {**super()._bounds(), "rule": "SAR", **none}

@@ -1,10 +1,12 @@
-"""Select the m best of n arms from endless streams of rewards: the frame, and plans whose pulls are counted at once."""
+"""Select the m best of n arms from endless streams of rewards: what all rules share."""
 
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
-from typing import Any
+from textwrap import indent
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +16,47 @@ from fastrace._base._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import named
-from fastrace.select import _plans
-from fastrace.select._selector import Selector
+from fastrace.select._selector import LARGEST_BATCH, Selector
 from fastrace.sources import Source, as_source, column_names
 
 NO_LIMIT = 2**63 - 1
+
+# What the docstrings of rules say alike: a line that holds a name in braces, and nothing else, stands for the text.
+SHARED_TEXTS = {
+    "arms": """\
+n_arms, n_best : int
+    Number of arms, and how many of them to select (n and m in the papers).""",
+    "epsilon": """\
+epsilon : float
+    Accuracy in reward units, above 0: an arm whose mean is within `epsilon` of the m-th largest is good enough.""",
+    "delta": """\
+delta : float, default 0.05
+    Probability that an arm of the answer is not good enough, in (0, 1).""",
+    "support": """\
+support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
+    Interval (low, high) that holds every reward, of each arm.""",
+    "no rng": """\
+rng : None, int, SeedSequence or Generator, optional
+    Source of randomness. The rule itself draws nothing; `run` spawns from it what draws rows of a table.""",
+    "errors": """\
+Raises
+------
+ValueError
+    If a parameter is out of range, or a reward is nan or outside the support; nothing is changed then.""",
+    "promise": r"""
+With probability at least ``1 - delta`` every arm of the answer has :math:`\mu_i \ge \mu_{(m)} - \epsilon`.""".lstrip(),
+}
 
 
 class Selection(ABC):
     """Base of all rules that select the m best of n arms.
 
     A rule is driven by hand, by `ask` and `tell`, or by `run`; both give the same answer from the same rewards.
-    Subclasses check their own parameters, name their compiled class in `_make` and complete the answer in `_bounds`.
+    Subclasses check their own parameters, name their compiled class in `_compiled` and complete the answer in
+    `_bounds`.
     """
 
+    _compiled: ClassVar[type[Selector]]
     _n_arms: int
     _n_best: int
     _epsilon: float
@@ -37,6 +66,13 @@ class Selection(ABC):
     _given: dict[str, Any]
     _maker: type[Selection]
     _core: Selector
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__doc__:
+            cls.__doc__ = re.sub(
+                r"^( *)\{([\w ]+)\}$", lambda line: indent(SHARED_TEXTS[line[2]], line[1]), cls.__doc__, flags=re.M
+            )
 
     def _check(self, n_arms: int, n_best: int, epsilon: float, delta: float, support: _checks.Support) -> None:
         """Check and keep what every rule is given."""
@@ -71,25 +107,21 @@ class Selection(ABC):
     def _widths(self) -> NDArray[np.float64]:
         return self._support[1] - self._support[0]
 
-    @property
-    def _asked_for(self) -> dict[str, Any]:
-        """The arguments that most rules take."""
-        return {
+    def _shared(self, *without: str) -> dict[str, Any]:
+        """The checked arguments that rules share, but for some."""
+        known = {
             "n_arms": self._n_arms,
             "n_best": self._n_best,
             "epsilon": self._epsilon,
             "delta": self._delta,
             "support": self._support,
         }
+        return {name: value for name, value in known.items() if name not in without}
 
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        """What every compiled class takes."""
-        return {"low": self._support[0], "high": self._support[1]}
-
-    @abstractmethod
     def _make(self, rng: np.random.Generator) -> Selector:
         """A fresh compiled object from `_options`."""
+        low, high = self._support
+        return self._compiled(self._n_arms, self._n_best, low=low, high=high, rng=rng, **self._options)
 
     @abstractmethod
     def _bounds(self) -> dict[str, Any]:
@@ -220,11 +252,6 @@ class Selection(ABC):
         return {"lower": np.fmax(low, mean - width), "upper": np.fmin(high, mean + width)}
 
 
-def _without_epsilon(given: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a rule that takes no epsilon."""
-    return {name: value for name, value in given.items() if name != "epsilon"}
-
-
 @_checks.rebuilds(2, Selection, subclasses=True)
 def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any]) -> Any:
     """Rebuild a pickled selection."""
@@ -255,302 +282,9 @@ def _positive(epsilon: float, rule: str) -> None:
         raise ValueError(f"epsilon is {epsilon!r}; {rule} needs epsilon > 0, as its pulls grow like 1 / epsilon**2")
 
 
-class Direct(Selection):
-    r"""Pull every arm equally often, as often as the worst case needs, and return the m largest means.
-
-    Parameters
-    ----------
-    n_arms : int
-        Number of arms (n in [1]_).
-    n_best : int
-        Arms to select, from 1 to `n_arms` (m).
-    epsilon : float
-        Accuracy in reward units, above 0: an arm whose mean is within `epsilon` of the m-th largest is good enough.
-    delta : float, default 0.05
-        Probability that an arm of the answer is not good enough, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm.
-    rng : None, int, SeedSequence or Generator, optional
-        Not used; here so that all rules are made alike.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, `epsilon` is 0, or a reward is nan or outside the support.
-
-    Notes
-    -----
-    With probability at least ``1 - delta`` every arm of the answer has :math:`\mu_i \ge \mu_{(m)} - \epsilon`. Arm i is
-    pulled :math:`\lceil 2 (R_i / \epsilon)^2 \ln(n / \delta) \rceil` times, :math:`R_i` the width of its support;
-    `planned_pulls` is the sum. Stopped early by `max_pulls`, the answer comes with the error bound that its pulls
-    give at a number of pulls fixed beforehand.
-
-    References
-    ----------
-    .. [1] Kalyanakrishnan, Stone, "Efficient Selection of Multiple Bandit Arms: Theory and Practice", ICML 2010,
-       Algorithm 1.
-
-    Examples
-    --------
-    >>> import fastrace as fr
-    >>> from fastrace.pulls import BernoulliPulls
-    >>> rule = fr.Direct(4, 2, epsilon=0.1, delta=0.05)
-    >>> rule.planned_pulls
-    3508
-    >>> rule.run(BernoulliPulls([0.2, 0.8, 0.3, 0.6], rng=1)).best
-    array([1, 3])
-    """
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        epsilon: float,
-        delta: float = 0.05,
-        support: _checks.Support = (0.0, 1.0),
-        *,
-        rng: _checks.RngLike = None,
-    ) -> None:
-        self._check(n_arms, n_best, epsilon, delta, support)
-        _positive(self._epsilon, "Direct")
-        self._begin(Direct, self._asked_for, rng, counts=direct_counts(self._widths, self._epsilon, self._delta))
-
-    def _make(self, rng: np.random.Generator) -> Selector:
-        return _plans.Direct(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
-
-    @property
-    def planned_pulls(self) -> int:
-        """Pulls of the whole plan."""
-        return 0 if self._n_best == self._n_arms else int(self._options["counts"].sum())
-
-    def _bounds(self) -> dict[str, Any]:
-        pulls = self._core.answer()["pulls"]
-        missed = np.exp(-0.5 * pulls * (self._epsilon / self._widths) ** 2).sum()
-        bounds = self._hoeffding_bounds(math.log(self._n_arms / self._delta))
-        return {"rule": "Direct", "error_bound": min(1.0, float(missed)), **bounds}
-
-
-class _Rounds(Selection):
-    """Base of the plans that drop the worse half of the arms in rounds."""
-
-    def _make(self, rng: np.random.Generator) -> Selector:
-        return _plans.Elimination(self._n_arms, self._n_best, rng=rng, **self._arguments, **self._options)
-
-    def _plan(
-        self,
-        maker: type[Selection],
-        given: dict[str, Any],
-        rng: _checks.RngLike,
-        n_kept: int,
-        n_passes: int,
-        const: float,
-        spread: float,
-    ) -> None:
-        """Keep the rounds, count them, and begin."""
-        _positive(self._epsilon, type(self).__name__)
-        first = {"epsilon": self._epsilon / 4.0, "delta": self._delta / (2.0 * n_passes)}
-        total = 0.0
-        for answered in range(n_passes):
-            size, epsilon, delta = self._n_arms - answered, first["epsilon"], first["delta"]
-            squares = np.sort(self._widths**2)[::-1]
-            while size > n_kept:
-                with np.errstate(over="ignore", divide="ignore"):
-                    per_arm = const * math.log(spread / delta) * np.float64(1.0) / epsilon / epsilon
-                    total += float(np.ceil(squares[:size] * per_arm).sum())
-                size, epsilon, delta = max((size + 1) // 2, n_kept), 0.75 * epsilon, 0.5 * delta
-        if total > _checks.MOST_PULLS:
-            raise ValueError(
-                f"epsilon is {self._epsilon:g}, which takes {total:.3g} pulls; at most 2**62 can be counted"
-            )
-        self._planned = int(total)
-        self._begin(maker, given, rng, n_kept=n_kept, n_passes=n_passes, factor=const, spread=spread, **first)
-
-    @property
-    def planned_pulls(self) -> int:
-        """Pulls of the whole plan; the most there can be if the supports differ in width."""
-        return 0 if self._n_best == self._n_arms else self._planned
-
-    def _bounds(self) -> dict[str, Any]:
-        bounds = self._hoeffding_bounds(math.log(self._n_arms / self._delta))
-        finished = self._core.stopped_by == "plan"
-        return {"rule": type(self).__name__, "error_bound": self._delta if finished else math.nan, **bounds}
-
-
-class MedianElimination(_Rounds):
-    r"""Find an arm within epsilon of the best: rounds of equal pulls, each of which drops the worse half.
-
-    Parameters
-    ----------
-    n_arms : int
-        Number of arms.
-    epsilon : float
-        Accuracy in reward units, above 0.
-    delta : float, default 0.05
-        Probability that the answer is worse than the best by more than `epsilon`, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm.
-    const : float, default 4.0
-        Factor of the pulls per round. 4 is that of [1]_; 2 is enough by Hoeffding's inequality and halves the price.
-    rng : None, int, SeedSequence or Generator, optional
-        Not used; here so that all rules are made alike.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, `epsilon` is 0, `const` is below 2, or a reward is nan or outside the support.
-
-    Notes
-    -----
-    With probability at least ``1 - delta`` the answer has :math:`\mu \ge \max_i \mu_i - \epsilon`. Of order
-    :math:`n \epsilon^{-2} \ln(1/\delta)` pulls, the best order there is, with constants so large that `Direct` is
-    cheaper for any number of arms that fits into a computer. At a tie at the median the lower number stays.
-
-    References
-    ----------
-    .. [1] Even-Dar, Mannor, Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit and
-       Reinforcement Learning Problems", JMLR 7, 2006, Algorithm 3.
-
-    Examples
-    --------
-    >>> import fastrace as fr
-    >>> from fastrace.pulls import BernoulliPulls
-    >>> rule = fr.MedianElimination(4, epsilon=0.2, const=2)
-    >>> rule.planned_pulls, fr.Direct(4, 1, epsilon=0.2).planned_pulls
-    (30910, 880)
-    >>> rule.run(BernoulliPulls([0.2, 0.8, 0.3, 0.5], rng=1)).best
-    array([1])
-    """
-
-    def __init__(
-        self,
-        n_arms: int,
-        epsilon: float,
-        delta: float = 0.05,
-        support: _checks.Support = (0.0, 1.0),
-        *,
-        const: float = 4.0,
-        rng: _checks.RngLike = None,
-    ) -> None:
-        self._check(n_arms, 1, epsilon, delta, support)
-        const = _constant(const)
-        given = self._asked_for
-        del given["n_best"]
-        self._plan(MedianElimination, {**given, "const": const}, rng, 1, 1, const, 3.0)
-
-
-class Incremental(_Rounds):
-    r"""Find the m best arms by m median eliminations, each among the arms that are left.
-
-    Parameters
-    ----------
-    n_arms, n_best : int
-        Number of arms, and how many to select (n and m in [1]_).
-    epsilon : float
-        Accuracy in reward units, above 0.
-    delta : float, default 0.05
-        Probability that an arm of the answer is worse than the m-th best by more than `epsilon`, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm.
-    const : float, default 4.0
-        Factor of the pulls per round, at least 2; see `MedianElimination`.
-    rng : None, int, SeedSequence or Generator, optional
-        Not used; here so that all rules are made alike.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, `epsilon` is 0, `const` is below 2, or a reward is nan or outside the support.
-
-    Notes
-    -----
-    With probability at least ``1 - delta`` every arm of the answer has :math:`\mu_i \ge \mu_{(m)} - \epsilon`. Here for
-    the record: it takes m times the pulls of a median elimination, and `Direct` is always cheaper in practice.
-
-    References
-    ----------
-    .. [1] Kalyanakrishnan, Stone, "Efficient Selection of Multiple Bandit Arms: Theory and Practice", ICML 2010,
-       Algorithm 2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import fastrace as fr
-    >>> fr.Incremental(50, 15, epsilon=0.1, delta=0.15).planned_pulls
-    166692244
-    """
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        epsilon: float,
-        delta: float = 0.05,
-        support: _checks.Support = (0.0, 1.0),
-        *,
-        const: float = 4.0,
-        rng: _checks.RngLike = None,
-    ) -> None:
-        self._check(n_arms, n_best, epsilon, delta, support)
-        const = _constant(const)
-        self._plan(Incremental, {**self._asked_for, "const": const}, rng, 1, self._n_best, const, 3.0)
-
-
-class Halving(_Rounds):
-    r"""Find the m best arms in rounds of equal pulls, each of which drops the worse half.
-
-    Parameters
-    ----------
-    n_arms, n_best : int
-        Number of arms, and how many to select (n and m in [1]_).
-    epsilon : float
-        Accuracy in reward units, above 0.
-    delta : float, default 0.05
-        Probability that an arm of the answer is worse than the m-th best by more than `epsilon`, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm.
-    rng : None, int, SeedSequence or Generator, optional
-        Not used; here so that all rules are made alike.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, `epsilon` is 0, or a reward is nan or outside the support.
-
-    Notes
-    -----
-    With probability at least ``1 - delta`` every arm of the answer has :math:`\mu_i \ge \mu_{(m)} - \epsilon`. Of order
-    :math:`n \epsilon^{-2} \ln(m/\delta)` pulls, better than `Direct` in the limit of many arms only: its constant is
-    about 16 (9 + 72 ln 2 / ln(6m / delta)) times larger, so at m = 1 and delta = 0.1 it would pay from n = e^1385 on.
-    Here for the record. Each round judges by its own rewards alone: those of survivors are biased upwards.
-
-    References
-    ----------
-    .. [1] Kalyanakrishnan, Stone, "Efficient Selection of Multiple Bandit Arms: Theory and Practice", ICML 2010,
-       Algorithm 3.
-
-    Examples
-    --------
-    >>> import fastrace as fr
-    >>> fr.Halving(50, 15, epsilon=0.1, delta=0.15).planned_pulls
-    2031925
-    """
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        epsilon: float,
-        delta: float = 0.05,
-        support: _checks.Support = (0.0, 1.0),
-        *,
-        rng: _checks.RngLike = None,
-    ) -> None:
-        self._check(n_arms, n_best, epsilon, delta, support)
-        self._plan(Halving, self._asked_for, rng, self._n_best, 1, 2.0, 3.0 * self._n_best)
-
-
-def _constant(const: float) -> float:
-    number = _checks.real(const, "const")
-    if not 2.0 <= number < math.inf:
-        raise ValueError(f"const is {const!r}; at least 2 is needed for the promise")
-    return number
+def batch_size(batch: int) -> int:
+    """Pulls per decision, which are drawn one by one."""
+    size = _checks.integer(batch, "batch", 1, "a decision asks for at least one pull")
+    if size > LARGEST_BATCH:
+        raise ValueError(f"batch is {batch}; a decision draws at most {LARGEST_BATCH} pulls")
+    return size
