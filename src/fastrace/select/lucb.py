@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class LUCB(Selection):
     array([1, 3])
     """
 
-    _compiled = _lucb.LucbSelector
+    _compiled: ClassVar[type[_lucb.LucbSelector]] = _lucb.LucbSelector
     _core: _lucb.LucbSelector
     _bound: str
 
