@@ -182,7 +182,8 @@ MADE = {        # what the names of parameters do not make
 BASE = "has no rewards or rules of its own; its subclasses do"
 LEFT_OUT = {
     "mcmc.Kernel": BASE, "mcmc.Model": BASE, "model_selection.Scheduler": BASE, "pulls.PullSource": BASE,
-    "pulls.RandomPulls": BASE, "select.selection.Selection": BASE, "sources.Source": BASE,
+    "pulls.RandomPulls": BASE, "results.ArmsResult": BASE, "results.Result": BASE,
+    "select.selection.Selection": BASE, "sources.Source": BASE,
     "streams.stream_racing.StreamRace": BASE,
     "pulls.CallbackPulls": "a compiled function cannot be saved",
     "sources.CallbackSource": "a compiled function cannot be saved",

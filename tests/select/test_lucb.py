@@ -675,7 +675,7 @@ def test_plots(tmp_path):
 
     result = fr.LUCB(6, 2, 0.05).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1))
     panels = result.plot()
-    assert [panel.get_ylabel() for panel in panels] == ["mean reward and bounds", "pulls", "shortfall"]
+    assert [panel.get_ylabel() for panel in panels] == ["mean reward and interval", "pulls", "shortfall"]
     panels[0].figure.savefig(tmp_path / "all.png")
     line = panels[0].get_lines()
     assert any(np.allclose(one.get_ydata(), result.cutoff) for one in line if len(one.get_ydata()) == 2)

@@ -1,23 +1,25 @@
-"""Answers: frozen dataclasses that print as a short table and plot themselves."""
+"""Answers: frozen dataclasses that print as a short table, export themselves and draw themselves.
 
-from fastrace.results.results import (
-    AcceptResult,
-    RaceResult,
-    SamplerStats,
-    SelectionResult,
-    StopResult,
-    StreamRaceResult,
-    UnequalResult,
-    axes,
-)
+`base` holds what all of them share: `Result`, and `ArmsResult` for answers about several arms. `races`, `selections`
+and `single` hold the answers themselves, `columns` the names that a table gives to its arms. The answers about learners
+and chains stand in their own rooms and derive from the same base.
+"""
+
+from fastrace.results.base import ArmsResult, Column, Result, Table
+from fastrace.results.races import RaceResult, StreamRaceResult, UnequalResult
+from fastrace.results.selections import SelectionResult
+from fastrace.results.single import AcceptResult, SamplerStats, StopResult
 
 __all__ = [
     "AcceptResult",
+    "ArmsResult",
+    "Column",
     "RaceResult",
+    "Result",
     "SamplerStats",
     "SelectionResult",
     "StopResult",
     "StreamRaceResult",
+    "Table",
     "UnequalResult",
-    "axes",
 ]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
-from fastrace.results.results import RaceResult, SelectionResult, StreamRaceResult
+from fastrace.results.races import RaceResult, StreamRaceResult
+from fastrace.results.selections import SelectionResult
 
 Result = TypeVar("Result", RaceResult, SelectionResult, StreamRaceResult)
 

@@ -1,0 +1,313 @@
+"""What every answer can do: print as a short table, show it in a notebook, export it, and draw itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base._words import counted
+
+MOST_ROWS = 10          # of a printed table
+
+
+class Table(NamedTuple):
+    """Cells as they are printed. A row that is one string stands alone, such as "... 3 more arms"."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str] | str]
+
+
+class Column(NamedTuple):
+    """A column of a printed table: its head, a value per row, how a value is written, and the least width."""
+
+    head: str
+    values: Any
+    spec: str = ".5g"
+    width: int = 12
+
+    def cell(self, row: int) -> str:
+        """The value of one row, "-" where there is none."""
+        value = self.values[row]
+        text = "-" if isinstance(value, float) and math.isnan(value) else format(value, self.spec)
+        return f"{text:>{self.width}}"
+
+
+class Result:
+    """Base of all answers.
+
+    An answer is a frozen dataclass. It prints as a short table, shows the same table in a notebook, and has the methods
+    below. Its fields are documented in its own class.
+    """
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values that ``json.dumps`` accepts.
+
+        Returns
+        -------
+        dict
+            Every field by its name. Arrays and tuples are lists, NumPy numbers are Python numbers. JSON has no nan and
+            no infinity: both are None.
+        """
+        return {part.name: plain(getattr(self, part.name)) for part in dataclasses.fields(self)}
+
+    def to_frame(self) -> Any:
+        """Return a table with one row per arm; answers about a single quantity have one row.
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            Of pandas where it is installed, of polars otherwise.
+
+        Raises
+        ------
+        ImportError
+            If neither is installed.
+        """
+        columns = self._columns()
+        try:
+            import pandas
+        except ImportError:
+            pass
+        else:
+            return pandas.DataFrame(columns)
+        try:
+            import polars
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas or polars: python -m pip install pandas") from error
+        return polars.DataFrame(columns)
+
+    def plot(self, what: str = "all", ax: Any = None) -> Any:
+        """Draw the answer.
+
+        Parameters
+        ----------
+        what : str, default "all"
+            One panel by its name, or all of them. Answers about arms have "means" (each mean with its interval) and
+            "pulls" (what was read of each arm); a selection that keeps a trace has "trace" as well. Arms have the same
+            colour and place in each panel, and the best ones are drawn last.
+        ax : matplotlib Axes, or sequence of them for "all", optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes, or list of them for "all"
+
+        Raises
+        ------
+        ValueError
+            If there is no panel of this name.
+        ImportError
+            If Matplotlib is not installed.
+        """
+        panels = self._panels()
+        if what == "all":
+            given = _new_panels(len(panels)) if ax is None else np.atleast_1d(np.asarray(ax, dtype=object))
+            for draw, panel in zip(panels.values(), given, strict=False):
+                draw(panel)
+            return list(given)
+        if what not in panels:
+            raise ValueError(f"what is {what!r}; one of all, {', '.join(panels)} is needed{self._panel_hint(what)}")
+        panel = _new_panels(1)[0] if ax is None else ax
+        panels[what](panel)
+        return panel
+
+    def __str__(self) -> str:
+        table = self._table()
+        heads = ["  ".join(table.heads)] if table.heads else []
+        rows = [row if isinstance(row, str) else "  ".join(row) for row in table.rows]
+        return "\n".join([self._title(), *heads, *rows, *self._notes()])
+
+    def _repr_html_(self) -> str:
+        table = self._table()
+        heads = "".join(f"<th>{html.escape(text.strip())}</th>" for text in table.heads)
+        rows = []
+        for row in table.rows:
+            if isinstance(row, str):
+                rows.append(f'<tr><td colspan="{len(table.heads) or 1}">{html.escape(row.strip())}</td></tr>')
+            else:
+                first, *others = (html.escape(text.strip()) for text in row)
+                rows.append(f"<tr><th>{first}</th>{''.join(f'<td>{text}</td>' for text in others)}</tr>")
+        body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        notes = "".join(f"<p>{html.escape(text.strip())}</p>" for text in self._notes())
+        return f"<p>{html.escape(self._title())}</p>{body}{notes}"
+
+    # What an answer says of itself.
+
+    def _title(self) -> str:
+        """The first line of the printed answer."""
+        raise NotImplementedError
+
+    def _table(self) -> Table:
+        """The lines under the title."""
+        return Table((), ())
+
+    def _notes(self) -> list[str]:
+        """The lines under the table."""
+        return [f"warning: {text}" for text in getattr(self, "warnings", ())]
+
+    def _columns(self) -> dict[str, Any]:
+        """The columns of `to_frame`: here one row, a pair of numbers as two columns."""
+        found: dict[str, Any] = {}
+        for part in dataclasses.fields(self):
+            value = getattr(self, part.name)
+            if part.name == "interval":
+                found |= {"lower": [value[0]], "upper": [value[1]]}
+            elif isinstance(value, (bool, int, float, str)):
+                found[part.name] = [value]
+        return found
+
+    def _panels(self) -> Mapping[str, Callable[[Any], None]]:
+        """The panels of `plot`: functions that draw on axes, by name."""
+        raise NotImplementedError
+
+    def _panel_hint(self, what: str) -> str:
+        """Why there is no panel of this name, for the end of an error."""
+        return ""
+
+
+class ArmsResult(Result):
+    """Base of answers about several arms."""
+
+    __slots__ = ()
+    best: Any
+    names: tuple[str, ...] | None
+    pulls: NDArray[np.int64]
+
+    _noun: ClassVar[str] = "arm"
+    _per_arm: ClassVar[tuple[str, ...]] = ("mean", "lower", "upper", "pulls")   # fields of shape (n_arms,) to export
+    _out_label: ClassVar[str] = "left the race"
+    _value: ClassVar[str] = "mean"          # what arms are ranked by
+    _mean_label: ClassVar[str] = "mean reward and interval"
+    _pulls_label: ClassVar[str] = "pulls"
+
+    @property
+    def n_read(self) -> int:
+        """Rewards read, of all arms together."""
+        return int(self.pulls.sum())
+
+    def _name(self, arm: int) -> str:
+        return str(arm) if self.names is None else self.names[arm]
+
+    def _named(self, arms: Any) -> str:
+        """The names of some arms in words, the first ten of them."""
+        arms = np.atleast_1d(arms)
+        return ", ".join(self._name(int(arm)) for arm in arms[:10])
+
+    def _chosen(self) -> NDArray[np.bool_]:
+        """Whether each arm is among the best."""
+        return np.isin(np.arange(self._size()), np.atleast_1d(self.best))
+
+    def _kept(self) -> NDArray[np.bool_]:
+        """Whether each arm is still in the race."""
+        active = getattr(self, "active", None)
+        return np.ones(self._size(), bool) if active is None else np.isin(np.arange(self._size()), active)
+
+    def _size(self) -> int:
+        return int(getattr(self, self._value).size)
+
+    def _order(self) -> NDArray[np.intp]:
+        """Arms as they are printed and drawn: the largest value first, arms without a value last."""
+        value = getattr(self, self._value)
+        return np.argsort(np.where(np.isnan(value), np.inf, -value), kind="stable")
+
+    def _listed(self) -> list[int | str]:
+        """The arms in the printed table, and lines for those left out."""
+        order = self._order()
+        shown: list[int | str] = [int(arm) for arm in order[:MOST_ROWS]]
+        rest = order.size - len(shown)
+        return [*shown, f"  ... {counted(rest, f'more {self._noun}')}"] if rest else shown
+
+    def _mark(self, arm: int) -> str:
+        return "*" if arm in np.atleast_1d(self.best) else " "
+
+    def _printed(self) -> list[Column]:
+        """The columns of the printed table after the arm's name."""
+        return [Column("mean", self.mean), Column("lower", self.lower), Column("upper", self.upper),  # type: ignore[attr-defined]
+                Column("pulls", self.pulls, "d", 10)]
+
+    def _table(self) -> Table:
+        listed = self._listed()
+        columns = self._printed()
+        width = max(len(self._noun), *(len(self._name(arm)) for arm in listed if isinstance(arm, int)))
+        rows = [arm if isinstance(arm, str) else
+                [f"{self._mark(arm)} {self._name(arm):>{width}}", *(column.cell(arm) for column in columns)]
+                for arm in listed]
+        return Table([f"  {self._noun:>{width}}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
+
+    def _columns(self) -> dict[str, Any]:
+        names = range(self._size()) if self.names is None else self.names
+        sets = {"best": self._chosen()} | ({"active": self._kept()} if hasattr(self, "active") else {})
+        return {self._noun: list(names), **sets, **{name: getattr(self, name) for name in self._per_arm}}
+
+    def _panels(self) -> Mapping[str, Callable[[Any], None]]:
+        return {"means": self._draw_means, "pulls": self._draw_pulls}
+
+    def _interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper end of what is drawn around each mean."""
+        return self.lower, self.upper       # type: ignore[attr-defined]
+
+    def _groups(self) -> list[tuple[NDArray[np.bool_], str, str, int]]:
+        """Which places hold arms that left, arms that are left, and the best: with colour, label and layer."""
+        order = self._order()
+        best, kept = self._chosen()[order], self._kept()[order]
+        groups = [(~kept & ~best, "0.6", self._out_label, 2), (kept & ~best, "C0", "still in the race", 2),
+                  (best, "C1", "best", 3)]
+        return [group for group in groups if group[0].any()]
+
+    def _draw_means(self, ax: Any) -> None:
+        order, value = self._order(), getattr(self, self._value)
+        lower, upper = self._interval()
+        for group, colour, label, layer in self._groups():
+            arms = order[group]
+            error = np.maximum([value[arms] - lower[arms], upper[arms] - value[arms]], 0.0)
+            ax.errorbar(np.flatnonzero(group), value[arms], yerr=np.where(np.isfinite(error), error, 0.0), fmt="o",
+                        color=colour, capsize=2, label=label, zorder=layer)
+        self._finish(ax, self._mean_label)
+
+    def _draw_pulls(self, ax: Any) -> None:
+        order = self._order()
+        for group, colour, label, layer in self._groups():
+            ax.bar(np.flatnonzero(group), self.pulls[order[group]], width=0.9, color=colour, label=label, zorder=layer)
+        self._finish(ax, self._pulls_label)
+
+    def _finish(self, ax: Any, label: str) -> None:
+        order = self._order()
+        if order.size <= 30:
+            turned = {} if self.names is None else {"rotation": 45, "ha": "right"}
+            ax.set_xticks(np.arange(order.size), [self._name(int(arm)) for arm in order], **turned)
+        ax.set(xlabel=f"{self._noun}, largest {self._value} first", ylabel=label)
+        ax.legend()
+
+
+def plain(value: Any) -> Any:
+    """The same for JSON: arrays and tuples as lists, dataclasses and named tuples as dicts, nan as None."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {part.name: plain(getattr(value, part.name)) for part in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _new_panels(count: int) -> list[Any]:
+    """Axes under one another in a new figure."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: python -m pip install matplotlib") from error
+    figure = plt.figure(layout="tight", figsize=(9.0, 2.8 * count) if count > 1 else None)
+    return [figure.add_subplot(count, 1, k + 1) for k in range(count)]

@@ -1,0 +1,281 @@
+"""Answers of races: over a finite population, of sums over populations of different sizes, and on streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base._words import counted, ending
+from fastrace.results.base import ArmsResult, Column
+
+
+@dataclass(frozen=True, eq=False)
+class RaceResult(ArmsResult):
+    """What a race over a finite population found.
+
+    Attributes
+    ----------
+    best : int
+        The arm with the largest mean, wrong with probability at most `delta` as far as the bound holds. If the race was
+        cut short (``stopped_by`` is "budget" or empty), the arm with the largest mean so far, without that promise.
+    active : ndarray of int, shape (k,)
+        Arms that were still in the race when it stopped; `best` alone unless the race was cut short. The best arm is
+        among them with probability at least ``1 - delta``.
+    mean : ndarray of float, shape (n_arms,)
+        Mean reward of each arm over the rows read for it, offsets included; reward units. Exact for the arms that
+        were read in full.
+    half_width : ndarray of float, shape (n_arms,)
+        Half-width of the comparison with the leader (``variance="pairwise"``) or of the arm's own mean
+        (``"marginal"``) at the arm's last look; 0 where the mean is exact, nan where the rule has no half-width: for
+        the leader itself and for betting.
+    pulls : ndarray of int64, shape (n_arms,)
+        Distinct rows read for each arm.
+    n_rows : int
+        Rows of the population.
+    fraction_read : float
+        Share of all rewards that the answer rests on, those that the source always reads included.
+    n_looks : int
+        Looks taken, the exact one included.
+    stopped_by : str
+        ``"bound"``, ``"exact"`` (every row of the arms still left was read; arms dropped before were dropped by the
+        bound, within `delta`), ``"single"`` (one arm only),
+        ``"budget"`` (`max_pulls` was reached) or ``""`` (not stopped).
+    bound : str
+        The rule that eliminated arms.
+    delta : float
+        Promised probability of error.
+    skewness, kurtosis : float
+        Sample skewness and excess kurtosis of the closest comparison at its last look.
+    held_back : ndarray of int, shape (h,)
+        Arms for which the normal rule postponed a decision at some look: all rewards read so far were equal, or few of
+        them carried the mean.
+    warnings : tuple of str
+        What may void the promise.
+    names : tuple of str, optional
+        What to call the arms.
+    """
+
+    best: int
+    active: NDArray[np.intp]
+    mean: NDArray[np.float64]
+    half_width: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    n_rows: int
+    fraction_read: float
+    n_looks: int
+    stopped_by: str
+    bound: str
+    delta: float
+    skewness: float
+    kurtosis: float
+    held_back: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+
+    _per_arm: ClassVar[tuple[str, ...]] = ("mean", "half_width", "pulls")
+
+    def _interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        value, width = self.mean, np.nan_to_num(self.half_width, nan=0.0)
+        return value - width, value + width
+
+    def _title(self) -> str:
+        title = (
+            f"best arm {self._name(self.best)}: {self.bound} rule, delta {self.delta:g}, "
+            f"read {100 * self.fraction_read:.3g} % after {counted(self.n_looks, 'look')}, {ending(self.stopped_by)}"
+        )
+        cheaper = " (reading all rows in order was cheaper than what was left of the race)"
+        return title + cheaper if self.stopped_by == "exact" else title
+
+    def _printed(self) -> list[Column]:
+        return [Column("mean", self.mean), Column("half-width", self.half_width, ".3g"),
+                Column("pulls", self.pulls, "d", 10)]
+
+
+@dataclass(frozen=True, eq=False)
+class UnequalResult(ArmsResult):
+    """What a race of sums over populations of different sizes found.
+
+    Attributes
+    ----------
+    best : int
+        The arm with the largest sum, wrong with probability at most `delta` as far as the bound holds.
+    active : ndarray of int, shape (k,)
+        Arms that were still in the race when it stopped; `best` alone once it is over.
+    total : ndarray of float, shape (n_arms,)
+        Estimated sum of each arm, offset included; exact for arms that were read in full, nan where no row was read.
+    half_width : ndarray of float, shape (n_arms,)
+        Half-width of the comparison of the arm's sum with the leader's at the arm's last look; 0 where both were exact,
+        nan for the leader itself unless it was read in full.
+    pulls : ndarray of int64, shape (n_arms,)
+        Distinct rows read of each arm.
+    sizes : ndarray of int64, shape (n_arms,)
+        Rows of each arm.
+    fraction_read : float
+        ``pulls.sum() / sizes.sum()``.
+    n_looks : int
+        Looks taken.
+    stopped_by : str
+        ``"bound"``, ``"exact"`` (all arms still in the race were read in full), ``"single"`` (one arm only) or ``""``
+        (not stopped).
+    bound : str
+        The rule that dropped arms.
+    delta : float
+        Promised probability of error.
+    held_back : ndarray of int, shape (h,)
+        Arms for which the normal rule postponed a decision at some look: all rewards read so far were equal, or few of
+        them carried the sum.
+    warnings : tuple of str
+        What may void the promise.
+    names : tuple of str, optional
+        What to call the arms.
+    """
+
+    best: int
+    active: NDArray[np.intp]
+    total: NDArray[np.float64]
+    half_width: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    fraction_read: float
+    n_looks: int
+    stopped_by: str
+    bound: str
+    delta: float
+    held_back: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+
+    _value: ClassVar[str] = "total"
+    _mean_label: ClassVar[str] = "sum of rewards and interval"
+    _per_arm: ClassVar[tuple[str, ...]] = ("total", "half_width", "pulls", "sizes")
+
+    def _interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        value, width = self.total, np.nan_to_num(self.half_width, nan=0.0)
+        return value - width, value + width
+
+    def _title(self) -> str:
+        return (
+            f"best arm {self._name(self.best)}: {self.bound} rule, delta {self.delta:g}, "
+            f"read {100 * self.fraction_read:.3g} % after {counted(self.n_looks, 'look')}, {ending(self.stopped_by)}"
+        )
+
+    def _printed(self) -> list[Column]:
+        return [Column("sum", self.total), Column("half-width", self.half_width, ".3g"),
+                Column("pulls", self.pulls, "d", 10), Column("rows", self.sizes, "d", 10)]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamRaceResult(ArmsResult):
+    """What a race on streams found.
+
+    Attributes
+    ----------
+    best : int
+        The best arm, wrong with probability at most `delta` if ``stopped_by`` is "bound" or "exact"; within `epsilon`
+        of the best mean if "epsilon"; otherwise the arm with the largest mean so far.
+    selected : ndarray of int, shape (n_best,)
+        The best arms: those proven to be so, and the largest means of those still in the race.
+    active : ndarray of int, shape (k,)
+        Arms that have not left: with probability at least ``1 - delta`` every best arm is among them.
+    mean, std : ndarray of float, shape (n_arms,)
+        Of the rewards used of each arm, in reward units; nan where none was. ``std`` has divisor n, and is nan for
+        `BettingRace`, which keeps none.
+    lower, upper : ndarray of float, shape (n_arms,)
+        Bracket of each mean at the arm's last round.
+    pulls : ndarray of int64, shape (n_arms,)
+        Rewards used of each arm.
+    n_rounds : int
+        Rounds taken.
+    horizon : int or None
+        Most rounds.
+    work_saved : float
+        ``1 - pulls.sum() / (n_arms horizon)``, Table 1 of Mnih, Szepesvari & Audibert (2008); with rounds taken for
+        the horizon where there is none.
+    stopped_by : str
+        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"single"`` (one arm only), ``"exact"`` (every row of a table was
+        read, and the arms left were compared by their means over it), ``"inconsistent"`` (a bracket became empty: the
+        rewards broke an assumption) or ``""`` (not stopped).
+    shortfall : ndarray of float, shape (n_arms,)
+        How far the mean of an arm in `active` may at most be below the best one, by the brackets; nan for the others.
+    promised_gap : ndarray of float, shape (n_arms,)
+        The same by the theorem that bounds it beforehand; see the race. nan where there is none.
+    promised_drops : int
+        Arms that had to leave by the same theorem, if the gaps are those observed.
+    bound : str
+        The rule that told arms apart.
+    delta, epsilon : float
+        As asked for.
+    warnings : tuple of str
+        What may void the promise.
+    names : tuple of str, optional
+        What to call the arms.
+    """
+
+    best: int
+    selected: NDArray[np.intp]
+    active: NDArray[np.intp]
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    n_rounds: int
+    horizon: int | None
+    work_saved: float
+    stopped_by: str
+    shortfall: NDArray[np.float64]
+    promised_gap: NDArray[np.float64]
+    promised_drops: int
+    bound: str
+    delta: float
+    epsilon: float
+    warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+
+    @property
+    def promise(self) -> str:
+        """What holds with probability at least ``1 - delta``, in words."""
+        if self.stopped_by == "inconsistent":
+            return "none: a bracket became empty, so the rewards broke an assumption or the rare event came true"
+        if self.stopped_by == "bound":
+            if self.selected.size > 1:
+                return "the selected arms have the largest means"
+            return f"arm {self._name(self.best)} has the largest mean"
+        if self.stopped_by == "single":
+            return "there is one arm only"
+        if self.stopped_by == "exact":
+            tied = self.active.size - self.selected.size
+            text = "every row was read, and the selected arms have the largest means"
+            return f"{text}; {tied} more cannot be told from the last of them" if tied else text
+        left = f"every best arm is among the {self.active.size} left"
+        if self.stopped_by == "epsilon":
+            return f"arm {self._name(self.best)} is within {self.epsilon:g} of the largest mean; {left}"
+        worst = float(np.max(self.shortfall[self.active]))
+        whose = "whose mean is" if self.active.size == 1 else "whose means are"
+        text = f"{left}, {whose} at most {worst:.4g} below the largest"
+        gap = self.promised_gap[self.active]
+        if self.n_rounds and np.isfinite(gap).all():
+            text += (
+                f" (known beforehand: {float(gap.max()):.4g}, and with gaps as observed at least "
+                f"{counted(self.promised_drops, 'arm')} had to leave)"
+            )
+        return text
+
+    def _title(self) -> str:
+        return (
+            f"best {'arms' if self.selected.size > 1 else 'arm'} {self._named(self.selected)}: {self.bound} race, "
+            f"delta {self.delta:g}, {counted(self.n_rounds, 'round')}, {100 * self.work_saved:.3g} % of the work "
+            f"saved, {self.active.size} of {counted(self.mean.size, 'arm')} left, {ending(self.stopped_by)}"
+        )
+
+    def _chosen(self) -> NDArray[np.bool_]:
+        return np.isin(np.arange(self._size()), self.selected)
+
+    def _mark(self, arm: int) -> str:
+        return "*" if arm in self.selected else " " if arm in self.active else "x"
+
+    def _notes(self) -> list[str]:
+        return [f"  promise: {self.promise}", *super()._notes()]

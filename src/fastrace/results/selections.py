@@ -1,0 +1,140 @@
+"""Answers of selections of the best m of n arms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base._words import counted, ending
+from fastrace.results.base import ArmsResult
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionResult(ArmsResult):
+    """The m best of n arms, as far as they are known.
+
+    Attributes
+    ----------
+    best : ndarray of int, shape (n_best,)
+        The arms selected, the largest mean first; ties to the lower number.
+    mean : ndarray of float, shape (n_arms,)
+        Mean reward of each arm; nan if it was not pulled.
+    lower, upper : ndarray of float, shape (n_arms,)
+        Bounds of each mean within its support, as the rule makes them.
+    pulls : ndarray of int64, shape (n_arms,)
+        Pulls of each arm.
+    stopped_by : str
+        ``"delta"`` (the error bound reached `delta`), ``"cap"`` (every arm has had the pulls of a plan for the worst
+        case), ``"plan"`` (a fixed plan was carried out), ``"separation"`` (no bounds collide any more, or every arm
+        was decided), ``"horizon"`` (the rounds are used up), ``"budget"`` (the pulls of a rule without promise are
+        spent), ``"all"`` (all arms were wanted), ``"exact"`` (every row of a table was read after all: the means are
+        those of the table), ``"max_pulls"`` (told to stop: no promise beyond `error_bound`) or ``""`` (still running).
+    rule : str
+        The rule that selected.
+    epsilon : float
+        Accuracy asked for, in reward units; nan for rules without one.
+    delta : float
+        Probability of error asked for; nan for rules without one.
+    error_bound : float
+        Bound on the probability that the selection is wrong, by the rule's own reckoning; nan where it has none.
+    cutoff : float
+        The value that separates the selected arms from the others, in reward units; nan where the rule has none.
+    arm_error : ndarray of float, shape (n_arms,), or None
+        Share of each arm in the error bound.
+    shortfall : float
+        Bound, at `delta`, on how far below the m-th largest mean a selected arm may lie, in reward units: the epsilon
+        that has been met; nan for rules that do not compute it.
+    trace : tuple of two ndarrays, or None
+        Pulls, and what the rule watches, at these moments of the run.
+    trace_of : str
+        What that is: "error bound" or "shortfall".
+    warnings : tuple of str
+        What may void the promise.
+    names : tuple of str, optional
+        What to call the arms.
+    """
+
+    best: NDArray[np.intp]
+    mean: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    pulls: NDArray[np.int64]
+    stopped_by: str
+    rule: str
+    epsilon: float
+    delta: float
+    error_bound: float
+    cutoff: float = math.nan
+    arm_error: NDArray[np.float64] | None = None
+    shortfall: float = math.nan
+    trace: tuple[NDArray[np.int64], NDArray[np.float64]] | None = field(default=None, repr=False)
+    trace_of: str = ""
+    warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+
+    _out_label: ClassVar[str] = "others"
+
+    @property
+    def n_pulls(self) -> int:
+        """Pulls of all arms together."""
+        return int(self.pulls.sum())
+
+    def _title(self) -> str:
+        asked = "" if math.isnan(self.delta) else f", delta {self.delta:g}"
+        if not math.isnan(self.epsilon):
+            asked = f", epsilon {self.epsilon:g}{asked}"
+        reached = "" if math.isnan(self.error_bound) else f", error bound {self.error_bound:.3g}"
+        return (
+            f"best {self.best.size} of {counted(self.mean.size, 'arm')}: {self.rule}{asked}, "
+            f"{counted(self.n_pulls, 'pull')}, {ending(self.stopped_by)}{reached}"
+        )
+
+    def _listed(self) -> list[int | str]:
+        order = self._order()
+        cut = self.best.size
+        first, last = order[: min(cut, 8)], order[cut : cut + 4]
+        shown: list[int | str] = [int(arm) for arm in first]
+        if cut > first.size:
+            shown.append(f"  ... {cut - first.size} more selected")
+        shown += [int(arm) for arm in last]
+        rest = order.size - cut - last.size
+        return [*shown, f"  ... {counted(rest, 'more arm')}"] if rest else shown
+
+    def _order(self) -> NDArray[np.intp]:
+        """The selected arms first, each group with the largest mean first."""
+        order = super()._order()
+        selected = self._chosen()[order]
+        return np.concatenate([order[selected], order[~selected]])
+
+    def _kept(self) -> NDArray[np.bool_]:
+        return self._chosen()
+
+    def _panels(self) -> Mapping[str, Callable[[Any], None]]:
+        return {**super()._panels(), **({} if self.trace is None else {"trace": self._draw_trace})}
+
+    def _panel_hint(self, what: str) -> str:
+        return f"; {self.rule} keeps no trace" if what == "trace" else ""
+
+    def _draw_means(self, ax: Any) -> None:
+        if not math.isnan(self.cutoff):
+            ax.axhline(self.cutoff, color="C3", lw=1, ls="--", label="cutoff")
+        super()._draw_means(ax)
+
+    def _draw_trace(self, ax: Any) -> None:
+        """What the rule watches against pulls, and the value it waits for."""
+        assert self.trace is not None
+        pulls, value = self.trace
+        goal = self.delta if self.trace_of == "error bound" else self.epsilon
+        ax.plot(pulls, value, color="C0", label=self.trace_of)
+        if goal > 0.0:
+            ax.axhline(goal, color="C3", lw=1, ls="--", label="asked for")
+        ax.set_xscale("log")
+        if (value > 0.0).any():
+            ax.set_yscale("log")
+        ax.set(xlabel="pulls", ylabel=self.trace_of)
+        ax.legend()

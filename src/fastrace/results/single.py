@@ -1,0 +1,240 @@
+"""Answers about one quantity: a mean of a stream, a decision, the draws of a sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastrace._base._words import counted, ending
+from fastrace.results.base import Result, Table
+
+
+@dataclass(frozen=True)
+class SamplerStats(Result):
+    """Counts over the draws of a `DiscreteSampler`.
+
+    Attributes
+    ----------
+    n_draws : int
+        Draws made.
+    fraction_read : float
+        Mean share of the log-factors that a draw rested on, those always read included.
+    fraction_exact : float
+        Share of draws that read every row.
+    looks_per_draw : float
+        Mean number of looks.
+    evaluations : int
+        Log-factors asked of the source, those read again in full passes included.
+    bound : str
+        The rule that eliminated states.
+    delta : float
+        Promised total variation per draw.
+    outside : bool
+        Whether a log-factor lay outside the support in any draw.
+    constant : bool
+        Whether the first look of any draw was constant for some comparison, so that it decided nothing.
+    held_back : bool
+        Whether the normal rule postponed a decision at a look of any draw; see `RaceResult`.
+    skewed : bool
+        Whether the normal rule decided more than a quarter of the draws on skewed log-factors.
+    impossible : bool
+        Whether a log-factor of -inf was read in any draw.
+    warnings : tuple of str
+        What may void the promise, in any of the draws.
+    """
+
+    n_draws: int
+    fraction_read: float
+    fraction_exact: float
+    looks_per_draw: float
+    evaluations: int
+    bound: str
+    delta: float
+    outside: bool = False
+    constant: bool = False
+    held_back: bool = False
+    skewed: bool = False
+    impossible: bool = False
+    warnings: tuple[str, ...] = ()
+
+    def _title(self) -> str:
+        return (
+            f"{counted(self.n_draws, 'draw')} by the {self.bound} rule at delta {self.delta:g}: read "
+            f"{100 * self.fraction_read:.3g} % of the factors in {counted(self.looks_per_draw, 'look', '.3g')} a draw, "
+            f"{100 * self.fraction_exact:.3g} % of draws exact"
+        )
+
+    def _panels(self) -> Mapping[str, Callable[[Any], None]]:
+        return {"shares": self._draw_shares}
+
+    def _draw_shares(self, ax: Any) -> None:
+        ax.barh(["factors read", "draws exact"], [self.fraction_read, self.fraction_exact], color=["C0", "C1"])
+        ax.set(xlim=(0.0, 1.0), xlabel="share")
+
+
+@dataclass(frozen=True)
+class AcceptResult(Result):
+    """One decision; true if accepted.
+
+    Attributes
+    ----------
+    accepted : bool
+        Whether the sum of the differences over all rows is above `threshold`; wrong with probability at most `delta`,
+        as far as the bound holds. A tie is not above.
+    threshold : float
+        What the sum was compared with.
+    n_rows : int
+        Rows in the population.
+    n_read : int
+        Distinct rows the decision rests on.
+    n_evaluated : int
+        Rows asked of the source, those that a full pass read again included.
+    n_looks : int
+        Looks taken, the exact one included.
+    stopped_by : str
+        ``"bound"``, or ``"exact"`` when every row was read or the answer was certain without.
+    mean : float
+        Mean difference per row so far, the source's known part included; exact if every row was read, nan if none was.
+    half_width : float
+        Half-width of the mean at the last look; 0 if exact, nan where there is none: for betting, and unread.
+    skewness, kurtosis : float
+        Of the differences in the sample at the last look, kurtosis in excess of the normal; nan for a constant sample.
+    bound : str
+        The rule that decided when to stop.
+    delta : float
+        Promised probability of error.
+    warnings : tuple of str
+        What may void the promise.
+    """
+
+    accepted: bool
+    threshold: float
+    n_rows: int
+    n_read: int
+    n_evaluated: int
+    n_looks: int
+    stopped_by: str
+    mean: float
+    half_width: float
+    skewness: float
+    kurtosis: float
+    bound: str
+    delta: float
+    warnings: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+    @property
+    def fraction_read(self) -> float:
+        """``n_read / n_rows``; 0 for an empty population."""
+        return self.n_read / self.n_rows if self.n_rows else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """``mean - half_width`` and ``mean + half_width``."""
+        return self.mean - self.half_width, self.mean + self.half_width
+
+    def _per_row(self) -> float:
+        """The threshold of the mean."""
+        return self.threshold / self.n_rows if self.n_rows else self.threshold
+
+    def _title(self) -> str:
+        return (
+            f"{'accepted' if self.accepted else 'rejected'}: {self.bound} rule, delta {self.delta:g}, read "
+            f"{100 * self.fraction_read:.3g} % of {counted(self.n_rows, 'row')} after {counted(self.n_looks, 'look')}, "
+            f"{ending(self.stopped_by)}"
+        )
+
+    def _table(self) -> Table:
+        return Table((), [f"  mean {self.mean:.6g} +- {self.half_width:.3g} per row against {self._per_row():.6g}"])
+
+    def _panels(self) -> Mapping[str, Callable[[Any], None]]:
+        return {"interval": lambda ax: _draw_interval(ax, self.mean, self.interval, self._per_row())}
+
+
+@dataclass(frozen=True)
+class StopResult(Result):
+    """What a stream that stops itself knows of its mean.
+
+    Attributes
+    ----------
+    rule : str
+        Name of the rule.
+    estimate : float
+        The promised estimate if `stopped`; otherwise the mean of the rewards used, without a promise. For
+        ``criterion="sign"`` 1.0 or -1.0, the side of the threshold, once stopped.
+    interval : tuple of float
+        Interval (lower, upper) that holds the mean at all times, with probability at least ``1 - delta``.
+    n_samples : int
+        Rewards used.
+    status : str
+        ``"stopped"``; ``"running"``; ``"max_samples"`` (the samples ran out first); ``"inconsistent"`` (no mean fits
+        what was seen: the rewards broke an assumption, or the event of probability `delta` came true; where every row
+        of a population was seen, the interval is its mean all the same).
+    criterion : str
+        ``"relative"``, ``"absolute"``, ``"sign"`` or ``"never"``.
+    epsilon : float
+        Accuracy asked for; nan for rules without one.
+    delta : float
+        Promised probability of error.
+    support : tuple of float
+        Interval that held every reward.
+    n_clipped : int
+        Rewards that were moved to an end of the support.
+    note : str
+        What else should be known.
+    """
+
+    rule: str
+    estimate: float
+    interval: tuple[float, float]
+    n_samples: int
+    status: str
+    criterion: str
+    epsilon: float
+    delta: float
+    support: tuple[float, float]
+    n_clipped: int = 0
+    note: str = ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `estimate` is promised."""
+        return self.status == "stopped"
+
+    def _title(self) -> str:
+        ends = {
+            "stopped": f"stopped after {counted(self.n_samples, 'sample')}",
+            "running": f"running, {counted(self.n_samples, 'sample')} so far",
+            "max_samples": f"not stopped: out of samples after {self.n_samples}",
+            "inconsistent": f"inconsistent after {counted(self.n_samples, 'sample')}: no mean fits all intervals",
+        }
+        accuracy = "" if self.epsilon != self.epsilon else f", epsilon {self.epsilon:g}"
+        goal = "" if self.criterion in ("sign", "never") else f"{self.criterion} accuracy{accuracy}, "
+        return f"{self.rule}: {ends[self.status]} ({goal}delta {self.delta:g})"
+
+    def _table(self) -> Table:
+        name = "estimate" if self.stopped or self.criterion == "never" else "estimate so far (no promise)"
+        if self.criterion == "sign" and self.stopped:
+            name = "side of the threshold"
+        rows = {name: f"{self.estimate:.8g}", "interval": f"[{self.interval[0]:.8g}, {self.interval[1]:.8g}]",
+                "samples": str(self.n_samples)} | ({"clipped": str(self.n_clipped)} if self.n_clipped else {})
+        width = max(map(len, rows))
+        return Table((), [(f"  {label:<{width}}", value) for label, value in rows.items()])
+
+    def _notes(self) -> list[str]:
+        return [f"  {self.note}"] if self.note else []
+
+    def _panels(self) -> Mapping[str, Callable[[Any], None]]:
+        return {"interval": lambda ax: _draw_interval(ax, self.estimate, self.interval, None)}
+
+
+def _draw_interval(ax: Any, value: float, interval: tuple[float, float], threshold: float | None) -> None:
+    ax.plot(interval, (0, 0), "|-", color="C0", label="interval")
+    if threshold is not None:
+        ax.axvline(threshold, color="C3", lw=1, ls="--", label="threshold")
+    ax.plot(value, 0, "o", color="C1", zorder=3, label="estimate")
+    ax.set(yticks=[], xlabel="mean reward")
+    ax.legend()

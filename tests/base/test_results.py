@@ -1,0 +1,164 @@
+"""Answers: printed, shown in a notebook, exported and drawn from the same rows."""
+
+import builtins
+import dataclasses
+import html.parser
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace.results import ArmsResult, Result
+
+RNG = np.random.default_rng(20160619)
+VALUES = np.clip(RNG.random((600, 13)) * 0.8 + 0.015 * np.arange(13), 0.0, 1.0)
+NAMES = tuple(f"arm <{letter}>" for letter in "abcdefghijklm")
+
+
+def answers():
+    """One answer of each kind."""
+    race = fr.race(VALUES, max_pulls=2000, support=(0, 1), rng=1)
+    sampler = fr.DiscreteSampler(VALUES * 0.01, rng=1)
+    sampler.draw_many(5)
+    return {
+        "race": race,
+        "race of sums": fr.race_sums([VALUES[:, 0], VALUES[:300, 1], VALUES[:, 12]], rng=1),
+        "race on streams": fr.HoeffdingRace(13, 200, support=(0, 1)).run(VALUES, rng=1),
+        "two of thirteen": fr.BettingRace(13, 300, support=(0, 1), n_best=2).run(VALUES, rng=1),
+        "selection": fr.select_best(VALUES, 13, 3, epsilon=0.1, rng=1),
+        "lil": fr.LilUCB(13, 600, support=(0, 1), rng=1).run(VALUES),
+        "estimate": fr.estimate_mean(VALUES[:, 3], rng=1),
+        "running": fr.EBStop(0.1).result(),
+        "decision": fr.metropolis_accept(VALUES[:, :2], threshold=-3.0, rng=1),
+        "draws": sampler.stats,
+    }
+
+
+ANSWERS = answers()
+OF_ARMS = [key for key, answer in ANSWERS.items() if isinstance(answer, ArmsResult)]
+
+
+class Cells(html.parser.HTMLParser):
+    """The text of every row of the tables in a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.rows, self.open = [], []
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "tr" in self.open:
+            self.rows[-1].append(data)
+
+
+@pytest.mark.parametrize("key", ANSWERS)
+def test_answers_are_frozen_and_export_as_json(key):
+    answer = ANSWERS[key]
+    assert isinstance(answer, Result)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        answer.delta = 0.5
+    plain = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+    assert list(plain) == [part.name for part in dataclasses.fields(answer)]
+    for name, value in plain.items():
+        kept = getattr(answer, name)
+        if isinstance(kept, np.ndarray):
+            assert [np.nan if item is None else item for item in value] == pytest.approx(
+                np.where(np.isfinite(kept), kept, np.nan).tolist(), nan_ok=True)
+        elif isinstance(kept, float):
+            assert value == (kept if np.isfinite(kept) else None)
+
+
+@pytest.mark.parametrize("key", ANSWERS)
+def test_the_page_shows_the_cells_of_the_printed_table(key):
+    answer = ANSWERS[key]
+    if key in OF_ARMS:
+        answer = dataclasses.replace(answer, names=NAMES[:len(answer.pulls)])
+    printed = [re.sub(r"\s+", "", line) for line in str(answer).splitlines()]
+    page = answer._repr_html_()
+    rows = ["".join(row) for row in Cells(page).rows]
+    rows = [re.sub(r"\s+", "", row) for row in rows if row]
+    assert set(rows) <= set(printed) and len(rows) >= (3 if key in OF_ARMS else 0)
+    assert "<a>" not in page
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("key", ANSWERS)
+def test_frames_have_a_row_per_arm(key, library, monkeypatch):
+    answer = ANSWERS[key]
+    if library == "polars":
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    frame = answer.to_frame()
+    assert type(frame).__module__.startswith(library)
+    if key not in OF_ARMS:
+        assert frame.shape[0] == 1
+        return
+    assert frame.shape[0] == answer.pulls.size and list(frame["pulls"]) == answer.pulls.tolist()
+    named = dataclasses.replace(answer, names=NAMES[:answer.pulls.size]).to_frame()
+    assert list(named["arm"]) == list(NAMES[:answer.pulls.size])
+
+
+def test_a_frame_without_pandas_and_polars_says_what_to_install(monkeypatch):
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        ANSWERS["race"].to_frame()
+
+
+@pytest.mark.parametrize("key", ANSWERS)
+def test_answers_draw_every_panel(key):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    panels = ANSWERS[key].plot()
+    assert isinstance(panels, list) and panels
+    panels[0].figure.canvas.draw()
+    own = plt.figure().add_subplot()
+    name = next(iter(ANSWERS[key]._panels()))
+    assert ANSWERS[key].plot(name, own) is own and own.has_data()
+    with pytest.raises(ValueError, match=r"what is 'nothing'; one of all, "):
+        ANSWERS[key].plot("nothing")
+    plt.close("all")
+
+
+@pytest.mark.parametrize("key", OF_ARMS)
+def test_an_arm_has_one_colour_in_all_panels_and_the_best_is_on_top(key):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    from matplotlib.colors import to_rgba
+
+    answer = ANSWERS[key]
+    means, pulls = answer.plot()[:2]
+    colour = {}
+    for container in means.containers:
+        line = container.lines[0]
+        for place in line.get_xdata():
+            colour[round(place)] = to_rgba(line.get_color()), line.get_zorder()
+    for bar in pulls.patches:
+        assert to_rgba(bar.get_facecolor()) == colour[round(bar.get_x() + bar.get_width() / 2)][0]
+    top = [place for place, (_, layer) in colour.items() if layer == max(layer for _, layer in colour.values())]
+    order = answer._order()
+    assert set(order[top]) == set(np.atleast_1d(getattr(answer, "selected", answer.best)).tolist())
+    plt.close("all")
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        ANSWERS["race"].plot()
