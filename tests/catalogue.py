@@ -158,7 +158,6 @@ MADE = {        # what the names of parameters do not make
     "likelihoods.GLMSource": glm,
     "likelihoods.PairSource": lambda: fr.likelihoods.PairSource(fr.sources.ArraySource(VALUES), 1, 2),
     "mcmc.Categorical": lambda: mcmc.Categorical(3, factors, 400),
-    "datasets.Dataset": lambda: fr.datasets.Dataset(X, Y, ("a", "b"), None, "the tests"),
     "mcmc.FunctionModel": lambda: mcmc.FunctionModel(terms, 2, 300),
     "mcmc.Trace": trace,
     "mcmc.Reference": lambda: mcmc.GLM(X, Y).reference(),

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from fastrace import datasets
+from papers import datasets
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

@@ -25,7 +25,7 @@ LAYERS = {
     "loops": {"races": ["_core"], "streams": [], "select": []},
     "faces": {"races": ["races"], "streams": ["streams"], "select": ["select", "baselines"], "names": ["__init__"]},
     "users": {"mcmc": ["mcmc"], "model_selection": ["model_selection"]},
-    "doors": {"command": ["cli", "demo", "datasets"], "mcmc.doors": ["mcmc.doors", "mcmc.__init__"],
+    "doors": {"command": ["cli", "demo"], "mcmc.doors": ["mcmc.doors", "mcmc.__init__"],
               "boosting": ["boosting"]},
 }
 HAS_LOOPS = {"races", "streams", "select"}

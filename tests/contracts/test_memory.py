@@ -49,9 +49,6 @@ FUNCTIONS = {           # every public function, called
     "bounds.student_quantile": lambda: bounds.student_quantile(2.0, 10),
     "bounds.variance_factor": lambda: bounds.variance_factor(50, 400),
     "control_variates.taylor_glm": lambda: fr.control_variates.taylor_glm(catalogue.glm(), [0.2, 0.1], 0.1),
-    "datasets.available": lambda: fr.datasets.available(),
-    "datasets.find": lambda: fr.datasets.find("none of this name"),
-    "datasets.folders": lambda: fr.datasets.folders(),
     "estimate_mean": lambda: fr.estimate_mean(VALUES[:, 0], 0.3, support=(0, 1.2)),
     "gibbs_binary": lambda: fr.gibbs_binary(D, rng=1),
     "in_slice": lambda: fr.in_slice(D, 0.0, rng=1),
@@ -77,7 +74,7 @@ FUNCTIONS = {           # every public function, called
     "sources.as_source": lambda: fr.sources.as_source(VALUES),
 }
 NOT_CALLED = {
-    "datasets.load": "reads a file", "datasets.read_frame": "reads a file", "mcmc.from_pymc": "needs PyMC",
+    "mcmc.from_pymc": "needs PyMC",
     "model_selection.curves_from_frame": "needs a frame of a published data set",
     "control_variates.cubic_weights": "part of taylor_glm", "control_variates.residual_rounding": "part of taylor_glm",
     "pulls.is_population": "part of as_pulls", "sources.first_outside": "part of select_best",
@@ -100,7 +97,7 @@ def trace():
 def public_functions():
     """Functions of the modules that users name; those of other modules are parts of classes."""
     names = {name for name in catalogue.public_functions()
-             if name.split(".")[0] in ("bounds", "control_variates", "datasets", "pulls", "sources") or "." not in name}
+             if name.split(".")[0] in ("bounds", "control_variates", "pulls", "sources") or "." not in name}
     return names | {f"{part}.{name}" for part in ("mcmc", "model_selection")
                     for name in getattr(fr, part).__all__ if f"{part}.{name}" in catalogue.public_functions()}
 

@@ -255,7 +255,7 @@ class DAUBHalving(SuccessiveHalving):
     On 369 recorded cases of 74 data sets it loses less on average than `DAUB` at equal rows. Against halving by
     scores with the same rounds the difference is not significant: -0.018 +- 0.017 percentage points of accuracy
     (standard error over data sets) from a 16th of the rows, -0.083 +- 0.054 from a 64th. These are validation losses,
-    and `factor` and `curve` were chosen on the same cases; see ``examples/daub_curves.py``.
+    and `factor` and `curve` were chosen on the same cases; see ``papers/sabharwal_2016`` in the repository.
 
     Parameters
     ----------

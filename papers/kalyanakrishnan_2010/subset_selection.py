@@ -1,6 +1,6 @@
 """The experiments of Kalyanakrishnan & Stone (2010), section 5, with the stronger rules beside theirs; and a real case.
 
-    python examples/subset_selection.py --quick
+    python -m papers.kalyanakrishnan_2010.subset_selection --quick
 
 Fifty arms have means drawn uniformly from [0, 1] and uniform rewards with standard deviation 1; the best 15 are wanted
 within epsilon = 0.1 at delta = 0.15. Every rule runs on the same arms:
@@ -19,19 +19,19 @@ Tables are printed and written as csv beside the figures. Needs the ``demo`` ext
 
 from __future__ import annotations
 
-import argparse
-import csv
 import math
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fastrace as fr
-from fastrace import datasets
 from fastrace.pulls import ResampledPulls, UniformPulls
+from papers import datasets
+from papers.common import add_lines, parser, read_table, sheet, show_table, track, write_table
 
 ROOT = math.sqrt(12.0)
 EPSILON, DELTA = 0.1, 0.15
@@ -96,15 +96,11 @@ def follow(rule: Any, source: Any, means: np.ndarray, moments: np.ndarray) -> li
 class Table:
     """Lines of a csv file; those already in the file need not be made again."""
 
-    def __init__(self, path: Path, head: list[str], fresh: bool) -> None:
-        self.path, self.head, self.lines = path, head, []
-        if path.exists() and not fresh:
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = list(csv.reader(file))
-            if rows and rows[0] == head:
-                self.lines = [row for row in rows[1:] if len(row) == len(head)]
-        else:
+    def __init__(self, path: Path, columns: tuple[str, ...], fresh: bool) -> None:
+        self.path, self.columns = path, columns
+        if fresh:
             path.unlink(missing_ok=True)
+        self.lines = [list(line.values()) for line in read_table(path)]
 
     def known(self, *key: Any) -> bool:
         """Whether there are lines that begin so."""
@@ -113,12 +109,7 @@ class Table:
 
     def add(self, rows: list[list[Any]]) -> None:
         """Append, to the file as well."""
-        new = not self.path.exists()
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            if new:
-                writer.writerow(self.head)
-            writer.writerows(rows)
+        add_lines(self.path, [dict(zip(self.columns, row, strict=True)) for row in rows])
         self.lines += [[str(value) for value in row] for row in rows]
 
 
@@ -216,13 +207,14 @@ class HeldOutLoss:
         return out
 
 
-def real_case(quick: bool, seed: int, track: Any) -> list[list[Any]]:
+def real_case(args: Any, track: Any) -> list[list[Any]]:
     """The five best of 100 settings of a decision tree, from few predictions."""
     from sklearn.datasets import make_classification
     from sklearn.tree import DecisionTreeClassifier
 
+    quick, seed = args.quick, args.seed
     try:
-        data = datasets.load("covertype")
+        data = datasets.load("covertype", args.data)
         x, y, name = np.asarray(data.X, dtype=np.float32), np.asarray(data.y), "covertype"
     except (ImportError, OSError, ValueError):
         size = 30_000 if quick else 200_000
@@ -260,24 +252,13 @@ def real_case(quick: bool, seed: int, track: Any) -> list[list[Any]]:
 
 def show(title: str, head: list[str], lines: list[list[Any]], path: Path) -> None:
     """Print a table and write it."""
-    words = [head, *([f"{v:.4g}" if isinstance(v, float) else str(v) for v in line] for line in lines)]
-    width = [max(len(row[i]) for row in words) for i in range(len(head))]
-    print(f"\n{title}")
-    for row in words:
-        print("  " + "  ".join(word.ljust(w) if i == 0 else word.rjust(w) for i, (word, w) in
-                               enumerate(zip(row, width, strict=True))))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(words)
+    show_table(title, head, lines)
+    write_table(path, [dict(zip(head, line, strict=True)) for line in lines])
 
 
 def draw(found: dict[str, Any], moments: np.ndarray, title: str, path: Path) -> None:
     """Error bound, NSS and pulls of each arm, a line per rule."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 3, figsize=(15, 4.5), layout="tight")
+    figure, (panels,) = sheet(1, 3, (15, 4.5))
     for name, parts in found.items():
         style = {"lw": 2.2} if "LUCB" in name or "pi4" in name else {"lw": 1.0}
         style["ls"] = "--" if "OCBA" in name else ":" if "race" in name else "-"
@@ -291,27 +272,19 @@ def draw(found: dict[str, Any], moments: np.ndarray, title: str, path: Path) -> 
     panels[2].set(xlabel="arm, best first", ylabel="pulls")
     panels[2].legend(fontsize=7)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few trials and a small table of data")
-    parser.add_argument("--trials", type=int, help="trials of every experiment; 1000 by default")
-    parser.add_argument("--seed", type=int, default=2010)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
-    parser.add_argument("--fresh", action="store_true", help="forget the trials of an earlier run")
-    parser.add_argument("--no-progress", action="store_true")
-    args = parser.parse_args()
+    made = parser(__doc__, "few trials and a small table of data", seed=2010, data="covertype", fresh="run trials")
+    made.add_argument("--trials", type=int, help="trials of every experiment (default 1000, quick 2)")
+    args = made.parse_args()
     trials = args.trials or (2 if args.quick else 1000)
     args.output.mkdir(parents=True, exist_ok=True)
 
-    def track(items: Any, title: str) -> Any:
-        from fastrace._base._progress import track as bar
+    def bar(items: Sequence[Any], title: str) -> Iterator[Any]:
+        return track(items, args.progress, title)
 
-        return bar(list(items), not args.no_progress, title)
-
-    head = ["experiment", "trial", "rule", "pulls", "bound", "nss", "pulls_of_arms"]
+    head = ("experiment", "trial", "rule", "pulls", "bound", "nss", "pulls_of_arms")
     suffix = "_quick" if args.quick else ""
     table = Table(args.output / f"subset_selection_trials{suffix}.csv", head, args.fresh or args.quick)
     moments = np.linspace(30_000 / (6 if args.quick else 30), 30_000, 6 if args.quick else 30).astype(int)
@@ -319,7 +292,7 @@ def main() -> None:
                         ("gaussian", "50 Gaussian arms, best 15, epsilon 0")):
         if args.quick and name == "gaussian":
             continue
-        found = along_the_way(name, table, trials, moments, args.seed, track)
+        found = along_the_way(name, table, trials, moments, args.seed, bar)
         draw(found, moments, title, args.output / f"subset_selection_{name}{suffix}.png")
         half = moments.size // 2 - 1
         lines = [[rule, float(parts["nss"][half]), float(parts["nss"][-1]), float(parts["bound"][-1]),
@@ -327,10 +300,10 @@ def main() -> None:
         show(f"{title}: {trials} trials, the paper has the order pi4 > pi3 > pi2 > pi1",
              ["rule", f"NSS at {moments[half]}", "NSS at 30000", "error bound at 30000", "most pulls of an arm"],
              lines, args.output / f"subset_selection_{name}{suffix}.csv")
-    lines = to_the_stop(table, max(1, trials // 2) if args.quick else trials // 5 or 1, args.seed, track)
+    lines = to_the_stop(table, max(1, trials // 2) if args.quick else trials // 5 or 1, args.seed, bar)
     show("Pulls to the stop, 50 arms", ["rule", "paper", "fixed means", "fresh means", "wrong", "proof"], lines,
          args.output / f"subset_selection_stop{suffix}.csv")
-    lines, result = real_case(args.quick, args.seed, track)
+    lines, result = real_case(args, bar)
     show("Five best of 100 decision trees; a pull is the loss on a random held-out row",
          ["rule", "of all predictions", "pulls", "seconds", "settings", "within epsilon"], lines,
          args.output / f"subset_selection_trees{suffix}.csv")

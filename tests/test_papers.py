@@ -1,7 +1,7 @@
-"""The scripts of examples/, run as a user runs them."""
+"""The experiments of papers/, run as a user runs them."""
 
 import csv
-import importlib.util
+import importlib
 import math
 import os
 import subprocess
@@ -13,15 +13,23 @@ import pytest
 
 from fastrace.control_variates import BinnedTaylor
 from guarantee import assert_rate_at_most
+from papers import common
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = sorted(file.relative_to(ROOT).with_suffix("") for file in (ROOT / "papers").glob("*/[!_]*.py"))
 RULES = 11
+
+
+def start(script, folder, *arguments):
+    """The finished process of one script, run in the folder of the repository as its help says."""
+    (found,) = (file for file in SCRIPTS if file.name == script)
+    command = [sys.executable, "-m", ".".join(found.parts), "--output", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"MPLBACKEND": "Agg"})
 
 
 def run(script, folder, *arguments):
     """What the script prints, and its table as a list of dictionaries, numbers as numbers."""
-    command = [sys.executable, str(EXAMPLES / f"{script}.py"), "--no-progress", "--output", str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | {"MPLBACKEND": "Agg"})
+    done = start(script, folder, "--no-progress", *arguments)
     assert done.returncode == 0, done.stderr
     with (folder / f"{script}.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
@@ -110,18 +118,15 @@ def test_the_table_does_not_depend_on_threads_or_on_the_grid(tmp_path):
 
 @pytest.mark.parametrize("wrong", ["--delta 1", "--sigma 0", "--arms 1", "--jobs -1", "--rules x"])
 def test_bad_options_are_refused(tmp_path, wrong):
-    command = [sys.executable, str(EXAMPLES / "discrete_sampling_synthetic.py"), *wrong.split()]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = start("discrete_sampling_synthetic", tmp_path, *wrong.split())
     assert done.returncode == 2
     assert "error:" in done.stderr
 
 
 def test_filterboost_quick_takes_fewest_samples_by_bets_and_resumes(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "filterboost.py"), "--quick", "--no-progress", "--output", str(tmp_path),
-               "--sets", "breast_cancer", "--runs", "2"]
     stamps = []
     for _ in range(2):      # the second time from the table
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"MPLBACKEND": "Agg"})
+        done = start("filterboost", tmp_path, "--quick", "--no-progress", "--sets", "breast_cancer", "--runs", "2")
         assert done.returncode == 0, done.stderr
         with (tmp_path / "filterboost.csv").open(newline="", encoding="utf-8") as file:
             lines = list(csv.DictReader(file))
@@ -137,11 +142,8 @@ def test_filterboost_quick_takes_fewest_samples_by_bets_and_resumes(tmp_path):
 
 
 def module(script):
-    spec = importlib.util.spec_from_file_location(script, EXAMPLES / f"{script}.py")
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[script] = found         # dataclasses look there
-    spec.loader.exec_module(found)
-    return found
+    (found,) = (file for file in SCRIPTS if file.name == script)
+    return importlib.import_module(".".join(found.parts))
 
 
 def test_arch_bins_are_the_binned_taylor_expansion_of_the_library():
@@ -176,11 +178,10 @@ def test_arch_bins_are_the_binned_taylor_expansion_of_the_library():
 
 @pytest.mark.long
 def test_arch_selection_finds_the_order_and_resumes(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "arch_selection.py"), "--quick", "--no-progress", "--adapt", "60",
-               "--steps", "120", "--runs", "1", "--output", str(tmp_path)]
+    options = "--quick", "--no-progress", "--adapt", "60", "--steps", "120", "--runs", "1"
     tables = []
     for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"MPLBACKEND": "Agg"})
+        done = start("arch_selection", tmp_path, *options)
         assert done.returncode == 0, done.stderr
         with (tmp_path / "arch_selection.csv").open(newline="", encoding="utf-8") as file:
             tables.append(list(csv.DictReader(file)))
@@ -223,10 +224,8 @@ def test_parts_and_limits_of_coreference_factors():
 
 
 def test_author_coreference_by_races_ends_where_exact_sampling_does(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "author_coreference.py"), "--quick", "--no-progress", "--runs", "1",
-               "--sweeps", "5", "--output", str(tmp_path)]
     for _ in range(2):      # the second time from the blocks kept
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"MPLBACKEND": "Agg"})
+        done = start("author_coreference", tmp_path, "--quick", "--no-progress", "--runs", "1", "--sweeps", "5")
         assert done.returncode == 0, done.stderr
     with (tmp_path / "author_coreference.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
@@ -240,3 +239,25 @@ def test_author_coreference_by_races_ends_where_exact_sampling_does(tmp_path):
     assert float(last["exact"]["f1"]) > 0.8
     assert int(last["known"]["evaluations"]) < int(last["even"]["evaluations"])
     assert (tmp_path / "author_coreference.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("script", [file.name for file in SCRIPTS])
+def test_every_experiment_explains_itself(script, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        module(script).main()
+    help_text = capsys.readouterr().out
+    for word in ("--quick", "--seed", "--output", "--no-progress", f"{script} --quick"):
+        assert word in help_text
+
+
+def test_tables_are_written_whole_and_read_back_without_broken_lines(tmp_path):
+    path = tmp_path / "table.csv"
+    common.write_table(path, [{"rule": "a", "error": 1 / 3}])
+    common.add_lines(path, [{"rule": "b", "error": 0.5}])
+    assert common.read_table(path) == [{"rule": "a", "error": "0.333333"}, {"rule": "b", "error": "0.5"}]
+    with path.open("a") as file:
+        file.write("cut")           # as a crash leaves it
+    assert len(common.read_table(path)) == 2
+    assert common.read_table(tmp_path / "none.csv") == []
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]

@@ -1,6 +1,6 @@
 """Bayesian logistic regression on Covertype: samplers that read few rows, and their peers, against a long exact run.
 
-    python examples/logistic_tall.py --quick
+    python -m papers.chen_2016.logistic_tall --quick
 
 Lodgepole pine against the other covers, from the ten measured columns (``--columns all`` adds the wilderness areas and
 soils) and an intercept; normal priors of standard deviation 10. A long run of exact Metropolis-Hastings gives means and
@@ -18,7 +18,6 @@ internet. ``--quick`` uses made data.
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
 import math
 import os
@@ -29,16 +28,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count=1")
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if __name__ == "__main__":                  # before NumPy and JAX: CPU seconds of one core
+    for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(_name, "1")
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count=1")
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-import numpy as np  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
+import numpy as np
+from numpy.typing import NDArray
 
-from fastrace import datasets, mcmc  # noqa: E402
-from fastrace._base._progress import meter  # noqa: E402
+from fastrace import mcmc
+from papers import datasets
+from papers.common import meter, parser, read_table, settings, sheet, write_table
 
 PRIOR_SD = 10.0
 MEASURED = 10       # columns of Covertype that are quantities
@@ -111,7 +112,7 @@ def solve(options: argparse.Namespace) -> Task:
     if options.fresh:
         saved.unlink(missing_ok=True)
     trace = mcmc.sample(kernel, n_draws=options.exact_draws, n_chains=2, rng=options.seed, n_tune=options.tune,
-                        progress=not options.no_progress, checkpoint=saved)
+                        progress=options.progress, checkpoint=saved)
     flat = trace.draws.reshape(-1, X.shape[1])
     print(f"{name}\nexact run: {len(flat)} draws in {trace.seconds:.0f} s, smallest effective size "
           f"{trace.ess().min():.0f}, R-hat at most {trace.rhat().max():.4f}")
@@ -293,22 +294,16 @@ def line(task: Task, name: str, run: Run, options: argparse.Namespace) -> dict[s
         "sd_high": ratio.max(),
     }
     return {"data": task.name, "sampler": name, "exact": SAMPLERS[name].exact, "draws": str(len(flat)),
-            **{key: f"{value:.5g}" for key, value in numbers.items()}, "settings": settings(options)}
+            **{key: f"{value:.5g}" for key, value in numbers.items()}, "settings": settings(options, *KEPT)}
 
 
-def settings(options: argparse.Namespace) -> str:
-    """What a line of the csv file depends on, in one word."""
-    names = ("rows", "columns", "exact_draws", "tune", "work", "seed")
-    return ";".join(f"{name}={getattr(options, name)}" for name in names)
+KEPT = ("rows", "columns", "exact_draws", "tune", "work", "seed")       # what a line of the csv file depends on
 
 
 def measure(task: Task, path: Path, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, str]]]:
     """A line per sampler, each written to the csv file as soon as it is there; those that are there already first."""
-    found: dict[str, dict[str, str]] = {}
-    if path.exists() and not options.fresh:
-        with path.open(newline="", encoding="utf-8") as file:
-            found = {entry["sampler"]: entry for entry in csv.DictReader(file)
-                     if (entry.get("data"), entry.get("settings")) == (task.name, settings(options))}
+    found = {entry["sampler"]: entry for entry in ([] if options.fresh else read_table(path))
+             if (entry["data"], entry["settings"]) == (task.name, settings(options, *KEPT))}
     for name in options.samplers:
         if name not in found:
             sampler = SAMPLERS[name]
@@ -316,12 +311,7 @@ def measure(task: Task, path: Path, options: argparse.Namespace) -> Iterator[tup
                 print(f"{sampler.name}: not run, {sampler.needs} is not installed", file=sys.stderr)
                 continue
             found[name] = line(task, name, sampler.run(task, options), options)
-            part = path.with_suffix(".part")
-            with part.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, COLUMNS)
-                writer.writeheader()
-                writer.writerows(found.values())
-            part.replace(path)
+            write_table(path, list(found.values()), COLUMNS)
         yield name, found[name]
 
 
@@ -344,19 +334,14 @@ def print_table(found: dict[str, dict[str, str]], d: int) -> None:
         print(f"best of ours {best[False]:.4g} effective samples per CPU second, best peer {best[True]:.4g}: "
               f"{best[False] / best[True]:.1f} times")
     print("Chen & Ghahramani (2016) has no such table: for ARCH models it reports twice the effective samples per "
-          "evaluation (arch_selection.py).")
+          "evaluation (papers.chen_2016.arch_selection).")
 
 
 def draw_figure(found: dict[str, dict[str, str]], title: str, path: Path) -> None:
     """Rates, costs and errors of every sampler as bars."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = sorted(found, key=lambda name: float(found[name]["ess_per_second"]))
     at = np.arange(len(names))
-    figure = Figure(figsize=(14.0, 1.6 + 0.36 * len(names)), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 3, sharey=True)
+    figure, (panels,) = sheet(1, 3, (14.0, 1.6 + 0.36 * len(names)), sharey=True)
     columns = (("ess_per_second", "effective samples per CPU second"),
                ("evaluations_per_ess", "evaluations per effective sample"),
                ("mean_error", "largest error of a mean, posterior standard deviations"))
@@ -375,9 +360,8 @@ def draw_figure(found: dict[str, dict[str, str]], title: str, path: Path) -> Non
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the options."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add = parser.add_argument
-    add("--quick", action="store_true", help="made data, short runs, no peers")
+    made = parser(__doc__, "made data, short runs, no peers", data="covertype", download=True, fresh="run everything")
+    add = made.add_argument
     add("--samplers", nargs="+", choices=SAMPLERS, metavar="SAMPLER",
         help=f"of {', '.join(SAMPLERS)} (default: all)")
     add("--columns", choices=("measured", "all"), default="measured", help="of Covertype: 10 or all that vary")
@@ -385,18 +369,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--exact-draws", type=int, help="draws of each of the two exact chains (default 4000, quick 1000)")
     add("--tune", type=int, default=500, help="steps of tuning")
     add("--work", type=float, help="draws of each sampler, as a multiple of the default (quick 0.05)")
-    add("--data", type=Path, metavar="DIR", help="folder with covertype (default: FASTRACE_DATA)")
-    add("--download", action="store_true", help="let scikit-learn fetch covertype")
-    add("--seed", type=int, default=0, help="the same seed gives the same draws")
-    add("--fresh", action="store_true", help="run everything again")
-    add("--output", type=Path, default=Path(__file__).parent / "output", metavar="DIR", help="where to write")
-    add("--no-progress", action="store_true", help="no progress bar")
-    options = parser.parse_args(arguments)
+    options = made.parse_args(arguments)
     options.exact_draws = options.exact_draws or (1000 if options.quick else 4000)
     options.work = options.work or (0.05 if options.quick else 1.0)
     options.samplers = options.samplers or [name for name in SAMPLERS if not (options.quick and SAMPLERS[name].needs)]
     if options.exact_draws < 100 or options.work <= 0.0 or (options.rows or 1000) < 1000:
-        parser.error("at least 100 exact draws, work above 0 and 1000 rows are needed")
+        made.error("at least 100 exact draws, work above 0 and 1000 rows are needed")
     return options
 
 
@@ -411,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     found: dict[str, dict[str, str]] = {}
-    with meter("samplers", len(options.samplers), not options.no_progress) as done:
+    with meter("samplers", len(options.samplers), options.progress) as done:
         for name, entry in measure(task, table, options):
             found[name] = entry
             done(len(found))

@@ -1,7 +1,7 @@
 """Choosing a learner without training one: every method on recorded learning curves (Sabharwal et al. 2016).
 
-    FASTRACE_DATA=folder python examples/daub_curves.py
-    python examples/daub_curves.py --quick
+    FASTRACE_DATA=folder python -m papers.sabharwal_2016.daub_curves
+    python -m papers.sabharwal_2016.daub_curves --quick
 
 With ``lcdb_accuracy.parquet`` (LCDB 0.1.0: measured curves of up to 20 scikit-learn learners on 248 data sets) in the
 data folder, each method asks the table for scores instead of training. A case is one data set and one outer split; its
@@ -18,16 +18,14 @@ Writes ``daub_curves.csv`` (a line per method and setting) and ``daub_curves.png
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
-from fastrace import datasets
 from fastrace import model_selection as ms
-from fastrace._base._progress import track
+from papers import datasets
+from papers.common import parser, sheet, track, write_table
 
 Case = tuple[int, ms.LearningCurves]
 SHARES = (1 / 2, 1 / 3, 1 / 4, 1 / 6, 1 / 8, 1 / 10)
@@ -138,15 +136,12 @@ def measure(name: str, cases: list[Case], first: float) -> list[tuple[int, float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="made curves, few of them")
-    parser.add_argument("--data", help="folder with lcdb_accuracy.parquet; by default that of FASTRACE_DATA")
-    parser.add_argument("--rows", type=int, default=8000, help="smallest data set (default: 8000 rows)")
-    parser.add_argument("--inner-seeds", type=int, default=1, help="inner splits of each outer one (default: 1)")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), metavar="NAME")
-    parser.add_argument("--no-progress", action="store_true")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
-    options = parser.parse_args()
+    made_parser = parser(__doc__, "made curves, few of them", data="lcdb_accuracy.parquet")
+    add = made_parser.add_argument
+    add("--rows", type=int, default=8000, help="smallest data set (default: 8000 rows)")
+    add("--inner-seeds", type=int, default=1, help="inner splits of each outer one (default: 1)")
+    add("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), metavar="NAME")
+    options = made_parser.parse_args()
     if options.quick:
         cases, firsts = made(12, 7), FIRSTS[::3]
     else:
@@ -161,7 +156,7 @@ def main() -> None:
 
     work = [(name, first) for name in options.methods for first in firsts]
     lines: dict[tuple[str, float], list[tuple[int, float, float, float, float]]] = {}
-    for name, first in track(work, not options.no_progress, "asking the curves"):
+    for name, first in track(work, options.progress, "asking the curves"):
         lines[name, first] = measure(name, cases, first)
 
     def table(title: str, chosen: Callable[[int], bool], column: int = 3, cost: int = 1) -> dict[str, np.ndarray]:
@@ -203,34 +198,32 @@ def main() -> None:
                       f"{mean[2]:11.1f}{seconds if bounded else '':>18}")
 
     options.output.mkdir(parents=True, exist_ok=True)
-    with (options.output / "daub_curves.csv").open("w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(["method", "first", "rows", "seconds", "loss", "loss_95", "test_loss"])
-        for (name, first), each in lines.items():
-            a = np.array([line[1:] for line in each])
-            out.writerow([name, f"{first:.5g}", *(f"{x:.5g}" for x in (
-                a[:, 0].mean(), a[:, 1].mean(), a[:, 2].mean(), np.percentile(a[:, 2], 95), a[:, 3].mean()))])
+    table_lines = []
+    for (name, first), each in lines.items():
+        a = np.array([line[1:] for line in each])
+        found = (first, a[:, 0].mean(), a[:, 1].mean(), a[:, 2].mean(), np.percentile(a[:, 2], 95), a[:, 3].mean())
+        names = ("first", "rows", "seconds", "loss", "loss_95", "test_loss")
+        table_lines.append({"method": name} | dict(zip(names, map(float, found), strict=True)))
+    write_table(options.output / "daub_curves.csv", table_lines)
     draw(regrets, lines, options)
     print(f"\nwritten to {options.output}")
 
 
 def draw(regrets: dict[str, np.ndarray], lines: dict, options: argparse.Namespace) -> None:
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib import colormaps
 
     # one colour scale per family, so that fifteen methods stay apart
     families = {"DAUBHalving": "Greens", "DAUB": "Blues", "successive halving": "Oranges", "": "Greys"}
     groups: dict[str, list[str]] = {family: [] for family in families}
     for name in regrets:
         groups[next(family for family in families if name.startswith(family))].append(name)
-    figure, ax = plt.subplots(figsize=(11, 6), layout="constrained")
+    figure, ((ax,),) = sheet(1, 1, (11, 6))
     for family, names in groups.items():
         for k, name in enumerate(names):
             points = sorted((np.mean([line[1] for line in each]), np.mean([line[3] for line in each]))
                             for (other, _), each in lines.items() if other == name)
             ax.plot(*zip(*points, strict=True), marker="osv^D<>"[k % 7], ms=5, label=name,
-                    color=plt.get_cmap(families[family])(0.4 + 0.55 * k / max(1, len(names) - 1)),
+                    color=colormaps[families[family]](0.4 + 0.55 * k / max(1, len(names) - 1)),
                     lw=2.5 if name == "DAUBHalving x4, quarters" else 1.2)
     ax.set(xscale="log", yscale="log", xlabel="rows, over those of training all in full", ylabel="mean loss, %")
     ax.set_ylim(bottom=0.005)

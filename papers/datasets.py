@@ -1,4 +1,4 @@
-"""Data sets for the examples, benches and tests: found on disk by name, or taken from scikit-learn."""
+"""Data sets for the experiments: found on disk by name, or taken from scikit-learn."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fastrace._base import _checks
-from fastrace._base._words import counted
 
 VARIABLE = "FASTRACE_DATA"
 SUFFIXES = (".parquet", ".csv", ".npy", ".mat")
@@ -75,8 +72,7 @@ class Dataset:
         if self.split is not None:
             words, counts = np.unique(self.split, return_counts=True)
             parts = "; " + ", ".join(f"{count} {word}" for word, count in zip(words, counts, strict=True))
-        size = f"{counted(len(self.X), 'row')}, {counted(self.X.shape[1], 'column')}"
-        return f"{size} ({self.X.dtype}){parts}; from {self.source}"
+        return f"{len(self.X)} rows, {self.X.shape[1]} columns ({self.X.dtype}){parts}; from {self.source}"
 
     def take(self, rows: Any) -> Dataset:
         """Return the rows that an index, slice or mask picks."""
@@ -90,12 +86,11 @@ class Dataset:
             raise ValueError(f"part is {word!r}; this data set has {known}")
         return self.take(self.split == word)
 
-    def sample(self, n_rows: int, rng: _checks.RngLike = None) -> Dataset:
+    def sample(self, n_rows: int, rng: int | np.random.Generator | None = None) -> Dataset:
         """Return `n_rows` different rows in random order."""
-        n_rows = _checks.integer(n_rows, "n_rows", 1, "it counts rows")
-        if n_rows > self.X.shape[0]:
+        if not 0 < n_rows <= self.X.shape[0]:
             raise ValueError(f"n_rows is {n_rows}; the data set has {self.X.shape[0]}")
-        return self.take(_checks.generator(rng).choice(self.X.shape[0], n_rows, replace=False))
+        return self.take(np.random.default_rng(rng).choice(self.X.shape[0], n_rows, replace=False))
 
     def one_against_rest(self, value: Any) -> Dataset:
         """Return the data with y = 1 where it was `value` (a number, or a word of ``categories["y"]``), else 0."""
@@ -239,7 +234,7 @@ def load(
 
     Notes
     -----
-    The files that the examples know, with their columns: ``covertype`` (54 inputs, 7 classes), ``adult``,
+    The files that the scripts know, with their columns: ``covertype`` (54 inputs, 7 classes), ``adult``,
     ``census_kdd``, ``kin40k``, ``protein``, ``sarcos_test``, ``higgs_7500``, ``sensorless``, ``electricity``,
     ``magic04``, ``mnist``, ``a9a``, ``skin``, ``kdd99_http``, ``buzz_toms``, ``msd_subset_4680``, ``fin_*``. Without a
     file, "covertype", "kdd99", "california_housing", "adult", "mnist", "electricity" and "kin8nm" come from
@@ -248,7 +243,7 @@ def load(
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from fastrace import datasets
+    >>> from papers import datasets
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = pathlib.Path(folder, "small.csv").write_text("size,colour,y\\n1,red,0\\n2,blue,1\\n3,red,1\\n")
     ...     data = datasets.load("small", folder)

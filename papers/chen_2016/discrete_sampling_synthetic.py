@@ -1,6 +1,6 @@
 """The synthetic experiment of Chen & Ghahramani (2016): section 5.1 with Figure 1, appendix C.1 with Figures 5 to 7.
 
-    python examples/discrete_sampling_synthetic.py --quick
+    python -m papers.chen_2016.discrete_sampling_synthetic --quick
 
 A discrete variable has D states with probabilities that fall geometrically, and N factors: the log-factor of state i on
 row n is ``log p(i) / N + sigma z``, where z is standardised noise from one of three laws. Each draw perturbs the states
@@ -14,7 +14,6 @@ figure per D. Needs the ``demo`` extra (matplotlib and rich).
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import os
 import sys
@@ -22,7 +21,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import fastrace as fr
+from papers.common import parser, sheet, track, write_table
 
 LAWS = {
     "normal": lambda rng, size: rng.standard_normal(size),
@@ -229,34 +229,6 @@ def measure_all(settings: Sequence[Setting], options: argparse.Namespace) -> Ite
             raise
 
 
-def track(lines: Iterator[Line], total: int, shown: bool) -> Iterator[Line]:
-    """Pass lines on, with a progress bar on standard error."""
-    if not shown:
-        yield from lines
-        return
-    from rich import progress as bars
-    from rich.console import Console
-
-    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(),
-               bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
-    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("settings", total=total)
-        for line in lines:
-            progress.update(task, advance=1, description=f"D = {line.n_arms}, {line.rewards}")
-            yield line
-
-
-def write_table(lines: Sequence[Line], path: Path) -> None:
-    """Write the table as CSV, a column per field of `Line`."""
-    names = [column.name for column in fields(Line)]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(names)
-        for line in lines:
-            values = (getattr(line, name) for name in names)
-            writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
-
-
 def print_table(lines: Sequence[Line]) -> None:
     """Print a block per D and law: a line per rule and delta, a column per sigma."""
     blocks: dict[tuple[int, str], dict[tuple[str, float], dict[float, Line]]] = defaultdict(lambda: defaultdict(dict))
@@ -280,16 +252,12 @@ def print_table(lines: Sequence[Line]) -> None:
 
 def draw_figure(lines: Sequence[Line], path: Path, n_arms: int) -> None:
     """Error and share read against delta: a column of panels per sigma, two rows of panels per law."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     lines = [line for line in lines if line.n_arms == n_arms]
     laws = [law for law in LAWS if any(line.rewards == law for line in lines)]
     sigmas = sorted({line.sigma for line in lines}, reverse=True)
     deltas = sorted({line.delta for line in lines})
-    figure = Figure(figsize=(1.5 + 3.1 * len(sigmas), 1.2 + 4.6 * len(laws)), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(2 * len(laws), len(sigmas), sharex=True, sharey="row", squeeze=False)
+    size = (1.5 + 3.1 * len(sigmas), 1.2 + 4.6 * len(laws))
+    figure, panels = sheet(2 * len(laws), len(sigmas), size, sharex=True, sharey="row")
     least = min([line.error_low for line in lines if line.errors] + [deltas[0]]) / 1.5
     for i, law in enumerate(laws):
         for j, sigma in enumerate(sigmas):
@@ -326,9 +294,8 @@ def draw_figure(lines: Sequence[Line], path: Path, n_arms: int) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the options."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add = parser.add_argument
-    add("--quick", action="store_true", help="a small grid and few draws, in under a minute")
+    made = parser(__doc__, "a small grid and few draws, in under a minute")
+    add = made.add_argument
     add("--draws", type=int, help="most draws per setting (the paper: 10000; default 1000, quick 300)")
     add("--work", type=float, help="most rewards read per setting, weighted by what a reward costs under each rule; "
         "it ends hard settings early (default 1e8, quick 3e6; inf for no limit)")
@@ -339,10 +306,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--rules", nargs="+", choices=list(RULE), default=list(RULE), metavar="RULE", help="of: " + ", ".join(RULE))
     add("--rows", type=int, default=100_000, metavar="N", help="number of factors (default 100000)")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="threads (default: one per processor)")
-    add("--seed", type=int, default=0, help="the same seed gives the same table, whatever --jobs is")
-    add("--output", type=Path, default=Path(__file__).parent / "output", metavar="DIR", help="where to write")
-    add("--no-progress", action="store_true", help="no progress bar")
-    options = parser.parse_args(arguments)
+    options = made.parse_args(arguments)
     small = options.quick
     options.draws = options.draws or (300 if small else 1000)
     options.work = options.work or (3e6 if small else 1e8)
@@ -350,7 +314,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.delta = options.delta or ([0.01, 0.1] if small else [1e-3, 3e-3, 1e-2, 3e-2, 1e-1])
     least = min(options.draws, options.jobs, options.rows - 1, *(n - 1 for n in options.arms))
     if least < 1 or not min(options.work, *options.sigma) > 0 or not all(0 < delta < 1 for delta in options.delta):
-        parser.error("draws, jobs, work and sigma must be above 0, arms and rows at least 2, delta in (0, 1)")
+        made.error("draws, jobs, work and sigma must be above 0, arms and rows at least 2, delta in (0, 1)")
     return options
 
 
@@ -366,14 +330,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for sigma in options.sigma
     ]
     options.output.mkdir(parents=True, exist_ok=True)
-    shown = not options.no_progress
     found = {}
-    for line in track(measure_all(settings, options), len(settings), shown):
+    measured = measure_all(settings, options)
+    for line in track(measured, options.progress, "settings", len(settings), lambda x: f"D = {x.n_arms}, {x.rewards}"):
         found[Setting(line.n_arms, line.rewards, line.sigma, line.delta, line.rule)] = line
     lines = [found[setting] for setting in settings]
     print_table(lines)
     table = options.output / "discrete_sampling_synthetic.csv"
-    write_table(lines, table)
+    write_table(table, [asdict(line) for line in lines])
     written = [table]
     for n_arms in options.arms:
         written.append(options.output / f"discrete_sampling_synthetic_D{n_arms}.png")

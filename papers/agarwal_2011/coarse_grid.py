@@ -1,7 +1,7 @@
 """Nested model classes within a budget of time: the coarse grid of Agarwal, Duchi, Bartlett & Levrard (2011).
 
-    python examples/coarse_grid.py --quick
-    FASTRACE_DATA=folder python examples/coarse_grid.py
+    python -m papers.agarwal_2011.coarse_grid --quick
+    FASTRACE_DATA=folder python -m papers.agarwal_2011.coarse_grid
 
 Synthetic: polynomials of degree 1 to 16 for a smooth function with noise. Real: the first features, in a fixed random
 order, of "protein" in the data folder, or of scikit-learn's diabetes data with ``--quick``. Least squares with d
@@ -13,8 +13,6 @@ of the oracle: the class whose model on the whole budget is best. Averages over 
 
 from __future__ import annotations
 
-import argparse
-import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace import datasets
 from fastrace import model_selection as ms
-from fastrace._base._progress import track
+from papers import datasets
+from papers.common import parser, sheet, show_table, track, write_table
 
 Array = NDArray[np.float64]
 
@@ -93,14 +91,10 @@ def repeat(designs: list[Array], y: Array, quanta: int, scale: float) -> dict[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few repetitions, bundled data")
-    parser.add_argument("--data", help="folder with protein.parquet; by default that of FASTRACE_DATA")
-    parser.add_argument("--repetitions", type=int)
-    parser.add_argument("--scale", type=float, default=0.1, help="penalties are scale sqrt(d / n) (default: 0.1)")
-    parser.add_argument("--no-progress", action="store_true")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
-    options = parser.parse_args()
+    made = parser(__doc__, "few repetitions, bundled data", seed=11, data="protein")
+    made.add_argument("--repetitions", type=int, help="repetitions (default 50, quick 5)")
+    made.add_argument("--scale", type=float, default=0.1, help="penalties are scale sqrt(d / n) (default: 0.1)")
+    options = made.parse_args()
     count = options.repetitions or (5 if options.quick else 50)
     makers: dict[str, Callable[[np.random.Generator], tuple[list[Array], Array]]] = {
         "synthetic, degree": lambda rng: synthetic(rng, 3000 if options.quick else 20_000),
@@ -109,8 +103,8 @@ def main() -> None:
     }
     lines = []
     work = [(name, quanta) for name in makers for quanta in ((40, 160) if options.quick else (40, 160, 640))]
-    for name, quanta in track(work, not options.no_progress, "nested classes"):
-        rng = np.random.default_rng(11)
+    for name, quanta in track(work, options.progress, "nested classes"):
+        rng = np.random.default_rng(options.seed)
         try:
             each = [repeat(*makers[name](rng), quanta, options.scale) for _ in range(count)]
         except (FileNotFoundError, ImportError) as error:
@@ -118,24 +112,19 @@ def main() -> None:
         for choice in each[0]:
             risks = np.array([one[choice] for one in each])
             lines.append((name, quanta, choice, risks.mean(), risks.std() / np.sqrt(count)))
-    print(f"{'classes':20s}{'quanta':>7}  {'choice':24s}{'risk':>9}{'+-':>9}{'excess':>9}")
     oracle = {(line[0], line[1]): line[3] for line in lines if line[2] == "oracle"}
-    for name, quanta, choice, mean, error in lines:
-        print(f"{name:20s}{quanta:7d}  {choice:24s}{mean:9.4f}{error:9.4f}{mean - oracle[name, quanta]:9.4f}")
+    columns = ("classes", "quanta", "choice", "risk", "error")
+    show_table("held-out risks of the classes chosen", (*columns, "excess"),
+               [(*line, line[3] - oracle[line[:2]]) for line in lines])
     options.output.mkdir(parents=True, exist_ok=True)
-    with (options.output / "coarse_grid.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("classes", "quanta", "choice", "risk", "error"), *lines])
+    write_table(options.output / "coarse_grid.csv", [dict(zip(columns, line, strict=True)) for line in lines])
     draw(lines, options.output / "coarse_grid.png")
     print(f"written to {options.output}")
 
 
 def draw(lines: list[tuple[str, int, str, float, float]], path: Path) -> None:
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     names = list(dict.fromkeys(line[0] for line in lines))
-    figure, panels = plt.subplots(1, len(names), figsize=(11, 4.5), layout="constrained")
+    figure, (panels,) = sheet(1, len(names), (11, 4.5))
     for ax, name in zip(panels, names, strict=True):
         for choice in dict.fromkeys(line[2] for line in lines):
             own = [line for line in lines if line[0] == name and line[2] == choice]

@@ -1,7 +1,7 @@
 """Which author mentions are the same person? Annealed Gibbs sampling by races, as in Figure 3 of Chen & Ghahramani
 (2016).
 
-    python examples/author_coreference.py --quick
+    python -m papers.chen_2016.author_coreference --quick
 
 Mentions of a name ("first initial, last name": a block) are to be parted into persons. The model has a factor f(i, j)
 for each pair in one cluster, and a Gibbs step moves a mention to a cluster y, an empty one included, with probability
@@ -31,7 +31,6 @@ there is. Needs the extras ``data`` and ``demo``; the sets come from the folder 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import re
 import sys
@@ -47,8 +46,9 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 import fastrace as fr
-from fastrace import datasets, mcmc
-from fastrace._base._progress import meter
+from fastrace import mcmc
+from papers import datasets
+from papers.common import meter, parser, save_arrays, settings, sheet, write_table
 
 SAMPLERS = {"exact": ("exact", "C0", "-"), "even": ("race, even (the paper's)", "C1", "--"),
             "adaptive": ("race, adaptive", "C2", "-."), "known": ("race, known part apart", "C3", "--")}
@@ -303,15 +303,13 @@ def temperatures(options: argparse.Namespace) -> NDArray[np.float64]:
     return np.geomspace(options.hot, options.cold, options.sweeps)
 
 
-def settings(options: argparse.Namespace) -> str:
-    """What a block's record depends on."""
-    names = ("runs", "sweeps", "hot", "cold", "delta", "unscored", "quick", "seed")
-    return ",".join(SAMPLERS) + ";" + ";".join(f"{name}={getattr(options, name)}" for name in names)
+KEPT = ("runs", "sweeps", "hot", "cold", "delta", "unscored", "quick", "seed")      # what a block's record depends on
 
 
 def sample(block: Block, options: argparse.Namespace) -> Record:
     """All samplers and runs in a block, or what was kept of them."""
-    file = options.output / f"author_coreference_{zlib.crc32((block.name + settings(options)).encode()):08x}.npz"
+    words_kept = ",".join(SAMPLERS) + ";" + settings(options, *KEPT)
+    file = options.output / f"author_coreference_{zlib.crc32((block.name + words_kept).encode()):08x}.npz"
     if file.exists() and not options.fresh:
         with np.load(file) as found:
             return Record(**{name: found[name] for name in Record.__dataclass_fields__})
@@ -325,9 +323,7 @@ def sample(block: Block, options: argparse.Namespace) -> Record:
             for name, part in zip(("evaluations", "precision", "recall", "wrong", "draws"), parts, strict=True):
                 getattr(out, name)[k, run] = part
             out.ends = np.array([min(out.ends[0], ends[0]), max(out.ends[1], ends[1]), max(out.ends[2], ends[2])])
-    part = file.with_suffix(".part.npz")
-    np.savez_compressed(part, **vars(out))
-    part.replace(file)                          # whole, or not there
+    save_arrays(file, **vars(out))
     return out
 
 
@@ -391,24 +387,20 @@ def print_table(record: Record, n_blocks: int, n_mentions: int, options: argpars
 
 def write(record: Record, options: argparse.Namespace) -> tuple[Path, Path]:
     """The csv file and the figure."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
 
     table, picture = options.output / "author_coreference.csv", options.output / "author_coreference.png"
     score = f1(record)
-    with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for k, sampler in enumerate(SAMPLERS):
-            for run, sweep in np.ndindex(options.runs, options.sweeps):
-                at = k, run, sweep
-                writer.writerow([sampler, run, sweep + 1, f"{temperatures(options)[sweep]:.4g}", record.evaluations[at],
-                                 f"{record.precision[at]:.5f}", f"{record.recall[at]:.5f}", f"{score[at]:.5f}",
-                                 record.wrong[at], record.draws[at]])
-    figure = Figure(figsize=(15.0, 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, middle, right = figure.subplots(1, 3)
+    lines = []
+    for k, sampler in enumerate(SAMPLERS):
+        for run, sweep in np.ndindex(options.runs, options.sweeps):
+            cell = k, run, sweep
+            found = (sampler, run, sweep + 1, float(temperatures(options)[sweep]), record.evaluations[cell],
+                     float(record.precision[cell]), float(record.recall[cell]), float(score[cell]),
+                     record.wrong[cell], record.draws[cell])
+            lines.append(dict(zip(COLUMNS, found, strict=True)))
+    write_table(table, lines)
+    figure, ((left, middle, right),) = sheet(1, 3, (15.0, 4.8))
     sweeps = np.arange(1, options.sweeps + 1)
     each = np.diff(record.evaluations, axis=2, prepend=0).mean(axis=1)
     for k, (text, colour, dash) in enumerate(SAMPLERS.values()):
@@ -433,9 +425,8 @@ def write(record: Record, options: argparse.Namespace) -> tuple[Path, Path]:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the options."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add = parser.add_argument
-    add("--quick", action="store_true", help="made mentions and two runs")
+    made_parser = parser(__doc__, "made mentions and two runs", data="the sets", fresh="do all blocks")
+    add = made_parser.add_argument
     add("--unscored", choices=("whoiswho", "acl2019", ""), default="whoiswho", help="unlabelled mentions to join")
     add("--blocks", type=int, help="most scored blocks, and as many unlabelled ones (default: all; quick 2)")
     add("--most", type=int, default=6000, help="mentions of a block above which it is left out")
@@ -444,16 +435,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--hot", type=float, default=2.0, help="temperature of the first sweep")
     add("--cold", type=float, default=0.2, help="temperature of the last sweep")
     add("--delta", type=float, default=0.05, help="probability of a wrong draw")
-    add("--data", type=Path, metavar="DIR", help="folder with the sets (default: FASTRACE_DATA)")
-    add("--seed", type=int, default=0, help="the same seed gives the same table")
-    add("--fresh", action="store_true", help="do all blocks again")
-    add("--output", type=Path, default=Path(__file__).parent / "output", metavar="DIR", help="where to write")
-    add("--no-progress", action="store_true", help="no progress bar")
-    options = parser.parse_args(arguments)
+    options = made_parser.parse_args(arguments)
     options.runs = options.runs or (2 if options.quick else 7)
     options.sweeps = options.sweeps or (8 if options.quick else 15)
     if options.runs < 1 or options.sweeps < 2 or not 0.0 < options.delta < 1.0 or not 0.0 < options.cold <= options.hot:
-        parser.error("a run, two sweeps, a delta in (0, 1) and temperatures above 0 are needed")
+        made_parser.error("a run, two sweeps, a delta in (0, 1) and temperatures above 0 are needed")
     return options
 
 
@@ -464,7 +450,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     records: list[Record] = []
     n_mentions = 0
     try:
-        with meter("blocks", None, not options.no_progress) as done:
+        with meter("blocks", None, options.progress) as done:
             for block in made(options) if options.quick else real(options):
                 records.append(sample(block, options))
                 n_mentions += len(block.person)

@@ -1,7 +1,7 @@
 """DAUB on real data: which of 40 or more learners to train on all rows (Sabharwal, Samulowitz & Tesauro 2016).
 
-    FASTRACE_DATA=folder python examples/daub.py --sets adult electricity --rows 10000
-    python examples/daub.py --quick
+    FASTRACE_DATA=folder python -m papers.sabharwal_2016.daub --sets adult electricity --rows 10000
+    python -m papers.sabharwal_2016.daub --quick
 
 Settings of learners from ten families and more are chosen among by DAUB (first 500 rows, ratio 1.5, as in the paper),
 with and without the bound by training scores, and by its rivals: successive halving with scikit-learn's schedule and
@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import math
 import os
 import sys
@@ -37,7 +36,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")      # before NumPy: seconds of one core
+if __name__ == "__main__":                  # before NumPy: seconds of one core
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +48,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fastrace import datasets
 from fastrace import model_selection as ms
-from fastrace._base._progress import meter
+from papers import datasets
+from papers.common import add_lines, meter, parser, read_table, sheet, write_table
 
 LARGE = ("covertype", "census_kdd", "sensorless", "mnist", "skin", "kdd99_http")
 SMALL = ("adult", "electricity", "higgs_7500", "buzz_toms")
@@ -168,15 +168,9 @@ class Task:
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / f"{name}_{self.n_rows}_{options.seed}{f'_{number}' if number else ''}.csv"
         self.known: dict[tuple[str, int], dict[str, Any]] = {}
-        if self.file.exists():
-            with self.file.open(newline="", encoding="utf-8") as file:
-                for line in csv.DictReader(file):
-                    if line["failure"] is not None:           # else cut short by a crash
-                        self.known[line["learner"], int(line["rows"])] = {
-                            k: v if k in ("learner", "failure") else float(v) for k, v in line.items()}
-        else:
-            with self.file.open("w", newline="", encoding="utf-8") as file:
-                csv.writer(file).writerow(COLUMNS)
+        for kept in read_table(self.file):
+            self.known[kept["learner"], int(kept["rows"])] = {
+                k: v if k in ("learner", "failure") else float(v) for k, v in kept.items()}
 
     def train(self, learner: int, n: int) -> dict[str, Any]:
         """Scores and seconds of one training, made now or before."""
@@ -205,8 +199,7 @@ class Task:
             test = float(np.mean(estimator.predict(self.x[self.test]) == self.y[self.test]))
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
         line = dict(zip(COLUMNS, (name, n, train, valid, test, cpu, wall, load, failure), strict=True))
-        with self.file.open("a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, COLUMNS).writerow(line)
+        add_lines(self.file, [line])
         self.known[name, n] = line
         return line
 
@@ -361,12 +354,14 @@ def other_orders(task: Task, wanted: str, full: list[dict[str, Any]], found: dic
             raise
         return
     print(f"\n{f'over {options.orders} orders of the rows':44s}{'loss %':>8}{'worst':>8}{'seconds x':>11}")
-    with (options.output / "daub_orders.csv").open("a", newline="", encoding="utf-8") as file:
-        for name, each in seen.items():
-            losses = [100 * (best - full[one.best]["valid"]) for one in each]
-            ratio = whole / float(np.mean([one.seconds for one in each]))
-            print(f"{name:44s}{np.mean(losses):8.2f}{max(losses):8.2f}{ratio:11.1f}")
-            csv.writer(file).writerow([task.name, task.n_rows, name, *(f"{x:.6g}" for x in (*losses, ratio))])
+    lines = []
+    for name, each in seen.items():
+        losses = [100 * (best - full[one.best]["valid"]) for one in each]
+        ratio = whole / float(np.mean([one.seconds for one in each]))
+        print(f"{name:44s}{np.mean(losses):8.2f}{max(losses):8.2f}{ratio:11.1f}")
+        lines.append({"set": task.name, "rows": task.n_rows, "method": name, "orders": len(losses),
+                      "losses": " ".join(f"{loss:.6g}" for loss in losses), "seconds_ratio": ratio})
+    add_lines(options.output / "daub_orders.csv", lines)
 
 
 SEARCHES = ("HalvingGridSearchCV", "DAUBSearchCV", "DAUBSearchCV, later", "DAUBSearchCV, daub")
@@ -412,11 +407,8 @@ def compare_searches(task: Task, full: list[dict[str, Any]]) -> None:
     file = task.options.output / "daub_searches.csv"
     columns = ("set", "rows", "learners", "search", "chosen", "loss", "test_loss", "trainings", "seconds_ratio",
                "seconds", "wall")
-    known: dict[str, dict[str, str]] = {}
-    if file.exists():
-        with file.open(newline="", encoding="utf-8") as old:
-            known = {line["search"]: line for line in csv.DictReader(old)
-                     if (line["set"], line["rows"], line["learners"]) == (task.name, str(task.n_rows), str(len(full)))}
+    known = {line["search"]: line for line in read_table(file)
+             if (line["set"], line["rows"], line["learners"]) == (task.name, str(task.n_rows), str(len(full)))}
     best = {column: max(line[column] for line in full if not line["failure"]) for column in ("valid", "test")}
     whole = sum(line["seconds"] for line in full)
     print(f"\n{'search, as users run it':44s}{'loss %':>8}{'test':>8}{'full':>8}{'seconds x':>11}{'CPU s':>9}  chosen")
@@ -426,12 +418,7 @@ def compare_searches(task: Task, full: list[dict[str, Any]]) -> None:
             line = dict(zip(columns, (task.name, task.n_rows, len(full), kind, full[i]["learner"],
                                       100 * (best["valid"] - full[i]["valid"]), 100 * (best["test"] - full[i]["test"]),
                                       f"{rows:.4g}", whole / cpu, cpu, wall), strict=True))
-            fresh = not file.exists()
-            with file.open("a", newline="", encoding="utf-8") as out:
-                writer = csv.DictWriter(out, columns)
-                if fresh:
-                    writer.writeheader()
-                writer.writerow(line)
+            add_lines(file, [line])
             known[kind] = {key: str(value) for key, value in line.items()}
         line = known[kind]
         print(f"{kind:44s}{float(line['loss']):8.2f}{float(line['test_loss']):8.2f}{float(line['trainings']):8.1f}"
@@ -467,30 +454,26 @@ def lines_of(task: Task, found: dict[str, Found], full: list[dict[str, Any]]) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fast learners on data that scikit-learn bundles")
-    parser.add_argument("--sets", nargs="+", metavar="NAME",
+    made = parser(__doc__, "fast learners on data that scikit-learn bundles", data="the data sets")
+    add = made.add_argument
+    add("--sets", nargs="+", metavar="NAME",
                         help=f"sets, or NAME:ROWS:FIRST for other numbers than --rows and --first; "
                              f"default: {' '.join((*LARGE, *SMALL, 'parity'))}")
-    parser.add_argument("--data", help="folder of the data sets; by default that of FASTRACE_DATA")
-    parser.add_argument("--rows", type=int, default=38_500, help="most training rows (default: 38500, as the paper)")
-    parser.add_argument("--first", type=int, default=500, help="rows of the first training (default: 500)")
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), metavar="FAMILY",
+    add("--rows", type=int, default=38_500, help="most training rows (default: 38500, as the paper)")
+    add("--first", type=int, default=500, help="rows of the first training (default: 500)")
+    add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), metavar="FAMILY",
                         help=f"families of methods; DAUB is always among them. All: {', '.join(METHODS)}")
-    parser.add_argument("--fast", action="store_true", help=f"leave out the slow families: {', '.join(SLOW)}")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="stop training after so many seconds")
-    parser.add_argument("--scikit-learn", action="store_true",
+    add("--fast", action="store_true", help=f"leave out the slow families: {', '.join(SLOW)}")
+    add("--seconds", type=float, default=math.inf, help="stop training after so many seconds")
+    add("--scikit-learn", action="store_true",
                         help="also run HalvingGridSearchCV and DAUBSearchCV on the same learners")
-    parser.add_argument("--orders", type=int, default=1,
+    add("--orders", type=int, default=1,
                         help="let the cheap methods choose on so many orders of the rows (daub_orders.csv)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-progress", action="store_true")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
-    options = parser.parse_args()
+    options = made.parse_args()
     options.methods = ["DAUB", *(family for family in options.methods if family != "DAUB")]
     options.deadline = time.monotonic() + options.seconds
     if options.rows < 20 or options.first < 2:
-        parser.error("--rows must be at least 20 and --first at least 2")
+        made.error("--rows must be at least 20 and --first at least 2")
     sets = options.sets or (BUNDLED if options.quick else (*LARGE, *SMALL, "parity"))
     pool = learners()
     if options.fast or options.quick:
@@ -507,7 +490,7 @@ def main() -> None:
             task = Task(name, options, pool)
         except (FileNotFoundError, ImportError) as error:
             sys.exit(f"{error}\nor try --quick, with data that scikit-learn brings along")
-        with meter(f"{name}, {task.n_rows} rows: trainings", None, not options.no_progress) as show:
+        with meter(f"{name}, {task.n_rows} rows: trainings", None, options.progress) as show:
             found, full = study(task, show)
         if full is None:
             done = sum((one[1], task.n_rows) in task.known for one in pool)
@@ -541,11 +524,7 @@ def main() -> None:
     print(f"\nmean over {len({line['set'] for line in lines})} sets")
     show_table(means)
     beside_the_paper(lines)
-    with (options.output / "daub.csv").open("w", newline="", encoding="utf-8") as file:
-        out = csv.DictWriter(file, list(lines[0]))
-        out.writeheader()
-        for line in lines:
-            out.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in line.items()})
+    write_table(options.output / "daub.csv", lines)
     draw(lines, means, options.output / "daub.png")
     print(f"\nwritten to {options.output}")
 
@@ -572,19 +551,17 @@ def beside_the_paper(lines: list[dict[str, Any]]) -> None:
 
 
 def draw(lines: list[dict[str, Any]], means: list[dict[str, Any]], path: Path) -> None:
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib import colormaps
 
     families = {"DAUBHalving": "Greens", "DAUB": "Blues", "halving": "Oranges", "": "Greys"}
     shown = [mean for mean in means if "at DAUB's" not in mean["method"]]
     groups: dict[str, list[dict[str, Any]]] = {family: [] for family in families}
     for one in shown:
         groups[next(family for family in families if one["method"].startswith(family))].append(one)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(14, 6), layout="constrained", sharey=True)
+    figure, ((left, right),) = sheet(1, 2, (14, 6), sharey=True)
     for family, members in groups.items():
         for k, one in enumerate(members):
-            style = {"color": plt.get_cmap(families[family])(0.4 + 0.55 * k / max(1, len(members) - 1)),
+            style = {"color": colormaps[families[family]](0.4 + 0.55 * k / max(1, len(members) - 1)),
                      "marker": "osv^D<>"[k % 7], "label": one["method"], "ls": ""}
             left.plot(1 / one["seconds_ratio"], one["loss"], ms=9, **style)
             own = [line for line in lines if line["method"] == one["method"]]

@@ -1,6 +1,6 @@
 """Figures 1, 2 and 3 of Mnih, Szepesvari & Audibert, "Empirical Bernstein Stopping" (2008), with newer rules beside.
 
-    python examples/stopping_figures.py --quick
+    python -m papers.mnih_2008.stopping_figures --quick
 
 Every rule estimates the same streams to a relative accuracy of 0.1 at delta 0.1. Figure 1: means of n uniforms on
 [0, 1]. Figure 2: means of 10 uniforms on an interval of length 0.2 around mu. Figure 3: Bernoulli. The table tells the
@@ -11,8 +11,6 @@ themselves come without numbers but for their axes, which are drawn. Needs the `
 
 from __future__ import annotations
 
-import argparse
-import csv
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastrace as fr
+from papers.common import parser, sheet, track, write_table
 
 EPSILON = DELTA = 0.1
 Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
@@ -103,7 +102,7 @@ def measure(settings: Sequence[Setting], runs: int, seed: int, shown: bool) -> I
     jobs = [(setting, child) for setting, parent in zip(settings, np.random.SeedSequence(seed).spawn(len(settings)),
                                                         strict=True) for child in parent.spawn(runs)]
     found: dict[tuple[int, float, str], list[tuple[int, bool]]] = {}
-    for setting, child in _tracked(jobs, shown):
+    for setting, child in track(jobs, shown, "streams"):
         for name, outcome in run(setting, child).items():
             found.setdefault((setting.figure, setting.x, name), []).append(outcome)
     for setting in settings:
@@ -116,16 +115,6 @@ def measure(settings: Sequence[Setting], runs: int, seed: int, shown: bool) -> I
                 "missed": sum(missed for _, missed in found[setting.figure, setting.x, name]), "runs": runs,
                 "EBGStop*/rule": star / used.mean(),
             }
-
-
-def _tracked(jobs: Sequence[Any], shown: bool) -> Iterator[Any]:
-    if not shown:
-        yield from jobs
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(jobs, description="streams", console=Console(stderr=True))
 
 
 def statements(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool, str]]:
@@ -156,12 +145,7 @@ def statements(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool, str]]:
 
 
 def draw_figures(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 3, figsize=(16, 5), layout="constrained")
+    figure, (panels,) = sheet(1, 3, (16, 5))
     titles = ["1: means of n uniforms on [0, 1]", "2: mean mu, standard deviation 0.018", "3: Bernoulli"]
     for number, (panel, title) in enumerate(zip(panels, titles, strict=True), 1):
         own = [r for r in rows if r["figure"] == number]
@@ -186,21 +170,13 @@ def draw_figures(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two settings of each figure and 5 streams")
-    parser.add_argument("--runs", type=int, help="streams of each setting (100; with --quick 5)")
-    parser.add_argument("--seed", type=int, default=20080705, help="seed of all random numbers (%(default)s)")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output", metavar="DIR",
-                        help="where table and picture go (%(default)s)")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    options = parser.parse_args(arguments)
+    made = parser(__doc__, "two settings of each figure and 5 streams", seed=20080705)
+    made.add_argument("--runs", type=int, help="streams of each setting (100; with --quick 5)")
+    options = made.parse_args(arguments)
     runs = options.runs or (5 if options.quick else 100)
-    rows = list(measure(all_settings(options.quick), runs, options.seed, not options.quiet))
+    rows = list(measure(all_settings(options.quick), runs, options.seed, options.progress))
     options.output.mkdir(parents=True, exist_ok=True)
-    with (options.output / "stopping_figures.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write_table(options.output / "stopping_figures.csv", rows)
     print(f"epsilon = delta = 0.1, {runs} streams a setting; by the promise at most {DELTA * runs:g} may miss, "
           f"or {DELTA * runs + 4 * math.sqrt(DELTA * runs):.0f} by chance")
     place = None

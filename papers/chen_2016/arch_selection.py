@@ -1,6 +1,6 @@
 """Which order of an ARCH model? Chains that read few returns, as in Figure 2 of Chen & Ghahramani (2016).
 
-    python examples/arch_selection.py --quick
+    python -m papers.chen_2016.arch_selection --quick
 
 Returns have Student-t errors and a variance that is linear in the squares of the last q returns; q is one of 5, 10,
 ..., 30, and it and the parameters of all models are sampled together (Carlin & Chib 1995), pseudo-priors being the
@@ -26,7 +26,6 @@ Runs are kept and not made again, unless ``--fresh``. Needs the extras ``data`` 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import sys
 import time
@@ -40,10 +39,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import fastrace as fr
-from fastrace import datasets, mcmc
-from fastrace._base._progress import meter
+from fastrace import mcmc
 from fastrace._models._arch import ArchSource
 from fastrace.demo import OrderPosterior, softplus, term_derivatives
+from papers import datasets
+from papers.common import meter, parser, save_arrays, settings, sheet, write_table
 
 Array = NDArray[np.float64]
 SAMPLERS = {"exact": ("exact", "C0", "-"), "binned": ("race, binned (the paper's)", "C1", "--"),
@@ -431,11 +431,10 @@ def series(name: str, options: argparse.Namespace) -> Array:
     return np.asarray(y / y.std())
 
 
-def settings(options: argparse.Namespace, phase: int = 1) -> str:
+def kept(options: argparse.Namespace, phase: int = 1) -> str:
     """What a run depends on, in one word; tuning does not depend on what follows."""
     names = ["adapt", "orders", "batch", "check_every", "length", "start", "quick", "seed"]
-    names += ["steps", "runs"] if phase else []
-    return ";".join(f"{name}={getattr(options, name)}" for name in names)
+    return settings(options, *names, *(["steps", "runs"] if phase else []))
 
 
 def saved(file: Path, options: argparse.Namespace, phase: int) -> Trail | None:
@@ -443,7 +442,7 @@ def saved(file: Path, options: argparse.Namespace, phase: int) -> Trail | None:
     if options.fresh or not file.exists():
         return None
     with np.load(file) as found:
-        if str(found["settings"]) != settings(options, phase):
+        if str(found["settings"]) != kept(options, phase):
             return None
         parts = {name: found[name] for name in Trail.__dataclass_fields__}
     return Trail(**{**parts, "seconds": float(parts["seconds"])})
@@ -466,9 +465,7 @@ def phases(
                 if path is None:
                     path = run(posterior, sampler, (options.seed, phase, place[sampler], k), steps, options, begin,
                                sizes[sampler], tune=phase == 0)
-                    part = file.with_suffix(".part.npz")
-                    np.savez_compressed(part, settings=settings(options, phase), **vars(path))
-                    part.replace(file)          # whole, or not there
+                    save_arrays(file, settings=kept(options, phase), **vars(path))
                 found.setdefault(sampler, []).append(path)
                 advance()
         return found
@@ -579,7 +576,7 @@ def lines(name: str, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]
                 "ess": f"{ess:.5g}", "ess_per_million": f"{1e6 * ess / path.evaluations[-1]:.5g}",
                 "total_variation": f"{apart:.4f}", "accepted": f"{path.accepted.mean():.4f}",
                 "order_checked": str(wrong[0]), "order_wrong": str(wrong[1]),
-                "move_checked": str(wrong[2]), "move_wrong": str(wrong[3]), "settings": settings(options),
+                "move_checked": str(wrong[2]), "move_wrong": str(wrong[3]), "settings": kept(options),
             })
     return found
 
@@ -658,12 +655,7 @@ def draw_figure(
     path: Path,
 ) -> None:
     """The four panels of the paper's figure, and how far estimates are off after so many evaluations."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(19.0, 9.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    (a, b, c), (d, e, f) = figure.subplots(2, 3)
+    figure, ((a, b, c), (d, e, f)) = sheet(2, 3, (19.0, 9.0))
     n = len(posterior.orders)
     a.plot(posterior.returns, lw=0.3, color="0.3")
     a.set(title=f"(a) {name}", xlabel="bar", ylabel="return, standard deviations")
@@ -711,9 +703,8 @@ def draw_figure(
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the options."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add = parser.add_argument
-    add("--quick", action="store_true", help="a short simulated series and short runs")
+    made = parser(__doc__, "a short simulated series and short runs", data="the series", fresh="make all runs")
+    add = made.add_argument
     add("--series", nargs="+", choices=("csi300", "eurusd", "simulated"), metavar="SERIES",
         help="of csi300, eurusd and simulated (default: all)")
     add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS), metavar="SAMPLER",
@@ -728,12 +719,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="prior weights to start from: equal, or those that the normal approximation calls for")
     add("--check-every", type=int, default=5, help="steps between two checks of the races' decisions; 0 for none")
     add("--length", type=int, help="most returns of a series")
-    add("--data", type=Path, metavar="DIR", help="folder with the series (default: FASTRACE_DATA)")
-    add("--seed", type=int, default=0, help="the same seed gives the same table")
-    add("--fresh", action="store_true", help="make all runs again")
-    add("--output", type=Path, default=Path(__file__).parent / "output", metavar="DIR", help="where to write")
-    add("--no-progress", action="store_true", help="no progress bar")
-    options = parser.parse_args(arguments)
+    options = made.parse_args(arguments)
     quick = options.quick
     options.series = options.series or (["simulated"] if quick else ["csi300", "eurusd", "simulated"])
     options.orders = options.orders or ([2, 4, 6] if quick else [5, 10, 15, 20, 25, 30])
@@ -741,7 +727,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.adapt = options.adapt or (300 if quick else 10_000)
     options.steps = options.steps or (400 if quick else 100_000)
     if min(options.runs, options.adapt, options.steps, options.batch) < 1 or len(options.orders) < 2:
-        parser.error("at least two orders, and one run, step and return, are needed")
+        made.error("at least two orders, and one run, step and return, are needed")
     return options
 
 
@@ -758,7 +744,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         posterior = Posterior(returns, options.orders, np.random.default_rng([options.seed, 3]))
         made = 0
-        with meter(name, 2 * options.runs * len(options.samplers), not options.no_progress) as done:
+        with meter(name, 2 * options.runs * len(options.samplers), options.progress) as done:
             def advance() -> None:
                 nonlocal made
                 made += 1
@@ -771,10 +757,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         picture = options.output / f"arch_selection_{name}.png"
         draw_figure(name, posterior, tuned, fixed, final, picture)
         print(f"wrote {picture}")
-    with (options.output / "arch_selection.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(table)
+    write_table(options.output / "arch_selection.csv", table, COLUMNS)
     print(f"wrote {options.output / 'arch_selection.csv'}")
     return 0
 

@@ -1,9 +1,9 @@
 """Choosing k for k nearest neighbours by a race: Table 1 of Mnih, Szepesvari & Audibert, "Empirical Bernstein
 Stopping" (2008), after Maron & Moore, "Hoeffding Races" (1993).
 
-    python examples/knn_races.py --quick
-    FASTRACE_DATA=folder python examples/knn_races.py
-    python examples/knn_races.py --sets local --sarcos sarcos_inv.mat
+    python -m papers.mnih_2008.knn_races --quick
+    FASTRACE_DATA=folder python -m papers.mnih_2008.knn_races
+    python -m papers.mnih_2008.knn_races --sets local --sarcos sarcos_inv.mat
 
 The arms are k = 1, 2, 4, ..., 1024. A round takes one point of the data, in random order, and gives every k still in
 the race minus its leave-one-out loss there: 0/1 loss for classes, absolute error for numbers, with the range of the
@@ -15,13 +15,11 @@ run races at once.
 Data: "local" is made (a noisy piecewise linear function on the unit interval); "covertype2" is 50,000 points of
 Covertype, Lodgepole pine against the rest; the 44,484 points of SARCOS come from ``--sarcos FILE`` (21 inputs, then 7
 torques; the first torque is predicted), and "sarcos_test", "kin40k" and "protein" are regressions of like kind. See
-`fastrace.datasets` for where they are looked for. Needs the ``data`` and ``demo`` extras.
+`papers.datasets` for where they are looked for. Needs the ``data`` and ``demo`` extras.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastrace as fr
-from fastrace import datasets
-from fastrace._base._progress import track
+from papers import datasets
+from papers.common import parser, save_arrays, sheet, show_table, track, write_table
 
 RACES = {"Hoeffding": fr.HoeffdingRace, "EB": fr.BernsteinRace, "betting": fr.BettingRace}
 PAPER = {  # work saved in percent and options left, by Hoeffding's and the empirical Bernstein race
@@ -138,9 +136,7 @@ def cached_losses(p: Problem, ks: NDArray[np.intp], output: Path, progress: bool
         if np.array_equal(kept["ks"], ks) and np.array_equal(kept["mark"], mark):
             return np.asarray(kept["table"])
     table = losses(p, ks, progress)
-    part = path.with_name(path.stem + ".part.npz")
-    np.savez(part, table=table, ks=ks, mark=mark)
-    part.replace(path)
+    save_arrays(path, table=table, ks=ks, mark=mark)
     return table
 
 
@@ -171,27 +167,9 @@ def races(p: Problem, ks: NDArray[np.intp], table: NDArray[np.float64], delta: f
         )
 
 
-def show(rows: Sequence[Row], delta: float) -> str:
-    lines = [
-        f"work saved / options left of k = 1, 2, 4, ..., delta {delta:g}",
-        f"{'data':<12} {'points':>7}  {'race':<10} {'saved':>8} {'left':>6}   {'paper':>12}   "
-        f"{'k':>5} {'k of all':>8} {'best lost':>9}",
-    ]
-    for row in rows:
-        paper = "" if np.isnan(row.paper_saved) else f"{row.paper_saved:.1f} % / {row.paper_left:.0f}"
-        lines.append(
-            f"{row.data:<12} {row.n_points:>7}  {row.race:<10} {row.saved:>6.1f} % {row.left:>6.1f}   {paper:>12}   "
-            f"{row.best_k:>5} {row.full_k:>8} {100 * row.lost:>7.0f} %"
-        )
-    return "\n".join(lines)
-
-
 def draw(rows: Sequence[Row], path: Path) -> None:
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(row.data for row in rows))
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    saved, left = figure.subplots(1, 2)
+    figure, ((saved, left),) = sheet(1, 2, (9, 4))
     for i, race in enumerate(RACES):
         at = np.arange(len(names)) + 0.27 * (i - 1)
         mine = {row.data: row for row in rows if row.race == race}
@@ -208,17 +186,13 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"small data: {', '.join(QUICK)}; k up to 256")
-    parser.add_argument("--sets", nargs="+", help=f"data sets (default: {', '.join(FULL)}, and sarcos if given)")
-    parser.add_argument("--data", help="folder of the data sets (default: the environment variable FASTRACE_DATA)")
-    parser.add_argument("--sarcos", help="file of the 44,484 SARCOS points: mat, npy, csv or parquet")
-    parser.add_argument("--delta", type=float, default=0.1, help="probability of error (default 0.1)")
-    parser.add_argument("--repeats", type=int, default=10, help="random orders of the points (default 10)")
-    parser.add_argument("--seed", type=int, default=20080705)
-    parser.add_argument("--no-progress", action="store_true")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "output")
-    options = parser.parse_args(arguments)
+    made = parser(__doc__, f"small data: {', '.join(QUICK)}; k up to 256", seed=20080705, data="the data sets")
+    add = made.add_argument
+    add("--sets", nargs="+", help=f"data sets (default: {', '.join(FULL)}, and sarcos if given)")
+    add("--sarcos", help="file of the 44,484 SARCOS points: mat, npy, csv or parquet")
+    add("--delta", type=float, default=0.1, help="probability of error (default 0.1)")
+    add("--repeats", type=int, default=10, help="random orders of the points (default 10)")
+    options = made.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     names = options.sets or (QUICK if options.quick else (*FULL, *(("sarcos",) if options.sarcos else ())))
     ks = 2 ** np.arange(9 if options.quick else 11)
@@ -229,17 +203,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except FileNotFoundError as error:
             print(f"{name} is left out: {error}")
             continue
-        table = cached_losses(p, ks, options.output, not options.no_progress)
+        table = cached_losses(p, ks, options.output, options.progress)
         rows += races(p, ks, table, options.delta, options.repeats, options.seed)
     if not rows:
         print("no data: nothing to race")
         return 1
-    print(show(rows, options.delta))
+    show_table(
+        f"work saved and options left of k = 1, 2, 4, ..., delta {options.delta:g}",
+        ("data", "points", "race", "saved", "left", "paper", "k", "k of all", "best lost"),
+        [(row.data, row.n_points, row.race, f"{row.saved:.1f} %", f"{row.left:.1f}",
+          "" if np.isnan(row.paper_saved) else f"{row.paper_saved:.1f} % / {row.paper_left:.0f}",
+          row.best_k, row.full_k, f"{100 * row.lost:.0f} %") for row in rows],
+    )
     stem = options.output / ("knn_races_quick" if options.quick else "knn_races")
-    with open(stem.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(asdict(rows[0])))
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    write_table(stem.with_suffix(".csv"), [asdict(row) for row in rows])
     draw(rows, stem.with_suffix(".png"))
     print(f"written: {stem}.csv, {stem}.png")
     return 0

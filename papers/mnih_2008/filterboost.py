@@ -1,6 +1,6 @@
 """FilterBoost with stopping rules on Adult and Covertype, as in Figure 4 of Mnih, Szepesvari & Audibert (2008).
 
-    python examples/filterboost.py --quick
+    python -m papers.mnih_2008.filterboost --quick
 
 Each round of boosting draws examples until a stopping rule knows the edge of some decision stump to a relative accuracy
 tau. The script counts, round by round and under every rule, the rows that were drawn and the examples among them that
@@ -17,7 +17,6 @@ Prints a table per data set, beside what the paper says; writes ``filterboost.cs
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,8 +26,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace import datasets
 from fastrace.boosting import FilterBoostClassifier
+from papers import datasets
+from papers.common import add_lines, parser, read_table, settings, sheet, track, write_table
 
 RULES = {      # name and colour
     "nas": ("NAS", "C0"),
@@ -95,70 +95,38 @@ def boost(task: Task, rule: str, run: int, options: argparse.Namespace) -> list[
         {
             "data": task.name, "rule": rule, "run": str(run), "round": str(t + 1), "samples": str(model.n_samples_[t]),
             "read": str(model.n_samples_read_[t]), "edge": f"{model.estimator_edges_[t]:.6g}",
-            "accuracy": f"{right[t]:.6f}", "seconds": f"{seconds:.4g}", "settings": settings(options),
+            "accuracy": f"{right[t]:.6f}", "seconds": f"{seconds:.4g}", "settings": settings(options, *KEPT),
         }
         for t in range(model.n_iter_)
     ]
 
 
-def settings(options: argparse.Namespace) -> str:
-    """What a line of the csv file depends on, in one word."""
-    names = ("epsilon", "delta", "tau", "rounds", "runs", "selection", "binning", "max_samples", "seed")
-    return ";".join(f"{name}={getattr(options, name)}" for name in names)
+KEPT = ("epsilon", "delta", "tau", "rounds", "runs", "selection", "binning", "max_samples", "seed")
 
 
 def known(path: Path, options: argparse.Namespace) -> dict[tuple[str, str, int], list[dict[str, str]]]:
     """Runs that the csv file already holds in full, with these settings."""
     found: dict[tuple[str, str, int], list[dict[str, str]]] = {}
-    if options.fresh or not path.exists():
-        return found
-    with path.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            if line.get("settings") == settings(options) and None not in line.values():
-                found.setdefault((line["data"], line["rule"], int(line["run"])), []).append(line)
+    for line in [] if options.fresh else read_table(path):
+        if line["settings"] == settings(options, *KEPT):
+            found.setdefault((line["data"], line["rule"], int(line["run"])), []).append(line)
     return found
 
 
 def measure(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """All runs, each written to the csv file as soon as it is done."""
     found = known(path, options)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        for lines in found.values():
-            writer.writerows(lines)
-        file.flush()
-        for name in options.sets:
-            task: Task | None = None
-            for run in range(options.runs):
-                for rule in options.rules:
-                    lines = found.get((name, rule, run), [])
-                    if not lines:
-                        task = task or load(name, options)
-                        lines = boost(task, rule, run, options)
-                        writer.writerows(lines)
-                        file.flush()
-                    yield f"{name}, {RULES[rule][0]}", lines
-
-
-def track(
-    runs: Iterator[tuple[str, list[dict[str, str]]]], total: int, shown: bool
-) -> Iterator[list[dict[str, str]]]:
-    """Pass runs on, with a progress bar on standard error."""
-    if not shown:
-        for _, lines in runs:
-            yield lines
-        return
-    from rich import progress as bars
-    from rich.console import Console
-
-    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(),
-               bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
-    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("runs", total=total)
-        for words, lines in runs:
-            progress.update(task, advance=1, description=words)
-            yield lines
+    write_table(path, [line for lines in found.values() for line in lines], COLUMNS)
+    for name in options.sets:
+        task: Task | None = None
+        for run in range(options.runs):
+            for rule in options.rules:
+                lines = found.get((name, rule, run), [])
+                if not lines:
+                    task = task or load(name, options)
+                    lines = boost(task, rule, run, options)
+                    add_lines(path, lines)
+                yield f"{name}, {RULES[rule][0]}", lines
 
 
 def by_round(runs: list[list[dict[str, str]]], column: str, n_rounds: int) -> NDArray[np.float64]:
@@ -195,12 +163,8 @@ def print_table(name: str, runs: dict[str, list[list[dict[str, str]]]], options:
 
 def draw_figure(found: dict[str, dict[str, list[list[dict[str, str]]]]], path: Path, n_rounds: int) -> None:
     """Rows drawn per round under every rule: a panel per data set, error bars of one standard deviation."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.5 * len(found), 5.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    for panel, (name, runs) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+    figure, panels = sheet(1, len(found), (6.5 * len(found), 5.0))
+    for panel, (name, runs) in zip(panels[0], found.items(), strict=True):
         for k, (rule, lines) in enumerate(runs.items()):
             drawn = by_round(lines, "read", n_rounds)
             rounds = np.flatnonzero((~np.isnan(drawn)).any(axis=0))
@@ -217,9 +181,9 @@ def draw_figure(found: dict[str, dict[str, list[list[dict[str, str]]]]], path: P
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the options."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add = parser.add_argument
-    add("--quick", action="store_true", help="3 runs of 5 rounds on sets that scikit-learn brings along")
+    made = parser(__doc__, "3 runs of 5 rounds on sets that scikit-learn brings along", data="adult and covertype",
+                  download=True, fresh="make all runs")
+    add = made.add_argument
     add("--sets", nargs="+", metavar="NAME", help="adult, covertype (default), breast_cancer, digits (quick)")
     add("--rules", nargs="+", choices=list(RULES), default=list(RULES), metavar="RULE", help="of: " + ", ".join(RULES))
     add("--runs", type=int, help="runs, or folds of cross-validation (default 10, quick 3)")
@@ -230,20 +194,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--selection", choices=("first", "leader"), default="first", help="when a round ends")
     add("--binning", choices=("uniform", "quantile"), default="uniform", help="five bins of equal width or counts")
     add("--max-samples", type=int, help="most rows read in a run")
-    add("--data", type=Path, metavar="DIR", help="folder with adult and covertype (default: FASTRACE_DATA)")
-    add("--download", action="store_true", help="let scikit-learn fetch what is not there")
-    add("--seed", type=int, default=0, help="the same seed gives the same table")
-    add("--fresh", action="store_true", help="make all runs again")
-    add("--output", type=Path, default=Path(__file__).parent / "output", metavar="DIR", help="where to write")
-    add("--no-progress", action="store_true", help="no progress bar")
-    options = parser.parse_args(arguments)
+    options = made.parse_args(arguments)
     options.sets = options.sets or (["breast_cancer", "digits"] if options.quick else ["adult", "covertype"])
     options.runs = options.runs or (3 if options.quick else 10)
     options.rounds = options.rounds or (5 if options.quick else 15)
     if options.runs < 2 or options.rounds < 1:
-        parser.error("at least 2 runs and 1 round are needed")
+        made.error("at least 2 runs and 1 round are needed")
     if not all(0 < value < 1 for value in (options.epsilon, options.delta, options.tau)):
-        parser.error("epsilon, delta and tau must be in (0, 1)")
+        made.error("epsilon, delta and tau must be in (0, 1)")
     return options
 
 
@@ -256,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: dict[str, dict[str, list[list[dict[str, str]]]]] = {}
     total = len(options.sets) * options.runs * len(options.rules)
     try:
-        for lines in track(runs, total, not options.no_progress):
+        for _, lines in track(runs, options.progress, "runs", total, words=lambda run: run[0]):
             if lines:
                 found.setdefault(lines[0]["data"], {}).setdefault(lines[0]["rule"], []).append(lines)
     except FileNotFoundError as error:
