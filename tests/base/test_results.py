@@ -18,6 +18,12 @@ VALUES = np.clip(RNG.random((600, 13)) * 0.8 + 0.015 * np.arange(13), 0.0, 1.0)
 NAMES = tuple(f"arm <{letter}>" for letter in "abcdefghijklm")
 
 
+def learners():
+    from fastrace.model_selection import DAUB
+
+    return DAUB(13, 4000, 500).run(lambda learner, n: (None, 0.9 - 0.01 * learner - 1.0 / n**0.5))
+
+
 def answers():
     """One answer of each kind."""
     race = fr.race(VALUES, max_pulls=2000, support=(0, 1), rng=1)
@@ -34,6 +40,7 @@ def answers():
         "running": fr.EBStop(0.1).result(),
         "decision": fr.metropolis_accept(VALUES[:, :2], threshold=-3.0, rng=1),
         "draws": sampler.stats,
+        "learners": learners(),
     }
 
 
@@ -85,7 +92,7 @@ def test_answers_are_frozen_and_export_as_json(key):
 def test_the_page_shows_the_cells_of_the_printed_table(key):
     answer = ANSWERS[key]
     if key in OF_ARMS:
-        answer = dataclasses.replace(answer, names=NAMES[:len(answer.pulls)])
+        answer = dataclasses.replace(answer, names=NAMES[:answer._size()])
     printed = [re.sub(r"\s+", "", line) for line in str(answer).splitlines()]
     page = answer._repr_html_()
     rows = ["".join(row) for row in Cells(page).rows]
@@ -105,9 +112,11 @@ def test_frames_have_a_row_per_arm(key, library, monkeypatch):
     if key not in OF_ARMS:
         assert frame.shape[0] == 1
         return
-    assert frame.shape[0] == answer.pulls.size and list(frame["pulls"]) == answer.pulls.tolist()
-    named = dataclasses.replace(answer, names=NAMES[:answer.pulls.size]).to_frame()
-    assert list(named["arm"]) == list(NAMES[:answer.pulls.size])
+    n_arms, read = answer._size(), answer._read
+    assert frame.shape[0] == n_arms and list(frame[read]) == getattr(answer, read).tolist()
+    assert answer.n_read == sum(frame[read])
+    named = dataclasses.replace(answer, names=NAMES[:n_arms]).to_frame()
+    assert list(named[answer._noun]) == list(NAMES[:n_arms])
 
 
 def test_a_frame_without_pandas_and_polars_says_what_to_install(monkeypatch):

@@ -13,7 +13,7 @@ from fastrace.model_selection._penalties import (
     rademacher_penalty,
     vc_penalty,
 )
-from fastrace.model_selection._results import Evaluation, SelectionResult
+from fastrace.model_selection._results import Evaluation, LearnerResult
 from fastrace.model_selection._row_scores import RowScore, race_predictions
 from fastrace.model_selection.schedulers._budgeted_ucb import BudgetedUCB
 from fastrace.model_selection.schedulers._coarse_grid import CoarseGrid, cover
@@ -38,6 +38,7 @@ __all__ = [
     "Evaluation",
     "FixedSubset",
     "Hyperband",
+    "LearnerResult",
     "LearningCurves",
     "ParquetRows",
     "RaceDisplay",
@@ -49,7 +50,6 @@ __all__ = [
     "RowsSpentDisplay",
     "Scheduler",
     "SelectionCurveDisplay",
-    "SelectionResult",
     "SuccessiveHalving",
     "cover",
     "curves_from_frame",

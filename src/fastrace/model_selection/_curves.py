@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
-from fastrace.model_selection._results import SelectionResult
+from fastrace.model_selection._results import LearnerResult
 from fastrace.model_selection.schedulers._scheduler import Scheduler
 
 
@@ -85,7 +85,7 @@ class LearningCurves:
             wanted += np.log(ratio)
         return [*found, self.n_rows]
 
-    def replay(self, method: Scheduler, seconds: bool = False) -> SelectionResult:
+    def replay(self, method: Scheduler, seconds: bool = False) -> LearnerResult:
         """Let a method ask the curves instead of training.
 
         Parameters
@@ -97,7 +97,7 @@ class LearningCurves:
 
         Returns
         -------
-        SelectionResult
+        LearnerResult
         """
         place = {int(n): k for k, n in enumerate(self.sizes)}
         while not method.done:

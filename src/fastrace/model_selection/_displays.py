@@ -10,23 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks
-from fastrace.model_selection._results import SelectionResult
+from fastrace.model_selection._results import LearnerResult
 
 
-def _result_of(search: Any) -> SelectionResult:
+def _result_of(search: Any) -> LearnerResult:
     """The result of a search or of a method, or the result itself."""
-    if isinstance(search, SelectionResult):
+    if isinstance(search, LearnerResult):
         return search
     found = getattr(search, "result_", None)
-    if isinstance(found, SelectionResult):
+    if isinstance(found, LearnerResult):
         return found
     raise ValueError(
-        f"search is {type(search).__name__}; a SelectionResult, or a fitted search with `result_`, is needed: call fit "
+        f"search is {type(search).__name__}; a LearnerResult, or a fitted search with `result_`, is needed: call fit "
         f"first"
     )
 
 
-def _names_of(search: Any, result: SelectionResult) -> tuple[str, ...]:
+def _names_of(search: Any, result: LearnerResult) -> tuple[str, ...]:
     if result.names is not None:
         return result.names
     settings = getattr(search, "candidates_", None)
@@ -43,7 +43,7 @@ class SelectionCurveDisplay:
 
     Parameters
     ----------
-    result : SelectionResult
+    result : LearnerResult
         What was trained, and what the method made of it.
     names : sequence of str
         Names of the learners.
@@ -55,17 +55,17 @@ class SelectionCurveDisplay:
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, result: SelectionResult, names: Sequence[str]) -> None:
+    def __init__(self, result: LearnerResult, names: Sequence[str]) -> None:
         self.result = result
         self.names = tuple(names)
 
     @classmethod
     def from_search(cls, search: Any, *, at: Any = None, n_learners: int = 8, ax: Any = None) -> SelectionCurveDisplay:
-        """Draw the curves of a fitted search, or of a `SelectionResult`.
+        """Draw the curves of a fitted search, or of a `LearnerResult`.
 
         Parameters
         ----------
-        search : DAUBSearchCV or SelectionResult
+        search : DAUBSearchCV or LearnerResult
         at, n_learners, ax
             See `plot`.
         """
@@ -176,7 +176,7 @@ class RowsSpentDisplay:
 
     @classmethod
     def from_search(cls, search: Any, *, ax: Any = None) -> RowsSpentDisplay:
-        """Draw the rows spent by a fitted search, or of a `SelectionResult`."""
+        """Draw the rows spent by a fitted search, or of a `LearnerResult`."""
         result = _result_of(search)
         return cls(result.rows, result.n_rows, result.best, _names_of(search, result)).plot(ax=ax)
 
@@ -236,7 +236,7 @@ class RegretDisplay:
 
         Parameters
         ----------
-        searches : dict of str to search or SelectionResult
+        searches : dict of str to search or LearnerResult
             Fitted searches, or results, by the name of their method.
         full_scores : array_like of float, shape (n_learners,)
             Score of each learner trained on all rows, nan where it failed.

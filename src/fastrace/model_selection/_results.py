@@ -1,14 +1,15 @@
-"""What a selection of learners found: a frozen dataclass that prints as a short table."""
+"""What a selection of learners found."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base._words import counted, ending
+from fastrace.results import ArmsResult, Column
 
 
 class Evaluation(NamedTuple):
@@ -24,7 +25,7 @@ class Evaluation(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SelectionResult:
+class LearnerResult(ArmsResult):
     """What a method that trains learners on more and more rows found.
 
     Attributes
@@ -58,6 +59,8 @@ class SelectionResult:
         ``"maximize"`` or ``"minimize"``.
     warnings : tuple of str
         What makes the choice doubtful.
+    names : tuple of str, optional
+        What to call the learners.
     """
 
     best: int
@@ -74,7 +77,7 @@ class SelectionResult:
     stopped_by: str
     direction: str
     warnings: tuple[str, ...] = ()
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
     def fraction(self) -> float:
@@ -92,35 +95,40 @@ class SelectionResult:
         sizes = np.array([one.n for one in found], np.int64)
         return sizes, np.array([one.train_score for one in found]), np.array([one.valid_score for one in found])
 
-    def __str__(self) -> str:
-        title = (
+    # What `fastrace.results.ArmsResult` asks.
+
+    _noun: ClassVar[str] = "learner"
+    _first: ClassVar[str] = "best score"
+    _value: ClassVar[str] = "scores"
+    _mean_label: ClassVar[str] = "validation score, and bound at all rows"
+    _out_label: ClassVar[str] = "others"
+    _read: ClassVar[str] = "rows"
+    _per_arm: ClassVar[tuple[str, ...]] = ("reached", "scores", "bound", "rows", "cost")
+
+    def _title(self) -> str:
+        return (
             f"best learner {self._name(self.best)}: {self.method}, {counted(len(self.history), 'training')} on "
             f"{100 * self.fraction:.3g} % of the rows of training all in full, {ending(self.stopped_by)}"
         )
+
+    def _order(self) -> NDArray[np.intp]:
+        """The chosen learner first, then those trained on the most rows, better scores first."""
         sign = -1.0 if self.direction == "maximize" else 1.0
         worst_last = np.where(np.isnan(self.scores), np.inf, sign * self.scores)
-        order = np.lexsort((worst_last, -self.reached, np.arange(self.rows.size) != self.best))
-        width = max([7, *(len(self._name(int(i))) for i in order[:10])])
-        heads = f"{'rows':>9}  {'score':>9}  {'bound':>9}  {'rows spent':>10}  {'cost':>10}"
-        lines = [title, f"  {'learner':>{width}}  {heads}"]
-        for i in order[:10]:
-            mark = "*" if i == self.best else " "
-            lines.append(
-                f"{mark} {self._name(int(i)):>{width}}  {self.reached[i]:>9d}  {_number(self.scores[i])}  "
-                f"{_number(self.bound[i])}  {self.rows[i]:>10d}  {self.cost[i]:>10.4g}"
-            )
-        if order.size > 10:
-            lines.append(f"  ... {counted(order.size - 10, 'more learner')}")
-        for i, why in list(self.dropped.items())[:10]:
-            lines.append(f"dropped {self._name(i)}: {why}")
-        if len(self.dropped) > 10:
-            lines.append(f"... {len(self.dropped) - 10} more dropped")
-        lines.extend(f"warning: {text}" for text in self.warnings)
-        return "\n".join(lines)
+        return np.lexsort((worst_last, -self.reached, np.arange(self.rows.size) != self.best))
 
-    def _name(self, learner: int) -> str:
-        return str(learner) if self.names is None else self.names[learner]
+    def _printed(self) -> list[Column]:
+        return [Column("rows", self.reached, "d", 9), Column("score", self.scores, ".5g", 9),
+                Column("bound", self.bound, ".5g", 9), Column("rows spent", self.rows, "d", 10),
+                Column("cost", self.cost, ".4g", 10)]
 
+    def _notes(self) -> list[str]:
+        lost = [f"dropped {self._name(i)}: {why}" for i, why in list(self.dropped.items())[:10]]
+        more = [f"... {len(self.dropped) - 10} more dropped"] if len(self.dropped) > 10 else []
+        return [*lost, *more, *super()._notes()]
 
-def _number(value: float) -> str:
-    return f"{'-':>9}" if np.isnan(value) else f"{value:>9.5g}"
+    def _kept(self) -> NDArray[np.bool_]:
+        return self._chosen()
+
+    def _interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return np.fmin(self.scores, self.bound), np.fmax(self.scores, self.bound)

@@ -180,19 +180,19 @@ class ArmsResult(Result):
     __slots__ = ()
     best: Any
     names: tuple[str, ...] | None
-    pulls: NDArray[np.int64]
 
     _noun: ClassVar[str] = "arm"
     _per_arm: ClassVar[tuple[str, ...]] = ("mean", "lower", "upper", "pulls")   # fields of shape (n_arms,) to export
     _out_label: ClassVar[str] = "left the race"
+    _first: ClassVar[str] = "largest mean"
     _value: ClassVar[str] = "mean"          # what arms are ranked by
     _mean_label: ClassVar[str] = "mean reward and interval"
-    _pulls_label: ClassVar[str] = "pulls"
+    _read: ClassVar[str] = "pulls"          # what was read of each arm
 
     @property
     def n_read(self) -> int:
         """Rewards read, of all arms together."""
-        return int(self.pulls.sum())
+        return int(getattr(self, self._read).sum())
 
     def _name(self, arm: int) -> str:
         return str(arm) if self.names is None else self.names[arm]
@@ -232,7 +232,7 @@ class ArmsResult(Result):
     def _printed(self) -> list[Column]:
         """The columns of the printed table after the arm's name."""
         return [Column("mean", self.mean), Column("lower", self.lower), Column("upper", self.upper),  # type: ignore[attr-defined]
-                Column("pulls", self.pulls, "d", 10)]
+                Column("pulls", self.pulls, "d", 10)]  # type: ignore[attr-defined]
 
     def _table(self) -> Table:
         listed = self._listed()
@@ -249,7 +249,7 @@ class ArmsResult(Result):
         return {self._noun: list(names), **sets, **{name: getattr(self, name) for name in self._per_arm}}
 
     def _panels(self) -> Mapping[str, Callable[[Any], None]]:
-        return {"means": self._draw_means, "pulls": self._draw_pulls}
+        return {"means": self._draw_means, self._read: self._draw_read}
 
     def _interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper end of what is drawn around each mean."""
@@ -273,18 +273,18 @@ class ArmsResult(Result):
                         color=colour, capsize=2, label=label, zorder=layer)
         self._finish(ax, self._mean_label)
 
-    def _draw_pulls(self, ax: Any) -> None:
-        order = self._order()
+    def _draw_read(self, ax: Any) -> None:
+        order, read = self._order(), getattr(self, self._read)
         for group, colour, label, layer in self._groups():
-            ax.bar(np.flatnonzero(group), self.pulls[order[group]], width=0.9, color=colour, label=label, zorder=layer)
-        self._finish(ax, self._pulls_label)
+            ax.bar(np.flatnonzero(group), read[order[group]], width=0.9, color=colour, label=label, zorder=layer)
+        self._finish(ax, self._read)
 
     def _finish(self, ax: Any, label: str) -> None:
         order = self._order()
         if order.size <= 30:
             turned = {} if self.names is None else {"rotation": 45, "ha": "right"}
             ax.set_xticks(np.arange(order.size), [self._name(int(arm)) for arm in order], **turned)
-        ax.set(xlabel=f"{self._noun}, largest {self._value} first", ylabel=label)
+        ax.set(xlabel=f"{self._noun}, {self._first} first", ylabel=label)
         ax.legend()
 
 

@@ -148,6 +148,7 @@ class UnequalResult(ArmsResult):
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
 
+    _first: ClassVar[str] = "largest sum"
     _value: ClassVar[str] = "total"
     _mean_label: ClassVar[str] = "sum of rewards and interval"
     _per_arm: ClassVar[tuple[str, ...]] = ("total", "half_width", "pulls", "sizes")

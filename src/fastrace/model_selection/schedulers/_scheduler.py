@@ -14,7 +14,7 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
-from fastrace.model_selection._results import Evaluation, SelectionResult
+from fastrace.model_selection._results import Evaluation, LearnerResult
 
 Allocation = tuple[int, int]
 Self = TypeVar("Self", bound="Scheduler")
@@ -287,7 +287,7 @@ class Scheduler:
         *,
         time_limit: float | None = None,
         callback: Callable[[Self], Any] | None = None,
-    ) -> SelectionResult:
+    ) -> LearnerResult:
         """Train until the choice has been made.
 
         Parameters
@@ -304,7 +304,7 @@ class Scheduler:
 
         Returns
         -------
-        SelectionResult
+        LearnerResult
 
         Raises
         ------
@@ -344,7 +344,7 @@ class Scheduler:
                 raise none_left from last
         return self.result()
 
-    def result(self) -> SelectionResult:
+    def result(self) -> LearnerResult:
         """Return the choice, or the best so far while the run goes on.
 
         Raises
@@ -364,7 +364,7 @@ class Scheduler:
             rows[learner] += 0 if (learner, n) in self._uncounted else n
             cost[learner] += price
             bound[learner] = upper
-        return SelectionResult(
+        return LearnerResult(
             best=best,
             score=self._last[best],
             n_rows=self._n_rows,

@@ -134,7 +134,7 @@ class DAUBSearchCV(CandidateSearch):
         Rows trained on, averaged over folds.
     seconds_ : ndarray of float, shape (n_candidates,)
         Seconds of fitting and scoring, summed over folds.
-    result_ : SelectionResult
+    result_ : LearnerResult
         What the method found; prints as a table. ``result_.dropped`` has the reasons of those dropped.
     trainings_ : object
         After a `fit` that was interrupted or raised: the trainings on a split that were finished or given up, ``len()``
