@@ -100,7 +100,7 @@ class PythonSource:
 class ToThePromise:
     """Mean pulls until each rule stops on ten draws of the paper's instance: 15 of 50, epsilon 0.1, delta 0.15."""
 
-    params = ["eb-mix", "eb-stitch", "hoeffding-mix", "hoeffding-lil", "lucb1", "kl"]
+    params = ["eb-mix", "hoeffding-mix", "lucb1", "kl"]
     param_names = ["bound"]
     number = 1
 

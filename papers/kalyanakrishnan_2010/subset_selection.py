@@ -157,14 +157,11 @@ def to_the_stop(table: Table, trials: int, seed: int, track: Any) -> list[list[A
         "ADAPT, anytime": lambda s, r: fr.Adapt(50, 15, EPSILON, DELTA, s, anytime=True, rng=r),
         "LUCB (default)": lambda s, r: fr.LUCB(50, 15, EPSILON, DELTA, s),
         "LUCB, split by sides": lambda s, r: fr.LUCB(50, 15, EPSILON, DELTA, s, split="sides"),
-        "LUCB eb-stitch": lambda s, r: fr.LUCB(50, 15, EPSILON, DELTA, s, bound="eb-stitch"),
         "LUCB hoeffding-mix": lambda s, r: fr.LUCB(50, 15, EPSILON, DELTA, s, bound="hoeffding-mix"),
-        "LUCB hoeffding-lil": lambda s, r: fr.LUCB(50, 15, EPSILON, DELTA, s, bound="hoeffding-lil"),
         "LUCB1": lambda s, r: fr.LUCB(50, 15, EPSILON, DELTA, s, bound="lucb1"),
         "KL-LUCB": lambda s, r: fr.KLLUCB(50, 15, EPSILON, DELTA, s),
     }
-    proved = {"LUCB (default)", "LUCB, split by sides", "LUCB eb-stitch", "LUCB hoeffding-mix", "LUCB hoeffding-lil",
-              "LUCB1", "KL-LUCB", "ADAPT, anytime"}
+    proved = {"LUCB (default)", "LUCB, split by sides", "LUCB hoeffding-mix", "LUCB1", "KL-LUCB", "ADAPT, anytime"}
     for k in track(range(trials), "pulls to the stop"):
         if table.known("stop", k):
             continue

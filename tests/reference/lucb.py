@@ -66,18 +66,10 @@ def half_width(bound, n, v, scales, rounds, log_inv_alpha):
         return optimize.brentq(
             lambda s: log_mean_of_mixtures(s, v, scales, log_inv_alpha) - log_inv_alpha, 1e-12,
             10 * (math.sqrt(v + rho) + 1) * (log_inv_alpha + 5), xtol=1e-13, rtol=1e-14) / n
-    if bound == "eb-stitch":
-        v = max(v, 1.0)
-        k1, k2 = (2**0.25 + 2**-0.25) / math.sqrt(2), (math.sqrt(2) + 1) / 2
-        level = 1.4 * math.log(math.log(2 * v)) + math.log(special.zeta(1.4) / (alpha * math.log(2) ** 1.4))
-        return (math.sqrt(k1**2 * v * level + k2**2 * level**2) + k2 * level) / n
     if bound == "hoeffding-mix":
         half = math.log(1 / (2 * alpha))
         level = half - math.log(0.5 * math.erfc(-math.sqrt(half)))
         return math.sqrt((n / 4 + rho) * (math.log(1 + n / 4 / rho) + 2 * level)) / n
-    if bound == "hoeffding-lil":        # epsilon = 1
-        w = math.log(2) * math.sqrt(alpha / 3)
-        return 2 * 0.5 * math.sqrt(4 * math.log(math.log(2 * n) / w) / n)
     return math.sqrt(math.log(5 * rounds**4 / (4 * alpha)) / (2 * n))
 
 

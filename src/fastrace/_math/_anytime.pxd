@@ -7,7 +7,7 @@ mean, a half-width for their average. For rewards in an interval of width R divi
 multiply what comes out by R.
 """
 
-from libc.math cimport INFINITY, M_LN2, M_PI, M_SQRT2, erfc, exp, expm1, fmax, fmin, lgamma, log, log1p, sqrt
+from libc.math cimport INFINITY, M_LN2, M_PI, erfc, exp, expm1, fmax, fmin, lgamma, log, log1p, sqrt
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
@@ -157,16 +157,6 @@ cdef inline double table_boundary(double *table, double v, const mixture_t *mixt
 
 # Closed forms.
 
-cdef inline double stitched_boundary(double v, double log_inv_alpha) noexcept nogil:
-    """Polynomial stitching for sub-exponential sums; the same authors, Thm 1 with eta = 2, s = 1.4, v from 1 on."""
-    cdef double k1 = (sqrt(M_SQRT2) + 1.0 / sqrt(M_SQRT2)) / M_SQRT2, k2 = 0.5 * (M_SQRT2 + 1.0)
-    cdef double level, by_range
-    v = fmax(v, 1.0)
-    level = 1.4 * log(log(2.0 * v)) + log(3.1055472779775810) - 1.4 * log(M_LN2) + log_inv_alpha
-    by_range = k2 * level
-    return sqrt(k1 * k1 * v * level + by_range * by_range) + by_range
-
-
 cdef inline double normal_mixture_level(double log_inv_alpha) noexcept nogil:
     """log(1 / (2 alpha)) - log Phi(sqrt(2 log(1 / (2 alpha)))): enough for one side; from alpha = 1/2 on, log 2."""
     cdef double half = fmax(log_inv_alpha - M_LN2, 0.0)
@@ -176,16 +166,6 @@ cdef inline double normal_mixture_level(double log_inv_alpha) noexcept nogil:
 cdef inline double normal_mixture_boundary(double v, double rho, double level) noexcept nogil:
     """Sub-Gaussian sums, v = n / 4; Robbins (1970), one-sided."""
     return sqrt((v + rho) * (log1p(v / rho) + 2.0 * level))
-
-
-cdef inline double iterated_log_share(double log_inv_alpha) noexcept nogil:
-    """Log of the share that the next formula gives to each of its events."""
-    return log(M_LN2) - 0.5 * (log(3.0) + log_inv_alpha)
-
-
-cdef inline double iterated_log_half_width(double n, double log_share) noexcept nogil:
-    """Jamieson, Malloy, Nowak & Bubeck (2014), Lemma 3 with epsilon = 1."""
-    return 2.0 * sqrt((log(log(2.0 * n)) - log_share) / n)
 
 
 cdef inline double lucb1_half_width(double n, double rounds, double log_inv_alpha) noexcept nogil:

@@ -7,10 +7,9 @@ cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check
 from fastrace._draws._heaps cimport heap_order, heap_sift, heap_t
-from fastrace._math._anytime cimport (MOST_SCALES, TABLE_SIZE, incomplete_gamma, iterated_log_half_width,
-                                      iterated_log_share, kl_easy_level, kl_level, kl_lower, kl_upper,
-                                      log_mixture_start, lucb1_half_width, mean_mixture_boundary, mixture_rho,
-                                      mixture_t, normal_mixture_boundary, normal_mixture_level, stitched_boundary,
+from fastrace._math._anytime cimport (MOST_SCALES, TABLE_SIZE, incomplete_gamma, kl_easy_level, kl_level, kl_lower,
+                                      kl_upper, log_mixture_start, lucb1_half_width, mean_mixture_boundary,
+                                      mixture_rho, mixture_t, normal_mixture_boundary, normal_mixture_level,
                                       table_boundary)
 from fastrace.select._selector cimport BY_BUDGET, BY_SEPARATION, MOST_PULLS, Selector, per_arm
 
@@ -21,13 +20,11 @@ from fastrace.select._selector import _count, _demand, _indices
 
 cnp.import_array()
 
-BOUNDS = ("eb-mix", "eb-stitch", "hoeffding-mix", "hoeffding-lil", "lucb1", "kl", "kl-easy")
+BOUNDS = ("eb-mix", "hoeffding-mix", "lucb1", "kl", "kl-easy")
 
 cdef enum:      # places in BOUNDS
     EB_MIX
-    EB_STITCH
     HOEFFDING_MIX
-    HOEFFDING_LIL
     LUCB1
     KL
     KL_EASY
@@ -146,8 +143,6 @@ cdef class LucbSelector(Selector):
         """What a bound needs to know of alpha, once."""
         if self.kind == HOEFFDING_MIX:
             side.level = normal_mixture_level(side.log_inv_alpha)
-        elif self.kind == HOEFFDING_LIL:
-            side.level = iterated_log_share(side.log_inv_alpha)
         else:
             side.level = side.log_inv_alpha
 
@@ -158,12 +153,8 @@ cdef class LucbSelector(Selector):
             if exact:
                 return mean_mixture_boundary(v, &side.mixture, side.level) / n
             return table_boundary(side.table, v, &side.mixture, side.level) / n
-        if self.kind == EB_STITCH:
-            return stitched_boundary(v, side.level) / n
         if self.kind == HOEFFDING_MIX:
             return normal_mixture_boundary(0.25 * n, side.mixture.rho[0], side.level) / n
-        if self.kind == HOEFFDING_LIL:
-            return iterated_log_half_width(n, side.level)
         return lucb1_half_width(n, <double>self.level_round, side.level)
 
     cdef double _kl_bound(self, Py_ssize_t i, int k) noexcept nogil:
@@ -566,11 +557,7 @@ def _half_width(bound, double n, double v, scales, double rounds, double log_inv
     if kind == EB_MIX:
         set_mixture(&mixture, scales, log_inv_alpha)
         return mean_mixture_boundary(v, &mixture, log_inv_alpha) / n
-    if kind == EB_STITCH:
-        return stitched_boundary(v, log_inv_alpha) / n
     if kind == HOEFFDING_MIX:
         return normal_mixture_boundary(0.25 * n, mixture_rho(scales[0][0], log_inv_alpha),
                                        normal_mixture_level(log_inv_alpha)) / n
-    if kind == HOEFFDING_LIL:
-        return iterated_log_half_width(n, iterated_log_share(log_inv_alpha))
     return lucb1_half_width(n, rounds, log_inv_alpha)

@@ -127,10 +127,8 @@ def select_best(
     rule                     proof    15 of 50  0.55    0.6      0.10
     =======================  =======  ========  ======  =======  =======
     LUCB, "eb-mix"           yes        36 200   8 300   23 800   20 800
-    LUCB, "eb-stitch"        yes        68 300  16 300   37 000   34 000
     LUCB, "hoeffding-mix"    yes       103 000   7 520   25 300   58 100
     KL-LUCB                  yes       390 000  35 400   69 900   64 200
-    LUCB, "hoeffding-lil"    yes       701 000  60 600  109 000  454 000
     LUCB, "lucb1"            yes       812 000  73 700  143 000  541 000
     Direct                   yes       697 000
     KL-LUCB, rate="easy"     no                  6 300   11 600   11 400

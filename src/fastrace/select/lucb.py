@@ -61,15 +61,13 @@ class LUCB(Selection):
         - ``"eb-mix"``: mean of two gamma-exponential mixtures over the squared errors of predictions [2]_, one for
           arms that are hard to tell apart and one for those that are not. It adapts to the variance, and took the
           fewest pulls in every comparison but those named below.
-        - ``"eb-stitch"``: the closed form of the same, wider.
         - ``"hoeffding-mix"``: normal mixture; does not see the variance.
-        - ``"hoeffding-lil"``: the bound of lil'UCB [3]_ with its epsilon = 1.
         - ``"lucb1"``: that of [1]_.
-        - ``"kl"``: KL-LUCB [4]_, the proved rate; see `KLLUCB`.
+        - ``"kl"``: KL-LUCB [3]_, the proved rate; see `KLLUCB`.
         - ``"kl-easy"``: the rate of their experiments. **It has no proof, and need not stop**; fewest pulls for rewards
           0 and 1 whose means are near an end of the support. See `KLLUCB`.
     split : {"auto", "equal", "sides"}, default "auto"
-        How delta is shared out. ``"equal"`` gives every arm delta / n; ``"sides"`` [5]_ half of it to the lower bounds
+        How delta is shared out. ``"equal"`` gives every arm delta / n; ``"sides"`` [4]_ half of it to the lower bounds
         of the n - m others and half to the upper bounds of the m best, better where m is small. ``"auto"``: sides
         up to m = n / 4; and delta for each arm with ``"kl-easy"``, whose formula shares nothing.
     batch : int or "auto", default "auto"
@@ -100,10 +98,8 @@ class LUCB(Selection):
     .. [1] Kalyanakrishnan, Tewari, Auer, Stone, "PAC Subset Selection in Stochastic Multi-armed Bandits", ICML 2012.
     .. [2] Howard, Ramdas, McAuliffe, Sekhon, "Time-uniform, Nonparametric, Nonasymptotic Confidence Sequences", Annals
        of Statistics 49(2), 2021, Proposition 9.
-    .. [3] Jamieson, Malloy, Nowak, Bubeck, "lil' UCB: An Optimal Exploration Algorithm for Multi-Armed Bandits",
-       COLT 2014.
-    .. [4] Kaufmann, Kalyanakrishnan, "Information Complexity in Bandit Subset Selection", COLT 2013.
-    .. [5] Simchowitz, Jamieson, Recht, "The Simulator: Understanding Adaptive Sampling in the Moderate-Confidence
+    .. [3] Kaufmann, Kalyanakrishnan, "Information Complexity in Bandit Subset Selection", COLT 2013.
+    .. [4] Simchowitz, Jamieson, Recht, "The Simulator: Understanding Adaptive Sampling in the Moderate-Confidence
        Regime", COLT 2017.
 
     Examples
