@@ -122,7 +122,7 @@ class Betting:
 class Single:
     """10 000 rewards, one call each: at most 1 ms, 100 ns each."""
 
-    params = ["TargetEBStop", "plug-in", "empirical-bernstein-mixture", "SignTest", "betting"]
+    params = ["TargetEBStop", "plug-in", "empirical-bernstein-mixture", "SignStop", "betting"]
     param_names = ["rule"]
 
     def setup(self, rule):
@@ -131,8 +131,8 @@ class Single:
     def make(self, rule):
         if rule == "TargetEBStop":
             return fr.TargetEBStop(1e-4, 1e-9)
-        if rule == "SignTest":
-            return fr.SignTest(0.5, 1e-9, support=(0, 1))
+        if rule == "SignStop":
+            return fr.SignStop(0.5, 1e-9, support=(0, 1))
         return fr.ConfidenceSequence(rule)
 
     def time_update(self, rule):

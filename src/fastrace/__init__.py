@@ -21,10 +21,12 @@ from fastrace.results import (
 from fastrace.select.adaptive import Adapt
 from fastrace.select.choosing import select_best
 from fastrace.select.lucb import LUCB
-from fastrace.streams.betting import BettingStop, SignTest, TargetBetStop, TargetEBStop
+from fastrace.streams.betting import BettingStop, TargetBetStop, TargetEBStop
+from fastrace.streams.estimating import estimate_mean
 from fastrace.streams.gbas import GBAS
+from fastrace.streams.over_bounds import AbsoluteStop, SignStop
 from fastrace.streams.sequences import ConfidenceSequence
-from fastrace.streams.stopping import AA, NAS, SRA, AbsoluteStop, EBGStop, EBStop, GeometricNAS, SignStop, estimate_mean
+from fastrace.streams.stopping import AA, NAS, SRA, EBGStop, EBStop, GeometricNAS
 from fastrace.streams.stream_racing import BernsteinRace, BettingRace, HoeffdingRace
 
 __version__ = "0.1.0"
@@ -63,7 +65,6 @@ __all__ = [
     "SamplerStats",
     "SelectionResult",
     "SignStop",
-    "SignTest",
     "StopResult",
     "StreamRaceResult",
     "SubsetRace",

@@ -24,7 +24,7 @@ from fastrace._base._words import counted
 from fastrace._math import _half_widths
 from fastrace.races.racing import BOUNDS, race
 from fastrace.results import StopResult
-from fastrace.streams.stopping import METHODS, estimate_mean, start_rule
+from fastrace.streams.estimating import METHODS, estimate_mean, start_rule
 
 DRAWS, QUICK_DRAWS = 2000, 200
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"

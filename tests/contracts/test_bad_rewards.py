@@ -30,7 +30,7 @@ def with_support(cls, name):
     given = {key: catalogue.ARGUMENTS[key] for key, parameter in parameters.items()
              if parameter.default is parameter.empty and key in catalogue.ARGUMENTS}
     given |= {"support": SUPPORT} | ({"rng": 1} if "rng" in parameters else {})
-    if issubclass(cls, fr.SignStop | fr.SignTest):
+    if issubclass(cls, fr.SignStop):
         given["threshold"] = 0.5
     return cls(**given)
 
@@ -70,7 +70,7 @@ RULES = [name for name in catalogue.OBJECTS if doors(catalogue.made(name))]
 
 
 def test_every_kind_of_rule_is_among_them():
-    assert {"EBGStop", "SignTest", "GBAS", "ConfidenceSequence", "RunningMoments", "FiniteRace", "LilUCB",
+    assert {"EBGStop", "SignStop", "GBAS", "ConfidenceSequence", "RunningMoments", "FiniteRace", "LilUCB",
             "UnequalRace", "BettingRace", "Adapt", "LUCB", "SubsetRace"} <= set(RULES)
     left = [name for name in set(catalogue.OBJECTS) - set(RULES)
             if hasattr(catalogue.public_classes()[name], "tell") and "model_selection" not in name]

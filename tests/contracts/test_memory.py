@@ -177,7 +177,7 @@ STREAMS = [name for name in catalogue.OBJECTS if issubclass(catalogue.public_cla
 @pytest.mark.parametrize("name", [*STREAMS, "RunningMoments"])
 def test_updates_allocate_nothing(name):
     stream = fr.RunningMoments() if name == "RunningMoments" else catalogue.public_classes()[name](
-        **{"epsilon": 1e-6} if name not in ("ConfidenceSequence", "SignStop", "SignTest") else {})
+        **{"epsilon": 1e-6} if name not in ("ConfidenceSequence", "SignStop") else {})
     update, values = stream.update, [0.4, -0.4] * 50_000 if "Sign" in name else [0.4, 0.6] * 50_000
     block, some = np.array(values), values[:5000]
     for value in some:

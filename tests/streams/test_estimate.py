@@ -18,7 +18,7 @@ import pytest
 import fastrace as fr
 from fastrace import cli
 from fastrace._draws._row_order import RowOrder
-from fastrace.streams.stopping import METHODS
+from fastrace.streams.estimating import METHODS
 from guarantee import assert_rate_at_most
 
 
@@ -123,14 +123,14 @@ def test_no_order_of_the_rows_deceives(seed):
     assert_rate_at_most(missed, trials, 0.05)
 
 
-@pytest.mark.parametrize("method", [*METHODS, fr.GBAS, fr.SignTest, fr.SignStop, fr.ConfidenceSequence])
+@pytest.mark.parametrize("method", [*METHODS, fr.GBAS, fr.SignStop, fr.ConfidenceSequence])
 def test_an_array_that_was_read_to_its_end_is_answered_exactly(rng, method):
     x = rng.random(300)
     epsilon = 1e-9 if method in ("absolute", "target-eb", "target-bet", "betting") else 1e-3
     accuracy = "absolute" if method == "absolute" else "relative"
     if not isinstance(method, str):
         given = {"epsilon": epsilon} if method is fr.GBAS else {}
-        if method in (fr.SignTest, fr.SignStop):
+        if method is fr.SignStop:
             given = {"threshold": float(x.mean()) - 1e-7}
         method = method(support=(0, 1), **given)
     result = fr.estimate_mean(x, epsilon, method=method, accuracy=accuracy, rng=1)
@@ -145,14 +145,14 @@ def test_an_array_that_was_read_to_its_end_is_answered_exactly(rng, method):
 
 def test_a_tie_is_no_side_and_zeros_are_known_exactly():
     x = np.tile([-0.5, 0.5], 50)
-    result = fr.estimate_mean(x, method=fr.SignTest(0.0), rng=1)
+    result = fr.estimate_mean(x, method=fr.SignStop(0.0), rng=1)
     assert not result.stopped and result.interval == (0.0, 0.0)
     x = np.repeat([0.0, 1.0], 50)
-    result = fr.estimate_mean(x, method=fr.SignTest(0.5), rng=2)
+    result = fr.estimate_mean(x, method=fr.SignStop(0.5), rng=2)
     assert (result.status, result.estimate, result.interval) == ("max_samples", 0.5, (0.5, 0.5))
     assert "the mean is the threshold" in result.note
     x = 1e8 + np.random.default_rng(1).random(1000) * 1e-3          # a side within the rounding of a mean is no side
-    result = fr.estimate_mean(x, method=fr.SignTest(x.mean() + 1e-8, support=(1e8, 1e8 + 1e-3)), rng=1)
+    result = fr.estimate_mean(x, method=fr.SignStop(x.mean() + 1e-8, support=(1e8, 1e8 + 1e-3)), rng=1)
     assert result.status == "max_samples" and "the mean is the threshold" in result.note
     result = fr.estimate_mean(np.zeros(500), 0.1, support=(-1, 1), rng=1)
     assert result.stopped and result.estimate == 0.0
@@ -183,7 +183,7 @@ def test_an_array_is_its_own_population(x):
 @pytest.mark.parametrize("make", [
     functools.partial(fr.TargetEBStop, 0.001),
     functools.partial(fr.TargetBetStop, 0.001, accuracy="absolute"),
-    functools.partial(fr.SignTest, threshold=0.5, support=(0, 1)),
+    functools.partial(fr.SignStop, threshold=0.5, support=(0, 1)),
     functools.partial(fr.ConfidenceSequence, "betting"),
 ], ids=["target-eb", "target-bet", "sign", "sequence"])
 def test_part_of_the_population_of_a_rule_is_no_exact_answer(rng, make):

@@ -188,11 +188,11 @@ def test_sign_tests_equal_the_twin(law):
     for seed in range(20):
         z = LAWS[law](np.random.default_rng(seed), 400)
         for threshold in (0.02, 0.4, 0.7):
-            test = fr.SignTest(threshold * 4 - 1, 0.05, support=(-1, 3))
+            test = fr.SignStop(threshold * 4 - 1, 0.05, support=(-1, 3))
             test.update_many(4 * z - 1)
             n, side = twin.sign_test(z, threshold, 0.05)
             assert (test.n_samples, test.estimate if test.stopped else 0) == (n, side)
-            population = fr.SignTest(threshold, 0.05, support=(0, 1), n_rows=400)
+            population = fr.SignStop(threshold, 0.05, support=(0, 1), n_rows=400)
             population.update_many(z)
             n, side = twin.sign_test(z, threshold, 0.05, n_rows=400)
             assert (population.n_samples, population.estimate if population.stopped else 0) == (n, side)
@@ -297,13 +297,13 @@ def test_an_exact_tie_is_on_neither_side(support, seed):
         threshold = low + (high - low) * 0.4
         x = threshold + (high - low) * 0.04 * np.r_[steps, -steps]
         x = rng.permutation(x)
-        test = fr.SignTest(threshold, 1e-6, support, n_rows=n)
+        test = fr.SignStop(threshold, 1e-6, support, n_rows=n)
         test.update_many(x)
         assert (test.stopped, test.status, test.n_samples) == (False, "max_samples", n), k
         assert test.interval == pytest.approx((threshold, threshold))
         assert "the mean is the threshold" in str(test.result())
     x[0] += 1e-6 * (high - low)                 # no tie: the last row tells
-    test = fr.SignTest(threshold, 1e-6, support, n_rows=n)
+    test = fr.SignStop(threshold, 1e-6, support, n_rows=n)
     test.update_many(x)
     assert test.stopped and test.estimate == 1.0
 
@@ -338,7 +338,7 @@ def test_estimates_are_as_accurate_as_promised(name, law, seed):
 def test_sign_tests_are_right(seed):
     trials, delta, missed = 400, 0.1, 0
     for child in np.random.SeedSequence([seed, 3]).spawn(trials):
-        test = fr.SignTest(0.0, delta, support=(-0.4, 0.6))
+        test = fr.SignStop(0.0, delta, support=(-0.4, 0.6))
         test.update_many(np.random.default_rng(child).uniform(-0.35, 0.55, 20_000))
         assert test.stopped
         missed += test.estimate != 1.0
@@ -351,7 +351,7 @@ def makers():
     for bound in BOUNDS:
         yield f"ConfidenceSequence {bound}", lambda bound=bound, **given: fr.ConfidenceSequence(bound, **given)
     yield from RULES.items()
-    yield "SignTest", lambda **given: fr.SignTest(**{"threshold": 0.41, "support": (0, 1), **given})
+    yield "SignStop", lambda **given: fr.SignStop(**{"threshold": 0.41, "support": (0, 1), **given})
 
 
 MAKERS = dict(makers())
@@ -513,8 +513,8 @@ def test_bad_parameters(name, given, match):
     (lambda: fr.TargetEBStop(accuracy="both"), "accuracy"),
     (lambda: fr.TargetEBStop(accuracy="absolute", floor=0.1), "floor"),
     (lambda: fr.TargetEBStop(floor=-1), "floor"),
-    (lambda: fr.SignTest(1.0), "threshold"),
-    (lambda: fr.SignTest(math.nan), "threshold"),
+    (lambda: fr.SignStop(1.0), "threshold"),
+    (lambda: fr.SignStop(math.nan), "threshold"),
 ])
 def test_parameters_that_do_not_go(make, match):
     with pytest.raises(ValueError, match=match):

@@ -1,15 +1,79 @@
-"""What all rules that stop a stream share in Python: argument checks, and an answer with names."""
+"""What all rules that stop a stream share in Python: argument checks, words of their pages, an answer with names."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import textwrap
+from typing import Any, TypeVar
 
 from fastrace._base import _checks
 from fastrace.results import StopResult
 
 OUTSIDE = ("raise", "clip")
 TIE = "the mean is the threshold, as far as rounding can tell"
+Rule = TypeVar("Rule", bound=type)
+
+# What pages say of parameters that many rules take: `documented` puts it where a docstring says $name.
+PAGE = {
+    "epsilon": """
+        epsilon : float
+            Relative accuracy, in (0, 1).""",
+    "either_epsilon": """
+        epsilon : float, default 0.1
+            Accuracy: relative, in (0, 1), without unit; or absolute, in reward units.""",
+    "delta": """
+        delta : float, default 0.05
+            Probability that the estimate misses the accuracy, in (0, 1).""",
+    "support": """
+        support : tuple of float, default (0, 1)
+            Interval (low, high) that holds every reward, in reward units.""",
+    "accuracy": """
+        accuracy : {"relative", "absolute"}, default "relative"
+            Whether ``|estimate - mean|`` is to be at most ``epsilon * |mean|`` or ``epsilon``.""",
+    "n_rows": """
+        n_rows : int, optional
+            Size of the population if rewards are drawn from it without replacement, in uniformly random order. Once
+            all have been seen, `interval` is their mean. If an earlier interval missed it, `status` is
+            ``"inconsistent"``.""",
+    "two_sided": """
+        two_sided : bool, default True
+            Count errors to both sides. False gives the rule as it was printed, which errs with probability at most
+            ``2 * delta``.""",
+    "use_support": """
+        use_support : bool, default False
+            Begin with what `support` says of the absolute mean instead of nothing. It costs nothing, and helps where
+            the mean lies near an end; [1]_ begins with nothing.""",
+    "floor": """
+        floor : float, optional
+            For a relative accuracy: stop with estimate 0 as soon as ``|mean| <= floor`` is certain at the same
+            confidence. Without it, a mean of zero is never known to any relative accuracy.""",
+    "max_samples": """
+        max_samples : int, optional
+            Rewards after which it gives up, with what it knows; `stopped` is then False.""",
+    "outside": """
+        outside : {"raise", "clip"}, default "raise"
+            What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The
+            answer is then about the mean of the clipped rewards.""",
+    "raises": """
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.""",
+}
+
+
+def documented(cls: Rule) -> Rule:
+    """Put the texts of `PAGE` into a class's docstring, at lines that name them, like ``$delta $support``."""
+    lines: list[str] = []
+    for line in (cls.__doc__ or "").splitlines():
+        if line.lstrip().startswith("$"):
+            margin = line[: len(line) - len(line.lstrip())]
+            for name in line.split():
+                lines += textwrap.indent(textwrap.dedent(PAGE[name[1:]]).strip(), margin).splitlines()
+        else:
+            lines.append(line)
+    cls.__doc__ = "\n".join(lines) or None
+    return cls
 
 
 class StoppingRule:
@@ -30,6 +94,14 @@ class StoppingRule:
             n_clipped=self.n_clipped,
             note=self._note(),
         )
+
+    def _relative(
+        self: Any, epsilon: float, delta: float, support: tuple[float, float], max_samples: int | None, outside: str,
+        floor: float | None = None, **own: Any,
+    ) -> None:
+        """Check and set what a rule of relative accuracy takes; `own` are arguments of its own, checked."""
+        checked = relative(epsilon, floor) | shared(delta, support, max_samples, outside)
+        self._configure(arguments(checked, **own), **checked)
 
     def _note(self: Any) -> str:
         if self._stopped_by_floor():
@@ -58,9 +130,7 @@ class StoppingRule:
         return f"<{type(self).__name__}({given}): {self.status}, n_samples={self.n_samples}>"
 
 
-def shared(
-    delta: float, support: tuple[float, float], max_samples: int | None, outside: str
-) -> dict[str, Any]:
+def shared(delta: float, support: tuple[float, float], max_samples: int | None, outside: str) -> dict[str, Any]:
     """The arguments that every rule takes, checked; keys are those of ``Stream._configure``."""
     if max_samples is not None:
         max_samples = _checks.integer(max_samples, "max_samples", 1, "a rule needs a reward to go by")
@@ -96,3 +166,11 @@ def sign(threshold: float) -> dict[str, Any]:
     if not math.isfinite(number):
         raise ValueError(f"threshold is {threshold!r}; a finite number is needed")
     return {"criterion": "sign", "threshold": number}
+
+
+def arguments(checked: dict[str, Any], **own: Any) -> dict[str, Any]:
+    """What makes the same rule again: the arguments that rules share, then the rule's own."""
+    names = ("epsilon", "threshold", "delta", "support")
+    first = {name: checked[name] for name in names if name in checked}
+    last = {name: checked[name] for name in ("floor", "max_samples", "outside") if checked.get(name) is not None}
+    return first | own | last

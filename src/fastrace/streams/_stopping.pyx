@@ -469,15 +469,19 @@ cdef class Over(Stream):
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 1)
 
-    def _configure_over(self, arguments, Stream inner not None, *, max_samples=None, outside="raise"):
+    def _configure_over(self, arguments, Stream inner not None):
         guard_check_built(&inner.guard, inner)
         self._configure(arguments, support=inner.support, criterion=CRITERIA[inner.criterion_],
-                        epsilon=inner.epsilon_, delta=inner.delta_, threshold=inner.threshold, max_samples=max_samples,
-                        outside=outside)
+                        epsilon=inner.epsilon_, delta=inner.delta_, threshold=inner.threshold,
+                        max_samples=inner.max_samples, outside="clip" if inner.clip else "raise")
         self.inner = inner
         self.s = inner.s
         self.per_check = inner.per_check
         guard_built(&self.guard, 1)
+
+    def _inner(self):
+        guard_check_built(&self.guard, self)
+        return self.inner
 
     cdef void push(self, double x) noexcept nogil:
         self.inner.s = self.s

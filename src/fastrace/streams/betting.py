@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from fastrace.streams import _rules
 from fastrace.streams._sequences import Sequence
@@ -12,38 +12,22 @@ from fastrace.streams.sequences import enough_delta, population, rule_arguments,
 class _Rule(_rules.StoppingRule, Sequence):
     """A confidence sequence that stops at an accuracy."""
 
-    def _start(
-        self,
-        kernel: str,
-        epsilon: float,
-        delta: float,
-        support: tuple[float, float],
-        accuracy: str,
-        n_rows: int | None,
-        floor: float | None,
-        max_samples: int | None,
-        outside: str,
-        cap: float,
+    _kernel: ClassVar[str]
+    _cap: ClassVar[float] = 0.9
+
+    def __init__(
+        self, epsilon: float = 0.1, delta: float = 0.05, support: tuple[float, float] = (0.0, 1.0), *,
+        accuracy: str = "relative", n_rows: int | None = None, floor: float | None = None,
+        max_samples: int | None = None, outside: str = "raise", cap: float | None = None,
     ) -> None:
-        shared = _rules.shared(delta, support, max_samples, outside)
-        criterion = rule_arguments(accuracy, epsilon, floor)
-        n_rows = population(n_rows)
-        enough_delta(shared["delta"], kernel)
-        cap = share(cap)
-        arguments = {
-            "epsilon": criterion["epsilon"],
-            "delta": shared["delta"],
-            "support": shared["support"],
-            "accuracy": criterion["criterion"],
-            "n_rows": n_rows,
-            "floor": criterion.get("floor"),
-            "max_samples": shared["max_samples"],
-            "outside": shared["outside"],
-            "cap": cap,
-        }
-        self._open(arguments, kernel, n_rows=n_rows, cap=cap, **shared, **criterion)
+        checked = _rules.shared(delta, support, max_samples, outside) | rule_arguments(accuracy, epsilon, floor)
+        enough_delta(checked["delta"], self._kernel)
+        own: dict[str, Any] = {"n_rows": population(n_rows), "cap": share(self._cap if cap is None else cap)}
+        arguments = _rules.arguments(checked, accuracy=checked["criterion"], **own)
+        self._open(arguments, self._kernel, **own, **checked)
 
 
+@_rules.documented
 class TargetEBStop(_Rule):
     r"""Estimate the mean of a bounded stream by bets aimed at the wanted accuracy, then stop: the default rule.
 
@@ -53,31 +37,11 @@ class TargetEBStop(_Rule):
 
     Parameters
     ----------
-    epsilon : float, default 0.1
-        Accuracy: relative, in (0, 1), without unit; or absolute, in reward units.
-    delta : float, default 0.05
-        Probability that the estimate misses the accuracy, in (0, 1).
-    support : tuple of float, default (0, 1)
-        Interval (low, high) that holds every reward, in reward units.
-    accuracy : {"relative", "absolute"}, default "relative"
-        Whether ``|estimate - mean|`` is to be at most ``epsilon * |mean|`` or ``epsilon``.
-    n_rows : int, optional
-        Size of the population if rewards are drawn from it without replacement, in uniformly random order. Once all
-        have been seen, `interval` is their mean. If an earlier interval missed it, `status` is ``"inconsistent"``.
-    floor : float, optional
-        For relative accuracy: stop with 0 as soon as ``|mean| <= floor`` is certain at the same confidence.
-    max_samples : int, optional
-        Rewards after which to give up; `interval` is then what is known, and `stopped` is False.
-    outside : {"raise", "clip"}, default "raise"
-        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The estimate
-        is then one of the mean of clipped rewards.
+    $either_epsilon $delta $support $accuracy $n_rows $floor $max_samples $outside
     cap : float, default 0.9
         Largest share of the wealth on one bet, in (0, 0.99].
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+    $raises
 
     Notes
     -----
@@ -113,22 +77,10 @@ class TargetEBStop(_Rule):
     (True, 0.499)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 0.1,
-        delta: float = 0.05,
-        support: tuple[float, float] = (0.0, 1.0),
-        *,
-        accuracy: str = "relative",
-        n_rows: int | None = None,
-        floor: float | None = None,
-        max_samples: int | None = None,
-        outside: str = "raise",
-        cap: float = 0.9,
-    ) -> None:
-        self._start("target", epsilon, delta, support, accuracy, n_rows, floor, max_samples, outside, cap)
+    _kernel = "target"
 
 
+@_rules.documented
 class TargetBetStop(_Rule):
     r"""Estimate the mean by a gambler who aims at the wanted accuracy: fewest samples where the variance is small.
 
@@ -140,13 +92,11 @@ class TargetBetStop(_Rule):
 
     Parameters
     ----------
-    epsilon, delta, support, accuracy, n_rows, floor, max_samples, outside, cap
-        As for `TargetEBStop`.
+    $either_epsilon $delta $support $accuracy $n_rows $floor $max_samples $outside
+    cap : float, default 0.9
+        Largest share of the wealth on one bet, in (0, 0.99].
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+    $raises
 
     Notes
     -----
@@ -171,36 +121,20 @@ class TargetBetStop(_Rule):
     (76, 94)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 0.1,
-        delta: float = 0.05,
-        support: tuple[float, float] = (0.0, 1.0),
-        *,
-        accuracy: str = "relative",
-        n_rows: int | None = None,
-        floor: float | None = None,
-        max_samples: int | None = None,
-        outside: str = "raise",
-        cap: float = 0.9,
-    ) -> None:
-        self._start("target-betting", epsilon, delta, support, accuracy, n_rows, floor, max_samples, outside, cap)
+    _kernel = "target-betting"
 
 
+@_rules.documented
 class BettingStop(_Rule):
     r"""Estimate the mean by hedged capital, whose bets do not know the wanted accuracy.
 
     Parameters
     ----------
-    epsilon, delta, support, accuracy, n_rows, floor, max_samples, outside
-        As for `TargetEBStop`.
+    $either_epsilon $delta $support $accuracy $n_rows $floor $max_samples $outside
     cap : float, default 0.5
         Largest share of the wealth on one bet, in (0, 0.99] (c in [1]_).
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
+    $raises
 
     Notes
     -----
@@ -221,108 +155,5 @@ class BettingStop(_Rule):
     276
     """
 
-    def __init__(
-        self,
-        epsilon: float = 0.1,
-        delta: float = 0.05,
-        support: tuple[float, float] = (0.0, 1.0),
-        *,
-        accuracy: str = "relative",
-        n_rows: int | None = None,
-        floor: float | None = None,
-        max_samples: int | None = None,
-        outside: str = "raise",
-        cap: float = 0.5,
-    ) -> None:
-        self._start("betting", epsilon, delta, support, accuracy, n_rows, floor, max_samples, outside, cap)
-
-
-class SignTest(_rules.StoppingRule, Sequence):
-    r"""Find out by betting on which side of a threshold the mean of a bounded stream is.
-
-    Parameters
-    ----------
-    threshold : float, default 0.0
-        What the mean is compared with, in reward units; strictly inside `support`.
-    delta : float, default 0.05
-        Probability that the answer is wrong, in (0, 1).
-    support : tuple of float, default (-1, 1)
-        Interval (low, high) that holds every reward, in reward units.
-    n_rows : int, optional
-        Size of the population if rewards are drawn from it without replacement, in uniformly random order. A mean equal
-        to the threshold is then recognised at the last row; see the notes.
-    max_samples : int, optional
-        Rewards after which to give up; `stopped` is then False.
-    outside : {"raise", "clip"}, default "raise"
-        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it.
-    cap : float, default 0.5
-        Largest share of the wealth on one bet, in (0, 0.99].
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.
-
-    Notes
-    -----
-    `estimate` is 1.0 or -1.0 once stopped: the mean is above or below. For rewards whose mean given all earlier ones is
-    always :math:`\mu`, the answer is wrong with probability at most `delta`; if :math:`\mu` is the threshold itself,
-    any answer is given with probability at most ``2 delta``, and otherwise it never stops. Of two gamblers, one bets
-    above the threshold whenever the mean seems above, the other below; who reaches :math:`1 / \delta` has found the
-    side, since only one of the two answers is wrong [1]_. With `n_rows`, it also stops as soon as the rows that are
-    left cannot change the side. A tie is a mean that differs from the threshold by at most :math:`10^{-12}` of the
-    width of `support` and one rounding unit of its larger end. If every row has been read and the mean is a tie, no
-    side is answered: `stopped` is False, `status` is ``"max_samples"`` and `interval` is the mean. O(1) time per reward
-    and O(1) memory.
-
-    References
-    ----------
-    .. [1] Waudby-Smith, Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import fastrace as fr
-    >>> test = fr.SignTest(threshold=0.5, delta=0.05, support=(0, 1))
-    >>> test.update_many(np.random.default_rng(1).random(1000) ** 0.5)
-    24
-    >>> test.estimate, test.interval
-    (1.0, (0.5, 1.0))
-    """
-
-    def __init__(
-        self,
-        threshold: float = 0.0,
-        delta: float = 0.05,
-        support: tuple[float, float] = (-1.0, 1.0),
-        *,
-        n_rows: int | None = None,
-        max_samples: int | None = None,
-        outside: str = "raise",
-        cap: float = 0.5,
-    ) -> None:
-        shared = _rules.shared(delta, support, max_samples, outside)
-        criterion = _rules.sign(threshold)
-        low, high = shared["support"]
-        if not low < criterion["threshold"] < high:
-            raise ValueError(
-                f"threshold is {threshold!r} and support is {support!r}; a threshold inside it is needed: otherwise "
-                f"the side is known before the first reward"
-            )
-        arguments = {
-            "threshold": criterion["threshold"],
-            "delta": shared["delta"],
-            "support": shared["support"],
-            "n_rows": population(n_rows),
-            "max_samples": shared["max_samples"],
-            "outside": shared["outside"],
-            "cap": share(cap),
-        }
-        given: dict[str, Any] = {**shared, **criterion}
-        self._open(arguments, "threshold", n_rows=arguments["n_rows"], cap=arguments["cap"], **given)
-
-    @property
-    def log_capital(self) -> tuple[float, float]:
-        """Largest log capital so far of who bets below the threshold and of who bets above; log(1 / delta) decides."""
-        below, above = self._capital()
-        return below, above
+    _kernel = "betting"
+    _cap = 0.5

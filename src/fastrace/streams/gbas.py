@@ -25,6 +25,7 @@ def successes(epsilon: float, delta: float) -> int:
     return high
 
 
+@_rules.documented
 class GBAS(_rules.StoppingRule, Gbas):
     r"""Estimate the probability of a success to a relative accuracy, from a stream of 0 and 1, then stop.
 
@@ -37,23 +38,18 @@ class GBAS(_rules.StoppingRule, Gbas):
     ----------
     epsilon : float, default 0.1
         Relative accuracy, in (0, 1). No unit.
-    delta : float, default 0.05
-        Probability that the estimate misses the accuracy, in (0, 1).
+    $delta
     support : tuple of float, default (0, 1)
         Interval (low, high) that holds every reward, in reward units; low is at least 0.
     max_samples : int, optional
         Rewards after which to give up; `stopped` is then False, and nothing is claimed but the support.
-    outside : {"raise", "clip"}, default "raise"
-        What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it.
+    $outside
     rng : None, int, SeedSequence or Generator, optional
         Source of the one gamma variate that the estimate takes, and of one uniform for every reward strictly inside
         (0, high), which succeeds with probability reward / high.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, `support` reaches below 0, or a reward is nan or outside `support`; nothing is
-        changed then.
+    $raises
+        Also if `support` reaches below 0.
 
     Notes
     -----

@@ -1,0 +1,363 @@
+"""Means to a given accuracy in one call: from a function, an iterator or an array."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastrace._base import _checks, _progress
+from fastrace._base._words import counted
+from fastrace._draws import _row_order
+from fastrace._math import _half_widths
+from fastrace.results import StopResult
+from fastrace.streams import _rules, betting, over_bounds, sequences, stopping
+from fastrace.streams._stopping import Stream
+from fastrace.streams.stopping import Support
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "target-eb": betting.TargetEBStop,
+    "target-bet": betting.TargetBetStop,
+    "betting": betting.BettingStop,
+    "nas": stopping.NAS,
+    "geometric-nas": stopping.GeometricNAS,
+    "sra": stopping.SRA,
+    "aa": stopping.AA,
+    "ebstop": stopping.EBStop,
+    "ebgstop": stopping.EBGStop,
+    "absolute": over_bounds.AbsoluteStop,
+}
+METHODS_OF_POPULATIONS = ("target-eb", "target-bet", "betting")
+# Rules whose bounds rest on sums of a fixed number of rewards: what holds for independent rewards then holds without
+# replacement (Hoeffding 1963, Theorem 4).
+ONCE = (stopping.NAS, stopping.GeometricNAS, stopping.SRA, stopping.EBStop)
+AT_FIRST, AT_ONCE = 1 << 10, 1 << 16    # rewards of an array between two reports of progress
+
+
+def estimate_mean(
+    rewards: Callable[..., Any] | Iterable[float] | ArrayLike,
+    epsilon: float = 0.1,
+    delta: float = 0.05,
+    support: Support = (0.0, 1.0),
+    *,
+    accuracy: str = "relative",
+    method: str | Stream = "auto",
+    n_rows: int | None = None,
+    order: str = "random",
+    max_samples: int | None = None,
+    progress: bool = False,
+    batch: int | None = None,
+    rng: _checks.RngLike = None,
+    **options: Any,
+) -> StopResult:
+    r"""Estimate a mean to a given accuracy from as few rewards as possible.
+
+    Parameters
+    ----------
+    rewards : callable, iterable or array_like of shape (k,)
+        Where rewards come from. A function returns one reward per call, or with `batch`, called with a number k, k of
+        them. From an iterator no more rewards are taken than needed. Both are streams and are used as they come: their
+        rewards must be independent, or at least keep their mean given all earlier ones. An array, a list or a column of
+        a frame is a population; see `order`.
+    epsilon : float, default 0.1
+        Accuracy: relative, in (0, 1), or absolute, in reward units.
+    delta : float, default 0.05
+        Probability that the estimate misses the accuracy, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units.
+    accuracy : {"relative", "absolute"}, default "relative"
+        Whether ``|estimate - mean|`` is to be at most ``epsilon * |mean|`` or ``epsilon``.
+    method : str or rule, default "auto"
+        ``"auto"`` is ``"target-eb"``, which is `TargetEBStop`; for a relative accuracy also ``"target-bet"``,
+        ``"betting"``, ``"nas"``, ``"geometric-nas"``, ``"sra"``, ``"aa"``, ``"ebstop"``, ``"ebgstop"``; for an absolute
+        one ``"target-bet"``, ``"betting"``, ``"absolute"``. Or a rule made by you: it brings its own accuracy, and
+        keeps what it has seen whatever happens to this call.
+    n_rows : int, optional
+        Size of the population that the rewards are drawn from without replacement, for the first three methods. An
+        array read in random order is the whole population unless this says that it is a random part of a larger one;
+        less than its length is refused.
+    order : {"random", "given"}, default "random"
+        How to read an array. ``"random"``: in uniformly random order; the estimate is one of the mean of the array,
+        however its rows are sorted. ``"given"``: from its start. Say so only if the rewards are exchangeable as they
+        stand, such as independent draws; the estimate is then one of the mean that they share.
+    max_samples : int, optional
+        Rewards after which it gives up, with what it knows.
+    progress : bool, default False
+        Show on standard error how many rewards were used and what is known.
+    batch : int, optional
+        Rewards asked for at once, at least 1. Those of the last batch that are not needed are lost.
+    rng : None, int, SeedSequence or Generator, optional
+        Source of randomness of the order.
+    **options
+        Passed to the rule.
+
+    Returns
+    -------
+    StopResult
+        Estimate, interval, rewards used and how it ended: see `StopResult.status`. ``"running"`` says that the
+        rewards ended first. The note says if every row of an array was read: the estimate is then its mean.
+
+    Raises
+    ------
+    TypeError
+        If a function cannot be called as `batch` says, or a reward is no real number.
+    ValueError
+        If an argument is out of range, a reward that is read is nan or outside `support`, or a function does not return
+        `batch` rewards. What a function or iterator raises comes through unchanged.
+
+    Notes
+    -----
+    For independent rewards of one mean :math:`\mu`, the estimate is as accurate as promised with probability at least
+    ``1 - delta`` if it stops; so it does unless the accuracy is relative and :math:`\mu = 0`.
+
+    For an array in random order the promise is about its mean. The methods that know populations, ``"nas"``,
+    ``"geometric-nas"``, ``"sra"`` and ``"ebstop"`` read each row at most once: their bounds hold without replacement.
+    For the other rules this is not proven; they draw rows independently, with replacement. If as many rewards as the
+    array has rows do not suffice, all rows are read and the answer is exact. Reading k rows costs O(k) time and memory.
+    A row at random costs several times one in order, and a page of the file where a memory-mapped array is larger than
+    memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rng = np.random.default_rng(1)
+    >>> print(fr.estimate_mean(rng.random, epsilon=0.05, delta=0.05, support=(0, 1), batch=100))
+    TargetEBStop: stopped after 952 samples (relative accuracy, epsilon 0.05, delta 0.05)
+      estimate  0.49965959
+      interval  [0.47589589, 0.52592474]
+      samples   952
+
+    A column that is sorted is read at random; no order deceives it.
+
+    >>> result = fr.estimate_mean(np.sort(rng.random(100_000)), epsilon=0.05, rng=1)
+    >>> result.n_samples < 1000, abs(result.estimate - 0.5) < 0.025
+    (True, True)
+    """
+    order = _checks.choice(order, "order", ("random", "given"))
+    generator = _checks.generator(rng)
+    array = _array(rewards)
+    if array is not None:
+        if n_rows is not None and _checks.integer(n_rows, "n_rows", 1, "a population has rows") < array.shape[0]:
+            raise ValueError(
+                f"n_rows is {n_rows} and rewards has {array.shape[0]}; an array is its own population: leave n_rows "
+                f"out, give the size of the larger population of which it is a random part, or pass fewer rewards"
+            )
+        by_name = not isinstance(method, Stream) and _known(method) in METHODS_OF_POPULATIONS
+        if n_rows is None and order == "random" and array.shape[0] and by_name:
+            n_rows = array.shape[0]
+    if n_rows is not None:
+        options = {"n_rows": n_rows, **options}
+    rule: Any = start_rule(method, epsilon, delta, support, accuracy, max_samples, options)
+    if batch is not None:
+        batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
+    rows = None if array is None or order == "given" else _rows(rule, array, generator)
+    fresh = rule.n_samples == 0
+    with _progress.samples(progress) as report:
+        if array is None:
+            ended = _feed(rule, rewards, batch, report)
+        else:
+            ended = _feed_array(rule, array, rows, batch, report)
+        report(rule, True)
+    result: StopResult = rule.result()
+    if not ended or result.status != "running":
+        return result
+    population = getattr(rule, "n_rows", None)      # of a larger one there are rows that nobody has read
+    if rows is not None and fresh and len(array) and population in (None, len(array)):
+        return _exactly(rule, array)
+    return dataclasses.replace(result, note="the rewards ended before the rule stopped")
+
+
+def start_rule(
+    method: str | Stream,
+    epsilon: float,
+    delta: float,
+    support: Support,
+    accuracy: str,
+    max_samples: int | None,
+    options: dict[str, Any],
+) -> Stream:
+    """The rule that `estimate_mean` uses for these arguments."""
+    if isinstance(method, Stream):
+        if options or max_samples is not None:
+            raise TypeError("a rule made before brings its own options; give them to it")
+        if not isinstance(method, _rules.StoppingRule):
+            raise TypeError(f"method is a {type(method).__name__}; a rule such as EBGStop(0.1) is needed")
+        return method
+    accuracy = _checks.choice(accuracy, "accuracy", ("relative", "absolute"))
+    name = _known(method)
+    make = METHODS[name]
+    both = name in METHODS_OF_POPULATIONS
+    if not both and (name == "absolute") != (accuracy == "absolute"):
+        raise ValueError(f"method is {name!r}, which is not for {accuracy} accuracy")
+    if both:
+        options = {**options, "accuracy": accuracy}
+    elif "n_rows" in options:
+        raise ValueError(
+            f"n_rows is {options['n_rows']} and method is {name!r}; only {', '.join(METHODS_OF_POPULATIONS)} "
+            f"support n_rows"
+        )
+    rule: Stream = make(epsilon, delta, support, max_samples=max_samples, **options)
+    return rule
+
+
+def _known(method: str) -> str:
+    """The name of a method, in full."""
+    name = _checks.choice(method, "method", ("auto", *METHODS))
+    return "target-eb" if name == "auto" else name
+
+
+def _array(rewards: Any) -> Any:
+    """The rewards as a vector, or None if they are a stream."""
+    if callable(rewards) or not (hasattr(rewards, "__array__") or isinstance(rewards, (list, tuple))):
+        return None
+    if np.ma.isMaskedArray(rewards) and np.ma.getmaskarray(rewards).any():
+        raise ValueError("rewards has masked entries; they have no value, so pass rewards.compressed() or fill them")
+    array = np.asarray(rewards)
+    if array.ndim != 1:
+        raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"rewards has dtype {array.dtype}; a vector of real numbers is needed")
+    return array
+
+
+def _rows(rule: Any, array: Any, rng: _checks.Generator) -> Callable[[int], Any]:
+    """Return a function that gives the next k rows of an array, fewer at its end."""
+    n_rows = array.shape[0]
+    known = getattr(rule, "n_rows", None)
+    if known is not None and known - rule.n_samples < n_rows:
+        raise ValueError(
+            f"the rule knows a population of {known} rows, of which it has seen {rule.n_samples}, and rewards has "
+            f"{n_rows}; make the rule for all of them"
+        )
+    if known is not None or isinstance(rule, ONCE):
+        return _row_order.RowOrder(n_rows, rng).take
+    left = n_rows
+
+    def draw(count: int) -> Any:
+        nonlocal left
+        count = min(count, left)
+        left -= count
+        return rng.integers(n_rows, size=count)
+
+    return draw
+
+
+def _feed_array(
+    rule: Any, array: Any, rows: Callable[[int], Any] | None, batch: int | None, report: Callable[[Any, bool], None]
+) -> bool:
+    """Give the rewards of an array to the rule until it is over; return whether they ended first."""
+    start, size = 0, AT_FIRST if batch is None else batch
+    while not rule.done:
+        here = np.arange(start, min(start + size, array.shape[0])) if rows is None else rows(size)
+        if not here.size:
+            return True
+        try:
+            rule.update_many(array[start : start + size] if rows is None else array[here])
+        except ValueError as error:
+            raise _elsewhere(error, rule, array, here) from None
+        start += here.size
+        size = min(2 * size, AT_ONCE) if batch is None else batch
+        report(rule, False)
+    return False
+
+
+def _exactly(rule: Any, array: Any) -> StopResult:
+    """The answer of a rule that all rows of an array could not stop, from the mean of the array."""
+    outside = rule.arguments.get("outside", "raise")
+    full = sequences.ConfidenceSequence(
+        "plug-in", rule.support, rule.delta, n_rows=array.shape[0], outside=outside
+    )
+    try:
+        full.update_many(array)
+    except ValueError as error:
+        raise _elsewhere(error, full, array, range(array.shape[0])) from None
+    mean = full.estimate
+    answer: StopResult = rule.result()
+    note = "every row was read: the interval is the mean of the array"
+    changed: dict[str, Any] = {"interval": (mean, mean), "note": note}
+    if rule.criterion == "sign":
+        away = mean - rule.arguments["threshold"]
+        if abs(away) > _half_widths.tie_width(*rule.support):
+            changed |= {"estimate": math.copysign(1.0, away), "status": "stopped"}
+        else:
+            changed |= {"estimate": mean, "status": "max_samples", "note": f"every row was read: {_rules.TIE}"}
+    else:
+        changed |= {"estimate": mean} | ({} if rule.criterion == "never" else {"status": "stopped"})
+    return dataclasses.replace(answer, **changed)
+
+
+def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, bool], None]) -> bool:
+    """Give the rewards of a stream to the rule until it is over; return whether they ended first."""
+    if callable(rewards):
+        if batch is None:
+            _checks.takes(rewards, "rewards", hint="; give batch, a number, to call it with that number")
+        else:
+            _checks.takes(rewards, "rewards", str(batch), hint="; leave batch out to call it without an argument")
+        while not rule.done:
+            if batch is None:
+                drawn = rewards()
+                try:
+                    rule.update(drawn)
+                except TypeError:
+                    raise TypeError(
+                        f"rewards() returned {drawn!r} of type {type(drawn).__name__}; without batch, each call must "
+                        f"return one real number: give batch, such as batch=100, to call rewards(100) for 100 of them"
+                    ) from None
+            else:
+                drawn = rewards(batch)
+                _check_block(drawn, f"rewards({batch}) returned", batch)
+                rule.update_many(drawn)
+            report(rule, False)
+        return False
+    try:
+        iterator = iter(rewards)
+    except TypeError:
+        raise TypeError(
+            f"rewards is a {type(rewards).__name__}; a function, an iterable or an array of rewards is needed"
+        ) from None
+    if batch is None:
+        if rule.done:
+            return False
+        for reward in iterator:
+            if rule.update(reward):
+                return False
+            report(rule, False)
+        return True
+    while not rule.done:
+        drawn = list(itertools.islice(iterator, batch))
+        if not drawn:
+            return True
+        _check_block(drawn, f"the next {counted(len(drawn), 'element')} of rewards came with", len(drawn))
+        rule.update_many(drawn)
+        report(rule, False)
+    return False
+
+
+def _check_block(drawn: Any, what: str, count: int) -> None:
+    """Refuse what is no vector of so many real numbers."""
+    needed = f"{counted(count, 'reward')}, a vector of real numbers of shape ({count},),"
+    try:
+        shape = np.shape(drawn)
+    except ValueError:
+        raise ValueError(f"{what} rows of different lengths; {needed} is needed") from None
+    if shape != (count,):
+        raise ValueError(f"{what} shape {shape}; {needed} is needed")
+    kind = np.asarray(drawn).dtype
+    if kind.kind not in "fiub":
+        raise TypeError(f"{what} dtype {kind}; {needed} is needed")
+
+
+def _elsewhere(error: ValueError, rule: Any, array: Any, rows: Any) -> ValueError:
+    """The same error with the place of the reward in the whole array."""
+    index = getattr(error, "index", None)
+    if index is None:
+        return error
+    row = int(rows[index])
+    refused: ValueError = rule._refuse(float(array[row]), f"rewards[{row}]")
+    return refused

@@ -1,0 +1,230 @@
+"""Rules over a bound chosen by name: a mean to an absolute accuracy, the side of a threshold that it lies on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fastrace._base import _checks
+from fastrace.streams import _rules, sequences
+from fastrace.streams._mean_stops import BernsteinStop
+from fastrace.streams._sequences import Sequence
+from fastrace.streams._stopping import Over, Stream
+from fastrace.streams.stopping import PRESETS, Support
+
+Maker = Callable[..., Stream]       # from the checked arguments of a rule to a compiled stream with its criterion
+
+
+def _bernstein(*, n_rows: None = None, cap: float | None = None, **checked: Any) -> Stream:
+    """Empirical Bernstein over a geometric grid; capped by Hoeffding's sample size for an absolute accuracy."""
+    inner = BernsteinStop()
+    inner._configure({}, **checked)
+    spending, beta, power = PRESETS["starred"]
+    size = None
+    if checked["criterion"] == "absolute":
+        size = _fixed_size(checked["epsilon"], checked["delta"] / 2.0, checked["support"])
+    inner._configure_bernstein(schedule="geometric", spending=spending, beta=beta, power=power, cap=size)
+    return inner
+
+
+def _fixed(**checked: Any) -> Stream:
+    """Hoeffding's inequality, once."""
+    inner = BernsteinStop()
+    inner._configure({}, **checked)
+    size = _fixed_size(checked["epsilon"], checked["delta"], checked["support"])
+    inner._configure_bernstein(schedule="once", cap=size)
+    return inner
+
+
+def _fixed_size(epsilon: float, delta: float, support: Support) -> int:
+    """Rewards after which Hoeffding's half-width is at most epsilon."""
+    span = support[1] - support[0]
+    size = math.log(2.0 / delta) * (span / epsilon) ** 2 / 2.0
+    if size > 2**53:
+        return 2**62
+    count = max(1, math.ceil(size))
+    while span * math.sqrt(math.log(2.0 / delta) / (2.0 * count)) > epsilon:       # rounding
+        count += 1
+    return count
+
+
+def _sequence(kernel: str, cap: float = 0.5) -> Maker:
+    """A confidence sequence."""
+
+    def make(*, cap: float = cap, **checked: Any) -> Stream:
+        inner = Sequence()
+        inner._open({}, kernel, cap=cap, **checked)
+        return inner
+
+    return make
+
+
+# Name of a bound -> what makes its stream. The first is "auto".
+_SEQUENCES = {name: _sequence(kernel) for name, kernel in sequences.BOUNDS.items()}
+ABSOLUTE: dict[str, Maker] = {
+    "target": _sequence("target", 0.9),
+    "target-betting": _sequence("target-betting", 0.9),
+    "empirical-bernstein": _bernstein,
+    "fixed-size": _fixed,
+    **_SEQUENCES,
+}
+SIGN: dict[str, Maker] = {
+    "threshold-betting": _sequence("threshold"),
+    "empirical-bernstein": _bernstein,
+    **_SEQUENCES,
+}
+
+
+def _named(makers: dict[str, Maker], bound: str) -> str:
+    """The bound of that name, in full."""
+    name = _checks.choice(bound, "bound", ("auto", *makers))
+    return next(iter(makers)) if name == "auto" else name
+
+
+@_rules.documented
+class AbsoluteStop(_rules.StoppingRule, Over):
+    r"""Estimate a mean to an absolute accuracy, over a bound chosen by name.
+
+    Parameters
+    ----------
+    epsilon : float
+        Absolute accuracy, above 0, in reward units.
+    $delta $support
+    bound : str, default "auto"
+        - ``"target"`` (``"auto"``) and ``"target-betting"``: bets aimed at the accuracy, as in `TargetEBStop` and
+          `TargetBetStop`;
+        - ``"fixed-size"``: Hoeffding's inequality at a number of rewards known beforehand;
+        - ``"empirical-bernstein"``: that of `EBGStop`. It stops at Hoeffding's sample size for half of `delta` at the
+          latest, so that it never takes many more rewards than ``"fixed-size"``;
+        - any bound of `ConfidenceSequence`.
+    $max_samples $outside
+
+    $raises
+
+    Notes
+    -----
+    Stops when the running intersection of intervals is at most ``2 * epsilon`` wide and returns its middle, which is
+    within `epsilon` of the mean with probability at least ``1 - delta``, for independent rewards of one mean. O(1) time
+    and memory.
+
+    References
+    ----------
+    .. [1] Mnih, Szepesvari, Audibert, "Empirical Bernstein Stopping", ICML 2008, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.AbsoluteStop(epsilon=0.01, delta=0.05, support=(0, 1), bound="empirical-bernstein")
+    >>> rule.update_many(np.random.default_rng(1).beta(20, 20, size=100_000))
+    7458
+    >>> round(rule.estimate, 2)
+    0.5
+    """
+
+    def __init__(
+        self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, bound: str = "auto",
+        max_samples: int | None = None, outside: str = "raise",
+    ) -> None:
+        checked = _rules.absolute(epsilon) | _rules.shared(delta, support, max_samples, outside)
+        name = _named(ABSOLUTE, bound)
+        sequences.enough_delta(checked["delta"], name)
+        self._configure_over(_rules.arguments(checked, bound=bound), ABSOLUTE[name](**checked))
+
+
+@_rules.documented
+class SignStop(_rules.StoppingRule, Over):
+    r"""Find out on which side of a threshold the mean of a bounded stream lies, over a bound chosen by name.
+
+    Parameters
+    ----------
+    threshold : float, default 0.0
+        What the mean is compared with, in reward units; strictly inside `support`.
+    delta : float, default 0.05
+        Probability that the answer is wrong, in (0, 1).
+    support : tuple of float, default (-1, 1)
+        Interval (low, high) that holds every reward, in reward units.
+    bound : str, default "auto"
+        - ``"threshold-betting"`` (``"auto"``): two gamblers, one for each side; the fewest rewards;
+        - ``"empirical-bernstein"``: that of `EBGStop`;
+        - any bound of `ConfidenceSequence`.
+    n_rows : int, optional
+        Size of the population if rewards are drawn from it without replacement, in uniformly random order, for
+        ``"threshold-betting"``. A mean equal to the threshold is then recognised at the last row; see the notes.
+    $max_samples $outside
+    cap : float, default 0.5
+        For bounds that bet: the largest share of the wealth on one bet, in (0, 0.99].
+
+    $raises
+
+    Notes
+    -----
+    `estimate` is 1.0 or -1.0 once stopped: the mean is above or below. For rewards whose mean given all earlier ones is
+    always :math:`\mu`, the answer is wrong with probability at most `delta`. A mean equal to the threshold is answered
+    with probability at most ``2 * delta``, and otherwise it never stops, so give `max_samples` or `n_rows`. O(1) time
+    per reward and O(1) memory.
+
+    Of the two gamblers of ``"threshold-betting"``, one bets above the threshold whenever the mean seems above, the
+    other below; who reaches :math:`1 / \delta` has found the side, since only one of the two answers is wrong [1]_.
+    With `n_rows`, it also stops as soon as the rows that are left cannot change the side. A tie is a mean that differs
+    from the threshold by at most :math:`10^{-12}` of the width of `support` and one rounding unit of its larger end. If
+    every row has been read and the mean is a tie, no side is answered: `stopped` is False, `status` is
+    ``"max_samples"`` and `interval` is the mean.
+
+    The other bounds stop when the running intersection of their intervals lies on one side of the threshold [2]_.
+
+    References
+    ----------
+    .. [1] Waudby-Smith, Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024.
+    .. [2] Mnih, Szepesvari, Audibert, "Empirical Bernstein Stopping", ICML 2008, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rule = fr.SignStop(threshold=0.5, delta=0.05, support=(0, 1))
+    >>> rule.update_many(np.random.default_rng(1).random(1000) ** 0.5)
+    24
+    >>> rule.estimate, rule.interval
+    (1.0, (0.5, 1.0))
+    >>> rule = fr.SignStop(support=(-1, 1), delta=0.05, bound="empirical-bernstein")
+    >>> rule.update_many(np.random.default_rng(1).uniform(-0.4, 0.6, size=100_000))
+    1141
+    """
+
+    def __init__(
+        self, threshold: float = 0.0, delta: float = 0.05, support: Support = (-1.0, 1.0), *, bound: str = "auto",
+        n_rows: int | None = None, max_samples: int | None = None, outside: str = "raise", cap: float = 0.5,
+    ) -> None:
+        checked = _rules.sign(threshold) | _rules.shared(delta, support, max_samples, outside)
+        low, high = checked["support"]
+        if not low < checked["threshold"] < high:
+            raise ValueError(
+                f"threshold is {threshold!r} and support is {support!r}; a threshold inside it is needed: otherwise "
+                f"the side is known before the first reward"
+            )
+        name = _named(SIGN, bound)
+        own = {"n_rows": sequences.population(n_rows), "cap": sequences.share(cap)}
+        if n_rows is not None and name != "threshold-betting":
+            raise ValueError(f"n_rows is {n_rows} and bound is {name!r}; only 'threshold-betting' supports n_rows")
+        sequences.enough_delta(checked["delta"], name)
+        self._configure_over(_rules.arguments(checked, bound=bound, **own), SIGN[name](**checked, **own))
+
+    @property
+    def n_rows(self) -> int | None:
+        """Size of the population sampled without replacement, or None."""
+        found: int | None = self.arguments["n_rows"]
+        return found
+
+    @property
+    def log_capital(self) -> tuple[float, float]:
+        """Largest log capital so far of who bets below the threshold and of who bets above; log(1 / delta) decides.
+
+        Only ``"threshold-betting"`` has it.
+        """
+        inner = self._inner()
+        if self.arguments["bound"] not in ("auto", "threshold-betting") or not isinstance(inner, Sequence):
+            raise AttributeError(f"bound is {self.arguments['bound']!r}; only 'threshold-betting' has a log_capital")
+        below, above = inner._capital()
+        return below, above
