@@ -1,5 +1,6 @@
 """Kernels over rows: exact ones are exact, races are within their promise, and nothing made is lost."""
 
+import json
 import pickle
 import threading
 import warnings
@@ -801,10 +802,18 @@ def test_statistics_and_containers():
     assert trace.rows.shape == trace.looks.shape == trace.accepted.shape == (2, 300)
     assert ((trace.rows == 0) == (trace.looks == 0)).all()
     assert (trace.undecided >= trace.full_pass).all()
-    groups = trace.to_dict()
+    groups = trace.to_arrays()
     assert set(groups["sample_stats"]) == {"n_rows", "n_looks", "accepted", "full_pass", "undecided"}
     assert groups["posterior"]["theta"].shape == (2, 300, 3)
     assert "rows a step" in str(trace) and "RacingMetropolis" in str(trace)
+    plain = json.loads(json.dumps(trace.to_dict(), allow_nan=False))
+    assert plain["posterior"]["theta"] == trace.draws.tolist() and plain["kernel"]["kernel"] == "RacingMetropolis"
+    frame = trace.to_frame()
+    assert list(frame["coordinate"]) == [f"theta[{j}]" for j in range(3)]
+    assert list(frame["ess"]) == pytest.approx(trace.ess())
+    page = trace._repr_html_()
+    assert page.count("<tr>") == 4 and f"{frame['mean'][0]:.4g}" in page
+    assert "[[" not in repr(trace) and len(repr(trace)) < 200
     again = pickle.loads(pickle.dumps(trace))
     np.testing.assert_array_equal(again.draws, trace.draws)
 

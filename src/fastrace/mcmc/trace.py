@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base._words import counted
 from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
+from fastrace.results import Column, Result, Table
+from fastrace.results.base import draw, plain
 
+_SHOWN = 20  # coordinates printed
 _AT_ONCE = 300_000  # numbers transformed at once
 _SOME = 4000  # draws of each chain that show first whether there are enough effective ones
 _ENOUGH = 100  # draws of a chain, below which R-hat, effective sizes and acceptance say little
@@ -23,7 +27,7 @@ _FAR = 6.0  # standard deviations beyond sqrt(dim)
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Result):
     """Draws of several chains, and what each step took.
 
     Attributes
@@ -120,13 +124,25 @@ class Trace:
         """
         return _each(self._flat(), _rhat)
 
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Plain arrays: groups "posterior" and "sample_stats", each name to an array of (chain, draw, ...)."""
+    def to_arrays(self) -> dict[str, dict[str, NDArray[Any]]]:
+        """Groups "posterior" and "sample_stats", as ArviZ names them: each name to an array of (chain, draw, ...)."""
         return {
             "posterior": {self.variable: self.draws},
             "sample_stats": {f"n_{name}" if name in ("rows", "looks") else name: getattr(self, name)
                              for name in STATISTICS},
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return draws and statistics as plain values that ``json.dumps`` accepts.
+
+        Returns
+        -------
+        dict
+            The groups of `to_arrays` as nested lists, and "kernel", "seconds" and "warnings". Where the chains stand is
+            left out: pickle the trace to go on with it. JSON has no nan and no infinity: both are None.
+        """
+        about = {"kernel": self.kernel, "seconds": self.seconds, "warnings": self.warnings}
+        return dict(plain({**self.to_arrays(), **about}))
 
     def to_arviz(self) -> Any:
         """As ArviZ keeps chains: a DataTree with ArviZ 1.x, InferenceData with 0.x.
@@ -134,53 +150,83 @@ class Trace:
         Raises
         ------
         ImportError
-            If ArviZ is not there; `to_dict` needs nothing.
+            If ArviZ is not there; `to_arrays` needs nothing.
         """
         try:
             import arviz
         except ImportError as error:
             raise ImportError('to_arviz needs ArviZ: python -m pip install arviz') from error
-        groups = self.to_dict()
+        groups = self.to_arrays()
         attributes = {"inference_library": "fastrace", **{k: _plain(v) for k, v in self.kernel.items()}}
         if int(arviz.__version__.split(".")[0]) >= 1:
             return arviz.from_dict(groups, attrs={"posterior": attributes})
         return arviz.from_dict(posterior=groups["posterior"], sample_stats=groups["sample_stats"], attrs=attributes)
 
-    def __str__(self) -> str:
-        named = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
-        lines = [f"{self.kernel.get('kernel', 'chain')}({named}): {self._size()}, {self.seconds:.2f} s"]
-        if self.n_draws:
-            lines.append(
-                f"accepted {self.accepted.mean():.3f}, rows a step {self.rows.mean():.1f}, full passes "
-                f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}"
-            )
-        if self.n_draws >= 8:
-            flat = self._flat().reshape(self.n_chains * self.n_draws, -1)
-            mean, sd, ess, rhat = flat.mean(axis=0), flat.std(axis=0), self.ess(), self.rhat()
-            lines.append(f"{'':>12} {'mean':>11} {'sd':>11} {'ess':>9} {'rhat':>7}")
-            for j in range(min(flat.shape[1], 20)):
-                name = f"{self.variable}[{j}]"
-                lines.append(f"{name:>12} {mean[j]:11.4g} {sd[j]:11.4g} {ess[j]:9.0f} {rhat[j]:7.4f}")
-            if flat.shape[1] > 20:
-                lines.append(f"{'':>12} ... and {flat.shape[1] - 20} more; smallest ess {ess.min():.0f}")
-        lines += [f"warning: {words}" for words in self.warnings]
-        return "\n".join(lines)
+    def _title(self) -> str:
+        options = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
+        return f"{self.kernel.get('kernel', 'chain')}({options}): {self._size()}, {self.seconds:.2f} s"
 
-    def plot(self, coordinates: ArrayLike = (0,), ax: Any = None) -> Any:
-        """Traces of some coordinates, and rows read per step, on matplotlib axes."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError('plots need matplotlib: python -m pip install matplotlib') from error
-        axes = np.atleast_1d(plt.subplots(2, 1, sharex=True, layout="constrained")[1] if ax is None else ax)
+    def _columns(self) -> dict[str, Any]:
+        """Mean, deviation, effective size and R-hat of each coordinate."""
+        flat = self._flat().reshape(self.n_chains * self.n_draws, -1) if self.chains else np.empty((0, 0))
+        names = [f"{self.variable}[{j}]" for j in range(flat.shape[1])]
+        if self.n_draws < 8:
+            return {"coordinate": names} | {name: np.full(len(names), np.nan) for name in ("mean", "sd", "ess", "rhat")}
+        return {"coordinate": names, "mean": flat.mean(axis=0), "sd": flat.std(axis=0), "ess": self.ess(),
+                "rhat": self.rhat()}
+
+    def _table(self) -> Table:
+        if self.n_draws < 8:
+            return Table((), ())
+        values = self._columns()
+        shown = ("mean", ".4g", 11), ("sd", ".4g", 11), ("ess", ".0f", 9), ("rhat", ".4f", 7)
+        columns = [Column(name, values[name], spec, width) for name, spec, width in shown]
+        names = values["coordinate"]
+        rows: list[Any] = [[f"{name:>12}", *(column.cell(j) for column in columns)]
+                           for j, name in enumerate(names[:_SHOWN])]
+        if len(names) > _SHOWN:
+            rows.append(f"{'':>12}  ... and {len(names) - _SHOWN} more; smallest ess {values['ess'].min():.0f}")
+        return Table([f"{'':>12}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
+
+    def _notes(self) -> list[str]:
+        if not self.n_draws:
+            return super()._notes()
+        return [
+            f"accepted {self.accepted.mean():.3f}, rows a step {self.rows.mean():.1f}, full passes "
+            f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}",
+            *super()._notes(),
+        ]
+
+    def plot(self, what: str = "all", ax: Any = None, coordinates: ArrayLike = (0,)) -> Any:
+        """Draw the chains; a chain has one colour in every panel.
+
+        Parameters
+        ----------
+        what : {"all", "draws", "rows"}, default "all"
+            Draws of some coordinates along the chains, rows read in each step, or both.
+        ax : matplotlib Axes, or sequence of them for "all", optional
+            Where to draw; a new figure by default.
+        coordinates : int or array_like of int, default (0,)
+            Numbers of the coordinates to draw.
+
+        Returns
+        -------
+        matplotlib Axes, or list of them for "all"
+        """
+        return draw({"draws": partial(self._draw_draws, np.atleast_1d(coordinates)), "rows": self._draw_rows}, what, ax)
+
+    def _draw_draws(self, coordinates: NDArray[Any], ax: Any) -> None:
         flat = self._flat()
         for c in range(self.n_chains):
-            for j in np.atleast_1d(coordinates):
-                axes[0].plot(flat[c, :, int(j)], linewidth=0.5, label=f"chain {c}, {self.variable}[{j}]")
-            axes[-1].plot(np.maximum(self.rows[c], 0.5), ".", markersize=1)
-        axes[0].set_ylabel(self.variable)
-        axes[-1].set(yscale="log", xlabel="draw", ylabel="rows read")
-        return axes
+            for k, j in enumerate(coordinates):
+                ax.plot(flat[c, :, int(j)], linewidth=0.5, color=f"C{c % 10}", alpha=1.0 / (k + 1),
+                        label=f"chain {c}, {self.variable}[{j}]")
+        ax.set(xlabel="draw", ylabel=self.variable)
+
+    def _draw_rows(self, ax: Any) -> None:
+        for c in range(self.n_chains):
+            ax.plot(np.maximum(self.rows[c], 0.5), ".", color=f"C{c % 10}", markersize=1)
+        ax.set(yscale="log", xlabel="draw", ylabel="rows read")
 
 
 def _plain(value: Any) -> Any:

@@ -108,17 +108,7 @@ class Result:
         ImportError
             If Matplotlib is not installed.
         """
-        panels = self._panels()
-        if what == "all":
-            given = _new_panels(len(panels)) if ax is None else np.atleast_1d(np.asarray(ax, dtype=object))
-            for draw, panel in zip(panels.values(), given, strict=False):
-                draw(panel)
-            return list(given)
-        if what not in panels:
-            raise ValueError(f"what is {what!r}; one of all, {', '.join(panels)} is needed{self._panel_hint(what)}")
-        panel = _new_panels(1)[0] if ax is None else ax
-        panels[what](panel)
-        return panel
+        return draw(self._panels(), what, ax, self._panel_hint(what))
 
     def __str__(self) -> str:
         table = self._table()
@@ -301,6 +291,20 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def draw(panels: Mapping[str, Callable[[Any], None]], what: str, ax: Any, hint: str = "") -> Any:
+    """Draw one panel by its name, or all of them; see `Result.plot`."""
+    if what == "all":
+        given = _new_panels(len(panels)) if ax is None else np.atleast_1d(np.asarray(ax, dtype=object))
+        for paint, panel in zip(panels.values(), given, strict=False):
+            paint(panel)
+        return list(given)
+    if what not in panels:
+        raise ValueError(f"what is {what!r}; one of all, {', '.join(panels)} is needed{hint}")
+    panel = _new_panels(1)[0] if ax is None else ax
+    panels[what](panel)
+    return panel
 
 
 def _new_panels(count: int) -> list[Any]:
