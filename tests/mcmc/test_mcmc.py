@@ -925,6 +925,15 @@ def test_a_racing_slice_of_all_rows_is_the_exact_one():
         np.testing.assert_array_equal(a, b)
 
 
+def test_slice_samplers_have_no_proposal():
+    model = mcmc.GLM(*logistic(200, 2))
+    for kernel in (mcmc.Slice(model), mcmc.RacingSlice(model)):
+        assert not hasattr(kernel, "proposal") and not hasattr(kernel, "delayed")
+        assert {"width", "max_steps"} < kernel.describe().keys() and "proposal" not in repr(kernel)
+        with pytest.raises(TypeError, match="walk_share"):
+            type(kernel)(model, walk_share=0.5)
+
+
 def test_slice_arguments():
     model = mcmc.GLM(*logistic(200, 2, 1))
     for options in ({"width": 0.0}, {"max_steps": 0}):

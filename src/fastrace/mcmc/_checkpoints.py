@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from fastrace._base import _files
-from fastrace.mcmc.kernels._metropolis import MetropolisState, Tuning
+from fastrace.mcmc.kernels._rows import ChainState, Tuning
 from fastrace.mcmc.kernels.gibbs import GibbsState
 from fastrace.mcmc.protocol import Steps, joined
 
 VERSION = 3
 PLAIN, PICKLED = "chains", "pickled chains"
-_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (GibbsState, MetropolisState, Steps, Tuning)}
+_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (ChainState, GibbsState, Steps, Tuning)}
 _GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 

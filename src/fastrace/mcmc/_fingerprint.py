@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrace.mcmc.kernels._metropolis import RowMetropolis
+from fastrace.mcmc.kernels._rows import RowKernel
 from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.trace import Trace
 
@@ -175,7 +175,7 @@ def fingerprint(
     options = {k: v for k, v in getattr(kernel, "__dict__", {}).items() if k not in ("model", "variables", "outside")}
     found = {k: v for k, v in options.items() if _simple(v) or (callable(v) and not isinstance(v, type))}
     reference = options.get("reference")
-    if isinstance(kernel, RowMetropolis):
+    if isinstance(kernel, RowKernel):
         if reference is None:
             found["_factor"] = kernel._factor
     else:

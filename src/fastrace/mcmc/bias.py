@@ -13,7 +13,6 @@ from fastrace.mcmc.kernels.gibbs import Gibbs, Tally
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
-from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.trace import Trace
 
 __all__ = ["BiasCheck", "check_bias"]
@@ -91,7 +90,7 @@ def check_bias(
     """
     n = _checks.integer(n, "n", 1, "something must be checked")
     gen = _checks.generator(rng)
-    if isinstance(kernel, RacingSlice) or not isinstance(kernel, (RacingMetropolis, RacingGibbs)):
+    if not isinstance(kernel, (RacingMetropolis, RacingGibbs)):
         raise TypeError(f"kernel is a {type(kernel).__name__}; decisions of RacingMetropolis and RacingGibbs can be "
                         f"made twice")
     if not trace.n_draws:
@@ -120,9 +119,7 @@ class _Metropolis:
         )
 
     def __call__(self, kernel: Any, state: Any, position: Any, seed: int) -> tuple[bool, bool]:
-        at = self.exact._take(state.tuning)
-        whitened = at.whiten(position)
-        self.exact._engines.append(at)
+        whitened = self.exact._whitened(position, state.tuning)
         here = replace(state, position=position, whitened=whitened, cache=None)
         _, race = kernel.run(np.random.default_rng(seed), here, 1)
         _, full = self.exact.run(np.random.default_rng(seed), here, 1)

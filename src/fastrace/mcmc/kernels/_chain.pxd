@@ -22,11 +22,33 @@ cdef class Residual(Source):
     cdef readonly cnp.ndarray theta_hat
 
 
+cdef class Chain
+
+
+cdef class Move:
+    """How a chain gets from its state to the next: which points it tries. The chain decides on each of them."""
+
+    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil
+
+
+cdef class Proposal(Move):
+    # z1 = keep z0 + noise xi, or z0 + walk xi in a share of the steps; user proposals are a function
+    cdef readonly double keep, noise, walk, walk_share
+    cdef readonly object propose
+    # acceptance is delayed only between states whose |z|^2 is at most this
+    cdef readonly bint delayed
+    cdef double near_squared
+
+    cdef double ratio_of(self, Chain chain, bitgen_t *bits, bint *walked, bint *near) except? -1.0 nogil
+    cdef double _ask(self, Chain chain) except? -1.0
+
+
 cdef class Chain:
     cdef guard_t guard                      # level 1: subclasses that need a race or a table before they run
     cdef readonly Py_ssize_t dim
     cdef readonly Source source
     cdef readonly int64_t n_done            # steps of the last run that are in its arrays
+    cdef Move move
     # parameters of the two arms: where the chain is, and where it may go
     cdef cnp.ndarray _theta
     cdef double *now
@@ -39,14 +61,8 @@ cdef class Chain:
     cdef double *columns            # the factor, column after column from the diagonal down
     cdef double *z0
     cdef double *z1
-    # z1 = keep z0 + noise xi, or z0 + walk xi in a share of the steps; user proposals are a function
-    cdef double keep, noise, walk, walk_share
-    cdef public object propose
     # log density without the rows: -|z|^2 / 2 with a surrogate, normal or a function besides
-    cdef bint surrogate, delayed, walked    # the last: whether the step is one of that share
-    # acceptance is delayed only between states whose |z|^2 is at most this, as `near` says of the present pair
-    cdef double near_squared
-    cdef bint near
+    cdef bint surrogate
     cdef object log_prior
     cdef cnp.ndarray _prior_mean, _prior_precision
     cdef double prior_now, prior_new
@@ -60,13 +76,12 @@ cdef class Chain:
 
     cdef int hold(self) except -1           # before steps are made; `release` after them
     cdef void release(self) noexcept
-    cdef int one(self, bitgen_t *bits) except -1 nogil
-    cdef double moved(self, bitgen_t *bits) except? -1.0 nogil
+    cdef void begin(self, bitgen_t *bits) noexcept nogil
+    cdef int arrive(self) except -1 nogil
     cdef double log_prior_of(self, const double *theta) except? -1.0 nogil
     cdef void to_theta(self, const double *z, double *theta) noexcept nogil
     cdef void to_z(self, const double *theta, double *z) noexcept nogil
     cdef double _ask_prior(self, const double *theta) except? -1.0
-    cdef double _ask_proposal(self) except? -1.0
     cdef double size_of_move(self) noexcept nogil
-    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil
+    cdef int decide(self, double threshold) except -1 nogil
     cdef int moved_on(self) except -1 nogil

@@ -20,11 +20,31 @@ class Residual(Source):
 
 def parameters_of(glm: GLMSource) -> NDArray[np.float64]: ...
 
+class Move: ...
+
+class Proposal(Move):
+    keep: float
+    noise: float
+    walk: float
+    walk_share: float
+    propose: Callable[[NDArray[np.float64]], tuple[Any, float]] | None
+    delayed: bool
+    def __new__(
+        cls,
+        keep: float = ...,
+        noise: float = ...,
+        walk: float = ...,
+        walk_share: float = ...,
+        *,
+        propose: Callable[[NDArray[np.float64]], tuple[Any, float]] | None = ...,
+        delayed: bool = ...,
+        radius: float = ...,
+    ) -> Proposal: ...
+
 class Chain:
     dim: int
     source: Source
     n_done: int
-    propose: Callable[[NDArray[np.float64]], tuple[Any, float]] | None
     def __init__(
         self,
         source: Source,
@@ -33,16 +53,13 @@ class Chain:
         factor: ArrayLike,
         *,
         surrogate: bool,
-        delayed: bool,
-        radius_of_delay: float = ...,
         log_prior: Callable[[NDArray[np.float64]], float] | None = ...,
-        propose: Callable[[NDArray[np.float64]], tuple[Any, float]] | None = ...,
         prior_mean: Any = ...,
         prior_precision: Any = ...,
         weights: tuple[float, float, float, NDArray[np.float64], float] | None = ...,
     ) -> None: ...
     def set_coordinates(self, center: ArrayLike, factor: ArrayLike) -> None: ...
-    def set_proposal(self, keep: float, noise: float, walk: float, walk_share: float) -> None: ...
+    def use(self, move: Move) -> None: ...
     def whiten(self, position: ArrayLike) -> NDArray[np.float64]: ...
     def colour(self, whitened: ArrayLike) -> NDArray[np.float64]: ...
     def load(self, position: ArrayLike, whitened: ArrayLike, cache: Any) -> None: ...
@@ -66,9 +83,3 @@ class ExactChain(Chain): ...
 class RaceChain(ExactChain):
     outside: bool
     def set_race(self, race: ThresholdRace, low: float, high: float, weighted: WeightedRace | None = ...) -> None: ...
-
-class ExactSliceChain(ExactChain):
-    def set_slice(self, width: float, most: int) -> None: ...
-
-class RaceSliceChain(RaceChain):
-    def set_slice(self, width: float, most: int) -> None: ...

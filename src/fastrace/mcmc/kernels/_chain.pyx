@@ -1,5 +1,5 @@
 # cython: cdivision=True
-"""Metropolis-Hastings steps over rows: exact ones by full passes, and races of the accept decision.
+"""Chains over rows. A chain decides on points, by full passes or by races; a move says which points it tries.
 
 A chain keeps its parameters in the source's own memory: arm 0 is where it is, arm 1 where it may go. With a surrogate
 the rows' rewards are what a second-order expansion leaves of the log-likelihoods, and the expansion itself, prior
@@ -41,7 +41,6 @@ cdef enum:
     WORK_PER_CHECK = 1 << 16    # the same for whole steps, each counted as 64 rows besides those it read
     PATIENCE = 4
     RETRY = 16
-    MOST_SHRINKS = 200          # an interval shrunk so often has no width left; the chain then stays
 
 ACCEPTED, FULL_PASS, UNDECIDED = 1, 2, 4
 
@@ -119,7 +118,7 @@ def parameters_of(GLMSource glm not None):
 
 
 cdef class Chain:
-    """What all chains share: proposals, priors, recording. `decide` is a subclass's.
+    """What all chains share: coordinates, priors, recording. `decide` is a subclass's.
 
     Parameters
     ----------
@@ -131,12 +130,7 @@ cdef class Chain:
         Whitened coordinates; `factor` is lower triangular.
     surrogate : bool
         Whether the rewards leave out a normal density with these coordinates.
-    delayed : bool
-        Accept on all that is known without rows first, where the state and the proposal are both within
-        `radius_of_delay` of the center.
-    radius_of_delay : float
-        In whitened units. Farther out acceptance is decided at once.
-    log_prior, propose : callable or None
+    log_prior : callable or None
     prior_mean, prior_precision : ndarray of shape (dim,) or None
         Of a normal prior that the surrogate does not include.
     weights : tuple or None
@@ -149,8 +143,8 @@ cdef class Chain:
         memset(&self.step, 0, sizeof(step_t))
         row_stream_init(&self.stream)
 
-    def __init__(self, Source source not None, theta, center, factor, *, surrogate, delayed, radius_of_delay=INFINITY,
-                 log_prior=None, propose=None, prior_mean=None, prior_precision=None, weights=None):
+    def __init__(self, Source source not None, theta, center, factor, *, surrogate, log_prior=None, prior_mean=None,
+                 prior_precision=None, weights=None):
         if source.n_arms != 2 or theta.shape[0] != 2 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
             raise ValueError(f"the source has {source.n_arms} arms and theta has shape {theta.shape}; two arms and a "
                              f"float64 array of shape (2, dim) in C order are needed")
@@ -176,18 +170,14 @@ cdef class Chain:
         self.z0 = <double *>cnp.PyArray_DATA(self._work)
         self.z1 = self.z0 + self.dim
         self.surrogate = surrogate
-        self.delayed = delayed
-        self.near_squared = radius_of_delay * radius_of_delay
         self.log_prior = log_prior
-        self.propose = propose
         self._prior_mean, self._prior_precision = mean, precision
         self.heaviest, self.total_weight, self.radius = heaviest, total_weight, radius
         self.rounding = rounding
         self._from_hat = from_hat
         self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
         self._use_coordinates(coordinates, (center, factor))
-        self.keep = self.noise = self.walk = 1.0
-        self.walk_share = 0.0
+        self.move = Proposal()
         guard_built(&self.guard, 0)
 
     cdef int hold(self) except -1:
@@ -212,14 +202,10 @@ cdef class Chain:
         self.columns = <double *>cnp.PyArray_DATA(self._columns)
         self._given = given
 
-    def set_proposal(self, keep, noise, walk, walk_share):
-        """z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi."""
-        cdef double keep_ = keep, noise_ = noise, walk_ = walk, share = walk_share
+    def use(self, Move move not None):
+        """Make further steps by this move; a random walk of unit size at first."""
         guard_check_idle(&self.guard, self)
-        self.keep = keep_
-        self.noise = noise_
-        self.walk = walk_
-        self.walk_share = share
+        self.move = move
 
     def whiten(self, position):
         """The whitened coordinates of a position."""
@@ -291,13 +277,27 @@ cdef class Chain:
         guard_check_built(&self.guard, self)
         return self._work[0].copy()
 
-    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+    cdef int decide(self, double threshold) except -1 nogil:
         """Whether the rewards of arm 1 sum to more than those of arm 0 and `threshold`: into `step.accepted`."""
         with gil:
             raise TypeError(f"{type(self).__name__} does not define decide()")
 
     cdef int moved_on(self) except -1 nogil:
         """After an accepted step, before arm 1 becomes arm 0."""
+        return 0
+
+    cdef void begin(self, bitgen_t *bits) noexcept nogil:
+        """Before a decision: a fresh order of rows, and nothing read yet."""
+        self.step.n_read = self.step.n_looks = 0
+        self.step.accepted = self.step.full_pass = self.step.undecided = False
+        row_stream_seed(&self.stream, bits.next_uint64(bits.state))
+
+    cdef int arrive(self) except -1 nogil:
+        """Take up the point that has been accepted."""
+        self.moved_on()
+        memcpy(self.now, self.new, self.dim * sizeof(double))
+        memcpy(self.z0, self.z1, self.dim * sizeof(double))
+        self.prior_now = self.prior_new
         return 0
 
     def run(self, rng, double[:, ::1] draws, int64_t[::1] rows, int32_t[::1] looks, uint8_t[::1] flags):
@@ -315,7 +315,7 @@ cdef class Chain:
                 with nogil:
                     self.prior_now = self.log_prior_of(self.now)
                     for t in range(n):
-                        self.one(bits)
+                        self.move.make(self, bits)
                         memcpy(&draws[t, 0], self.now, self.dim * sizeof(double))
                         rows[t] = self.step.n_read
                         looks[t] = <int32_t>self.step.n_looks
@@ -328,65 +328,6 @@ cdef class Chain:
                             check_signals()
         finally:
             self.release()
-
-    cdef int one(self, bitgen_t *bits) except -1 nogil:
-        """One step. Let a be the Metropolis-Hastings ratio as far as it needs no row, b what the rows make of the rest.
-
-        A proposal is accepted with probability min(1, a) min(1, b), in two stages, if both states are near, and with
-        probability min(1, a b) if one of them is not. For either rule the flow from x to y is the flow from y to x,
-        because a(y, x) = 1 / a(x, y) and b(y, x) = 1 / b(x, y); and which rule a pair of states is under does not
-        depend on their order. So every pair is in balance, and the posterior invariant.
-        """
-        cdef double ratio, first
-        self.step.n_read = self.step.n_looks = 0
-        self.step.accepted = self.step.full_pass = self.step.undecided = False
-        row_stream_seed(&self.stream, bits.next_uint64(bits.state))
-        ratio = self.moved(bits)
-        first = -random_standard_exponential(bits)
-        if ratio == -INFINITY:
-            return 0
-        if self.delayed and self.near and not self.walked:
-            if not first < ratio:
-                return 0
-            first = -random_standard_exponential(bits)
-        else:
-            first -= ratio
-        self.decide(bits, first)
-        if self.step.accepted:
-            self.moved_on()
-            memcpy(self.now, self.new, self.dim * sizeof(double))
-            memcpy(self.z0, self.z1, self.dim * sizeof(double))
-            self.prior_now = self.prior_new
-        return 0
-
-    cdef double moved(self, bitgen_t *bits) except? -1.0 nogil:
-        """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
-        cdef Py_ssize_t i, d = self.dim
-        cdef double keep = self.keep, noise = self.noise, before = 0.0, after = 0.0, ratio = 0.0
-        self.walked = False
-        if self.propose is not None:
-            with gil:
-                ratio = self._ask_proposal()
-            self.to_z(self.new, self.z1)
-        else:
-            if self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share:
-                keep, noise = 1.0, self.walk
-                self.walked = True
-            for i in range(d):
-                self.z1[i] = keep * self.z0[i] + noise * random_standard_normal(bits)
-            self.to_theta(self.z1, self.new)
-        for i in range(d):
-            before += self.z0[i] * self.z0[i]
-            after += self.z1[i] * self.z1[i]
-        self.near = before <= self.near_squared and after <= self.near_squared
-        if self.propose is None and keep != 1.0:
-            ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise) - (1.0 if self.surrogate else 0.0))
-        elif self.surrogate:
-            ratio -= 0.5 * (after - before)
-        self.prior_new = self.log_prior_of(self.new)
-        if self.prior_new == -INFINITY:
-            return -INFINITY
-        return ratio + (self.prior_new - self.prior_now)
 
     cdef double log_prior_of(self, const double *theta) except? -1.0 nogil:
         cdef double out = 0.0, step
@@ -414,24 +355,6 @@ cdef class Chain:
         if value == -INFINITY and theta == self.now:
             raise ValueError(f"log_prior is -inf at the chain's own state {at}; a chain must start where it is finite")
         return value
-
-    cdef double _ask_proposal(self) except? -1.0:
-        cdef Py_ssize_t i
-        cdef const double[::1] at
-        given = self.propose(self._theta[0].copy())
-        try:
-            where, log_ratio = given
-            at = np.ascontiguousarray(where, dtype=np.float64)
-            ratio = float(log_ratio)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"the proposal returned {given!r}; a pair is needed: {self.dim} finite parameters, and "
-                             f"log q(x | x') - log q(x' | x)") from error
-        if at.shape[0] != self.dim or not np.isfinite(at).all() or isnan(ratio) or ratio == INFINITY:
-            raise ValueError(f"the proposal returned {where!r} with log ratio {log_ratio!r}; {self.dim} finite "
-                             f"parameters, and log q(x | x') - log q(x' | x) below infinity, are needed")
-        for i in range(self.dim):
-            self.new[i] = at[i]
-        return ratio
 
     cdef double size_of_move(self) noexcept nogil:
         """A row of weight 1 changes its residual by at most this much; infinite where no bound is known."""
@@ -476,6 +399,112 @@ def _coordinates(center, factor, dim):
     return center, factor, np.concatenate([factor[j:, j] for j in range(dim)]) if dim else np.zeros(0)
 
 
+cdef class Move:
+
+    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        """One step of a chain."""
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not define make()")
+
+
+cdef class Proposal(Move):
+    """Metropolis-Hastings: one point, tried once.
+
+    Parameters
+    ----------
+    keep, noise, walk, walk_share : float
+        z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi.
+    propose : callable or None
+        Takes the place of all that: position -> proposal, log q(x | x') - log q(x' | x).
+    delayed : bool
+        Accept on all that is known without rows first, where the state and the proposal are both within `radius` of the
+        center, in whitened units. Farther out acceptance is decided at once.
+    radius : float
+    """
+
+    def __cinit__(self, keep=1.0, noise=1.0, walk=1.0, walk_share=0.0, *, propose=None, delayed=False, radius=INFINITY):
+        self.keep, self.noise, self.walk, self.walk_share = keep, noise, walk, walk_share
+        self.propose = propose
+        self.delayed = delayed
+        self.near_squared = radius * radius
+
+    def __reduce__(self):
+        raise TypeError("a Proposal belongs to the kernel that made it and is not saved")
+
+    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        """One step. Let a be the Metropolis-Hastings ratio as far as it needs no row, b what the rows make of the rest.
+
+        A proposal is accepted with probability min(1, a) min(1, b), in two stages, if both states are near, and with
+        probability min(1, a b) if one of them is not. For either rule the flow from x to y is the flow from y to x,
+        because a(y, x) = 1 / a(x, y) and b(y, x) = 1 / b(x, y); and which rule a pair of states is under does not
+        depend on their order. So every pair is in balance, and the posterior invariant.
+        """
+        cdef double ratio, first
+        cdef bint walked = False, near = False
+        chain.begin(bits)
+        ratio = self.ratio_of(chain, bits, &walked, &near)
+        first = -random_standard_exponential(bits)
+        if ratio == -INFINITY:
+            return 0
+        if self.delayed and near and not walked:
+            if not first < ratio:
+                return 0
+            first = -random_standard_exponential(bits)
+        else:
+            first -= ratio
+        chain.decide(first)
+        if chain.step.accepted:
+            chain.arrive()
+        return 0
+
+    cdef double ratio_of(self, Chain chain, bitgen_t *bits, bint *walked, bint *near) except? -1.0 nogil:
+        """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
+        cdef Py_ssize_t i, d = chain.dim
+        cdef double keep = self.keep, noise = self.noise, before = 0.0, after = 0.0, ratio = 0.0
+        if self.propose is not None:
+            with gil:
+                ratio = self._ask(chain)
+            chain.to_z(chain.new, chain.z1)
+        else:
+            if self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share:
+                keep, noise = 1.0, self.walk
+                walked[0] = True
+            for i in range(d):
+                chain.z1[i] = keep * chain.z0[i] + noise * random_standard_normal(bits)
+            chain.to_theta(chain.z1, chain.new)
+        for i in range(d):
+            before += chain.z0[i] * chain.z0[i]
+            after += chain.z1[i] * chain.z1[i]
+        near[0] = before <= self.near_squared and after <= self.near_squared
+        if self.propose is None and keep != 1.0:
+            ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise)
+                                               - (1.0 if chain.surrogate else 0.0))
+        elif chain.surrogate:
+            ratio -= 0.5 * (after - before)
+        chain.prior_new = chain.log_prior_of(chain.new)
+        if chain.prior_new == -INFINITY:
+            return -INFINITY
+        return ratio + (chain.prior_new - chain.prior_now)
+
+    cdef double _ask(self, Chain chain) except? -1.0:
+        cdef Py_ssize_t i
+        cdef const double[::1] proposed
+        answer = self.propose(chain._theta[0].copy())
+        try:
+            point, log_ratio = answer
+            proposed = np.ascontiguousarray(point, dtype=np.float64)
+            ratio = float(log_ratio)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the proposal returned {answer!r}; a pair is needed: {chain.dim} finite parameters, and "
+                             f"log q(x | x') - log q(x' | x)") from error
+        if proposed.shape[0] != chain.dim or not np.isfinite(proposed).all() or isnan(ratio) or ratio == INFINITY:
+            raise ValueError(f"the proposal returned {point!r} with log ratio {log_ratio!r}; {chain.dim} finite "
+                             f"parameters, and log q(x | x') - log q(x' | x) below infinity, are needed")
+        for i in range(chain.dim):
+            chain.new[i] = proposed[i]
+        return ratio
+
+
 cdef class ExactChain(Chain):
     """Each step takes the proposal's sum over all rows; that of the present state is kept."""
 
@@ -489,7 +518,7 @@ cdef class ExactChain(Chain):
     def cache(self):
         return None if isnan(self.total) else self.total
 
-    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+    cdef int decide(self, double threshold) except -1 nogil:
         if isnan(self.total):
             self.total = sum_of(self.source, 0)
         self.proposed = sum_of(self.source, 1)
@@ -565,7 +594,7 @@ cdef class RaceChain(ExactChain):
     def cache(self):
         return self.total, self.losses
 
-    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+    cdef int decide(self, double threshold) except -1 nogil:
         cdef double size = self.size_of_move(), low = self.low, high = self.high
         self.proposed = NAN
         if isfinite(size):
@@ -576,9 +605,9 @@ cdef class RaceChain(ExactChain):
             high = min(high, self.heaviest * size + self.rounding)
         if self.losses >= PATIENCE and self.losses % RETRY:
             self.losses += 1
-            return ExactChain.decide(self, bits, threshold)
+            return ExactChain.decide(self, threshold)
         if self.weighted is not None and isfinite(size):
-            return self.decide_by_weights(bits, threshold, size)
+            return self.decide_by_weights(threshold, size)
         self.race.decide_alone(&self.stream.bits, threshold, low, high)
         self.outside |= self.race.outside
         self.step.accepted = self.race.accepted
@@ -591,11 +620,11 @@ cdef class RaceChain(ExactChain):
             self.total, self.proposed = self.race.totals[0], self.race.totals[1]
         return 0
 
-    cdef int decide_by_weights(self, bitgen_t *bits, double threshold, double size) except -1 nogil:
+    cdef int decide_by_weights(self, double threshold, double size) except -1 nogil:
         """The decision by rows in proportion to their weights, or by a full pass once that is cheaper."""
         self.weighted.decide(self.source, &self.stream.bits, threshold, size, self.rounding)
         if self.weighted.lost:
-            ExactChain.decide(self, bits, threshold)
+            ExactChain.decide(self, threshold)
             self.step.undecided = True
         else:
             self.step.accepted = self.weighted.accepted
@@ -603,106 +632,6 @@ cdef class RaceChain(ExactChain):
         self.step.n_looks += self.weighted.n_looks
         self.losses = self.losses + 1 if self.weighted.lost else 0
         return 0
-
-
-cdef double in_slice(Chain chain, bitgen_t *bits, Py_ssize_t j, double at, double log_u,
-                     step_t *sum) except? -1.0 nogil:
-    """Whether the state moved to `at` along axis j lies in the slice: 1 or 0. A fresh subset of rows each time."""
-    cdef double before = 0.0, after = 0.0
-    cdef Py_ssize_t i
-    for i in range(chain.dim):
-        chain.z1[i] = chain.z0[i]
-        before += chain.z0[i] * chain.z0[i]
-    chain.z1[j] += at
-    for i in range(chain.dim):
-        after += chain.z1[i] * chain.z1[i]
-    chain.to_theta(chain.z1, chain.new)
-    chain.prior_new = chain.log_prior_of(chain.new)
-    if chain.prior_new == -INFINITY:
-        return 0.0
-    row_stream_seed(&chain.stream, bits.next_uint64(bits.state))
-    chain.step.n_read = chain.step.n_looks = 0
-    chain.step.accepted = chain.step.full_pass = chain.step.undecided = False
-    log_u -= chain.prior_new - chain.prior_now
-    chain.decide(bits, log_u + 0.5 * (after - before) if chain.surrogate else log_u)
-    sum.n_read += chain.step.n_read
-    sum.n_looks += chain.step.n_looks
-    sum.full_pass |= chain.step.full_pass
-    sum.undecided |= chain.step.undecided
-    return 1.0 if chain.step.accepted else 0.0
-
-
-cdef int slice_sweep(Chain chain, bitgen_t *bits, double width, int64_t most) except -1 nogil:
-    """Neal's univariate slice sampler along each whitened axis in turn: stepping out, then shrinkage."""
-    cdef step_t sum
-    cdef double log_u, low, high, at
-    cdef int64_t left, right
-    cdef Py_ssize_t j
-    cdef int _tries
-    memset(&sum, 0, sizeof(step_t))
-    for j in range(chain.dim):
-        log_u = -random_standard_exponential(bits)
-        low = -width * bits.next_double(bits.state)
-        high = low + width
-        left = <int64_t>(most * bits.next_double(bits.state))
-        right = most - 1 - left
-        while left > 0 and in_slice(chain, bits, j, low, log_u, &sum) != 0.0:
-            low -= width
-            left -= 1
-        while right > 0 and in_slice(chain, bits, j, high, log_u, &sum) != 0.0:
-            high += width
-            right -= 1
-        for _tries in range(MOST_SHRINKS):
-            at = low + (high - low) * bits.next_double(bits.state)
-            if in_slice(chain, bits, j, at, log_u, &sum) != 0.0:
-                chain.moved_on()
-                memcpy(chain.now, chain.new, chain.dim * sizeof(double))
-                memcpy(chain.z0, chain.z1, chain.dim * sizeof(double))
-                chain.prior_now = chain.prior_new
-                sum.accepted = True
-                break
-            if at < 0.0:
-                low = at
-            else:
-                high = at
-    chain.step = sum
-    return 0
-
-
-cdef class ExactSliceChain(ExactChain):
-    """Slice sampling; every membership test takes a pass over the rows."""
-
-    cdef double width
-    cdef int64_t most
-
-    def set_slice(self, width, most):
-        """Width of a step outwards, in whitened units, and most of them in one coordinate."""
-        cdef double width_ = width
-        cdef int64_t most_ = most
-        guard_check_idle(&self.guard, self)
-        self.width = width_
-        self.most = most_
-
-    cdef int one(self, bitgen_t *bits) except -1 nogil:
-        return slice_sweep(self, bits, self.width, self.most)
-
-
-cdef class RaceSliceChain(RaceChain):
-    """Slice sampling; every membership test is a race."""
-
-    cdef double width
-    cdef int64_t most
-
-    def set_slice(self, width, most):
-        """Width of a step outwards, in whitened units, and most of them in one coordinate."""
-        cdef double width_ = width
-        cdef int64_t most_ = most
-        guard_check_idle(&self.guard, self)
-        self.width = width_
-        self.most = most_
-
-    cdef int one(self, bitgen_t *bits) except -1 nogil:
-        return slice_sweep(self, bits, self.width, self.most)
 
 
 def _refuse(Source source, arm):

@@ -111,7 +111,7 @@ cdef class MinibatchChain(Chain):
 cdef class PoissonChain(MinibatchChain):
     """Poisson minibatches on top of a control variate."""
 
-    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+    cdef int decide(self, double threshold) except -1 nogil:
         cdef double size = self.size_of_move(), rate = self.total_weight * size
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
         cdef Py_ssize_t i, count
@@ -156,7 +156,7 @@ cdef class TunaChain(MinibatchChain):
             sum += (self.z1[i] - self.z0[i]) * (self.z1[i] - self.z0[i])
         return sqrt(sum)
 
-    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+    cdef int decide(self, double threshold) except -1 nogil:
         cdef double size = self.length_of_move(), whole = self.total_weight * size
         cdef double rate = self.chi * whole * whole + whole
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
@@ -313,7 +313,7 @@ cdef class FireflyChain(MinibatchChain):
             n += 1
         return n
 
-    cdef int decide(self, bitgen_t *bits, double threshold) except -1 nogil:
+    cdef int decide(self, double threshold) except -1 nogil:
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
         cdef double before, after, cap, gap, new_gap, sum
         cdef Py_ssize_t arms[2]

@@ -7,14 +7,12 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks
-from fastrace.mcmc.kernels._metropolis import WIDE_BOUNDS, Propose, RowMetropolis
+from fastrace.mcmc.kernels._metropolis import MinibatchMetropolis, Propose
 from fastrace.mcmc.kernels._minibatch import FireflyChain
 from fastrace.mcmc.models.model import Model, Reference
-from fastrace.races._weighted import AliasTable
-from fastrace.sources import Source
 
 
-class FireflyMetropolis(RowMetropolis):
+class FireflyMetropolis(MinibatchMetropolis):
     r"""Firefly [1]_: exact, by an auxiliary variable for each row that says whether its likelihood is read.
 
     Parameters
@@ -70,7 +68,7 @@ class FireflyMetropolis(RowMetropolis):
     True
     """
 
-    full_pass_advice = WIDE_BOUNDS
+    _engine_class = FireflyChain
 
     def __init__(
         self,
@@ -92,25 +90,15 @@ class FireflyMetropolis(RowMetropolis):
             control_variate=control_variate,
             delayed=delayed,
         )
-        if not self.controlled or self.reference is None or self.reference.weights is None:
-            raise ValueError(
-                f"{self.model!r} gives no bound on the third derivative of each row's term, and so no lower bound of "
-                f"its likelihood; use RacingMetropolis, which needs none"
-            )
+        self._draw_by(self._controlled_weights("and so no lower bound of its likelihood"), full_pass_at)
         self.fraction = _checks.real(fraction, "fraction")
         if not 0.0 < self.fraction <= 1.0:
             raise ValueError(f"fraction is {fraction}; a share of the rows in (0, 1] is needed")
-        self.full_pass_at = _checks.real(full_pass_at, "full_pass_at")
-        if not self.full_pass_at > 0.0:
-            raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
-        weights = self.reference.weights
-        self._table = AliasTable(weights if weights.any() else weights + 1.0)
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "fraction": self.fraction}
 
-    def _chain(self, source: Source, *args: Any, **options: Any) -> FireflyChain:
-        chain = FireflyChain(source, *args, **options)
-        chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
+    def _chain(self, *args: Any, **options: Any) -> FireflyChain:
+        chain: FireflyChain = super()._chain(*args, **options)
         chain.set_fraction(self.fraction)
         return chain

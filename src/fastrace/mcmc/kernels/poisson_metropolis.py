@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numpy.typing import ArrayLike
 
-from fastrace._base import _checks
-from fastrace.mcmc.kernels._metropolis import WIDE_BOUNDS, Propose, RowMetropolis
+from fastrace.mcmc.kernels._metropolis import MinibatchMetropolis, Propose
 from fastrace.mcmc.kernels._minibatch import PoissonChain
 from fastrace.mcmc.models.model import Model, Reference
-from fastrace.races._weighted import AliasTable
-from fastrace.sources import Source
 
 
-class PoissonMinibatchMetropolis(RowMetropolis):
+class PoissonMinibatchMetropolis(MinibatchMetropolis):
     r"""Metropolis-Hastings with the exact posterior as its target, from a handful of rows a step.
 
     Parameters
@@ -68,7 +63,7 @@ class PoissonMinibatchMetropolis(RowMetropolis):
     True
     """
 
-    full_pass_advice = WIDE_BOUNDS
+    _engine_class = PoissonChain
 
     def __init__(
         self,
@@ -89,22 +84,4 @@ class PoissonMinibatchMetropolis(RowMetropolis):
             control_variate=control_variate,
             delayed=delayed,
         )
-        if control_variate is None:
-            raise ValueError("control_variate is None; minibatches are drawn from what a control variate leaves: one "
-                             "is needed")
-        if not self.controlled or self.reference is None or self.reference.weights is None:
-            raise ValueError(
-                f"{self.model!r} gives no bound on the third derivative of each row's term, without which no minibatch "
-                f"is exact; use RacingMetropolis, which needs none"
-            )
-        self.full_pass_at = _checks.real(full_pass_at, "full_pass_at")
-        if not self.full_pass_at > 0.0:
-            raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
-        # A model without third derivatives, such as the Gaussian, is its expansion: no row is ever drawn.
-        weights = self.reference.weights
-        self._table = AliasTable(weights if weights.any() else weights + 1.0)
-
-    def _chain(self, source: Source, *args: Any, **options: Any) -> PoissonChain:
-        chain = PoissonChain(source, *args, **options)
-        chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
-        return chain
+        self._draw_by(self._controlled_weights("without which no minibatch is exact"), full_pass_at)

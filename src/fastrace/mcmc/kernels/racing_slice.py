@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numpy.typing import ArrayLike
 
-from fastrace.mcmc.kernels._chain import RaceSliceChain
-from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
-from fastrace.mcmc.kernels.slice import slice_options
+from fastrace.mcmc.kernels._racing import Racing
+from fastrace.mcmc.kernels.slice import Slice
 from fastrace.mcmc.models.model import Model, Reference
-from fastrace.sources import Source
 
 
-class RacingSlice(RacingMetropolis):
+class RacingSlice(Racing, Slice):
     """Slice sampling that reads only as many rows as each membership test needs.
 
     Parameters
@@ -63,23 +59,14 @@ class RacingSlice(RacingMetropolis):
         max_steps: int = 16,
         covariance: ArrayLike | None = None,
         control_variate: str | ArrayLike | Reference | None = "auto",
-        **options: Any,
+        first_look: int | None = None,
+        growth: float | None = None,
+        access: str = "auto",
+        student: bool = False,
+        skewness_guard: bool | None = None,
+        scan_advantage: float | None = None,
     ) -> None:
-        self.width, self.max_steps = slice_options(width, max_steps)
-        super().__init__(
-            model,
-            delta,
-            bound,
-            proposal="random-walk",
-            covariance=covariance,
-            control_variate=control_variate,
-            delayed=False,
-            **options,
+        Slice.__init__(
+            self, model, width=width, max_steps=max_steps, covariance=covariance, control_variate=control_variate
         )
-        self.proposal = "slice"
-
-    def _chain(self, source: Source, *args: Any, **options: Any) -> RaceSliceChain:
-        chain = RaceSliceChain(source, *args, **options)
-        self._set_race(chain, source)
-        chain.set_slice(self.width, self.max_steps)
-        return chain
+        self._race_by(delta, bound, first_look, growth, access, student, skewness_guard, scan_advantage)

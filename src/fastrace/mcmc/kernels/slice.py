@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks
-from fastrace.mcmc.kernels._chain import ExactSliceChain
-from fastrace.mcmc.kernels._metropolis import RowMetropolis
+from fastrace.mcmc.kernels._chain import ExactChain
+from fastrace.mcmc.kernels._rows import RowKernel, Tuning
+from fastrace.mcmc.kernels._slice import Sweep
 from fastrace.mcmc.models.model import Model, Reference
 
 
-def slice_options(width: float, max_steps: int) -> tuple[float, int]:
-    """The two options of a slice sampler, checked."""
-    width = _checks.real(width, "width")
-    if not 0.0 < width < float("inf"):
-        raise ValueError(f"width is {width}; a positive number is needed")
-    return width, _checks.integer(max_steps, "max_steps", 1, "one interval is the least")
-
-
-class Slice(RowMetropolis):
+class Slice(RowKernel):
     """Slice sampling [1]_ that reads every row for every membership test: the yardstick of `RacingSlice`.
 
     Parameters
@@ -54,13 +48,17 @@ class Slice(RowMetropolis):
         covariance: ArrayLike | None = None,
         control_variate: str | ArrayLike | Reference | None = "auto",
     ) -> None:
-        self.width, self.max_steps = slice_options(width, max_steps)
-        super().__init__(
-            model, proposal="random-walk", covariance=covariance, control_variate=control_variate, delayed=False
-        )
-        self.proposal = "slice"
+        self.width = _checks.real(width, "width")
+        if not 0.0 < self.width < float("inf"):
+            raise ValueError(f"width is {width}; a positive number is needed")
+        self.max_steps = _checks.integer(max_steps, "max_steps", 1, "one interval is the least")
+        super().__init__(model, covariance, control_variate)
 
-    def _chain(self, *args: Any, **options: Any) -> ExactSliceChain:
-        chain = ExactSliceChain(*args, **options)
-        chain.set_slice(self.width, self.max_steps)
-        return chain
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "width": self.width, "max_steps": self.max_steps}
+
+    def _move(self, tuning: Tuning, rng: np.random.Generator | None, tune: bool) -> Sweep:
+        return Sweep(self.width, self.max_steps)
+
+    def _chain(self, *args: Any, **options: Any) -> ExactChain:
+        return ExactChain(*args, **options)

@@ -6,14 +6,12 @@ import math
 from typing import Any
 
 from fastrace._base import _checks
-from fastrace.mcmc.kernels._metropolis import Propose, RowMetropolis
+from fastrace.mcmc.kernels._metropolis import MinibatchMetropolis, Propose
 from fastrace.mcmc.kernels._minibatch import TunaChain
 from fastrace.mcmc.models.model import Model
-from fastrace.races._weighted import AliasTable
-from fastrace.sources import Source
 
 
-class TunaMetropolis(RowMetropolis):
+class TunaMetropolis(MinibatchMetropolis):
     r"""TunaMH [1]_: exact, from minibatches whose size follows the length of the step.
 
     Parameters
@@ -55,6 +53,8 @@ class TunaMetropolis(RowMetropolis):
         "Take a smaller size, or PoissonMinibatchMetropolis or RacingMetropolis, whose control variate saves the rows"
     )
 
+    _engine_class = TunaChain
+
     def __init__(
         self,
         model: Model,
@@ -68,19 +68,19 @@ class TunaMetropolis(RowMetropolis):
             raise ValueError(f"proposal is {proposal!r}; TunaMH takes 'random-walk' or a function (rng, theta)")
         super().__init__(model, proposal=proposal, size=size, control_variate=None, delayed=False)
         self.chi = _checks.real(chi, "chi")
-        self.full_pass_at = _checks.real(full_pass_at, "full_pass_at")
-        if not 0.0 < self.chi < math.inf or not self.full_pass_at > 0.0:
-            raise ValueError(f"chi is {chi} and full_pass_at {full_pass_at}; positive numbers are needed")
+        if not 0.0 < self.chi < math.inf:
+            raise ValueError(f"chi is {chi}; a positive number is needed")
         if self.reference is None:
             raise ValueError(f"{model!r} gives no bound on the slopes of its terms; use RacingMetropolis")
         self._slopes = model.slopes(self.reference)
-        self._table = AliasTable(self._slopes if self._slopes.any() else self._slopes + 1.0)
+        self._draw_by(self._slopes, full_pass_at)
 
-    def _chain(self, source: Source, *args: Any, **options: Any) -> TunaChain:
+    def _bounds_of_moves(self) -> tuple[float, float, float, Any, float]:
         assert self.reference is not None
-        options["weights"] = (float(self._slopes.max()), math.fsum(self._slopes), math.inf, [0.0] * self.model.dim,
-                              self.reference.rounding)
-        chain = TunaChain(source, *args, **options)
-        chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
+        nowhere = [0.0] * self.model.dim
+        return float(self._slopes.max()), math.fsum(self._slopes), math.inf, nowhere, self.reference.rounding
+
+    def _chain(self, *args: Any, **options: Any) -> TunaChain:
+        chain: TunaChain = super()._chain(*args, **options)
         chain.set_chi(self.chi)
         return chain

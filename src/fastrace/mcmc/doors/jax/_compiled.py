@@ -14,7 +14,8 @@ from fastrace._base import _checks
 from fastrace.mcmc.doors.jax import _xla_chain
 from fastrace.mcmc.doors.jax._races import RaceInfo, key_words
 from fastrace.mcmc.kernels._chain import RaceChain
-from fastrace.mcmc.kernels._metropolis import MetropolisState, RowMetropolis
+from fastrace.mcmc.kernels._metropolis import RowMetropolis
+from fastrace.mcmc.kernels._rows import ChainState, RowKernel
 from fastrace.mcmc.kernels.firefly_metropolis import FireflyMetropolis
 
 NOTHING_KNOWN = np.array([0, 0x7FF80000, 0, 0], np.uint32)  # a total of nan and no losses
@@ -83,14 +84,14 @@ class CompiledKernel:
     True
     """
 
-    def __init__(self, kernel: RowMetropolis, n_steps: int = 1, *, tuned: MetropolisState | None = None) -> None:
-        if not isinstance(kernel, RowMetropolis):
+    def __init__(self, kernel: RowKernel, n_steps: int = 1, *, tuned: ChainState | None = None) -> None:
+        if not isinstance(kernel, RowKernel):
             raise TypeError(f"kernel is {kernel!r}; a kernel of fastrace.mcmc over rows, such as RacingMetropolis, is "
                             f"needed")
         if isinstance(kernel, FireflyMetropolis):
             raise ValueError("FireflyMetropolis keeps a list of rows that grows and shrinks; the state of a chain in a "
                              "JAX program has a fixed size: take PoissonMinibatchMetropolis, which is exact too")
-        if kernel.propose is not None:
+        if isinstance(kernel, RowMetropolis) and kernel.propose is not None:
             raise ValueError("the kernel's proposal is a Python function, which draws from a NumPy Generator; a JAX "
                              "program has none: take one of the built-in proposals")
         self.kernel = kernel

@@ -27,7 +27,8 @@ from fastrace.mcmc.doors.jax._races import (
     info_of,
     key_words,
 )
-from fastrace.mcmc.kernels._metropolis import FOLLOWING, NEAR, PROPOSALS, coefficients
+from fastrace.mcmc.kernels._metropolis import FOLLOWING, checked_proposal, coefficients
+from fastrace.mcmc.kernels._rows import NEAR, cholesky_of
 from fastrace.mcmc.models.model import Model, Reference
 
 Propose = Callable[[jax.Array, Any], tuple[Any, Any]]
@@ -200,16 +201,9 @@ class RacingMetropolis:
         self.order = control_variate
         self._check_terms(flat)
         self.propose = proposal if callable(proposal) else None
-        self.proposal = "user" if callable(proposal) else _checks.choice(proposal, "proposal", PROPOSALS)
-        if self.proposal == "auto":
-            self.proposal = "random-walk" if self.order is None else "crank-nicolson"
-        self.size = _checks.real(size, "size")
-        if not 0.0 < self.size < math.inf or (self.proposal == "crank-nicolson" and self.size > 1.0):
-            raise ValueError(f"size is {size}; a positive number is needed, at most 1 for 'crank-nicolson'")
-        share = _checks.real(walk_share, "walk_share")
-        if not 0.0 <= share < 1.0:
-            raise ValueError(f"walk_share is {walk_share}; a share of the steps in [0, 1) is needed")
-        self.walk_share = share if self.proposal in FOLLOWING else 0.0
+        self.proposal, self.size, self.walk_share = checked_proposal(
+            proposal, size, walk_share, self.order is not None
+        )
         self._race = Race(
             self.n_rows,
             n_arms=0,
@@ -235,7 +229,7 @@ class RacingMetropolis:
             self._gradient = jnp.asarray(gradient, self._dtype)
             self._hessian = jnp.asarray(hessian, self._dtype)
         elif covariance is not None:
-            factor = _cholesky(covariance, self.dim)
+            factor = cholesky_of(covariance, self.dim)
         self._center, self._factor = jnp.asarray(center, self._dtype), jnp.asarray(factor, self._dtype)
         self._inverse = jnp.asarray(np.linalg.inv(factor), self._dtype)
 
@@ -429,17 +423,6 @@ class RacingMetropolis:
         new = self._flat(answer[0], "the proposal")
         self._check_scalar(jnp.asarray(answer[1]), "the proposal's log ratio")
         return new, self._inverse @ (new - self._center), jnp.asarray(answer[1], self._dtype)
-
-
-def _cholesky(covariance: ArrayLike, dim: int) -> Any:
-    matrix = np.atleast_2d(np.asarray(covariance, dtype=np.float64))
-    try:
-        if matrix.shape != (dim, dim):
-            raise np.linalg.LinAlgError
-        return np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        raise ValueError(f"covariance has shape {matrix.shape}; a positive definite matrix of shape ({dim}, {dim}) is "
-                         f"needed") from None
 
 
 def _described(position: Any, name: str) -> tuple[Any, tuple[tuple[int, ...], ...]]:

@@ -86,7 +86,7 @@ cdef int _advance(Chain chain, row_stream_t *stream, const xla_buffer_t *into, i
     info[2] = info[3] = info[4] = 0
     chain.prior_now = chain.log_prior_of(chain.now)
     for _t in range(n_steps):
-        chain.one(&stream.bits)
+        chain.move.make(chain, &stream.bits)
         rows += chain.step.n_read
         looks += chain.step.n_looks
         info[2] += chain.step.accepted

@@ -1,0 +1,344 @@
+"""What all kernels over the rows of a model share: references, coordinates, states, tuning, engines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace.mcmc.kernels._chain import Chain, Move
+from fastrace.mcmc.models.model import Model, NoModeError, Reference
+from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, joined, keep_partial
+from fastrace.races._weighted import AliasTable
+from fastrace.sources import Source
+
+WINDOW = 50  # steps between two changes of the proposal while tuning
+NEAR = 3.0  # how far beyond sqrt(dim) standard deviations from the reference's center a state is still near it
+FIRST_COVARIANCE = 100  # tuning steps after which the covariance of the draws is taken up; then at twice as many
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """How far a kernel has adapted to its chain.
+
+    Attributes
+    ----------
+    size : float
+        Size of the proposal, in units of the default.
+    n_steps : int
+        Tuning steps made.
+    n_accepted : int
+        Accepted in the present window.
+    center, factor : ndarray
+        Coordinates in which the chain moves.
+    count, mean, scatter
+        Of the draws since the covariance was taken last.
+    reach : float
+        0.0 once the chain has arrived near the reference, or comes no nearer. Before, while tuning, its distance from
+        the center in units of that at which it is near.
+    """
+
+    size: float
+    n_steps: int
+    n_accepted: int
+    center: NDArray[np.float64] = field(repr=False)
+    factor: NDArray[np.float64] = field(repr=False)
+    count: int
+    mean: NDArray[np.float64] = field(repr=False)
+    scatter: NDArray[np.float64] = field(repr=False)
+    reach: float = 0.0
+
+    def extended(self, draws: NDArray[np.float64]) -> Tuning:
+        """With count, mean and scatter of further draws."""
+        k = len(draws)
+        mean = draws.mean(axis=0)
+        apart = draws - mean
+        count = self.count + k
+        step = mean - self.mean
+        scatter = self.scatter + apart.T @ apart + np.outer(step, step) * (self.count * k / count)
+        return replace(self, count=count, mean=self.mean + step * (k / count), scatter=scatter)
+
+    def with_covariance(self) -> Tuning:
+        """In the coordinates that the draws since the last change ask for."""
+        d = len(self.mean)
+        share = self.count / (self.count + 5.0)
+        covariance = share * self.scatter / max(self.count - 1, 1) + (1.0 - share) * 1e-3 * np.eye(d)
+        factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        return replace(self, factor=factor, size=1.0, count=0, mean=np.zeros(d), scatter=np.zeros((d, d)))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainState:
+    """State of a chain over rows.
+
+    Attributes
+    ----------
+    position : ndarray of shape (dim,)
+    whitened : ndarray of shape (dim,)
+        The same in the kernel's coordinates, which are what moves.
+    cache : object
+        What the kernel knows of the position besides, such as its log-likelihood.
+    tuning : Tuning
+    """
+
+    position: NDArray[np.float64]
+    whitened: NDArray[np.float64] = field(repr=False)
+    cache: Any = field(repr=False)
+    tuning: Tuning
+
+
+class RowKernel:
+    """Base of the kernels over the rows of a model. Subclasses say how a chain moves, and how it decides."""
+
+    variable = "theta"
+    full_pass_advice = ""  # what to do where most steps read all rows; empty where the kernel is made for that
+    size = 1.0  # of the move at the start
+
+    def __init__(
+        self, model: Model, covariance: ArrayLike | None, control_variate: str | ArrayLike | Reference | None
+    ) -> None:
+        if not isinstance(model, Model):
+            raise TypeError(f"model is {model!r}; a GLM, FunctionModel, SourceModel or other mcmc.Model is needed")
+        self.model = model
+        self.reference, self.controlled = self._refer(control_variate)
+        self._near = math.sqrt(model.dim) + NEAR
+        self._factor = self._start_factor(covariance)
+        self._engines: list[Chain] = []
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self.describe().items() if name != "kernel")
+        return f"{type(self).__name__}({self.model!r}, {options})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_engines": []}
+
+    def _refer(self, control_variate: Any) -> tuple[Reference | None, bool]:
+        if isinstance(control_variate, Reference):
+            return control_variate, True
+        if control_variate is None:
+            try:
+                return (self.model.reference() if self.model.has_derivatives else None), False
+            except NoModeError:
+                return None, False
+        if isinstance(control_variate, str):
+            _checks.choice(control_variate, "control_variate", ("auto",))
+            if not self.model.has_derivatives:
+                return None, False
+            return self.model.reference(), True
+        return self.model.reference(control_variate), True
+
+    def _start_factor(self, covariance: ArrayLike | None) -> NDArray[np.float64]:
+        if covariance is None:
+            return np.eye(self.model.dim) if self.reference is None else self.reference.factor
+        if self.reference is not None:
+            raise ValueError("covariance came with a model that has derivatives; its proposals follow the reference")
+        return cholesky_of(covariance, self.model.dim)
+
+    @property
+    def _center(self) -> NDArray[np.float64]:
+        return np.zeros(self.model.dim) if self.reference is None else self.reference.center
+
+    @property
+    def _learns_covariance(self) -> bool:
+        """Whether tuning takes up the covariance of the draws, where there is no reference."""
+        return True
+
+    @property
+    def _weights(self) -> NDArray[np.float64] | None:
+        """Bounds on the change of each row's term, where the control variate has them."""
+        return self.reference.weights if self.controlled and self.reference is not None else None
+
+    def describe(self) -> dict[str, Any]:
+        """What a trace remembers of the kernel."""
+        return {"kernel": type(self).__name__, "control_variate": self.controlled}
+
+    # States.
+
+    def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> ChainState:
+        """The state at a position.
+
+        Parameters
+        ----------
+        position : array_like of shape (dim,), optional
+            By default a draw from the reference, a normal density near the posterior; without one, zeros.
+        rng : None, int, SeedSequence or Generator, optional
+            For that draw.
+        """
+        d = self.model.dim
+        if position is None:
+            xi = np.zeros(d) if self.reference is None else _checks.generator(rng).standard_normal(d)
+            start = self._center + self._factor @ xi
+        else:
+            start = np.array(position, dtype=np.float64)
+            if start.shape != (d,) or not np.isfinite(start).all():
+                raise ValueError(f"position is {position!r}; {d} finite parameters are needed")
+        tuning = Tuning(self.size, 0, 0, self._center, self._factor, 0, np.zeros(d), np.zeros((d, d)))
+        return ChainState(start, self._whitened(start, tuning), None, tuning)
+
+    def _whitened(self, position: NDArray[np.float64], tuning: Tuning) -> NDArray[np.float64]:
+        chain = self._take(tuning)
+        whitened = chain.whiten(position)
+        self._engines.append(chain)
+        return whitened
+
+    def step(self, rng: np.random.Generator, state: ChainState) -> tuple[ChainState, StepInfo]:
+        """One transition: the next state, and what it took."""
+        state, steps = self.run(rng, state, 1)
+        return state, steps.info(0)
+
+    def run(
+        self, rng: np.random.Generator, state: ChainState, n: int, *, tune: bool = False
+    ) -> tuple[ChainState, Steps]:
+        """Many transitions in one call, without the GIL as long as no Python function is asked.
+
+        Parameters
+        ----------
+        rng : Generator
+        state : ChainState
+        n : int
+            How many.
+        tune : bool, default False
+            Adapt the size of the proposal, and without a reference its covariance, on the way.
+
+        Returns
+        -------
+        state : ChainState
+        steps : Steps
+
+        Notes
+        -----
+        An exception, the user's own or Ctrl-C, comes through with what was done as ``partial_run``, the same pair.
+        """
+        if not tune:
+            return self._run(rng, state, n)
+        parts: list[Steps] = []
+        done = 0
+        while done < n:
+            count = min(n - done, WINDOW - state.tuning.n_steps % WINDOW)
+            if state.tuning.n_steps % WINDOW == 0:
+                state = replace(state, tuning=replace(state.tuning, reach=self._reach(state)))
+            try:
+                state, steps = self._run(rng, state, count, tune)
+            except BaseException as error:
+                last, some = getattr(error, "partial_run", (state, None))
+                keep_partial(error, last, joined([*parts, *([] if some is None else [some])]))
+                raise
+            state = self._adapted(state, steps)
+            parts.append(steps)
+            done += count
+        return state, (joined(parts) if parts else self._run(rng, state, 0)[1])
+
+    def _run(
+        self, rng: np.random.Generator, state: ChainState, n: int, tune: bool = False
+    ) -> tuple[ChainState, Steps]:
+        chain = self._take(state.tuning, rng, tune)
+        draws = np.empty((n, self.model.dim))
+        rows, looks, flags = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.uint8)
+        chain.load(state.position, state.whitened, state.cache)
+        try:
+            chain.run(rng, draws, rows, looks, flags)
+        except BaseException as error:
+            k = chain.n_done
+            steps = from_flags(draws[:k], rows[:k], looks[:k], flags[:k])
+            keep_partial(error, replace(state, position=chain.position, whitened=chain.whitened, cache=None), steps)
+            raise
+        after = replace(state, position=chain.position, whitened=chain.whitened, cache=chain.cache)
+        self._look(chain)
+        self._engines.append(chain)
+        return after, from_flags(draws, rows, looks, flags)
+
+    def _look(self, chain: Chain) -> None:
+        """Note what a run has shown of the arguments."""
+
+    # Engines: compiled working memory, one per chain at work.
+
+    def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
+        try:
+            chain = self._engines.pop()
+        except IndexError:
+            chain = self._engine()
+        chain.set_coordinates(tuning.center, tuning.factor)
+        chain.use(self._move(tuning, rng, tune))
+        return chain
+
+    def _engine(self) -> Chain:
+        reference = self.reference if self.controlled else None
+        source, theta = self.model.engine(reference)
+        precision = self.model.prior_precision
+        apart = not self.controlled and bool((precision > 0.0).any())
+        return self._chain(
+            source,
+            theta,
+            self._center,
+            self._factor,
+            surrogate=self.controlled,
+            log_prior=self.model.log_prior_beside(reference),
+            prior_mean=self.model.prior_mean if apart else None,
+            prior_precision=precision if apart else None,
+            weights=self._bounds_of_moves(),
+        )
+
+    def _bounds_of_moves(self) -> tuple[float, float, float, Any, float] | None:
+        """What a chain needs to bound the change of each row's term; None if nothing does."""
+        if self._weights is None:
+            return None
+        assert self.reference is not None
+        return (
+            float(self._weights.max()),
+            math.fsum(self._weights),
+            self.reference.radius,
+            self.reference.from_hat,
+            self.reference.rounding,
+        )
+
+    def _chain(self, source: Source, *args: Any, **options: Any) -> Chain:
+        raise NotImplementedError
+
+    def _move(self, tuning: Tuning, rng: np.random.Generator | None, tune: bool) -> Move:
+        raise NotImplementedError
+
+    # Tuning.
+
+    def _reach(self, state: ChainState) -> float:
+        """`Tuning.reach` for the next window."""
+        return 0.0
+
+    def _resized(self, tuning: Tuning) -> Tuning:
+        """What the steps since the last change ask of the size."""
+        return tuning
+
+    def _adapted(self, state: ChainState, steps: Steps) -> ChainState:
+        tuning = state.tuning
+        if self.reference is None:
+            tuning = tuning.extended(steps.draws)
+        n, accepted = tuning.n_steps + len(steps), tuning.n_accepted + int(steps.accepted.sum())
+        tuning = self._resized(replace(tuning, n_steps=n, n_accepted=accepted))
+        doublings = n / FIRST_COVARIANCE
+        if (self.reference is not None or not self._learns_covariance or doublings < 1.0
+                or math.log2(doublings) % 1.0 != 0.0):
+            return replace(state, tuning=tuning)
+        tuning = tuning.with_covariance()
+        whitened = np.asarray(np.linalg.solve(tuning.factor, state.position - tuning.center), dtype=np.float64)
+        return replace(state, tuning=tuning, whitened=whitened)
+
+
+def cholesky_of(covariance: ArrayLike, dim: int) -> NDArray[np.float64]:
+    """The lower triangular factor of a covariance that a user gave."""
+    matrix = np.atleast_2d(np.asarray(covariance, dtype=np.float64))
+    try:
+        if matrix.shape != (dim, dim):
+            raise np.linalg.LinAlgError
+        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            f"covariance has shape {matrix.shape}; a positive definite matrix of shape ({dim}, {dim}) is needed"
+        ) from None
+
+
+def table_of(weights: NDArray[np.float64]) -> AliasTable:
+    """Rows in proportion to their weights. Where none has a weight, the model is its expansion and no row is drawn."""
+    return AliasTable(weights if weights.any() else weights + 1.0)
