@@ -21,8 +21,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import check_estimator
 
 from fastrace.model_selection import DAUB, DAUBSearchCV
-from fastrace.model_selection.searches._search import _nested
-from fastrace.model_selection.searches._trainings import load
+from fastrace.model_selection.searches._checkpoint import load
+from fastrace.model_selection.searches._daub_search import _nested
 
 LEARNERS = [("bayes", GaussianNB()), ("dummy", DummyClassifier()), ("tree", DecisionTreeClassifier(random_state=0)),
             ("one", KNeighborsClassifier(1))]

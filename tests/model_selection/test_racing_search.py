@@ -102,7 +102,7 @@ def test_rows_read_to_the_end_give_the_scores_of_grid_search(cv, weighted):
     found = RacingSearchCV(LogisticRegression(), grid, delta=1e-300, cv=cv, random_state=2)
     splits = cv
     if cv == 0.3:
-        splits = list(found._splitter(y, int(np.random.RandomState(2).randint(np.iinfo(np.int32).max, size=3)[1]))
+        splits = list(found._splitter(X, y, int(np.random.RandomState(2).randint(np.iinfo(np.int32).max, size=3)[1]))
                       .split(X, y))
     more = {"sample_weight": np.random.default_rng(0).random(200) + 0.01} if weighted else {}
     found.fit(X, y, **more)
@@ -136,7 +136,7 @@ def test_promise_against_the_full_comparison(rng):
     trials, delta, missed, read = 30, 0.1, 0, 0.0
     for seed in range(trials):
         made = rights(4, delta=delta, random_state=seed).fit(X, y)
-        test = next(made._splitter(y, int(np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=3)[1]))
+        test = next(made._splitter(X, y, int(np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=3)[1]))
                     .split(X, y))[1]
         missed += made.best_index_ != (X[test, :4] > 0).mean(axis=0).argmax()
         read += made.fraction_read_ / trials

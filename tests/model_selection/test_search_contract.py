@@ -389,6 +389,37 @@ def test_errors_are_of_the_types_that_scikit_learn_checks_for(search, error_scor
                 getattr(checks, name)(search.__name__, one)
 
 
+class Refusing(ClassifierMixin, BaseEstimator):
+    """Raises an error of several lines."""
+
+    def __init__(self, error=TypeError):
+        self.error = error
+
+    def fit(self, X, y):
+        raise self.error("rows are of a wrong kind\nValueError: see elsewhere")
+
+
+@BOTH
+@pytest.mark.filterwarnings("ignore::Warning")
+@pytest.mark.parametrize(("errors", "raised"), [
+    ((TypeError,), TypeError), ((ValueError,), ValueError), ((TypeError, ValueError), ValueError)])
+def test_where_none_is_left_the_type_of_the_errors_is_kept_not_read_out_of_their_words(search, errors, raised):
+    """Some fail in `fit` and the others in predictions, so that scikit-learn does not end the search itself."""
+    class Predicting(Refusing):
+        def fit(self, X, y):
+            self.classes_ = np.unique(y)
+            return self
+
+        def predict(self, X):
+            raise self.error("rows are of a wrong kind\nValueError: see elsewhere")
+
+    kinds = Refusing, Predicting
+    learners = [(f"{kind.__name__}{error.__name__}", kind(error)) for error in errors for kind in kinds]
+    with pytest.raises(raised, match="of a wrong kind.*of a wrong kind.*; error_score='raise'") as said:
+        search(learners, cv=2, scoring="accuracy", random_state=0).fit(X, Y)
+    assert type(said.value) is raised
+
+
 class Quiet(GaussianNB):
     """Returns nothing from `fit`."""
 

@@ -223,7 +223,7 @@ KILLED = """
 import os, sys, numpy as np
 sys.path[:0] = sys.argv[1].split(os.pathsep)
 from test_search_faults import Trouble, search
-from fastrace.model_selection.searches._trainings import Checkpoint
+from fastrace.model_selection.searches._checkpoint import Checkpoint
 save = Checkpoint.save
 Checkpoint.save = lambda self, last=False: save(self, last=True)         # each time, however long the disk takes
 X = np.random.default_rng(0).random((600, 2))

@@ -24,7 +24,9 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted, validate_data
+
+    from fastrace.model_selection._sklearn import check_sample_weight
 except ImportError as error:
     raise ImportError('fastrace.boosting needs scikit-learn 1.6: python -m pip install "scikit-learn>=1.6"') from error
 
@@ -226,7 +228,7 @@ class FilterBoostClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_classification_targets(y)
         weights = None
         if sample_weight is not None:
-            weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+            weights = np.asarray(check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
             if not weights.all() and not mapped:
                 possible = np.flatnonzero(weights)
                 y, weights = y[possible], weights[possible]

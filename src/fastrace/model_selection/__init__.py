@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 # What needs scikit-learn is imported when it is asked for.
-SEARCHES = {"DAUBSearchCV": "searches._search", "RacingSearchCV": "searches._racing_search"}
+SEARCHES = {"DAUBSearchCV": "searches._daub_search", "RacingSearchCV": "searches._racing_search"}
 
 
 def __getattr__(name: str) -> Any:

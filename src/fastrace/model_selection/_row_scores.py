@@ -463,13 +463,15 @@ def row_score(scoring: Any) -> RowScore:
         return named(scoring)
     if isinstance(scoring, (list, tuple, set, dict)):
         raise ValueError(f"scoring is {scoring!r}; {WHY}, and predictions are raced for one score")
-    metric = getattr(scoring, "_score_func", None)
-    name = BY_METRIC.get(getattr(metric, "__name__", ""))
-    if name is not None and (getattr(metric, "__module__", None) or "").startswith("sklearn."):
-        right = -1 if name.startswith("neg_") else 1
-        response = getattr(scoring, "_response_method", NAMED[name][1])
-        if scoring._sign == right and not scoring._kwargs and response == NAMED[name][1]:
-            return named(name)
+    if type(scoring).__module__.startswith("sklearn."):
+        from fastrace.model_selection._sklearn import metric_of
+
+        metric, response, sign = metric_of(scoring) or (None, None, 0)
+        name = BY_METRIC.get(getattr(metric, "__name__", ""))
+        if name is not None and (getattr(metric, "__module__", None) or "").startswith("sklearn."):
+            wanted = NAMED[name][1]
+            if sign == (-1 if name.startswith("neg_") else 1) and response in (None, wanted):
+                return named(name)
     raise ValueError(
         f"scoring is {scoring!r}; {WHY}: one of {', '.join(NAMED)}, a scorer made from their metrics without options, "
         f"or a RowScore(function), is needed"

@@ -233,7 +233,7 @@ class SuccessiveHalving(Scheduler):
 
     def _leader(self) -> int:
         known = [i for i in range(self._n_learners) if self._reached[i]]
-        return max(known, key=lambda i: (self._reached[i], self._sign * self._last[i], -i)) if known else -1
+        return max(known, key=lambda i: (self._reached[i], self._upward * self._last[i], -i)) if known else -1
 
     def _warnings(self) -> tuple[str, ...]:
         if not self._in_full:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
+from fastrace.model_selection._deadline import within
 from fastrace.model_selection._results import Evaluation, LearnerResult
 
 Allocation = tuple[int, int]
@@ -41,7 +41,7 @@ class Scheduler:
         self._n_learners = _checks.integer(n_learners, "n_learners", 1, "there must be something to choose")
         self._n_rows = _checks.integer(n_rows, "n_rows", 1, "learners are trained on rows")
         self._direction = _checks.choice(direction, "direction", ("maximize", "minimize"))
-        self._sign = 1.0 if self._direction == "maximize" else -1.0
+        self._upward = 1.0 if self._direction == "maximize" else -1.0
         self._price: Callable[[int, int], float] | None = None
         self._cost = "rows"
         if callable(cost):
@@ -99,7 +99,7 @@ class Scheduler:
         known = [i for i in range(self._n_learners) if self._reached[i] and i not in self._dropped]
         if not known:
             return -1
-        return max(known, key=lambda i: (self._sign * self._last[i], -i))
+        return max(known, key=lambda i: (self._upward * self._last[i], -i))
 
     def _stand_ins(self) -> list[int]:
         """Who goes on where all that were meant to have crashed: the leader, or else all that were never trained."""
@@ -226,7 +226,7 @@ class Scheduler:
             train, told, known = math.inf, math.nan, True
         else:
             told = train_score if type(train_score) is float else _score(train_score, "train_score")
-            train, known = self._sign * told, told == told
+            train, known = self._upward * told, told == told
         price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
         self._close(key)
         self._paid = price
@@ -241,8 +241,8 @@ class Scheduler:
             return
         if n >= self._reached[learner]:
             self._reached[learner], self._last[learner] = n, valid
-        bound = self._take(learner, n, train, self._sign * valid)
-        self._log.append((learner, n, told, valid, price, self._sign * bound, ""))
+        bound = self._take(learner, n, train, self._upward * valid)
+        self._log.append((learner, n, told, valid, price, self._upward * bound, ""))
 
     def fail(
         self, learner: int, n: int, reason: object, cost: float | None = None, *, defer: bool = False
@@ -321,7 +321,7 @@ class Scheduler:
                 continue                        # the budget has run out
             began = time.perf_counter()
             try:
-                answer = train(*item) if time_limit is None else _within(time_limit, train, item)
+                answer = _called(train, item, time_limit)
                 if not hasattr(answer, "__len__") or isinstance(answer, (str, bytes)) or len(answer) not in (2, 3):
                     raise TypeError(f"train returned {answer!r}; (training score or None, validation score), and "
                                     f"perhaps a cost, are needed")
@@ -446,24 +446,13 @@ def _score(value: Any, name: str) -> float:
     return float(value)
 
 
-def _within(limit: float, train: Callable[[int, int], Any], item: Allocation) -> Any:
-    """Call `train` in a thread of its own; TimeoutError if it takes longer than `limit` seconds."""
-    box: list[Any] = []
-
-    def work() -> None:
-        try:
-            box.append((True, train(*item)))
-        except BaseException as error:
-            box.append((False, error))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(limit)
-    if not box:
+def _called(train: Callable[[int, int], Any], item: Allocation, limit: float | None) -> Any:
+    """What ``train(*item)`` returns; TimeoutError if it takes longer than `limit` seconds."""
+    if limit is None:
+        return train(*item)
+    ended, answer = within(limit, lambda: train(*item))
+    if not ended:
         raise TimeoutError(f"took longer than {limit:g} s")
-    good, answer = box[0]
-    if not good:
-        raise answer
     return answer
 
 

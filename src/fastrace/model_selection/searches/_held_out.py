@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
-from fastrace.model_selection.searches._candidates import last_line, names_of, none_left
+from fastrace.model_selection._sklearn import split_rows
+from fastrace.model_selection.searches._base import Task, none_left
+from fastrace.model_selection.searches._candidates import names_of
+from fastrace.model_selection.searches._workers import Failure
 from fastrace.races.racing import FiniteRace
 from fastrace.results import RaceResult
 
@@ -43,17 +45,21 @@ class HeldOut:
     result: RaceResult
 
     def __init__(
-        self, search: Any, X: Any, y: Any, target: Any, settings: list[dict[str, Any]], splits: list[Any],
-        trained: dict[tuple[int, int], Any], metrics: list[Metric],
+        self, search: Any, task: Task, trained: dict[tuple[int, int], Any], metrics: list[Metric],
     ) -> None:
-        self.search, self.X, self.y, self.target, self.splits = search, X, y, target, splits
+        self.search, self.X, self.y, self.splits = search, task.X, task.y, task.splits
+        self.target = None if task.y is None else np.asarray(task.y)
+        splits, settings = task.splits, task.settings
         self.metrics, self.count, self.names = metrics, len(settings), tuple(names_of(settings))
-        self.models = {item: one["estimator"] for item, one in trained.items() if one["fit_error"] is None}
-        self.reasons: dict[str, str] = {}        # of those that are out, by name
+        self.models: dict[tuple[int, int], Any] = {}
+        self.reasons: dict[str, tuple[str, str]] = {}        # of those that are out, by name, with the kind of failure
         self.failed: list[int] = []
-        for (i, _), one in trained.items():
-            if one["fit_error"] is not None and i not in self.failed:
-                self._lost(i, last_line(one["fit_error"]))
+        for (i, k), out in sorted(trained.items()):
+            failure = out if isinstance(out, Failure) else out["failure"]
+            if failure is None:
+                self.models[i, k] = out["estimator"]
+            elif i not in self.failed:
+                self._lost(i, failure)
         self.starts = np.concatenate([[0], np.cumsum([len(test) for _, test in splits])])
         self.n_rows = int(self.starts[-1])
         # The mean of a row's score times this, over all rows, is the mean over splits of the weighted mean over rows.
@@ -86,9 +92,9 @@ class HeldOut:
         self.result = replace(race.result(), names=self.names)
         self.models = {}
 
-    def _lost(self, i: int, reason: str) -> None:
+    def _lost(self, i: int, failure: Failure) -> None:
         self.failed = sorted({*self.failed, i})
-        self.reasons[self.names[i]] = reason
+        self.reasons[self.names[i]] = str(failure), failure.kind
 
     def _support(self, score: RowScore) -> tuple[float, float] | None:
         """What holds the scores by every model: splits may differ in the classes that their training rows have."""
@@ -133,20 +139,20 @@ class HeldOut:
                     raise values
                 if i not in bad:
                     bad.add(i)
-                    reason = f"{type(values).__name__}: {values}"
-                    self._lost(i, reason)
-                    warnings.warn(f"candidate {i} is out of the race, its predictions failed: {reason}", stacklevel=8)
+                    self._lost(i, Failure.of(values))
+                    warnings.warn(f"candidate {i} is out of the race, its predictions failed: {Failure.of(values)}",
+                                  stacklevel=8)
                 continue
-            for m, one in enumerate(values):
-                if isinstance(one, Exception):           # a score that is not raced for
+            for m, scores in enumerate(values):
+                if isinstance(scores, Exception):        # a score that is not raced for
                     if self.search.error_score == "raise":
-                        raise one
+                        raise scores
                     name = self.metrics[m].name
                     if (i, name) not in self.warned:
                         self.warned.add((i, name))
-                        warnings.warn(f"candidate {i} has no {name}: {type(one).__name__}: {one}", stacklevel=8)
-                    one = np.nan
-                blocks[m, places[k], j] = one
+                        warnings.warn(f"candidate {i} has no {name}: {Failure.of(scores)}", stacklevel=8)
+                    scores = np.nan
+                blocks[m, places[k], j] = scores
         if bad:
             return None
         for k, at in places.items():
@@ -170,7 +176,7 @@ class HeldOut:
             try:
                 method = metric.score.response_method
                 if not responses:
-                    data, _ = _safe_split(model, self.X, self.y, rows, train)
+                    data, _ = split_rows(model, self.X, self.y, rows, train)
                 if method not in responses:
                     responses[method] = getattr(model, method)(data)
                 values = metric.score.rows(

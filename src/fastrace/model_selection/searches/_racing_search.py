@@ -1,34 +1,36 @@
-# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
+# mypy: disable-error-code="misc, no-untyped-call"
 """A scikit-learn search whose candidates are trained once and raced over the held-out rows."""
 
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.dummy import DummyRegressor
-from sklearn.metrics._scorer import _MultimetricScorer
-from sklearn.model_selection import check_cv
-from sklearn.model_selection._search import BaseSearchCV
-from sklearn.model_selection._validation import _fit_and_score, _warn_or_raise_about_fit_failures
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.metadata_routing import process_routing
-from sklearn.utils.validation import _check_method_params, _num_samples, indexable
 
 from fastrace._base import _checks
 from fastrace._base._progress import meter
 from fastrace.model_selection._row_scores import RowScore, row_score, row_scores
-from fastrace.model_selection.searches._candidates import Candidates, CandidateSearch, managed, name_of
+from fastrace.model_selection._sklearn import (
+    MultimetricScorer,
+    best_index,
+    constraints,
+    report_failed_fits,
+    table_of_results,
+)
+from fastrace.model_selection.searches._base import CandidateSearch, Task, documented
+from fastrace.model_selection.searches._candidates import Candidates
+from fastrace.model_selection.searches._checkpoint import fingerprint, head
 from fastrace.model_selection.searches._held_out import HeldOut, Metric
-from fastrace.model_selection.searches._trainings import KNOWN, Crew, Lost, Saved, fingerprint, head, resumed, where
+from fastrace.model_selection.searches._trainings import Trainings
+from fastrace.model_selection.searches._workers import Failure
 
 
+@documented
 class RacingSearchCV(CandidateSearch):
     r"""Search whose candidates are trained once per split and raced over the held-out rows.
 
@@ -37,14 +39,7 @@ class RacingSearchCV(CandidateSearch):
 
     Parameters
     ----------
-    estimator : estimator, or list of (str, estimator)
-        What to tune, or learners to choose from. Settings of learners in a list have the parameter ``choice``.
-    param_grid : dict or list of dict, optional
-        Parameters and their values, as for `GridSearchCV`. If a value has a method ``rvs``, `n_candidates` settings are
-        drawn, as by `RandomizedSearchCV`. With a list of learners, parameters are called ``name__parameter``: each
-        learner is combined with all values of its own ones, and those without any go along as they are. To leave
-        learners out, list the others under ``choice``. `n_candidates` settings are drawn for each learner that has
-        distributions.
+    <candidates>
     delta : float, default 0.05
         Probability that the candidate chosen is not the best on all held-out rows, in (0, 1).
     scoring : str, scorer, RowScore, or list of names, or dict, optional
@@ -64,10 +59,8 @@ class RacingSearchCV(CandidateSearch):
         Most predictions of held-out rows to ask for, over all candidates. A race that reaches it ends with the best
         mean so far and without the promise: ``race_.stopped_by`` is then "budget", and ``race_.active`` are the
         candidates that may be the best.
-    n_candidates : int, default 10
-        Settings drawn from distributions.
-    cv : int, float, splitter or iterable, optional
-        As for `GridSearchCV`; a float in (0, 1) is one split with that share of the rows held out.
+    <n_candidates>
+    <cv>
     n_jobs, refit, verbose, pre_dispatch
         As for `GridSearchCV`. Trainings go through joblib's backend; predictions are made in threads, for models are
         not sent about for a block of rows. The answer does not depend on `n_jobs`.
@@ -90,12 +83,12 @@ class RacingSearchCV(CandidateSearch):
         were eliminated are estimates without a standard error. The score raced for: that of the best, plus the mean
         difference on the rows read for both, so that ranks agree with the race; all other scores: the mean over the
         rows read of the candidate. The best has rank 1 in the score raced for.
-    best_index_, best_params_, best_score_, best_estimator_, refit_time_, scorer_, n_splits_, multimetric_
-        As for `GridSearchCV`. For a list of learners `best_estimator_` is the learner itself.
+    <best>
     race_ : RaceResult
         What the race found; prints as a table.
     fraction_read_ : float
         Predictions made, over those of predicting all held-out rows by all candidates.
+    <trainings>
 
     Raises
     ------
@@ -109,8 +102,7 @@ class RacingSearchCV(CandidateSearch):
     race that has read them all returns the exact answer, and that is what happens on small data or between candidates
     about as good as each other. What is saved is prediction, not training: use it for learners that are slow to
     predict (neighbours, kernels, large committees, remote models), and `DAUBSearchCV` for those slow to train. All
-    models are kept until the race is over. An interrupted `fit` keeps them in `trainings_`, from which the next `fit`
-    on the same data goes on. For predictions that exist already, see `race_predictions`.
+    models are kept until the race is over. For predictions that exist already, see `race_predictions`.
 
     How much is read depends on the gaps. With 50 candidates, 10^6 held-out rows and ``delta=0.05``, neighbours three
     standard errors of a full comparison apart, a tenth of the predictions is read (200 of 200 races right). With all 49
@@ -138,13 +130,8 @@ class RacingSearchCV(CandidateSearch):
     ({'n_neighbors': 25}, True)
     """
 
-    _parameter_constraints = {
-        **{name: kinds for name, kinds in BaseSearchCV._parameter_constraints.items()
-           if name not in ("scoring", "return_train_score")},
-        "scoring": "no_validation",
-        "cv": ["cv_object", Interval(Real, 0, 1, closed="neither")],
-        "random_state": ["random_state"],
-    }
+    _parameter_constraints = constraints(scoring="no_validation")
+    N_SEEDS = 3
 
     def __init__(
         self,
@@ -185,11 +172,6 @@ class RacingSearchCV(CandidateSearch):
         self.time_limit = time_limit
         self.progress = progress
 
-    def _splitter(self, y: Any, seed: int) -> Any:
-        if isinstance(self.cv, float):
-            return self._shuffled_split(y, seed)
-        return check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-
     def _row_scores(self) -> dict[str, RowScore]:
         """The scores by name, the one that is raced first."""
         if isinstance(self.scoring, (list, tuple, set, dict)):
@@ -211,145 +193,82 @@ class RacingSearchCV(CandidateSearch):
             "that is a mean over rows, or give a RowScore(function)"
         )
 
-    @managed
-    def fit(self, X: Any, y: Any = None, **params: Any) -> RacingSearchCV:
-        """Train all candidates, and race them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), optional
-            What to predict.
-        **params : dict
-            Passed to the learners' ``fit``, the scorer (``sample_weight``) and the splitter, as by `GridSearchCV`.
-
-        Returns
-        -------
-        self
-        """
-        delta = _checks.probability(self.delta, "delta")
+    def _begin(self, X: Any, y: Any, params: dict[str, Any]) -> Task:
+        _checks.probability(self.delta, "delta")
         if self.support is not None:
             _checks.interval(self.support)
-        metrics = self._row_scores()
-        scorers, _ = self._get_scorers()
-        X, y = indexable(X, y)
-        params = _check_method_params(X, params=params)
-        routed = self._get_routed_params_for_fit(params)
-        root = self._root(X, y, params)
-        if _num_samples(X) < 1:
-            raise ValueError("Found array with 0 sample(s) (X is empty) while a minimum of 1 is required.")
-        weights = _weights(scorers, dict(routed.scorer.score), list(metrics))
+        self._row_scores()
+        return super()._begin(X, y, params)
 
-        kept = getattr(self, "trainings_", None)
-        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=3).tolist()
-        if kept is not None and not isinstance(self.random_state, (int, np.integer)):
-            seeds = kept.seeds              # those that were drawn for the trainings that are kept
-        settings = self._settings(np.random.RandomState(seeds[0]))
-        if not settings:
-            raise ValueError("No fits were performed. param_grid holds no candidate.")
-        splits = self._splits(X, y, seeds[1], routed.splitter.split)
-        search = self._below(root, "search", len(settings) * len(splits))
-        trained = self._train(X, y, settings, splits, routed.estimator.fit, search, seeds, kept)
-        if search is not None:
-            search.call_on_fit_task_end(estimator=self)
-        outs = [trained[i, k] for i in range(len(settings)) for k in range(len(splits))]
-        _warn_or_raise_about_fit_failures(outs, self.error_score)
-
-        target = None if y is None else np.asarray(y)
-        raced = [
-            Metric(name, score, [
-                score.fold(None if target is None else target[test], len(test),
-                           None if weights[name] is None else np.asarray(weights[name])[test])
-                for _, test in splits
-            ]) for name, score in metrics.items()
-        ]
-        race = HeldOut(self, X, y, target, settings, splits, trained, raced)
-        race.run(delta, seeds[2])
-        for one in outs:
-            del one["estimator"]
+    def _search(self, task: Task) -> None:
+        metrics = self._metrics(task)
+        trained = self._train(task)
+        race = HeldOut(self, task, trained, metrics)
+        race.run(self.delta, task.seeds[2])
         self.race_ = race.result
         if self.race_.warnings:
-            warnings.warn("the race is not as promised: " + "; ".join(self.race_.warnings), UserWarning, stacklevel=4)
-        self.fraction_read_ = race.made / (len(settings) * race.n_rows)
-        self.multimetric_ = isinstance(scorers, _MultimetricScorer)
-        self._report(settings, splits, outs, race)
-        self.scorer_ = scorers._scorers if isinstance(scorers, _MultimetricScorer) else scorers
-
+            warnings.warn("the race is not as promised: " + "; ".join(self.race_.warnings), UserWarning, stacklevel=5)
+        self.fraction_read_ = race.made / (len(task.settings) * race.n_rows)
+        self.multimetric_ = isinstance(task.scorers, MultimetricScorer)
+        self._report(task, trained, race)
         if callable(self.refit):
-            self.best_index_ = self._select_best_index(self.refit, "score", self.cv_results_)
+            self.best_index_ = best_index(self, "score", self.cv_results_)
         else:
             self.best_index_ = self.race_.best
-            self.best_score_ = self.cv_results_[f"mean_test_{raced[0].name}"][self.best_index_]
-        self.best_params_ = settings[self.best_index_]
-        if self.refit:
-            self._refit(X, y, routed.estimator.fit, root, params)
-        del self.trainings_
-        self._ended(root, X, y, params)
-        return self
+            self.best_score_ = self.cv_results_[f"mean_test_{metrics[0].name}"][self.best_index_]
+        self.best_params_ = task.settings[self.best_index_]
 
-    def _train(
-        self, X: Any, y: Any, settings: list[dict[str, Any]], splits: list[Any], fit_params: Any, search: Any,
-        seeds: Any, kept: Saved | None,
-    ) -> dict[tuple[int, int], Any]:
-        """Train every candidate on every split; keep what is finished if interrupted, or if a worker dies."""
-        crew = Crew(self.n_jobs, self.pre_dispatch, self.time_limit, self.error_score == "raise")
-        key = fingerprint(self.estimator, settings, splits, np.shape(X), dict(fit_params), head(X),
-                          None if y is None else np.asarray(y))
-        saved = Saved(key, seeds, resumed(kept, key, crew.limit))
-        self.trainings_ = saved              # until the end, whatever happens on the way
-        base = clone(self.estimator)
-        options = {
-            "scorer": _nothing, "fit_params": fit_params, "score_params": {}, "return_times": True,
-            "return_estimator": True, "error_score": self.error_score,
+    def _metrics(self, task: Task) -> list[Metric]:
+        """The scores, with the weights of the held-out rows of each split, the one that is raced first."""
+        scores = self._row_scores()
+        weights = _weights(task.scorers, dict(task.routed.scorer.score), list(scores))
+
+        def part(values: Any, test: Any) -> Any:
+            return None if values is None else np.asarray(values)[test]
+
+        return [Metric(name, score, [score.fold(part(task.y, test), len(test), part(weights[name], test))
+                                     for _, test in task.splits])
+                for name, score in scores.items()]
+
+    def _train(self, task: Task) -> dict[tuple[int, int], Any]:
+        """Train every candidate on every split: what each training gave, by candidate and split."""
+        orders, tests = [train for train, _ in task.splits], [test[:1] for _, test in task.splits]
+        n_rows, count = max(map(len, orders)), len(task.settings)
+        kept = task.keep(fingerprint(
+            self.estimator, task.settings, task.splits, np.shape(task.X), dict(task.routed.estimator.fit),
+            head(task.X), None if task.y is None else np.asarray(task.y)))
+        trainings = Trainings(task, orders, tests, kept.parts, {
+            "scorer": _nothing, "score_params": {}, "return_estimator": True,
             "verbose": min(self.verbose, 2),            # beyond, scores are printed, and there are none yet
-        }
-        keys = [(i, k) for i in range(len(settings)) for k in range(len(splits))]
-        contexts = {} if search is None else {
-            item: search.subcontext(task_name="candidate-split-evaluation", task_id=j)
-            for j, item in enumerate(keys) if item not in saved.parts
-        }
+        })
+        task.callbacks.begin_search(count * len(orders))
+        with task.crew, meter("trainings", count * len(orders), self.progress) as show:
+            trainings.run(task.crew, [(i, n_rows) for i in range(count)], lambda: show(len(kept.parts)))
+        task.callbacks.end_search()
+        found = {(i, fold): out for (i, _, fold), out in kept.parts.items()}
+        report_failed_fits([_as_fit(found[i, k]) for i in range(count) for k in range(len(orders))], self.error_score)
+        return found
 
-        def make(item: tuple[int, int]) -> Any:
-            i, k = item
-            train, test = splits[k]
-            more = {"caller": self, "callback_ctx": contexts.get(item)} if "callback_ctx" in KNOWN else {}
-            return _fit_and_score, (clone(base), X, y), {
-                "train": train, "test": test[:1], "parameters": clone(settings[i], safe=False),
-                "split_progress": (k, len(splits)), "candidate_progress": (i, len(settings)), **options, **more}
-
-        with crew, meter("trainings", len(keys), self.progress) as show:
-            def store(item: Any, out: Any) -> None:
-                saved.parts[item] = out
-                show(len(saved.parts))
-
-            crew.run([item for item in keys if item not in saved.parts], make, store, lambda item: where(
-                name_of(settings[item[0]]), len(splits[item[1]][0]), item[1]))
-        none = {"fit_time": np.nan, "score_time": 0.0, "estimator": None, "test_scores": self.error_score}
-        return {item: {"fit_error": out.reason, **none} if isinstance(out, Lost) else dict(out)
-                for item, out in saved.parts.items()}
-
-    def _report(self, settings: list[dict[str, Any]], splits: list[Any], outs: list[Any], race: HeldOut) -> None:
-        """Fill `cv_results_`."""
-        count, result = len(splits), race.result
+    def _report(self, task: Task, trained: dict[tuple[int, int], Any], race: HeldOut) -> None:
+        """The table of results, a row per candidate."""
+        n_splits, result = len(task.splits), race.result
         names = [metric.name for metric in race.metrics]
         tables = [race.scores(m) for m in range(len(names))]
         for scores, mean in tables:
             for i in race.failed:
                 scores[i], mean[i] = self.error_score, self.error_score
-        for i in range(len(settings)):
-            for k in range(count):
+        outs = []
+        for i in range(len(task.settings)):
+            for k in range(n_splits):
                 found = {name: scores[i, k] for name, (scores, _) in zip(names, tables, strict=True)}
-                outs[i * count + k] |= {"test_scores": found if self.multimetric_ else found[names[0]],
-                                        "score_time": race.seconds[i, k]}
+                outs.append(_as_fit(trained[i, k]) | {
+                    "test_scores": found if self.multimetric_ else found[names[0]], "score_time": race.seconds[i, k]})
         half_width = np.array(result.half_width, np.float64)
         half_width[race.failed] = np.nan
-        extra: dict[str, Any] = {
-            "n_predictions": race.pulls, "half_width": half_width, "eliminated_at": race.eliminated_at,
-        }
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="One or more of the")
-            results = self._format_results(settings, count, outs, defaultdict(list, extra))
+            results = table_of_results(self, task.settings, n_splits, outs, {
+                "n_predictions": race.pulls, "half_width": half_width, "eliminated_at": race.eliminated_at})
         for m, (name, (scores, mean)) in enumerate(zip(names, tables, strict=True)):
             results[f"mean_test_{name}"] = mean
             known = ~np.isnan(scores)
@@ -366,15 +285,15 @@ class RacingSearchCV(CandidateSearch):
 
 def _weights(scorers: Any, params: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Weights of the rows for each score."""
-    if isinstance(scorers, _MultimetricScorer) and get_config()["enable_metadata_routing"] and params:
+    if isinstance(scorers, MultimetricScorer) and get_config()["enable_metadata_routing"] and params:
         routed = process_routing(scorers, "score", **params)
         sent = {name: dict(routed[name].score) for name in names}
     else:
         sent = {name: dict(params) for name in names}
-    found = {name: one.pop("sample_weight", None) for name, one in sent.items()}
-    for name, one in sent.items():
-        if one:
-            raise ValueError(f"the scorer {name} is sent {', '.join(one)}; scores of rows take a sample_weight only")
+    found = {name: given.pop("sample_weight", None) for name, given in sent.items()}
+    for name, given in sent.items():
+        if given:
+            raise ValueError(f"the scorer {name} is sent {', '.join(given)}; scores of rows take a sample_weight only")
     return found
 
 
@@ -404,3 +323,10 @@ def _default_score(learner: Any) -> str:
 def _nothing(estimator: Any, X: Any, y: Any = None) -> float:
     """The score of a training, before anything is predicted."""
     return 0.0
+
+
+def _as_fit(out: Any) -> dict[str, Any]:
+    """What `fit_and_score` would have said of a training."""
+    if isinstance(out, Failure):
+        return {"fit_error": str(out), "fit_time": np.nan, "score_time": 0.0}
+    return {name: out[name] for name in ("fit_error", "fit_time", "score_time")}

@@ -1,54 +1,43 @@
-# mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
+# mypy: disable-error-code="misc, no-untyped-call"
 """DAUB as a scikit-learn search."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from bisect import bisect_left
-from collections import defaultdict
-from numbers import Real
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.metrics._scorer import _MultimetricScorer
 from sklearn.model_selection import check_cv
-from sklearn.model_selection._search import BaseSearchCV
-from sklearn.model_selection._split import _yields_constant_splits
-from sklearn.model_selection._validation import _insert_error_scores, _warn_or_raise_about_fit_failures
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import _check_method_params, _num_samples, indexable
 
-from fastrace._base import _checks, _files
+from fastrace._base import _checks
 from fastrace._base._progress import meter
 from fastrace.model_selection._parquet_rows import ParquetRows
+from fastrace.model_selection._sklearn import (
+    MultimetricScorer,
+    best_index,
+    check_refit_names_a_score,
+    constraints,
+    insert_error_scores,
+    num_samples,
+    report_failed_fits,
+    table_of_results,
+    yields_constant_splits,
+)
 from fastrace.model_selection.schedulers._daub import DAUB, checked_sizes
 from fastrace.model_selection.schedulers._halving import DAUBHalving, SuccessiveHalving
 from fastrace.model_selection.schedulers._scheduler import Allocation, Scheduler
-from fastrace.model_selection.searches._candidates import (
-    CandidateSearch,
-    last_line,
-    managed,
-    name_of,
-    names_of,
-    none_left,
-)
-from fastrace.model_selection.searches._trainings import (
-    Checkpoint,
-    Crew,
-    Gradual,
-    Lost,
-    Trainings,
-    fingerprint,
-    head,
-    load,
-    resumed,
-    warn_dropped,
-)
+from fastrace.model_selection.searches._base import CandidateSearch, Task, documented, none_left
+from fastrace.model_selection.searches._candidates import name_of, names_of
+from fastrace.model_selection.searches._checkpoint import fingerprint, head
+from fastrace.model_selection.searches._trainings import Gradual, Trainings
+from fastrace.model_selection.searches._workers import Failure
 
 METHODS = ("daub-halving", "daub", "halving")
 # Halving begins on 1 / DIVISORS[k] of the rows for up to MOST_CANDIDATES[k] candidates, and on 1 / 64 for more. Each
@@ -57,19 +46,27 @@ MOST_CANDIDATES = (4, 16)
 DIVISORS = (4, 16, 64)
 
 
+@dataclass
+class Run:
+    """A search on its way: the method that decides, the trainings, and what was told to the method."""
+
+    method: Scheduler
+    n_rows: int                              # of a full training
+    trainings: Trainings
+    told: list[Allocation] = field(default_factory=list)
+    failures: dict[int, Failure] = field(default_factory=dict)       # the last one of each candidate
+    gone: set[int] = field(default_factory=set)                      # candidates whose drop was warned of
+    metric: Any = None
+    several: bool | None = None              # whether there are several scores; None until a scorer has shown it
+
+
+@documented
 class DAUBSearchCV(CandidateSearch):
     r"""Search over learners or settings by their learning curves: most are trained on few rows, the best on all.
 
     Parameters
     ----------
-    estimator : estimator, or list of (str, estimator)
-        What to tune, or learners to choose from. Settings of learners in a list have the parameter ``choice``.
-    param_grid : dict or list of dict, optional
-        Parameters and their values, as for `GridSearchCV`. If a value has a method ``rvs``, `n_candidates` settings are
-        drawn, as by `RandomizedSearchCV`. With a list of learners, parameters are called ``name__parameter``: each
-        learner is combined with all values of its own ones, and those without any go along as they are. To leave
-        learners out, list the others under ``choice``. `n_candidates` settings are drawn for each learner that has
-        distributions.
+    <candidates>
     method : {"daub-halving", "daub", "halving"}, default "daub-halving"
         Halving by DAUB's projections, a quarter kept in each round (`DAUBHalving`), `DAUB` itself, or halving by
         scores, a third kept (`SuccessiveHalving`).
@@ -86,8 +83,7 @@ class DAUBSearchCV(CandidateSearch):
         See `DAUB`; -1/2, for ``"daub"`` 1.
     budget : float, optional
         Rows, summed over trainings and averaged over folds, after which to stop with the best so far.
-    n_candidates : int, default 10
-        Settings drawn from distributions.
+    <n_candidates>
     time_limit : float, optional
         Seconds that fitting on one split and scoring may take; a candidate that takes longer is dropped, with the
         reason. See Notes for what can be promised. The last training, for `refit`, has no limit.
@@ -107,8 +103,7 @@ class DAUBSearchCV(CandidateSearch):
         again on more rows (it may need some: neighbours, classes), and dropped and never chosen if it fails on all of
         them, runs out of memory or time, or ends its worker. With ``"raise"`` the search ends, and the trainings that
         are finished are kept.
-    cv : int, float, splitter or iterable, optional
-        As for `GridSearchCV`; a float in (0, 1) is one split with that share of the rows held out.
+    <cv>
     random_state : int, RandomState or None
         Order of rows, split and settings drawn.
     checkpoint : str or path, optional
@@ -125,9 +120,7 @@ class DAUBSearchCV(CandidateSearch):
         A row per training, not per candidate, with the keys of `GridSearchCV` and ``candidate``, ``n_resources``
         (rows), ``iter`` and ``upper_bound`` (projected score). Rank 1 is the training chosen; the others rank by rows,
         then by score, as scores on different numbers of rows do not compare.
-    best_index_, best_params_, best_score_, best_estimator_, refit_time_, scorer_, n_splits_, multimetric_
-        As for `GridSearchCV`, for the last training of the chosen candidate. For a list of learners `best_estimator_`
-        is the learner itself.
+    <best>
     candidates_ : list of dict
         Settings of each candidate.
     rows_ : ndarray of int, shape (n_candidates,)
@@ -136,9 +129,7 @@ class DAUBSearchCV(CandidateSearch):
         Seconds of fitting and scoring, summed over folds.
     result_ : LearnerResult
         What the method found; prints as a table. ``result_.dropped`` has the reasons of those dropped.
-    trainings_ : object
-        After a `fit` that was interrupted or raised: the trainings on a split that were finished or given up, ``len()``
-        of them, from which the next `fit` goes on. To pass them on, pickle the search.
+    <trainings>
 
     Raises
     ------
@@ -193,11 +184,7 @@ class DAUBSearchCV(CandidateSearch):
     {'choice': 'one'}
     """
 
-    _parameter_constraints = {
-        **BaseSearchCV._parameter_constraints,
-        "cv": ["cv_object", Interval(Real, 0, 1, closed="neither")],
-        "random_state": ["random_state"],
-    }
+    _parameter_constraints = constraints()
 
     def __init__(
         self,
@@ -249,11 +236,13 @@ class DAUBSearchCV(CandidateSearch):
         self.checkpoint = checkpoint
         self.progress = progress
 
-    def _splitter(self, y: Any, seed: int) -> Any:
-        if isinstance(self.cv, float):
-            return self._shuffled_split(y, seed) if self.shuffle else _Tail(self._share())
-        found = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        if self.checkpoint is not None and not _yields_constant_splits(found):
+    def _splitter(self, X: Any, y: Any, seed: int) -> Any:
+        if isinstance(self.cv, float) and not self.shuffle:            # the last rows are held out, by slices
+            n_rows = num_samples(X)
+            cut = n_rows - math.ceil(self._share() * n_rows)
+            return check_cv([(np.arange(cut), np.arange(cut, n_rows))])
+        found = super()._splitter(X, y, seed)
+        if self.checkpoint is not None and not yields_constant_splits(found):
             raise ValueError("cv draws other splits each time; give its random_state an int, so that a search can go "
                              "on from its checkpoint")
         return found
@@ -285,190 +274,152 @@ class DAUBSearchCV(CandidateSearch):
             names=names,
         )
 
-    @managed
-    def fit(self, X: Any, y: Any = None, **params: Any) -> DAUBSearchCV:
-        """Search.
+    def _search(self, task: Task) -> None:
+        run = self._plan(task)
+        self._train(task, run)
+        self._report(task, run)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or ParquetRows
-            Rows: arrays, memory maps, sparse matrices, data frames, or files.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), optional
-            What to predict.
-        **params : dict
-            Passed to the learners' ``fit``, the scorer and the splitter, as by `GridSearchCV`; arrays with a value per
-            row are cut along with X.
-
-        Returns
-        -------
-        self
-        """
-        scorers, refit_metric = self._get_scorers()
-        X, y = indexable(X, y)
-        params = _check_method_params(X, params=params)
-        routed = self._get_routed_params_for_fit(params)
-        root = self._root(X, y, params)
-        if _num_samples(X) < 1:
-            raise ValueError("Found array with 0 sample(s) (X is empty) while a minimum of 1 is required.")
-        crew = Crew(self.n_jobs, self.pre_dispatch, self.time_limit, self.error_score == "raise")
-
-        kept = getattr(self, "trainings_", None)
-        path = None if self.checkpoint is None else _files.file_path(self.checkpoint)
-        written = load(path)
-        saved = kept if kept is not None else written
-        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=2).tolist()
-        if saved is not None and not isinstance(self.random_state, (int, np.integer)):
-            seeds = saved.seeds             # those that were drawn for the trainings that are kept
-        settings = self._settings(np.random.RandomState(seeds[0]))
-        if not settings:
-            raise ValueError("No fits were performed. param_grid holds no candidate.")
-        splits = self._splits(X, y, seeds[1], routed.splitter.split)
+    def _plan(self, task: Task) -> Run:
+        """Nested subsets of rows for each split, and the method that decides who is trained on which of them."""
+        y, seed = task.y, task.seeds[1]
         classes = None
         if y is not None and is_classifier(self.estimator) and type_of_target(y) in ("binary", "multiclass"):
             classes = np.unique(np.asarray(y), return_inverse=True)[1].ravel()
         orders = [
-            _nested(train, classes, np.random.RandomState(seeds[1] + k)) if self.shuffle else train
-            for k, (train, _) in enumerate(splits)
+            _nested(train, classes, np.random.RandomState(seed + k)) if self.shuffle else train
+            for k, (train, _) in enumerate(task.splits)
         ]
         n_rows = min(order.size for order in orders)
-        if n_rows < 1:
-            raise ValueError("a split has no training rows")
-        sizes = self._sizes(len(settings), n_rows, 1 if classes is None else int(classes.max()) + 1)
+        sizes = self._sizes(len(task.settings), n_rows, 1 if classes is None else int(classes.max()) + 1)
         if self.budget is not None and self.budget < sizes[0]:
             raise ValueError(f"budget is {self.budget}; the first training takes {sizes[0]} rows")
-        method = self._scheduler(names_of(settings), n_rows, sizes)
-        train_scores = self.return_train_score or (self.training_bound and self.method == "daub")
-        key = fingerprint(
-            self.estimator, settings, orders, [test for _, test in splits], self.scoring, dict(routed.estimator.fit),
-            dict(routed.scorer.score), (train_scores, self.return_train_score, self.warm_start, np.shape(X)), head(X),
-            None if y is None else np.asarray(y),
-        )
-        if written is not None and written.key != key:
-            raise ValueError(
-                f"checkpoint {str(path)!r} is of another search, of other data, learners, settings or splits; it is "
-                f"neither used nor overwritten: move it away, or give another path"
-            )
-        search = self._below(root, "search", None)
-        work = Trainings(
-            self, X, y, orders, [test for _, test in splits], settings, sizes, scorers, routed, train_scores, search,
-            resumed(saved, key, crew.limit),
-        )
-        told: list[Allocation] = []
-        gone: set[int] = set()
-        multimetric: bool | None = isinstance(scorers, _MultimetricScorer) or None
-        checkpoint = Checkpoint(path, key, seeds, work.parts)
-        self.trainings_ = checkpoint.saved           # until the end, whatever happens on the way
+        several = isinstance(task.scorers, MultimetricScorer) or None
+        method = self._scheduler(names_of(task.settings), n_rows, sizes)
+        return Run(method, n_rows, self._trainings(task, orders, sizes), metric=task.metric, several=several)
+
+    @property
+    def _train_scores(self) -> bool:
+        return bool(self.return_train_score or (self.training_bound and self.method == "daub"))
+
+    def _trainings(self, task: Task, orders: list[NDArray[Any]], sizes: list[int]) -> Trainings:
+        """The trainings of this search, those that are finished already among them.
+
+        Every prefix of an order of training rows, one per split, is a subset to train on.
+        """
+        tests, routed = [test for _, test in task.splits], task.routed
+        kept = task.keep(fingerprint(
+            self.estimator, task.settings, orders, tests, self.scoring, dict(routed.estimator.fit),
+            dict(routed.scorer.score), (self._train_scores, self.return_train_score, self.warm_start, np.shape(task.X)),
+            head(task.X), None if task.y is None else np.asarray(task.y),
+        ))
+        options = {
+            "scorer": task.scorers, "score_params": routed.scorer.score, "return_train_score": self.return_train_score,
+            "return_n_test_samples": True, "return_parameters": False, "verbose": self.verbose,
+        }
+        return Trainings(task, orders, tests, kept.parts, options, sizes=sizes, warm=bool(self.warm_start),
+                         sampled=self._train_scores and not self.return_train_score)
+
+    def _train(self, task: Task, run: Run) -> None:
+        """Train whom the method asks for, until it has chosen."""
+        method, trainings = run.method, run.trainings
+        task.callbacks.begin_search(None)
         try:
-            with crew, meter("rows trained on", len(settings) * n_rows, self.progress) as show:
+            with task.crew, meter("rows trained on", len(task.settings) * run.n_rows, self.progress) as show:
                 workers = effective_n_jobs(self.n_jobs)
                 while not method.done:
                     item = method.ask()
                     if item is None:
                         continue
-                    if work.get(item) is None:
-                        batch = [item]
-                        if isinstance(method, DAUB):
-                            ahead = math.ceil(workers / self.n_splits_) - 1
-                            batch += [one for one in method.peek(ahead) if work.get(one) is None]
-                        else:
-                            while len(batch) * self.n_splits_ < workers and (more := method.ask()) is not None:
-                                batch.append(more)
-                            method.cancel()
-                            item = method.ask() or item
-                        work.run(crew, batch)
-                        checkpoint.save()
-                    out = work.get(item)
-                    told.append(item)
-                    failed = out.reason if isinstance(out, Lost) else next((
-                        last_line(said) for one in out if (said := one["fit_error"] or one["score_error"])), "")
-                    if failed:
-                        # Neither memory nor time will do for more rows; anything else may.
-                        hopeless = isinstance(out, Lost) or failed.partition(":")[0].endswith("MemoryError")
-                        method.fail(*item, failed, defer=not hopeless)
-                    else:
-                        if multimetric is None:
-                            multimetric = isinstance(out[0]["test_scores"], dict)
-                            if multimetric:
-                                self._check_refit_for_multimetric(out[0]["test_scores"])
-                                refit_metric = self.refit
-                        valid, train = _means(out, refit_metric, train_scores)
-                        if math.isfinite(valid):
-                            method.tell(*item, train, valid)
-                        else:
-                            method.fail(*item, f"validation score is {valid}", defer=True)
-                    if len(method._dropped) > len(gone):
-                        for i in [i for i in method.dropped if i not in gone]:
-                            gone.add(i)
-                            reason = method.dropped[i].removesuffix(f" on {item[1]} rows")
-                            warn_dropped(name_of(settings[i]), item[1], n_rows, reason)
+                    if trainings.get(item) is None:
+                        item, batch = self._batch(run, item, workers)
+                        trainings.run(task.crew, batch)
+                        task.checkpoint.save()
+                    self._tell(task, run, item, trainings.get(item))
                     show(int(method.spent))
         finally:
-            checkpoint.save(last=True)
-        if search is not None:
-            search.call_on_fit_task_end(estimator=self)
+            task.checkpoint.save(last=True)
+        task.callbacks.end_search()
 
-        rows = [item for item in told if not isinstance(work.get(item), Lost)]
-        outs = [out for item in rows for out in work.get(item)]
-        _warn_or_raise_about_fit_failures(outs, self.error_score)
+    def _batch(self, run: Run, item: Allocation, workers: int) -> tuple[Allocation, list[Allocation]]:
+        """The training to do next, and with it what idle workers may do ahead."""
+        method, batch = run.method, [item]
+        if isinstance(method, DAUB):
+            ahead = method.peek(math.ceil(workers / self.n_splits_) - 1)
+            return item, batch + [other for other in ahead if run.trainings.get(other) is None]
+        while len(batch) * self.n_splits_ < workers and (more := method.ask()) is not None:
+            batch.append(more)
+        method.cancel()
+        return method.ask() or item, batch
+
+    def _tell(self, task: Task, run: Run, item: Allocation, out: Any) -> None:
+        """Tell the method what a training gave: a dict per split, or a `Failure`."""
+        run.told.append(item)
+        failure = out if isinstance(out, Failure) else next(
+            (part["failure"] for part in out if part["failure"] is not None), None)
+        if failure is not None:
+            run.failures[item[0]] = failure
+            run.method.fail(*item, str(failure), defer=failure.kind != "final")
+        else:
+            if run.several is None:
+                run.several = isinstance(out[0]["test_scores"], dict)
+                if run.several:
+                    check_refit_names_a_score(self, out[0]["test_scores"])
+                    run.metric = self.refit
+            valid, train = _means(out, run.metric, self._train_scores)
+            if math.isfinite(valid):
+                run.method.tell(*item, train, valid)
+            else:
+                run.method.fail(*item, f"validation score is {valid}", defer=True)
+        dropped = run.method.dropped
+        for i in [i for i in dropped if i not in run.gone]:
+            run.gone.add(i)
+            warnings.warn(f"candidate {name_of(task.settings[i])} was dropped on {item[1]} of {run.n_rows} rows: "
+                          f"{dropped[i].removesuffix(f' on {item[1]} rows')}", stacklevel=7)
+
+    def _report(self, task: Task, run: Run) -> None:
+        """The table of results, a row per training, and the candidate chosen."""
+        settings, trainings, metric = task.settings, run.trainings, run.metric
+        rows = [item for item in run.told if not isinstance(trainings.get(item), Failure)]
+        outs = [out for item in rows for out in trainings.get(item)]
+        report_failed_fits(outs, self.error_score)
         if callable(self.scoring):
-            _insert_error_scores(outs, self.error_score)
-        if len(method.dropped) == len(settings):
-            raise none_left("no learner is left", {name_of(settings[i]): why for i, why in method.dropped.items()})
-        self.result_ = method.result()
+            insert_error_scores(outs, self.error_score)
+        dropped = run.method.dropped
+        if len(dropped) == len(settings):
+            raise none_left("no learner is left", {
+                name_of(settings[i]): (why, run.failures[i].kind if i in run.failures else "")
+                for i, why in dropped.items()})
+        self.result_ = run.method.result()
         self.candidates_ = settings
-        self.multimetric_ = bool(multimetric)
-        bounds = {(one.learner, one.n): one.bound for one in self.result_.history}
-        extra = {
+        self.multimetric_ = bool(run.several)
+        bounds = {(training.learner, training.n): training.bound for training in self.result_.history}
+        results = table_of_results(self, [settings[i] for i, _ in rows], self.n_splits_, outs, {
             "candidate": [i for i, _ in rows], "n_resources": [n for _, n in rows], "iter": list(range(len(rows))),
             "upper_bound": [bounds[item] for item in rows],
-        }
-        results = self._format_results(
-            [settings[i] for i, _ in rows], self.n_splits_, outs, defaultdict(list, extra))
+        })
         chosen = rows.index((self.result_.best, int(self.result_.reached[self.result_.best])))
         for name in results:
             if name.startswith("rank_test_"):
-                mine = name.removeprefix("rank_test_") == (refit_metric if isinstance(refit_metric, str) else "")
-                results[name] = _ranks(rows, results["mean" + name.removeprefix("rank")], chosen if mine else None)
+                decides = name.removeprefix("rank_test_") == (metric if isinstance(metric, str) else "")
+                results[name] = _ranks(rows, results["mean" + name.removeprefix("rank")], chosen if decides else None)
         self.rows_ = self.result_.rows
         self.seconds_ = np.zeros(len(settings))
         for k, (i, _) in enumerate(rows):
             self.seconds_[i] += self.n_splits_ * (results["mean_fit_time"][k] + results["mean_score_time"][k])
-
         if self.refit or not self.multimetric_:
             if callable(self.refit):
-                self.best_index_ = self._select_best_index(self.refit, refit_metric, results)
+                self.best_index_ = best_index(self, metric, results)
             else:
                 self.best_index_ = chosen
-                self.best_score_ = results[f"mean_test_{refit_metric}"][chosen]
+                self.best_score_ = results[f"mean_test_{metric}"][chosen]
             self.best_params_ = results["params"][self.best_index_]
-        if self.refit:
-            self._refit(X, y, routed.estimator.fit, root, params)
-        self.scorer_ = scorers._scorers if isinstance(scorers, _MultimetricScorer) else scorers
         self.cv_results_ = results
-        del self.trainings_
-        self._ended(root, X, y, params)
-        return self
 
     def _fitted(self, best: Any, X: Any, y: Any, fit_params: Any) -> Any:
         if not isinstance(X, ParquetRows):
             return super()._fitted(best, X, y, fit_params)
         classes = None if y is None else np.unique(np.asarray(y))
         return Gradual(best, [], None, classes, bool(self.warm_start)).fit(X, y, **fit_params).model
-
-
-class _Tail:
-    """One split that holds out the last rows; the training rows are a slice from the first."""
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        return 1
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Any:
-        n = _num_samples(X)
-        cut = n - math.ceil(self.share * n)
-        yield np.arange(cut), np.arange(cut, n)
 
 
 def _nested(train: NDArray[Any], classes: NDArray[Any] | None, state: np.random.RandomState) -> NDArray[Any]:
@@ -488,10 +439,10 @@ def _nested(train: NDArray[Any], classes: NDArray[Any] | None, state: np.random.
 def _means(out: list[Any], metric: Any, wants_train: bool) -> tuple[float, float | None]:
     """Mean validation and training score of the metric that chooses, nan if a fold has none."""
     def mean(kind: str) -> float:
-        scores = [one[kind] for one in out]
+        scores = [part[kind] for part in out]
         if isinstance(scores[0], dict):
             name = metric if isinstance(metric, str) and metric in scores[0] else next(iter(scores[0]))
-            scores = [one[name] for one in scores]
+            scores = [values[name] for values in scores]
         return float(np.mean(scores))
 
     train = mean("train_scores") if wants_train else None
@@ -502,7 +453,7 @@ def _ranks(rows: list[Allocation], means: NDArray[np.float64], chosen: int | Non
     """Ranks of trainings: the chosen one, then by rows, then by score; nan last."""
     order = [(0, 0.0, 0.0) if k == chosen else (2, 0.0, 0.0) if np.isnan(means[k]) else (1, -float(n), -means[k])
              for k, (_, n) in enumerate(rows)]
-    place: dict[tuple[int, float, float], int] = {}
-    for k, one in enumerate(sorted(order)):
-        place.setdefault(one, k + 1)
-    return np.array([place[one] for one in order], np.int32)
+    first: dict[tuple[int, float, float], int] = {}
+    for k, entry in enumerate(sorted(order)):
+        first.setdefault(entry, k + 1)
+    return np.array([first[entry] for entry in order], np.int32)
