@@ -6,7 +6,6 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace.races._memory import RaceMemory
 from fastrace.sources import Source
 
-BOUNDS: tuple[str, ...]
 STOPPED_BY: tuple[str, ...]
 NONE_LEFT: str
 _Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]

@@ -6,7 +6,7 @@ until the look is complete, so that an exception or Ctrl-C in between leaves the
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan, sqrt
+from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
@@ -19,11 +19,12 @@ from fastrace._base._types cimport moments4_t
 from fastrace._draws._order cimport ORDER_LIMIT, order_reset
 from fastrace._draws._rng cimport gumbel
 from fastrace._math._betting cimport wealth_extend, wealth_rejects, wealth_t
-from fastrace._math._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end, normal, serfling,
-                                     skewed_beyond_noise, skewness_inflation, tail_half_width, tail_rows, upper_end)
+from fastrace._math._bounds cimport lower_end, tail_half_width, tail_rows, upper_end
 from fastrace._math._criteria cimport full_pass_pays, rows_needed
 from fastrace._math._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis,
                                       moments4_skewness, moments4_std)
+from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_t, look_width,
+                                   quantile_of_equal_evidence)
 from fastrace._math._simd cimport fr_range, fr_sum
 from fastrace.races._memory cimport RaceMemory, row_at
 from fastrace.sources cimport Source
@@ -33,19 +34,12 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._math import _half_widths
 from fastrace.sources import reward_outside
 
 cnp.import_array()
 
-BOUNDS = ("normal", "betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
 STOPPED_BY = ("", "bound", "exact", "single", "budget")
-
-cdef enum:      # places in BOUNDS
-    NORMAL = 0
-    BETTING = 1
-    HOEFFDING_SERFLING = 2
-    EMPIRICAL_BERNSTEIN_SERFLING = 3
-    SERFLING = 4
 
 cdef enum:      # places in STOPPED_BY
     RUNNING = 0
@@ -81,6 +75,7 @@ cdef class Race(RaceMemory):
     cdef int64_t *look
     cdef double *quantile
     cdef double log_inv_delta
+    cdef look_t now                     # half-widths by moments; written by `_choose_width`
     cdef int new_flags
 
     def __cinit__(self):
@@ -88,7 +83,7 @@ cdef class Race(RaceMemory):
 
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, max_pulls,
                  strict, low, high, rng):
-        cdef int kind = BOUNDS.index(bound)
+        cdef int kind = _half_widths.BOUNDS.index(bound)
         super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=bound == "betting", low=low,
                          high=high, rng=rng)
         self.bound = kind
@@ -605,6 +600,7 @@ cdef class Race(RaceMemory):
         for j in range(self.n_active if self.pairwise else 0):
             if self.active[j] != leader and not self._is_dead(self.active[j]):
                 self._catch_up(leader, self.active[j])
+        self._choose_width()
         lead.n = 0
         for j in range(self.n_active):
             i = self.active[j]
@@ -646,7 +642,8 @@ cdef class Race(RaceMemory):
     cdef bint _out(self, const moments4_t *own, Py_ssize_t leader, Py_ssize_t i, double gap,
                    double width) noexcept nogil:
         """Whether the leader has beaten arm i."""
-        cdef double skewness, quantile
+        cdef double skewness
+        cdef bint skewed = False, stands
         if self.bound == BETTING:
             return wealth_rejects(&self.wealth[self.place[leader]][i], self.log_inv_delta)
         if not gap > width or self.wait[i] > self.told:
@@ -656,32 +653,30 @@ cdef class Race(RaceMemory):
             skewness = moments4_skewness(&own[i])
             if not self.pairwise:
                 skewness = min(-skewness, moments4_skewness(&own[leader]))
-            quantile = self.quantile[self.looks_taken]
-            if self.guarded:
-                return skewness_inflation(skewness, own[i].n, self.n_rows, quantile) <= 0.25
-            if skewed_beyond_noise(skewness, own[i].n, self.n_rows, quantile, 0.25):
+            stands = lead_stands(self.guarded, skewness, own[i].n, self.n_rows, self.now.quantile, &skewed)
+            if skewed:
                 self.flags |= SKEWED
+            return stands
         return True
+
+    cdef void _choose_width(self) noexcept nogil:
+        """Half-widths from now on are those of the rows read and the look that comes next in the plan."""
+        # Betting inverts no interval: its forecasts take what a normal rule of equal evidence would have.
+        look_init(&self.now, self.bound, self.told, self.n_rows, self.log_inv_delta,
+                  quantile_of_equal_evidence(self.log_inv_delta) if self.bound == BETTING
+                  else self.quantile[self.looks_taken])
 
     cdef double _width(self, const moments4_t *m, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
         """Half-width of the mean of arm i (i = j) or of its lead over arm j."""
         cdef double std = moments4_std(m), span = self.high[i] - self.low[i]
+        cdef double size = fabs(m.mean) + 1e-3 * (fabs(self.mean[i]) + fabs(self.mean[j]))
         if i != j:
             span += self.high[j] - self.low[j]
-        if self.bound == HOEFFDING_SERFLING:
-            return hoeffding_serfling(m.n, self.n_rows, self.log_inv_delta, span)
-        if self.bound == EMPIRICAL_BERNSTEIN_SERFLING:
-            return empirical_bernstein_serfling(m.n, self.n_rows, std, self.log_inv_delta, span)
-        if self.bound == SERFLING:
-            return serfling(m.n, self.n_rows, std, self.log_inv_delta, span)
-        if self.bound == BETTING:       # no interval is inverted: what a normal rule of equal evidence would have
-            return normal(m.n, self.n_rows, std, sqrt(2.0 * (self.log_inv_delta + 2.0)))
-        # A batch without spread says nothing about the rest: the spread is unknown, not zero.
-        if std <= 1e-12 * fabs(m.mean) + 1e-15 * (fabs(self.mean[i]) + fabs(self.mean[j])):
+        if self.bound == NORMAL and constant_so_far(std, size):
             if self.looks_taken == 0:
                 self.flags |= CONSTANT_FIRST_LOOK
             return INFINITY
-        return normal(m.n, self.n_rows, std, self.quantile[self.looks_taken])
+        return look_width(&self.now, std, span)
 
     cdef double _weigh_tails(self, const moments4_t *own, moments4_t *lead, Py_ssize_t leader, Py_ssize_t i, double gap,
                              double width) except -1.0 nogil:
@@ -690,7 +685,7 @@ cdef class Race(RaceMemory):
         A lead is too large where values far to the right of the arm, or far to the left of the leader, have been
         missed: differences show their skewness only as far as they were seen. `lead` keeps the leader's moments.
         """
-        cdef double quantile = self.quantile[self.looks_taken]
+        cdef double quantile = self.now.quantile
         cdef moments4_t mine
         if self.pairwise:
             width = tail_half_width(width, moments4_std(&own[i]), -moments4_skewness(&own[i]), own[i].n, self.n_rows,
@@ -736,7 +731,7 @@ cdef class Race(RaceMemory):
         cdef const double *best
         cdef const double *worst
         cdef int64_t k
-        if std <= 1e-12 * fabs(m.mean):
+        if constant_so_far(std, fabs(m.mean)):
             return <double>self.n_rows              # constant so far: what the rest holds is unknown
         skewness = side * moments4_skewness(m)
         size = std * skewness
@@ -779,6 +774,7 @@ cdef class Race(RaceMemory):
         cdef Py_ssize_t j, i, k = self.place[self.leader if self.pairwise else 0]
         cdef const moments4_t *own = self.moments[k]
         cdef double width, needed = 0.0
+        self._choose_width()
         for j in range(self.n_active):
             i = self.active[j]
             if i == self.leader:

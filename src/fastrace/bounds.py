@@ -77,6 +77,20 @@ def _span(support: Support) -> NDArray[np.float64]:
     return span
 
 
+def _width(
+    bound: str,
+    n: ArrayLike,
+    n_rows: ArrayLike,
+    std: Any,
+    log_inv_delta: Any = 0.0,
+    span: Any = 0.0,
+    quantile: Any = 0.0,
+) -> Any:
+    """Half-width of the bound of that name, by the code that the races run."""
+    place = _half_widths.BOUNDS.index(bound)
+    return _half_widths.half_width(place, *_counts_of(n, n_rows), std, log_inv_delta, span, quantile)
+
+
 def _growth(growth: ArrayLike) -> NDArray[np.float64]:
     needed = "above 1 is needed: every look must read more rows"
     return reals_where(growth, "growth", lambda value: value > 1.0, needed)
@@ -361,7 +375,7 @@ def hoeffding_serfling(
     >>> hoeffding_serfling([200, 800, 1000], 1000, 0.05, (0, 1)).round(4).tolist()
     [0.0775, 0.0194, 0.0]
     """
-    return _half_widths.hoeffding_serfling(*_counts_of(n, n_rows), _log_inv(delta, log_inv_delta), _span(support))
+    return _width("hoeffding-serfling", n, n_rows, 0.0, _log_inv(delta, log_inv_delta), _span(support))
 
 
 def empirical_bernstein_serfling(
@@ -413,8 +427,8 @@ def empirical_bernstein_serfling(
     >>> empirical_bernstein_serfling([2000, 9000, 10_000], 10_000, 0.1, 0.05, (0, 1)).round(4).tolist()
     [0.0163, 0.0033, 0.0]
     """
-    return _half_widths.empirical_bernstein_serfling(
-        *_counts_of(n, n_rows), _std(std), _log_inv(delta, log_inv_delta), _span(support)
+    return _width(
+        "empirical-bernstein-serfling", n, n_rows, _std(std), _log_inv(delta, log_inv_delta), _span(support)
     )
 
 
@@ -465,7 +479,7 @@ def serfling(
     >>> serfling([200, 2000], 10_000, 0.05, 0.05, (0, 1)).round(4).tolist()
     [0.0951, 0.0151]
     """
-    return _half_widths.serfling(*_counts_of(n, n_rows), _std(std), _log_inv(delta, log_inv_delta), _span(support))
+    return _width("serfling", n, n_rows, _std(std), _log_inv(delta, log_inv_delta), _span(support))
 
 
 # The normal approximation.
@@ -704,9 +718,8 @@ def normal(
     >>> normal([50, 400, 1000], 1000, 1.0, 0.05).round(4).tolist()
     [0.3093, 0.0869, 0.0]
     """
-    read, rows = _counts_of(n, n_rows)
     quantile = normal_quantile(delta, n_rows, first_look, growth, kind, log_inv_delta=log_inv_delta)
-    return _half_widths.normal(read, rows, _std(std), quantile)
+    return _width("normal", n, n_rows, _std(std), quantile=quantile)
 
 
 def student_quantile(quantile: ArrayLike, n: ArrayLike, *, ddof: int = 1) -> Any:

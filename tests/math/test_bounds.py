@@ -286,4 +286,4 @@ def test_skewness_inflation():
 def test_ufuncs_pickle():
     from fastrace._math import _half_widths
 
-    assert pickle.loads(pickle.dumps(_half_widths.serfling)) is _half_widths.serfling
+    assert pickle.loads(pickle.dumps(_half_widths.half_width)) is _half_widths.half_width

@@ -89,14 +89,6 @@ cdef inline double empirical_bernstein_serfling(int64_t n, int64_t n_rows, doubl
     return std * sqrt(2.0 * serfling_factor(n, n_rows) * x / n) + (7.0 / 3.0 + 3.0 * M_SQRT1_2) * span * x / n
 
 
-cdef inline double serfling(int64_t n, int64_t n_rows, double std, double log_inv_delta, double span) noexcept nogil:
-    """The smaller of the two above, each at delta / 2."""
-    cdef double half = log(2.0) + log_inv_delta
-    cdef double by_range = hoeffding_serfling(n, n_rows, half, span)
-    cdef double by_variance = empirical_bernstein_serfling(n, n_rows, std, half, span)
-    return by_variance if by_variance < by_range else by_range
-
-
 # Normal approximation.
 
 cdef inline double normal(int64_t n, int64_t n_rows, double std, double quantile) noexcept nogil:

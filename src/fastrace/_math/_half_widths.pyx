@@ -1,11 +1,15 @@
-"""The formulas of `_bounds.pxd` and `_schedules.pxd` as NumPy ufuncs: the same code as in the loops, over arrays.
+"""The formulas of the headers as NumPy ufuncs: the same code as in the loops, over arrays; and the names of the bounds.
 
 Counts are `long long`, which has 64 bits on every platform; arguments as checked by `bounds.py`.
 """
 
 cimport cython
 
-from fastrace._math cimport _bounds, _schedules
+from fastrace._math cimport _bounds, _rule, _schedules
+
+BOUNDS = tuple([_rule.bound_name(k).decode() for k in range(_rule.N_BOUNDS)])
+RIGOROUS = tuple([bound for bound in BOUNDS if bound != "normal"])      # they need a support
+INVERTED = tuple([bound for bound in BOUNDS if bound != "betting"])     # they have a half-width
 
 
 @cython.ufunc
@@ -29,24 +33,12 @@ cdef double empirical_bernstein(long long n, double std, double log_inv_delta, d
 
 
 @cython.ufunc
-cdef double hoeffding_serfling(long long n, long long n_rows, double log_inv_delta, double span) noexcept nogil:
-    return _bounds.hoeffding_serfling(n, n_rows, log_inv_delta, span)
-
-
-@cython.ufunc
-cdef double empirical_bernstein_serfling(long long n, long long n_rows, double std, double log_inv_delta,
-                                         double span) noexcept nogil:
-    return _bounds.empirical_bernstein_serfling(n, n_rows, std, log_inv_delta, span)
-
-
-@cython.ufunc
-cdef double serfling(long long n, long long n_rows, double std, double log_inv_delta, double span) noexcept nogil:
-    return _bounds.serfling(n, n_rows, std, log_inv_delta, span)
-
-
-@cython.ufunc
-cdef double normal(long long n, long long n_rows, double std, double quantile) noexcept nogil:
-    return _bounds.normal(n, n_rows, std, quantile)
+cdef double half_width(long long bound, long long n, long long n_rows, double std, double log_inv_delta, double span,
+                       double quantile) noexcept nogil:
+    """Of the bound at this place in `BOUNDS`."""
+    cdef _rule.look_t look
+    _rule.look_init(&look, <int>bound, n, n_rows, log_inv_delta, quantile)
+    return _rule.look_width(&look, std, span)
 
 
 @cython.ufunc

@@ -6,7 +6,7 @@ from numpy.random cimport bitgen_t
 from fastrace._base._guard cimport guard_t
 from fastrace._draws._keyed_order cimport keyed_order_t
 from fastrace._draws._order cimport order_t
-from fastrace._math._verdict cimport rule_t, tally_t
+from fastrace._math._rule cimport rule_t, tally_t
 from fastrace.sources cimport Source
 
 

@@ -6,7 +6,6 @@ from numpy.typing import ArrayLike
 
 from fastrace.sources import Source
 
-RULES: tuple[str, ...]
 STOPPED_BY: tuple[str, ...]
 
 class ThresholdRace:

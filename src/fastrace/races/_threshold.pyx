@@ -24,14 +24,15 @@ from fastrace._math._bounds cimport lower_end, upper_end
 from fastrace._math._criteria cimport full_pass_pays
 from fastrace._math._moments cimport moments4_kurtosis, moments4_skewness
 from fastrace._math._simd cimport fr_all_finite
-from fastrace._math._verdict cimport BETTING, bound_t, rule_bound, tally_clear, tally_decides, tally_extend, tally_needs
+from fastrace._math._rule cimport BETTING, look_t, rule_look, tally_clear, tally_decides, tally_extend, tally_needs
 from fastrace.sources cimport ArraySource, Source
 
 import numpy as np
 
+from fastrace._math import _half_widths
+
 cnp.import_array()
 
-RULES = ("normal", "betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
 STOPPED_BY = ("", "bound", "exact")
 
 cdef enum:          # places in STOPPED_BY
@@ -64,7 +65,7 @@ cdef class ThresholdRace:
     def __dealloc__(self):
         free(self.rows)
         free(self.block)
-        free(self.rule.bound)
+        free(self.rule.look)
         order_free(&self.order)
 
     def __init__(self, source, rule, looks, log_inv_delta, quantile, *, shuffled, guard, advantage, rng,
@@ -75,7 +76,7 @@ cdef class ThresholdRace:
         cdef const double[::1] factor = np.ascontiguousarray(quantile, dtype=np.float64)
         cdef Py_ssize_t k
         cdef Source given = source
-        cdef int kind = RULES.index(rule)
+        cdef int kind = _half_widths.BOUNDS.index(rule)
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
         lock = rng.bit_generator.lock
         if not n.shape[0] == share.shape[0] == factor.shape[0]:
@@ -91,7 +92,7 @@ cdef class ThresholdRace:
         self.of_array = isinstance(source, ArraySource)
         self.n_rows = self._source.n_rows
         self.rule.n_rows = self.n_rows
-        self.rule.kind = kind
+        self.rule.bound = kind
         self.rule.guard = guard
         self.strict = strict
         self.shuffled = shuffled
@@ -100,14 +101,14 @@ cdef class ThresholdRace:
         self.lock = lock
         self.bits = bits
         self.tally.low, self.tally.high = -INFINITY, INFINITY
-        self.rule.n_bounds = n.shape[0]
-        self.rule.bound = <bound_t *>malloc(max(self.rule.n_bounds, 1) * sizeof(bound_t))
-        if self.rule.bound == NULL:
+        self.rule.n_looks = n.shape[0]
+        self.rule.look = <look_t *>malloc(max(self.rule.n_looks, 1) * sizeof(look_t))
+        if self.rule.look == NULL:
             raise MemoryError()
         bets_init(&self.rule.bets, self.n_rows)
-        self.rule.log_inv_delta = share[0] if self.rule.n_bounds else 0.0
-        for k in range(self.rule.n_bounds):
-            rule_bound(&self.rule, &self.rule.bound[k], n[k], share[k], factor[k])
+        self.rule.log_inv_delta = share[0] if self.rule.n_looks else 0.0
+        for k in range(self.rule.n_looks):
+            rule_look(&self.rule, &self.rule.look[k], n[k], share[k], factor[k])
         if not shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows) != 0:
             raise MemoryError()
         self._forget()
@@ -268,8 +269,8 @@ cdef class ThresholdRace:
         if level < self.tally.low or level >= self.tally.high:
             return self._finish(level < self.tally.low, BY_BOUND)
         while True:
-            while n < self.rule.bound[k].n:
-                count = min(<int64_t>BLOCK, self.rule.bound[k].n - n)
+            while n < self.rule.look[k].n:
+                count = min(<int64_t>BLOCK, self.rule.look[k].n - n)
                 self._settle(n, count)
                 certain = self._read(n, count, level)
                 n += count
@@ -382,14 +383,14 @@ cdef class ThresholdRace:
             if self.of_array:
                 if not self.shuffled:
                     advantage *= DRAW_WORK
-                advantage += ROW_WORK + (BET_WORK if self.rule.kind == BETTING else 0.0)
+                advantage += ROW_WORK + (BET_WORK if self.rule.bound == BETTING else 0.0)
             else:               # in nanoseconds a reward: 13 for a gambler's bets, 1 for moments
-                advantage += (13.0 if self.rule.kind == BETTING else 1.0) / (
+                advantage += (13.0 if self.rule.bound == BETTING else 1.0) / (
                     self._source.reward_cost * self._source.n_arms)
         if advantage <= 1.0:
             return False
         return full_pass_pays(tally_needs(&self.tally, &self.rule, k, level), self.tally.seen.n,
-                              self.rule.bound[k + 1].n, self.n_rows, self.n_rows, advantage)
+                              self.rule.look[k + 1].n, self.n_rows, self.n_rows, advantage)
 
     cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil:
         cdef double sums[2]

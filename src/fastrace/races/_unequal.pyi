@@ -5,7 +5,6 @@ from numpy.typing import NDArray
 
 from fastrace.sources import Source
 
-BOUNDS: tuple[str, ...]
 STOPPED_BY: tuple[str, ...]
 N_LOOKS: int
 

@@ -12,29 +12,23 @@ from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard
                                     guard_enter, guard_leave, guard_t, guarded)
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
-from fastrace._math._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, lower_end,
-                                     normal_upper_quantile, serfling, tail_half_width, tail_rows, upper_end,
+from fastrace._math._bounds cimport (lower_end, normal_upper_quantile, tail_half_width, tail_rows, upper_end,
                                      variance_factor)
 from fastrace._math._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_skewness, moments4_std, moments4_t,
                                       running_extend, running_t, running_variance, two_sum)
+from fastrace._math._rule cimport NORMAL, constant_so_far, look_init, look_t, look_width, width_of_two
 from fastrace._math._simd cimport fr_range, fr_sum
 from fastrace.sources cimport Source
 
 import numpy as np
 
+from fastrace._math import _half_widths
 from fastrace.sources import reward_outside
 
 cnp.import_array()
 
-BOUNDS = ("normal", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
 STOPPED_BY = ("", "bound", "exact", "single")
 N_LOOKS = 6     # tenths of the rows beyond the first look: 0, 1, 2, 4, 8, 10
-
-cdef enum:      # places in BOUNDS
-    NORMAL
-    HOEFFDING
-    BERNSTEIN
-    SERFLING
 
 cdef enum:      # places in STOPPED_BY
     RUNNING
@@ -60,11 +54,11 @@ cdef struct population_t:
     double largest          # absolute value of a reward seen
     double half_width       # of the comparison with the leader at the last look
     double sum              # estimated; -inf where nothing is known
-    double spread           # of the estimate: a variance times a squared quantile (normal), or a half-width
+    double half_of_sum      # half-width of that estimate
     double highest          # what the sum can be at most, given the support
     int level               # looks at this arm
     bint wanted             # to be read for the next look
-    bint stale              # whether `sum`, `spread` and `highest` are of an earlier look
+    bint stale              # whether `sum`, `half_of_sum` and `highest` are of an earlier look
     bint active
     bint impossible         # a reward of -inf has been seen
     bint scanned            # read in order, without a variance
@@ -188,7 +182,7 @@ cdef class UnequalCore:
         cdef const int64_t[::1] size = np.array(sizes, dtype=np.int64)
         cdef const double[::1] lows = np.array(low, dtype=np.float64), highs = np.array(high, dtype=np.float64)
         cdef int64_t first = first_look
-        cdef int kind = BOUNDS.index(bound)
+        cdef int kind = _half_widths.BOUNDS.index(bound)
         offset, quantile = np.array(offset, dtype=np.float64), np.array(quantile, dtype=np.float64)
         if not (size.shape[0] == lows.shape[0] == highs.shape[0] == self.n_arms >= 1 and np.min(sizes) >= 0
                 and offset.shape == (self.n_arms,) and not np.isnan(offset).any() and (offset < np.inf).all()
@@ -287,29 +281,27 @@ cdef class UnequalCore:
         extra = rest // 10 * TENTHS[arm.level] + rest % 10 * TENTHS[arm.level] // 10
         return self.first_look + min(max(extra, <int64_t>arm.level), rest)
 
-    cdef double _uncertainty(self, Py_ssize_t i) noexcept nogil:
-        """Of the estimated sum: a variance times a squared quantile (normal), or a half-width."""
+    cdef double _half_width(self, Py_ssize_t i) noexcept nogil:
+        """Of the estimated sum."""
         cdef population_t *arm = &self.arm[i]
-        cdef double scale = <double>arm.size / self.temperature, variance, width
+        cdef double variance, std
+        cdef look_t look
         if arm.pulls == arm.size:
             return 0.0
-        if self.bound == HOEFFDING:
-            return scale * hoeffding_serfling(arm.pulls, arm.size, self.log_inv_delta, arm.high - arm.low)
         variance = running_variance(&arm.seen, 1.0 if self.student or self.pooling > 0.0 else 0.0)
         if self.pooling > 0.0:
             variance = (variance * <double>(arm.pulls - 1) + self.pooling * self.pooled) / \
                 (<double>(arm.pulls - 1) + self.pooling)
-        if self.bound == BERNSTEIN:
-            return scale * empirical_bernstein_serfling(arm.pulls, arm.size, sqrt(variance), self.log_inv_delta,
-                                                        arm.high - arm.low)
-        if self.bound == SERFLING:
-            return scale * serfling(arm.pulls, arm.size, sqrt(variance), self.log_inv_delta, arm.high - arm.low)
-        if not sqrt(variance) > 1e-12 * arm.largest:    # rewards that do not differ say nothing of those not read
+        std = sqrt(variance)
+        if self.bound == NORMAL and constant_so_far(std, arm.largest):
             self.constant = True
             arm.held = self.tails
             return INFINITY
-        width = self.quantile[i * LAST_LOOK + arm.level - 1] * scale
-        return width * width * variance * variance_factor(arm.pulls, arm.size)
+        look_init(&look, self.bound, arm.pulls, arm.size, self.log_inv_delta, self._quantile_of(i))
+        return look_width(&look, std, arm.high - arm.low) * (<double>arm.size / self.temperature)
+
+    cdef inline double _quantile_of(self, Py_ssize_t i) noexcept nogil:
+        return self.quantile[i * LAST_LOOK + self.arm[i].level - 1] if self.bound == NORMAL else 0.0
 
     cdef int _refresh(self, Py_ssize_t i) except -1 nogil:
         """Estimate the sum of an arm, and what it can be at most."""
@@ -320,14 +312,14 @@ cdef class UnequalCore:
             arm.highest += <double>(arm.size - arm.pulls) * arm.high / self.temperature
         if arm.impossible or (arm.level == 0 and arm.size > 0):
             arm.sum = -INFINITY
-            arm.spread = INFINITY
+            arm.half_of_sum = INFINITY
             arm.stale = False
             return 0
         arm.sum = arm.known + read * <double>arm.size
         if not arm.sum < INFINITY:
             with gil:
                 raise ValueError(f"the rewards of arm {i} sum to {arm.sum} though each is finite: scale them down")
-        arm.spread = self._uncertainty(i)
+        arm.half_of_sum = self._half_width(i)
         arm.stale = False
         return 0
 
@@ -361,17 +353,16 @@ cdef class UnequalCore:
     cdef double _floor(self, Py_ssize_t leader) noexcept nogil:
         """What the sum of the leader is at least, given its rewards and the support."""
         cdef population_t *arm = &self.arm[leader]
-        return max(self._lowest(arm), arm.sum - (self._reach_of_tail(leader, -1.0) if self.bound == NORMAL
-                                                 else arm.spread))
+        return max(self._lowest(arm), arm.sum - self._reach_of_tail(leader, -1.0))
 
     cdef double _reach_of_tail(self, Py_ssize_t i, double side) noexcept nogil:
-        """Half-width of an arm's sum by the normal rule, towards its right tail if `side` is 1, left if -1."""
+        """Half-width of an arm's sum, towards its right tail if `side` is 1, left if -1."""
         cdef population_t *arm = &self.arm[i]
-        cdef double width = sqrt(arm.spread), scale = <double>arm.size / self.temperature
+        cdef double width = arm.half_of_sum, scale = <double>arm.size / self.temperature
         if not self.tails or not 0.0 < width < INFINITY:
             return width
         return scale * tail_half_width(width / scale, moments4_std(&arm.shape), side * moments4_skewness(&arm.shape),
-                                       arm.pulls, arm.size, self.quantile[i * LAST_LOOK + arm.level - 1])
+                                       arm.pulls, arm.size, self._quantile_of(i))
 
     cdef bint _hides_tail(self, Py_ssize_t i, double side, double gap) noexcept nogil:
         """Whether a lead of `gap` between two sums must wait until more of this arm's tail has been seen."""
@@ -397,7 +388,7 @@ cdef class UnequalCore:
     cdef int _look(self) except -1 nogil:
         """Take a look: Chen & Ghahramani (2016), Alg. 1, with the test of eq. 26 on the scale of sums."""
         cdef Py_ssize_t i, leader, left = 0
-        cdef double most = -INFINITY, of_leader = 0.0, lowest = -INFINITY, width, mine
+        cdef double most = -INFINITY, of_leader = 0.0, lowest = -INFINITY, width
         cdef bint wait
         cdef population_t *arm
         cdef bint all_read = True, possible = False, beaten
@@ -419,7 +410,7 @@ cdef class UnequalCore:
         leader = self._leader()
         if leader >= 0:
             most = self.arm[leader].sum
-            of_leader = self.arm[leader].spread if self.bound != NORMAL else self._reach_of_tail(leader, -1.0)
+            of_leader = self._reach_of_tail(leader, -1.0)
             lowest = self._floor(leader)
         for i in range(self.n_arms):
             arm = &self.arm[i]
@@ -435,10 +426,7 @@ cdef class UnequalCore:
                 continue
             beaten = False
             if arm.level > 0 or arm.size == 0:
-                width = of_leader + arm.spread
-                if self.bound == NORMAL:
-                    mine = self._reach_of_tail(i, 1.0)
-                    width = sqrt(of_leader * of_leader + mine * mine)
+                width = width_of_two(self.bound, of_leader, self._reach_of_tail(i, 1.0))
                 arm.half_width = width
                 beaten = most - arm.sum > width
                 if beaten and self.tails:
@@ -469,13 +457,14 @@ cdef class UnequalCore:
         """The largest sum of an arm that its rewards do not speak against."""
         if arm.level == 0 and arm.size > 0:
             return arm.highest
-        return min(arm.highest, arm.sum + (sqrt(arm.spread) if self.bound == NORMAL else arm.spread))
+        return min(arm.highest, arm.sum + arm.half_of_sum)
 
     cdef double _gain(self, const population_t *arm) noexcept nogil:
-        """How much a row of the arm's next look lessens its spread."""
+        """How much a row of the arm's next look lessens what its sum adds to the (squared) half-width of a gap."""
         cdef int64_t target = self._target(arm)
+        cdef double spread = arm.half_of_sum * arm.half_of_sum if self.bound == NORMAL else arm.half_of_sum
         cdef double left = variance_factor(target, arm.size) / variance_factor(arm.pulls, arm.size)
-        return arm.spread * (1.0 - left) / <double>(target - arm.pulls)
+        return spread * (1.0 - left) / <double>(target - arm.pulls)
 
     cdef int _choose(self) except -1 nogil:
         """Say which arms the next look reads.

@@ -6,7 +6,7 @@ cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_t
 from fastrace._draws._alias cimport alias_t
-from fastrace._math._verdict cimport rule_t, tally_t
+from fastrace._math._rule cimport rule_t, tally_t
 from fastrace.sources cimport Source
 
 cdef enum:

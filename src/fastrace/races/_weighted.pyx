@@ -13,7 +13,7 @@ from fastrace._base._signals cimport check_signals
 from fastrace._draws._alias cimport alias_build, alias_draw, alias_t
 from fastrace._math._betting cimport bets_init
 from fastrace._math._criteria cimport full_pass_pays
-from fastrace._math._verdict cimport BETTING, bound_t, rule_bound, tally_clear, tally_decides, tally_extend, tally_needs
+from fastrace._math._rule cimport BETTING, look_t, rule_look, tally_clear, tally_decides, tally_extend, tally_needs
 from fastrace.sources cimport Source
 
 import math
@@ -123,20 +123,20 @@ cdef class WeightedRace:
         self.table = table
         self.total = total
         self.advantage = cost
-        self.rule.kind = BETTING
+        self.rule.bound = BETTING
         self.rule.n_rows = ENDLESS
         self.rule.log_inv_delta = -log(risk)
-        self.rule.n_bounds = n.shape[0]
-        self.rule.bound = <bound_t *>malloc(max(self.rule.n_bounds, 1) * sizeof(bound_t))
-        if self.rule.bound == NULL:
+        self.rule.n_looks = n.shape[0]
+        self.rule.look = <look_t *>malloc(max(self.rule.n_looks, 1) * sizeof(look_t))
+        if self.rule.look == NULL:
             raise MemoryError()
         bets_init(&self.rule.bets, table.n)
-        for k in range(self.rule.n_bounds):
-            rule_bound(&self.rule, &self.rule.bound[k], n[k], self.rule.log_inv_delta, 0.0)
+        for k in range(self.rule.n_looks):
+            rule_look(&self.rule, &self.rule.look[k], n[k], self.rule.log_inv_delta, 0.0)
         guard_built(&self.guard, 0)
 
     def __dealloc__(self):
-        free(self.rule.bound)
+        free(self.rule.look)
 
     cdef int decide(self, Source source, bitgen_t *bits, double threshold, double size,
                     double rounding) except -1 nogil:
@@ -153,9 +153,9 @@ cdef class WeightedRace:
         self.n_read = self.n_looks = 0
         self.tally.low, self.tally.high = -1.0, 1.0
         tally_clear(&self.tally, &self.rule)
-        for k in range(self.rule.n_bounds):
-            while self.n_read < self.rule.bound[k].n:
-                count = <Py_ssize_t>min(<int64_t>MOST_AT_ONCE, self.rule.bound[k].n - self.n_read)
+        for k in range(self.rule.n_looks):
+            while self.n_read < self.rule.look[k].n:
+                count = <Py_ssize_t>min(<int64_t>MOST_AT_ONCE, self.rule.look[k].n - self.n_read)
                 self.read(source, bits, count, level, size, rounding)
                 self.n_read += count
                 if count == MOST_AT_ONCE:
@@ -164,8 +164,8 @@ cdef class WeightedRace:
             if tally_decides(&self.tally, &self.rule, k, level, &unused, &constant, &skewed):
                 self.accepted = self.tally.seen.mean > level
                 return 0
-            if k + 1 < self.rule.n_bounds and full_pass_pays(
-                    tally_needs(&self.tally, &self.rule, k, level), self.n_read, self.rule.bound[k + 1].n, population,
+            if k + 1 < self.rule.n_looks and full_pass_pays(
+                    tally_needs(&self.tally, &self.rule, k, level), self.n_read, self.rule.look[k + 1].n, population,
                     population, advantage):
                 break
         self.lost = True

@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 from fastrace import bounds
 from fastrace._base import _checks
+from fastrace._math import _half_widths
 from fastrace.control_variates import ControlVariate
-from fastrace.races._threshold import RULES, ThresholdRace
+from fastrace.races._threshold import ThresholdRace
 from fastrace.races.racing import normal_quantiles
 from fastrace.results import AcceptResult
 from fastrace.sources import Source, as_source
 
 __all__ = ["AcceptTest", "gibbs_binary", "in_slice", "metropolis_accept"]
 
-BOUNDS = ("auto", *RULES)
+BOUNDS = ("auto", *_half_widths.BOUNDS)
 SCHEDULES = ("geometric", "korattikara", "bardenet")
 MOST_LOOKS = 10_000_000
 

@@ -11,14 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace import _core, bounds
 from fastrace._base import _checks
+from fastrace._math._half_widths import BOUNDS as RULES
+from fastrace._math._half_widths import RIGOROUS
 from fastrace.results import RaceResult
 from fastrace.results.columns import named
 from fastrace.sources import Source, as_source, column_names
 
-BOUNDS = ("auto", *_core.BOUNDS)
+BOUNDS = ("auto", *RULES)
 MOST_ROWS = 2**62
 MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
-RIGOROUS = ("betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
 Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace import bounds
 from fastrace._base import _checks
 from fastrace._base._words import counted
+from fastrace._math._half_widths import INVERTED, RIGOROUS
 from fastrace.races import _unequal
 from fastrace.results import UnequalResult
 from fastrace.sources import CallableSource, Source
@@ -137,7 +138,7 @@ class UnequalRace:
         self._sizes = _sizes(sizes)
         n_arms = self._sizes.size
         self._delta = _checks.probability(delta, "delta")
-        self._bound = _checks.choice(bound, "bound", _unequal.BOUNDS)
+        self._bound = _checks.choice(bound, "bound", INVERTED)
         first_look = min(_checks.integer(first_look, "first_look", 2, "one row has no variance"), 2**62)
         kind = _checks.choice(kind, "kind", ("sidak", "union"))
         adaptive = _checks.choice(allocation, "allocation", ("even", "adaptive")) == "adaptive"
@@ -153,7 +154,7 @@ class UnequalRace:
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")
-        if support is None and self._bound != "normal":
+        if support is None and self._bound in RIGOROUS:
             raise ValueError(
                 f"bound is {bound!r} and support is None; a rigorous bound needs support=(low, high), an interval that "
                 f"holds every reward, because nothing else limits what unread rows can be"

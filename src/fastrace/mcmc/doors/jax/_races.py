@@ -17,8 +17,8 @@ from jax import lax
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace._math._half_widths import BOUNDS
 from fastrace.mcmc.doors.jax import _xla, _xla_chain
-from fastrace.races._threshold import RULES
 from fastrace.races.acceptance import _bound, _guarded, _looks, _shares
 from fastrace.races.racing import _plan
 
@@ -152,7 +152,7 @@ class Race:
         self.n_rows, self.n_arms = n_rows, n_arms
         self.first_look = min(_checks.integer(first_look, "first_look", 2, "one row has no variance"), n_rows)
         self.delta = _checks.probability(delta, "delta")
-        self.bound = _bound(_checks.choice(bound, "bound", ("auto", *RULES)), "geometric", support is not None)
+        self.bound = _bound(_checks.choice(bound, "bound", ("auto", *BOUNDS)), "geometric", support is not None)
         if self.bound != "normal" and support is None:
             raise ValueError(f"bound is {bound!r} and support is None; a rigorous bound needs support=(low, high), "
                              f"because nothing else limits what unread rows can be")
@@ -173,7 +173,7 @@ class Race:
             )
             share = np.full(looks.size, level)
         self.plan = _xla.plan(
-            RULES.index(self.bound), n_rows, looks, share, quantile,
+            BOUNDS.index(self.bound), n_rows, looks, share, quantile,
             n_arms=n_arms, delayed=delayed, guard=guarded, advantage=advantage, low=low, high=high,
         )  # fmt: skip
         self.words = _xla.words(n_arms)

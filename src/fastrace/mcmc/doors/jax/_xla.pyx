@@ -20,8 +20,8 @@ from fastrace._draws._row_stream cimport row_stream_init, row_stream_t
 from fastrace._math._betting cimport bets_init
 from fastrace._math._criteria cimport full_pass_pays, rows_needed
 from fastrace._math._simd cimport fr_sum
-from fastrace._math._verdict cimport (NORMAL, bound_t, rule_bound, rule_radius, rule_t, tally_clear, tally_decides,
-                                      tally_extend, tally_needs, tally_t)
+from fastrace._math._rule cimport (NORMAL, look_t, look_width, rule_look, rule_t, tally_clear, tally_decides,
+                                   tally_extend, tally_needs, tally_t)
 from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_F32, XLA_INVALID_ARGUMENT, XLA_S32, XLA_S64, XLA_U32,
                                                 key_seed, xla_array_t, xla_asks, xla_batch, xla_buffer_t, xla_error,
                                                 xla_fits, xla_frame_t, xla_is_real, xla_last, xla_put_real, xla_real)
@@ -86,9 +86,9 @@ def plan(kind, n_rows, looks, log_inv_delta, quantile, *, n_arms, delayed, guard
     cdef const int64_t[::1] n = np.ascontiguousarray(looks, dtype=np.int64)
     cdef const double[::1] share = np.ascontiguousarray(log_inv_delta, dtype=np.float64)
     cdef const double[::1] factor = np.ascontiguousarray(quantile, dtype=np.float64)
-    cdef cnp.ndarray out = np.zeros((sizeof(plan_t) + n.shape[0] * sizeof(bound_t)) // 8, dtype=np.int64)
+    cdef cnp.ndarray out = np.zeros((sizeof(plan_t) + n.shape[0] * sizeof(look_t)) // 8, dtype=np.int64)
     cdef plan_t *p = <plan_t *>cnp.PyArray_DATA(out)
-    cdef bound_t *bound = <bound_t *>(p + 1)
+    cdef look_t *look = <look_t *>(p + 1)
     cdef Py_ssize_t k
     if not n.shape[0] == share.shape[0] == factor.shape[0] or n.shape[0] == 0 or n[n.shape[0] - 1] != n_rows:
         raise ValueError("one share of delta and one quantile per look are needed, and a last look at all rows")
@@ -99,14 +99,14 @@ def plan(kind, n_rows, looks, log_inv_delta, quantile, *, n_arms, delayed, guard
     p.advantage = advantage
     p.low = low
     p.high = high
-    p.rule.kind = kind
+    p.rule.bound = kind
     p.rule.guard = guard
     p.rule.n_rows = n_rows
     p.rule.log_inv_delta = share[0]
-    p.rule.n_bounds = n.shape[0]
+    p.rule.n_looks = n.shape[0]
     bets_init(&p.rule.bets, n_rows)
     for k in range(n.shape[0]):
-        rule_bound(&p.rule, &bound[k], n[k], share[k], factor[k])
+        rule_look(&p.rule, &look[k], n[k], share[k], factor[k])
     return out
 
 
@@ -125,9 +125,9 @@ cdef const char *take_plan(const xla_frame_t *frame, plan_t *out, bint arms) noe
         return b"a function of fastrace was called without its plan"
     memcpy(out, given.data, sizeof(plan_t))
     if out.size != sizeof(plan_t) or out.make != MAKE or (out.n_arms > 0) != arms or (
-            given.size * 8 != sizeof(plan_t) + out.rule.n_bounds * sizeof(bound_t)):
+            given.size * 8 != sizeof(plan_t) + out.rule.n_looks * sizeof(look_t)):
         return b"the plan of this race was made by another version of fastrace: trace the function anew"
-    out.rule.bound = <bound_t *>(<char *>given.data + sizeof(plan_t))
+    out.rule.look = <look_t *>(<char *>given.data + sizeof(plan_t))
     return NULL
 
 
@@ -346,7 +346,7 @@ cdef void *race_look(xla_frame_t *frame) noexcept nogil:
                 tally_extend(&race.tally, &p.rule, block, <Py_ssize_t>count, level)
             start += count
         race.head.n_read += <int32_t>todo
-        if race.head.verdict != PENDING or race.head.n_read < p.rule.bound[race.head.looks].n:
+        if race.head.verdict != PENDING or race.head.n_read < p.rule.look[race.head.looks].n:
             continue
         race.head.looks += 1
         if race.head.n_read == p.rule.n_rows or tally_decides(&race.tally, &p.rule, race.head.looks - 1, level,
@@ -354,7 +354,7 @@ cdef void *race_look(xla_frame_t *frame) noexcept nogil:
             race.head.verdict = ACCEPTED if race.tally.seen.mean > level else REJECTED
         elif p.advantage > 1.0 and full_pass_pays(
                 tally_needs(&race.tally, &p.rule, race.head.looks - 1, level), race.head.n_read,
-                p.rule.bound[race.head.looks].n, p.rule.n_rows, p.rule.n_rows, p.advantage):
+                p.rule.look[race.head.looks].n, p.rule.n_rows, p.rule.n_rows, p.advantage):
             race.head.verdict = LOST
     return NULL
 
@@ -576,7 +576,7 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
             head.verdict = LOST
             continue
         head.more = <int32_t>best
-        if head.n_read < p.rule.bound[head.looks].n:
+        if head.n_read < p.rule.look[head.looks].n:
             continue
         head.looks += 1
         if head.n_read == p.rule.n_rows:
@@ -588,15 +588,15 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
                 continue
             gap = mean[best] - mean[j] + (offset[best] - offset[j]) / <double>p.rule.n_rows
             width = std_between(product, k, best, j, head.n_read, &known)
-            width = rule_radius(&p.rule, head.looks - 1, width, 2.0 * (p.high - p.low))
-            if (p.rule.kind == NORMAL and not known) or not gap > width:
+            width = look_width(&p.rule.look[head.looks - 1], width, 2.0 * (p.high - p.low))
+            if (p.rule.bound == NORMAL and not known) or not gap > width:
                 kept += 1
                 needed = max(needed, rows_needed(gap, width if known else INFINITY, head.n_read, p.rule.n_rows))
             else:
                 out_flag[j] = 1.0
         if kept == 0:
             head.verdict = ACCEPTED
-        elif p.advantage > 1.0 and full_pass_pays(needed, head.n_read, p.rule.bound[head.looks].n, p.rule.n_rows,
+        elif p.advantage > 1.0 and full_pass_pays(needed, head.n_read, p.rule.look[head.looks].n, p.rule.n_rows,
                                                   p.rule.n_rows, p.advantage):
             head.verdict = LOST
     return NULL
