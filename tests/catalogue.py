@@ -165,11 +165,7 @@ MADE = {        # what the names of parameters do not make
     "model_selection.ASHA": lambda: fr.model_selection.ASHA(5, 400, 50),
     "model_selection.DAUBSearchCV": lambda: search("DAUBSearchCV", first=60),
     "model_selection.RacingSearchCV": lambda: search("RacingSearchCV"),
-    "model_selection.LearningCurves": lambda: fr.model_selection.LearningCurves(
-        np.array([10, 20]), np.array([[0.5, 0.6], [0.4, 0.7]])),
-    "model_selection.RaceDisplay": lambda: display("RaceDisplay", [0.1, 0.2], [0.1, 0.1], [1, 2], 400, 1, "ab"),
     "model_selection.RegretDisplay": lambda: display("RegretDisplay", "ab", [0.1, 0.2], [0.3, 0.4]),
-    "model_selection.RowsSpentDisplay": lambda: display("RowsSpentDisplay", [[3, 4], [1, 2]], 400, 1, "ab"),
     "pulls.BernoulliPulls": lambda: fr.pulls.BernoulliPulls([0.2, 0.5, 0.7, 0.4], rng=SEED),
     "pulls.CallablePulls": lambda: fr.pulls.CallablePulls(pulls_of, 4),
     "pulls.RecordedPulls": lambda: fr.pulls.RecordedPulls(VALUES),

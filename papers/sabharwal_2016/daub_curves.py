@@ -26,14 +26,15 @@ import numpy as np
 from fastrace import model_selection as ms
 from papers import datasets
 from papers.common import parser, sheet, track, write_table
+from papers.sabharwal_2016._curves import LearningCurves, curves_from_frame, regret_at
 
-Case = tuple[int, ms.LearningCurves]
+Case = tuple[int, LearningCurves]
 SHARES = (1 / 2, 1 / 3, 1 / 4, 1 / 6, 1 / 8, 1 / 10)
 FIRSTS = (1 / 4, 1 / 6, 1 / 8, 1 / 11, 1 / 16, 1 / 23, 1 / 32, 1 / 45, 1 / 64, 1 / 91, 1 / 128, 1 / 256)
 # The paper: training all in full over DAUB, for rows and CPU seconds (Table 1 in round figures), and losses (Table 2).
 PAPER = {23512: ("HIGGS", "2-4", "25", 0.0), 357: ("Vehicle SensIT", "-", "16 (mean of 6)", 0.4),
          293: ("Covertype", "-", "16 (mean of 6)", 0.4)}
-Make = Callable[[ms.LearningCurves, float, int], ms.Scheduler]
+Make = Callable[[LearningCurves, float, int], ms.Scheduler]
 
 
 def daub(ratio: float, **options: object) -> Make:
@@ -48,25 +49,25 @@ def halving(kind: type[ms.SuccessiveHalving], growth: float, factor: float, **op
         c.n_learners, c.n_rows, factor=factor, sizes=c.thin(first * c.n_rows, growth), **options)
 
 
-def chance(c: ms.LearningCurves, first: float, seed: int) -> ms.Scheduler:
+def chance(c: LearningCurves, first: float, seed: int) -> ms.Scheduler:
     return ms.RandomChoice(c.n_learners, c.n_rows, max(1, round(first * c.n_learners)), rng=seed)
 
 
-def subset(c: ms.LearningCurves, first: float, seed: int) -> ms.Scheduler:
+def subset(c: LearningCurves, first: float, seed: int) -> ms.Scheduler:
     return ms.FixedSubset(c.n_learners, c.n_rows, int(c.sizes[np.abs(np.log(c.sizes / c.n_rows / first)).argmin()]))
 
 
 class Measured(ms.Hyperband):
     """Hyperband on the measured sizes nearest to its own."""
 
-    def __init__(self, c: ms.LearningCurves, first: float, seed: int) -> None:
+    def __init__(self, c: LearningCurves, first: float, seed: int) -> None:
         super().__init__(c.n_learners, c.n_rows, max(1, round(first * c.n_rows)), 2.8, rng=seed)
         for k, (drawn, plan) in enumerate(self._brackets):
             sizes = [int(c.sizes[np.abs(np.log(c.sizes / n)).argmin()]) for n, _ in plan]
             self._brackets[k] = drawn, [(n, count) for n, (_, count) in zip(sizes, plan, strict=True)]
 
 
-def asha(c: ms.LearningCurves, first: float, seed: int) -> ms.Scheduler:
+def asha(c: LearningCurves, first: float, seed: int) -> ms.Scheduler:
     return ms.ASHA(c.n_learners, c.n_rows, sizes=c.thin(first * c.n_rows, 2.8))
 
 
@@ -100,7 +101,7 @@ def recorded(folder: str | None, least_rows: int, inner_seeds: int) -> list[Case
     frame = datasets.read_frame("lcdb_accuracy", folder)
     largest = frame.groupby("openmlid")["size_train"].transform("max")
     frame = frame[(largest >= least_rows) & (frame["inner_seed"] < inner_seeds)]
-    curves = ms.curves_from_frame(frame, least_learners=5)
+    curves = curves_from_frame(frame, least_learners=5)
     return [(int(key[0]), c) for key, c in curves.items() if c.n_rows >= least_rows]
 
 
@@ -116,7 +117,7 @@ def made(count: int, seed: int) -> list[Case]:
         valid = np.clip(top - gap + 0.004 * rng.standard_normal((18, sizes.size)), 0.0, 1.0)
         train = np.clip(top + 0.5 * gap, 0.0, 1.0)
         cost = 1e-6 * sizes ** rng.uniform(1.0, 2.0, (18, 1))
-        found.append((k, ms.LearningCurves(sizes, valid, train, cost, valid)))
+        found.append((k, LearningCurves(sizes, valid, train, cost, valid)))
     return found
 
 
@@ -165,7 +166,7 @@ def main() -> None:
         found = {}
         for name in options.methods:
             picked = [[line for line in lines[name, first] if chosen(line[0])] for first in firsts]
-            found[name] = ms.regret_at([np.mean([line[cost] for line in each]) for each in picked],
+            found[name] = regret_at([np.mean([line[cost] for line in each]) for each in picked],
                                        [np.mean([line[column] for line in each]) for each in picked], SHARES)
             print(f"{name:34s}" + "".join(f"{'-' if np.isnan(x) else f'{x:.3f}':>8}" for x in found[name]))
         return found

@@ -65,7 +65,6 @@ FUNCTIONS = {           # every public function, called
         Y, np.stack([Y, 1 - Y], 1), rng=1),
     "model_selection.rademacher_penalty": lambda: fr.model_selection.rademacher_penalty(
         lambda x, y: float(y.mean() > 0.5), X, 1, rng=1),
-    "model_selection.regret_at": lambda: fr.model_selection.regret_at([0.1, 0.5], [0.3, 0.1], [0.2, 0.7]),
     "model_selection.vc_penalty": lambda: fr.model_selection.vc_penalty(3),
     "pulls.as_pulls": lambda: fr.pulls.as_pulls(catalogue.pulls_of, 4),
     "race": lambda: fr.race(D, rng=1),
@@ -75,7 +74,6 @@ FUNCTIONS = {           # every public function, called
 }
 NOT_CALLED = {
     "mcmc.from_pymc": "needs PyMC",
-    "model_selection.curves_from_frame": "needs a frame of a published data set",
     "control_variates.cubic_weights": "part of taylor_glm", "control_variates.residual_rounding": "part of taylor_glm",
     "pulls.is_population": "part of as_pulls", "sources.first_outside": "part of select_best",
     "sources.reward_outside": "words of an error",

@@ -8,9 +8,7 @@ import pytest
 from fastrace.model_selection import (
     DAUB,
     FixedSubset,
-    RaceDisplay,
     RegretDisplay,
-    RowsSpentDisplay,
     SelectionCurveDisplay,
 )
 
@@ -61,18 +59,14 @@ def test_curves_stand_as_they_did_at_each_decision(result):
         shown.plot(at=4, ax=axes)
 
 
-def test_rows_spent(result):
-    shown = RowsSpentDisplay.from_search(result)
-    widths = [bar.get_width() for bar in shown.bars_]
-    assert widths == sorted(result.rows.tolist())
-    labels = [text.get_text() for text in shown.ax_.get_yticklabels()]
-    assert labels[int(np.argmax(widths))] == "abcde"[int(result.rows.argmax())]
-    assert f"chosen: {'abcde'[result.best]}" in shown.ax_.get_title()
-    search = SimpleNamespace(result_=DAUB(2, 9000).run(train), candidates_=[{"choice": "x"}, {"C": 1, "k": 2}])
-    assert RowsSpentDisplay.from_search(search).names == ("x", "C=1, k=2")
-    assert RowsSpentDisplay.from_search(search.result_).names == ("learner 0", "learner 1")
+def test_rows_spent_are_a_panel_of_the_result(result):
+    ax = result.plot("rows")
+    bars = {ax.get_xticklabels()[round(bar.get_x() + 0.45)].get_text(): bar.get_height() for bar in ax.patches}
+    assert bars == dict(zip("abcde", result.rows.tolist(), strict=True))
     with pytest.raises(ValueError, match="call fit first"):
-        RowsSpentDisplay.from_search(object())
+        SelectionCurveDisplay.from_search(object())
+    nameless = DAUB(2, 9000).run(train)
+    assert SelectionCurveDisplay.from_search(SimpleNamespace(result_=nameless)).names == ("learner 0", "learner 1")
 
 
 def test_regret_is_that_of_the_choice(result):
@@ -89,15 +83,3 @@ def test_regret_is_that_of_the_choice(result):
         RegretDisplay(["a"], [0.1, 0.2], [0.1])
     loss = DAUB(5, 100_000, direction="minimize").run(lambda i, n: (None, -train(i, n)[1]))
     assert RegretDisplay.from_search({"DAUB": loss}, -full).regret[0] == pytest.approx(full.max() - full[loss.best])
-
-
-def test_race():
-    search = SimpleNamespace(
-        cv_results_={"mean_test_score": np.array([0.7, np.nan, 0.9]), "half_width": np.array([0.1, np.nan, np.nan]),
-                     "n_predictions": np.array([50, 0, 200]), "params": [{"choice": "x"}, {"C": 1}, {"C": 2}]},
-        race_=SimpleNamespace(n_rows=1000, best=2))
-    shown = RaceDisplay.from_search(search)
-    assert [bar.get_width() for bar in shown.axes_[1].patches] == [0, 50, 200]
-    assert [text.get_text() for text in shown.axes_[0].get_yticklabels()] == ["C=1", "x", "C=2"]
-    with pytest.raises(ValueError, match="fitted RacingSearchCV"):
-        RaceDisplay.from_search(object())

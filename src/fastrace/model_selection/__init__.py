@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from fastrace.model_selection._curves import LearningCurves, curves_from_frame, regret_at
-from fastrace.model_selection._displays import RaceDisplay, RegretDisplay, RowsSpentDisplay, SelectionCurveDisplay
+from fastrace.model_selection._displays import RegretDisplay, SelectionCurveDisplay
 from fastrace.model_selection._parquet_rows import ParquetRows
 from fastrace.model_selection._penalties import (
     RootPenalty,
@@ -39,26 +38,21 @@ __all__ = [
     "FixedSubset",
     "Hyperband",
     "LearnerResult",
-    "LearningCurves",
     "ParquetRows",
-    "RaceDisplay",
     "RacingSearchCV",
     "RandomChoice",
     "RegretDisplay",
     "RootPenalty",
     "RowScore",
-    "RowsSpentDisplay",
     "Scheduler",
     "SelectionCurveDisplay",
     "SuccessiveHalving",
     "cover",
-    "curves_from_frame",
     "gap_penalty",
     "max_discrepancy_penalty",
     "norm_ball_penalty",
     "race_predictions",
     "rademacher_penalty",
-    "regret_at",
     "vc_penalty",
 ]
 

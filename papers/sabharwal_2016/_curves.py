@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
-from fastrace.model_selection._results import LearnerResult
-from fastrace.model_selection.schedulers._scheduler import Scheduler
+from fastrace.model_selection import LearnerResult, Scheduler
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +72,15 @@ class LearningCurves:
         ratio : float
             Factor between sizes, above 1.
         """
-        if not _checks.real(ratio, "ratio") > 1.0 or not first > 0.0:
+        if not (ratio > 1.0 and first > 0.0):
             raise ValueError(f"first is {first} and ratio {ratio}; positive rows and a factor above 1 are needed")
         logs, end, found = np.log(self.sizes), np.log(self.n_rows), []
-        wanted = np.log(first)
-        while wanted < end - 0.5 * np.log(ratio):
-            n = int(self.sizes[np.abs(logs - wanted).argmin()])
+        target = np.log(first)
+        while target < end - 0.5 * np.log(ratio):
+            n = int(self.sizes[np.abs(logs - target).argmin()])
             if n < self.n_rows and n not in found:
                 found.append(n)
-            wanted += np.log(ratio)
+            target += np.log(ratio)
         return [*found, self.n_rows]
 
     def replay(self, method: Scheduler, seconds: bool = False) -> LearnerResult:
