@@ -13,7 +13,7 @@ try:
     import numpyro
     import numpyro.distributions as dist
 
-    from fastrace.mcmc.doors.jax import Categorical, CompiledKernel, RacingGibbs, RacingMetropolis
+    from fastrace.mcmc.doors.jax import CompiledKernel, JaxCategorical, JaxRacingGibbs, JaxRacingMetropolis
 except ImportError:
     jax = None
 
@@ -63,7 +63,7 @@ class Logistic:
             n = 5_000 if name == "race" else 20_000
             if name == "race":
                 data = {"x": X, "y": y}
-                kernel = RacingMetropolis(terms, data, mode, lambda b: -0.005 * (b * b).sum(), reference=mode)
+                kernel = JaxRacingMetropolis(terms, data, mode, lambda b: -0.005 * (b * b).sum(), reference=mode)
             elif name == "compiled race":
                 kernel = CompiledKernel(mcmc.RacingMetropolis(model, control_variate=reference))
             else:
@@ -124,7 +124,7 @@ class Choice:
                 def factors(sites, rows):
                     return -0.5 * (rows["y"] - rows["x"] @ each[sites["z"]]) ** 2
 
-                gibbs = RacingGibbs({"z": Categorical(10, factors, {"x": x, "y": y})})
+                gibbs = JaxRacingGibbs({"z": JaxCategorical(10, factors, {"x": x, "y": y})})
 
                 def step(sites, key):
                     sites, _ = gibbs.draw(key, sites)

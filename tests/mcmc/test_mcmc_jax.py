@@ -16,7 +16,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
-from fastrace.mcmc.doors.jax import Categorical, CompiledKernel, RacingGibbs, RacingMetropolis  # noqa: E402
+from fastrace.mcmc.doors.jax import CompiledKernel, JaxCategorical, JaxRacingGibbs, JaxRacingMetropolis  # noqa: E402
 from fastrace.mcmc.doors.jax import _races as _jax  # noqa: E402
 
 N = 3000
@@ -46,7 +46,7 @@ def log_prior(theta):
 
 def logistic(**options):
     x, y = regression()
-    return RacingMetropolis(terms, {"x": x, "y": y}, jnp.zeros(2), log_prior, **options)
+    return JaxRacingMetropolis(terms, {"x": x, "y": y}, jnp.zeros(2), log_prior, **options)
 
 
 def posterior():
@@ -226,9 +226,10 @@ def test_double_precision_and_other_orders(order):
 
     with x64():
         start = {"a": jnp.float64(mean[0]), "b": jnp.asarray(mean[1:])}
-        one = RacingMetropolis(tree_terms, {"x": x, "y": y}, start, lambda at: -0.5 * (at["a"] ** 2 + at["b"][0] ** 2),
-                               control_variate=order, proposal="auto" if order else "random-walk",
-                               covariance=None if order else np.diag(sd**2))
+        one = JaxRacingMetropolis(
+            tree_terms, {"x": x, "y": y}, start, lambda at: -0.5 * (at["a"] ** 2 + at["b"][0] ** 2),
+            control_variate=order, proposal="auto" if order else "random-walk",
+            covariance=None if order else np.diag(sd**2))
         _, (draws, info) = chain(one, 1500)(jax.random.key(5), one.init(start))
         assert draws["a"].dtype == jnp.float64 and draws["b"].shape == (1500, 1)
         assert_moments(np.stack([draws["a"], draws["b"][:, 0]], axis=-1)[None], mean, sd, 0.05)
@@ -263,8 +264,8 @@ def test_impossible_and_broken_terms():
         return jnp.where(theta > 10.0, jnp.nan, jnp.where(theta > 0.0, value, -jnp.inf))
 
     def kernel_to(where, **options):
-        return RacingMetropolis(scale, y, jnp.float32(1.0), control_variate=None,
-                                proposal=lambda key, at: (jnp.float32(where), 0.0), **options)
+        return JaxRacingMetropolis(scale, y, jnp.float32(1.0), control_variate=None,
+                                   proposal=lambda key, at: (jnp.float32(where), 0.0), **options)
 
     for begin in (lambda state: state, exactly):
         one = kernel_to(-1.0)
@@ -274,12 +275,12 @@ def test_impossible_and_broken_terms():
             one = kernel_to(end)
             with pytest.raises(BROKEN, match=f"log-likelihood of row .*{said}"):
                 jax.block_until_ready(jax.jit(one.step)(jax.random.key(0), begin(one.init(jnp.float32(start)))))
-    ruled_out = RacingMetropolis(scale, y, jnp.float32(1.0), lambda t: jnp.where(t > 1.5, -jnp.inf, 0.0),
-                                 control_variate=None, proposal=lambda key, at: (jnp.float32(11.0), 0.0))
+    ruled_out = JaxRacingMetropolis(scale, y, jnp.float32(1.0), lambda t: jnp.where(t > 1.5, -jnp.inf, 0.0),
+                                    control_variate=None, proposal=lambda key, at: (jnp.float32(11.0), 0.0))
     _, info = ruled_out.step(jax.random.key(0), ruled_out.init(jnp.float32(1.0)))
     assert not info.accepted and info.rows == 0
-    broken = RacingMetropolis(scale, y, jnp.float32(1.0), lambda t: jnp.nan * t, control_variate=None,
-                              proposal=lambda key, at: (at, 0.0))
+    broken = JaxRacingMetropolis(scale, y, jnp.float32(1.0), lambda t: jnp.nan * t, control_variate=None,
+                                 proposal=lambda key, at: (at, 0.0))
     with pytest.raises(BROKEN, match="log prior or the proposal's log ratio is nan"):
         jax.block_until_ready(broken.step(jax.random.key(0), broken.init(jnp.float32(1.0))))
 
@@ -306,7 +307,7 @@ def test_bad_arguments_say_what_is_needed(kernel, state):
         ("must start where it is finite", (lambda t, r: terms(t, r) * jnp.nan, data, jnp.zeros(2)), {}),
     ]:
         with pytest.raises(ValueError, match=match):
-            RacingMetropolis(*arguments, **options)
+            JaxRacingMetropolis(*arguments, **options)
     with pytest.raises(ValueError, match=r"position has shapes \[\(3,\)\]"):
         kernel.init(jnp.zeros(3))
     with pytest.raises(ValueError, match="the key is"):
@@ -377,8 +378,8 @@ def mixture(n=2000):
     prior = np.log([0.4, 0.3, 0.3, 1e-30])
     log_p = prior - 0.5 * np.square(y[:, None].astype(float) - means).sum(axis=0)
     p = np.exp(log_p - log_p.max())
-    variable = Categorical(4, lambda sites, rows: -0.5 * (rows - jnp.asarray(means)[sites["z"]]) ** 2, y,
-                           lambda sites: jnp.asarray(prior, jnp.float32)[sites["z"]])
+    variable = JaxCategorical(4, lambda sites, rows: -0.5 * (rows - jnp.asarray(means)[sites["z"]]) ** 2, y,
+                              lambda sites: jnp.asarray(prior, jnp.float32)[sites["z"]])
     return variable, p / p.sum()
 
 
@@ -387,7 +388,7 @@ def test_categorical_draws_are_the_exact_ones_but_for_delta():
     keys = jax.random.split(jax.random.key(8), 3000)
     drawn = {}
     for name, delta, advantage in (("race", 0.1, 1.0), ("exact", 1e-12, EXACT)):
-        gibbs = RacingGibbs({"z": variable}, delta, scan_advantage=advantage)
+        gibbs = JaxRacingGibbs({"z": variable}, delta, scan_advantage=advantage)
         sites, info = jax.jit(jax.vmap(lambda key, g=gibbs: g.draw(key, {"z": jnp.int32(0)})))(keys)
         drawn[name] = np.asarray(sites["z"])
         assert sites["z"].dtype == jnp.int32
@@ -401,10 +402,10 @@ def test_categorical_draws_are_the_exact_ones_but_for_delta():
 def test_several_variables_of_several_kinds():
     """An array of binary variables and one of three states that depends on them, with rows of their own."""
     y = jnp.asarray(np.random.default_rng(6).normal([3.0, 0.0], 1.0, (400, 2)), jnp.float32)
-    flags = Categorical(2, lambda sites, rows: -0.5 * ((rows - 3.0 * sites["on"]) ** 2).sum(axis=1), y)
-    count = Categorical(3, lambda sites, rows: -0.5 * (rows - sites["k"]) ** 2, jnp.full(150, 1.9),
-                        lambda sites: jnp.where(sites["k"] > 2 * sites["on"].sum(), -jnp.inf, 0.0))
-    gibbs = RacingGibbs({"on": flags, "k": count}, 1e-6)
+    flags = JaxCategorical(2, lambda sites, rows: -0.5 * ((rows - 3.0 * sites["on"]) ** 2).sum(axis=1), y)
+    count = JaxCategorical(3, lambda sites, rows: -0.5 * (rows - sites["k"]) ** 2, jnp.full(150, 1.9),
+                           lambda sites: jnp.where(sites["k"] > 2 * sites["on"].sum(), -jnp.inf, 0.0))
+    gibbs = JaxRacingGibbs({"on": flags, "k": count}, 1e-6)
     sites, info = jax.jit(gibbs.draw)(jax.random.key(0), {"on": jnp.array([0, 1], jnp.int8), "k": jnp.int32(0)})
     assert sites["on"].tolist() == [1, 0] and sites["on"].dtype == jnp.int8 and sites["k"] == 2
     assert info["on"].accepted and info["on"].rows > 0 and info["k"].looks >= 0
@@ -413,28 +414,28 @@ def test_several_variables_of_several_kinds():
 def test_categorical_draws_refuse():
     variable, _ = mixture(100)
     with pytest.raises(ValueError, match="at least one"):
-        RacingGibbs({})
+        JaxRacingGibbs({})
     with pytest.raises(ValueError, match="betting"):
-        RacingGibbs({"z": variable}, bound="betting", support=(0, 1))
+        JaxRacingGibbs({"z": variable}, bound="betting", support=(0, 1))
     with pytest.raises(ValueError, match="n_states"):
-        Categorical(1, variable.terms, np.zeros(3))
+        JaxCategorical(1, variable.terms, np.zeros(3))
     with pytest.raises(TypeError, match="terms is"):
-        Categorical(2, None, np.zeros(3))
-    gibbs = RacingGibbs({"z": variable})
+        JaxCategorical(2, None, np.zeros(3))
+    gibbs = JaxRacingGibbs({"z": variable})
     with pytest.raises(ValueError, match="start from"):
         gibbs.draw(jax.random.key(0), {})
     with pytest.raises(ValueError, match="whole numbers"):
         gibbs.draw(jax.random.key(0), {"z": jnp.zeros(())})
     with pytest.raises(ValueError, match="terms of 'z' returned"):
-        summed = Categorical(2, lambda s, r: r.sum(), np.zeros(9))
-        RacingGibbs({"z": summed}).draw(jax.random.key(0), {"z": jnp.int32(0)})
+        summed = JaxCategorical(2, lambda s, r: r.sum(), np.zeros(9))
+        JaxRacingGibbs({"z": summed}).draw(jax.random.key(0), {"z": jnp.int32(0)})
     for terms_of, prior, match in (
         (lambda s, r: jnp.where(s["z"] == 1, jnp.nan, r), None, "log-likelihood of row .* nan"),
         (lambda s, r: jnp.full_like(r, -jnp.inf), None, "every state"),
         (lambda s, r: r, lambda s: -jnp.inf, "ruled out by its log prior"),
         (lambda s, r: r, lambda s: jnp.nan, "log prior is nan"),
     ):
-        broken = RacingGibbs({"z": Categorical(2, terms_of, np.zeros(500, np.float32), prior)})
+        broken = JaxRacingGibbs({"z": JaxCategorical(2, terms_of, np.zeros(500, np.float32), prior)})
         with pytest.raises(BROKEN, match=match):
             jax.block_until_ready(broken.draw(jax.random.key(0), {"z": jnp.int32(0)}))
 
@@ -446,13 +447,13 @@ def test_numbers_outside_the_support_are_refused(bound):
     odd, even = r"row \d*[13579] gives .* 0\.89\d*,", r"row \d*[02468] gives .* 0\.1\d*,"
 
     def accept(support):
-        one = RacingMetropolis(lambda at, rows: rows * at, values, jnp.float32(0.0), control_variate=None, bound=bound,
-                               proposal=lambda key, at: (jnp.float32(1.0), -1000.0), support=support)
+        one = JaxRacingMetropolis(lambda at, rows: rows * at, values, jnp.float32(0.0), control_variate=None,
+                                  bound=bound, proposal=lambda key, at: (jnp.float32(1.0), -1000.0), support=support)
         return jax.jit(one.step)(jax.random.key(0), one.init(jnp.float32(0.0)))[1]
 
     def draw(support):
-        one = RacingGibbs({"z": Categorical(2, lambda sites, rows: rows, values)}, support=support,
-                          bound="serfling" if bound == "auto" else bound)
+        one = JaxRacingGibbs({"z": JaxCategorical(2, lambda sites, rows: rows, values)}, support=support,
+                             bound="serfling" if bound == "auto" else bound)
         return one.draw(jax.random.key(0), {"z": jnp.int32(0)})[1]["z"]
 
     for race in (accept, draw):
@@ -474,7 +475,7 @@ def test_a_full_pass_weighs_dropped_states_too(advantage):
     def weights(sites, rows):
         return jnp.where(sites["z"] == 0, 0.01 * rows["x"] - 0.1, jnp.where(rows["bad"], -jnp.inf, 0.0))
 
-    gibbs = RacingGibbs({"z": Categorical(3, weights, rows)}, scan_advantage=advantage)
+    gibbs = JaxRacingGibbs({"z": JaxCategorical(3, weights, rows)}, scan_advantage=advantage)
     sites, info = jax.jit(jax.vmap(lambda key: gibbs.draw(key, {"z": jnp.int32(1)})))(
         jax.random.split(jax.random.key(0), 20))
     assert (sites["z"] == 0).all() and info["z"].full_pass.mean() > 0.8  # else row 77 was in the first look
@@ -489,7 +490,7 @@ def test_counts_of_rows_saturate(monkeypatch):
     words = jnp.asarray([_jax.LOST, 3, 2**30, 0], jnp.uint32)
     assert _jax.info_of(words, jnp.bool_(True), jnp.bool_(True), most).rows == most
     assert _jax.info_of(words, jnp.bool_(True), jnp.bool_(True), 10).rows == 2**30 + 10
-    gibbs = RacingGibbs({"z": mixture(100)[0]})
+    gibbs = JaxRacingGibbs({"z": mixture(100)[0]})
     no = jnp.bool_(False)
     one = _jax.RaceInfo(jnp.int32(2**30), jnp.int32(2), no, no, no)
     monkeypatch.setattr(gibbs, "_one", lambda *_: (jnp.int32(0), one))
@@ -534,7 +535,7 @@ def test_numpyro_blocks():
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
         numpyro.sample("y", dist.Normal(mu + 0.1 * z, 1.0), obs=y)
 
-    variable = Categorical(2, lambda sites, rows: -0.5 * (rows - sites["mu"] - 0.1 * sites["z"]) ** 2, y)
+    variable = JaxCategorical(2, lambda sites, rows: -0.5 * (rows - sites["mu"] - 0.1 * sites["z"]) ** 2, y)
     # Given z, mu is normal; z has the odds of the two evidences.
     precision = 1.0 + len(y)
     center = np.array([y.sum(), (y - 0.1).sum()]) / precision

@@ -9,7 +9,7 @@ try:
 except ImportError as error:
     raise ImportError('fastrace.mcmc.doors.blackjax needs BlackJAX: python -m pip install jax blackjax') from error
 
-from fastrace.mcmc.doors.jax._metropolis import RacingMetropolis
+from fastrace.mcmc.doors.jax._metropolis import JaxRacingMetropolis
 from fastrace.mcmc.doors.jax._races import LogPrior, Terms
 
 __all__ = ["as_algorithm", "racing_metropolis"]
@@ -23,8 +23,8 @@ def racing_metropolis(
     Parameters
     ----------
     terms, data, position, log_prior, **options
-        As in `fastrace.mcmc.doors.jax.RacingMetropolis`. The normal rule judges by the rows that it has read: if rare
-        rows may have large terms, give a rigorous `bound` and its `support`.
+        As in `fastrace.mcmc.doors.jax.JaxRacingMetropolis`. The normal rule judges by the rows that it has read: if
+        rare rows may have large terms, give a rigorous `bound` and its `support`.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def racing_metropolis(
     >>> states.position.mean(axis=0).round(1).tolist() == jnp.array([1.0, -0.5]).tolist()
     True
     """
-    return as_algorithm(RacingMetropolis(terms, data, position, log_prior, **options))
+    return as_algorithm(JaxRacingMetropolis(terms, data, position, log_prior, **options))
 
 
 def as_algorithm(kernel: Any) -> SamplingAlgorithm:
@@ -57,7 +57,7 @@ def as_algorithm(kernel: Any) -> SamplingAlgorithm:
 
     Parameters
     ----------
-    kernel : RacingMetropolis or CompiledKernel
+    kernel : JaxRacingMetropolis or CompiledKernel
         Of `fastrace.mcmc.doors.jax`.
 
     Returns

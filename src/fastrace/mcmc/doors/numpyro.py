@@ -12,24 +12,24 @@ except ImportError as error:
     needed = 'fastrace.mcmc.doors.numpyro needs NumPyro, 0.22 or newer, and JAX: python -m pip install "numpyro>=0.22"'
     raise ImportError(needed) from error
 
-from fastrace.mcmc.doors.jax._gibbs import Categorical, RacingGibbs
+from fastrace.mcmc.doors.jax._gibbs import JaxCategorical, JaxRacingGibbs
 from fastrace.mcmc.doors.jax._races import RaceInfo
 
-__all__ = ["Categorical", "RacingBlock", "gibbs_fn"]
+__all__ = ["JaxCategorical", "RacingBlock", "gibbs_fn"]
 
 
-def gibbs_fn(variables: Mapping[str, Categorical], delta: float = 0.05, **options: Any) -> Any:
+def gibbs_fn(variables: Mapping[str, JaxCategorical], delta: float = 0.05, **options: Any) -> Any:
     """Raced draws as the function that `numpyro.infer.HMCGibbs` and `CustomGibbs` ask for.
 
     Parameters
     ----------
-    variables : dict of Categorical
+    variables : dict of JaxCategorical
         By site.
     delta : float, default 0.05
         Probability that one draw differs from the exact one, in (0, 1).
     **options
-        For `fastrace.mcmc.doors.jax.RacingGibbs`, whose Notes say what each rule promises. Give ``support=(low, high)``
-        if few rows may carry a state: without one, the normal rule can miss rare large factors.
+        For `fastrace.mcmc.doors.jax.JaxRacingGibbs`, whose Notes say what each rule promises. Give
+        ``support=(low, high)`` if few rows may carry a state: without one, the normal rule can miss rare large factors.
 
     Returns
     -------
@@ -43,21 +43,21 @@ def gibbs_fn(variables: Mapping[str, Categorical], delta: float = 0.05, **option
     >>> import numpyro
     >>> import numpyro.distributions as dist
     >>> from numpyro.infer import MCMC, NUTS, HMCGibbs
-    >>> from fastrace.mcmc.doors.numpyro import Categorical, gibbs_fn
+    >>> from fastrace.mcmc.doors.numpyro import JaxCategorical, gibbs_fn
     >>> y = 2.0 + jax.random.normal(jax.random.key(0), (2_000,))
     >>> def model():
     ...     z = numpyro.sample("z", dist.Categorical(jnp.full(3, 1 / 3)))
     ...     numpyro.sample("mu", dist.Normal(z.astype(float), 0.1))
     ...     numpyro.sample("y", dist.Normal(z.astype(float), 1.0), obs=y)
-    >>> z = Categorical(3, lambda sites, rows: -0.5 * (rows - sites["z"]) ** 2, y,
-    ...                 lambda sites: dist.Normal(sites["z"].astype(float), 0.1).log_prob(sites["mu"]))
+    >>> z = JaxCategorical(3, lambda sites, rows: -0.5 * (rows - sites["z"]) ** 2, y,
+    ...                    lambda sites: dist.Normal(sites["z"].astype(float), 0.1).log_prob(sites["mu"]))
     >>> kernel = HMCGibbs(NUTS(model), gibbs_fn({"z": z}), ["z"])
     >>> mcmc = MCMC(kernel, num_warmup=50, num_samples=50, progress_bar=False)
     >>> mcmc.run(jax.random.key(1))
     >>> bool((mcmc.get_samples()["z"] == 2).all())
     True
     """
-    kernel = RacingGibbs(variables, delta, **options)
+    kernel = JaxRacingGibbs(variables, delta, **options)
 
     def draw(rng_key: Any, gibbs_sites: dict[str, Any], hmc_sites: dict[str, Any]) -> dict[str, jax.Array]:
         _check(kernel, gibbs_sites)
@@ -88,13 +88,13 @@ class RacingBlock(CustomGibbs):  # type: ignore[misc]
 
     Parameters
     ----------
-    variables : dict of Categorical
+    variables : dict of JaxCategorical
         By site: all sites of the block.
     delta : float, default 0.05
         Probability that one draw differs from the exact one, in (0, 1).
     **options
-        For `fastrace.mcmc.doors.jax.RacingGibbs`, whose Notes say what each rule promises. Give ``support=(low, high)``
-        if few rows may carry a state: without one, the normal rule can miss rare large factors.
+        For `fastrace.mcmc.doors.jax.JaxRacingGibbs`, whose Notes say what each rule promises. Give
+        ``support=(low, high)`` if few rows may carry a state: without one, the normal rule can miss rare large factors.
 
     Notes
     -----
@@ -107,14 +107,14 @@ class RacingBlock(CustomGibbs):  # type: ignore[misc]
     >>> import numpyro
     >>> import numpyro.distributions as dist
     >>> from numpyro.infer import MCMC, NUTS, Gibbs
-    >>> from fastrace.mcmc.doors.numpyro import Categorical, RacingBlock
+    >>> from fastrace.mcmc.doors.numpyro import JaxCategorical, RacingBlock
     >>> y = 2.0 + jax.random.normal(jax.random.key(0), (2_000,))
     >>> def model():
     ...     z = numpyro.sample("z", dist.Categorical(jnp.full(3, 1 / 3)))
     ...     numpyro.sample("mu", dist.Normal(z.astype(float), 0.1))
     ...     numpyro.sample("y", dist.Normal(z.astype(float), 1.0), obs=y)
-    >>> z = Categorical(3, lambda sites, rows: -0.5 * (rows - sites["z"]) ** 2, y,
-    ...                 lambda sites: dist.Normal(sites["z"].astype(float), 0.1).log_prob(sites["mu"]))
+    >>> z = JaxCategorical(3, lambda sites, rows: -0.5 * (rows - sites["z"]) ** 2, y,
+    ...                    lambda sites: dist.Normal(sites["z"].astype(float), 0.1).log_prob(sites["mu"]))
     >>> kernel = Gibbs([(RacingBlock({"z": z}), ["z"]), (NUTS(model), None)])
     >>> mcmc = MCMC(kernel, num_warmup=50, num_samples=50, progress_bar=False)
     >>> mcmc.run(jax.random.key(1), extra_fields=("block_states.0.info",))
@@ -123,8 +123,8 @@ class RacingBlock(CustomGibbs):  # type: ignore[misc]
     (True, True)
     """
 
-    def __init__(self, variables: Mapping[str, Categorical], delta: float = 0.05, **options: Any) -> None:
-        self.kernel = RacingGibbs(variables, delta, **options)
+    def __init__(self, variables: Mapping[str, JaxCategorical], delta: float = 0.05, **options: Any) -> None:
+        self.kernel = JaxRacingGibbs(variables, delta, **options)
         super().__init__(lambda rng_key, gibbs_sites, hmc_sites: self._draw(rng_key, gibbs_sites, hmc_sites)[0])
 
     def _draw(self, rng_key: Any, own: dict[str, Any], others: dict[str, Any]) -> Any:
@@ -153,7 +153,7 @@ class RacingBlock(CustomGibbs):  # type: ignore[misc]
 _KINDS = ("int32", "int32", "bool", "bool", "bool")
 
 
-def _check(kernel: RacingGibbs, sites: Mapping[str, Any]) -> None:
+def _check(kernel: JaxRacingGibbs, sites: Mapping[str, Any]) -> None:
     if set(sites) != set(kernel.variables):
         raise ValueError(f"the block has the sites {sorted(sites)}; {sorted(kernel.variables)}, those with factors, "
                          f"are needed")

@@ -12,16 +12,16 @@ except ImportError as error:
     raise ImportError("fastrace.mcmc.doors.jax needs JAX: python -m pip install jax") from error
 
 from fastrace.mcmc.doors.jax._compiled import CompiledKernel, CompiledState
-from fastrace.mcmc.doors.jax._gibbs import Categorical, RacingGibbs
-from fastrace.mcmc.doors.jax._metropolis import RaceState, RacingMetropolis
+from fastrace.mcmc.doors.jax._gibbs import JaxCategorical, JaxRacingGibbs
+from fastrace.mcmc.doors.jax._metropolis import JaxRacingMetropolis, RaceState
 from fastrace.mcmc.doors.jax._races import RaceInfo
 
 __all__ = [
-    "Categorical",
+    "JaxCategorical",
     "CompiledKernel",
     "CompiledState",
     "RaceInfo",
     "RaceState",
-    "RacingGibbs",
-    "RacingMetropolis",
+    "JaxRacingGibbs",
+    "JaxRacingMetropolis",
 ]

@@ -54,7 +54,7 @@ class CompiledKernel:
 
     See Also
     --------
-    RacingMetropolis : for a likelihood written in JAX.
+    JaxRacingMetropolis : for a likelihood written in JAX.
     fastrace.mcmc.doors.blackjax.as_algorithm : the same as an algorithm of BlackJAX.
 
     Notes

@@ -18,7 +18,7 @@ ADVANTAGE = 4.0  # a row of a race over a row of a full pass: it is gathered, an
 LogWeights = Callable[[Any], jax.Array]
 
 
-class Categorical:
+class JaxCategorical:
     """One categorical variable, or an array of them, and the factors of its conditional distribution.
 
     Given everything else, the log-probability of a state is its log prior plus the sum of the terms over all rows.
@@ -44,10 +44,10 @@ class Categorical:
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from fastrace.mcmc.doors.jax import Categorical
+    >>> from fastrace.mcmc.doors.jax import JaxCategorical
     >>> y = jnp.linspace(-1.0, 1.0, 1000)
-    >>> Categorical(3, lambda sites, rows: -0.5 * (rows - 0.1 * sites["z"]) ** 2, y)
-    Categorical(3 states, 1000 rows)
+    >>> JaxCategorical(3, lambda sites, rows: -0.5 * (rows - 0.1 * sites["z"]) ** 2, y)
+    JaxCategorical(3 states, 1000 rows)
     """
 
     def __init__(self, n_states: int, terms: Terms, data: Any, log_prior: LogWeights | None = None) -> None:
@@ -59,15 +59,15 @@ class Categorical:
         self.rows = Rows(data)
 
     def __repr__(self) -> str:
-        return f"Categorical({counted(self.n_states, 'state')}, {counted(self.rows.n, 'row')})"
+        return f"JaxCategorical({counted(self.n_states, 'state')}, {counted(self.rows.n, 'row')})"
 
 
-class RacingGibbs:
+class JaxRacingGibbs:
     r"""Gibbs sampling of categorical variables that reads only as many factors as each draw needs.
 
     Parameters
     ----------
-    variables : dict of Categorical
+    variables : dict of JaxCategorical
         By site; drawn in turn, in this order. A site that is an array is drawn entry by entry.
     delta : float, default 0.05
         Probability that one draw differs from the exact one, in (0, 1).
@@ -110,18 +110,18 @@ class RacingGibbs:
     --------
     >>> import jax
     >>> import jax.numpy as jnp
-    >>> from fastrace.mcmc.doors.jax import Categorical, RacingGibbs
+    >>> from fastrace.mcmc.doors.jax import JaxCategorical, JaxRacingGibbs
     >>> y = 0.3 + jax.random.normal(jax.random.key(0), (100_000,))
     >>> means = jnp.array([0.0, 0.25, 0.5])
-    >>> z = Categorical(3, lambda sites, rows: -0.5 * (rows - means[sites["z"]]) ** 2, y)
-    >>> sites, info = jax.jit(RacingGibbs({"z": z}).draw)(jax.random.key(1), {"z": jnp.array(0)})
+    >>> z = JaxCategorical(3, lambda sites, rows: -0.5 * (rows - means[sites["z"]]) ** 2, y)
+    >>> sites, info = jax.jit(JaxRacingGibbs({"z": z}).draw)(jax.random.key(1), {"z": jnp.array(0)})
     >>> int(sites["z"]), bool(info["z"].rows < 100_000)
     (1, True)
     """
 
     def __init__(
         self,
-        variables: Mapping[str, Categorical],
+        variables: Mapping[str, JaxCategorical],
         delta: float = 0.05,
         bound: str = "auto",
         *,
@@ -130,8 +130,8 @@ class RacingGibbs:
         scan_advantage: float | None = None,
     ) -> None:
         self.variables = dict(variables)
-        if not self.variables or not all(isinstance(v, Categorical) for v in self.variables.values()):
-            raise ValueError(f"variables is {variables!r}; a dictionary of Categorical by site, at least one, is "
+        if not self.variables or not all(isinstance(v, JaxCategorical) for v in self.variables.values()):
+            raise ValueError(f"variables is {variables!r}; a dictionary of JaxCategorical by site, at least one, is "
                              f"needed")
         if bound == "betting":
             raise ValueError("bound is 'betting', which keeps a gambler for each pair of states; 'serfling' is "
@@ -154,7 +154,7 @@ class RacingGibbs:
         self.bound = next(iter(self._races.values())).bound
 
     def __repr__(self) -> str:
-        return f"RacingGibbs({self.variables!r}, bound={self.bound!r}, delta={self.delta})"
+        return f"JaxRacingGibbs({self.variables!r}, bound={self.bound!r}, delta={self.delta})"
 
     def draw(self, rng_key: Any, sites: Mapping[str, Any]) -> tuple[dict[str, jax.Array], dict[str, RaceInfo]]:
         """One sweep over the variables.

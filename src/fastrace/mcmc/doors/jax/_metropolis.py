@@ -62,7 +62,7 @@ class RaceState(NamedTuple):
     losses: jax.Array
 
 
-class RacingMetropolis:
+class JaxRacingMetropolis:
     r"""Metropolis-Hastings over a log-likelihood written in JAX, which reads few rows a step.
 
     Parameters
@@ -153,12 +153,12 @@ class RacingMetropolis:
     --------
     >>> import jax
     >>> import jax.numpy as jnp
-    >>> from fastrace.mcmc.doors.jax import RacingMetropolis
+    >>> from fastrace.mcmc.doors.jax import JaxRacingMetropolis
     >>> x = jax.random.normal(jax.random.key(0), (50_000, 2))
     >>> y = x @ jnp.array([1.0, -0.5]) + jax.random.t(jax.random.key(1), 4.0, (50_000,))
     >>> def terms(theta, rows):
     ...     return -2.5 * jnp.log1p((rows["y"] - rows["x"] @ theta) ** 2 / 4.0)
-    >>> kernel = RacingMetropolis(terms, {"x": x, "y": y}, jnp.zeros(2))
+    >>> kernel = JaxRacingMetropolis(terms, {"x": x, "y": y}, jnp.zeros(2))
     >>> step = lambda state, key: (lambda new, info: (new, (new.position, info)))(*kernel.step(key, state))
     >>> keys = jax.random.split(jax.random.key(2), 500)
     >>> _, (draws, info) = jax.lax.scan(step, kernel.init(jnp.array([1.0, -0.5])), keys)
@@ -234,7 +234,7 @@ class RacingMetropolis:
         self._inverse = jnp.asarray(np.linalg.inv(factor), self._dtype)
 
     def __repr__(self) -> str:
-        return (f"RacingMetropolis({counted(self.n_rows, 'row')}, {counted(self.dim, 'parameter')}, "
+        return (f"JaxRacingMetropolis({counted(self.n_rows, 'row')}, {counted(self.dim, 'parameter')}, "
                 f"bound={self.bound!r}, delta={self.delta}, proposal={self.proposal!r}, "
                 f"control_variate={self.order!r})")
 
