@@ -242,7 +242,7 @@ def _stream(rule, k):
     part = STREAM[60 * k : 60 * (k + 1)]
     if not rule.done:
         rule.update_many(part) if k % 2 else [rule.update(x) for x in part.tolist() if not rule.done]
-    return rule.n_samples, rule.estimate, rule.interval, rule.status
+    return rule.n_samples, rule.estimate, rule.interval, rule.stopped_by
 
 
 def _moments(moments, k):

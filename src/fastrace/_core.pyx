@@ -39,7 +39,7 @@ from fastrace.sources import reward_outside
 
 cnp.import_array()
 
-STOPPED_BY = ("", "bound", "exact", "single", "budget")
+STOPPED_BY = ("", "bound", "exact", "single", "max_pulls")
 
 cdef enum:      # places in STOPPED_BY
     RUNNING = 0

@@ -464,9 +464,9 @@ class SubsetRace(Selection):
         decided, lower, upper = self._core.decided()
         stopped_by, rounds, horizon = self._core.stopped_by, self._core.rounds, self._options["horizon"]
         missing = 0
-        if stopped_by not in ("all", "separation"):
+        if stopped_by not in ("single", "bound"):
             missing = self._n_best - int((decided == 1).sum())
-        within = stopped_by == "separation" and rounds <= horizon
+        within = stopped_by == "bound" and rounds <= horizon
         warnings = []
         if missing and stopped_by:
             warnings.append(f"{missing} of the {self._n_best} arms were not decided: they are the best of the others")

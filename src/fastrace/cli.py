@@ -235,9 +235,9 @@ def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
 
 def _unsettled(result: StopResult) -> str:
     """Why there is no promised estimate."""
-    if result.status == "running":
+    if not result.stopped_by:
         return f"the numbers ended before the mean was known, after {result.n_samples}"
-    if result.status == "max_samples":
+    if result.stopped_by == "max_samples":
         return f"gave up after {counted(result.n_samples, 'number')}, as asked"
     return "no mean fits the numbers: are they independent, and inside the support?"
 

@@ -84,7 +84,7 @@ def test_intervals_hold_the_mean_at_all_times(make, law, trials, n, seed):
         stream = make(**options)
         stream.update_many(draw(rng, n))
         low, high = stream.interval
-        missed += stream.status == "inconsistent" or not low - 1e-9 <= mean <= high + 1e-9
+        missed += stream.stopped_by == "inconsistent" or not low - 1e-9 <= mean <= high + 1e-9
         if options and stream.stopped and 0.0 < mean < 1.0:
             assert stream.estimate in (-1.0, 1.0)
             missed += (stream.estimate == 1.0) and low - 1e-9 <= mean <= high + 1e-9

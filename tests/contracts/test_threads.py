@@ -139,7 +139,7 @@ def test_streams_end_at_max_samples_and_say_so(name):
     rule = cls(**{key: value for key, value in given.items() if key in inspect.signature(cls).parameters})
     assert rule.update_many(catalogue.STREAM[:300]) == 150
     result = rule.result()
-    assert (result.status, result.n_samples, rule.done, result.stopped) == ("max_samples", 150, True, False)
+    assert (result.stopped_by, result.n_samples, rule.done, result.stopped) == ("max_samples", 150, True, False)
     assert result.interval[0] <= 0.5 <= result.interval[1]
     assert "out of samples after 150" in str(result)
 

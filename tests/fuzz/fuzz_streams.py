@@ -146,7 +146,7 @@ def intervals(choose):
     *_, (lower, upper) = sequences.running(BOUNDS[bound](z, delta), (low, high))
     sequence = fr.ConfidenceSequence(bound, (low, high), delta)
     sequence = feed(choose, sequence, np.clip(low + (high - low) * z, low, high))
-    if sequence.status == "running":
+    if not sequence.stopped_by:
         slack = 1e-6 * (high - low)
         assert abs(sequence.interval[0] - lower) <= slack and abs(sequence.interval[1] - upper) <= slack, (
             sequence.interval, (lower, upper))

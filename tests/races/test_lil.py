@@ -78,7 +78,7 @@ def test_both_stopping_rules_occur(seed):
     assert fr.LilUCB(5, 2000, support=(0, 1), rng=0).run(values).stopped_by == "exact"
     values[:, 3] += 2
     result = fr.LilUCB(5, 2000, support=(0, 3), rng=0).run(values)
-    assert (result.stopped_by, result.best) == ("rule", 3)
+    assert (result.stopped_by, result.best) == ("bound", 3)
     assert result.fraction_read < 0.5
     assert "lil'UCB heuristic" in str(result)
 
@@ -154,7 +154,7 @@ def test_offsets_count_as_sums_over_all_rows(seed):
     values = np.random.default_rng(seed).random((1000, 4))
     a = fr.LilUCB(4, 1000, support=(0, 1.5), offset=[0, 500, 0, 100], rng=1).run(values)
     b = fr.LilUCB(4, 1000, support=(0, 1.5), rng=1).run(values + [0, 0.5, 0, 0.1])
-    assert (a.best, a.stopped_by) == (b.best, b.stopped_by) == (1, "rule")
+    assert (a.best, a.stopped_by) == (b.best, b.stopped_by) == (1, "bound")
     assert np.array_equal(a.pulls, b.pulls)
     assert np.allclose(a.mean, b.mean)
 
@@ -325,7 +325,7 @@ def test_more_than_2_to_31_rows():
         return np.full((1, 1), 0.9 if arms[0] == 1 else 0.1) + 1e-3 * (rows[:, None] % 3)
 
     result = fr.LilUCB(3, n_rows, support=(0, 1), rng=1).run(rewards)
-    assert (result.best, result.stopped_by) == (1, "rule")
+    assert (result.best, result.stopped_by) == (1, "bound")
     assert max(seen) > 1 << 32
     assert all(0 <= row < n_rows for row in seen)
 

@@ -380,7 +380,7 @@ def test_a_budget_ends_the_race(bound, advantage, access, rng):
         assert result.pulls.sum() <= asked[0] <= budget
         assert race.done
         seen.add(result.stopped_by)
-        if result.stopped_by == "budget":
+        if result.stopped_by == "max_pulls":
             assert budget - asked[0] < 2 * result.active.size   # spent, but for a remainder
             assert result.best in result.active
             assert result.active.size > 1
@@ -394,7 +394,7 @@ def test_a_budget_ends_the_race(bound, advantage, access, rng):
             by_hand = pickle.loads(pickle.dumps(by_hand))
             by_hand.tell(values[np.ix_(rows, arms)])
         same(by_hand.result(), result)
-    assert "budget" in seen
+    assert "max_pulls" in seen
     assert "exact" in seen or "bound" in seen
 
 
@@ -404,7 +404,7 @@ def test_a_budget_is_checked_and_survives_a_pickle(rng):
         with pytest.raises(error, match="max_pulls is"):
             fr.race(values, max_pulls=bad)
     assert fr.race(values, max_pulls=2**62, rng=1).stopped_by == "exact"
-    assert fr.race(values, max_pulls=100, rng=1).stopped_by == "budget"
+    assert fr.race(values, max_pulls=100, rng=1).stopped_by == "max_pulls"
     assert fr.race(values[:, :1], max_pulls=1, rng=1).stopped_by == "single"
     race = fr.FiniteRace(3, 4000, max_pulls=500, rng=1)
     race.run(values)

@@ -86,7 +86,7 @@ def lil_ucb(values, sigma, delta, setting, rng, offset=None):
         if len(seen[top]) == n_rows:
             return pulls, top, "exact"
         if len(seen[i]) >= 1 + patience * (len(pulls) - len(seen[i])):
-            return pulls, i, "rule"
+            return pulls, i, "bound"
 
 
 def lil_ucb_by_sorting(values, sigma, delta, setting, rng):
@@ -107,7 +107,7 @@ def lil_ucb_by_sorting(values, sigma, delta, setting, rng):
             return counts, i, "exact"
         counts[i] += 1
         if counts.min() > 0 and counts[i] >= 1 + patience * (counts.sum() - counts[i]):
-            return counts, i, "rule"
+            return counts, i, "bound"
 
 
 def looks(size, first):

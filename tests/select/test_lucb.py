@@ -175,7 +175,7 @@ def test_every_pull_equals_the_plain_twin(bound, n_arms, n_best, batch, seed):
         rule.tell(source.read(arms, counts))
     assert asked == made
     result = rule.result()
-    assert result.stopped_by == ("separation" if why == "bound" else "")
+    assert result.stopped_by == ("bound" if why == "bound" else "")
     assert set(result.best.tolist()) == chosen
     assert np.allclose(result.mean, means, rtol=1e-12, atol=1e-12)
     by_run = fr.LUCB(n_arms, n_best, 0.2, 0.1, (low, high), bound=bound, split=split, batch=batch)
@@ -345,7 +345,7 @@ def test_batches_cost_few_pulls_and_are_equal_for_both():
 def test_all_arms_one_arm_and_the_best_but_one():
     nothing = CallablePulls(lambda arms, counts: pytest.fail("no pull is needed"), 4)
     for result in (fr.LUCB(4, 4).run(nothing), fr.KLLUCB(4, 4).run(nothing), fr.SAR(4, 4, 10).run(nothing)):
-        assert (result.stopped_by, result.n_pulls, result.error_bound) == ("all", 0, 0.0)
+        assert (result.stopped_by, result.n_pulls, result.error_bound) == ("single", 0, 0.0)
         assert result.best.tolist() == [0, 1, 2, 3]
     assert fr.select_best(CallablePulls(lambda a, c: pytest.fail("no"), 1), 1).best.tolist() == [0]
     result = fr.LUCB(6, 5, 0.01).run(BernoulliPulls([0.5, 0.9, 0.1, 0.6, 0.7, 0.8], rng=1))
@@ -363,7 +363,7 @@ def test_zero_variance_and_exact_ties():
     tied = fr.LUCB(5, 2, 0.0).run(lambda arms, counts: np.full(counts.sum(), 0.1), 5000)
     assert (tied.stopped_by, tied.best.tolist()) == ("max_pulls", [0, 1])
     assert tied.error_bound == 1.0
-    assert fr.LUCB(5, 2, 0.05).run(lambda arms, counts: np.full(counts.sum(), 0.1)).stopped_by == "separation"
+    assert fr.LUCB(5, 2, 0.05).run(lambda arms, counts: np.full(counts.sum(), 0.1)).stopped_by == "bound"
 
 
 def test_scale_and_place_do_not_matter(seed):
@@ -501,7 +501,7 @@ def test_a_hundred_thousand_arms():
     result = rule.run(BernoulliPulls(means, rng=1), 6 * n)
     assert result.n_pulls == 6 * n
     assert rule.run(BernoulliPulls(means, rng=2)).best.tolist() == [5, 77_777] or set(rule.result().best) == {5, 77_777}
-    assert rule.result().stopped_by == "separation"
+    assert rule.result().stopped_by == "bound"
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
@@ -583,7 +583,7 @@ def test_the_order_of_a_table_does_not_decide_the_selection(seed):
     b = rng.permutation(rng.beta(2, 2, 20_000) * 0.6)
     for table in (np.c_[a, b], np.c_[a, b][::-1]):
         result = fr.select_best(table, 2, rng=seed)
-        assert (result.best.tolist(), result.stopped_by) == ([0], "separation")
+        assert (result.best.tolist(), result.stopped_by) == ([0], "bound")
     assert fr.select_best(np.c_[a, b], 2, order="given").best.tolist() == [1]      # all it reads is the top
     with pytest.raises(ValueError, match="order is 'sorted'"):
         fr.select_best(table, 2, order="sorted")
@@ -803,8 +803,8 @@ def test_a_tie_is_said_to_have_no_end_and_keeps_its_pulls(method):
 def test_what_ends_is_not_doubted(recwarn):
     source = BernoulliPulls([0.5, 0.2, 0.5], rng=1)
     assert fr.select_best(source, 3, max_pulls=1_200_000).stopped_by == "max_pulls"
-    assert fr.select_best(source, 3, epsilon=0.05).stopped_by == "separation"
-    assert fr.select_best(source, 3, 2).stopped_by == "separation"
+    assert fr.select_best(source, 3, epsilon=0.05).stopped_by == "bound"
+    assert fr.select_best(source, 3, 2).stopped_by == "bound"
     table = np.tile([[0.0, 1.0], [1.0, 0.0]], (500, 1))
     assert fr.select_best(table, 2).best.tolist() == [0]            # equal means, known exactly
     assert not [w for w in recwarn if "never ends" in str(w.message)]

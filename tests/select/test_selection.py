@@ -289,7 +289,7 @@ def test_bad_parameters_of_the_other_rules(call):
 def test_all_arms_one_arm_and_m_of_one(make, seed):
     for n in (1, 6):
         result = make(n, n).run(lambda arms, counts: 1 / 0)
-        assert result.best.tolist() == list(range(n)) and result.stopped_by == "all"
+        assert result.best.tolist() == list(range(n)) and result.stopped_by == "single"
         assert result.n_pulls == 0 and result.error_bound == 0.0
     assert make(6, 1).run(BernoulliPulls(MEANS, rng=seed)).best.tolist() == [1]
     assert 0 not in make(6, 5).run(BernoulliPulls(MEANS, rng=seed)).best
@@ -629,7 +629,7 @@ def test_the_cap_is_never_passed_and_tied_arms_stop(seed):
         result = rule.run(BernoulliPulls([0.5] * 6, rng=seed))
         share = 0.05 if kw.get("strict") or kw.get("anytime") else 0.1
         assert result.pulls.max() <= math.ceil(2 / 0.04 * math.log(6 / share))
-        assert result.stopped_by in ("delta", "cap", "separation")
+        assert result.stopped_by in ("delta", "cap", "bound")
         assert result.error_bound <= 0.1
     endless = fr.Adapt(2, 1, 0.0, 0.05, rng=1).run(lambda arms, counts: np.full(counts.sum(), 0.5), max_pulls=5000)
     assert endless.stopped_by == "max_pulls" and endless.error_bound == 1.0 and endless.best.tolist() == [0]
@@ -725,7 +725,7 @@ def test_the_race_equals_counting_pairs(horizon, seed):
         assert set(np.flatnonzero(state == 1)) == selected and set(np.flatnonzero(state == -1)) == discarded
         assert result.pulls.tolist() == pulls
         over = len(selected) == 3 or len(discarded) == 6
-        assert result.stopped_by == ("separation" if over else "horizon")
+        assert result.stopped_by == ("bound" if over else "horizon")
         assert over or "not decided" in str(result)
 
 
@@ -733,10 +733,10 @@ def test_the_race_keeps_its_promise_and_may_go_beyond(seed):
     wrong = 0
     for k in range(150):
         result = fr.SubsetRace(5, 2, 1000, 0.1, bound="bernstein").run(BernoulliPulls(MEANS[:5], rng=[seed, k]))
-        wrong += result.stopped_by == "separation" and set(result.best.tolist()) != {1, 3}
+        wrong += result.stopped_by == "bound" and set(result.best.tolist()) != {1, 3}
     assert_rate_at_most(wrong, 150, 0.1)
     beyond = fr.SubsetRace(5, 2, 1, 0.1, beyond=True).run(BernoulliPulls(MEANS[:5], rng=seed), max_pulls=10**6)
-    assert beyond.stopped_by == "separation" and "beyond its horizon" in str(beyond)
+    assert beyond.stopped_by == "bound" and "beyond its horizon" in str(beyond)
     assert math.isnan(beyond.error_bound)
 
 

@@ -33,7 +33,7 @@ def test_it_stops_at_the_wanted_success_and_draws_one_gamma_variate():
     gamma = np.random.default_rng(7).standard_gamma(used)
     assert rule.estimate == pytest.approx((rule.wanted - 1) / gamma, rel=1e-12)
     assert rule.interval == pytest.approx((rule.estimate / 1.2, rule.estimate / 0.8), rel=1e-12)
-    assert rule.status == "stopped"
+    assert rule.stopped_by == "epsilon"
 
 
 @pytest.mark.parametrize("support", [(0, 1), (0, 4), (1, 4)])
@@ -96,7 +96,7 @@ def test_what_it_refuses_and_what_it_cannot_know():
         fr.GBAS(epsilon=1.5)
     rule = fr.GBAS(max_samples=100)
     assert rule.update_many(np.zeros(1000)) == 100
-    assert (rule.status, rule.interval, rule.estimate) == ("max_samples", (0.0, 1.0), 0.0)
+    assert (rule.stopped_by, rule.interval, rule.estimate) == ("max_samples", (0.0, 1.0), 0.0)
     function, args = fr.GBAS(rng=1).__reduce__()
     with pytest.raises(ValueError, match="damaged"):
         function(*args[:4], (10**9, 0.0, np.random.default_rng()))

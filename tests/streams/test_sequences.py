@@ -144,7 +144,7 @@ def test_intervals_equal_the_twin(bound, law):
         if bound != "empirical-bernstein-mixture" or sequence.n_samples < 1000:
             assert sequence.interval == pytest.approx((lower, upper), abs=1e-9)
     assert sequence.estimate == pytest.approx(low + (high - low) * z.mean(), abs=1e-12)
-    assert sequence.status == "running"
+    assert sequence.stopped_by == ""
 
 
 def test_the_mixture_is_looked_at_where_the_twin_does(seed):
@@ -210,7 +210,7 @@ def test_sequences_over_a_population_equal_the_twin_and_end_exact(bound):
             assert sequence.interval == pytest.approx(expected, abs=1e-9)
         assert sequence.interval == pytest.approx((z.mean(), z.mean()), abs=1e-12)
         assert sequence.done
-        assert sequence.status == "max_samples"
+        assert sequence.stopped_by == "max_samples"
         assert "every row" in str(sequence.result())
 
 
@@ -241,12 +241,12 @@ def test_a_population_missed_within_max_samples_is_inconsistent(limit, portion):
             rule.update_many(z[first:first + portion])
         low, high = rule.interval
         assert rule.done and rule.n_samples == limit
-        assert rule.status == "inconsistent"
+        assert rule.stopped_by == "inconsistent"
         assert (low > high) == (limit < 400)
         assert ("an earlier interval missed" if limit == 400 else "are the rewards independent") in str(rule.result())
     rule = fr.TargetBetStop(2e-4, 0.05, accuracy="absolute", n_rows=400, max_samples=20)
     rule.update_many(z)
-    assert rule.status == "max_samples" and rule.interval[0] <= rule.interval[1]
+    assert rule.stopped_by == "max_samples" and rule.interval[0] <= rule.interval[1]
 
 
 @pytest.mark.parametrize("bound", ["plug-in", "betting"])
@@ -258,7 +258,7 @@ def test_intervals_over_a_population_hold_its_mean(bound, seed):
         sequence = fr.ConfidenceSequence(bound, delta=delta, n_rows=200)
         sequence.update_many(z)
         low, high = sequence.interval
-        missed += sequence.status == "inconsistent" or not low - 1e-9 <= z.mean() <= high + 1e-9
+        missed += sequence.stopped_by == "inconsistent" or not low - 1e-9 <= z.mean() <= high + 1e-9
     assert_rate_at_most(missed, 300, delta)
 
 
@@ -276,15 +276,15 @@ def test_a_population_read_to_its_end_after_a_miss_gives_its_mean(name, portion)
         assert rule.update_many(z[first:first + portion]) == min(portion, 400 - first)
         if rule.interval[0] > rule.interval[1]:
             missed = True
-            assert rule.status == "inconsistent"
+            assert rule.stopped_by == "inconsistent"
             assert "are the rewards independent" in str(rule.result())
         assert rule.done == (rule.n_samples == 400)
     assert missed or portion > 1
     assert rule.interval == (0.75, 0.75)
-    assert (rule.estimate, rule.status, rule.stopped) == (0.75, "inconsistent", False)
+    assert (rule.estimate, rule.stopped_by, rule.stopped) == (0.75, "inconsistent", False)
     assert "an earlier interval missed" in str(rule.result())
     again = pickle.loads(pickle.dumps(rule))
-    assert (again.interval, again.status) == ((0.75, 0.75), "inconsistent")
+    assert (again.interval, again.stopped_by) == ((0.75, 0.75), "inconsistent")
 
 
 @pytest.mark.parametrize("support", [(0.0, 1.0), (-1.0, 1.0), (1e6, 1e6 + 1.0)])
@@ -299,7 +299,7 @@ def test_an_exact_tie_is_on_neither_side(support, seed):
         x = rng.permutation(x)
         test = fr.SignStop(threshold, 1e-6, support, n_rows=n)
         test.update_many(x)
-        assert (test.stopped, test.status, test.n_samples) == (False, "max_samples", n), k
+        assert (test.stopped, test.stopped_by, test.n_samples) == (False, "max_samples", n), k
         assert test.interval == pytest.approx((threshold, threshold))
         assert "the mean is the threshold" in str(test.result())
     x[0] += 1e-6 * (high - low)                 # no tie: the last row tells
@@ -319,7 +319,7 @@ def test_intervals_hold_the_mean_at_all_times(bound, law, seed):
         sequence = fr.ConfidenceSequence(bound, delta=delta)
         sequence.update_many(LAWS[law](np.random.default_rng(child), n))
         low, high = sequence.interval
-        missed += sequence.status == "inconsistent" or not low - 1e-9 <= MEANS[law] <= high + 1e-9
+        missed += sequence.stopped_by == "inconsistent" or not low - 1e-9 <= MEANS[law] <= high + 1e-9
     assert_rate_at_most(missed, trials, delta)
 
 
@@ -358,7 +358,7 @@ MAKERS = dict(makers())
 
 
 def state(stream):
-    return stream.interval, stream.n_samples, stream.status, repr(stream.estimate)
+    return stream.interval, stream.n_samples, stream.stopped_by, repr(stream.estimate)
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -526,7 +526,7 @@ def test_a_mean_of_zero_is_said_not_guessed(name):
     x = np.tile([-0.5, 0.5], 2000)
     rule = RULES[name](epsilon=0.1, delta=0.05, support=(-0.5, 0.5), max_samples=3000)
     assert rule.update_many(x) == 3000
-    assert rule.status == "max_samples"
+    assert rule.stopped_by == "max_samples"
     assert not rule.stopped
     assert rule.interval[0] < 0 < rule.interval[1]
     assert "zero" in str(rule.result())
@@ -541,7 +541,7 @@ def test_rewards_whose_mean_moves_are_called_inconsistent(bound):
     x = np.repeat([0.0, 1.0], 5000)
     sequence = fr.ConfidenceSequence(bound)
     used = sequence.update_many(x)
-    assert sequence.status == "inconsistent"
+    assert sequence.stopped_by == "inconsistent"
     assert 5000 < used < 10_000
     assert not sequence.stopped
     assert "independent" in str(sequence.result())
@@ -578,7 +578,7 @@ def test_merged_sequences_are_narrower_and_hold_the_mean(bound, seed):
         assert [pickle.dumps(part) for part in parts[1:]] == others
         assert parts[0].n_samples == 900
         assert parts[0].estimate == pytest.approx(z.mean(), abs=1e-12)
-        if parts[0].status == "inconsistent":
+        if parts[0].stopped_by == "inconsistent":
             missed += 1
             continue
         assert parts[0].half_width < alone
@@ -634,7 +634,7 @@ def test_a_sequence_after_2_to_the_40_rewards():
         assert 0 < high - low < (0.02 if bound == "plug-in" else 1e-4)     # whose bets stay those of 1024 rewards
         assert sequence.estimate == pytest.approx(0.3, abs=1e-12)
         sequence.update_many(np.tile([0.2, 0.4], 100))
-        assert sequence.status == "running"
+        assert sequence.stopped_by == ""
 
 
 # Samples beside the rule that the default one replaces

@@ -94,7 +94,7 @@ def mean_of(law):
 
 
 def outcome(rule):
-    return rule.n_samples, rule.status, rule.estimate, rule.interval
+    return rule.n_samples, rule.stopped_by, rule.estimate, rule.interval
 
 
 def one_by_one(rule, x):
@@ -111,7 +111,7 @@ def test_known_answers(name):
         rule = RULES[name](0.1, 0.05, (-0.3, 0.1) if title == "signed" else (0, 1))
         assert rule.update_many(x) == used == rule.n_samples, title
         assert abs(rule.estimate - estimate) < 1e-8, title
-        assert rule.stopped and rule.done and rule.status == "stopped"
+        assert rule.stopped and rule.done and rule.stopped_by in ("epsilon", "bound")
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -266,7 +266,7 @@ def test_smaller_delta_never_stops_earlier(seed):
 def test_the_first_reward_and_none():
     for make in RULES.values():
         rule = make(0.1, 0.05)
-        assert math.isnan(rule.estimate) and rule.interval == (0.0, 1.0) and rule.status == "running"
+        assert math.isnan(rule.estimate) and rule.interval == (0.0, 1.0) and rule.stopped_by == ""
         assert rule.update_many([]) == 0
         assert rule.update(0.5) is False
         assert (rule.n_samples, rule.estimate) == (1, 0.5)
@@ -288,7 +288,7 @@ def test_a_mean_of_zero_is_never_known_relatively(seed):
     for make in (fr.NAS, fr.GeometricNAS, fr.EBStop, fr.EBGStop):
         rule = make(0.1, 0.05, (-1, 1), max_samples=15_000)
         assert rule.update_many(x) == 15_000
-        assert rule.status == "max_samples" and not rule.stopped and rule.done
+        assert rule.stopped_by == "max_samples" and not rule.stopped and rule.done
         assert rule.interval[0] < 0 < rule.interval[1]
         assert "zero" in str(rule.result()) and "no promise" in str(rule.result())
         assert rule.update(0.5) is True and rule.n_samples == 15_000        # takes no more
@@ -300,7 +300,7 @@ def test_a_mean_of_zero_is_never_known_relatively(seed):
     for make in (fr.SRA, fr.AA):
         rule = make(0.1, 0.05, max_samples=1000)
         assert rule.update_many(np.zeros(5000)) == 1000
-        assert rule.status == "max_samples" and rule.interval == (0.0, 1.0)
+        assert rule.stopped_by == "max_samples" and rule.interval == (0.0, 1.0)
 
 
 def test_floor_equals_its_twin(seed):
@@ -317,17 +317,17 @@ def test_an_empty_intersection_is_no_stop():
         used = rule.update_many(x)
         assert 3000 < used < 6000 and one_by_one(singly, x.tolist()) == used
         assert outcome(rule) == outcome(singly)
-        assert rule.status == "inconsistent" and rule.done and not rule.stopped
+        assert rule.stopped_by == "inconsistent" and rule.done and not rule.stopped
         assert rule.update(0.5) is True and rule.n_samples == used
         assert "inconsistent" in str(rule.result())
     rule = fr.AbsoluteStop(1e-6, 0.05, bound="empirical-bernstein")
     rule.update_many(x)
-    assert rule.status == "inconsistent"
+    assert rule.stopped_by == "inconsistent"
     low, high = rule.interval
     assert low > high
     rule = fr.GeometricNAS(1e-3, 0.05)
     rule.update_many(np.r_[np.ones(30_000), np.zeros(30_000)])
-    assert rule.status == "inconsistent"
+    assert rule.stopped_by == "inconsistent"
 
 
 def test_signed_rewards():
@@ -612,7 +612,7 @@ def test_results_and_names():
     rule = fr.EBGStop(0.1, 0.05, (0, 1), max_samples=5000)
     rule.update_many(np.full(1000, 0.5))
     result = rule.result()
-    assert (result.rule, result.status, result.n_samples, result.stopped) == ("EBGStop", "stopped", 738, True)
+    assert (result.rule, result.stopped_by, result.n_samples, result.stopped) == ("EBGStop", "epsilon", 738, True)
     assert (result.estimate, result.interval) == (rule.estimate, rule.interval)
     assert (rule.epsilon, rule.delta, rule.support, rule.max_samples) == (0.1, 0.05, (0.0, 1.0), 5000)
     assert rule.criterion == "relative" and "EBGStop(epsilon=0.1" in repr(rule)
@@ -695,7 +695,7 @@ def test_intervals_hold_under_optional_stopping(runs, seed):
                         missed += 1
                         break
             assert_rate_at_most(missed, runs, 0.1)
-            assert rule.status == "running", law
+            assert rule.stopped_by == "", law
 
 
 def test_an_array_of_numbers_is_no_number():

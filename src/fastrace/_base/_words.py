@@ -1,4 +1,26 @@
-"""Words that every printed answer shares."""
+"""Words that every printed answer shares, and the list of ways in which a run can end."""
+
+from typing import Literal, get_args
+
+StoppedBy = Literal[
+    "",                 # it is still running
+    "bound",            # the bounds settled the question: arms are apart, or the side of a threshold is known
+    "epsilon",          # the accuracy asked for was reached
+    "delta",            # the bound on the probability of error reached delta
+    "exact",            # every row that could matter was read
+    "single",           # nothing was to be chosen: one arm, or all of them asked for
+    "plan",             # a fixed plan of pulls was carried out
+    "cap",              # every arm has had the pulls of a plan for the worst case
+    "horizon", "budget", "max_pulls", "max_samples", "n_estimators",    # the argument of this name was used up
+    "inconsistent",     # no mean fits the rewards: an assumption is broken, or the event of probability delta came true
+    "complete",         # the learner that looks best has been trained on all rows
+    "all dropped",      # every learner failed
+    "callback",         # the caller's function said so
+    "exhausted",        # the examples ended
+    "no edge",          # no weak hypothesis is good enough
+    "error",            # the error asked for was reached
+]
+STOPPED_BY: tuple[str, ...] = get_args(StoppedBy)
 
 
 def counted(number: float, noun: str, spec: str = "") -> str:

@@ -21,7 +21,7 @@ from fastrace.sources import reward_outside
 
 cnp.import_array()
 
-STOPPED_BY = ("", "rule", "exact", "single", "max_pulls")
+STOPPED_BY = ("", "bound", "exact", "single", "max_pulls")
 
 cdef enum:      # places in STOPPED_BY
     RUNNING

@@ -182,7 +182,7 @@ class LilUCB:
         Returns
         -------
         RaceResult
-            With ``stopped_by`` "rule", "exact" (the best bound was of an arm read in full), "single" or "max_pulls",
+            With ``stopped_by`` "bound", "exact" (the best bound was of an arm read in full), "single" or "max_pulls",
             and each arm's width of the upper bound as its `half_width`.
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")

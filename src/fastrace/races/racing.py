@@ -216,8 +216,9 @@ class FiniteRace:
         cheaper than the rows it still needs. None lets `run` take the source's own figure; `race` and
         `DiscreteSampler` do so. With a number, `ask` and `tell` make the same race as `run`, sample for sample.
     max_pulls : int, optional
-        Most rewards to ask for, over all arms; at least one per arm. The race then stops with ``stopped_by="budget"``:
-        `best` is the arm with the largest mean so far, and the promise is that the best arm is among those in `active`.
+        Most rewards to ask for, over all arms; at least one per arm. The race then stops with
+        ``stopped_by="max_pulls"``: `best` is the arm with the largest mean so far, and the promise is that the best arm
+        is among those in `active`.
         It never turns to a full pass that costs more than what is left.
     outside : {"raise", "warn"}, default "raise"
         What to do with a reward outside `support`: refuse it, or take it as it is and say in the result that the

@@ -5,12 +5,14 @@ and `single` hold the answers themselves, `columns` the names that a table gives
 and chains stand in their own rooms and derive from the same base.
 """
 
+from fastrace._base._words import STOPPED_BY as STOPPED_BY
 from fastrace.results.base import ArmsResult, Column, Result, Table
 from fastrace.results.races import RaceResult, StreamRaceResult, UnequalResult
 from fastrace.results.selections import SelectionResult
 from fastrace.results.single import AcceptResult, SamplerStats, StopResult
 
 __all__ = [
+    "STOPPED_BY",
     "AcceptResult",
     "ArmsResult",
     "Column",

@@ -20,7 +20,7 @@ class RaceResult(ArmsResult):
     ----------
     best : int
         The arm with the largest mean, wrong with probability at most `delta` as far as the bound holds. If the race was
-        cut short (``stopped_by`` is "budget" or empty), the arm with the largest mean so far, without that promise.
+        cut short (``stopped_by`` is "max_pulls" or empty), the arm with the largest mean so far, without that promise.
     active : ndarray of int, shape (k,)
         Arms that were still in the race when it stopped; `best` alone unless the race was cut short. The best arm is
         among them with probability at least ``1 - delta``.
@@ -42,7 +42,7 @@ class RaceResult(ArmsResult):
     stopped_by : str
         ``"bound"``, ``"exact"`` (every row of the arms still left was read; arms dropped before were dropped by the
         bound, within `delta`), ``"single"`` (one arm only),
-        ``"budget"`` (`max_pulls` was reached) or ``""`` (not stopped).
+        ``"max_pulls"`` (so many rewards were read) or ``""`` (not stopped).
     bound : str
         The rule that eliminated arms.
     delta : float

@@ -30,10 +30,10 @@ class SelectionResult(ArmsResult):
         Pulls of each arm.
     stopped_by : str
         ``"delta"`` (the error bound reached `delta`), ``"cap"`` (every arm has had the pulls of a plan for the worst
-        case), ``"plan"`` (a fixed plan was carried out), ``"separation"`` (no bounds collide any more, or every arm
-        was decided), ``"horizon"`` (the rounds are used up), ``"budget"`` (the pulls of a rule without promise are
-        spent), ``"all"`` (all arms were wanted), ``"exact"`` (every row of a table was read after all: the means are
-        those of the table), ``"max_pulls"`` (told to stop: no promise beyond `error_bound`) or ``""`` (still running).
+        case), ``"plan"`` (a fixed plan was carried out), ``"bound"`` (no bounds collide any more, or every arm was
+        decided), ``"horizon"`` (the rounds are used up), ``"budget"`` (the pulls of a rule without promise are spent),
+        ``"single"`` (all arms were asked for), ``"exact"`` (every row of a table was read after all: the means are
+        those of the table), ``"max_pulls"`` (as asked: no promise beyond `error_bound`) or ``""`` (still running).
     rule : str
         The rule that selected.
     epsilon : float

@@ -169,10 +169,11 @@ class StopResult(Result):
         Interval (lower, upper) that holds the mean at all times, with probability at least ``1 - delta``.
     n_samples : int
         Rewards used.
-    status : str
-        ``"stopped"``; ``"running"``; ``"max_samples"`` (the samples ran out first); ``"inconsistent"`` (no mean fits
-        what was seen: the rewards broke an assumption, or the event of probability `delta` came true; where every row
-        of a population was seen, the interval is its mean all the same).
+    stopped_by : str
+        ``"epsilon"`` (the accuracy was reached), ``"bound"`` (the side of the threshold is decided) or ``"exact"`` (all
+        rows were read), each with the promise; ``""`` (still running); ``"max_samples"`` (the samples ran out first);
+        ``"inconsistent"`` (no mean fits what was seen: the rewards broke an assumption, or the event of probability
+        `delta` came true; where every row of a population was seen, the interval is its mean all the same).
     criterion : str
         ``"relative"``, ``"absolute"``, ``"sign"`` or ``"never"``.
     epsilon : float
@@ -191,7 +192,7 @@ class StopResult(Result):
     estimate: float
     interval: tuple[float, float]
     n_samples: int
-    status: str
+    stopped_by: str
     criterion: str
     epsilon: float
     delta: float
@@ -202,18 +203,18 @@ class StopResult(Result):
     @property
     def stopped(self) -> bool:
         """Whether `estimate` is promised."""
-        return self.status == "stopped"
+        return self.stopped_by in ("epsilon", "bound", "exact")
 
     def _title(self) -> str:
-        ends = {
-            "stopped": f"stopped after {counted(self.n_samples, 'sample')}",
-            "running": f"running, {counted(self.n_samples, 'sample')} so far",
+        samples = counted(self.n_samples, "sample")
+        end = {
+            "": f"running, {samples} so far",
             "max_samples": f"not stopped: out of samples after {self.n_samples}",
-            "inconsistent": f"inconsistent after {counted(self.n_samples, 'sample')}: no mean fits all intervals",
-        }
+            "inconsistent": f"inconsistent after {samples}: no mean fits all intervals",
+        }.get(self.stopped_by, f"stopped after {samples}")
         accuracy = "" if self.epsilon != self.epsilon else f", epsilon {self.epsilon:g}"
         goal = "" if self.criterion in ("sign", "never") else f"{self.criterion} accuracy{accuracy}, "
-        return f"{self.rule}: {ends[self.status]} ({goal}delta {self.delta:g})"
+        return f"{self.rule}: {end} ({goal}delta {self.delta:g})"
 
     def _table(self) -> Table:
         name = "estimate" if self.stopped or self.criterion == "never" else "estimate so far (no promise)"

@@ -26,7 +26,7 @@ from fastrace.pulls import _flat, _whole_numbers
 cnp.import_array()
 
 LARGEST_BATCH = MOST_PER_BATCH
-STOPPED_BY = ("", "delta", "cap", "plan", "separation", "horizon", "budget", "all", "max_pulls")
+STOPPED_BY = ("", "delta", "cap", "plan", "bound", "horizon", "budget", "single", "max_pulls")
 
 cdef enum:
     REWARDS_PER_PIECE = 4096        # most rewards asked of a source at once

@@ -214,7 +214,7 @@ class Adapt(Selection):
     @property
     def error_bound(self) -> float:
         """The error bound with all that has been told (delta^c in [1]_); 1 until every arm has its first pulls."""
-        return 0.0 if self._core.stopped_by == "all" else self._core.error_bound()
+        return 0.0 if self._core.stopped_by == "single" else self._core.error_bound()
 
     @property
     def cutoff(self) -> float:
@@ -227,7 +227,7 @@ class Adapt(Selection):
         width = self._core.widths()
         name = "ADAPT" if self._policy == "tightest" else f"ADAPT {self._policy}"
         error = self._core.error_bound()
-        if known["stopped_by"] == "cap" or known["stopped_by"] in ("plan", "separation"):
+        if known["stopped_by"] == "cap" or known["stopped_by"] in ("plan", "bound"):
             error = min(error, self._delta)
         return {
             "rule": name + (" anytime" if self._anytime else ""),

@@ -145,7 +145,7 @@ class LUCB(Selection):
 
     def _bounds(self) -> dict[str, Any]:
         core = self._core
-        proved = core.stopped_by == "separation"
+        proved = core.stopped_by == "bound"
         known = core.answer()
         chosen = np.zeros(self._n_arms, dtype=bool)
         chosen[known["best"]] = True

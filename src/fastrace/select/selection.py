@@ -238,7 +238,7 @@ class Selection(ABC):
     def result(self) -> SelectionResult:
         """Return what is known so far; ``stopped_by`` is empty while the rule is running."""
         known = {"epsilon": self._epsilon, "delta": self._delta, **self._core.answer(), **self._bounds()}
-        if known["stopped_by"] == "all":
+        if known["stopped_by"] == "single":
             known["error_bound"] = 0.0
         return SelectionResult(**known)
 

@@ -7,6 +7,7 @@ import textwrap
 from typing import Any, TypeVar
 
 from fastrace._base import _checks
+from fastrace._base._words import ending
 from fastrace.results import StopResult
 
 OUTSIDE = ("raise", "clip")
@@ -33,7 +34,7 @@ PAGE = {
     "n_rows": """
         n_rows : int, optional
             Size of the population if rewards are drawn from it without replacement, in uniformly random order. Once
-            all have been seen, `interval` is their mean. If an earlier interval missed it, `status` is
+            all have been seen, `interval` is their mean. If an earlier interval missed it, `stopped_by` is
             ``"inconsistent"``.""",
     "two_sided": """
         two_sided : bool, default True
@@ -86,7 +87,7 @@ class StoppingRule:
             estimate=self.estimate,
             interval=self.interval,
             n_samples=self.n_samples,
-            status=self.status,
+            stopped_by=self.stopped_by,
             criterion=self.criterion,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -108,15 +109,16 @@ class StoppingRule:
             return f"|mean| <= {self.arguments['floor']:g}, the floor: zero is promised within it"
         if self.arguments.get("n_rows") == self.n_samples:
             return str(self._note_at_the_end())
-        if self.status == "inconsistent":
+        if self.stopped_by == "inconsistent":
             return "are the rewards independent, with one mean, and inside the support?"
-        if self.status == "max_samples" and self.criterion == "relative" and self.interval[0] <= 0 <= self.interval[1]:
+        low, high = self.interval
+        if self.stopped_by == "max_samples" and self.criterion == "relative" and low <= 0.0 <= high:
             return "zero is still a possible mean; at a mean of zero no relative accuracy is ever reached"
         return ""
 
     def _note_at_the_end(self: Any) -> str:
         """What a rule over a population says once it has seen every row."""
-        if self.status == "inconsistent":
+        if self.stopped_by == "inconsistent":
             return (
                 "every row was seen: the interval is the mean of the population, and an earlier interval missed it; "
                 "were the rows in random order?"
@@ -127,7 +129,7 @@ class StoppingRule:
 
     def __repr__(self: Any) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items() if value is not None)
-        return f"<{type(self).__name__}({given}): {self.status}, n_samples={self.n_samples}>"
+        return f"<{type(self).__name__}({given}): {ending(self.stopped_by)}, n_samples={self.n_samples}>"
 
 
 def shared(delta: float, support: tuple[float, float], max_samples: int | None, outside: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fastrace._base._guard cimport guard_t
 cdef enum:
     STREAM_BLOCK = 1024         # most rewards in one call of `extend`
 
-cdef enum:                      # places in STATUS
+cdef enum:                      # places in STOPPED_BY
     RUNNING
     STOPPED
     INCONSISTENT

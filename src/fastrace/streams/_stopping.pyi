@@ -2,7 +2,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-STATUS: tuple[str, ...]
+STOPPED_BY: tuple[str, ...]
 CRITERIA: tuple[str, ...]
 
 class Stream:
@@ -29,7 +29,7 @@ class Stream:
     @property
     def n_clipped(self) -> int: ...
     @property
-    def status(self) -> str: ...
+    def stopped_by(self) -> str: ...
     @property
     def stopped(self) -> bool: ...
     @property

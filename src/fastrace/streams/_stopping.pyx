@@ -20,7 +20,7 @@ cnp.import_array()
 cdef extern from "_stop.h" nogil:
     bint fr_all_within(const double *x, Py_ssize_t n, double low, double high) noexcept
 
-STATUS = ("running", "stopped", "inconsistent", "max_samples")
+STOPPED_BY = ("", "epsilon", "inconsistent", "max_samples")
 CRITERIA = ("never", "relative", "absolute", "sign")
 
 cdef enum:
@@ -198,7 +198,7 @@ cdef class Stream:
         Returns
         -------
         bool
-            True once the rule takes no more rewards, whatever the reason; see `status`. Rewards after that change
+            True once the rule takes no more rewards, whatever the reason; see `stopped_by`. Rewards after that change
             nothing.
         """
         cdef double value = <double>x if type(x) is float else _real(x)
@@ -368,16 +368,19 @@ cdef class Stream:
         return self.s.n_clipped
 
     @property
-    def status(self):
-        """``"running"``, ``"stopped"``, ``"inconsistent"`` (the promise was broken) or ``"max_samples"``.
+    def stopped_by(self):
+        """How it ended: ``"epsilon"`` or, for a sign, ``"bound"`` with a promise; ``"inconsistent"`` (the promise was
+        broken), ``"max_samples"``, or ``""`` while it is running.
 
         A rule over a population of `n_rows` that has become inconsistent is not `done`: it takes the rows that are
         left, as the mean is exact once every row has been read. With fewer `max_samples` than that it ends there, still
         inconsistent.
         """
         if self.s.status == RUNNING and self.s.lower - self.s.upper > self.slack:
-            return STATUS[INCONSISTENT]
-        return STATUS[self.s.status]
+            return STOPPED_BY[INCONSISTENT]
+        if self.s.status == STOPPED and self.criterion_ == SIGN:
+            return "bound"
+        return STOPPED_BY[self.s.status]
 
     @property
     def stopped(self):
@@ -453,7 +456,7 @@ cdef class Stream:
         guard_enter(&self.guard, self)
         try:
             # The limits of `s.lower` and `s.upper` hold for a mean and for its absolute value.
-            if not (0 <= s.n <= self.limit and 0 <= s.n_clipped <= s.n and 0 <= s.status < len(STATUS)
+            if not (0 <= s.n <= self.limit and 0 <= s.n_clipped <= s.n and 0 <= s.status < len(STOPPED_BY)
                     and s.lower == s.lower and s.upper == s.upper
                     and (s.status != STOPPED or isfinite(s.answer))):
                 raise ValueError("the saved stream is damaged: its counts cannot be right")

@@ -99,7 +99,7 @@ def estimate_mean(
     Returns
     -------
     StopResult
-        Estimate, interval, rewards used and how it ended: see `StopResult.status`. ``"running"`` says that the
+        Estimate, interval, rewards used and how it ended: see `StopResult.stopped_by`. ``""`` says that the
         rewards ended first. The note says if every row of an array was read: the estimate is then its mean.
 
     Raises
@@ -165,7 +165,7 @@ def estimate_mean(
             ended = _feed_array(rule, array, rows, batch, report)
         report(rule, True)
     result: StopResult = rule.result()
-    if not ended or result.status != "running":
+    if not ended or result.stopped_by:
         return result
     population = getattr(rule, "n_rows", None)      # of a larger one there are rows that nobody has read
     if rows is not None and fresh and len(array) and population in (None, len(array)):
@@ -284,11 +284,11 @@ def _exactly(rule: Any, array: Any) -> StopResult:
     if rule.criterion == "sign":
         away = mean - rule.arguments["threshold"]
         if abs(away) > _half_widths.tie_width(*rule.support):
-            changed |= {"estimate": math.copysign(1.0, away), "status": "stopped"}
+            changed |= {"estimate": math.copysign(1.0, away), "stopped_by": "exact"}
         else:
-            changed |= {"estimate": mean, "status": "max_samples", "note": f"every row was read: {_rules.TIE}"}
+            changed |= {"estimate": mean, "stopped_by": "max_samples", "note": f"every row was read: {_rules.TIE}"}
     else:
-        changed |= {"estimate": mean} | ({} if rule.criterion == "never" else {"status": "stopped"})
+        changed |= {"estimate": mean} | ({} if rule.criterion == "never" else {"stopped_by": "exact"})
     return dataclasses.replace(answer, **changed)
 
 

@@ -169,7 +169,7 @@ class SignStop(_rules.StoppingRule, Over):
     other below; who reaches :math:`1 / \delta` has found the side, since only one of the two answers is wrong [1]_.
     With `n_rows`, it also stops as soon as the rows that are left cannot change the side. A tie is a mean that differs
     from the threshold by at most :math:`10^{-12}` of the width of `support` and one rounding unit of its larger end. If
-    every row has been read and the mean is a tie, no side is answered: `stopped` is False, `status` is
+    every row has been read and the mean is a tie, no side is answered: `stopped` is False, `stopped_by` is
     ``"max_samples"`` and `interval` is the mean.
 
     The other bounds stop when the running intersection of their intervals lies on one side of the threshold [2]_.

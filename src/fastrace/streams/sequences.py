@@ -92,9 +92,9 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     For rewards whose mean given all earlier ones is always :math:`\mu` (independent rewards with one mean, say), and
     for uniform sampling without replacement with `n_rows`, with probability at least ``1 - delta`` it is true that
     :math:`\mu` lies in `interval` after every reward. `interval` is the intersection of all intervals so far; should it
-    ever be empty, one of the assumptions is broken or the event of probability `delta` came true, and `status` becomes
-    ``"inconsistent"``. A sequence then takes no more rewards, unless it has `n_rows`: a population is read to its end,
-    where the interval is its mean, and `status` stays ``"inconsistent"``. `estimate` is the mean of the rewards.
+    ever be empty, one of the assumptions is broken or the event of probability `delta` came true, and `stopped_by`
+    becomes ``"inconsistent"``. A sequence then takes no more rewards, unless it has `n_rows`: a population is read to
+    its end, where the interval is its mean, and `stopped_by` stays ``"inconsistent"``. `estimate` is the mean of the rewards.
 
     Width after t rewards over that of the default kind, whose width is in brackets (medians of 20 runs at delta 0.05):
 

@@ -57,7 +57,7 @@ class RacingSearchCV(CandidateSearch):
         Factor between looks. Each costs a call of every model still in the race.
     max_pulls : int, optional
         Most predictions of held-out rows to ask for, over all candidates. A race that reaches it ends with the best
-        mean so far and without the promise: ``race_.stopped_by`` is then "budget", and ``race_.active`` are the
+        mean so far and without the promise: ``race_.stopped_by`` is then "max_pulls", and ``race_.active`` are the
         candidates that may be the best.
     <n_candidates>
     <cv>
