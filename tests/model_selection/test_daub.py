@@ -20,7 +20,7 @@ from fastrace.model_selection import (
     RandomChoice,
     SuccessiveHalving,
 )
-from fastrace.model_selection.schedulers import _daub, _halving
+from fastrace.model_selection.schedulers import _daub
 from reference import daub as twin
 
 
@@ -744,7 +744,7 @@ def work(method, count):
         return watch
 
     heap = plain_heapq()
-    with mock.patch.object(_daub, "heapq", heap), mock.patch.object(_halving, "heapq", heap):
+    with mock.patch.object(_daub, "heapq", heap):
         decide(method, count, watch)
     return lines / count
 
@@ -781,7 +781,7 @@ def test_the_work_of_a_decision_does_not_grow_with_rounds(made, budget, rng):
         return watch
 
     heap, before = plain_heapq(), sys.gettrace()
-    with mock.patch.object(_daub, "heapq", heap), mock.patch.object(_halving, "heapq", heap):
+    with mock.patch.object(_daub, "heapq", heap):
         for rounds in (100, 1000, 10_000):
             while count < rounds + 200:
                 if count == rounds:

@@ -14,17 +14,10 @@ from fastrace.model_selection._penalties import (
 )
 from fastrace.model_selection._results import Evaluation, LearnerResult
 from fastrace.model_selection._row_scores import RowScore, race_predictions
-from fastrace.model_selection.schedulers._budgeted_ucb import BudgetedUCB
-from fastrace.model_selection.schedulers._coarse_grid import CoarseGrid, cover
+from fastrace.model_selection.schedulers._baselines import ASHA, FixedSubset, Hyperband, RandomChoice
+from fastrace.model_selection.schedulers._budgeted import BudgetedUCB, CoarseGrid, cover
 from fastrace.model_selection.schedulers._daub import DAUB
-from fastrace.model_selection.schedulers._halving import (
-    ASHA,
-    DAUBHalving,
-    FixedSubset,
-    Hyperband,
-    RandomChoice,
-    SuccessiveHalving,
-)
+from fastrace.model_selection.schedulers._halving import DAUBHalving, SuccessiveHalving
 from fastrace.model_selection.schedulers._scheduler import Scheduler
 
 __all__ = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
-from fastrace._base import _checks
-from fastrace.model_selection.schedulers._scheduler import Allocation, Scheduler, grid
+from fastrace.model_selection.schedulers._scheduler import IN_FULL, NONE_LEFT, Allocation, Cost, Scheduler
+from fastrace.model_selection.schedulers._sizes import checked_curve, checked_sizes, on_scale, projections
 
 
 class DAUB(Scheduler):
@@ -117,7 +117,7 @@ class DAUB(Scheduler):
         rounding: str = "ceil",
         sizes: Sequence[int] | None = None,
         direction: str = "maximize",
-        cost: str | Callable[[int, int], float] = "rows",
+        cost: Cost = "rows",
         budget: float | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
@@ -125,9 +125,7 @@ class DAUB(Scheduler):
         self._training_bound = bool(training_bound)
         self._clip_slope = bool(clip_slope)
         self._verify = bool(verify)
-        self._curve = _checks.real(curve, "curve")
-        if not -10.0 <= self._curve <= 10.0:
-            raise ValueError(f"curve is {curve}; an exponent from -10 to 10 is needed, 1 for the rule of the paper")
+        self._curve = checked_curve(curve)
         self._sizes = checked_sizes(first, ratio, self._n_rows, rounding, sizes)
         self._capped = bool(capped)
         start = self._n_learners * sum(self._sizes[:3])
@@ -136,10 +134,7 @@ class DAUB(Scheduler):
         )
         if self._in_full:
             self._sizes = [self._n_rows]
-        top = self._sizes[-1]
-        power = self._curve
-        self._x = [math.log(n / top) if power == 0.0 else math.expm1(power * math.log(n / top)) / power
-                   for n in self._sizes]          # rows on the scale of `curve`, 0 at n_rows
+        self._x = [on_scale(n, self._n_rows, self._curve) for n in self._sizes]
         self._steps = {n: k for k, n in enumerate(self._sizes)}
         self._reach = projections(self._x)
         self._climb = [sum(self._sizes[k:]) for k in range(len(self._sizes))]      # rows from a size to the top
@@ -148,7 +143,7 @@ class DAUB(Scheduler):
         self._used = 0                            # rows of all trainings handed out
         # Of each learner: the next size to hand out, the next to be answered, and the sizes and scores it has.
         self._next = [self._n_first] * self._n_learners
-        self._at = [0] * self._n_learners
+        self._answered = [0] * self._n_learners
         self._places: list[list[int]] = [[] for _ in range(self._n_learners)]
         self._valid: list[list[float]] = [[] for _ in range(self._n_learners)]
         self._train = [math.inf] * self._n_learners
@@ -157,10 +152,10 @@ class DAUB(Scheduler):
         self._rest: deque[int] = deque()          # learners to be trained in full now
         self._jumped: set[int] = set()            # learners that were put there
         self._n_rest = 0                          # of these, those not answered yet
-        self._last_ones = False                   # when they are, the choice is made
+        self._final = False                   # when they are, the choice is made
         self._early: dict[Allocation, tuple[float, float] | None] = {}
         self._heap: list[tuple[float, int]] = []
-        self._fresh: list[tuple[float, int]] = []     # told since the last training was handed out; not in the heap yet
+        self._fresh: list[tuple[float, int]] = []     # since the last training was handed out; not in the heap yet
         self._finished: list[tuple[float, int]] = []
 
     @property
@@ -171,18 +166,18 @@ class DAUB(Scheduler):
     def peek(self, k: int) -> list[Allocation]:
         """The next `k` trainings if none of them changed anything, the most likely first; for speculative workers."""
         ahead: list[Allocation] = []
-        at = self._handed_out
-        while len(ahead) < k and at < self._n_first * self._n_learners:
-            i, step = divmod(at, self._n_first)
-            at += 1
+        number = self._handed_out
+        while len(ahead) < k and number < self._n_first * self._n_learners:
+            i, step = divmod(number, self._n_first)
+            number += 1
             if i not in self._dropped:
                 ahead.append((i, self._sizes[step]))
         ahead += [(i, self._n_rows) for i in islice(self._rest, k - len(ahead)) if i not in self._dropped]
         best = heapq.nsmallest(k - len(ahead), [*self._heap, *self._fresh]) if len(ahead) < k else []
-        return ahead + [(i, self._sizes[self._at[i]]) for _, i in best if self._waits(i)]
+        return ahead + [(i, self._sizes[self._answered[i]]) for _, i in best if self._waits(i)]
 
     def _waits(self, i: int) -> bool:
-        return i not in self._dropped and i not in self._jumped and self._at[i] < len(self._sizes)
+        return i not in self._dropped and i not in self._jumped and self._answered[i] < len(self._sizes)
 
     def _propose(self) -> Allocation | None:
         found = self._first_sizes() or self._one_more()
@@ -213,7 +208,7 @@ class DAUB(Scheduler):
             if self._capped and n < self._n_rows and n > self._room():
                 n = self._n_rows
             if self._capped and n == self._n_rows and n > self._room() + (0 if self._finished else n):
-                self._drop(i, "failed on fewer rows, and no rows are left within the cost of training all in full")
+                self._drop(i, f"failed on fewer rows, and {NONE_LEFT}")
                 if self._stopped_by:
                     return None
                 continue
@@ -245,7 +240,7 @@ class DAUB(Scheduler):
         while True:
             i = top[1]
             if i not in self._dropped:
-                step = self._at[i]
+                step = self._answered[i]
                 if step == len(self._sizes) or self._n_rest:
                     heapq.heappush(heap, top)     # trained in full, and on top: others are outstanding
                     return None
@@ -268,7 +263,7 @@ class DAUB(Scheduler):
         """
         room = self._room() + (0 if self._finished else self._n_rows)          # for full trainings
         if room < self._n_rows and self._finished:
-            self._last_ones = True
+            self._final = True
             if not self._outstanding:
                 self._stop("complete", min(self._finished)[1])
             return True
@@ -284,15 +279,16 @@ class DAUB(Scheduler):
         elif self._sizes[step] <= self._room():
             return False
         else:                                     # the rows give out: those with the best scores so far
-            self._last_ones = True
-            left = [one for one in [top, *self._heap]
-                    if one[1] not in self._dropped and self._at[one[1]] < len(self._sizes)]
-            left.sort(key=lambda one: (-self._valid[one[1]][-1], one[1]))
+            self._final = True
+            left = [entry for entry in [top, *self._heap]
+                    if entry[1] not in self._dropped and self._answered[entry[1]] < len(self._sizes)]
+            left.sort(key=lambda entry: (-self._valid[entry[1]][-1], entry[1]))
             chosen = left[: max(1, room // self._n_rows)]
             heapq.heappush(self._heap, top)
         for _, j in chosen:
             self._to_the_top(j)
-        self._heap = [one for one in self._heap if one[1] not in self._jumped or self._at[one[1]] == len(self._sizes)]
+        self._heap = [entry for entry in self._heap
+                      if entry[1] not in self._jumped or self._answered[entry[1]] == len(self._sizes)]
         heapq.heapify(self._heap)
         return True
 
@@ -303,7 +299,7 @@ class DAUB(Scheduler):
             k = waiting.pop()
             if k < len(heap) and heap[k][0] <= score:
                 j = heap[k][1]
-                if j not in self._dropped and self._at[j] < len(self._sizes):
+                if j not in self._dropped and self._answered[j] < len(self._sizes):
                     found.append(heap[k])
                     if len(found) >= most:
                         return None
@@ -336,7 +332,7 @@ class DAUB(Scheduler):
         """Take the answer of a training, None for a failure, in the order of sizes."""
         if learner in self._jumped:
             self._n_rest -= 1
-        elif step != self._at[learner]:           # a smaller size of this learner is outstanding
+        elif step != self._answered[learner]:           # a smaller size of this learner is outstanding
             self._early[learner, step] = scores
             return math.nan
         bound = self._add(learner, step, scores)
@@ -350,7 +346,7 @@ class DAUB(Scheduler):
     def _add(self, i: int, step: int, scores: tuple[float, float] | None) -> float:
         """Add a score to a learner's curve; its new bound, nan before there is one."""
         values, places = self._valid[i], self._places[i]
-        self._at[i] = step + 1
+        self._answered[i] = step + 1
         if scores is not None:
             train, raw = scores
             valid = raw
@@ -382,17 +378,17 @@ class DAUB(Scheduler):
 
     def _left(self, learner: int) -> None:
         self._ready.add(learner)
-        if learner in self._jumped and self._at[learner] < len(self._sizes):
+        if learner in self._jumped and self._answered[learner] < len(self._sizes):
             self._n_rest -= 1
         if self._finished:
-            self._finished = [one for one in self._finished if one[1] != learner]
+            self._finished = [entry for entry in self._finished if entry[1] != learner]
         self._settle()
 
     def _settle(self) -> None:
         """Stop if the choice can be made."""
         if not self._finished or len(self._ready) < self._n_learners or self._n_rest:
             return
-        if self._n_first == len(self._sizes) or self._last_ones or (
+        if self._n_first == len(self._sizes) or self._final or (
             not self._verify and any(i not in self._jumped for _, i in self._finished)
         ):
             self._stop("complete", min(self._finished)[1])
@@ -401,7 +397,7 @@ class DAUB(Scheduler):
         while self._heap[0][1] in self._dropped:
             heapq.heappop(self._heap)
         top = self._heap[0][1]
-        if self._at[top] == len(self._sizes) and not self._outstanding:
+        if self._answered[top] == len(self._sizes) and not self._outstanding:
             self._stop("complete", top)
 
     def _method(self) -> str:
@@ -420,40 +416,9 @@ class DAUB(Scheduler):
 
     def _warnings(self) -> tuple[str, ...]:
         if self._in_full:
-            return ("all learners were trained in full at once: the first three sizes of all would have cost more",)
+            return (f"{IN_FULL}: the first three sizes of all would have cost more",)
         start = sum(self._sizes[: self._n_first])
         if start <= self._n_rows / 4:
             return ()
         return (f"the first {self._n_first} sizes take {start} of {self._n_rows} rows for every learner, so little can "
                 f"be won; a smaller first size, or training all in full, may be better",)
-
-
-def projections(x: Sequence[float]) -> list[tuple[float, float]]:
-    """By how much the least-squares line through three points, moved to the last of them, rises on its way to 0.
-
-    With the last score as the origin the rise is ``first * y1 + second * y2``; answered for each place `x` that has two
-    before it, (0, 0) for the others.
-    """
-    found = [(0.0, 0.0)] * min(2, len(x))
-    for x1, x2, x3 in zip(x, x[1:], x[2:], strict=False):
-        mean = (x1 + x2 + x3) / 3.0
-        d1, d2, d3 = x1 - mean, x2 - mean, x3 - mean
-        share = -x3 / (d1 * d1 + d2 * d2 + d3 * d3)
-        found.append((share * d1, share * d2))
-    return found
-
-
-def checked_sizes(
-    first: int, ratio: float, n_rows: int, rounding: str = "ceil", sizes: Sequence[int] | None = None
-) -> list[int]:
-    """A checked grid of training sizes that ends at `n_rows`."""
-    if sizes is not None:
-        found = [_checks.integer(n, "sizes", 1, "learners are trained on rows") for n in sizes]
-        if not found or found[-1] != n_rows or any(a >= b for a, b in zip(found, found[1:], strict=False)):
-            raise ValueError(f"sizes is {list(sizes)!r}; increasing sizes that end at n_rows, {n_rows}, are needed")
-        return found
-    first = _checks.integer(first, "first", 1, "learners are trained on rows")
-    ratio = _checks.real(ratio, "ratio")
-    if not 1.0 < ratio < math.inf:
-        raise ValueError(f"ratio is {ratio}; a finite factor above 1 is needed, so that sizes grow")
-    return grid(first, ratio, n_rows, _checks.choice(rounding, "rounding", ("ceil", "multiple")))

@@ -19,6 +19,9 @@ from fastrace.model_selection._results import Evaluation, LearnerResult
 Allocation = tuple[int, int]
 Self = TypeVar("Self", bound="Scheduler")
 VERSION = 3
+Cost = str | Callable[[int, int], float]
+IN_FULL = "all learners were trained in full at once"
+NONE_LEFT = "no rows are left within the cost of training all in full"
 
 
 class Scheduler:
@@ -34,7 +37,7 @@ class Scheduler:
         n_rows: int,
         *,
         direction: str,
-        cost: str | Callable[[int, int], float],
+        cost: Cost,
         budget: float | None,
         names: Sequence[str] | None,
     ) -> None:
@@ -454,16 +457,3 @@ def _called(train: Callable[[int, int], Any], item: Allocation, limit: float | N
     if not ended:
         raise TimeoutError(f"took longer than {limit:g} s")
     return answer
-
-
-def grid(first: int, ratio: float, n_rows: int, rounding: str = "ceil") -> list[int]:
-    """Sizes from `first` to exactly `n_rows`, each `ratio` times the last, rounded up or to multiples of `first`."""
-    sizes = [first] if first < n_rows else []
-    while sizes:
-        wanted = ratio * sizes[-1]
-        size = math.ceil(wanted - 1e-9 * wanted) if rounding == "ceil" else first * math.floor(wanted / first + 0.5)
-        size = max(size, sizes[-1] + 1)
-        if size >= n_rows:
-            break
-        sizes.append(size)
-    return [*sizes, n_rows]

@@ -30,9 +30,10 @@ from fastrace.model_selection._sklearn import (
     table_of_results,
     yields_constant_splits,
 )
-from fastrace.model_selection.schedulers._daub import DAUB, checked_sizes
+from fastrace.model_selection.schedulers._daub import DAUB
 from fastrace.model_selection.schedulers._halving import DAUBHalving, SuccessiveHalving
 from fastrace.model_selection.schedulers._scheduler import Allocation, Scheduler
+from fastrace.model_selection.schedulers._sizes import checked_sizes
 from fastrace.model_selection.searches._base import CandidateSearch, Task, documented, none_left
 from fastrace.model_selection.searches._candidates import name_of, names_of
 from fastrace.model_selection.searches._checkpoint import fingerprint, head

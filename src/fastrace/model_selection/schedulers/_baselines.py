@@ -1,0 +1,369 @@
+"""Methods that exist to be compared with: a fixed subset, chance, Hyperband and ASHA."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+from fastrace._base import _checks
+from fastrace.model_selection.schedulers._halving import SuccessiveHalving
+from fastrace.model_selection.schedulers._scheduler import Allocation, Cost, Scheduler
+from fastrace.model_selection.schedulers._sizes import ceil, checked_factor, checked_first, checked_sizes, floor
+
+
+class FixedSubset(SuccessiveHalving):
+    """Train all on one small subset, then the best of them on all rows: the plain rival of every method here.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, and rows of a full training.
+    first : int
+        Rows of the subset.
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import FixedSubset
+    >>> FixedSubset(3, 1000, 100).run(lambda learner, n: (None, learner + n)).allocations
+    [(0, 100), (1, 100), (2, 100), (2, 1000)]
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        first: int,
+        *,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        first = checked_first(first)
+        sizes = [first, n_rows] if first < n_rows else [n_rows]
+        super().__init__(
+            n_learners, n_rows, factor=max(2.0, float(n_learners)), sizes=sizes, direction=direction, cost=cost,
+            budget=budget, names=names,
+        )
+
+    def _method(self) -> str:
+        return f"FixedSubset of {self._plan[0][0]} rows"
+
+
+class RandomChoice(SuccessiveHalving):
+    """Train a few learners, drawn at random, on all rows and take the best.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, and rows of a full training.
+    n_trained : int, default 1
+        Learners that are trained.
+    rng : None, int, SeedSequence or Generator, optional
+        Draws them, here and only here.
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import RandomChoice
+    >>> len(RandomChoice(10, 1000, 3, rng=1).run(lambda learner, n: (None, learner)).allocations)
+    3
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        n_trained: int = 1,
+        *,
+        rng: _checks.RngLike = None,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(
+            n_learners, n_rows, sizes=[n_rows], direction=direction, cost=cost, budget=budget, names=names
+        )
+        count = _checks.integer(n_trained, "n_trained", 1, "something must be trained")
+        drawn = _checks.generator(rng).permutation(self._n_learners)[:count]
+        self._plan = [(self._n_rows, len(drawn))]
+        self._begin(0, sorted(int(i) for i in drawn))
+
+    def _method(self) -> str:
+        return f"RandomChoice of {self._plan[0][1]} learners"
+
+
+class Hyperband(Scheduler):
+    r"""Brackets of successive halving, from many learners on few rows to few learners on all.
+
+    Made for endless pools of configurations. Here each bracket draws its learners from one pool without replacement, a
+    training made in one bracket is not made again in another, and the best learner may never be drawn.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, and rows of a full training (R).
+    first : int
+        Fewest rows of a training.
+    factor : float, default 3.0
+        One of `factor` learners is kept in each round, above 1 (eta).
+    rng : None, int, SeedSequence or Generator, optional
+        Draws the learners of all brackets, here and only here.
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Notes
+    -----
+    With :math:`s_{max} = \lfloor \log_\eta (N / first) \rfloor`, bracket s starts
+    :math:`\lceil \frac{s_{max} + 1}{s + 1} \eta^s \rceil` learners on :math:`N \eta^{-s}` rows. With few learners the
+    brackets may need more rows than training all in full; `SuccessiveHalving` never does.
+
+    References
+    ----------
+    .. [1] Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter
+       Optimization", JMLR 2018.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import Hyperband
+    >>> Hyperband(20, 8100, 100, rng=1).run(lambda learner, n: (None, learner - 100 / n)).best
+    19
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        first: int,
+        factor: float = 3.0,
+        *,
+        rng: _checks.RngLike = None,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
+        first, self._factor = checked_first(first), checked_factor(factor)
+        generator = _checks.generator(rng)
+        top = max(0, floor(math.log(self._n_rows / first) / math.log(self._factor)))
+        self._brackets: list[tuple[list[int], list[tuple[int, int]]]] = []
+        for s in range(top, -1, -1):
+            start = ceil((top + 1) / (s + 1) * self._factor**s)
+            drawn = sorted(int(i) for i in generator.permutation(self._n_learners)[:start])
+            plan = [
+                (max(1, floor(self._n_rows * self._factor ** (k - s))), max(1, floor(len(drawn) / self._factor**k)))
+                for k in range(s + 1)
+            ]
+            self._brackets.append((drawn, plan))
+        self._scores: dict[Allocation, float] = {}
+        self._enter(0, 0, self._brackets[0][0])
+
+    @property
+    def brackets(self) -> list[list[tuple[int, int]]]:
+        """(rows, learners) of the rounds of each bracket."""
+        return [list(plan) for _, plan in self._brackets]
+
+    def _enter(self, bracket: int, number: int, alive: list[int]) -> None:
+        """Begin a round."""
+        self._bracket, self._round, self._alive, self._handed_out = bracket, number, alive, 0
+        rows = self._brackets[bracket][1][number][0]
+        self._pending = {i for i in alive if i not in self._dropped and (i, rows) not in self._scores}
+
+    def _propose(self) -> Allocation | None:
+        rows = self._brackets[self._bracket][1][self._round][0]
+        while self._handed_out < len(self._alive):
+            i = self._alive[self._handed_out]
+            self._handed_out += 1
+            if i not in self._dropped and (i, rows) not in self._scores:
+                return i, rows
+        return None
+
+    def _take(self, learner: int, n: int, train: float, valid: float) -> float:
+        self._scores[learner, n] = valid
+        self._pending.discard(learner)
+        self._settle()
+        return math.nan
+
+    def _left(self, learner: int) -> None:
+        self._pending.discard(learner)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Begin the next round or bracket, or stop, once all of this round have answered."""
+        while not self._pending:
+            plan = self._brackets[self._bracket][1]
+            rows = plan[self._round][0]
+            alive = [i for i in self._alive if i not in self._dropped]
+            if alive and self._round + 1 < len(plan):
+                order = sorted(alive, key=lambda i: (-self._scores[i, rows], i))
+                self._enter(self._bracket, self._round + 1, sorted(order[: plan[self._round + 1][1]]))
+            elif self._bracket + 1 < len(self._brackets):
+                self._enter(self._bracket + 1, 0, self._brackets[self._bracket + 1][0])
+            else:
+                full = [i for i in range(self._n_learners)
+                        if i not in self._dropped and (i, self._n_rows) in self._scores]
+                if full:
+                    self._stop("complete", max(full, key=lambda i: (self._scores[i, self._n_rows], -i)))
+                    return
+                rest = self._stand_ins()
+                self._brackets.append((rest, [(self._n_rows, len(rest))]))
+                self._enter(len(self._brackets) - 1, 0, rest)
+
+    def _method(self) -> str:
+        return f"Hyperband, {len(self._brackets)} brackets, factor {self._factor:g}"
+
+
+class _Rung:
+    """Scores of one size as pairs (-score, learner), the best first: of all learners, and of those not promoted."""
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+        self.ranks: dict[int, tuple[float, int]] = {}
+        self._all: list[tuple[float, int]] = []
+        self._waiting: list[tuple[float, int]] = []
+
+    def add(self, i: int, score: float) -> None:
+        self.ranks[i] = -score, i
+        insort(self._all, self.ranks[i])
+        insort(self._waiting, self.ranks[i])
+
+    def drop(self, i: int) -> None:
+        if i in self.ranks:
+            rank = self.ranks.pop(i)
+            for line in (self._all, self._waiting):
+                k = bisect_left(line, rank)
+                if line[k:k + 1] == [rank]:
+                    del line[k]
+
+    def promote(self) -> None:
+        """The best learner that was not promoted is."""
+        del self._waiting[0]
+
+    def best_waiting(self) -> int | None:
+        """The best learner that was not promoted."""
+        return self._waiting[0][1] if self._waiting else None
+
+    def next_promotion(self) -> int | None:
+        """The best learner that was not promoted, if it is among the best share."""
+        share = floor(len(self._all) / self._factor)
+        return self._waiting[0][1] if self._waiting and share and self._waiting[0] <= self._all[share - 1] else None
+
+
+class ASHA(Scheduler):
+    r"""Asynchronous successive halving: a free worker promotes a learner that is among the best of its rung.
+
+    Parameters
+    ----------
+    n_learners, n_rows : int
+        Learners, and rows of a full training.
+    first : int, optional
+        Rows of the lowest rung; not needed with `sizes`.
+    factor : float, default 3.0
+        The best 1 / `factor` of a rung are promoted to `factor` times as many rows, above 1 (eta).
+    sizes : sequence of int, optional
+        The sizes of the rungs themselves, increasing, the last one `n_rows`.
+    direction, cost, budget, names
+        As for `DAUB`.
+
+    Notes
+    -----
+    Learners enter in their order. The pool is finite: once all have entered and no more than 1 / `factor` of any rung
+    is left to promote, the best of the highest rung climbs to the top and the best there is chosen. No promise.
+
+    With few learners the rungs may need more rows than training all in full; `SuccessiveHalving` never does.
+
+    A decision costs O(log n_learners) comparisons, whatever the number of rounds.
+
+    References
+    ----------
+    .. [1] Li, Jamieson, Rostamizadeh, Gonina, Ben-Tzur, Hardt, Recht, Talwalkar, "A System for Massively Parallel
+       Hyperparameter Tuning", MLSys 2020, Algorithm 2.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import ASHA
+    >>> ASHA(20, 8100, 100).run(lambda learner, n: (None, learner - 100 / n)).best
+    19
+    """
+
+    def __init__(
+        self,
+        n_learners: int,
+        n_rows: int,
+        first: int | None = None,
+        factor: float = 3.0,
+        *,
+        sizes: Sequence[int] | None = None,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
+        if first is None and sizes is None:
+            raise ValueError("first and sizes are None; the rows of the lowest rung, or of all rungs, are needed")
+        self._factor = checked_factor(factor)
+        self._sizes = checked_sizes(1 if first is None else first, self._factor, self._n_rows, sizes=sizes)
+        self._rungs = [_Rung(self._factor) for _ in self._sizes]
+        self._level = {n: k for k, n in enumerate(self._sizes)}
+        self._promising = 0                       # bit k: rung k has a learner to promote
+        self._entered = 0
+
+    def _changed(self, k: int) -> None:
+        """Note whether a rung below the last has a learner to promote."""
+        bit = 1 << k
+        if k + 1 < len(self._sizes) and self._rungs[k].next_promotion() is not None:
+            self._promising |= bit
+        else:
+            self._promising &= ~bit
+
+    def _promote(self, k: int, learner: int) -> Allocation:
+        self._rungs[k].promote()
+        self._changed(k)
+        return learner, self._sizes[k + 1]
+
+    def _propose(self) -> Allocation | None:
+        if self._promising:
+            k = self._promising.bit_length() - 1
+            i = self._rungs[k].next_promotion()
+            if i is not None:
+                return self._promote(k, i)
+        while self._entered < self._n_learners:
+            i = self._entered
+            self._entered += 1
+            if i not in self._dropped:
+                return i, self._sizes[0]
+        if self._outstanding or self._rungs[-1].ranks:
+            return None
+        for k in range(len(self._sizes) - 2, -1, -1):
+            i = self._rungs[k].best_waiting()
+            if i is not None:
+                return self._promote(k, i)
+        return None
+
+    def _take(self, learner: int, n: int, train: float, valid: float) -> float:
+        k = self._level[n]
+        self._rungs[k].add(learner, valid)
+        self._changed(k)
+        self._settle()
+        return math.nan
+
+    def _left(self, learner: int) -> None:
+        for k, rung in enumerate(self._rungs):
+            rung.drop(learner)
+            self._changed(k)
+        self._settle()
+
+    def _settle(self) -> None:
+        top = self._rungs[-1].ranks
+        if top and not (self._promising or self._outstanding or self._entered < self._n_learners):
+            self._stop("complete", min(top.values())[1])
+
+    def _method(self) -> str:
+        return f"ASHA, {self._sizes[0]} to {self._sizes[-1]} rows, factor {self._factor:g}"
