@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.ensemble import AdaBoostClassifier, HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from fastrace.boosting import FilterBoostClassifier, _boost
+from fastrace.boosting import FilterBoostClassifier, _boost, _edges
 
 ROUNDS = 15
 
@@ -59,7 +59,7 @@ class AdaBoost:
 class Loops:
     """The compiled loops by themselves: rows of 54 features, 162 stumps of which none is of use."""
 
-    params = list(_boost.RULES)
+    params = list(_edges.RULES)
     param_names = ["rule"]
     n_rows, n_features = 200_000, 54
 
@@ -74,7 +74,7 @@ class Loops:
         feature, last = np.repeat(np.arange(d), 3), np.tile(np.arange(3), d)
         stream = _boost.StumpStream(
             feature, np.zeros(3 * d), last, np.arange(0, 4 * d + 1, 4),
-            _boost.EdgeRule(3 * d, rule, 0.25, 5.0), _boost.Filter(0.01, np.random.default_rng(0)),
+            _edges.EdgeRule(3 * d, rule, 0.25, 5.0), _boost.Filter(0.01, np.random.default_rng(0)),
         )
         stream.restart(5.0)
         assert stream.consume(self.codes, self.y, self.order) == self.n_rows

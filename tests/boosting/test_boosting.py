@@ -1,6 +1,7 @@
 """FilterBoost: edges against the plain twin, promises, scikit-learn's contract, streams and memory maps."""
 
 import copy
+import functools
 import math
 import pickle
 
@@ -13,12 +14,12 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastrace as fr
-from fastrace.boosting import FilterBoostClassifier, Stump, _boost, _committee, filterboost
+from fastrace.boosting import FilterBoostClassifier, Stump, _boost, _committee, _edges, filterboost
 from fastrace.boosting._bins import Bins
 from guarantee import assert_rate_at_most
 from reference import boosting as twin
 
-RULES = _boost.RULES
+RULES = _edges.RULES
 
 
 def noisy(rng, n=20_000, d=4):
@@ -49,7 +50,7 @@ def test_race_of_edges_equals_the_twin(name, selection, seed):
     ]:
         wins = (rng.random((6000, len(chances))) < chances).astype(np.int8)
         wanted = twin.race_of_edges(wins.tolist()[:1500], name, tau, delta, selection)
-        rule = _boost.EdgeRule(len(chances), name, tau, -math.log(delta), selection=selection, growth=1.0)
+        rule = _edges.EdgeRule(len(chances), name, tau, -math.log(delta), selection=selection, growth=1.0)
         used = rule.update_many(wins[:700])
         used += rule.update_many(wins[700:1500]) if not rule.status else 0
         if wanted is None:
@@ -61,10 +62,41 @@ def test_race_of_edges_equals_the_twin(name, selection, seed):
             assert rule.update_many(wins[used:]) == 0
 
 
+ON_STREAMS = {
+    "nas": functools.partial(fr.NAS, two_sided=False),
+    "geometric-nas": functools.partial(fr.GeometricNAS, two_sided=False),
+    "ebstop": functools.partial(fr.EBStop, use_support=True),
+    "ebgstop": functools.partial(fr.EBGStop, preset="plain", use_support=True),
+    "ebgstop-star": functools.partial(fr.EBGStop, use_support=True),
+    "target-eb": fr.TargetEBStop,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_edge_asked_after_every_example_is_the_rule_for_streams(name, seed):
+    """They stop at the same example, with the same bits but where moments are added up in blocks."""
+    rng = np.random.default_rng(seed)
+    for tau, delta, chance in [(0.25, 0.1, 0.8), (0.5, 0.01, 0.35), (0.1, 0.05, 0.9), (0.9, 0.5, 0.55), (0.3, 0.1, 1)]:
+        wins = (rng.random((20_000, 1)) < chance).astype(np.int8)
+        edge = _edges.EdgeRule(1, name, tau, -math.log(delta), growth=1.0)
+        rule = ON_STREAMS[name](tau, delta, (-0.5, 0.5))
+        used = edge.update_many(wins)
+        assert (used, edge.status) == (rule.update_many(wins[:, 0] - 0.5), "fired" if rule.stopped else "")
+        low, high = rule.interval
+        if not rule.stopped:
+            continue
+        if "nas" in name:
+            assert edge.lower[0] == abs(rule.estimate) / (1 + tau)
+        elif name == "target-eb":
+            assert (edge.lower[0], edge.upper[0]) == (max(low, -high), max(-low, high))
+        else:
+            assert (edge.lower[0], edge.upper[0]) == pytest.approx((max(low, -high), max(-low, high)), rel=1e-12)
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_rare_looks_stop_hardly_later(name, rng):
     wins = (rng.random((60_000, 5)) < [0.5, 0.55, 0.45, 0.6, 0.52]).astype(np.int8)
-    used = [_boost.EdgeRule(5, name, 0.25, 5.0, growth=growth).update_many(wins) for growth in (1.0, 1.01)]
+    used = [_edges.EdgeRule(5, name, 0.25, 5.0, growth=growth).update_many(wins) for growth in (1.0, 1.01)]
     assert used[0] <= used[1] <= 1.1 * used[0] + 1
 
 
@@ -75,7 +107,7 @@ def test_certified_edges_keep_the_promise(name, rng):
     chances = np.array([0.5, 0.58, 0.62, 0.42, 0.36])
     missed = 0
     for _ in range(trials):
-        rule = _boost.EdgeRule(5, name, 0.5, -math.log(delta))
+        rule = _edges.EdgeRule(5, name, 0.5, -math.log(delta))
         while not rule.status:
             rule.update_many((rng.random((500, 5)) < chances).astype(np.int8))
         edge = chances[rule.best] - 0.5
@@ -85,31 +117,31 @@ def test_certified_edges_keep_the_promise(name, rng):
 
 def test_bets_take_far_fewer_examples_than_the_rules_of_the_paper(rng):
     wins = (rng.random((400_000, 20)) < np.linspace(0.45, 0.56, 20)).astype(np.int8)
-    used = {name: _boost.EdgeRule(20, name, 0.25, 4.0).update_many(wins) for name in RULES}
+    used = {name: _edges.EdgeRule(20, name, 0.25, 4.0).update_many(wins) for name in RULES}
     assert used["target-eb"] * 2 < used["ebgstop-star"] < used["nas"]
 
 
 def test_an_edge_of_nothing_never_fires_and_a_floor_says_so():
     wins = np.tile(np.array([[0], [1]], dtype=np.int8), (200_000, 1))
-    rule = _boost.EdgeRule(1, "target-eb", 0.25, 3.0)
+    rule = _edges.EdgeRule(1, "target-eb", 0.25, 3.0)
     assert rule.update_many(wins) == len(wins) and rule.status == ""
-    floor = _boost.EdgeRule(1, "nas", 0.25, 3.0, min_edge=0.02)
+    floor = _edges.EdgeRule(1, "nas", 0.25, 3.0, min_edge=0.02)
     assert floor.update_many(wins) < len(wins) and floor.status == "no edge"
 
 
 def test_sorted_wins_are_found_inconsistent(rng):
-    """The first hypothesis is right 600 times, then wrong; the second needs longer than that to be known to 0.5 %."""
+    """The first hypothesis is right 600 times, then wrong; the second needs longer than that to be known to 0.3 %."""
     wins = np.column_stack([np.arange(6000) < 600, rng.random(6000) < 0.97]).astype(np.int8)
     for name in ("ebstop", "ebgstop", "ebgstop-star", "target-eb"):
-        rule = _boost.EdgeRule(2, name, 0.005, 3.0, selection="leader")
+        rule = _edges.EdgeRule(2, name, 0.003, 3.0, selection="leader")
         rule.update_many(wins)
         assert rule.status == "inconsistent", name
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_fewest_examples(name):
-    fewest = _boost.fewest_examples(7, name, 0.25, 4.0, 1.0)
-    rule = _boost.EdgeRule(7, name, 0.25, 4.0, growth=1.0)
+    fewest = _edges.fewest_examples(7, name, 0.25, 4.0, 1.0)
+    rule = _edges.EdgeRule(7, name, 0.25, 4.0, growth=1.0)
     wins = np.tile(np.array([1] + [0, 1, 0, 1, 0, 1], dtype=np.int8), (10_000, 1))
     assert rule.update_many(wins) == fewest
 
@@ -132,7 +164,7 @@ def test_committee_equals_the_twin(name, seed):
     assert why == "n_estimators"
     stream = _boost.StumpStream(
         *np.array(stumps).T, np.arange(0, 4 * d + 1, 4),
-        _boost.EdgeRule(len(stumps), name, 0.5, 0.0, growth=1.0), _boost.Filter(0.02, np.random.default_rng(5)),
+        _edges.EdgeRule(len(stumps), name, 0.5, 0.0, growth=1.0), _boost.Filter(0.02, np.random.default_rng(5)),
     )
     place = 0
     for t, (best, sign, weight, passed, drawn) in enumerate(wanted, 1):
@@ -428,7 +460,7 @@ def test_sorted_chunks_are_found_out(rng):
     n = 12_000
     y = rng.random(n) < 0.5
     X = np.column_stack([y ^ (np.arange(n) >= 1200), y ^ (rng.random(n) < 0.03)]).astype(float)
-    model = FilterBoostClassifier(tau=0.005, selection="leader", random_state=0)
+    model = FilterBoostClassifier(tau=0.003, selection="leader", random_state=0)
     with pytest.warns(RuntimeWarning, match="not independent"):
         model.fit_chunks([(X, y)])
     assert model.stopped_by_ == "inconsistent"

@@ -594,9 +594,9 @@ def pulls_callback():
 
 
 def stumps():
-    from fastrace.boosting import _boost
+    from fastrace.boosting import _boost, _edges
 
-    return ([0, 1], [0, 0], [0, 0], [0, 2, 4], _boost.EdgeRule(2, "nas", 0.2, 3.0),
+    return ([0, 1], [0, 0], [0, 0], [0, 2, 4], _edges.EdgeRule(2, "nas", 0.2, 3.0),
             _boost.Filter(0.1, generator())), {}
 
 
@@ -624,7 +624,7 @@ ARGUMENTS = {
     "_selector.Selector": lambda: ((3, 1), {**ENDS, "rng": generator()}),
     "_arch.ArchSource": call(ROWS[:, 0], [1, 2]),
     "_arch_logs.LogArchSource": call(WINS, 2, np.zeros((2, 4)), np.zeros(4)),
-    "_boost.EdgeRule": call(2, "target-eb", 0.2, 3.0), "_boost.Filter": lambda: ((0.1, generator()), {}),
+    "_edges.EdgeRule": call(2, "target-eb", 0.2, 3.0), "_boost.Filter": lambda: ((0.1, generator()), {}),
     "_boost.StumpStream": stumps,
     "_chain.Move": call(), "_chain.Proposal": call(), "_slice.Sweep": call(1.0, 4),
     "_chain.Residual": lambda: ((model(), np.zeros(2)), {}),
@@ -806,9 +806,9 @@ class ActingLock:
 
 
 def stream_of_stumps(rng):
-    from fastrace.boosting import _boost
+    from fastrace.boosting import _boost, _edges
 
-    return _boost.StumpStream([0, 1], [0, 0], [0, 0], [0, 2, 4], _boost.EdgeRule(2, "nas", 0.01, 30.0),
+    return _boost.StumpStream([0, 1], [0, 0], [0, 0], [0, 2, 4], _edges.EdgeRule(2, "nas", 0.01, 30.0),
                               _boost.Filter(0.1, rng))
 
 
@@ -856,12 +856,12 @@ def test_a_stream_of_stumps_counts_what_two_threads_read():
 
 
 def test_stumps_that_do_not_fit_are_refused():
-    from fastrace.boosting import _boost
+    from fastrace.boosting import _boost, _edges
 
     for bad in (([0, 1], [0, 0], [0, 2], [0, 2, 4]), ([0, 2], [0, 0], [0, 0], [0, 2, 4]),
                 ([0], [0], [0], [0, 2, 4]), ([0, 1], [0, 0], [0, 0], [0, 4, 2]), ([0, 1], [0, -1], [0, 0], [0, 2, 4])):
         with pytest.raises(ValueError):
-            _boost.StumpStream(*bad, _boost.EdgeRule(2, "nas", 0.2, 3.0), _boost.Filter(0.1, generator()))
+            _boost.StumpStream(*bad, _edges.EdgeRule(2, "nas", 0.2, 3.0), _boost.Filter(0.1, generator()))
 
 
 @pytest.mark.parametrize("at", [0, 37, 99])

@@ -2,6 +2,8 @@
 
 import math
 
+from reference.sequences import Guess, psi
+
 
 def filter_limit(epsilon, delta_t, call):
     return math.ceil(2 / epsilon * math.log(call * (call + 1) / delta_t))
@@ -73,25 +75,20 @@ class TargetBets:
 
     def __init__(self, tau, delta):
         self.tau, self.delta = tau, delta
-        self.n, self.wins = 0, 0
+        self.guess = Guess()
         self.sums = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
         self.l, self.u = 0.0, 1.0
         self.low, self.high, self.fired = 0.0, 0.5, False
 
     def update(self, z):
-        win = 1 if z > 0 else 0
-        mean = (0.5 + self.wins) / (self.n + 1)
-        variance = mean * (1 - mean)
+        win, mean, variance = (1 if z > 0 else 0), self.guess.mean, self.guess.variance
         wanted = max(self.tau * abs(mean - 0.5), 1e-12)
-        for side, scale in enumerate((mean, 1 - mean)):
+        for sums, scale in zip(self.sums, (mean, 1 - mean), strict=True):
             stake = min(wanted / (variance + scale * wanted), 0.9 / scale)
-            x = stake * scale
-            cost = (-math.log1p(-x) - x if x > 1e-4 else x * x * (0.5 + x / 3 + x * x / 4)) / scale**2
-            self.sums[side][0] += stake
-            self.sums[side][1] += stake * win
-            self.sums[side][2] += (win - mean) ** 2 * cost
-        self.n += 1
-        self.wins += win
+            sums[0] += stake
+            sums[1] += stake * win
+            sums[2] += (win - mean) ** 2 * psi(stake * scale) / scale**2
+        self.guess.see(win)
         threshold = math.log(2 / self.delta)
         (w0, c0, p0), (w1, c1, p1) = self.sums
         self.l, self.u = max(self.l, (c0 - threshold - p0) / w0), min(self.u, (c1 + threshold + p1) / w1)

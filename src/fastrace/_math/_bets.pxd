@@ -39,6 +39,8 @@ cdef extern from "_bets.h" nogil:
 
     # One reward with replacement; the same bits as by the block
     void fr_target_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high) noexcept
+    void fr_target_push_wins(const fr_bet_t *b, fr_sums_t *s, double won, double lost, double *low,
+                             double *high) noexcept
     void fr_plug_in_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high) noexcept
 
     # Running bounds after each of n <= FR_BLOCK rewards in [0, 1]; nothing is intersected

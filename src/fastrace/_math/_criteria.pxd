@@ -1,6 +1,7 @@
 # cython: cdivision=True
 """When a race should stop reading at random and turn to one full pass."""
 
+from libc.math cimport fabs
 from libc.stdint cimport int64_t
 
 
@@ -43,6 +44,11 @@ cdef inline bint relative_met(double low, double high, double epsilon) noexcept 
 cdef inline double relative_answer(double low, double high, double epsilon) noexcept nogil:
     """That value, without its sign."""
     return 0.5 * ((1.0 + epsilon) * low + (1.0 - epsilon) * high)
+
+
+cdef inline bint half_width_met(double mean, double half_width, double epsilon) noexcept nogil:
+    """The same for a mean and its half-width at one moment: NAS of Domingo, Gavalda & Watanabe (2002)."""
+    return fabs(mean) >= half_width * (1.0 + 1.0 / epsilon)
 
 
 cdef inline double distance_from_zero(double low, double high) noexcept nogil:

@@ -49,6 +49,42 @@ cdef inline double geometric_index(double t, double beta) noexcept nogil:
     return k
 
 
+cdef enum:                      # when the interval of a rule is looked at
+    ONCE                        # only at a number of rewards known beforehand
+    EVERY                       # after every reward, a share of delta for each t
+    GEOMETRIC                   # after every reward, a share of delta for each interval of a geometric grid
+
+cdef struct spending_t:
+    int schedule
+    bint telescoping            # shares delta / (k (k+1)), else like 1 / k^power
+    double beta, power
+    double log_inv_delta        # of delta over the number of failures that a half-width counts
+
+
+cdef inline double log_inv_share(const spending_t *how, double k) noexcept nogil:
+    """log(1 / d_k) of share k."""
+    if how.telescoping:
+        return log_inv_telescoping_delta(k, how.log_inv_delta)
+    return log_inv_look_delta(<int64_t>k, how.log_inv_delta, how.power)
+
+
+cdef inline void spend(const spending_t *how, double t, double *end, double *x) noexcept nogil:
+    """Set the x that enters the half-width at t, and the last t that it serves; eq. (5) of Mnih et al. (2008)."""
+    cdef double k
+    if how.schedule == EVERY:
+        x[0] = log_inv_share(how, t)
+    elif how.schedule == GEOMETRIC and t > end[0]:
+        k = geometric_index(t, how.beta)
+        end[0] = geometric_end(k, how.beta)
+        x[0] = end[0] / geometric_end(k - 1.0, how.beta) * log_inv_share(how, k)
+
+
+cdef inline double next_on_grid(double t, double beta, double *k) noexcept nogil:
+    """The place of the first test after t on the grid floor(beta^(k-1)), whose number goes to k."""
+    k[0] = geometric_index(t + 1.0, beta) + 1.0
+    return geometric_end(k[0] - 1.0, beta)
+
+
 # Sample sizes of Dagum, Karp, Luby & Ross (2000) for rewards in [0, 1], by log(1 / delta).
 
 cdef inline double upsilon(double epsilon, double log_inv_delta) noexcept nogil:

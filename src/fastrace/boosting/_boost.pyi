@@ -3,8 +3,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-RULES: tuple[str, ...]
-STATUS: tuple[str, ...]
+from fastrace.boosting._edges import EdgeRule
 
 def bin_rows(
     x: NDArray[Any],
@@ -13,41 +12,7 @@ def bin_rows(
     categorical: NDArray[np.uint8],
     codes: NDArray[np.uint8],
 ) -> None: ...
-def fewest_examples(n_hypotheses: int, rule: str, tau: float, log_inv_delta: float, growth: float) -> int: ...
 def scores(codes: NDArray[np.uint8], offset: NDArray[np.int64], table: NDArray[np.float64]) -> NDArray[np.float64]: ...
-
-class EdgeRule:
-    n_hypotheses: int
-    best: int
-    n: int
-    next_look: int
-    tau: float
-    growth: float
-    min_edge: float
-    by_leader: bool
-    def __init__(
-        self,
-        n_hypotheses: int,
-        rule: str,
-        tau: float,
-        log_inv_delta: float,
-        *,
-        selection: str = "first",
-        growth: float = 1.01,
-        min_edge: float = 0.0,
-    ) -> None: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def lower(self) -> NDArray[np.float64]: ...
-    @property
-    def upper(self) -> NDArray[np.float64]: ...
-    @property
-    def edges(self) -> NDArray[np.float64]: ...
-    def restart(self, log_inv_delta: float) -> None: ...
-    def update_many(self, wins: NDArray[np.int8]) -> int: ...
-    def _get_state(self) -> dict[str, Any]: ...
-    def _set_state(self, state: dict[str, Any]) -> None: ...
 
 class Filter:
     rng: np.random.Generator

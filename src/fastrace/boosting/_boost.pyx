@@ -1,7 +1,7 @@
-"""Compiled loops of boosting by filtering: bins, the filter, and the race of all stumps on one filtered stream."""
+"""Compiled loops of boosting by filtering: bins, the filter, and all stumps on one filtered stream."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport fabs, floor, isnan, log, pow, sqrt
+from libc.math cimport ceil, exp, isnan
 from libc.stdint cimport int8_t, int64_t, uint8_t
 from numpy.random cimport bitgen_t
 cimport numpy as cnp
@@ -9,39 +9,19 @@ cimport numpy as cnp
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
                                     guard_t, guarded)
 from fastrace._base._signals cimport check_signals
-from fastrace._math._bounds cimport empirical_bernstein, hoeffding
-from fastrace._math._schedules cimport log_inv_look_delta
-from fastrace.boosting._edges cimport acceptance, edge_bets_clear, edge_bets_push, edge_bets_t, filter_limit, telescope
+from fastrace._math._schedules cimport log_inv_telescoping_delta
+from fastrace.boosting._edges cimport ERROR_BELOW, RUNNING, EdgeRule
 
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace.boosting._edges import RULES, STATUS
 
 cnp.import_array()
-
-RULES = ("nas", "geometric-nas", "ebstop", "ebgstop", "ebgstop-star", "target-eb")
-STATUS = ("", "fired", "error", "no edge", "inconsistent", "max_samples")
-
-cdef enum:      # places in RULES
-    NAS
-    GEOMETRIC_NAS
-    EBSTOP
-    EBGSTOP
-    EBGSTOP_STAR
-    TARGET_EB
-
-cdef enum:      # places in STATUS
-    RUNNING
-    FIRED
-    ERROR_BELOW
-    NO_EDGE
-    INCONSISTENT
-    MAX_SAMPLES
 
 cdef enum:
     ROWS_PER_CHECK = 1 << 16
     AHEAD = 12          # rows fetched before their turn
-    BETS = 9            # doubles of an edge_bets_t
 
 ctypedef fused real_t:
     float
@@ -92,256 +72,15 @@ def bin_rows(const real_t[:, :] x, const double[::1] edges, const int64_t[::1] f
                 check_signals()
 
 
-cdef class EdgeRule:
-    """Edges of several hypotheses on one stream: which is known to a relative accuracy `tau` first?
-
-    Every hypothesis has `delta` / n_hypotheses. Bounds are looked at after n = 1, 2, ... examples, later after every
-    1 / (growth - 1)-th part of them; geometric NAS has its own looks. The rule fires as soon as some edge is known to
-    `tau` (selection "first") or as one is certainly at least (1 - tau) times the largest (selection "leader").
-    """
-
-    cdef guard_t guard
-    cdef readonly Py_ssize_t n_hypotheses, best
-    cdef readonly int64_t n, next_look
-    cdef readonly double tau, growth, min_edge
-    cdef readonly bint by_leader
-    cdef int kind, state
-    cdef double log_inv_delta, log_inv_share, beta
-    cdef int64_t pending, interval, interval_begin, interval_end
-    cdef cnp.ndarray _low, _high, _sums, _bets
-    cdef double *low            # brackets of |edge|
-    cdef double *high
-    cdef double *sums           # of z, set before a look
-    cdef edge_bets_t *bets
-
-    def __cinit__(self):
-        guard_await(&self.guard, 0)
-
-    def __init__(self, n_hypotheses, rule, tau, log_inv_delta, *, selection="first", growth=1.01, min_edge=0.0):
-        cdef Py_ssize_t many = n_hypotheses
-        cdef int kind = RULES.index(rule)
-        cdef bint by_leader = ("first", "leader").index(selection)
-        cdef double accuracy = tau, factor = growth, smallest = min_edge, share = log_inv_delta
-        low, high, sums = np.empty(many), np.empty(many), np.zeros(many)
-        bets = np.zeros((many if kind == TARGET_EB else 0, BETS))
-        guard_build(&self.guard, 0, self)
-        self.n_hypotheses = many
-        self.kind = kind
-        self.tau = accuracy
-        self.by_leader = by_leader
-        self.growth = factor
-        self.min_edge = smallest
-        self.beta = 1.1 if kind == EBGSTOP_STAR else 1.5
-        self._low, self._high, self._sums, self._bets = low, high, sums, bets
-        self.low = <double *>cnp.PyArray_DATA(self._low)
-        self.high = <double *>cnp.PyArray_DATA(self._high)
-        self.sums = <double *>cnp.PyArray_DATA(self._sums)
-        self.bets = <edge_bets_t *>cnp.PyArray_DATA(self._bets)
-        assert sizeof(edge_bets_t) == BETS * sizeof(double)
-        self.begin(share)
-        guard_built(&self.guard, 0)
-
-    def restart(self, double log_inv_delta):
-        """Forget the stream; the next one has this log(1 / delta)."""
-        guard_enter(&self.guard, self)
-        self.begin(log_inv_delta)
-        guard_leave(&self.guard)
-
-    cdef void begin(self, double log_inv_delta) noexcept nogil:
-        """`restart` for those who hold the guard."""
-        cdef Py_ssize_t h
-        self.log_inv_delta = log_inv_delta
-        self.log_inv_share = log_inv_delta + log(<double>self.n_hypotheses) if self.n_hypotheses else log_inv_delta
-        self.n = self.pending = 0
-        self.next_look = 1
-        self.interval = 1 if self.kind == GEOMETRIC_NAS else 0
-        self.interval_begin = self.interval_end = 1
-        self.state = RUNNING
-        self.best = -1
-        for h in range(self.n_hypotheses):
-            self.low[h] = 0.0
-            self.high[h] = 0.5
-            self.sums[h] = 0.0
-        if self.kind == TARGET_EB:
-            for h in range(self.n_hypotheses):
-                edge_bets_clear(&self.bets[h])
-
-    @property
-    def status(self):
-        guard_check_built(&self.guard, self)
-        return STATUS[self.state]
-
-    @property
-    def lower(self):
-        """Lower bounds of the sizes of the edges."""
-        return self._copied(self._low)
-
-    @property
-    def upper(self):
-        return self._copied(self._high)
-
-    @property
-    def edges(self):
-        """Edges as observed."""
-        return self._copied(self._sums) / max(self.n, 1)
-
-    cdef object _copied(self, array):
-        """A copy of numbers that change while the rule is in use."""
-        return guarded(&self.guard, self, array.copy, ())
-
-    cdef int64_t _look_after(self, int64_t n) noexcept nogil:
-        """The look after the one at n."""
-        cdef double target
-        if self.kind == GEOMETRIC_NAS:
-            while True:
-                target = floor(pow(self.beta, <double>self.interval))
-                self.interval += 1
-                if target > n:
-                    return <int64_t>target
-        target = floor(self.growth * <double>n)
-        return <int64_t>target if target > <double>(n + 1) else n + 1
-
-    cdef int look(self, int64_t n) noexcept nogil:
-        """Judge the hypotheses after n examples, whose sums of z are in `sums`."""
-        cdef double radius = 0.0, x = 0.0, mean, size, low, high, most = -1.0, most_low = -1.0, most_high = 0.0
-        cdef Py_ssize_t h, fired = -1
-        cdef bint known
-        if self.kind == NAS:
-            radius = hoeffding(n, telescope(n, self.log_inv_share), 1.0)
-        elif self.kind == GEOMETRIC_NAS:
-            radius = hoeffding(n, telescope(self.interval, self.log_inv_share), 1.0)
-        elif self.kind == EBSTOP:
-            x = log_inv_look_delta(n, self.log_inv_share, 1.1)
-        elif self.kind != TARGET_EB:
-            while n > self.interval_end:
-                self.interval += 1
-                self.interval_begin = self.interval_end
-                self.interval_end = <int64_t>min(floor(pow(self.beta, <double>self.interval)), 9e15)
-            if self.interval:
-                x = (log_inv_look_delta(self.interval, self.log_inv_share, 1.1) if self.kind == EBGSTOP_STAR
-                     else telescope(self.interval, self.log_inv_share))
-                # eq. (5) of Mnih et al. (2008): one share for the whole interval, log(3 / d) times its ratio
-                x = (log(3.0) + x) * self.interval_end / self.interval_begin - log(3.0)
-        for h in range(self.n_hypotheses):
-            mean = self.sums[h] / <double>n
-            size = fabs(mean)
-            if self.kind <= GEOMETRIC_NAS:
-                low = size - radius
-                high = size + radius
-                known = size >= radius * (1.0 + 1.0 / self.tau)
-                if known:
-                    low = size / (1.0 + self.tau)       # what the rule returns, a little above the bracket's end
-                self.low[h] = low
-                self.high[h] = high
-            elif self.kind == TARGET_EB:
-                edge_bets_push(&self.bets[h], self.n, n, self.sums[h] + 0.5 * <double>n, self.tau, self.log_inv_share)
-                low = max(self.bets[h].low - 0.5, 0.5 - self.bets[h].high)
-                high = max(0.5 - self.bets[h].low, self.bets[h].high - 0.5)
-                if self.bets[h].low > self.bets[h].high:
-                    self.state = INCONSISTENT
-                self.low[h] = low = max(low, 0.0)
-                self.high[h] = high
-            elif n > 1:
-                radius = empirical_bernstein(n, sqrt(max(0.25 - mean * mean, 0.0)), x, 1.0)
-                self.low[h] = low = max(self.low[h], size - radius)
-                self.high[h] = high = min(self.high[h], size + radius)
-                if low > high:
-                    self.state = INCONSISTENT
-            else:
-                low = self.low[h]
-                high = self.high[h]
-            if self.kind > GEOMETRIC_NAS:
-                known = low > 0.0 and (1.0 + self.tau) * low >= (1.0 - self.tau) * high
-            if known and (fired < 0 or low > self.low[fired]):
-                fired = h
-            if size > most:
-                most = size
-                self.best = h
-            if low > most_low:
-                most_low = low
-            if high > most_high:
-                most_high = high
-        self.n = n
-        self.next_look = self._look_after(n)
-        if self.state == INCONSISTENT:
-            return self.state
-        if self.by_leader:
-            if most_low > 0.0 and most_low >= (1.0 - self.tau) * most_high:
-                self.state = FIRED
-        elif fired >= 0:
-            self.state = FIRED
-            if not self.low[self.best] > 0.0:
-                self.best = fired
-        if self.state == FIRED and self.by_leader:
-            self.best = self._most_certain()
-        if self.state == RUNNING and most_high <= self.min_edge:
-            self.state = NO_EDGE
-        return self.state
-
-    cdef Py_ssize_t _most_certain(self) noexcept nogil:
-        cdef Py_ssize_t h, best = 0
-        for h in range(1, self.n_hypotheses):
-            if self.low[h] > self.low[best]:
-                best = h
-        return best
-
-    def _get_state(self):
-        return guarded(&self.guard, self, self._state, ())
-
-    def _state(self):
-        return dict(n=self.n, pending=self.pending, next_look=self.next_look, interval=self.interval,
-                    interval_begin=self.interval_begin, interval_end=self.interval_end, best=self.best,
-                    status=STATUS[self.state], log_inv_delta=self.log_inv_delta, low=self._low.copy(),
-                    high=self._high.copy(), sums=self._sums.copy(), bets=self._bets.copy())
-
-    def _set_state(self, state):
-        guard_enter(&self.guard, self)
-        try:
-            self.begin(state["log_inv_delta"])
-            for mine, theirs in ((self._low, state["low"]), (self._high, state["high"]), (self._sums, state["sums"]),
-                                 (self._bets, state["bets"])):
-                mine[...] = theirs
-            self.n, self.pending, self.next_look = state["n"], state["pending"], state["next_look"]
-            self.interval = state["interval"]
-            self.interval_begin, self.interval_end = state["interval_begin"], state["interval_end"]
-            self.best = state["best"]
-            self.state = STATUS.index(state["status"])
-        finally:
-            guard_leave(&self.guard)
-
-    def update_many(self, const int8_t[:, ::1] wins):
-        """Take rows of wins, 1 or 0, one column per hypothesis; return how many rows were used."""
-        cdef Py_ssize_t i = 0, h
-        cdef int64_t n
-        cdef Py_ssize_t rows = wins.shape[0]
-        guard_enter(&self.guard, self)
-        n = self.n + self.pending       # rows so far
-        try:
-            if wins.shape[1] != self.n_hypotheses:
-                raise ValueError(f"wins has {wins.shape[1]} columns; this rule watches {self.n_hypotheses} hypotheses")
-            with nogil:
-                while i < rows and self.state == RUNNING:
-                    for h in range(self.n_hypotheses):
-                        self.sums[h] += wins[i, h] - 0.5
-                    i += 1
-                    n += 1
-                    if n == self.next_look:
-                        self.look(n)
-                    if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
-                        check_signals()
-        finally:
-            self.pending = n - self.n
-            guard_leave(&self.guard)
-        return i
+cdef inline double acceptance(double margin) noexcept nogil:
+    """Share of examples with y F(x) = `margin` that pass the filter: the logistic weight."""
+    return 1.0 / (1.0 + exp(min(max(margin, -50.0), 50.0)))
 
 
-def fewest_examples(n_hypotheses, rule, tau, log_inv_delta, growth):
-    """Examples after which the rule fires if one hypothesis is always right: no stream can be faster."""
-    cdef EdgeRule best = EdgeRule(1, rule, tau, log_inv_delta + log(<double>n_hypotheses), growth=growth)
-    while best.state == RUNNING:
-        best.sums[0] = 0.5 * best.next_look
-        best.look(best.next_look)
-    return best.n
+cdef inline double filter_limit(double epsilon, double log_inv_delta, int64_t call) noexcept nogil:
+    """Rejections in a row after which an error above epsilon is refuted; Bradley & Schapire (2008), with a union
+    over the calls of the filter."""
+    return ceil(2.0 / epsilon * log_inv_telescoping_delta(<double>call, log_inv_delta))
 
 
 cdef class Filter:

@@ -1,73 +1,48 @@
 # cython: cdivision=True
-"""Boosting by filtering: who passes the filter, when to give up, and brackets of an edge.
+"""The race of edges, for the loops that feed it."""
 
-The edge of a hypothesis h is the mean of z = 1[h(x) = y] - 1/2, in [-1/2, 1/2]; `wins` counts h(x) = y, so that the
-chance of a win is the edge plus 1/2. `log_inv_delta` is log(1 / delta) of one hypothesis.
-"""
-
-from libc.math cimport ceil, exp, fabs, log, log1p
 from libc.stdint cimport int64_t
+cimport numpy as cnp
 
-cdef enum:
-    LOWER
-    UPPER
+from fastrace._base._guard cimport guard_t
+from fastrace._math._bets cimport fr_bet_t, fr_sums_t
+from fastrace._math._schedules cimport spending_t
 
-cdef struct edge_bets_t:        # TargetEB on a stream of wins and losses
-    double wins                 # as of the last look
-    double low, high            # bracket of the chance of a win
-    double[2] weight, centre, spent
+cdef enum:      # places in STATUS
+    RUNNING
+    FIRED
+    ERROR_BELOW
+    NO_EDGE
+    INCONSISTENT
+    MAX_SAMPLES
 
-
-cdef inline double acceptance(double margin) noexcept nogil:
-    """Share of examples with y F(x) = `margin` that pass the filter: the logistic weight."""
-    return 1.0 / (1.0 + exp(min(max(margin, -50.0), 50.0)))
-
-
-cdef inline double filter_limit(double epsilon, double log_inv_delta, int64_t call) noexcept nogil:
-    """Rejections in a row after which an error above epsilon is refuted; Bradley & Schapire (2008), with a union
-    over the calls of the filter by delta / (r (r + 1))."""
-    return ceil(2.0 / epsilon * (log_inv_delta + log(<double>call) + log1p(<double>call)))
+cdef struct edge_t:             # of a rule that bets: what a stream keeps
+    fr_sums_t sums              # of wins
+    double lower, upper         # running intersection
 
 
-cdef inline double telescope(int64_t k, double log_inv_delta) noexcept nogil:
-    """log(1 / d_k) of d_k = delta / (k (k + 1)), whose sum is delta."""
-    return log_inv_delta + log(<double>k) + log1p(<double>k)
+cdef class EdgeRule:
+    cdef guard_t guard
+    cdef readonly Py_ssize_t n_hypotheses, best
+    cdef readonly int64_t n, next_look
+    cdef readonly double tau, growth, min_edge
+    cdef readonly bint by_leader
+    cdef int kind, state
+    cdef int64_t pending
+    cdef double log_inv_delta, log_inv_share    # of all hypotheses, and of one
+    cdef spending_t how
+    cdef fr_bet_t bet
+    cdef double number, end, x                  # of the look on a grid; last n that x serves, and what enters the width
+    cdef cnp.ndarray _low, _high, _sums, _edges
+    cdef double *low            # brackets of |edge|
+    cdef double *high
+    cdef double *sums           # of z, set before a look
+    cdef edge_t *edge
 
-
-cdef inline void edge_bets_clear(edge_bets_t *bets) noexcept nogil:
-    cdef int side
-    bets.wins = 0.0
-    bets.low = 0.0
-    bets.high = 1.0
-    for side in range(2):
-        bets.weight[side] = bets.centre[side] = bets.spent[side] = 0.0
-
-
-cdef inline double gamma_cost(double x) noexcept nogil:
-    """-log(1 - x) - x, without loss of digits for small x."""
-    if x < 1e-4:
-        return x * x * (0.5 + x * (1.0 / 3.0 + 0.25 * x))
-    return -log1p(-x) - x
-
-
-cdef inline void edge_bets_push(edge_bets_t *bets, int64_t before, int64_t n, double wins, double tau,
-                                double log_inv_delta) noexcept nogil:
-    """Trials `before` + 1 .. n, after which there are `wins` of them; bets were placed at `before`, so they are
-    predictable, and aim at a half-width of tau times the edge seen then."""
-    cdef double mean = (0.5 + bets.wins) / <double>(before + 1)
-    cdef double variance = mean * (1.0 - mean)
-    cdef double wanted = max(tau * fabs(mean - 0.5), 1e-12)
-    cdef double won = wins - bets.wins
-    cdef double lost = <double>(n - before) - won
-    cdef double squares = won * (1.0 - mean) * (1.0 - mean) + lost * mean * mean
-    cdef double scale, stake, threshold = log(2.0) + log_inv_delta
-    cdef int side
-    for side in range(2):
-        scale = mean if side == LOWER else 1.0 - mean
-        stake = min(wanted / (variance + scale * wanted), 0.9 / scale)
-        bets.weight[side] += stake * (won + lost)
-        bets.centre[side] += stake * won
-        bets.spent[side] += squares * gamma_cost(stake * scale) / (scale * scale)
-    bets.wins = wins
-    bets.low = max(bets.low, (bets.centre[LOWER] - threshold - bets.spent[LOWER]) / bets.weight[LOWER])
-    bets.high = min(bets.high, (bets.centre[UPPER] + threshold + bets.spent[UPPER]) / bets.weight[UPPER])
+    cdef void begin(self, double log_inv_delta) noexcept nogil
+    cdef int look(self, int64_t n) noexcept nogil
+    cdef void _set_width(self, int64_t n) noexcept nogil
+    cdef bint _judge(self, Py_ssize_t h, int64_t n, double mean) noexcept nogil
+    cdef Py_ssize_t _most_certain(self) noexcept nogil
+    cdef int64_t _look_after(self, int64_t n) noexcept nogil
+    cdef object _copied(self, array)

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from fastrace._base import _checks
 from fastrace._base._progress import track
-from fastrace.boosting import _boost
+from fastrace.boosting import _boost, _edges
 from fastrace.boosting._bins import Bins, Floats, Stump
 from fastrace.boosting._committee import Booster, Passing, Rows, RuleOfStreams, votes
 
@@ -32,7 +32,7 @@ except ImportError as error:
 
 __all__ = ["FilterBoostClassifier", "Stump"]
 
-RULES = _boost.RULES
+RULES = _edges.RULES
 REFUSED = {"sra": "SRA", "aa": "AA", "gbas": "GBAS"}
 ROWS_FOR_BINS = 200_000
 SMALL_MAP = 2**25       # bytes up to which a memory map is read whole
@@ -402,7 +402,7 @@ class FilterBoostClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return _boost.StumpStream(
             *bins.stumps,
             bins.offset,
-            _boost.EdgeRule(
+            _edges.EdgeRule(
                 len(bins.stumps[0]), _checks.choice(rule, "rule", RULES), float(self.tau), 0.0,
                 selection=self.selection.lower(), growth=GROWTH, min_edge=float(self.min_edge),
             ),
@@ -447,7 +447,7 @@ class FilterBoostClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         may_pass = self.full_pass.lower() == "auto"
         pending: tuple[NDArray[np.uint8], NDArray[np.int8], NDArray[np.int64] | None] | None = None
         place = size = 0
-        fewest = _boost.fewest_examples(
+        fewest = _edges.fewest_examples(
             stream.rule.n_hypotheses, _checks.choice(str(self.rule), "rule", RULES), float(self.tau),
             _log_inv_share(self.delta, 1), GROWTH,
         )
@@ -551,7 +551,7 @@ class FilterBoostClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def _rule(self, n_hypotheses: int) -> Any:
         if callable(self.rule):
             return RuleOfStreams(self.rule, n_hypotheses, float(self.tau))
-        return _boost.EdgeRule(
+        return _edges.EdgeRule(
             n_hypotheses, _checks.choice(self.rule, "rule", RULES), float(self.tau), 0.0,
             selection=self.selection.lower(), growth=GROWTH, min_edge=float(self.min_edge),
         )

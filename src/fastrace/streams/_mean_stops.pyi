@@ -1,6 +1,6 @@
 from fastrace.streams._stopping import Stream
 
-SCHEDULES: tuple[str, ...]
+SCHEDULES: dict[str, int]
 
 class HoeffdingStop(Stream):
     def _configure_hoeffding(self, *, beta: float = ..., two_sided: bool = ...) -> None: ...
@@ -13,7 +13,6 @@ class BernsteinStop(Stream):
         spending: str = ...,
         beta: float = ...,
         power: float = ...,
-        by_variance: bool = ...,
         use_support: bool = ...,
         cap: int | None = ...,
     ) -> None: ...

@@ -6,16 +6,16 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built
 from fastrace._math._bounds cimport empirical_bernstein_within, hoeffding
-from fastrace._math._criteria cimport ABSOLUTE, RELATIVE, SIGN, relative_answer, relative_met
+from fastrace._math._criteria cimport ABSOLUTE, RELATIVE, SIGN, half_width_met, relative_answer, relative_met
 from fastrace._math._moments cimport running_add, running_t, two_sum
-from fastrace._math._schedules cimport (geometric_end, geometric_index, log_inv_look_delta, log_inv_telescoping_delta,
-                                        upsilon_final, upsilon_sum)
+from fastrace._math._schedules cimport (EVERY, GEOMETRIC, ONCE, log_inv_share, log_inv_telescoping_delta, next_on_grid,
+                                        spend, spending_t, upsilon_final, upsilon_sum)
 from fastrace.streams._stopping cimport INCONSISTENT, RUNNING, Stream
 
 cdef extern from "_stop.h" nogil:
     ctypedef struct fr_look:
         double centre, m2, t, x, span
-        int by_variance, absolute
+        int absolute
     void fr_prefix_sums(const double *x, Py_ssize_t n, double centre, double *s, double *q, double *all_s,
                         double *all_q) noexcept
     bint fr_may_improve(const fr_look *look, const double *s, const double *q, Py_ssize_t n, double lower,
@@ -28,12 +28,7 @@ cdef enum:
     FEW = 24                # rewards that are faster one at a time than as a block
     AT_ONCE = 256           # rewards of NAS between two thresholds
 
-SCHEDULES = ("once", "every", "geometric")
-
-cdef enum:                  # places in SCHEDULES: when the interval is looked at
-    ONCE                    # only at the cap
-    EVERY                   # after every reward, a share of delta for each t
-    GEOMETRIC               # after every reward, a share of delta for each interval of t
+SCHEDULES = {"once": ONCE, "every": EVERY, "geometric": GEOMETRIC}
 
 
 # A mean by its sum, with what rounding left out.
@@ -92,14 +87,13 @@ cdef class HoeffdingStop(Stream):
                 if self.s.lower - self.s.upper > self.slack:
                     self.s.status = INCONSISTENT
                     return
-        if fabs(mean) >= self._half_width(self.log_inv_delta) * (1.0 + 1.0 / self.epsilon_):
+        if half_width_met(mean, self._half_width(self.log_inv_delta), self.epsilon_):
             self.stop(mean)
         elif self.floor > 0.0 and fabs(mean) + honest <= self.floor:
             self.stop(0.0)
             self.s.by_floor = True
         if self.beta > 0.0:
-            self.own.k = geometric_index(<double>self.s.n + 1.0, self.beta) + 1.0
-            self.own.next = geometric_end(self.own.k - 1.0, self.beta)
+            self.own.next = next_on_grid(<double>self.s.n, self.beta, &self.own.k)
 
     cdef void push(self, double x) noexcept nogil:
         sum_push(&self.own.total, x)
@@ -168,29 +162,26 @@ cdef class BernsteinStop(Stream):
     """
 
     cdef bernstein_t own
-    cdef int schedule
-    cdef bint telescoping, by_variance, absolute
-    cdef double beta, power, log_inv_delta, span
+    cdef spending_t how
+    cdef bint absolute
+    cdef double span
     cdef int64_t cap
 
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 1)
 
-    def _configure_bernstein(self, *, schedule, spending="poly", beta=0.0, power=0.0, by_variance=True,
-                             use_support=True, cap=None):
+    def _configure_bernstein(self, *, schedule, spending="poly", beta=0.0, power=0.0, use_support=True, cap=None):
         """`cap`: the t at which a half-width of Hoeffding's at delta (with "once") or delta / 2 is looked at."""
         guard_build(&self.guard, 1, self)
-        self.schedule = SCHEDULES.index(schedule)
-        self.telescoping = spending == "telescoping"
-        self.beta = beta
-        self.power = power
-        self.by_variance = by_variance
+        self.how.schedule = SCHEDULES[schedule]
+        self.how.telescoping = spending == "telescoping"
+        self.how.beta = beta
+        self.how.power = power
         self.span = self.high - self.low
         self.cap = INT64_MAX if cap is None else cap
-        # the failures that the half-widths at one t count: two for Hoeffding, three for empirical Bernstein
-        self.log_inv_delta = -log(self.delta_) + log(3.0 if by_variance else 2.0)
-        if cap is not None and self.schedule != ONCE:
-            self.log_inv_delta += log(2.0)
+        self.how.log_inv_delta = -log(self.delta_) + log(3.0)      # empirical Bernstein counts three failures at each t
+        if cap is not None and self.how.schedule != ONCE:
+            self.how.log_inv_delta += log(2.0)
         self.absolute = self.criterion_ == RELATIVE
         if self.absolute:
             self.s.lower = max(0.0, self.low, -self.high) if use_support else 0.0
@@ -206,22 +197,9 @@ cdef class BernsteinStop(Stream):
     cdef double mean(self) noexcept nogil:
         return self.own.centre + self.own.s / <double>self.s.n if self.s.n else NAN
 
-    # The share of delta
-
-    cdef inline double _log_inv_share(self, double k) noexcept nogil:
-        if self.telescoping:
-            return log_inv_telescoping_delta(k, self.log_inv_delta)
-        return log_inv_look_delta(<int64_t>k, self.log_inv_delta, self.power)
-
     cdef inline void _spend(self, double t) noexcept nogil:
         """Set `x` for t."""
-        cdef double k
-        if self.schedule == EVERY:
-            self.own.x = self._log_inv_share(t)
-        elif self.schedule == GEOMETRIC and t > self.own.end:
-            k = geometric_index(t, self.beta)
-            self.own.end = geometric_end(k, self.beta)
-            self.own.x = self.own.end / geometric_end(k - 1.0, self.beta) * self._log_inv_share(k)
+        spend(&self.how, t, &self.own.end, &self.own.x)
 
     # Moments, in blocks that begin at the same t whatever the portions
 
@@ -255,7 +233,7 @@ cdef class BernsteinStop(Stream):
         d = x - self.own.centre
         self.own.s += d
         self.own.q += d * d
-        if self.s.n > 1 and self.schedule != ONCE:
+        if self.s.n > 1 and self.how.schedule != ONCE:
             self._test(<double>self.s.n)
         if self.s.n == self.cap and self.s.status == RUNNING:
             self._test_at_cap()
@@ -266,10 +244,7 @@ cdef class BernsteinStop(Stream):
         cdef double share = 1.0 / t, mean = self.own.centre + self.own.s * share
         cdef double spread = self.own.m2 + self.own.q - self.own.s * self.own.s * share, width, middle
         self._spend(t)
-        if self.by_variance:
-            width = empirical_bernstein_within(share, spread if spread > 0.0 else 0.0, self.own.x, self.span)
-        else:
-            width = self.span * sqrt(0.5 * self.own.x * share)
+        width = empirical_bernstein_within(share, spread if spread > 0.0 else 0.0, self.own.x, self.span)
         middle = fabs(mean) if self.absolute else mean
         if middle - width > self.s.lower:
             self.s.lower = middle - width
@@ -279,7 +254,7 @@ cdef class BernsteinStop(Stream):
 
     cdef void _test_at_cap(self) noexcept nogil:
         cdef double mean = self.mean()
-        cdef double log_inv = -log(self.delta_) + (log(2.0) if self.schedule == ONCE else log(4.0))
+        cdef double log_inv = -log(self.delta_) + (log(2.0) if self.how.schedule == ONCE else log(4.0))
         cdef double width = hoeffding(self.s.n, log_inv, self.span)
         self.judge(mean - width, mean + width)
 
@@ -317,7 +292,6 @@ cdef class BernsteinStop(Stream):
         cdef bint improving = False
         cdef fr_look look
         look.span = self.span
-        look.by_variance = self.by_variance
         look.absolute = self.absolute
         while i < n:
             count = min(n - i, <Py_ssize_t>(BLOCK - self.own.count))
@@ -325,10 +299,10 @@ cdef class BernsteinStop(Stream):
                 count = <Py_ssize_t>min(<int64_t>count, self.cap - 1 - self.s.n)
             if self.s.n == 0:           # the first reward is not tested
                 count = 1
-            elif self.schedule == GEOMETRIC:
+            elif self.how.schedule == GEOMETRIC:
                 self._spend(<double>self.s.n + 1.0)
                 count = <Py_ssize_t>min(<double>count, self.own.end - <double>self.s.n)
-            elif self.schedule == EVERY:
+            elif self.how.schedule == EVERY:
                 self._spend(<double>self.s.n + 1.0)
             if count >= FEW and self.s.n > FEW:
                 s, q = self.own.s, self.own.q
@@ -338,8 +312,9 @@ cdef class BernsteinStop(Stream):
                 look.t = <double>self.s.n
                 look.x = self.own.x
                 lower, upper = self.s.lower, self.s.upper
-                if self.schedule != ONCE and (improving or fr_may_improve(&look, all_s, all_q, count, lower, upper)):
-                    if self.schedule == EVERY:
+                if self.how.schedule != ONCE and (
+                        improving or fr_may_improve(&look, all_s, all_q, count, lower, upper)):
+                    if self.how.schedule == EVERY:
                         self._narrow(all_s, all_q, count, &lower, &upper)
                     else:
                         fr_extremes(&look, all_s, all_q, count, &lower, &upper)
@@ -368,14 +343,11 @@ cdef class BernsteinStop(Stream):
         cdef double share, mean, spread, width, x
         cdef Py_ssize_t i
         for i in range(n):
-            x = self._log_inv_share(<double>(self.s.n + 1 + i))
+            x = log_inv_share(&self.how, <double>(self.s.n + 1 + i))
             share = 1.0 / <double>(self.s.n + 1 + i)
             mean = self.own.centre + s[i] * share
             spread = self.own.m2 + q[i] - s[i] * s[i] * share
-            if self.by_variance:
-                width = empirical_bernstein_within(share, spread if spread > 0.0 else 0.0, x, self.span)
-            else:
-                width = self.span * sqrt(0.5 * x * share)
+            width = empirical_bernstein_within(share, spread if spread > 0.0 else 0.0, x, self.span)
             if self.absolute:
                 mean = fabs(mean)
             lower[0] = max(lower[0], mean - width)

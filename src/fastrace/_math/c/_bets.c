@@ -100,9 +100,9 @@ void fr_target(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, double *
     for (int i = 0; i < n; i++) {
         double wanted = fr_wanted(&k, fabs(mean[i] + k.offset), k.slope);
         double variance = square[i] / (seen + (double)(i + 1));
-        double d = z[i] - mean[i];
-        fr_target_terms(wanted, variance, mean[i], k.cap, z[i], d, &w0[i], &c0[i], &p0[i]);
-        fr_target_terms(wanted, variance, 1.0 - mean[i], k.cap, z[i], d, &w1[i], &c1[i], &p1[i]);
+        double d = z[i] - mean[i], squared = d * d;
+        fr_target_terms(wanted, variance, mean[i], k.cap, 1.0, z[i], squared, &w0[i], &c0[i], &p0[i]);
+        fr_target_terms(wanted, variance, 1.0 - mean[i], k.cap, 1.0, z[i], squared, &w1[i], &c1[i], &p1[i]);
     }
     if (k.n_rows < INFINITY) {
         without_replacement(&k, seen, total, n, w0, c0);

@@ -81,14 +81,15 @@ FR_INLINE double fr_target_bet(double wanted, double variance, double scale, dou
     return fr_smaller(wanted / (variance + scale * wanted), cap / scale);
 }
 
-/* What a reward z, `d` above the guessed mean, adds to the sums of a side: its bet, that times z, and its penalty. */
-FR_INLINE void fr_target_terms(double wanted, double variance, double scale, double cap, double z, double d, double *bet,
-                               double *centre, double *penalty)
+/* What rewards that are bet on alike add to the sums of a side, n of them with this sum and these squared distances from
+   the guessed mean: their bets, these times the rewards, and their penalty. */
+FR_INLINE void fr_target_terms(double wanted, double variance, double scale, double cap, double n, double sum,
+                               double squares, double *bet, double *centre, double *penalty)
 {
     double w = fr_target_bet(wanted, variance, scale, cap);
-    *bet = w;
-    *centre = w * z;
-    *penalty = d * d * (fr_psi(w * scale) / (scale * scale));
+    *bet = w * n;
+    *centre = w * sum;
+    *penalty = squares * (fr_psi(w * scale) / (scale * scale));
 }
 
 /* The same for a wealth: bet that grows fastest if the mean is `distance` away from the candidate. */
@@ -118,25 +119,43 @@ FR_INLINE double fr_unit(double x, double low, double span)
     return fr_smaller(fr_larger((x - low) / span, 0.0), 1.0);
 }
 
-/* One reward through fr_target and fr_plug_in below, with replacement: the same operations in the same order. */
-FR_INLINE void fr_target_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high)
+/* Rewards that are bet on alike, by what is known before the first of them. */
+FR_INLINE void fr_target_sides(const fr_bet_t *b, fr_sums_t *s, double n, double sum, double mean, double squares,
+                               double *low, double *high)
 {
-    double t = s->n + 1.0, mean = s->total / t, variance = s->square / t, d = z - mean, bet, centre, penalty;
-    double wanted = fr_wanted(b, fabs(mean + b->offset), b->slope), ahead;
-    fr_target_terms(wanted, variance, mean, b->cap, z, d, &bet, &centre, &penalty);
+    double variance = s->square / (s->n + 1.0), wanted = fr_wanted(b, fabs(mean + b->offset), b->slope);
+    double bet, centre, penalty;
+    fr_target_terms(wanted, variance, mean, b->cap, n, sum, squares, &bet, &centre, &penalty);
     s->weight[0] += bet;
     s->centre[0] += centre;
     s->penalty[0] += penalty;
     *low = (s->centre[0] - (b->level + s->penalty[0])) / s->weight[0];
-    fr_target_terms(wanted, variance, 1.0 - mean, b->cap, z, d, &bet, &centre, &penalty);
+    fr_target_terms(wanted, variance, 1.0 - mean, b->cap, n, sum, squares, &bet, &centre, &penalty);
     s->weight[1] += bet;
     s->centre[1] += centre;
     s->penalty[1] += penalty;
     *high = (s->centre[1] + (b->level + s->penalty[1])) / s->weight[1];
-    s->n = t;
-    s->total += z;
-    ahead = z - s->total / (t + 1.0);
-    s->square += ahead * ahead;
+    s->n += n;
+    s->total += sum;
+}
+
+/* One reward through fr_target and fr_plug_in below, with replacement: the same operations in the same order. */
+FR_INLINE void fr_target_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high)
+{
+    double mean = s->total / (s->n + 1.0), d = z - mean;
+    fr_target_sides(b, s, 1.0, z, mean, d * d, low, high);
+    d = z - s->total / (s->n + 1.0);
+    s->square += d * d;
+}
+
+/* Rewards of 1 and 0 by their numbers; for one of them the bits of fr_target_push. */
+FR_INLINE void fr_target_push_wins(const fr_bet_t *b, fr_sums_t *s, double won, double lost, double *low, double *high)
+{
+    double mean = s->total / (s->n + 1.0), miss = 1.0 - mean;
+    fr_target_sides(b, s, won + lost, won, mean, won * (miss * miss) + lost * (mean * mean), low, high);
+    mean = s->total / (s->n + 1.0);
+    miss = 1.0 - mean;
+    s->square += won * (miss * miss) + lost * (mean * mean);
 }
 
 FR_INLINE void fr_plug_in_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high)

@@ -51,9 +51,7 @@ CLONES
 int fr_may_improve(const fr_look *look, const double *s, const double *q, ptrdiff_t n, double lower, double upper)
 {
     const double first = look->t + 1.0, shrink = 1.0 / first, centre = look->centre, m2 = look->m2;
-    const double scale = look->by_variance ? 2.0 * look->x * (1.0 - 1e-9) : 0.0;
-    const double fixed = look->by_variance ? 0.0 : 0.5 * look->span * look->span * look->x * first * (1.0 - 1e-9);
-    const double constant = look->by_variance ? 3.0 * look->span * look->x : 0.0;
+    const double scale = 2.0 * look->x * (1.0 - 1e-9), constant = 3.0 * look->span * look->x;
     const double slack = 1e-12 * (look->span + fabs(centre));
     const int absolute = look->absolute;
     long long found = 0;
@@ -62,7 +60,7 @@ int fr_may_improve(const fr_look *look, const double *s, const double *q, ptrdif
         double total = centre * t + s[i];
         double middle = absolute ? fabs(total) : total;
         double spread = m2 + q[i] - s[i] * s[i] * shrink;
-        double square = scale * (spread > 0.0 ? spread : 0.0) + fixed;
+        double square = scale * (spread > 0.0 ? spread : 0.0);
         double above = middle - constant - (lower - slack) * t;
         double below = (upper + slack) * t - constant - middle;
         found += (above > 0.0) & (above * above >= square);
@@ -77,7 +75,7 @@ int fr_may_improve(const fr_look *look, const double *s, const double *q, ptrdif
         double spread = m2 + q[i] - s[i] * s[i] * share, width;                                                     \
         if (absolute) mean = fabs(mean);                                                                            \
         spread = spread > 0.0 ? spread : 0.0;                                                                       \
-        width = by_variance ? (sqrt(scale * spread) + constant) * share : span * sqrt(half * share);                \
+        width = (sqrt(scale * spread) + constant) * share;                                                          \
         low[l] = mean - width > low[l] ? mean - width : low[l];                                                     \
         high[l] = mean + width < high[l] ? mean + width : high[l];                                                  \
     } while (0)
@@ -87,9 +85,9 @@ void fr_extremes(const fr_look *look, const double *s, const double *q, ptrdiff_
 {
     enum { LANES = 32 };
     double low[LANES], high[LANES];
-    const double first = look->t + 1.0, centre = look->centre, m2 = look->m2, span = look->span, half = 0.5 * look->x;
-    const double scale = 2.0 * look->x, constant = 3.0 * span * look->x;
-    const int absolute = look->absolute, by_variance = look->by_variance;
+    const double first = look->t + 1.0, centre = look->centre, m2 = look->m2;
+    const double scale = 2.0 * look->x, constant = 3.0 * look->span * look->x;
+    const int absolute = look->absolute;
     ptrdiff_t i = 0;
     for (int l = 0; l < LANES; l++) {
         low[l] = -HUGE_VAL;

@@ -12,8 +12,7 @@ int fr_all_within(const double *x, ptrdiff_t n, double low, double high);
 typedef struct {
     double centre, m2;
     double t;               /* rewards before the block */
-    double x, span;         /* the half-width is (sqrt(2 x m2) + 3 span x) / t if by_variance, else span sqrt(x / 2 t) */
-    int by_variance;
+    double x, span;         /* the half-width is (sqrt(2 x m2) + 3 span x) / t: empirical_bernstein_within of _bounds.pxd */
     int absolute;           /* bracket the absolute value of the mean */
 } fr_look;
 
