@@ -1,9 +1,9 @@
 """The edges of many hypotheses on one stream, by the stopping rules of `fastrace.streams`.
 
-The edge of a hypothesis h is the mean of z = 1[h(x) = y] - 1/2, in [-1/2, 1/2]. Formulas, schedules and bets are those
-of NAS, GeometricNAS, EBStop, EBGStop (with `use_support`) and TargetEBStop, each on z with its support. Here they work on
-counts of wins, which many hypotheses keep cheaply, and are asked at rare looks only. Asked after every example, they stop
-where those rules stop.
+The edge of a hypothesis h is the mean of z = 1[h(x) = y] - 1/2, in [-1/2, 1/2]. Formulas, schedules and bets are
+those of NAS, GeometricNAS, EBStop, EBGStop (with `use_support`) and TargetEBStop, each on z with its support. Here they
+work on counts of wins, which many hypotheses keep cheaply, and are asked at rare looks only. Asked after every example,
+they stop where those rules stop.
 """
 
 from libc.math cimport fabs, log
