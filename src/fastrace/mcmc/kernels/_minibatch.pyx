@@ -23,6 +23,20 @@ cdef extern from "numpy/random/distributions.h" nogil:
     int64_t random_poisson(bitgen_t *bits, double rate)
 
 
+cdef inline Py_ssize_t with_spare(Py_ssize_t count) noexcept nogil:
+    return 2 * count + 64
+
+
+cdef int grow(void **memory, Py_ssize_t count, size_t size) except -1 nogil:
+    """Room for `count` things of this size, and some to spare."""
+    cdef void *grown = realloc(memory[0], with_spare(count) * size)
+    if grown == NULL:
+        with gil:
+            raise MemoryError()
+    memory[0] = grown
+    return 0
+
+
 cdef class MinibatchChain(Chain):
     """Steps that read a Poisson number of rows, drawn in proportion to their weights. Subclasses weigh them."""
 
@@ -52,23 +66,13 @@ cdef class MinibatchChain(Chain):
         self.most = most_
         guard_built(&self.guard, 1)
 
-    cdef int reserve(self, Py_ssize_t wanted) except -1 nogil:
-        cdef Py_ssize_t room = 2 * wanted + 64
-        cdef void *p
-        if wanted <= self.room:
-            return 0
-        p = realloc(self.rows, room * sizeof(int64_t))
-        if p != NULL:
-            self.rows = <int64_t *>p
-            p = realloc(self.before, room * sizeof(double))
-        if p != NULL:
-            self.before = <double *>p
-            p = realloc(self.after, room * sizeof(double))
-        if p == NULL:
-            with gil:
-                raise MemoryError()
-        self.after = <double *>p
-        self.room = room
+    cdef int reserve(self, Py_ssize_t count) except -1 nogil:
+        """Room for that many rows and the rewards of both arms on them."""
+        if count > self.room:
+            grow(<void **>&self.rows, count, sizeof(int64_t))
+            grow(<void **>&self.before, count, sizeof(double))
+            grow(<void **>&self.after, count, sizeof(double))
+            self.room = with_spare(count)
         return 0
 
     cdef int fetch(self, Py_ssize_t count) except -1 nogil:
@@ -108,6 +112,17 @@ cdef class MinibatchChain(Chain):
         refuse_change(self.rows[i], self.before[i], self.after[i], bound)
 
 
+cdef inline double held(MinibatchChain chain, Py_ssize_t i, double bound, double slack) except? -1.0 nogil:
+    """The change of the i-th row drawn, within its bound. Beyond it by more than rounding, the bound is wrong."""
+    cdef double change = chain.after[i] - chain.before[i]
+    if not (-bound <= change <= bound):
+        if not (-bound - slack <= change <= bound + slack):
+            with gil:
+                chain.refuse(i, bound)
+        change = bound if change > bound else -bound
+    return change
+
+
 cdef class PoissonChain(MinibatchChain):
     """Poisson minibatches on top of a control variate."""
 
@@ -122,12 +137,7 @@ cdef class PoissonChain(MinibatchChain):
         self.fetch(count)
         for i in range(count):
             bound = weight[self.rows[i]] * size
-            change = self.after[i] - self.before[i]
-            if not (-bound <= change <= bound):
-                if not (-bound - slack <= change <= bound + slack):
-                    with gil:
-                        self.refuse(i, bound)
-                change = bound if change > bound else -bound
+            change = held(self, i, bound, slack)
             # Rate of the row here and for the way back: here + change. Their sum is 2 bound - |change|.
             here = bound - change if change > 0.0 else bound
             if self.stream.bits.next_double(self.stream.bits.state) * bound < here:
@@ -168,12 +178,7 @@ cdef class TunaChain(MinibatchChain):
         self.fetch(count)
         for i in range(count):
             bound = weight[self.rows[i]] * size * (1.0 + 1e-9) + 1e-12
-            change = self.after[i] - self.before[i]         # U_i(now) - U_i(new)
-            if not (-bound <= change <= bound):
-                if not (-bound - slack <= change <= bound + slack):
-                    with gil:
-                        self.refuse(i, bound)
-                change = bound if change > bound else -bound
+            change = held(self, i, bound, slack)            # U_i(now) - U_i(new)
             share = self.chi * weight[self.rows[i]] * size * whole
             # Rate of the row here, whose sum over rows makes up for the posterior's change; for the way back + change.
             if self.stream.bits.next_double(self.stream.bits.state) * (share + bound) < share + 0.5 * (bound - change):
@@ -237,33 +242,17 @@ cdef class FireflyChain(MinibatchChain):
             return None
         return tuple(self.bright[i] for i in range(self.n_bright))
 
-    cdef int reserve_bright(self, Py_ssize_t wanted) except -1 nogil:
-        cdef Py_ssize_t room = 2 * wanted + 64
-        cdef void *p
-        if wanted <= self.room_bright:
-            return 0
-        p = realloc(self.bright, room * sizeof(int64_t))
-        if p == NULL:
-            with gil:
-                raise MemoryError()
-        self.bright = <int64_t *>p
-        self.room_bright = room
+    cdef int reserve_bright(self, Py_ssize_t count) except -1 nogil:
+        if count > self.room_bright:
+            grow(<void **>&self.bright, count, sizeof(int64_t))
+            self.room_bright = with_spare(count)
         return 0
 
-    cdef int reserve_pool(self, Py_ssize_t wanted) except -1 nogil:
-        cdef Py_ssize_t room = 2 * wanted + 64
-        cdef void *p
-        if wanted <= self.room_pool:
-            return 0
-        p = realloc(self.pool, room * sizeof(int64_t))
-        if p != NULL:
-            self.pool = <int64_t *>p
-            p = realloc(self.times, room * sizeof(int64_t))
-        if p == NULL:
-            with gil:
-                raise MemoryError()
-        self.times = <int64_t *>p
-        self.room_pool = room
+    cdef int reserve_pool(self, Py_ssize_t count) except -1 nogil:
+        if count > self.room_pool:
+            grow(<void **>&self.pool, count, sizeof(int64_t))
+            grow(<void **>&self.times, count, sizeof(int64_t))
+            self.room_pool = with_spare(count)
         return 0
 
     cdef int cubes(self, double *before, double *after) noexcept nogil:

@@ -153,13 +153,13 @@ class Gibbs:
         """The state at a position; by default all variables in states drawn uniformly, or 0 without `rng`."""
         n_states = np.array([v.n_states for v in self.variables])
         if position is None:
-            at = np.zeros(len(n_states), np.intp) if rng is None else _checks.generator(rng).integers(0, n_states)
+            z = np.zeros(len(n_states), np.intp) if rng is None else _checks.generator(rng).integers(0, n_states)
         else:
-            at = np.asarray(position)
-            if at.shape != n_states.shape or at.dtype.kind not in "iu" or (at < 0).any() or (at >= n_states).any():
+            z = np.asarray(position)
+            if z.shape != n_states.shape or z.dtype.kind not in "iu" or (z < 0).any() or (z >= n_states).any():
                 raise ValueError(f"position is {position!r}; {len(n_states)} states, each below the number of its "
                                  f"variable's states, are needed")
-        return GibbsState(at.astype(np.intp), np.zeros(len(n_states), np.intp))
+        return GibbsState(z.astype(np.intp), np.zeros(len(n_states), np.intp))
 
     def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, StepInfo]:
         """One sweep over the variables."""
@@ -191,6 +191,7 @@ class Gibbs:
         return replace(state, position=z, losses=losses), _steps(draws, tallies)
 
     def _engine(self, variable: Categorical, z: States) -> Any:
+        """What draws of a variable are made with, for many of them."""
         return None if variable.sizes is not None else variable.source(z)
 
     def draw(
@@ -200,9 +201,14 @@ class Gibbs:
         variable = self.variables[i]
         if variable.prepare is not None:
             variable.prepare(z.copy())
-        offset = variable.offset(z)
-        source = None if variable.sizes is not None else (engine if isinstance(engine, Source) else engine[0])
-        return self._exact(rng, variable, z, offset, source, tally)
+        return self._drawn(rng, i, z, variable.offset(z), losses, engine, tally)
+
+    def _drawn(
+        self, rng: np.random.Generator, i: int, z: States, offset: NDArray[np.float64], losses: NDArray[np.intp],
+        engine: Any, tally: Tally,
+    ) -> int:
+        """Draw a variable that is prepared; `offset` is its log prior."""
+        return self._exact(rng, self.variables[i], z, offset, engine, tally)
 
     def _exact(
         self,
@@ -233,11 +239,8 @@ class Gibbs:
 
 
 def _steps(draws: States, tallies: list[Tally]) -> Steps:
-    return Steps(
-        draws,
-        np.array([t.rows for t in tallies], dtype=np.int64),
-        np.array([t.looks for t in tallies], dtype=np.int32),
-        np.array([t.moved for t in tallies], dtype=np.bool_),
-        np.array([t.full_pass for t in tallies], dtype=np.bool_),
-        np.array([t.undecided for t in tallies], dtype=np.bool_),
-    )
+    def column(name: str, dtype: type) -> NDArray[Any]:
+        return np.array([getattr(tally, name) for tally in tallies], dtype=dtype)
+
+    return Steps(draws, column("rows", np.int64), column("looks", np.int32), column("moved", np.bool_),
+                 column("full_pass", np.bool_), column("undecided", np.bool_))

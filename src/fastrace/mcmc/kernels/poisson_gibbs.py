@@ -67,14 +67,11 @@ class PoissonMinibatchGibbs(Gibbs):
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "rate": "auto" if self.rate is None else self.rate}
 
-    def draw(
-        self, rng: np.random.Generator, i: int, z: States, losses: NDArray[np.intp], engine: Any, tally: Tally
+    def _drawn(
+        self, rng: np.random.Generator, i: int, z: States, offset: NDArray[np.float64], losses: NDArray[np.intp],
+        engine: Source, tally: Tally,
     ) -> int:
-        variable = self.variables[i]
-        source: Source = engine
-        if variable.prepare is not None:
-            variable.prepare(z.copy())
-        offset = variable.offset(z)
+        source, n_states = engine, self.variables[i].n_states
         n, whole = source.n_rows, source.n_rows * self.span
         rate = min(max(whole * whole, 1.0), max(0.1 * n, 1.0)) if self.rate is None else self.rate
         rows = rng.integers(0, n, rng.poisson(rate + whole)) if n else np.zeros(0, np.int64)
@@ -87,7 +84,7 @@ class PoissonMinibatchGibbs(Gibbs):
         block = source.read(kept) - self.low
         tally.rows += block.size
         self._check(block)
-        score = offset + np.log1p(block / share).sum(axis=0) - np.log(rng.standard_exponential(variable.n_states))
+        score = offset + np.log1p(block / share).sum(axis=0) - np.log(rng.standard_exponential(n_states))
         return int(np.argmax(score))
 
     def _check(self, values: NDArray[np.float64]) -> None:

@@ -115,13 +115,11 @@ class RacingGibbs(Gibbs):
         )
         return sampler.source, sampler
 
-    def draw(
-        self, rng: np.random.Generator, i: int, z: States, losses: NDArray[np.intp], engine: Any, tally: Tally
+    def _drawn(
+        self, rng: np.random.Generator, i: int, z: States, offset: NDArray[np.float64], losses: NDArray[np.intp],
+        engine: Any, tally: Tally,
     ) -> int:
         variable = self.variables[i]
-        if variable.prepare is not None:
-            variable.prepare(z.copy())
-        offset = variable.offset(z)
         if losses[i] >= PATIENCE and losses[i] % RETRY:
             losses[i] += 1
             return self._exact(rng, variable, z, offset, None if engine is None else engine[0], tally)
