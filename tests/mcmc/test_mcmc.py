@@ -251,6 +251,20 @@ def test_arrival_does_not_depend_on_how_a_run_is_cut():
     np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("kind", [mcmc.RacingMetropolis, mcmc.Slice])
+def test_a_learnt_covariance_does_not_depend_on_how_a_run_is_cut(kind):
+    X = np.random.default_rng(0).standard_normal((100, 3))
+    kernel = kind(mcmc.FunctionModel(lambda theta, rows: -0.5 * np.square(1.0 - X[rows] @ theta), 3, 100))
+    draws = []
+    for parts in ([260], [32, 100, 7, 121], [13] * 20):
+        rng, state = np.random.default_rng(1), kernel.init()
+        for n in parts:
+            state, steps = kernel.run(rng, state, n, tune=True)
+        draws.append(kernel.run(rng, state, 20)[1].draws)
+    np.testing.assert_array_equal(draws[0], draws[1])
+    np.testing.assert_array_equal(draws[0], draws[2])
+
+
 @pytest.mark.parametrize("advantage", [1.0, 2.5])
 def test_chains_by_weighted_races_are_their_twin(advantage):
     X, y = logistic(300, 3, 1)

@@ -53,14 +53,14 @@ class Tuning:
     reach: float = 0.0
 
     def extended(self, draws: NDArray[np.float64]) -> Tuning:
-        """With count, mean and scatter of further draws."""
-        k = len(draws)
-        mean = draws.mean(axis=0)
-        apart = draws - mean
-        count = self.count + k
-        step = mean - self.mean
-        scatter = self.scatter + apart.T @ apart + np.outer(step, step) * (self.count * k / count)
-        return replace(self, count=count, mean=self.mean + step * (k / count), scatter=scatter)
+        """With count, mean and scatter of further draws, one by one: how a run is cut leaves no trace in the sums."""
+        count, mean, scatter = self.count, self.mean, self.scatter
+        for draw in draws:
+            count += 1
+            step = draw - mean
+            mean = mean + step / count
+            scatter = scatter + np.outer(step, draw - mean)
+        return replace(self, count=count, mean=mean, scatter=scatter)
 
     def with_covariance(self) -> Tuning:
         """In the coordinates that the draws since the last change ask for."""
