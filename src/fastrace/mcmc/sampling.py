@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks, _files
-from fastrace._base._progress import track
+from fastrace._base._progress import meter
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc.models.model import Reference
@@ -148,27 +148,14 @@ def sample(
         threads = _checks.integer(threads, "threads", 1, "a number of threads")
     if not _checks.real(checkpoint_every, "checkpoint_every") >= 0.0:
         raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds from 0 up is needed")
-    path = None if checkpoint is None else _files.file_path(checkpoint)
     generator = None if rng is None else _checks.generator(rng)
-    saved = None
-    if path is None:
-        runs = _started(kernel, init, n_draws, n_chains, generator, n_tune)
-    else:
-        about = fingerprint(kernel, init, n_chains, generator, n_tune)
-        pickled = not type(kernel).__module__.startswith("fastrace.")
-        if path.exists():
-            saved, runs = _loaded(path, about, n_draws, pickled)
-        else:
-            runs = _started(kernel, init, n_draws, n_chains, generator, n_tune)
-            saved = Checkpoint(path, about, pickled)
+    saved, runs = _begun(kernel, init, n_draws, n_chains, generator, n_tune, checkpoint)
     one_start = _one_start(kernel, init, len(runs))
     work = _Work(kernel, runs, callback, saved, checkpoint_every)
     if saved is not None:
         work.save()  # if it cannot be written, then before the first step
     try:
-        if threads is None:
-            threads = os.cpu_count() or 1
-        work.go(min(threads, len(runs)), progress)
+        work.go(min(threads or os.cpu_count() or 1, len(runs)), progress)
         failure = work.try_to_save()
     except BaseException as error:
         with contextlib.suppress(Exception):
@@ -178,23 +165,44 @@ def sample(
             error.add_note(failure)
         raise
     trace = work.trace()
-    told = [] if failure is None else [failure]
-    if getattr(kernel, "outside", False):
-        told.append("a reward lay outside support: the promise of the draws is void; widen support")
-    reference = getattr(kernel, "reference", None)
+    problems = ([] if failure is None else [failure]) + _problems(kernel, trace, one_start)
+    trace = replace(trace, warnings=tuple(problems))
     try:
-        known = reference if isinstance(reference, Reference) else None
-        told += diagnosis(trace, known, one_start, getattr(kernel, "full_pass_advice", ""))
-    except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that
-        told.append(f"the draws could not be checked ({type(error).__name__}: {error})")
-    trace = replace(trace, warnings=tuple(told))
-    try:
-        for words in told:
+        for words in problems:
             warnings.warn(words, stacklevel=2)
     except Warning as error:  # where warnings are errors
         error.trace = trace  # type: ignore[attr-defined]
         raise
     return trace
+
+
+def _begun(
+    kernel: Kernel, init: Any, n_draws: int, n_chains: int, rng: np.random.Generator | None, n_tune: int,
+    checkpoint: str | os.PathLike[str] | None,
+) -> tuple[Checkpoint | None, list[ChainRun]]:
+    """The chains at their starts, or where a checkpoint has them, and where they are saved."""
+    if checkpoint is None:
+        return None, _started(kernel, init, n_draws, n_chains, rng, n_tune)
+    path = _files.file_path(checkpoint)
+    about = fingerprint(kernel, init, n_chains, rng, n_tune)
+    pickled = not type(kernel).__module__.startswith("fastrace.")
+    if path.exists():
+        return _loaded(path, about, n_draws, pickled)
+    return Checkpoint(path, about, pickled), _started(kernel, init, n_draws, n_chains, rng, n_tune)
+
+
+def _problems(kernel: Kernel, trace: Trace, one_start: bool) -> list[str]:
+    """What is wrong with the draws, in words."""
+    found = []
+    if getattr(kernel, "outside", False):
+        found.append("a reward lay outside support: the promise of the draws is void; widen support")
+    reference = getattr(kernel, "reference", None)
+    try:
+        reference = reference if isinstance(reference, Reference) else None
+        found += diagnosis(trace, reference, one_start, getattr(kernel, "full_pass_advice", ""))
+    except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that
+        found.append(f"the draws could not be checked ({type(error).__name__}: {error})")
+    return found
 
 
 def _started(
@@ -256,40 +264,37 @@ class _Work:
         self.done: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def go(self, threads: int, progress: bool) -> None:
-        if threads == 1:
-            total = sum(run.todo for run in self.runs)
-            pace = _Pace(total)
-            bar = track(range(100), True, "sampling") if progress else iter(range(100))
-            last = time.monotonic()
+        """Make all steps."""
+        with meter("sampling", sum(run.todo for run in self.runs), progress) as show:
+            if threads > 1:
+                self._watch(threads, show)
+                return
+            made, last = 0, time.monotonic()
             for run in self.runs:
                 for count in self._advance(run):
-                    pace.show(count, bar)
+                    made += count
+                    show(made)
                     last = self._maybe_save(last)
-            pace.finish(bar)
-            return
+
+    def _watch(self, threads: int, show: Callable[[int], None]) -> None:
+        """Look after chains in threads of their own."""
         with ThreadPoolExecutor(threads) as pool:
             futures = [pool.submit(self._whole, run) for run in self.runs]
+            made, last = 0, time.monotonic()
             try:
-                self._watch(futures, progress)
+                while not all(future.done() for future in futures):
+                    with contextlib.suppress(queue.Empty):
+                        made += self.done.get(timeout=0.02)
+                        show(made)
+                    last = self._maybe_save(last)
+                    for future in futures:
+                        if future.done():
+                            future.result()
             except BaseException:
                 self.stop.set()
                 raise
             for future in futures:
                 future.result()
-
-    def _watch(self, futures: list[Any], progress: bool) -> None:
-        pace = _Pace(sum(run.todo for run in self.runs))
-        bar = track(range(100), True, "sampling") if progress else iter(range(100))
-        last = time.monotonic()
-        while not all(future.done() for future in futures):
-            with contextlib.suppress(queue.Empty):
-                pace.show(self.done.get(timeout=0.02), bar)
-            last = self._maybe_save(last)
-            for future in futures:
-                if future.done() and future.exception() is not None:
-                    self.stop.set()
-                    future.result()
-        pace.finish(bar)
 
     def _whole(self, run: ChainRun) -> None:
         for count in self._advance(run):
@@ -370,25 +375,6 @@ class _Work:
         return None
 
 
-class _Pace:
-    """Turns counts of steps into the hundred ticks of a bar."""
-
-    def __init__(self, total: int) -> None:
-        self.total = max(total, 1)
-        self.made = 0
-        self.ticks = 0
-
-    def show(self, count: int, bar: Iterator[int]) -> None:
-        self.made += count
-        while self.ticks < 100 * self.made // self.total:
-            next(bar, None)
-            self.ticks += 1
-
-    def finish(self, bar: Iterator[int]) -> None:
-        for _ in bar:
-            pass
-
-
 def _loaded(
     path: Path, asked: dict[str, Any], n_draws: int, pickled: bool
 ) -> tuple[Checkpoint, list[ChainRun]]:
@@ -398,7 +384,7 @@ def _loaded(
     if found:
         hint = "; or leave rng out to go on with the seed it has" if found == ["seed"] else ""
         raise ValueError(f"checkpoint {str(path)!r} is of another run, which differs in {', '.join(found)}"
-                         f"{_told(saved.about, asked, found)}; remove it to begin anew, or give another path{hint}")
+                         f"{_compared(saved.about, asked, found)}; remove it to begin anew, or give another path{hint}")
     longest = max(run.n_draws for run in chains)
     if longest > n_draws:
         raise ValueError(f"checkpoint {str(path)!r} has {longest} draws of a chain and n_draws is {n_draws}; ask for "
@@ -408,7 +394,7 @@ def _loaded(
     return saved, chains
 
 
-def _told(saved: dict[str, Any], asked: dict[str, Any], names: list[str]) -> str:
+def _compared(saved: dict[str, Any], asked: dict[str, Any], names: list[str]) -> str:
     """What can be said of the differences in words."""
     words = [f"{name} {saved.get(name)} there, {asked.get(name)} here" for name in names if name.startswith("n_")]
     if "kernel" in names:
