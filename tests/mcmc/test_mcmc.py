@@ -939,6 +939,21 @@ def test_a_racing_slice_of_all_rows_is_the_exact_one():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize(("width", "most"), [(2.5, 16), (0.4, 3)])
+def test_slices_are_their_twin(width, most):
+    X, y = logistic(300, 3, 4)
+    kernel = mcmc.Slice(mcmc.GLM(X, y), width=width, max_steps=most)
+    model, reference = twin.Logistic(X, y, kernel.reference), kernel.reference
+
+    def log_density(z):
+        return model.residuals(reference.center + reference.factor @ z).sum() - 0.5 * (z @ z)
+
+    start = kernel.init(reference.center + reference.factor @ [0.5, -1.0, 0.2])
+    ours = kernel.run(np.random.default_rng(3), start, 60)[1].draws
+    z = twin.slice_sweeps(log_density, start.whitened, np.random.default_rng(3), 60, width=width, most=most)
+    np.testing.assert_allclose(ours, reference.center + z @ reference.factor.T, rtol=1e-7, atol=1e-9)
+
+
 def test_slice_samplers_have_no_proposal():
     model = mcmc.GLM(*logistic(200, 2))
     for kernel in (mcmc.Slice(model), mcmc.RacingSlice(model)):

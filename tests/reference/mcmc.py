@@ -173,6 +173,36 @@ def walk(reference, log_prior, z, rng, n, *, size, decide):
     return np.array(out)
 
 
+def slice_sweeps(log_density, z, rng, n, *, width, most):
+    """Slice sampling along one coordinate after another; Neal (2003), figures 3 (stepping out) and 5 (shrinkage)."""
+    out = []
+    for _ in range(n):
+        for j in range(len(z)):
+            log_y = log_density(z) - rng.standard_exponential()
+            axis = np.eye(len(z))[j]
+
+            def inside(x, z=z, axis=axis, log_y=log_y):
+                rng.bit_generator.random_raw()      # a fresh order of rows for each test
+                return log_y < log_density(z + x * axis)
+
+            left = -width * rng.random()
+            right = left + width
+            to_left = int(most * rng.random())
+            to_right = most - 1 - to_left
+            while to_left > 0 and inside(left):
+                left, to_left = left - width, to_left - 1
+            while to_right > 0 and inside(right):
+                right, to_right = right + width, to_right - 1
+            while True:
+                x = left + (right - left) * rng.random()
+                if inside(x):
+                    break
+                left, right = (x, right) if x < 0.0 else (left, x)
+            z = z + x * axis
+        out.append(z)
+    return np.array(out)
+
+
 def exact_decision(model):
     def decide(now, new, z0, z1, log_u, stream):
         return model.residuals(new).sum() - model.residuals(now).sum() > log_u
