@@ -88,13 +88,8 @@ class RacingBlock(CustomGibbs):  # type: ignore[misc]
 
     Parameters
     ----------
-    variables : dict of JaxCategorical
-        By site: all sites of the block.
-    delta : float, default 0.05
-        Probability that one draw differs from the exact one, in (0, 1).
-    **options
-        For `fastrace.mcmc.doors.jax.JaxRacingGibbs`, whose Notes say what each rule promises. Give
-        ``support=(low, high)`` if few rows may carry a state: without one, the normal rule can miss rare large factors.
+    variables, delta, **options
+        As in `gibbs_fn`; the variables are all sites of the block.
 
     Notes
     -----
@@ -140,14 +135,14 @@ class RacingBlock(CustomGibbs):  # type: ignore[misc]
 
     def sample(self, state: Any, model_args: Any, model_kwargs: Any) -> Any:
         """One sweep; NumPyro asks."""
-        taken: dict[str, Any] = {}
+        found: dict[str, Any] = {}
 
         def noted(rng_key: Any, gibbs_sites: dict[str, Any], hmc_sites: dict[str, Any]) -> Any:
-            values, taken["info"] = self._draw(rng_key, gibbs_sites, hmc_sites)
+            values, found["info"] = self._draw(rng_key, gibbs_sites, hmc_sites)
             return values
 
         after = CustomGibbs(noted).sample(state, model_args, model_kwargs)
-        return after._replace(info=taken["info"])
+        return after._replace(info=found["info"])
 
 
 _KINDS = ("int32", "int32", "bool", "bool", "bool")

@@ -76,28 +76,17 @@ class JaxRacingMetropolis:
         What a position looks like, and where to look for the mode from: any tree of real arrays.
     log_prior : callable, optional
         ``log_prior(position)``; flat by default.
-    delta : float, default 0.05
-        Probability that a decision differs from the exact one, in (0, 1).
-    bound : str, default "auto"
-        As in `fastrace.AcceptTest`; "normal" without `support`.
+    delta, bound, size, walk_share, covariance, delayed
+        As in `fastrace.mcmc.RacingMetropolis`; `bound` is "normal" without `support`, and `covariance` is for the
+        raveled position.
     proposal : str or callable, default "auto"
-        As in `fastrace.mcmc.RacingMetropolis`: "crank-nicolson" (the default with a control variate), "independent",
-        "langevin", "random-walk". Or ``proposal(key, position)`` that returns a position and
+        As there. Or ``proposal(key, position)`` that returns a position and
         ``log q(position | new) - log q(new | position)``.
-    size : float, default 1.0
-        As in `fastrace.mcmc.RacingMetropolis`.
-    walk_share : float, default 0.1
-        Share of random-walk steps, decided at once, as in `fastrace.mcmc.RacingMetropolis`.
-    covariance : array_like of shape (dim, dim), optional
-        Of a random walk without control variate, for the raveled position.
     control_variate : {2, 1, None}, default 2
         Order of the expansion of each term at the reference, by JAX's derivatives; what it leaves is raced. Without it
         nearly every race at the scale of a posterior reads all rows.
     reference : pytree of array_like, optional
         Where to expand; by default the posterior mode, found from `position` by Newton's method.
-    delayed : bool, default True
-        Screen a proposal by the expansion first, then race, near the reference; as in
-        `fastrace.mcmc.RacingMetropolis`.
     support : tuple of float, optional
         Interval (low, high) that holds every raced difference of terms but -inf, for the rigorous bounds; one outside
         it ends the program with an error that names the row.
@@ -137,17 +126,11 @@ class JaxRacingMetropolis:
     A term of nan or +inf, or a state whose log-likelihood is -inf, ends the program with an error that names the row: a
     `jax.errors.JaxRuntimeError`, or a ValueError where the step is not compiled into a larger program.
 
-    Start near the mode, such as at ``reference.center``: from far out in a tail that is heavier than the reference's
-    only `walk_share` of the steps, which are short, lead back. Chains of `fastrace.mcmc.sample` have tuning, which
-    walks all the way; here there is none.
+    Start near the mode, such as at ``reference.center``: there is no tuning that walks there from far out, and only
+    `walk_share` of the steps, which are short, lead back from a tail heavier than the reference's.
 
-    Within one decision rows are read without replacement in a pseudo-random order that needs no memory. Rows read and
-    moments are counted in double precision, whatever the precision of the terms.
-
-    References
-    ----------
-    .. [1] Chen, Ghahramani, "Scalable Discrete Sampling as a Multi-Armed Bandit Problem", ICML 2016, eq. 12.
-    .. [2] Bardenet, Doucet, Holmes, "On Markov chain Monte Carlo methods for tall data", JMLR 18(47), 2017.
+    Within one decision rows are read without replacement in a pseudo-random order that needs no memory. Moments are
+    kept in double precision, whatever the precision of the terms. For sources see `fastrace.mcmc.RacingMetropolis`.
 
     Examples
     --------
