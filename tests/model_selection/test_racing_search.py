@@ -161,7 +161,7 @@ def test_a_budget_of_predictions_is_kept(rng):
     Right.asked = 0
     found = rights(4, max_pulls=5000).fit(X, y)
     assert Right.asked <= 5000
-    assert found.race_.stopped_by == "budget"
+    assert found.race_.stopped_by == "max_pulls"
     assert found.best_index_ == found.race_.best and found.race_.active.tolist() == [0, 1, 2]
     assert found.cv_results_["eliminated_at"].tolist()[:3] == [-1, -1, -1]
     with pytest.raises(ValueError, match="max_pulls is 3"):

@@ -129,7 +129,7 @@ def test_a_callable_is_asked_for_no_more_than_max_pulls(rng):
         return table[np.ix_(rows, arms)]
 
     result = race_predictions(y, read, n_candidates=4, max_pulls=4000, rng=1)
-    assert result.stopped_by == "budget"
+    assert result.stopped_by == "max_pulls"
     assert sum(asked) == result.pulls.sum() <= 4000
     assert result.best in result.active and 3 not in result.active
     asked.clear()

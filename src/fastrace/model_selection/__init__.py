@@ -12,8 +12,9 @@ from fastrace.model_selection._penalties import (
     rademacher_penalty,
     vc_penalty,
 )
+from fastrace.model_selection._race_predictions import race_predictions
 from fastrace.model_selection._results import Evaluation, LearnerResult
-from fastrace.model_selection._row_scores import RowScore, race_predictions
+from fastrace.model_selection._row_scores import RowScore
 from fastrace.model_selection.schedulers._baselines import ASHA, FixedSubset, Hyperband, RandomChoice
 from fastrace.model_selection.schedulers._budgeted import BudgetedUCB, CoarseGrid, cover
 from fastrace.model_selection.schedulers._daub import DAUB

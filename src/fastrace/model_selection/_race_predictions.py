@@ -1,0 +1,205 @@
+"""The race over predictions that exist already."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace.model_selection._labels import Strangers
+from fastrace.model_selection._row_scores import Accuracy, Floats, OfProbabilities, RowScore, row_score, scaled_support
+from fastrace.races.racing import race
+from fastrace.results import RaceResult
+from fastrace.results.columns import index_warnings
+from fastrace.sources import CallableSource, column_names
+
+
+def race_predictions(
+    y_true: ArrayLike,
+    y_pred: Any,
+    scoring: Any = "accuracy",
+    *,
+    delta: float = 0.05,
+    bound: str = "auto",
+    support: tuple[float, float] | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    n_candidates: int | None = None,
+    first_look: int | None = None,
+    growth: float | None = None,
+    access: str = "random",
+    max_pulls: int | None = None,
+    rng: _checks.RngLike = None,
+) -> RaceResult:
+    """Find the candidate whose predictions score best on all rows, reading as few of them as the promise allows.
+
+    Parameters
+    ----------
+    y_true : array_like, shape (n_rows,) or (n_rows, n_outputs)
+        True values.
+    y_pred : array_like of shape (n_rows, n_candidates) or (n_rows, n_candidates, n_classes), sequence, dict or callable
+        Predictions: one array (a memory map, say), a frame, a sequence or dict of arrays, one per candidate, or
+        ``y_pred(candidates, rows)`` that returns them, shape (len(rows), len(candidates), ...). For accuracy these are
+        labels, of the kind of `y_true`. For scores of probabilities (``"neg_log_loss"``, ``"neg_brier_score"``) these
+        are the probabilities of all classes: the last axis is needed, or arrays of shape (n_rows, n_classes).
+    scoring : str, scorer or RowScore, default "accuracy"
+        A score that is a mean over rows; larger is better.
+    delta : float, default 0.05
+        Probability that the candidate chosen is not the best on all rows, in (0, 1).
+    bound : str, default "auto"
+        See `FiniteRace`. ``"auto"`` is rigorous where the range of scores is known (accuracy, Brier score, or
+        `support`), and takes means of `first_look` rows as normal elsewhere.
+    support : tuple of float, optional
+        Interval that holds every row's score.
+    sample_weight : array_like, shape (n_rows,), optional
+        Weights of rows in the mean.
+    labels : array_like, optional
+        Different classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
+    n_candidates : int, optional
+        Number of candidates, for callables.
+    first_look, growth, access, max_pulls, rng
+        See `race`.
+
+    Returns
+    -------
+    RaceResult
+        ``fraction_read`` is the share of the predictions that were read. ``names`` are the columns of a frame or the
+        keys of a dict. ``warnings`` names candidates that predicted labels which never occur in `y_true`, where labels
+        are compared: such predictions count as wrong.
+
+    Raises
+    ------
+    ValueError
+        If the score is not a mean over rows, shapes do not match, a score is nan, `y_true` is nan or None on a row, or
+        predictions cannot be compared with `y_true`: strings with numbers, probabilities with classes, classes with
+        probabilities, labels with continuous values, or labels of which none occurs in `y_true`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.model_selection import race_predictions
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 200_000)
+    >>> right = rng.random((200_000, 20)) < 0.70 + 0.01 * np.arange(20)
+    >>> result = race_predictions(y, np.where(right, y[:, None], 1 - y[:, None]), rng=1)
+    >>> result.best, result.fraction_read < 0.2
+    (19, True)
+    """
+    rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates)
+    ends = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
+    # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
+    cost = math.inf if callable(y_pred) else 100.0
+    result = race(
+        CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=cost), delta, bound,
+        support=scaled_support(ends, rewards.scale), max_pulls=max_pulls,
+        first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
+    )
+    names = None if callable(y_pred) else column_names(y_pred)
+    said = () if rewards.strangers is None else rewards.strangers.words(names)
+    said += index_warnings(names, len(rewards.y), lambda rows, arms: rewards.read(arms, rows))
+    return dataclasses.replace(result, names=names, warnings=(*result.warnings, *said))
+
+
+class _Rewards:
+    """The scores of some rows by some candidates, from their predictions."""
+
+    def __init__(
+        self, y_true: ArrayLike, y_pred: Any, score: RowScore, sample_weight: ArrayLike | None,
+        labels: ArrayLike | None, n_candidates: int | None,
+    ) -> None:
+        self.score, self.y = score, np.asarray(y_true)
+        if self.y.ndim not in (1, 2) or self.y.shape[0] == 0:
+            raise ValueError(
+                f"y_true has shape {self.y.shape}; at least one row, of one value or of several, is needed")
+        self.fold = score.fold(self.y, len(self.y), sample_weight)
+        self.classes: Any = None
+        self.columns: Any = None
+        if isinstance(score, OfProbabilities):
+            self.classes, self.columns = _classes(self.y, labels)
+        self.scale = self.fold.weights * len(self.y)
+        self.plain = bool((self.scale == self.scale[0]).all())
+        self.read, self.count = _reader(y_pred, len(self.y), n_candidates)
+        self.strangers = Strangers(self.y) if isinstance(score, Accuracy) else None
+
+    def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Floats:
+        block = self.read(arms, rows)
+        if self.classes is not None:
+            block = self._probabilities(arms, rows, block)
+        found = self.score.table(self.y[rows], block, self.classes, self.fold.constants)
+        if self.strangers is not None:
+            self.strangers.look(arms, rows, block)
+        return found if self.plain else found * self.scale[rows, None]
+
+    def _probabilities(self, arms: NDArray[np.intp], rows: NDArray[np.int64], block: Any) -> Any:
+        """Probabilities of the sorted classes, checked."""
+        n_rows, n_classes = len(self.y), len(self.classes)
+        if block.ndim != 3 or block.shape[2] != n_classes:
+            raise ValueError(
+                f"y_pred has shape {(n_rows, self.count, *block.shape[2:])}; {self.score!r} needs the probabilities of "
+                f"all {n_classes} classes, shape ({n_rows}, n_candidates, {n_classes}), or a list of arrays of shape "
+                f"({n_rows}, {n_classes}), one per candidate; if there are more classes than y_true holds, name them "
+                f"by labels"
+            )
+        sums = block.sum(axis=2, dtype=np.float64)
+        if (np.abs(sums - 1.0) > 0.01).any():            # rounding is forgiven, and nan is refused as a score
+            k, j = np.argwhere(np.abs(sums - 1.0) > 0.01)[0]
+            raise ValueError(
+                f"the probabilities by candidate {arms[j]} on row {rows[k]} sum to {sums[k, j]:g}; 1 is needed"
+            )
+        return block if self.columns is None else block[:, :, self.columns]
+
+
+def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.intp] | None]:
+    """The classes, sorted, and the column of each; None where columns are sorted already."""
+    found = np.unique(y)
+    if labels is None:
+        return found, None
+    given = np.asarray(labels)
+    classes, columns = np.unique(given, return_index=True)
+    if given.ndim != 1 or classes.size < given.size:
+        raise ValueError(f"labels is {labels!r}; different classes, one per column of probabilities, are needed")
+    missing = found[~np.isin(found, classes)]
+    if missing.size:
+        raise ValueError(
+            f"labels is {labels!r}; y_true also holds {missing[:1].tolist()[0]!r}, and each class needs a column"
+        )
+    return classes, None if (columns[1:] > columns[:-1]).all() else columns
+
+
+def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callable[[Any, Any], Any], int]:
+    """A function of candidates and rows that returns their predictions, and the number of candidates."""
+    if callable(y_pred):
+        if n_candidates is None:
+            raise ValueError("n_candidates is None; it is needed where y_pred is a callable")
+
+        def called(arms: Any, rows: Any) -> Any:
+            block = np.asarray(y_pred(arms, rows))
+            if block.ndim < 2 or block.shape[:2] != (len(rows), len(arms)):
+                raise ValueError(
+                    f"y_pred returned shape {block.shape}; ({len(rows)}, {len(arms)}, ...), rows by candidates, is "
+                    f"needed"
+                )
+            return block
+
+        return called, _checks.integer(n_candidates, "n_candidates", 1, "there must be something to choose")
+    if isinstance(y_pred, Mapping):
+        y_pred = [np.asanyarray(column) for column in y_pred.values()]
+    if isinstance(y_pred, Sequence) and all(hasattr(column, "__array__") for column in y_pred):
+        columns = [np.asanyarray(column) for column in y_pred]
+        for k, column in enumerate(columns):
+            if column.ndim < 1 or column.shape[0] != n_rows:
+                raise ValueError(f"y_pred[{k}] has shape {column.shape}; {n_rows} rows, those of y_true, are needed")
+        if not columns:
+            raise ValueError("y_pred is empty; predictions of at least one candidate are needed")
+        return lambda arms, rows: np.stack([columns[i][rows] for i in arms], axis=1), len(columns)
+    table = np.asanyarray(y_pred)
+    if table.ndim not in (2, 3) or table.shape[0] != n_rows or table.shape[1] == 0:
+        raise ValueError(
+            f"y_pred has shape {table.shape}; ({n_rows}, n_candidates), or with a last axis of classes, is needed"
+        )
+    return lambda arms, rows: table[np.ix_(rows, arms)], table.shape[1]
