@@ -42,7 +42,7 @@ def run(script, folder, *arguments):
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quick")
-    return folder, *run("discrete_sampling_synthetic", folder, "--quick")
+    return folder, *run("discrete_sampling_synthetic", folder, "--quick", "--rows", "20000")
 
 
 def test_quick_writes_a_table_and_a_figure(quick):
