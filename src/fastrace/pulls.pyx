@@ -8,7 +8,7 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave
 from fastrace._base._signals cimport check_signals
-from fastrace._draws._uniforms cimport UNIFORMS, uniforms_fill
+from fastrace._draws._uniforms cimport UNIFORMS, uniforms_fill, uniforms_left, uniforms_resume
 from fastrace.sources cimport Source
 
 from copy import deepcopy
@@ -172,37 +172,33 @@ cdef class RandomPulls(PullSource):
         self.rng = generator
         self.lock = lock
         self.bits = <bitgen_t *>PyCapsule_GetPointer(capsule, "BitGenerator")
-        self.ahead.at = UNIFORMS
+        self.ahead.used = UNIFORMS
         guard_built(&self.guard, 1)
 
     cdef Py_ssize_t have(self, int64_t wanted) except -1 nogil:
-        if self.ahead.at >= UNIFORMS:
+        if self.ahead.used >= UNIFORMS:
             with gil:
                 with self.lock:
                     uniforms_fill(&self.ahead, self.bits)
-        return <Py_ssize_t>min(wanted, <int64_t>(UNIFORMS - self.ahead.at))
+        return <Py_ssize_t>min(wanted, <int64_t>(UNIFORMS - self.ahead.used))
 
     def _saved(self):
         """A copy of the generator, and the uniform numbers drawn from it and not yet used."""
-        cdef Py_ssize_t k
         guard_enter(&self.guard, self)
         try:
-            return deepcopy(self.rng), np.array([self.ahead.value[k] for k in range(self.ahead.at, UNIFORMS)])
+            return deepcopy(self.rng), np.array(uniforms_left(&self.ahead))
         finally:
             guard_leave(&self.guard)
 
     def _resume(self, left):
         """Go on with the uniform numbers that `_saved` gave."""
-        cdef Py_ssize_t k
-        if not (isinstance(left, np.ndarray) and left.ndim == 1 and left.size <= UNIFORMS and left.dtype == np.float64
-                and (left >= 0.0).all() and (left < 1.0).all()):
-            raise ValueError("the saved source is damaged: numbers drawn ahead must be at most 256, in [0, 1)")
-        cdef double[::1] value = np.array(left)
+        if not (isinstance(left, np.ndarray) and left.dtype == np.float64):
+            raise TypeError(f"numbers drawn ahead are {left!r}; an array of floats is needed")
         guard_enter(&self.guard, self)
-        self.ahead.at = UNIFORMS - <int>value.shape[0]
-        for k in range(value.shape[0]):
-            self.ahead.value[self.ahead.at + k] = value[k]
-        guard_leave(&self.guard)
+        try:
+            uniforms_resume(&self.ahead, left)
+        finally:
+            guard_leave(&self.guard)
 
 
 @_checks.rebuilds(1, RandomPulls, subclasses=True)
@@ -271,8 +267,8 @@ cdef class BernoulliPulls(RandomPulls):
             while left > 0:
                 size = self.have(left)
                 for i in range(size):
-                    out[i] = self.ahead.value[self.ahead.at + i] < mean
-                self.ahead.at += <int>size
+                    out[i] = self.ahead.value[self.ahead.used + i] < mean
+                self.ahead.used += <int>size
                 out += size
                 left -= size
         return 0
@@ -330,8 +326,8 @@ cdef class UniformPulls(RandomPulls):
             while left > 0:
                 size = self.have(left)
                 for i in range(size):
-                    out[i] = low + width * self.ahead.value[self.ahead.at + i]
-                self.ahead.at += <int>size
+                    out[i] = low + width * self.ahead.value[self.ahead.used + i]
+                self.ahead.used += <int>size
                 out += size
                 left -= size
         return 0
@@ -390,8 +386,8 @@ cdef class ResampledPulls(RandomPulls):
                 while drawn < size:
                     many = self.have(size - drawn)
                     for i in range(many):
-                        rows[drawn + i] = <int64_t>(self.ahead.value[self.ahead.at + i] * n_rows)
-                    self.ahead.at += <int>many
+                        rows[drawn + i] = <int64_t>(self.ahead.value[self.ahead.used + i] * n_rows)
+                    self.ahead.used += <int>many
                     drawn += many
                 self.source.fill(&rows[0], size, &arms[k], 1, &out)
                 out += size

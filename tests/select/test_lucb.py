@@ -763,8 +763,8 @@ def test_a_rule_saved_after_ctrl_c_came_while_it_planned_goes_on():
     rule.run(source, 60)
     wanted = copy.deepcopy(rule).run(copy.deepcopy(source))
     rebuild, (version, cls, known, state) = rule.__reduce__()
-    none = {"asked": state["asked"][:0], "wanted": state["wanted"][:0]}
-    rounds = state["rounds"] - int(state["wanted"][0])
+    none = {"asked": state["asked"][:0], "owed": state["owed"][:0]}
+    rounds = state["rounds"] - int(state["owed"][0])
     due = rebuild(version, cls, known, {**state, **none, "due": True, "rounds": rounds})
     assert due.ask()[0].tolist() == rule.ask()[0].tolist()
     assert due.run(source).best.tolist() == wanted.best.tolist()

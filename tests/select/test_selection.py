@@ -367,12 +367,12 @@ def test_a_damaged_saved_rule_is_refused():
     rebuild, (version, cls, known, state) = rule.__reduce__()
     with pytest.raises(ValueError, match="version 1"):
         rebuild(1, cls, known, state)
-    for name, value in (("pulls", np.array([1, 2])), ("asked", np.array([7])), ("wanted", np.array([0])),
+    for name, value in (("pulls", np.array([1, 2])), ("asked", np.array([7])), ("owed", np.array([0])),
                         ("status", 99), ("pulls", np.array([0, -1, 3])), ("rng", None),
                         ("pulls", np.array([2**64 - 1, 2**63, 1], dtype=np.uint64))):
         with pytest.raises(ValueError, match="damaged"):
             rebuild(version, cls, known, state | {name: value})
-    del state["spread"]
+    del state["error"]
     with pytest.raises(ValueError, match="damaged"):
         rebuild(version, cls, known, state)
 
@@ -532,7 +532,7 @@ def test_the_optimal_cutoff_against_brute_force(policy, anytime, seed):
             for i in range(8):
                 gap = state["mean"][i] + 0.1 - c if i in high else c - state["mean"][i]
                 levels.append(math.exp(_log_level(
-                    kind, int(state["pulls"][i]), state["m2"][i], state["spread"][i], 1.0, constants["rho"][i],
+                    kind, int(state["pulls"][i]), state["m2"][i], state["error"][i], 1.0, constants["rho"][i],
                     constants["start"][i], gap)))
             return min(1, 8 * max(levels)) if rule._anytime else -math.expm1(sum(math.log1p(-min(d, 1 - 1e-16))
                                                                               for d in levels))

@@ -116,6 +116,25 @@ cdef inline double mixture_rho(double v_best, double log_inv_alpha) noexcept nog
     return v_best / (twice + log1p(twice))
 
 
+cdef inline int set_mixture(mixture_t *mixture, object scales, double log_inv_alpha) except -1:
+    """Set the mean of mixtures from pairs of the squared errors at which each is tightest, and its weight."""
+    cdef int k
+    cdef double total = 0.0, best_v, weight
+    if not 1 <= len(scales) <= MOST_SCALES:
+        raise ValueError(f"{len(scales)} scales are given; from 1 to {MOST_SCALES} are needed")
+    mixture.n = len(scales)
+    mixture.below = incomplete_gamma()
+    for _, share in scales:
+        total += share
+    for k in range(mixture.n):
+        best_v, weight = scales[k]
+        if not (0.0 < best_v < INFINITY and 0.0 < weight < INFINITY):
+            raise ValueError(f"scale {k} is {scales[k]}; a sum of squared errors and a weight, above 0, are needed")
+        mixture.rho[k] = mixture_rho(best_v, log_inv_alpha)
+        mixture.start[k] = log_mixture_start(mixture.rho[k], mixture.below) + log(weight / total)
+    return 0
+
+
 # A table over v, by exponent and leading bits of the mantissa, filled as it is asked. The log of the mixture is convex
 # in (s, v) together, so that the boundary is concave in v: a chord, extended beyond its ends, is never below it. So the
 # line through the next two points on the right is an upper bound within a cell, and at most 0.1 % too wide.

@@ -9,13 +9,11 @@ has grown too wide for the levels. The law is exact.
 """
 
 from libc.math cimport INFINITY, NAN, exp, expm1, floor, log1p, sqrt
-from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport calloc, free
+from libc.stdint cimport int64_t
 cimport numpy as cnp
 
-from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
+from fastrace._base._guard cimport guard_check_built
 from fastrace._base._signals cimport check_signals
-from fastrace._draws._alias cimport alias_build, alias_pick, alias_t
 from fastrace._draws._sum_tree cimport sum_tree_build, sum_tree_find, sum_tree_set, sum_tree_size, sum_tree_t
 from fastrace._math._cutoff cimport cutoff_between, evidence_t, kind_t, log_level, standard_error, width_at
 from fastrace.select._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, MOST_PER_BATCH, Selector, per_arm
@@ -43,20 +41,15 @@ cdef class Adapt(Selector):
     """State and loop of one selection; `adaptive_selection.Adapt` checks the arguments and names the answer."""
 
     cdef readonly double epsilon, delta, log_share, batch_share
-    cdef readonly int64_t first, batch
+    cdef readonly int64_t batch
     cdef policy_t policy
     cdef kind_t kind
-    cdef readonly bint optimal, all_times, lazy, ready
-    cdef cnp.ndarray _cap, _spread, _rho, _start
+    cdef readonly bint optimal, all_times, lazy
+    cdef cnp.ndarray _cap, _rho, _start
     cdef const int64_t *cap
-    cdef double *spread             # for all-times bounds: squared errors of prediction
     cdef const double *rho
     cdef const double *begin
     cdef double *level              # of each arm at the cutoff; or the half-width at the level delta / n
-    cdef double *weight
-    cdef int64_t *tally
-    cdef alias_t *alias
-    cdef uint32_t *stack
     # one by one
     cdef sum_tree_t above           # at least the level of each arm, for cutoffs in the window; 0 for arms at their cap
     cdef double *below              # at most the level
@@ -67,83 +60,38 @@ cdef class Adapt(Selector):
     cdef Py_ssize_t changed[3]
     cdef int n_changed
 
-    def __cinit__(self):
-        cdef Py_ssize_t n = self.n_arms
-        guard_await(&self.guard, 1)
-        self.above.size = sum_tree_size(n)
-        self.above.sum = <double *>calloc(2 * self.above.size, sizeof(double))
-        self.level = <double *>calloc(n, sizeof(double))
-        self.weight = <double *>calloc(n, sizeof(double))
-        self.below = <double *>calloc(n, sizeof(double))
-        self.tally = <int64_t *>calloc(n, sizeof(int64_t))
-        self.alias = <alias_t *>calloc(n, sizeof(alias_t))
-        self.stack = <uint32_t *>calloc(n, sizeof(uint32_t))
-        if (self.above.sum == NULL or self.level == NULL or self.weight == NULL or self.below == NULL
-                or self.tally == NULL or self.alias == NULL or self.stack == NULL):
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.above.sum)
-        free(self.level)
-        free(self.weight)
-        free(self.below)
-        free(self.tally)
-        free(self.alias)
-        free(self.stack)
-
-    def __init__(self, n_arms, n_best, *, low, high, rng, policy, kind, optimal, epsilon, delta, log_share, first, cap,
-                 rho, start, batch, batch_share):
-        cdef policy_t policy_ = <policy_t><int>POLICIES.index(policy)
-        cdef kind_t kind_ = <kind_t><int>KINDS.index(kind)
+    def _configure(self, *, policy, kind, optimal, epsilon, delta, log_share, first, cap, rho, start, batch,
+                   batch_share):
         if not (0.0 <= epsilon < np.inf and 0.0 < delta < 1.0 and 0.0 <= log_share < np.inf and first >= 1
                 and batch >= 0 and 0.0 <= batch_share <= 1.0 and (batch or batch_share)):
             raise ValueError("epsilon, delta, log_share, first, batch or batch_share is out of range")
-        cap = per_arm(cap, self.n_arms, np.int64, "cap")
-        rho = per_arm(rho, self.n_arms, np.float64, "rho")
-        start = per_arm(start, self.n_arms, np.float64, "start")
-        super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
-        guard_build(&self.guard, 1, self)
-        self.policy = policy_
-        self.kind = kind_
+        self.policy = <policy_t><int>POLICIES.index(policy)
+        self.kind = <kind_t><int>KINDS.index(kind)
         self.all_times = kind.endswith("mixture")
         self.optimal = optimal
         self.epsilon, self.delta, self.log_share = epsilon, delta, log_share
         self.first, self.batch, self.batch_share = first, batch, batch_share
         self.lazy = batch == 1 and not batch_share and policy == "proportional" and not optimal
-        self._cap, self._rho, self._start = cap, rho, start
-        self._spread = np.zeros(n_arms)
+        self._cap = per_arm(cap, self.n_arms, np.int64, "cap")
+        self._rho = per_arm(rho, self.n_arms, np.float64, "rho")
+        self._start = per_arm(start, self.n_arms, np.float64, "start")
         self.cap = <const int64_t *>cnp.PyArray_DATA(self._cap)
         self.rho = <const double *>cnp.PyArray_DATA(self._rho)
         self.begin = <const double *>cnp.PyArray_DATA(self._start)
-        self.spread = <double *>cnp.PyArray_DATA(self._spread)
-        guard_built(&self.guard, 1)
+        self.level = <double *>self.room(self.n_arms, sizeof(double))
+        self.below = <double *>self.room(self.n_arms, sizeof(double))
+        self.above.size = sum_tree_size(self.n_arms)
+        self.above.sum = <double *>self.room(2 * self.above.size, sizeof(double))
+        self.window_low, self.window_high = INFINITY, -INFINITY
+        self.room_for_blocks()
 
-    cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
-        cdef double mean = self.mean[arm], m2 = self.m2[arm], spread = self.spread[arm], step
-        cdef int64_t t, n = self.pulls[arm]
-        if n == 0:
-            mean = 0.5 * (self.low[arm] + self.high[arm])       # predicts the first reward
-        for t in range(count):
-            n += 1
-            step = rewards[t] - mean
-            spread += step * step
-            if n == 1:
-                mean = rewards[t]
-            else:
-                mean += step / n
-                m2 += step * (rewards[t] - mean)
-        self.pulls[arm] = n
-        self.mean[arm] = mean
-        self.m2[arm] = m2
-        self.spread[arm] = spread
-        if self.ready:
-            self.changed[0] = arm
-            self.n_changed = 1
-            if self.resplit(arm):
-                self.changed[1] = self.joined
-                self.changed[2] = self.left
-                self.n_changed = 3
-        return 0
+    cdef void reorder(self, Py_ssize_t arm) noexcept nogil:
+        self.changed[0] = arm
+        self.n_changed = 1
+        if self.resplit(arm):
+            self.changed[1] = self.joined
+            self.changed[2] = self.left
+            self.n_changed = 3
 
     # Levels and cutoffs.
 
@@ -151,7 +99,7 @@ cdef class Adapt(Selector):
         cdef evidence_t found
         found.pulls = self.pulls[arm]
         found.m2 = self.m2[arm]
-        found.spread = self.spread[arm]
+        found.spread = self.error[arm]
         found.span = self.span[arm]
         found.rho = self.rho[arm]
         found.start = self.begin[arm]
@@ -247,23 +195,12 @@ cdef class Adapt(Selector):
     # What to pull next.
 
     cdef int plan(self) except -1 nogil:
-        cdef Py_ssize_t i
-        if self.total == 0:
-            for i in range(self.n_arms):
-                self.ask_for(i, self.first)
-            return 0
-        if not self.ready:
-            self.split()
-            self.ready = True
-            self.window_low, self.window_high = INFINITY, -INFINITY
-        if self.lazy:
-            return self.plan_one()
-        return self.plan_block()
+        return self.plan_one() if self.lazy else self.plan_block()
 
     cdef int plan_block(self) except -1 nogil:
         """Draw the pulls of a block from the same weights."""
-        cdef Py_ssize_t i
-        cdef int64_t k, size = self.batch
+        cdef Py_ssize_t i, k
+        cdef int64_t size = self.batch
         cdef double cutoff, sum = 0.0
         if self.policy != PROPORTIONAL:
             if self.weigh_equally(&sum):
@@ -286,22 +223,10 @@ cdef class Adapt(Selector):
         if size == 1:
             self.ask_for(self.draw_by_weight(self.uniform() * sum), 1)
             return 0
-        alias_build(self.alias, self.weight, sum, <uint32_t>self.n_arms, self.stack)
-        for i in range(self.n_arms):
-            self.tally[i] = 0
-        for k in range(size):
-            if (k & 0xFFFF) == 0xFFFF:
-                check_signals()
-            i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
-            if self.weight[i] > 0.0:
-                if self.tally[i] == 0:
-                    self.asked[self.n_asked] = i
-                    self.n_asked += 1
-                self.tally[i] += 1
+        self.draw_block(sum, size)
         for k in range(self.n_asked):
             i = self.asked[k]
-            self.wanted[k] = min(self.tally[i], self.cap[i] - self.pulls[i])
-            self.tally[i] = 0
+            self.owed[k] = min(self.owed[k], self.cap[i] - self.pulls[i])
         return 0
 
     cdef Py_ssize_t draw_by_weight(self, double at) noexcept nogil:
@@ -373,10 +298,15 @@ cdef class Adapt(Selector):
 
     cdef int reweigh_all(self, double cutoff) except -1 nogil:
         """A new window around the cutoff, and new weights for all arms; O(n)."""
-        cdef double half = min(self.reach(self.best.item[0], cutoff), self.reach(self.rest.item[0], cutoff)), above
-        cdef Py_ssize_t i
+        cdef double half = min(self.reach(self.best.item[0], cutoff), self.reach(self.rest.item[0], cutoff))
         self.window_low, self.window_high = cutoff - half, cutoff + half
         self.drawn = self.rejected = 0
+        return self.fill_window()
+
+    cdef int fill_window(self) except -1 nogil:
+        """Weights of all arms in the window; O(n)."""
+        cdef double above
+        cdef Py_ssize_t i
         self.below_sum = 0.0
         self.partial = True
         for i in range(self.n_arms):
@@ -499,33 +429,19 @@ cdef class Adapt(Selector):
 
     def _get_state(self):
         window = (np.inf, -np.inf) if self.partial else (self.window_low, self.window_high)
-        return super()._get_state() | dict(spread=self._spread.copy(), ready=self.ready, next_test=self.next_test,
-                                           window=window,
-                                           drawn=self.drawn, rejected=self.rejected)
+        return super()._get_state() | dict(next_test=self.next_test, window=window, drawn=self.drawn,
+                                           rejected=self.rejected)
 
     def _set_state(self, state):
-        cdef Py_ssize_t i
-        cdef double above
-        spread = np.array(state["spread"], dtype=np.float64)
-        ready, next_test = state["ready"], _count(state["next_test"])
-        drawn, rejected = _count(state["drawn"]), _count(state["rejected"])
-        window_low, window_high = (float(end) for end in state["window"])
         super()._set_state(state)
-        _demand(spread.shape == (self.n_arms,) and (spread >= 0.0).all(), "its spreads")
-        _demand(isinstance(ready, bool) and (not ready or (self._pulls > 0).all()), "its counts")
-        _demand(window_low <= window_high or window_low == INFINITY == -window_high or not ready, "its window")
-        self._spread[:] = spread
-        self.ready = ready
+        next_test, drawn, rejected = (_count(state[name]) for name in ("next_test", "drawn", "rejected"))
+        window_low, window_high = (float(end) for end in state["window"])
+        _demand(window_low <= window_high or window_low == INFINITY == -window_high or not self.ready, "its window")
         self.next_test = next_test
         self.window_low, self.window_high = window_low, window_high
         self.drawn, self.rejected = drawn, rejected
         if self.ready:
-            self.split()
-            for i in range(self.n_arms):
-                self.bracket(i, &above, &self.below[i])
-                self.below_sum += self.below[i]
-                self.above.sum[self.above.size + i] = above if self.pulls[i] < self.cap[i] else 0.0
-            sum_tree_build(&self.above)
+            self.fill_window()
 
 
 def _log_level(kind, pulls, m2, spread, span, rho, start, gap):

@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,36 +10,11 @@ _Scales = Sequence[tuple[float, float]]
 BOUNDS: tuple[str, ...]
 
 class LucbSelector(Selector):
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        *,
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
-        rng: np.random.Generator,
-        epsilon: float,
-        batch: int,
-        bound: str,
-        log_inv_alpha: tuple[float, float],
-        scales: _Scales,
-    ) -> None: ...
     def shortfall(self) -> float: ...
     def error_bound(self, log_delta: float) -> float: ...
     def history(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
 
-class SarSelector(LucbSelector):
-    def __init__(
-        self,
-        n_arms: int,
-        n_best: int,
-        *,
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
-        rng: np.random.Generator,
-        budget: int,
-        **options: Any,
-    ) -> None: ...
+class SarSelector(LucbSelector): ...
 
 def _mixture_boundary(
     v: float, scales: _Scales, log_inv_alpha: float, tuned_for: float | None = None

@@ -1,22 +1,20 @@
 """Compiled loop of LUCB: pull the weakest arm of the chosen and its strongest rival until they are apart."""
 
-from libc.math cimport INFINITY, NAN, ceil, exp, fmax, fmin, log
+from libc.math cimport INFINITY, NAN, ceil, exp, fmax, fmin
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free
 cimport numpy as cnp
 
-from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check
+from fastrace._base._guard cimport guard_check
 from fastrace._draws._heaps cimport heap_order, heap_sift, heap_t
-from fastrace._math._anytime cimport (MOST_SCALES, TABLE_SIZE, incomplete_gamma, kl_easy_level, kl_level, kl_lower,
-                                      kl_upper, log_mixture_start, lucb1_half_width, mean_mixture_boundary,
-                                      mixture_rho, mixture_t, normal_mixture_boundary, normal_mixture_level,
-                                      table_boundary)
-from fastrace.select._selector cimport BY_BUDGET, BY_SEPARATION, MOST_PULLS, Selector, per_arm
+from fastrace._math._anytime cimport (TABLE_SIZE, kl_easy_level, kl_level, kl_lower, kl_upper, lucb1_half_width,
+                                      mean_mixture_boundary, mixture_rho, mixture_t, normal_mixture_boundary,
+                                      normal_mixture_level, set_mixture, table_boundary)
+from fastrace.select._selector cimport BY_BUDGET, BY_SEPARATION, MOST_PULLS, Selector
 
 import numpy as np
 
 from fastrace.pulls import _whole_numbers
-from fastrace.select._selector import _count, _demand, _indices
+from fastrace.select._selector import _count, _demand
 
 cnp.import_array()
 
@@ -40,23 +38,6 @@ cdef struct side_t:         # lower bounds of the chosen, or upper bounds of the
     double *table
 
 
-cdef int set_mixture(mixture_t *mixture, scales, double log_inv_alpha) except -1:
-    """Set the mean of mixtures from pairs of the squared errors at which each is tightest, and its weight."""
-    cdef int k
-    if not 1 <= len(scales) <= MOST_SCALES:
-        raise ValueError(f"{len(scales)} scales are given; from 1 to {MOST_SCALES} are needed")
-    mixture.n = len(scales)
-    mixture.below = incomplete_gamma()
-    total = sum(weight for _, weight in scales)
-    for k in range(mixture.n):
-        best_at, weight = scales[k]
-        if not (0.0 < best_at < INFINITY and 0.0 < weight < INFINITY):
-            raise ValueError(f"scale {k} is {scales[k]}; a sum of squared errors and a weight, above 0, are needed")
-        mixture.rho[k] = mixture_rho(best_at, log_inv_alpha)
-        mixture.start[k] = log_mixture_start(mixture.rho[k], mixture.below) + log(weight / total)
-    return 0
-
-
 cdef class LucbSelector(Selector):
     """State and loop; `lucb.LUCB` checks the arguments and names the answer.
 
@@ -65,14 +46,10 @@ cdef class LucbSelector(Selector):
     """
 
     cdef side_t[2] side
-    cdef cnp.ndarray _error, _bounds
-    cdef double *error              # sum of (reward - mean before it)^2; the middle of the support before the first
     cdef double *bound              # of an arm: the lower if it is chosen, else the upper
-    cdef Py_ssize_t *memory
     cdef double epsilon
     cdef int64_t batch, rounds, level_round, next_gap
     cdef int kind
-    cdef bint opened                # all arms have been pulled
     cdef bint moving                # bounds widen with the rounds
     cdef bint stale                 # bounds and their order are to be computed anew before they are used
     cdef int64_t bound_cost         # nanoseconds that a bound takes, roughly; from a table where there is one
@@ -81,61 +58,37 @@ cdef class LucbSelector(Selector):
     cdef double *gap
     cdef Py_ssize_t n_gaps
 
-    def __cinit__(self):
+    def _configure(self, *, epsilon, batch, bound, log_inv_alpha, scales):
         cdef int k
-        guard_await(&self.guard, 1)
-        self.memory = <Py_ssize_t *>calloc(2 * self.n_arms, sizeof(Py_ssize_t))
-        self.gap_at = <int64_t *>calloc(KEPT_GAPS, sizeof(int64_t))
-        self.gap = <double *>calloc(KEPT_GAPS, sizeof(double))
-        if self.memory == NULL or self.gap_at == NULL or self.gap == NULL:
-            raise MemoryError()
-        for k in range(2):
-            self.side[k].table = <double *>calloc(TABLE_SIZE, sizeof(double))
-            if self.side[k].table == NULL:
-                raise MemoryError()
-
-    def __dealloc__(self):
-        cdef int k
-        free(self.memory)
-        free(self.gap_at)
-        free(self.gap)
-        for k in range(2):
-            free(self.side[k].table)
-
-    def __init__(self, n_arms, n_best, *, low, high, rng, epsilon, batch, bound, log_inv_alpha, scales):
-        cdef int k, kind = BOUNDS.index(bound)
         cdef side_t *side
-        cdef mixture_t[2] mixture
         cdef double[2] level = (log_inv_alpha[0], log_inv_alpha[1])
+        cdef Py_ssize_t *items = <Py_ssize_t *>self.room(self.n_arms, sizeof(Py_ssize_t))
+        cdef Py_ssize_t *place = <Py_ssize_t *>self.room(self.n_arms, sizeof(Py_ssize_t))
         if not (0.0 <= epsilon < np.inf and 0 <= batch <= MOST_PULLS and 0.0 < level[0] < np.inf
                 and 0.0 < level[1] < np.inf):
             raise ValueError("epsilon, batch or log_inv_alpha is out of range")
-        if kind in (EB_MIX, HOEFFDING_MIX):
-            for k in range(2):
-                set_mixture(&mixture[k], scales, level[k])
-        super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
-        guard_build(&self.guard, 1, self)
-        self._error, self._bounds = np.zeros(n_arms), np.zeros(n_arms)
-        self.error = <double *>cnp.PyArray_DATA(self._error)
-        self.bound = <double *>cnp.PyArray_DATA(self._bounds)
+        self.bound = <double *>self.room(self.n_arms, sizeof(double))
+        self.gap_at = <int64_t *>self.room(KEPT_GAPS, sizeof(int64_t))
+        self.gap = <double *>self.room(KEPT_GAPS, sizeof(double))
+        self.first = 1
         self.epsilon = epsilon
         self.batch = batch
-        self.kind = kind
+        self.kind = BOUNDS.index(bound)
         self.moving = self.kind in (LUCB1, KL, KL_EASY)
-        self.level_round = 1
-        self.bound_cost = 1500 if kind in (KL, KL_EASY) else 50
+        self.rounds = self.level_round = 1
+        self.bound_cost = 1500 if self.kind in (KL, KL_EASY) else 50
         for k in range(2):
             side = &self.side[k]
             side.log_inv_alpha = level[k]
             self._set_level(side)
-            if kind in (EB_MIX, HOEFFDING_MIX):
-                side.mixture = mixture[k]
-            side.heap.item = self.memory + (self.n_best if k else 0)
+            if self.kind in (EB_MIX, HOEFFDING_MIX):
+                set_mixture(&side.mixture, scales, level[k])
+            side.table = <double *>self.room(TABLE_SIZE, sizeof(double))
+            side.heap.item = items + (self.n_best if k else 0)
             side.heap.size = self.n_arms - self.n_best if k else self.n_best
-            side.heap.place = self.memory + self.n_arms
+            side.heap.place = place
             side.heap.key = self.bound
             side.heap.sign = 1.0 if k else -1.0
-        guard_built(&self.guard, 1)
 
     # Bounds.
 
@@ -178,10 +131,10 @@ cdef class LucbSelector(Selector):
 
     # Order.
 
-    cdef int _open(self) except -1 nogil:
+    cdef int split(self) except -1 nogil:
         """Choose from the means as they are; O(n_arms log n_arms)."""
         cdef Py_ssize_t i, chosen = 0, others = 0
-        self.split()
+        Selector.split(self)
         for i in range(self.n_arms):
             if self.is_best[i]:
                 self.side[0].heap.item[chosen] = i
@@ -189,7 +142,7 @@ cdef class LucbSelector(Selector):
             else:
                 self.side[1].heap.item[others] = i
                 others += 1
-        self.opened = self.stale = True
+        self.stale = True
         return 0
 
     cdef int _refresh(self) except -1 nogil:
@@ -211,47 +164,21 @@ cdef class LucbSelector(Selector):
         self.side[k].heap.item[at] = i
         heap_sift(&self.side[k].heap, at)
 
-    cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
-        """Take rewards; each is predicted by the mean before it, so it does not matter how they are cut into calls."""
-        cdef double mean = self.mean[arm], error = self.error[arm], step
-        cdef int64_t t, n = self.pulls[arm]
-        cdef Py_ssize_t other, mine, its
-        for t in range(count):
-            if n == 0:
-                step = rewards[t] - (self.low[arm] + 0.5 * self.span[arm])
-                mean = rewards[t]
-                n = 1
-            else:
-                step = rewards[t] - mean
-                n += 1
-                mean += step / <double>n
-            error += step * step
-        self.pulls[arm] = n
-        self.mean[arm] = mean
-        self.error[arm] = error
-        if self.opened:
-            other = self.rest.item[0] if self.is_best[arm] else self.best.item[0]
-            mine = self.side[0].heap.place[arm]
-            its = self.side[0].heap.place[other]
-            if self.resplit(arm):           # they exchange their places in the heaps of bounds too
-                self._rebound(other, mine)
-                self._rebound(arm, its)
-            else:
-                self._rebound(arm, mine)
-        return 0
+    cdef void reorder(self, Py_ssize_t arm) noexcept nogil:
+        """In the heaps of means and of bounds; two arms that cross over exchange their places there too."""
+        cdef Py_ssize_t other = self.rest.item[0] if self.is_best[arm] else self.best.item[0]
+        cdef Py_ssize_t mine = self.side[0].heap.place[arm], its = self.side[0].heap.place[other]
+        if self.resplit(arm):
+            self._rebound(other, mine)
+            self._rebound(arm, its)
+        else:
+            self._rebound(arm, mine)
 
     cdef int plan(self) except -1 nogil:
-        cdef Py_ssize_t i, weakest, rival
+        cdef Py_ssize_t weakest, rival
         cdef int64_t count
         cdef double gap
-        if self.total == 0:
-            for i in range(self.n_arms):
-                self.ask_for(i, 1)
-            return 0
-        if not self.opened:
-            self.rounds = 1
-            self._open()
-        elif self.moving and self.rounds > self.level_round:
+        if self.moving and self.rounds > self.level_round:
             while self.level_round < self.rounds:
                 self.level_round = max(self.level_round + 1, <int64_t>ceil(1.02 * <double>self.level_round))
             self.stale = True
@@ -362,7 +289,7 @@ cdef class LucbSelector(Selector):
         guard_check(&self.guard, self)
         if self.n_best == self.n_arms:
             return 0.0
-        if not self.opened:
+        if not self.ready:
             return np.inf
         if self.stale:
             chosen = np.array([self.is_best[i] for i in range(self.n_arms)], dtype=bool)
@@ -381,7 +308,7 @@ cdef class LucbSelector(Selector):
         cdef double log_error
         if self.n_best == self.n_arms:
             return 0.0
-        if not self.opened:
+        if not self.ready:
             return 1.0
         near, far = np.empty(self.n_arms), np.empty(self.n_arms)
         at_low = <double *>cnp.PyArray_DATA(near)
@@ -400,32 +327,24 @@ cdef class LucbSelector(Selector):
                 np.array([self.gap[k] for k in range(self.n_gaps)]))
 
     def _get_state(self):
-        return dict(super()._get_state(), error=self._error.copy(), opened=self.opened, rounds=self.rounds,
-                    level_round=self.level_round, next_gap=self.next_gap, history=self._history())
+        return super()._get_state() | dict(rounds=self.rounds, level_round=self.level_round, next_gap=self.next_gap,
+                                           history=self._history())
 
     def _set_state(self, state):
         cdef Py_ssize_t k
-        error = per_arm(state["error"], self.n_arms, np.float64, "error")
-        rounds, level_round, next_gap = (_count(state[name]) for name in ("rounds", "level_round", "next_gap"))
-        at, gap = state["history"]
-        at, gap = _whole_numbers(at, "history", np.int64, 0), np.array(gap, dtype=np.float64)
-        opened = state["opened"]
         super()._set_state(state)
-        _demand((error >= 0.0).all() and (<object>at).shape == (<object>gap).shape and len(at) <= KEPT_GAPS
-                and not np.isnan(gap).any(), "its numbers")
-        _demand(isinstance(opened, bool) and (not opened or (np.asarray(self._pulls) > 0).all())
-                and 1 <= level_round <= 1.02 * rounds + 2.0
-                and rounds <= self.total + sum(self._wanted[:self.n_asked].tolist()) + 1, "its counts")
-        self._error[:] = error
-        self.rounds = rounds
-        self.level_round = level_round
-        self.next_gap = next_gap
-        self.n_gaps = len(at)
+        rounds, level_round, next_gap = (_count(state[name]) for name in ("rounds", "level_round", "next_gap"))
+        pulls, gap = state["history"]
+        pulls, gap = _whole_numbers(pulls, "history", np.int64, 0), np.array(gap, dtype=np.float64)
+        _demand(pulls.shape == gap.shape and len(gap) <= KEPT_GAPS and not np.isnan(gap).any(), "its history")
+        _demand(1 <= level_round <= 1.02 * rounds + 2.0
+                and rounds <= self.total + sum(self._owed[:self.n_asked].tolist()) + 1, "its counts")
+        self.rounds, self.level_round, self.next_gap = rounds, level_round, next_gap
+        self.n_gaps = len(gap)
         for k in range(self.n_gaps):
-            self.gap_at[k] = at[k]
+            self.gap_at[k] = pulls[k]
             self.gap[k] = gap[k]
-        if opened:
-            self._open()
+        if self.ready:
             self._refresh()
 
 
@@ -437,31 +356,26 @@ cdef class SarSelector(LucbSelector):
     made a rule pull.
     """
 
-    cdef cnp.ndarray _order
-    cdef Py_ssize_t *order          # undecided arms stand from `first` to before `last`
-    cdef Py_ssize_t first, last, accepted
+    cdef Py_ssize_t *order          # undecided arms stand from `begin` to before `end`
+    cdef Py_ssize_t begin, end, accepted
     cdef int64_t budget, given      # pulls that every undecided arm has
     cdef bint sorted
     cdef double parts
 
-    def __cinit__(self):
-        guard_await(&self.guard, 2)
-
-    def __init__(self, n_arms, n_best, *, low, high, rng, budget, **options):
+    def _configure(self, *, budget, **options):
         if not 0 <= budget <= MOST_PULLS:
             raise ValueError(f"budget is {budget}; a number of pulls is needed")
-        super().__init__(n_arms, n_best, low=low, high=high, rng=rng, batch=1, bound="eb-mix", **options)
-        guard_build(&self.guard, 2, self)
+        super()._configure(batch=1, bound="eb-mix", **options)
+        self.first = 0
         self.budget = budget
-        self._order = np.arange(n_arms, dtype=np.intp)
-        self.order = <Py_ssize_t *>cnp.PyArray_DATA(self._order)
-        self.last = n_arms
-        self.parts = 0.5 + float(np.sum(1.0 / np.arange(2, n_arms + 1)))
-        guard_built(&self.guard, 2)
+        self.order = <Py_ssize_t *>self.vector("order", np.intp)
+        self.vectors["order"][:] = np.arange(self.n_arms)
+        self.end = self.n_arms
+        self.parts = 0.5 + float(np.sum(1.0 / np.arange(2, self.n_arms + 1)))
 
     cdef int _sort(self) except -1:
-        undecided = np.sort(self._order[self.first:self.last])
-        self._order[self.first:self.last] = undecided[np.argsort(-self._mean[undecided], kind="stable")]
+        order = self.vectors["order"]
+        order[self.begin:self.end] = self._by_mean(order[self.begin:self.end])
         self.sorted = True
         return 0
 
@@ -470,12 +384,12 @@ cdef class SarSelector(LucbSelector):
         cdef int64_t share
         while True:
             places = self.n_best - self.accepted
-            if places == 0 or places == self.last - self.first:
+            if places == 0 or places == self.end - self.begin:
                 self.status = BY_BUDGET
                 return 0
-            share = <int64_t>ceil(<double>(self.budget - self.n_arms) / (self.parts * <double>(self.last - self.first)))
+            share = <int64_t>ceil(<double>(self.budget - self.n_arms) / (self.parts * <double>(self.end - self.begin)))
             if share > self.given:
-                for k in range(self.first, self.last):
+                for k in range(self.begin, self.end):
                     self.ask_for(self.order[k], share - self.given)
                 self.given = share
                 self.sorted = False
@@ -483,26 +397,23 @@ cdef class SarSelector(LucbSelector):
             if not self.sorted:
                 with gil:
                     self._sort()
-            if (self.mean[self.order[self.first]] - self.mean[self.order[self.first + places]]
-                    >= self.mean[self.order[self.first + places - 1]] - self.mean[self.order[self.last - 1]]):
-                self.first += 1
+            if (self.mean[self.order[self.begin]] - self.mean[self.order[self.begin + places]]
+                    >= self.mean[self.order[self.begin + places - 1]] - self.mean[self.order[self.end - 1]]):
+                self.begin += 1
                 self.accepted += 1
             else:
-                self.last -= 1
+                self.end -= 1
 
     def _chosen(self):
         """The arms accepted and, for the places left, the largest means among those undecided; best first."""
-        known = np.where(self._pulls > 0, self._mean, -np.inf)
-        undecided = np.sort(self._order[self.first:self.last])
-        best = np.concatenate([self._order[:self.first],
-                               undecided[np.argsort(-known[undecided], kind="stable")][:self.n_best - self.accepted]])
-        best = np.sort(best)
-        return best[np.argsort(-known[best], kind="stable")]
+        order = self.vectors["order"]
+        groups = order[:self.begin], order[self.begin:self.end], order[self.end:]
+        return self._by_mean(self._by_mean(*groups)[:self.n_best])
 
     def _error_bound(self, double log_delta):
         """LUCB's, for the arms chosen here."""
         cdef Py_ssize_t i
-        self.opened = bool((np.asarray(self._pulls) > 0).all())
+        self.ready = bool((self._pulls > 0).all())
         for i in range(self.n_arms):
             self.is_best[i] = False
         for i in self._chosen():
@@ -510,21 +421,20 @@ cdef class SarSelector(LucbSelector):
         try:
             return super()._error_bound(log_delta)
         finally:
-            self.opened = False
+            self.ready = False
 
     def _get_state(self):
-        return dict(super()._get_state(), order=self._order.copy(), first=self.first, last=self.last, given=self.given,
-                    accepted=self.accepted, sorted=self.sorted)
+        return super()._get_state() | dict(begin=self.begin, end=self.end, given=self.given, accepted=self.accepted,
+                                           sorted=self.sorted)
 
     def _set_state(self, state):
-        order = _indices(state["order"], self.n_arms)
-        first, last, accepted = (_count(state[name], self.n_arms) for name in ("first", "last", "accepted"))
-        given, is_sorted = _count(state["given"], self.budget), state["sorted"]
         super()._set_state(state)
-        _demand(np.array_equal(np.sort(order), np.arange(self.n_arms)) and first < last and first == accepted
-                and 0 <= self.n_best - accepted <= last - first and isinstance(is_sorted, bool), "its order")
-        self._order[:] = order
-        self.first, self.last, self.accepted = first, last, accepted
+        begin, end, accepted = (_count(state[name], self.n_arms) for name in ("begin", "end", "accepted"))
+        given, is_sorted = _count(state["given"], self.budget), state["sorted"]
+        _demand(np.array_equal(np.sort(self.vectors["order"]), np.arange(self.n_arms)) and begin < end
+                and begin == accepted and 0 <= self.n_best - accepted <= end - begin
+                and isinstance(is_sorted, bool), "its order")
+        self.begin, self.end, self.accepted = begin, end, accepted
         self.given, self.sorted = given, is_sorted
 
 
@@ -537,11 +447,8 @@ def _mixture_boundary(double v, scales, double log_inv_alpha, tuned_for=None):
     """
     cdef mixture_t mixture
     set_mixture(&mixture, scales, log_inv_alpha if tuned_for is None else tuned_for)
-    cdef double *table = <double *>calloc(TABLE_SIZE, sizeof(double))
-    if table == NULL:
-        raise MemoryError()
-    rounded = table_boundary(table, v, &mixture, log_inv_alpha)
-    free(table)
+    cdef double[::1] table = np.zeros(TABLE_SIZE)
+    rounded = table_boundary(&table[0], v, &mixture, log_inv_alpha)
     return mean_mixture_boundary(v, &mixture, log_inv_alpha), rounded
 
 

@@ -5,12 +5,10 @@ from libc.math cimport ceil, log
 from libc.stdint cimport int64_t
 cimport numpy as cnp
 
-from fastrace._base._guard cimport guard_await, guard_build, guard_built
 from fastrace.select._selector cimport BY_PLAN, MOST_PULLS, Selector, per_arm
 
 import numpy as np
 
-from fastrace.pulls import _whole_numbers
 from fastrace.select._selector import _count, _demand, _indices
 
 cnp.import_array()
@@ -26,16 +24,9 @@ cdef class Direct(Selector):
     cdef cnp.ndarray _counts
     cdef const int64_t *counts
 
-    def __cinit__(self):
-        guard_await(&self.guard, 1)
-
-    def __init__(self, n_arms, n_best, *, low, high, rng, counts):
-        counts = per_arm(counts, self.n_arms, np.int64, "counts")
-        super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
-        guard_build(&self.guard, 1, self)
-        self._counts = counts
+    def _configure(self, *, counts):
+        self._counts = per_arm(counts, self.n_arms, np.int64, "counts")
         self.counts = <const int64_t *>cnp.PyArray_DATA(self._counts)
-        guard_built(&self.guard, 1)
 
     cdef int plan(self) except -1 nogil:
         cdef Py_ssize_t i
@@ -58,29 +49,20 @@ cdef class Elimination(Selector):
 
     cdef readonly Py_ssize_t n_kept, n_passes, passes_done
     cdef readonly double factor, spread, first_epsilon, first_delta, epsilon, delta
-    cdef cnp.ndarray _round_mean, _round_pulls, _survivors, _answer
+    cdef cnp.ndarray _survivors, _named
     cdef double *round_mean
     cdef int64_t *round_pulls
-    cdef Py_ssize_t n_answer
 
-    def __cinit__(self):
-        guard_await(&self.guard, 1)
-
-    def __init__(self, n_arms, n_best, *, low, high, rng, n_kept, n_passes, factor, spread, epsilon, delta):
-        if not (1 <= n_kept and 1 <= n_passes and n_kept * n_passes == n_best and 0.0 < factor < np.inf
+    def _configure(self, *, n_kept, n_passes, factor, spread, epsilon, delta):
+        if not (1 <= n_kept and 1 <= n_passes and n_kept * n_passes == self.n_best and 0.0 < factor < np.inf
                 and 0.0 < spread < np.inf and 0.0 < epsilon < np.inf and 0.0 < delta < 1.0):
             raise ValueError("n_best passes of n_kept arms, and positive factor, spread, epsilon and delta are needed")
-        super().__init__(n_arms, n_best, low=low, high=high, rng=rng)
-        guard_build(&self.guard, 1, self)
         self.n_kept, self.n_passes = n_kept, n_passes
         self.factor, self.spread = factor, spread
         self.first_epsilon, self.first_delta = epsilon, delta
-        self._round_mean, self._round_pulls = np.zeros(n_arms), np.zeros(n_arms, dtype=np.int64)
-        self.round_mean = <double *>cnp.PyArray_DATA(self._round_mean)
-        self.round_pulls = <int64_t *>cnp.PyArray_DATA(self._round_pulls)
-        self._answer = np.zeros(n_best, dtype=np.intp)
-        self._survivors = np.zeros(0, dtype=np.intp)
-        guard_built(&self.guard, 1)
+        self.round_mean = <double *>self.vector("round_mean", np.float64)
+        self.round_pulls = <int64_t *>self.vector("round_pulls", np.int64)
+        self._survivors = self._named = np.zeros(0, dtype=np.intp)
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
         cdef int64_t t
@@ -100,20 +82,19 @@ cdef class Elimination(Selector):
         cdef Py_ssize_t k, i
         cdef double count
         if self._survivors.shape[0]:
-            order = np.argsort(-self._round_mean[self._survivors], kind="stable")
+            order = np.argsort(-self.vectors["round_mean"][self._survivors], kind="stable")
             keep = max((len(order) + 1) // 2, self.n_kept)
             self._survivors = np.sort(self._survivors[order[:keep]])
             self.epsilon *= 0.75
             self.delta *= 0.5
         while self._survivors.shape[0] <= self.n_kept:
             if self._survivors.shape[0]:
-                self._answer[self.n_answer:self.n_answer + self.n_kept] = self._survivors
-                self.n_answer += self.n_kept
+                self._named = np.concatenate([self._named, self._survivors])
                 self.passes_done += 1
             if self.passes_done == self.n_passes:
                 self.status = BY_PLAN
                 return 0
-            self._survivors = np.setdiff1d(np.arange(self.n_arms), self._answer[:self.n_answer]).astype(np.intp)
+            self._survivors = np.setdiff1d(np.arange(self.n_arms), self._named).astype(np.intp)
             self.epsilon, self.delta = self.first_epsilon, self.first_delta
         for k in range(self._survivors.shape[0]):
             i = self._survivors[k]
@@ -124,41 +105,29 @@ cdef class Elimination(Selector):
         return 0
 
     def _chosen(self):
-        """The answer so far, filled up with the survivors that have the largest means of all their rewards."""
-        named = self._answer[:self.n_answer]
-        known = np.where(self._pulls > 0, self._mean, -np.inf)
-        rank = np.full(self.n_arms, 2)
-        rank[self._survivors] = 1
-        rank[named] = 0
-        order = np.lexsort((-known, rank))[:self.n_best]
-        return order[np.argsort(-known[order], kind="stable")]
+        """The arms named so far, filled up with the survivors that have the largest means of all their rewards."""
+        left = np.setdiff1d(self._survivors, self._named)
+        others = np.setdiff1d(np.arange(self.n_arms), np.concatenate([self._named, left]))
+        return self._by_mean(self._by_mean(self._named, left, others)[:self.n_best])
 
     def _get_state(self):
-        return super()._get_state() | dict(
-            round_mean=self._round_mean.copy(), round_pulls=self._round_pulls.copy(), survivors=self._survivors.copy(),
-            answer=self._answer[:self.n_answer].copy(), passes_done=self.passes_done, epsilon=self.epsilon,
-            delta=self.delta)
+        return super()._get_state() | dict(survivors=self._survivors.copy(), named=self._named.copy(),
+                                           passes_done=self.passes_done, epsilon=self.epsilon, delta=self.delta)
 
     def _set_state(self, state):
-        survivors, answer = _indices(state["survivors"], self.n_arms), _indices(state["answer"], self.n_arms)
-        arms = np.concatenate([survivors, answer])
-        passes, epsilon, delta = _count(state["passes_done"], self.n_passes), state["epsilon"], state["delta"]
-        round_mean = per_arm(state["round_mean"], self.n_arms, np.float64, "round_mean")
-        round_pulls = _whole_numbers(state["round_pulls"], "round_pulls", np.int64, 0)
-        round_pulls = per_arm(round_pulls, self.n_arms, np.int64, "round_pulls")
         super()._set_state(state)
+        survivors, named = _indices(state["survivors"], self.n_arms), _indices(state["named"], self.n_arms)
+        arms = np.concatenate([survivors, named])
+        passes, epsilon, delta = _count(state["passes_done"], self.n_passes), state["epsilon"], state["delta"]
         # A plan that is over has named its last survivors; they stay among the survivors.
-        _demand(len(answer) == passes * self.n_kept
-                and all(np.unique(part).size == part.size for part in ((survivors, answer) if self.done else (arms,)))
+        _demand(len(named) == passes * self.n_kept
+                and all(np.unique(part).size == part.size for part in ((survivors, named) if self.done else (arms,)))
                 and (self.done or len(survivors) > self.n_kept), "its arms")
-        _demand((round_pulls <= self._pulls).all(), "its counts")
+        round_pulls = self.vectors["round_pulls"]
+        _demand((round_pulls >= 0).all() and (round_pulls <= self._pulls).all()
+                and np.isfinite(self.vectors["round_mean"]).all(), "its counts")
         _demand(self.first_epsilon * 0.7 ** MOST_HALVINGS < epsilon <= self.first_epsilon
                 and self.first_delta * 0.4 ** MOST_HALVINGS < delta <= self.first_delta
                 or not len(arms), "its accuracy")
-        self._round_mean[:] = round_mean
-        self._round_pulls[:] = round_pulls
-        self._survivors = survivors
-        self.n_answer = len(answer)
-        self._answer[:self.n_answer] = answer
-        self.passes_done = passes
-        self.epsilon, self.delta = epsilon, delta
+        self._survivors, self._named = survivors, named
+        self.passes_done, self.epsilon, self.delta = passes, epsilon, delta

@@ -1,10 +1,11 @@
 """The frame of rules that select the m best of n arms from endless streams: requests, rewards, moments, order."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_t
+from fastrace._draws._alias cimport alias_t
 from fastrace._draws._heaps cimport heap_t
 from fastrace._draws._uniforms cimport uniforms_t
 from fastrace.pulls cimport PullSource
@@ -30,50 +31,67 @@ cdef class Selector:
     cdef readonly Py_ssize_t n_arms, n_best
     cdef readonly int64_t total     # pulls made
     cdef readonly int status
-    cdef guard_t guard              # level 0 is set up by `start` or `set_state`, 1 and 2 by subclasses
+    cdef guard_t guard              # awaits `start` or `set_state`
+    cdef bint configured            # `__init__` is done
+    cdef list memory                # owns what `room` returned
+    cdef dict vectors               # by name: arrays of one number per arm that make up a saved state
     # per arm; the arrays own the memory, the pointers are for the loops
-    cdef readonly cnp.ndarray _low, _high, _span, _pulls, _mean, _m2
+    cdef readonly cnp.ndarray _low, _high, _span, _pulls, _mean
     cdef double *low
     cdef double *high
     cdef double *span               # high - low
     cdef int64_t *pulls
     cdef double *mean
     cdef double *m2                 # sum of squared deviations from the mean
-    # what is asked for: wanted[k] more pulls of asked[k], for at <= k < n_asked
-    cdef cnp.ndarray _asked, _wanted, _piece
+    cdef double *error              # sum of squared errors of predicting each reward by the mean of those before it
+    # the request: owed[k] more pulls of asked[k], for served <= k < n_asked
+    cdef cnp.ndarray _asked, _owed
     cdef Py_ssize_t *asked
-    cdef int64_t *wanted
+    cdef int64_t *owed
     cdef int64_t *piece
-    cdef Py_ssize_t n_asked, at
+    cdef Py_ssize_t n_asked, served
     cdef double *rewards            # of one piece
-    # the m best so far and the others, by mean; kept by those that call `split` and `resplit`
+    # the m best so far and the others, by mean; of rules with first pulls, kept from then on
+    cdef int64_t first              # pulls of each arm before `plan` is called; 0: `plan` begins
+    cdef readonly bint ready        # the first pulls are made, and the order is kept
     cdef heap_t best, rest
-    cdef Py_ssize_t *heap_memory
     cdef char *is_best
     cdef Py_ssize_t joined, left    # the arms that crossed over last
-    # random numbers
+    # random numbers, and draws of a block of pulls by weight
     cdef readonly object rng
     cdef object lock
     cdef bitgen_t *bits
     cdef uniforms_t ahead
+    cdef double *weight
+    cdef int64_t *tally
+    cdef alias_t *alias
+    cdef uint32_t *stack
 
     cdef bint due                   # a request is to be made: Ctrl-C came while `plan` made it
     cdef int64_t work               # nanoseconds, roughly, since Ctrl-C was last looked for
 
-    # A subclass supplies `plan`: set status, or fill asked, wanted, n_asked (each wanted at least 1) and set at = 0.
-    # It is called whenever all that was asked for has been told, and again from the start if Ctrl-C cuts it short. What
-    # takes O(n_arms) in it, or in an answer, says so to `worked`. `absorb` takes rewards of one arm as they come.
+    # A subclass supplies `_configure`, which takes the options that `__init__` does not know, and `plan`: set status
+    # or ask for pulls, at least 1 of each arm named. It is called whenever all that was asked for has been told, and again
+    # from the start if Ctrl-C cuts it short. What takes O(n_arms) in it, or in an answer, says so to `worked`.
+    # `absorb` takes rewards of one arm as they come, `reorder` takes note of its new mean. Fields that are one number
+    # per arm come from `vector`, and are saved; other memory comes from `room`.
     cdef int plan(self) except -1 nogil
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil
+    cdef void reorder(self, Py_ssize_t arm) noexcept nogil
 
+    cdef void *vector(self, str name, object dtype) except NULL
+    cdef void *room(self, Py_ssize_t count, Py_ssize_t size) except NULL
+    cdef int room_for_blocks(self) except -1
     cdef int ask_for(self, Py_ssize_t arm, int64_t count) noexcept nogil
+    cdef int ask_one_more(self, Py_ssize_t arm, int64_t count) noexcept nogil
+    cdef int draw_block(self, double sum_of_weights, int64_t size) except -1 nogil
     cdef double uniform(self) except? -1.0 nogil
     # Count work of so many nanoseconds, roughly, and look for Ctrl-C after every 10 ms of it.
     cdef int worked(self, int64_t nanoseconds) except -1 nogil
     cdef int split(self) except -1 nogil
     cdef bint resplit(self, Py_ssize_t arm) noexcept nogil
     # the frame's own
-    cdef int _ready(self) except -1
+    cdef int _set_up(self) except -1
     cdef int _plan(self) except -1 nogil
     cdef int _catch_up(self) except -1
     cdef void _exchange(self) noexcept nogil
@@ -84,5 +102,5 @@ cdef class Selector:
     cdef int _run(self, PullSource source, int64_t limit) except -1 nogil
 
 
-# A copy of `values`, one finite number of the given dtype per arm, or an error that names them.
-cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str name)
+# A copy of `values`, one number of the given dtype per arm, none nan, all finite if asked; or an error that names them.
+cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str name, bint finite=*)

@@ -13,6 +13,7 @@ class Selector:
     n_best: int
     total: int
     status: int
+    ready: bool
     rng: np.random.Generator
     def __init__(
         self,
@@ -22,6 +23,7 @@ class Selector:
         low: NDArray[np.float64],
         high: NDArray[np.float64],
         rng: np.random.Generator,
+        **options: Any,
     ) -> None: ...
     @property
     def done(self) -> bool: ...

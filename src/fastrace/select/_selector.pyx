@@ -2,16 +2,16 @@
 """The frame of rules that select the m best of n arms: it asks a source, checks rewards, keeps moments and order."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdint cimport int64_t, uint32_t
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_refuse,
                                     guarded)
 from fastrace._base._signals cimport check_signals
+from fastrace._draws._alias cimport alias_build, alias_pick, alias_t
 from fastrace._draws._heaps cimport heap_exchange, heap_order, heap_sift, precedes
-from fastrace._draws._uniforms cimport UNIFORMS, uniforms_fill
+from fastrace._draws._uniforms cimport UNIFORMS, uniforms_fill, uniforms_left, uniforms_resume
 from fastrace._math._bounds cimport stream_slack
 from fastrace.pulls cimport PullSource
 
@@ -38,79 +38,95 @@ MOST_PULLS = _checks.MOST_PULLS
 cdef int64_t MOST_ARMS = <int64_t>1 << 31
 
 
-cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str name):
-    cdef cnp.ndarray array = np.array(values, dtype=dtype, order="C")
-    if (<object>array).shape != (n_arms,) or not np.isfinite(array).all():
+cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str name, bint finite=True):
+    cdef cnp.ndarray array
+    if np.issubdtype(dtype, np.integer):
+        array = _whole_numbers(values, name, dtype)
+    else:
+        array = np.array(values, dtype=dtype, order="C")
+    if (<object>array).shape != (n_arms,) or not (np.isfinite(array) if finite else ~np.isnan(array)).all():
         raise ValueError(f"{name} has shape {(<object>array).shape}; a vector of {n_arms} finite numbers is needed, "
                          f"one per arm")
     return array
 
 
 cdef class Selector:
-    """State and loop of one selection; the classes of `selection` check the arguments and name the answer."""
+    """State and loop of one selection; the faces check the arguments and name the answer."""
 
-    def __cinit__(self, n_arms, n_best, *args, **kwargs):
+    def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 0)
-        if not 1 <= n_best <= n_arms <= MOST_ARMS:
+
+    def __init__(self, n_arms, n_best, *, low, high, rng, **options):
+        cdef Py_ssize_t n = n_arms, m = n_best
+        if not 1 <= m <= n <= MOST_ARMS:
             raise ValueError(f"n_best is {n_best} and n_arms {n_arms}; 1 <= n_best <= n_arms is needed")
-        self.n_arms = n_arms
-        self.n_best = n_best
-        self.rewards = <double *>malloc(REWARDS_PER_PIECE * sizeof(double))
-        self.heap_memory = <Py_ssize_t *>calloc(2 * self.n_arms, sizeof(Py_ssize_t))
-        self.is_best = <char *>calloc(self.n_arms, 1)
-        if self.rewards == NULL or self.heap_memory == NULL or self.is_best == NULL:
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.rewards)
-        free(self.heap_memory)
-        free(self.is_best)
-
-    def __init__(self, n_arms, n_best, *, low, high, rng):
-        low = per_arm(low, self.n_arms, np.float64, "low")
-        high = per_arm(high, self.n_arms, np.float64, "high")
-        if n_arms != self.n_arms or n_best != self.n_best or not (low < high).all():
-            raise ValueError("n_arms and n_best are those that the object was made with, and low < high")
+        low, high = per_arm(low, n, np.float64, "low"), per_arm(high, n, np.float64, "high")
+        if not (low < high).all():
+            raise ValueError("low < high is needed")
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
         lock = rng.bit_generator.lock
         guard_build(&self.guard, 0, self)
-        if self._low is not None:
+        if self.memory is not None:
             raise TypeError(f"this {type(self).__name__} is in use: __init__ runs once; make a new one to start again")
-        self._low, self._high = low, high
-        self._span = self._high - self._low
-        self._pulls = np.zeros(n_arms, dtype=np.int64)
-        self._mean, self._m2 = np.zeros(n_arms), np.zeros(n_arms)
-        self._asked = np.zeros(n_arms, dtype=np.intp)
-        self._wanted, self._piece = np.zeros(n_arms, dtype=np.int64), np.zeros(n_arms, dtype=np.int64)
+        self.memory, self.vectors = [], {}
+        self.n_arms, self.n_best = n, m
+        self._low, self._high, self._span = low, high, high - low
         self.low = <double *>cnp.PyArray_DATA(self._low)
         self.high = <double *>cnp.PyArray_DATA(self._high)
         self.span = <double *>cnp.PyArray_DATA(self._span)
-        self.pulls = <int64_t *>cnp.PyArray_DATA(self._pulls)
-        self.mean = <double *>cnp.PyArray_DATA(self._mean)
-        self.m2 = <double *>cnp.PyArray_DATA(self._m2)
+        self.pulls = <int64_t *>self.vector("pulls", np.int64)
+        self.mean = <double *>self.vector("mean", np.float64)
+        self.m2 = <double *>self.vector("m2", np.float64)
+        self.error = <double *>self.vector("error", np.float64)
+        self._pulls, self._mean = self.vectors["pulls"], self.vectors["mean"]
+        self._asked, self._owed = np.zeros(n, dtype=np.intp), np.zeros(n, dtype=np.int64)
         self.asked = <Py_ssize_t *>cnp.PyArray_DATA(self._asked)
-        self.wanted = <int64_t *>cnp.PyArray_DATA(self._wanted)
-        self.piece = <int64_t *>cnp.PyArray_DATA(self._piece)
-        self.best.item = self.heap_memory
+        self.owed = <int64_t *>cnp.PyArray_DATA(self._owed)
+        self.piece = <int64_t *>self.room(n, sizeof(int64_t))
+        self.rewards = <double *>self.room(REWARDS_PER_PIECE, sizeof(double))
+        self.is_best = <char *>self.room(n, 1)
+        self.best.item = <Py_ssize_t *>self.room(n, sizeof(Py_ssize_t))
+        self.best.place = self.rest.place = <Py_ssize_t *>self.room(n, sizeof(Py_ssize_t))
         self.best.key = self.rest.key = self.mean
-        self.best.place = self.rest.place = self.heap_memory + self.n_arms
         self.best.sign, self.rest.sign = -1.0, 1.0
-        self.rng = rng
-        self.lock = lock
-        self.bits = bits
-        self.ahead.at = UNIFORMS
+        self.rng, self.lock, self.bits = rng, lock, bits
+        self.ahead.used = UNIFORMS
+        self._configure(**options)
+        self.configured = True
 
-    cdef int _ready(self) except -1:
+    def _configure(self):
+        """Take the options of the rule; called once, by `__init__`."""
+
+    cdef void *vector(self, str name, object dtype) except NULL:
+        """One number per arm, 0 at first, that is part of a saved state."""
+        array = self.vectors[name] = np.zeros(self.n_arms, dtype=dtype)
+        return cnp.PyArray_DATA(array)
+
+    cdef void *room(self, Py_ssize_t count, Py_ssize_t size) except NULL:
+        """Memory for `count` things of `size` bytes, all 0, for as long as the object lives."""
+        array = np.zeros(count * size, dtype=np.uint8)
+        self.memory.append(array)
+        return cnp.PyArray_DATA(array)
+
+    cdef int room_for_blocks(self) except -1:
+        """For `draw_block`."""
+        self.weight = <double *>self.room(self.n_arms, sizeof(double))
+        self.tally = <int64_t *>self.room(self.n_arms, sizeof(int64_t))
+        self.alias = <alias_t *>self.room(self.n_arms, sizeof(alias_t))
+        self.stack = <uint32_t *>self.room(self.n_arms, sizeof(uint32_t))
+        return 0
+
+    cdef int _set_up(self) except -1:
         """All but the first request is there."""
         guard_build(&self.guard, 0, self)
-        if self._low is None:
+        if not self.configured:
             guard_refuse(&self.guard, self)
         guard_built(&self.guard, 0)
         return 0
 
     def start(self):
-        """Make the first request; called once, when the subclass is ready."""
-        self._ready()
+        """Make the first request; called once."""
+        self._set_up()
         guard_enter(&self.guard, self)
         try:
             if self.n_best == self.n_arms:
@@ -125,9 +141,20 @@ cdef class Selector:
             raise NotImplementedError(f"{type(self).__name__} does not supply plan")
 
     cdef int _plan(self) except -1 nogil:
+        cdef Py_ssize_t i
         self.due = True
-        self.n_asked = self.at = 0
-        self.plan()
+        if self.tally != NULL:
+            for i in range(self.n_asked):
+                self.tally[self.asked[i]] = 0
+        self.n_asked = self.served = 0
+        if self.first > 0 and self.total == 0:
+            for i in range(self.n_arms):
+                self.ask_for(i, self.first)
+        else:
+            if self.first > 0 and not self.ready:
+                self.split()
+                self.ready = True
+            self.plan()
         self.due = False
         if self.status == RUNNING and self.n_asked == 0:
             with gil:
@@ -143,35 +170,71 @@ cdef class Selector:
         return 0
 
     cdef int ask_for(self, Py_ssize_t arm, int64_t count) noexcept nogil:
-        """Add `count` pulls of an arm to the request."""
+        """Add `count` pulls of an arm, not asked for so far, to the request."""
         self.asked[self.n_asked] = arm
-        self.wanted[self.n_asked] = count
+        self.owed[self.n_asked] = count
         self.n_asked += 1
         return 0
 
+    cdef int ask_one_more(self, Py_ssize_t arm, int64_t count) noexcept nogil:
+        """Add `count` pulls of an arm, asked for or not; its place in the request, from 1 on, stands in `tally`."""
+        if count > 0:
+            if self.tally[arm] == 0:
+                self.ask_for(arm, 0)
+                self.tally[arm] = self.n_asked
+            self.owed[self.tally[arm] - 1] += count
+        return 0
+
+    cdef int draw_block(self, double sum_of_weights, int64_t size) except -1 nogil:
+        """Ask for `size` pulls of arms drawn in proportion to `weight`."""
+        cdef Py_ssize_t i
+        cdef int64_t k
+        alias_build(self.alias, self.weight, sum_of_weights, <uint32_t>self.n_arms, self.stack)
+        for k in range(size):
+            if (k & 0xFFFF) == 0xFFFF:
+                check_signals()
+            i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
+            while not self.weight[i] > 0.0:         # a cell that rounding left to its owner
+                i = alias_pick(self.alias, <uint32_t>self.n_arms, self.uniform())
+            self.ask_one_more(i, 1)
+        return 0
+
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
-        cdef double mean = self.mean[arm], m2 = self.m2[arm], step
-        cdef int64_t t, n = self.pulls[arm]
-        for t in range(count):
+        """Each reward is predicted by the mean before it, the first by the middle of the support."""
+        cdef double mean = self.mean[arm], m2 = self.m2[arm], error = self.error[arm], step
+        cdef int64_t t, n = self.pulls[arm], start = 0
+        if n == 0:
+            mean = rewards[0]
+            step = mean - (self.low[arm] + 0.5 * self.span[arm])
+            error = step * step
+            n = start = 1
+        for t in range(start, count):
             n += 1
             step = rewards[t] - mean
-            mean += step / n
+            mean += step / <double>n
             m2 += step * (rewards[t] - mean)
+            error += step * step
         self.pulls[arm] = n
         self.mean[arm] = mean
         self.m2[arm] = m2
+        self.error[arm] = error
+        if self.ready:
+            self.reorder(arm)
         return 0
+
+    cdef void reorder(self, Py_ssize_t arm) noexcept nogil:
+        self.resplit(arm)
 
     cdef double uniform(self) except? -1.0 nogil:
         """The next uniform number in [0, 1)."""
-        self.ahead.at += 1
-        if self.ahead.at > UNIFORMS:
-            self.ahead.at = UNIFORMS
+        cdef double number
+        if self.ahead.used >= UNIFORMS:
             with gil:
                 with self.lock:
                     uniforms_fill(&self.ahead, self.bits)
-            self.ahead.at = 1
-        return self.ahead.value[self.ahead.at - 1]
+        number = self.ahead.value[self.ahead.used]
+        self.ahead.used += 1
+        return number
 
     # The m largest means, ties to the lower number.
 
@@ -211,11 +274,11 @@ cdef class Selector:
     # Requests and rewards.
 
     cdef Py_ssize_t _next_piece(self, int64_t limit) noexcept nogil:
-        """Pulls to ask for now, of arms from `at` on: how many arms; their counts are in `piece`."""
+        """Pulls to ask for now, of arms from `served` on: how many arms; their counts are in `piece`."""
         cdef int64_t room = min(<int64_t>REWARDS_PER_PIECE, limit)
         cdef Py_ssize_t k = 0
-        while room > 0 and self.at + k < self.n_asked:
-            self.piece[k] = min(self.wanted[self.at + k], room)
+        while room > 0 and self.served + k < self.n_asked:
+            self.piece[k] = min(self.owed[self.served + k], room)
             room -= self.piece[k]
             k += 1
         return k
@@ -226,7 +289,7 @@ cdef class Selector:
         cdef int64_t t
         cdef double slack
         for k in range(n):
-            arm = self.asked[self.at + k]
+            arm = self.asked[self.served + k]
             slack = stream_slack(self.low[arm], self.high[arm])
             for t in range(counts[k]):
                 if (t & 0xFFFFF) == 0xFFFFF:
@@ -249,13 +312,13 @@ cdef class Selector:
         """Take checked rewards, and plan on when the request is fulfilled."""
         cdef Py_ssize_t k
         for k in range(n):
-            self.absorb(self.asked[self.at], rewards, counts[k])
+            self.absorb(self.asked[self.served], rewards, counts[k])
             rewards += counts[k]
             self.total += counts[k]
-            self.wanted[self.at] -= counts[k]
-            if self.wanted[self.at] == 0:
-                self.at += 1
-        if self.at == self.n_asked:
+            self.owed[self.served] -= counts[k]
+            if self.owed[self.served] == 0:
+                self.served += 1
+        if self.served == self.n_asked:
             self._plan()
         return 0
 
@@ -266,7 +329,7 @@ cdef class Selector:
             self._plan()
         while self.status == RUNNING and self.total < limit:
             k = self._next_piece(limit - self.total)
-            source.pull(self.asked + self.at, self.piece, k, self.rewards)
+            source.pull(self.asked + self.served, self.piece, k, self.rewards)
             self._check(self.rewards, self.piece, k)
             self._serve(self.rewards, self.piece, k)
             until_check -= 1
@@ -285,18 +348,18 @@ cdef class Selector:
         return STOPPED_BY[self.status]
 
     def ask(self):
-        """Arms and counts wanted next, as fresh vectors."""
+        """Arms to pull next, and how often, as fresh vectors."""
         guard_enter(&self.guard, self)
         try:
             self._catch_up()
             if self.done:
                 raise ValueError("the selection is over; there is nothing left to ask for")
-            return self._asked[self.at:self.n_asked].copy(), self._wanted[self.at:self.n_asked].copy()
+            return self._asked[self.served:self.n_asked].copy(), self._owed[self.served:self.n_asked].copy()
         finally:
             guard_leave(&self.guard)
 
     def tell(self, rewards):
-        """Take the rewards that `ask` wanted."""
+        """Take the rewards that `ask` asked for."""
         cdef cnp.ndarray counts, flat
         # Held while the user's `__array__` runs: what was asked says how many rewards there must be.
         guard_enter(&self.guard, self)
@@ -304,8 +367,8 @@ cdef class Selector:
             self._catch_up()
             if self.done:
                 raise ValueError("the selection is over; it takes no more rewards")
-            counts = self._wanted[self.at:self.n_asked].copy()
-            flat = _flat(rewards, self._asked[self.at:self.n_asked], counts)
+            counts = self._owed[self.served:self.n_asked].copy()
+            flat = _flat(rewards, self._asked[self.served:self.n_asked], counts)
             self._check(<const double *>cnp.PyArray_DATA(flat), <const int64_t *>cnp.PyArray_DATA(counts),
                         counts.shape[0])
             self.status = RUNNING
@@ -367,59 +430,57 @@ cdef class Selector:
         """
         with _checks.undamaged("selection"):
             self._set_state(state)
-        self._ready()
+        self._set_up()
+
+    def _by_mean(self, *groups):
+        """Arms of the first group, then of the next; within a group by their means, ties to the lower number."""
+        known = np.where(self._pulls > 0, self._mean, -np.inf)
+        groups = [np.sort(group) for group in groups]
+        return np.concatenate([group[np.argsort(-known[group], kind="stable")] for group in groups])
 
     def _chosen(self):
-        known = np.where(self._pulls > 0, self._mean, -np.inf)
-        return np.argsort(-known, kind="stable")[:self.n_best]
+        return self._by_mean(np.arange(self.n_arms))[:self.n_best]
 
     def _answer(self):
         return dict(best=self._chosen(), mean=np.where(self._pulls > 0, self._mean, np.nan), pulls=self._pulls.copy(),
                     stopped_by=self.stopped_by)
 
     def _get_state(self):
-        cdef Py_ssize_t k, last = self.at if self.due else self.n_asked
-        return dict(
-            pulls=self._pulls.copy(), mean=self._mean.copy(), m2=self._m2.copy(), total=self.total,
-            status=self.status, due=self.due, asked=self._asked[self.at:last].copy(),
-            wanted=self._wanted[self.at:last].copy(), rng=deepcopy(self.rng),
-            ahead=np.array([self.ahead.value[k] for k in range(self.ahead.at, UNIFORMS)]),
+        cdef Py_ssize_t last = self.served if self.due else self.n_asked
+        return {name: array.copy() for name, array in self.vectors.items()} | dict(
+            total=self.total, status=self.status, ready=self.ready, due=self.due,
+            asked=self._asked[self.served:last].copy(), owed=self._owed[self.served:last].copy(),
+            rng=deepcopy(self.rng), ahead=np.array(uniforms_left(&self.ahead)),
         )
 
     def _set_state(self, state):
-        cdef Py_ssize_t k
+        """Take a state; what cannot be right raises, and the object is never used."""
         cdef cnp.ndarray asked = _indices(state["asked"], self.n_arms)
-        cdef cnp.ndarray wanted = _whole_numbers(state["wanted"], "wanted", np.int64, 1)
-        cdef cnp.ndarray ahead = np.array(state["ahead"], dtype=np.float64)
-        cdef cnp.ndarray pulls = _whole_numbers(state["pulls"], "pulls", np.int64, 0)
-        cdef Py_ssize_t left = ahead.size, n_asked = asked.shape[0]
+        cdef cnp.ndarray owed = _whole_numbers(state["owed"], "owed", np.int64, 1)
+        cdef Py_ssize_t n_asked = asked.shape[0]
         guard_build(&self.guard, 0, self)
-        mean = per_arm(state["mean"], self.n_arms, np.float64, "mean")
-        m2 = np.array(state["m2"], dtype=np.float64)
-        status, total = operator.index(state["status"]), operator.index(state["total"])
-        done, due = status not in (RUNNING, BY_MAX_PULLS), state["due"]
+        for name, array in self.vectors.items():
+            array[:] = per_arm(state[name], self.n_arms, array.dtype, name, False)
+        pulls, mean = self._pulls, self._mean
+        m2, error = self.vectors["m2"], self.vectors["error"]
+        status, total, ready, due = state["status"], state["total"], state["ready"], state["due"]
+        done = status not in (RUNNING, BY_MAX_PULLS)
         slack = np.array([stream_slack(low, high) for low, high in zip(self._low.tolist(), self._high.tolist())])
         seen = pulls > 0
-        _demand((<object>pulls).shape == (self.n_arms,) and total == sum(pulls.tolist())
-                and 0 <= status < len(STOPPED_BY) and isinstance(due, bool)
-                and ((n_asked == 0) if due else (done or n_asked > 0))
-                and (<object>wanted).shape == (n_asked,) and np.unique(asked).size == n_asked
-                and total + sum(wanted.tolist()) <= MOST_PULLS, "its counts")
-        _demand((<object>m2).shape == (self.n_arms,) and (m2 >= 0.0).all()
+        _demand((pulls >= 0).all() and total == sum(pulls.tolist()) and 0 <= status < len(STOPPED_BY)
+                and isinstance(due, bool) and ((n_asked == 0) if due else (done or n_asked > 0))
+                and (<object>owed).shape == (n_asked,) and np.unique(asked).size == n_asked
+                and total + sum(owed.tolist()) <= MOST_PULLS
+                and isinstance(ready, bool) and (not ready or (self.first > 0 and seen.all())), "its counts")
+        _demand((m2 >= 0.0).all() and (error >= 0.0).all() and np.isfinite([mean, m2, error]).all()
                 and ((mean >= self._low - slack) & (mean <= self._high + slack))[seen].all(), "its means")
-        _demand(ahead.ndim == 1 and left <= UNIFORMS and ((ahead >= 0.0) & (ahead < 1.0)).all(), "its random numbers")
-        self._pulls[:] = pulls
-        self._mean[:] = mean
-        self._m2[:] = m2
-        self.total = total
-        self.status = status
+        uniforms_resume(&self.ahead, state["ahead"])
+        self.total, self.status, self.ready, self.due = total, status, ready, due
         self._asked[:n_asked] = asked
-        self._wanted[:n_asked] = wanted
-        self.at, self.n_asked = 0, n_asked
-        self.due = due
-        self.ahead.at = UNIFORMS - left
-        for k in range(left):
-            self.ahead.value[UNIFORMS - left + k] = ahead[k]
+        self._owed[:n_asked] = owed
+        self.served, self.n_asked = 0, n_asked
+        if self.ready:
+            self.split()
 
 
 def _demand(good, what):

@@ -252,7 +252,7 @@ class Selection(ABC):
         return {"lower": np.fmax(low, mean - width), "upper": np.fmin(high, mean + width)}
 
 
-@_checks.rebuilds(2, Selection, subclasses=True)
+@_checks.rebuilds(3, Selection, subclasses=True)
 def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any]) -> Any:
     """Rebuild a pickled selection."""
     maker, given, rng = known["maker"], known["given"], state["rng"]
