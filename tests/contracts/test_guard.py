@@ -368,7 +368,7 @@ def test_chains_without_their_race_or_table_and_points_of_another_length_are_ref
     chain = chain_of(_chain.ExactChain, glm)
     for bad in (np.zeros(1), np.zeros((2, 2)), []):
         for use in (lambda bad=bad: chain.load(bad, np.zeros(2), None), lambda bad=bad: chain.whiten(bad),
-                    lambda bad=bad: chain.load(np.zeros(2), bad, None), lambda bad=bad: chain.colour(bad)):
+                    lambda bad=bad: chain.load(np.zeros(2), bad, None)):
             with pytest.raises(ValueError, match="shape"):
                 use()
     with pytest.raises(TypeError, match="in use"):

@@ -102,10 +102,10 @@ class Checkpoint:
 
 def _plain_chain(run: ChainRun) -> dict[str, Any]:
     bits = type(run.rng.bit_generator)
-    known = bits.__name__ in _GENERATORS and bits is getattr(np.random, bits.__name__)
+    by_name = bits.__name__ in _GENERATORS and bits is getattr(np.random, bits.__name__)
     return {
         "number": run.number, "state": run.state, "tune_left": run.tune_left, "left": run.left, "seconds": run.seconds,
-        "steps": joined(run.parts) if run.parts else None, "generator": bits.__name__ if known else bits,
+        "steps": joined(run.parts) if run.parts else None, "generator": bits.__name__ if by_name else bits,
         "generator_state": run.rng_state,
     }  # fmt: skip
 

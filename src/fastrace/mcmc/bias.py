@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,12 +96,12 @@ def check_bias(
                         f"made twice")
     if not trace.n_draws:
         raise ValueError("the trace is empty; sample first")
-    one = _gibbs_twice if isinstance(kernel, RacingGibbs) else _Metropolis(kernel)
+    decided_twice = _gibbs_twice if isinstance(kernel, RacingGibbs) else _metropolis_twice(kernel)
     wrong = raced = 0
     for _ in range(n):
         chain = int(gen.integers(trace.n_chains))
         position = trace.chains[chain].draws[gen.integers(len(trace.chains[chain]))]
-        differs, before_the_end = one(kernel, trace.states[chain], position, int(gen.integers(2**62)))
+        differs, before_the_end = decided_twice(kernel, trace.states[chain], position, int(gen.integers(2**62)))
         wrong += differs
         raced += before_the_end
     low = float(stats.beta.ppf(0.025, wrong, n - wrong + 1)) if wrong else 0.0
@@ -108,22 +109,22 @@ def check_bias(
     return BiasCheck(n, wrong, raced, wrong / n, (low, high), kernel.delta)
 
 
-class _Metropolis:
-    def __init__(self, kernel: RacingMetropolis) -> None:
-        self.exact = Metropolis(
-            kernel.model,
-            proposal=kernel.propose or kernel.proposal,
-            walk_share=kernel.walk_share,
-            control_variate=kernel.reference if kernel.controlled else None,
-            delayed=kernel.delayed,
-        )
+def _metropolis_twice(kernel: RacingMetropolis) -> Callable[[Any, Any, Any, int], tuple[bool, bool]]:
+    exact = Metropolis(
+        kernel.model,
+        proposal=kernel.propose or kernel.proposal,
+        walk_share=kernel.walk_share,
+        control_variate=kernel.reference if kernel.controlled else None,
+        delayed=kernel.delayed,
+    )
 
-    def __call__(self, kernel: Any, state: Any, position: Any, seed: int) -> tuple[bool, bool]:
-        whitened = self.exact._whitened(position, state.tuning)
+    def twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[bool, bool]:
+        whitened = exact._whitened(position, state.tuning)
         here = replace(state, position=position, whitened=whitened, cache=None)
-        _, race = kernel.run(np.random.default_rng(seed), here, 1)
-        _, full = self.exact.run(np.random.default_rng(seed), here, 1)
+        race, full = (maker.run(np.random.default_rng(seed), here, 1)[1] for maker in (kernel, exact))
         return bool(race.accepted[0] != full.accepted[0]), bool(race.looks[0] > 0 and not race.undecided[0])
+
+    return twice
 
 
 def _gibbs_twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[bool, bool]:

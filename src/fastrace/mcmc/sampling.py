@@ -216,11 +216,12 @@ def _started(
     if init is not None:
         shape = np.shape(init)
         position = _position(kernel.init(None))
-        one = shape if position is None else position.shape
-        if shape != one:
-            if shape != (n_chains, *one):
+        of_a_start = shape if position is None else position.shape
+        if shape != of_a_start:
+            if shape != (n_chains, *of_a_start):
                 raise ValueError(
-                    f"init has shape {shape}; {one} for all chains, or {(n_chains, *one)}, one start each, is needed"
+                    f"init has shape {shape}; {of_a_start} for all chains, or {(n_chains, *of_a_start)}, one start "
+                    f"each, is needed"
                 )
             starts = list(np.asarray(init))
     return [

@@ -84,7 +84,7 @@ class KernelMove(Move):  # type: ignore[misc]
         return self.kernel.init(x)
 
     def _moved(self, model: Any, state: Any) -> tuple[Any, NDArray[np.bool_]]:
-        state.coords = np.stack([one.position for one in self._states])
+        state.coords = np.stack([moved.position for moved in self._states])
         if self.log_prob:
             state.log_prob, state.blobs = model.compute_log_prob_fn(state.coords)
         else:

@@ -42,8 +42,6 @@ cdef enum:
     PATIENCE = 4
     RETRY = 16
 
-ACCEPTED, FULL_PASS, UNDECIDED = 1, 2, 4
-
 
 cdef class Residual(Source):
     """What the second-order expansion about `theta_hat` leaves of a model's log-likelihoods; nothing is known of sums.
@@ -209,10 +207,10 @@ cdef class Chain:
 
     def whiten(self, position):
         """The whitened coordinates of a position."""
-        cdef cnp.ndarray at = self._vector(position, "position")
+        cdef cnp.ndarray theta = self._vector(position, "position")
         cdef cnp.ndarray z = np.empty(self.dim)
         guard_check_built(&self.guard, self)
-        self.to_z(<const double *>cnp.PyArray_DATA(at), <double *>cnp.PyArray_DATA(z))
+        self.to_z(<const double *>cnp.PyArray_DATA(theta), <double *>cnp.PyArray_DATA(z))
         return z
 
     def _vector(self, value, name):
@@ -221,14 +219,6 @@ cdef class Chain:
             raise ValueError(f"{name} has shape {np.shape(value)}; ({self.dim},) is needed: a state is of one kernel "
                              f"alone")
         return array
-
-    def colour(self, whitened):
-        """The position that belongs to whitened coordinates."""
-        cdef cnp.ndarray z = self._vector(whitened, "whitened")
-        cdef cnp.ndarray at = np.empty(self.dim)
-        guard_check_built(&self.guard, self)
-        self.to_theta(<const double *>cnp.PyArray_DATA(z), <double *>cnp.PyArray_DATA(at))
-        return at
 
     cdef void to_theta(self, const double *z, double *theta) noexcept nogil:
         fr_lower_product(self.columns, self.center, z, self.dim, theta)
@@ -346,14 +336,15 @@ cdef class Chain:
         return out
 
     cdef double _ask_prior(self, const double *theta) except? -1.0:
-        cdef cnp.ndarray at = np.empty(self.dim)
-        memcpy(cnp.PyArray_DATA(at), theta, self.dim * sizeof(double))
-        value = float(self.log_prior(at))
+        cdef cnp.ndarray point = np.empty(self.dim)
+        memcpy(cnp.PyArray_DATA(point), theta, self.dim * sizeof(double))
+        value = float(self.log_prior(point))
         if isnan(value) or value == INFINITY:
-            raise ValueError(f"log_prior returned {value} at {at}; a finite number is needed, or -inf where the "
+            raise ValueError(f"log_prior returned {value} at {point}; a finite number is needed, or -inf where the "
                              f"parameters are impossible")
         if value == -INFINITY and theta == self.now:
-            raise ValueError(f"log_prior is -inf at the chain's own state {at}; a chain must start where it is finite")
+            raise ValueError(f"log_prior is -inf at the chain's own state {point}; a chain must start where it is "
+                             f"finite")
         return value
 
     cdef double size_of_move(self) noexcept nogil:
@@ -376,10 +367,10 @@ cdef class Chain:
 
 cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:
     """The rewards of one arm over all rows, and what the source knows of their sum besides."""
-    cdef double out = 0.0, known = 0.0
+    cdef double out = 0.0, shift = 0.0
     source.total(&arm, 1, &out)
-    source.shift(&arm, 1, &known)
-    out += known
+    source.shift(&arm, 1, &shift)
+    out += shift
     if isnan(out) or out == INFINITY:
         with gil:
             _refuse(source, arm)

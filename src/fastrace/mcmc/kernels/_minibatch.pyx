@@ -202,7 +202,7 @@ cdef class FireflyChain(MinibatchChain):
     """
 
     cdef double fraction            # of the rows, whose brightness is drawn anew before a decision
-    cdef bint known                 # whether `bright` belongs to the state; if not, all rows are drawn anew
+    cdef bint lit                   # whether `bright` belongs to the state; if not, all rows are drawn anew
     cdef int64_t *bright            # ascending
     cdef int64_t *pool              # drawn or kept rows, ascending, and below how often each was drawn; 0: bright, kept
     cdef int64_t *times
@@ -228,17 +228,17 @@ cdef class FireflyChain(MinibatchChain):
                 raise ValueError(f"bright row {rows[i]} follows {last}, and there are {self.source.n_rows} rows; the "
                                  f"bright rows of a state ascend: a state is of one kernel alone")
             last = rows[i]
-        self.known = False
+        self.lit = False
         self.reserve_bright(n)
         for i in range(n):
             self.bright[i] = rows[i]
         self.n_bright = n
-        self.known = cache is not None
+        self.lit = cache is not None
 
     @property
     def cache(self):
         guard_check(&self.guard, self)
-        if not self.known or self.fraction >= 1.0:
+        if not self.lit or self.fraction >= 1.0:
             return None
         return tuple(self.bright[i] for i in range(self.n_bright))
 
@@ -287,7 +287,7 @@ cdef class FireflyChain(MinibatchChain):
             while i < count and self.rows[i] == row:
                 i += 1
                 same += 1
-            anew = (not self.known or self.fraction >= 1.0
+            anew = (not self.lit or self.fraction >= 1.0
                     or self.stream.bits.next_double(self.stream.bits.state) < self.fraction)
             if b < self.n_bright and self.bright[b] == row:
                 b += 1
@@ -310,11 +310,11 @@ cdef class FireflyChain(MinibatchChain):
         cdef Py_ssize_t i, n
         self.cubes(&before, &after)
         if not self.total_weight * max(before, after) / 3.0 < self.most:
-            self.known = False
+            self.lit = False
             self.n_bright = 0
             return self.full_pass(threshold)
         sum = self.total_weight * before / 3.0
-        if not self.known or self.fraction >= 1.0:
+        if not self.lit or self.fraction >= 1.0:
             self.n_bright = 0
         n = self.gather(<Py_ssize_t>random_poisson(&self.stream.bits, sum) if sum > 0.0 else 0)
         self.step.n_read = n
@@ -338,7 +338,7 @@ cdef class FireflyChain(MinibatchChain):
             self.n_bright += 1
             # log(L / B - 1) for the proposal, and here
             sum += new_gap - gap + log(-expm1(-new_gap)) - log(-expm1(-gap))
-        self.known = True
+        self.lit = True
         self.step.accepted = sum > threshold
         return 0
 

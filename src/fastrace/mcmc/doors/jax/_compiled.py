@@ -27,12 +27,12 @@ class CompiledState(NamedTuple):
     Attributes
     ----------
     position : Array of shape (dim,)
-    known : Array of uint32, shape (4,)
-        The words of what the kernel knows of the position besides.
+    cache : Array of uint32, shape (4,)
+        The words of what the kernel keeps of the position besides.
     """
 
     position: jax.Array
-    known: jax.Array
+    cache: jax.Array
 
 
 class CompiledKernel:
@@ -107,14 +107,14 @@ class CompiledKernel:
 
     def init(self, position: Any, rng_key: Any = None) -> CompiledState:
         """The state at a position, an array of shape (dim,); `rng_key` is not needed."""
-        at = jnp.asarray(position)
-        if at.shape != (self.dim,):
-            raise ValueError(f"position has shape {at.shape}; ({self.dim},), one number a parameter, is needed")
-        if not jnp.issubdtype(at.dtype, jnp.floating):
-            at = at.astype(jnp.result_type(float))
-        if at.dtype not in (jnp.float32, jnp.float64):
-            raise ValueError(f"position has dtype {at.dtype}; float32 or float64 is needed")
-        return CompiledState(at, jnp.asarray(NOTHING_KNOWN))
+        theta = jnp.asarray(position)
+        if theta.shape != (self.dim,):
+            raise ValueError(f"position has shape {theta.shape}; ({self.dim},), one number a parameter, is needed")
+        if not jnp.issubdtype(theta.dtype, jnp.floating):
+            theta = theta.astype(jnp.result_type(float))
+        if theta.dtype not in (jnp.float32, jnp.float64):
+            raise ValueError(f"position has dtype {theta.dtype}; float32 or float64 is needed")
+        return CompiledState(theta, jnp.asarray(NOTHING_KNOWN))
 
     def step(self, rng_key: Any, state: CompiledState) -> tuple[CompiledState, RaceInfo]:
         """`n_steps` transitions.
@@ -130,17 +130,17 @@ class CompiledKernel:
         info : RaceInfo
             Rows and looks of all steps; whether any was accepted, made a full pass, was undecided.
         """
-        at = state.position
-        if at.shape != (self.dim,) or at.dtype not in (jnp.float32, jnp.float64):
-            raise ValueError(f"the state has a position of shape {at.shape} and dtype {at.dtype}; ({self.dim},) and "
-                             f"float32 or float64, as init() gives it, are needed")
+        theta = state.position
+        if theta.shape != (self.dim,) or theta.dtype not in (jnp.float32, jnp.float64):
+            raise ValueError(f"the state has a position of shape {theta.shape} and dtype {theta.dtype}; ({self.dim},) "
+                             f"and float32 or float64, as init() gives it, are needed")
         shapes = [
-            jax.ShapeDtypeStruct((self.dim,), at.dtype),
+            jax.ShapeDtypeStruct((self.dim,), theta.dtype),
             jax.ShapeDtypeStruct((_xla_chain.CACHE_WORDS,), jnp.uint32),
             jax.ShapeDtypeStruct((5,), jnp.int32),
         ]
         function = jax.ffi.ffi_call("fastrace_chain_steps", shapes, vmap_method="broadcast_all")
         order = np.array([self._number, self.n_steps], np.int64)
-        position, known, counts = function(key_words(rng_key), at, state.known, order=order)
+        position, cache, counts = function(key_words(rng_key), theta, state.cache, order=order)
         info = RaceInfo(counts[0], counts[1], counts[2] > 0, counts[3] > 0, counts[4] > 0)
-        return CompiledState(position, known), info
+        return CompiledState(position, cache), info

@@ -188,7 +188,7 @@ class JaxRacingGibbs:
     def _site(self, key: Any, name: str, sites: dict[str, jax.Array]) -> tuple[dict[str, jax.Array], RaceInfo]:
         value = sites[name]
         if value.ndim == 0:
-            state, info = self._one(key_words(key), name, lambda s: {**sites, name: s.astype(value.dtype)})
+            state, info = self._drawn(key_words(key), name, lambda s: {**sites, name: s.astype(value.dtype)})
             state = state.astype(value.dtype)
             return {**sites, name: state}, info._replace(accepted=state != value)
 
@@ -198,7 +198,7 @@ class JaxRacingGibbs:
             def with_state(s: jax.Array) -> dict[str, jax.Array]:
                 return {**sites, name: flat.at[i].set(s.astype(value.dtype)).reshape(value.shape)}
 
-            state, info = self._one(key_words(jax.random.fold_in(key, i)), name, with_state)
+            state, info = self._drawn(key_words(jax.random.fold_in(key, i)), name, with_state)
             state = state.astype(value.dtype)
             return flat.at[i].set(state), info._replace(accepted=state != flat[i])
 
@@ -207,7 +207,7 @@ class JaxRacingGibbs:
         info = RaceInfo(rows, looks, *(part.any() for part in infos[2:]))
         return {**sites, name: flat.reshape(value.shape)}, info
 
-    def _one(
+    def _drawn(
         self, words: jax.Array, name: str, with_state: Callable[[jax.Array], dict[str, jax.Array]]
     ) -> tuple[jax.Array, RaceInfo]:
         """Draw one variable; `with_state` puts a state in its place."""
@@ -229,7 +229,7 @@ class JaxRacingGibbs:
             if prior.shape != (variable.n_states,):
                 raise ValueError(f"the log prior of {name!r} has shape {prior.shape[1:]}; one number is needed")
         state = race.call("fastrace_arms_open", words, prior)
-        state = race.run(state, lambda rows: factors(variable.rows.at(rows)).T)
+        state = race.run(state, lambda rows: factors(variable.rows.some(rows)).T)
         lost = state[0] == LOST
         totals = variable.rows.totals(factors, variable.n_states, jnp.where(lost, 2, 0))
         state = race.call("fastrace_arms_close", state, totals)

@@ -247,7 +247,7 @@ class JaxRacingMetropolis:
             return jnp.zeros((), self._dtype)
         return jnp.asarray(self.log_prior(self._unravel(theta)), self._dtype)
 
-    def _known(self, theta: jax.Array) -> jax.Array:
+    def _expanded(self, theta: jax.Array) -> jax.Array:
         """What the expansion makes of the log-likelihood, up to a constant."""
         if self.order is None:
             return jnp.zeros((), self._dtype)
@@ -261,8 +261,8 @@ class JaxRacingMetropolis:
         if self.order is None:
             return out
 
-        def slope(at: jax.Array) -> jax.Array:
-            along: jax.Array = jax.jvp(lambda t: self._log_terms(t, rows), (at,), (new - now,))[1]
+        def slope(theta: jax.Array) -> jax.Array:
+            along: jax.Array = jax.jvp(lambda t: self._log_terms(t, rows), (theta,), (new - now,))[1]
             return along
 
         if self.order == 1:
@@ -285,14 +285,14 @@ class JaxRacingMetropolis:
         def add(out: Any, more: Any) -> Any:
             return [a + np.asarray(b, np.float64) for a, b in zip(out, more, strict=True)]
 
-        def likelihood(at: Any) -> Any:
+        def likelihood(theta: Any) -> Any:
             out = [0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))]
             for k in range(-(-self.n_rows // size)):
-                out = add(out, parts(jnp.asarray(at, self._dtype), k))
+                out = add(out, parts(jnp.asarray(theta, self._dtype), k))
             return out
 
-        def posterior(at: Any) -> Any:
-            out = add(likelihood(at), prior(jnp.asarray(at, self._dtype)))
+        def posterior(theta: Any) -> Any:
+            out = add(likelihood(theta), prior(jnp.asarray(theta, self._dtype)))
             return float(out[0]), out[1], out[2]
 
         model = Model(self.dim, self.n_rows)
@@ -318,8 +318,8 @@ class JaxRacingMetropolis:
     def _flat(self, position: Any, name: str = "position") -> jax.Array:
         given = _described(position, name)
         if given != self._shapes:
-            raise ValueError(f"{name} has {_told(given)}; {_told(self._shapes)}, as the kernel was made with, is "
-                             f"needed")
+            raise ValueError(f"{name} has {_in_words(given)}; {_in_words(self._shapes)}, as the kernel was made with, "
+                             f"is needed")
         flat: jax.Array = ravel_pytree(position)[0]
         return flat.astype(self._dtype)
 
@@ -330,7 +330,7 @@ class JaxRacingMetropolis:
             position=self._unravel(theta),
             whitened=self._inverse @ (theta - self._center),
             log_prior=self._prior(theta),
-            expansion=self._known(theta),
+            expansion=self._expanded(theta),
             total=jnp.asarray(UNKNOWN),
             losses=jnp.int32(0),
         )
@@ -356,13 +356,13 @@ class JaxRacingMetropolis:
             walks: Any = False
         else:
             new, whitened, ratio, walks = self._proposed(words, state.whitened)
-        log_prior, expansion = self._prior(new), self._known(new)
+        log_prior, expansion = self._prior(new), self._expanded(new)
         ratio = jnp.where(log_prior == -jnp.inf, -jnp.inf,
                           ratio + (log_prior - state.log_prior) + (expansion - state.expansion))
         farthest = jnp.maximum((whitened * whitened).sum(), (state.whitened * state.whitened).sum())
         near = ((farthest <= self._near**2) & ~jnp.asarray(walks)).astype(jnp.int32)
         race = self._race.call("fastrace_race_open", words, ratio, state.losses, near)
-        race = self._race.run(race, lambda rows: self._differences(now, new, self.rows.at(rows)))
+        race = self._race.run(race, lambda rows: self._differences(now, new, self.rows.some(rows)))
         lost = race[0] == LOST
         unknown = (state.total == jnp.asarray(UNKNOWN)).all()
         before = self._total(now, jnp.where(lost & unknown, 1, 0))
@@ -418,6 +418,6 @@ def _described(position: Any, name: str) -> tuple[Any, tuple[tuple[int, ...], ..
     return form, tuple(np.shape(leaf) for leaf in leaves)
 
 
-def _told(described: tuple[Any, tuple[tuple[int, ...], ...]]) -> str:
+def _in_words(described: tuple[Any, tuple[tuple[int, ...], ...]]) -> str:
     form, shapes = described
     return f"shapes {list(shapes)}" if len(shapes) == 1 else f"the form {form} with shapes {list(shapes)}"

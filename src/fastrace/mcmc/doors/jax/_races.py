@@ -100,7 +100,7 @@ class Rows:
         self.data = jax.tree_util.tree_map(jnp.asarray, data)
         self.chunk = min(self.n, CHUNK)
 
-    def at(self, rows: jax.Array) -> Any:
+    def some(self, rows: jax.Array) -> Any:
         """The rows with these numbers."""
         return jax.tree_util.tree_map(lambda x: x.at[rows].get(mode="promise_in_bounds"), self.data)
 
