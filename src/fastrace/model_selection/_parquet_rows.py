@@ -65,8 +65,8 @@ class ParquetRows:
     """
 
     def __init__(self, path: Any, columns: Sequence[str] | None = None, *, frame: bool = False) -> None:
-        one = isinstance(path, (str, os.PathLike))
-        self.files = tuple(os.fspath(name) for name in ([path] if one else path))
+        paths = [path] if isinstance(path, (str, os.PathLike)) else path
+        self.files = tuple(os.fspath(name) for name in paths)
         if not self.files:
             raise ValueError("path is empty; at least one Parquet file is needed")
         self.frame = bool(frame)

@@ -145,10 +145,10 @@ class Penalties:
         value = float(self.functions[i](n))
         if not 0.0 <= value < math.inf:
             raise ValueError(f"the penalty of class {i} on {n:g} rows is {value}; a finite number >= 0 is needed")
-        for other, known in self.seen[i]:
-            if (value - known) * (n - other) > 1e-9 * max(value, known) * abs(n - other):
+        for other, before in self.seen[i]:
+            if (value - before) * (n - other) > 1e-9 * max(value, before) * abs(n - other):
                 raise ValueError(
-                    f"the penalty of class {i} is {known:g} on {other:g} rows and {value:g} on {n:g}; it must not "
+                    f"the penalty of class {i} is {before:g} on {other:g} rows and {value:g} on {n:g}; it must not "
                     f"increase with rows"
                 )
         self.seen[i] = [*self.seen[i][:1], (n, value)]       # the first and the last point asked for

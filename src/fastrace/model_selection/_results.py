@@ -87,13 +87,13 @@ class LearnerResult(ArmsResult):
     @property
     def allocations(self) -> list[tuple[int, int]]:
         """Every training as (learner, rows), in the order told."""
-        return [(one.learner, one.n) for one in self.history]
+        return [(training.learner, training.n) for training in self.history]
 
     def curve(self, learner: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """Rows, training scores and validation scores of one learner, as told; its failures left out."""
-        found = sorted(one for one in self.history if one.learner == learner and not one.failure)
-        sizes = np.array([one.n for one in found], np.int64)
-        return sizes, np.array([one.train_score for one in found]), np.array([one.valid_score for one in found])
+        found = sorted(training for training in self.history if training.learner == learner and not training.failure)
+        table = np.array([(part.n, part.train_score, part.valid_score) for part in found]).reshape(-1, 3)
+        return table[:, 0].astype(np.int64), table[:, 1], table[:, 2]
 
     # What `fastrace.results.ArmsResult` asks.
 

@@ -150,8 +150,8 @@ def _gamma(y: Any, p: Any) -> Any:
 
 def _columns(y: Any, labels: Any) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Column of each row's class among the sorted `labels`, and whether it is there."""
-    place = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
-    return place, np.asarray(labels)[place] == y
+    column = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+    return column, np.asarray(labels)[column] == y
 
 
 class NamedRowScore(RowScore):
@@ -224,11 +224,11 @@ class Accuracy(NamedRowScore):
 
 class _Balanced(Accuracy):
     def _fold(self, y: Any, weights: Floats) -> Fold:
-        _, place = np.unique(y, return_inverse=True)
-        totals = np.bincount(place.ravel(), weights)
+        column = np.unique(y, return_inverse=True)[1].ravel()
+        totals = np.bincount(column, weights)
         kept = totals > 0.0
         shares = np.where(kept, 1.0 / np.where(kept, totals, 1.0), 0.0) / kept.sum()
-        return super()._fold(y, weights * shares[place.ravel()])
+        return super()._fold(y, weights * shares[column])
 
 
 class _R2(NamedRowScore):
@@ -278,8 +278,8 @@ class OfProbabilities(NamedRowScore):
 
 class _LogLoss(OfProbabilities):
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
-        place, there = _columns(y, labels)
-        p = np.where(there, response[np.arange(len(y)), place], 0.0)
+        column, there = _columns(y, labels)
+        p = np.where(there, response[np.arange(len(y)), column], 0.0)
         kind = p.dtype if p.dtype in (np.float32, np.float64) else np.dtype(np.float64)
         eps = np.finfo(response.dtype if response.dtype == np.float32 else kind).eps
         return np.log(np.clip(p, eps, 1.0 - eps))
@@ -290,10 +290,10 @@ class _Brier(OfProbabilities):
         return (-1.0, 0.0) if labels is not None and len(labels) == 2 else (-2.0, 0.0)
 
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
-        place, there = _columns(y, labels)
+        column, there = _columns(y, labels)
         if len(labels) == 2:
-            return -np.square(response[:, 1] - (there & (place == 1)))
-        own = np.where(there, response[np.arange(len(y)), place], 0.0)
+            return -np.square(response[:, 1] - (there & (column == 1)))
+        own = np.where(there, response[np.arange(len(y)), column], 0.0)
         return -(np.square(response).sum(axis=1) - 2.0 * own + 1.0)
 
 
@@ -342,8 +342,8 @@ def row_score(scoring: Any) -> RowScore:
         metric, response, sign = metric_of(scoring) or (None, None, 0)
         name = BY_METRIC.get(getattr(metric, "__name__", ""))
         if name is not None and (getattr(metric, "__module__", None) or "").startswith("sklearn."):
-            wanted = NAMED[name][1]
-            if sign == (-1 if name.startswith("neg_") else 1) and response in (None, wanted):
+            method = NAMED[name][1]
+            if sign == (-1 if name.startswith("neg_") else 1) and response in (None, method):
                 return named(name)
     raise ValueError(
         f"scoring is {scoring!r}; {WHY}: one of {', '.join(NAMED)}, a scorer made from their metrics without options, "

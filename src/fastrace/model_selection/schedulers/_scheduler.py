@@ -99,10 +99,8 @@ class Scheduler:
 
     def _leader(self) -> int:
         """The learner whose last validation score is best, on however many rows; -1 if there is none."""
-        known = [i for i in range(self._n_learners) if self._reached[i] and i not in self._dropped]
-        if not known:
-            return -1
-        return max(known, key=lambda i: (self._upward * self._last[i], -i))
+        scored = (i for i in range(self._n_learners) if self._reached[i] and i not in self._dropped)
+        return max(scored, key=lambda i: (self._upward * self._last[i], -i), default=-1)
 
     def _stand_ins(self) -> list[int]:
         """Who goes on where all that were meant to have crashed: the leader, or else all that were never trained."""
@@ -226,26 +224,26 @@ class Scheduler:
             raise ValueError(f"learner {learner} on {n} rows was not asked for; tell what ask() returned, once")
         valid = valid_score if type(valid_score) is float else _score(valid_score, "valid_score")
         if train_score is None:
-            train, told, known = math.inf, math.nan, True
+            train, given, usable = math.inf, math.nan, True
         else:
-            told = train_score if type(train_score) is float else _score(train_score, "train_score")
-            train, known = self._upward * told, told == told
+            given = train_score if type(train_score) is float else _score(train_score, "train_score")
+            train, usable = self._upward * given, given == given
         price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
         self._close(key)
         self._paid = price
         self._spent += price
         if learner in self._dropped:
-            self._log.append((learner, n, told, valid, price, math.nan, "dropped before"))
+            self._log.append((learner, n, given, valid, price, math.nan, "dropped before"))
             return
-        if not (known and math.isfinite(valid)):
-            what = f"validation score is {valid}" if known else "training score is nan"
-            self._log.append((learner, n, told, valid, price, math.nan, what))
+        if not (usable and math.isfinite(valid)):
+            what = f"validation score is {valid}" if usable else "training score is nan"
+            self._log.append((learner, n, given, valid, price, math.nan, what))
             self._drop(learner, f"{what} on {n} rows")
             return
         if n >= self._reached[learner]:
             self._reached[learner], self._last[learner] = n, valid
         bound = self._take(learner, n, train, self._upward * valid)
-        self._log.append((learner, n, told, valid, price, self._upward * bound, ""))
+        self._log.append((learner, n, given, valid, price, self._upward * bound, ""))
 
     def fail(
         self, learner: int, n: int, reason: object, cost: float | None = None, *, defer: bool = False

@@ -25,6 +25,16 @@ def _learner_has(name: str) -> Any:
     return check
 
 
+def _of_learner(name: str, doc: str) -> Any:
+    """A method that the fitted learner answers, where it has it."""
+    def method(self: Candidates, X: Any) -> Any:
+        check_is_fitted(self)
+        return getattr(self.learner_, name)(X)
+
+    method.__name__, method.__doc__ = name, doc
+    return available_if(_learner_has(name))(method)
+
+
 class Candidates(Composition):
     """Learners by name, one of which is fitted.
 
@@ -81,29 +91,10 @@ class Candidates(Composition):
         check_is_fitted(self)
         return self.learner_.score(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
 
-    @available_if(_learner_has("predict"))
-    def predict(self, X: Any) -> Any:
-        """Predictions of the chosen learner."""
-        check_is_fitted(self)
-        return self.learner_.predict(X)
-
-    @available_if(_learner_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities by the chosen learner."""
-        check_is_fitted(self)
-        return self.learner_.predict_proba(X)
-
-    @available_if(_learner_has("decision_function"))
-    def decision_function(self, X: Any) -> Any:
-        """Decision function of the chosen learner."""
-        check_is_fitted(self)
-        return self.learner_.decision_function(X)
-
-    @available_if(_learner_has("transform"))
-    def transform(self, X: Any) -> Any:
-        """Transformation by the chosen learner."""
-        check_is_fitted(self)
-        return self.learner_.transform(X)
+    predict = _of_learner("predict", "Predictions of the chosen learner.")
+    predict_proba = _of_learner("predict_proba", "Probabilities by the chosen learner.")
+    decision_function = _of_learner("decision_function", "Decision function of the chosen learner.")
+    transform = _of_learner("transform", "Transformation by the chosen learner.")
 
 
 def settings_of(search: Any, random_state: np.random.RandomState) -> list[dict[str, Any]]:

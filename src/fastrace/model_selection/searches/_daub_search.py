@@ -49,12 +49,12 @@ DIVISORS = (4, 16, 64)
 
 @dataclass
 class Run:
-    """A search on its way: the method that decides, the trainings, and what was told to the method."""
+    """A search on its way: the method that decides, the trainings, and what the method was told of."""
 
     method: Scheduler
     n_rows: int                              # of a full training
     trainings: Trainings
-    told: list[Allocation] = field(default_factory=list)
+    done: list[Allocation] = field(default_factory=list)
     failures: dict[int, Failure] = field(default_factory=dict)       # the last one of each candidate
     gone: set[int] = field(default_factory=set)                      # candidates whose drop was warned of
     metric: Any = None
@@ -354,7 +354,7 @@ class DAUBSearchCV(CandidateSearch):
 
     def _tell(self, task: Task, run: Run, item: Allocation, out: Any) -> None:
         """Tell the method what a training gave: a dict per split, or a `Failure`."""
-        run.told.append(item)
+        run.done.append(item)
         failure = out if isinstance(out, Failure) else next(
             (part["failure"] for part in out if part["failure"] is not None), None)
         if failure is not None:
@@ -380,7 +380,7 @@ class DAUBSearchCV(CandidateSearch):
     def _report(self, task: Task, run: Run) -> None:
         """The table of results, a row per training, and the candidate chosen."""
         settings, trainings, metric = task.settings, run.trainings, run.metric
-        rows = [item for item in run.told if not isinstance(trainings.get(item), Failure)]
+        rows = [item for item in run.done if not isinstance(trainings.get(item), Failure)]
         outs = [out for item in rows for out in trainings.get(item)]
         report_failed_fits(outs, self.error_score)
         if callable(self.scoring):
@@ -429,12 +429,12 @@ def _nested(train: NDArray[Any], classes: NDArray[Any] | None, state: np.random.
     if classes is None:
         return order
     labels = classes[order]
-    place = np.empty(order.size)
+    height = np.empty(order.size)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
-        place[rows] = (np.arange(rows.size) + state.uniform(size=rows.size)) / rows.size
-        place[rows[0]] -= 1.0
-    return order[np.argsort(place, kind="stable")]
+        height[rows] = (np.arange(rows.size) + state.uniform(size=rows.size)) / rows.size
+        height[rows[0]] -= 1.0
+    return order[np.argsort(height, kind="stable")]
 
 
 def _means(out: list[Any], metric: Any, wants_train: bool) -> tuple[float, float | None]:

@@ -100,10 +100,10 @@ class HeldOut:
         """What holds the scores by every model: splits may differ in the classes that their training rows have."""
         found = [score.support_for(getattr(model, "classes_", None)) for item, model in self.models.items()
                  if item[0] not in self.failed]
-        known = [ends for ends in found if ends is not None]
-        if len(known) < len(found):
+        if any(ends is None for ends in found):
             return None
-        return min(low for low, _ in known), max(high for _, high in known)
+        lows, highs = zip(*found, strict=True)
+        return min(lows), max(highs)
 
     def _race(self, race: FiniteRace, parallel: Any) -> bool:
         """Whether the race ended without a failure."""
@@ -155,11 +155,11 @@ class HeldOut:
                 blocks[m, places[k], j] = scores
         if bad:
             return None
-        for k, at in places.items():
+        for k, of_block in places.items():
             for m, metric in enumerate(self.metrics):
-                weights = metric.folds[k].weights[rows[at] - self.starts[k]] * len(metric.folds[k].weights)
+                weights = metric.folds[k].weights[rows[of_block] - self.starts[k]] * len(metric.folds[k].weights)
                 self.counts[m, k] += weights.sum()
-                self.sums[m, arms, k] += weights @ blocks[m, at]
+                self.sums[m, arms, k] += weights @ blocks[m, of_block]
         self.pulls[arms] += len(rows)
         self.looks.append(Look(arms.copy(), self.sums[:, arms], self.counts.copy()))
         return np.asarray(blocks[0])

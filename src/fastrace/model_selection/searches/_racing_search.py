@@ -271,10 +271,10 @@ class RacingSearchCV(CandidateSearch):
                 "n_predictions": race.pulls, "half_width": half_width, "eliminated_at": race.eliminated_at})
         for m, (name, (scores, mean)) in enumerate(zip(names, tables, strict=True)):
             results[f"mean_test_{name}"] = mean
-            known = ~np.isnan(scores)
-            spread = np.where(known, scores - np.where(np.isnan(mean), 0.0, mean)[:, None], 0.0)
+            there = ~np.isnan(scores)
+            spread = np.where(there, scores - np.where(np.isnan(mean), 0.0, mean)[:, None], 0.0)
             results[f"std_test_{name}"] = np.where(
-                known.any(axis=1), np.sqrt(np.square(spread).sum(axis=1) / np.maximum(known.sum(axis=1), 1)), np.nan)
+                there.any(axis=1), np.sqrt(np.square(spread).sum(axis=1) / np.maximum(there.sum(axis=1), 1)), np.nan)
             order = np.where(np.isnan(mean), -np.inf, mean)
             order[race.failed] = -np.inf
             if m == 0:

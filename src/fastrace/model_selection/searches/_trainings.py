@@ -252,7 +252,7 @@ def _by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(X, ParquetRows) or not len(X):
             return method(read_rows(X), **options)
         places = X.blocks()
-        whole = np.concatenate([np.asarray(method(X[at].read(), **options)) for at in places])
+        whole = np.concatenate([np.asarray(method(X[block].read(), **options)) for block in places])
         if isinstance(places[0], slice):
             return whole
         out = np.empty_like(whole)

@@ -166,9 +166,9 @@ def _hear_of_errors(backend: Any) -> None:
     def submit(func: Any, callback: Any = None) -> Any:
         future = plain(func, callback)
 
-        def ended(one: Any) -> None:
-            if callback is not None and not one.cancelled() and one.exception() is not None:
-                callback(one.exception())
+        def ended(task: Any) -> None:
+            if callback is not None and not task.cancelled() and task.exception() is not None:
+                callback(task.exception())
 
         future.add_done_callback(ended)
         return future
