@@ -639,6 +639,7 @@ ARGUMENTS = {
                    "rng": generator()}),
     "_row_order.RowOrder": lambda: ((200, generator()), {}),
     "_softmax.SoftmaxSource": call(ROWS, WINS, np.zeros((2, 2)), 2, np.zeros(2)),
+    "_rounds.Rounds": call(3, "hoeffding", 100, 1, 0.1, 3.0, np.zeros(3), np.ones(3)),
     "_stream_race.StreamRace": call(3, "hoeffding", 100, 1, 0.1, 3.0, np.zeros(3), np.ones(3)),
     "_threshold.ThresholdRace": lambda: (
         (fr.sources.ArraySource(ROWS), "normal", [50, 200], [3.0, 3.0], [2.0, 2.0]),

@@ -63,14 +63,14 @@ PAGE = {
 }
 
 
-def documented(cls: Rule) -> Rule:
-    """Put the texts of `PAGE` into a class's docstring, at lines that name them, like ``$delta $support``."""
+def documented(cls: Rule, page: dict[str, str] = PAGE) -> Rule:
+    """Put the texts of a page into a class's docstring, at lines that name them, like ``$delta $support``."""
     lines: list[str] = []
     for line in (cls.__doc__ or "").splitlines():
         if line.lstrip().startswith("$"):
             margin = line[: len(line) - len(line.lstrip())]
             for name in line.split():
-                lines += textwrap.indent(textwrap.dedent(PAGE[name[1:]]).strip(), margin).splitlines()
+                lines += textwrap.indent(textwrap.dedent(page[name[1:]]).strip(), margin).splitlines()
         else:
             lines.append(line)
     cls.__doc__ = "\n".join(lines) or None

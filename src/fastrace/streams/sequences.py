@@ -94,7 +94,8 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     :math:`\mu` lies in `interval` after every reward. `interval` is the intersection of all intervals so far; should it
     ever be empty, one of the assumptions is broken or the event of probability `delta` came true, and `stopped_by`
     becomes ``"inconsistent"``. A sequence then takes no more rewards, unless it has `n_rows`: a population is read to
-    its end, where the interval is its mean, and `stopped_by` stays ``"inconsistent"``. `estimate` is the mean of the rewards.
+    its end, where the interval is its mean, and `stopped_by` stays ``"inconsistent"``. `estimate` is the mean of the
+    rewards.
 
     Width after t rewards over that of the default kind, whose width is in brackets (medians of 20 runs at delta 0.05):
 

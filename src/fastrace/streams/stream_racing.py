@@ -13,27 +13,61 @@ from fastrace._base._words import counted
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import named
 from fastrace.sources import ArraySource, Source, as_source, column_names
-from fastrace.streams import _stream_race
+from fastrace.streams import _rules, _stream_race
 
 MOST_ROUNDS = 1 << 62
 MOST = float(np.finfo(np.float64).max)
+
+# What the pages of the races share; see `_rules.documented`.
+PAGE = {
+    "n_arms": """
+        n_arms : int
+            Number of arms, at least 1.""",
+    "horizon": """
+        horizon : int
+            Largest number of rounds (N in the notes, where M is `n_arms`).""",
+    "delta": """
+        delta : float, default 0.05
+            Probability that a best arm is lost, in (0, 1).""",
+    "support": """
+        support : tuple of float or of arrays of shape (n_arms,)
+            Interval (low, high) that holds every reward, in reward units; needed.""",
+    "epsilon": """
+        epsilon : float, default 0.0
+            If above 0, also stop as soon as the arm with the largest lower bound is certainly within `epsilon` of the
+            best, in reward units.""",
+    "n_best": """
+        n_best : int, default 1
+            Number of arms to find. With more than one, an arm is chosen when its lower bound surpasses the upper
+            bounds of all but ``n_best - 1`` others, and leaves when `n_best` lower bounds surpass its upper bound. Each
+            bracket is then intersected with all earlier ones of its arm (Heidrich-Meisner & Igel 2009); an empty one
+            ends the race, with ``stopped_by`` ``"inconsistent"``. With one best arm the brackets are those of the last
+            round.""",
+    "raises": _rules.PAGE["raises"].replace("; nothing is changed then", ""),
+}
+
+
+def _documented(cls: _rules.Rule) -> _rules.Rule:
+    return _rules.documented(cls, PAGE)
 
 
 class StreamRace:
     """What the races on streams share: asking, telling, running, the answer."""
 
     _bound: ClassVar[str]
+    _failures: ClassVar[float]              # how many failures of a bracket delta is shared among
+    _spends_by_round: ClassVar[bool] = True
 
     def __init__(
-        self,
-        n_arms: int,
-        horizon: int | None,
-        delta: float,
-        support: _checks.Support | None,
-        epsilon: float,
-        n_best: int,
+        self, n_arms: int, horizon: int | None, delta: float = 0.05, support: _checks.Support | None = None,
+        epsilon: float = 0.0, n_best: int = 1,
     ) -> None:
         n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
+        if horizon is None and self._spends_by_round:
+            raise ValueError(
+                "horizon is None; this bound spends delta over a known number of rounds, so give the largest; "
+                "BettingRace needs none"
+            )
         if horizon is not None:
             horizon = _checks.integer(horizon, "horizon", 1, "it is the largest number of rounds")
             if horizon > MOST_ROUNDS:
@@ -56,15 +90,12 @@ class StreamRace:
         if n_best > 1 and self._epsilon > 0.0:
             raise ValueError(f"epsilon is {epsilon!r} and n_best is {n_best}; the epsilon-best race finds one arm")
         self._horizon = horizon
-        share = self._log_share(n_arms, horizon)
+        n_shares = horizon if horizon is not None and self._spends_by_round else 1
+        share = math.log(self._failures) + math.log(n_arms) + math.log(n_shares) - math.log(self._delta)
         self._race = _stream_race.StreamRace(
             n_arms, self._bound, horizon, n_best, self._epsilon, share, low, high
         )
         self._low, self._high, self._share = low, high, share
-
-    def _log_share(self, n_arms: int, horizon: int | None) -> float:
-        """The logarithm that the bound divides by rounds."""
-        raise NotImplementedError
 
     def __reduce__(self) -> tuple[Any, ...]:
         race = self._race
@@ -249,6 +280,7 @@ def _drops(needed: NDArray[np.float64], n_samples: int) -> int:
     return int(np.searchsorted(2.0 * np.cumsum(np.sort(needed)), n_samples, side="right"))
 
 
+@_documented
 class HoeffdingRace(StreamRace):
     r"""Find the arm with the largest mean by Hoeffding's inequality.
 
@@ -257,27 +289,9 @@ class HoeffdingRace(StreamRace):
 
     Parameters
     ----------
-    n_arms : int
-        Number of arms, at least 1 (M in [1]_).
-    horizon : int
-        Largest number of rounds (N).
-    delta : float, default 0.05
-        Probability that a best arm is lost, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,)
-        Interval (low, high) that holds every reward, in reward units; needed.
-    epsilon : float, default 0.0
-        If above 0, also stop as soon as the arm with the largest lower bound is certainly within `epsilon` of the
-        best, in reward units.
-    n_best : int, default 1
-        Number of arms to find. With more than one, an arm is chosen when its lower bound surpasses the upper bounds of
-        all but ``n_best - 1`` others, and leaves when `n_best` lower bounds surpass its upper bound. Each bracket is
-        then intersected with all earlier ones of its arm [2]_; an empty one ends the race, with ``stopped_by``
-        ``"inconsistent"``. With one best arm the brackets are those of the last round, as in [1]_.
+    $n_arms $horizon $delta $support $epsilon $n_best
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside `support`.
+    $raises
 
     Notes
     -----
@@ -317,21 +331,7 @@ class HoeffdingRace(StreamRace):
     """
 
     _bound = "hoeffding"
-
-    def __init__(
-        self,
-        n_arms: int,
-        horizon: int,
-        delta: float = 0.05,
-        support: _checks.Support | None = None,
-        epsilon: float = 0.0,
-        n_best: int = 1,
-    ) -> None:
-        _need_horizon(horizon)
-        super().__init__(n_arms, horizon, delta, support, epsilon, n_best)
-
-    def _log_share(self, n_arms: int, horizon: int | None) -> float:
-        return math.log(2.0) + math.log(n_arms) + math.log(horizon or 1) - math.log(self._delta)
+    _failures = 2.0
 
     def _a_priori(
         self, known: dict[str, Any], left: NDArray[np.intp], best: int
@@ -345,6 +345,7 @@ class HoeffdingRace(StreamRace):
         return needed, promised
 
 
+@_documented
 class BernsteinRace(StreamRace):
     r"""Find the arm with the largest mean by the empirical Bernstein bound.
 
@@ -353,24 +354,9 @@ class BernsteinRace(StreamRace):
 
     Parameters
     ----------
-    n_arms : int
-        Number of arms, at least 1 (M in [1]_).
-    horizon : int
-        Largest number of rounds (N).
-    delta : float, default 0.05
-        Probability that a best arm is lost, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,)
-        Interval (low, high) that holds every reward, in reward units; needed.
-    epsilon : float, default 0.0
-        If above 0, also stop as soon as the arm with the largest lower bound is certainly within `epsilon` of the
-        best, in reward units.
-    n_best : int, default 1
-        Number of arms to find; see `HoeffdingRace`.
+    $n_arms $horizon $delta $support $epsilon $n_best
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside `support`.
+    $raises
 
     Notes
     -----
@@ -405,21 +391,7 @@ class BernsteinRace(StreamRace):
     """
 
     _bound = "empirical-bernstein"
-
-    def __init__(
-        self,
-        n_arms: int,
-        horizon: int,
-        delta: float = 0.05,
-        support: _checks.Support | None = None,
-        epsilon: float = 0.0,
-        n_best: int = 1,
-    ) -> None:
-        _need_horizon(horizon)
-        super().__init__(n_arms, horizon, delta, support, epsilon, n_best)
-
-    def _log_share(self, n_arms: int, horizon: int | None) -> float:
-        return math.log(3.0) + math.log(n_arms) + math.log(horizon or 1) - math.log(self._delta)
+    _failures = 3.0
 
     def _a_priori(
         self, known: dict[str, Any], left: NDArray[np.intp], best: int
@@ -437,6 +409,7 @@ class BernsteinRace(StreamRace):
         return needed, promised
 
 
+@_documented
 class BettingRace(StreamRace):
     r"""Find the arm with the largest mean by bets that aim at the gaps; needs no horizon.
 
@@ -447,24 +420,12 @@ class BettingRace(StreamRace):
 
     Parameters
     ----------
-    n_arms : int
-        Number of arms, at least 1.
+    $n_arms
     horizon : int, optional
         Largest number of rounds. The promise does not depend on it.
-    delta : float, default 0.05
-        Probability that a best arm is lost, in (0, 1).
-    support : tuple of float or of arrays of shape (n_arms,)
-        Interval (low, high) that holds every reward, in reward units; needed.
-    epsilon : float, default 0.0
-        If above 0, also stop as soon as the arm with the largest lower bound is certainly within `epsilon` of the
-        best, in reward units.
-    n_best : int, default 1
-        Number of arms to find; see `HoeffdingRace`.
+    $delta $support $epsilon $n_best
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or a reward is nan or outside `support`.
+    $raises
 
     Notes
     -----
@@ -497,28 +458,14 @@ class BettingRace(StreamRace):
     """
 
     _bound = "betting"
+    _failures = 2.0
+    _spends_by_round = False
 
     def __init__(
-        self,
-        n_arms: int,
-        horizon: int | None = None,
-        delta: float = 0.05,
-        support: _checks.Support | None = None,
-        epsilon: float = 0.0,
-        n_best: int = 1,
+        self, n_arms: int, horizon: int | None = None, delta: float = 0.05, support: _checks.Support | None = None,
+        epsilon: float = 0.0, n_best: int = 1,
     ) -> None:
         super().__init__(n_arms, horizon, delta, support, epsilon, n_best)
-
-    def _log_share(self, n_arms: int, horizon: int | None) -> float:
-        return math.log(2.0) + math.log(n_arms) - math.log(self._delta)
-
-
-def _need_horizon(horizon: int | None) -> None:
-    if horizon is None:
-        raise ValueError(
-            "horizon is None; this bound spends delta over a known number of rounds, so give the largest; BettingRace "
-            "needs none"
-        )
 
 
 @_checks.rebuilds(2, StreamRace, subclasses=True)

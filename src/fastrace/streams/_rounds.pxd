@@ -1,0 +1,81 @@
+# cython: cdivision=True
+"""The rounds of a race on streams, for the class that brings their rewards."""
+
+from libc.stdint cimport int64_t
+cimport numpy as cnp
+
+from fastrace._base._guard cimport guard_t
+from fastrace._math._rounds cimport fr_bets, fr_rule, fr_sums, fr_view
+
+cdef enum:      # places in STOPPED_BY
+    RUNNING
+    BY_BOUND
+    BY_EPSILON
+    BY_HORIZON
+    SINGLE
+    INCONSISTENT
+    EXACT
+
+cdef enum:      # places in BOUNDS
+    HOEFFDING
+    EMPIRICAL_BERNSTEIN
+    BETTING
+
+cdef enum:
+    FIELDS = 10                 # numbers kept for each place
+
+cdef enum:      # what has been decided about an arm
+    OPEN
+    DROPPED
+    CHOSEN
+
+
+cdef class Rounds:
+    cdef readonly Py_ssize_t n_arms, n_open, n_best
+    cdef readonly int64_t rounds, horizon
+    cdef readonly double epsilon
+    cdef int bound, status
+    cdef Py_ssize_t n_wanted            # best arms still to be found among the open ones
+    cdef int64_t until_check
+    cdef guard_t guard
+    cdef bint intersecting              # brackets are intersected over time, in bets.lower and bets.upper
+    cdef fr_rule rule
+    cdef fr_sums sums
+    cdef fr_bets bets
+    cdef cnp.ndarray _fields, _arm, _verdict, _column, _low, _high, _scratch
+    cdef double *field[FIELDS]
+    cdef double *lower                  # scratch, by place
+    cdef double *upper
+    cdef double *work
+    cdef Py_ssize_t *arm
+    cdef Py_ssize_t *column             # of each place in the table at hand
+    cdef signed char *verdict
+    cdef double *low
+    cdef double *high
+    cdef object arguments
+
+    cdef int _point(self) except -1
+    cdef void _settle(self, Py_ssize_t place, int verdict, double mean, double m2, double lower,
+                      double upper) noexcept nogil
+    cdef Py_ssize_t _judge(self, Py_ssize_t n, const double *lower, const double *upper, signed char *verdict,
+                           double *scratch) noexcept nogil
+    cdef void _decide(self, Py_ssize_t n) noexcept nogil
+    cdef void _count(self, int verdict) noexcept nogil
+    cdef void _end_if_decided(self) noexcept nogil
+    cdef void _compact(self) noexcept nogil
+    cdef int _rounds(self, fr_view *view, Py_ssize_t n_rounds, Py_ssize_t *used) except -1 nogil
+    cdef Py_ssize_t _round(self, fr_view *view, Py_ssize_t first) noexcept nogil
+    cdef Py_ssize_t _block(self, fr_view *view, Py_ssize_t first, Py_ssize_t count) noexcept nogil
+    cdef Py_ssize_t _narrowing_block(self, fr_view *view, Py_ssize_t count) noexcept nogil
+    cdef Py_ssize_t _bet(self, fr_view *view, Py_ssize_t round) noexcept nogil
+    cdef bint _is_clear(self) noexcept nogil
+    cdef void _clear_at_block(self) noexcept nogil
+    cdef bint _may_decide(self, Py_ssize_t n, double first, double last) noexcept nogil
+    cdef int _replay(self, fr_view *view, int64_t start, Py_ssize_t count) noexcept nogil
+    cdef void _end_exactly(self) noexcept nogil
+    cdef double mean_of(self, Py_ssize_t place) noexcept nogil
+    cdef double m2_of(self, Py_ssize_t place) noexcept nogil
+    cdef double low_of(self, Py_ssize_t place) noexcept nogil
+    cdef double high_of(self, Py_ssize_t place) noexcept nogil
+    cdef int _begin(self) except -1
+    cdef void _finish(self)
