@@ -430,7 +430,7 @@ class SubsetRace(Selection):
     >>> rule = fr.SubsetRace(5, 2, horizon=500, rng=1)
     >>> result = rule.run(BernoulliPulls([0.1, 0.9, 0.5, 0.2, 0.8], rng=2))
     >>> sorted(result.best.tolist()), result.stopped_by
-    ([1, 4], 'separation')
+    ([1, 4], 'bound')
     """
 
     _compiled = _allocate.Race

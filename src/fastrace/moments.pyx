@@ -5,6 +5,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free, malloc
 cimport numpy as cnp
 
+import copy
 import operator
 
 import numpy as np
@@ -13,118 +14,18 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_leave_brief,
                                     guard_refuse, guard_t, guard_take_briefly)
-from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t, moments_t
+from fastrace._draws._tables cimport GROUP, VALUES_PER_CHECK, table_run, table_stretch, table_t
 from fastrace._math._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_extend_difference, moments4_kurtosis,
                                       moments4_merge, moments4_push, moments4_skewness, moments4_std, moments_extend,
-                                      moments_merge, moments_push, moments_variance, running_extend, running_merge,
-                                      running_push, running_t, running_variance)
+                                      moments_merge, moments_push, moments_variance, running_merge, running_push,
+                                      running_t, running_variance)
 from fastrace._math._simd cimport fr_all_finite, fr_range, fr_sum
 
 cnp.import_array()
 
-cdef extern from "_gather.h" nogil:
-    void fr_gather_f64(const char *x, Py_ssize_t row_stride, Py_ssize_t arm_stride, const int64_t *rows, int64_t first,
-                       Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) noexcept
-    void fr_gather_f32(const char *x, Py_ssize_t row_stride, Py_ssize_t arm_stride, const int64_t *rows, int64_t first,
-                       Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) noexcept
-
-cdef enum:
-    GROUP = 8                   # arms per sweep: a cache line of doubles, and their blocks stay in the second cache
-    PUSHES = 4                  # rows up to which one at a time is faster than a block
-    VALUES_PER_CHECK = 1 << 18  # between two looks at pending signals
-
-
 cdef object MOST_ARMS = 1 << 48
 cdef tuple REAL = (int, float, np.floating, np.integer, np.bool_)
-
-
-cdef struct table_t:            # rows by arms
-    const char *data
-    Py_ssize_t row_stride, arm_stride, n_arms, leader      # leader: -1, or take its reward minus each arm's
-    bint single
-    double *block               # (GROUP + 2) * MOMENTS_BLOCK doubles: the leader, a group of arms, a difference
-
-
-cdef void _columns(const table_t *t, int64_t first, Py_ssize_t count, Py_ssize_t arm, Py_ssize_t n_arms, double *room,
-                   const double **out) noexcept nogil:
-    """out[j] = rewards of arm + j on rows first .. first + count - 1: where they lie, or copied to `room`."""
-    cdef double *to[GROUP]
-    cdef Py_ssize_t numbers[GROUP]
-    cdef Py_ssize_t i, j
-    cdef const char *start = t.data + first * t.row_stride
-    cdef const float *narrow
-    for j in range(n_arms):
-        to[j] = room + j * MOMENTS_BLOCK
-        out[j] = to[j]
-        numbers[j] = arm + j
-    if t.single and t.row_stride == sizeof(float):
-        for j in range(n_arms):
-            narrow = <const float *>(start + (arm + j) * t.arm_stride)
-            for i in range(count):
-                to[j][i] = narrow[i]
-    elif t.single:
-        fr_gather_f32(start, t.row_stride, t.arm_stride, NULL, 0, count, numbers, n_arms, to)
-    elif t.row_stride == sizeof(double):
-        for j in range(n_arms):
-            out[j] = <const double *>(start + (arm + j) * t.arm_stride)
-    else:
-        fr_gather_f64(start, t.row_stride, t.arm_stride, NULL, 0, count, numbers, n_arms, to)
-
-
-cdef bint _accumulate(const table_t *t, int64_t first, Py_ssize_t n_rows, running_t *state) noexcept nogil:
-    """Add rows to the state of each arm. False when one of them is then not finite."""
-    cdef const double *columns[GROUP]
-    cdef const double *lead[1]
-    cdef const double *values
-    cdef double *difference = t.block + (GROUP + 1) * MOMENTS_BLOCK
-    cdef Py_ssize_t start = 0, count, arm, n_arms, i, j
-    cdef bint finite = True
-    while start < n_rows:
-        count = min(<Py_ssize_t>MOMENTS_BLOCK, n_rows - start)
-        if t.leader >= 0:
-            _columns(t, first + start, count, t.leader, 1, t.block, lead)
-        arm = 0
-        while arm < t.n_arms:
-            n_arms = min(<Py_ssize_t>GROUP, t.n_arms - arm)
-            _columns(t, first + start, count, arm, n_arms, t.block + MOMENTS_BLOCK, columns)
-            for j in range(n_arms):
-                values = columns[j]
-                if t.leader >= 0:
-                    for i in range(count):
-                        difference[i] = lead[0][i] - values[i]
-                    values = difference
-                if count > PUSHES:
-                    running_extend(&state[arm + j], values, count)
-                else:
-                    for i in range(count):
-                        running_push(&state[arm + j], values[i])
-            arm += n_arms
-        start += count
-    for j in range(t.n_arms):
-        finite = finite and isfinite(state[j].m2)
-    return finite
-
-
-cdef Py_ssize_t _stretch(Py_ssize_t n_arms) noexcept nogil:
-    """Rows between two looks at pending signals: whole blocks if the arms are few."""
-    cdef Py_ssize_t rows = VALUES_PER_CHECK // n_arms
-    return rows // MOMENTS_BLOCK * MOMENTS_BLOCK if rows >= MOMENTS_BLOCK else max(rows, <Py_ssize_t>16)
-
-
-cdef int64_t _run(const table_t *t, int64_t n_rows, running_t *state) except -2 nogil:
-    """Add all rows. Return -1, or the first row of the stretch after which something is not finite."""
-    cdef int64_t first = 0
-    cdef Py_ssize_t count
-    cdef Py_ssize_t stretch = _stretch(t.n_arms)
-    while first < n_rows:
-        count = <Py_ssize_t>min(<int64_t>stretch, n_rows - first)
-        if not _accumulate(t, first, count, state):
-            return first
-        first += count
-        if first < n_rows:
-            check_signals()
-    return -1
 
 
 cdef double _real(object x, str name) except? -1.0:
@@ -146,12 +47,12 @@ cdef double _ddof(object ddof) except? -1.0:
     return less
 
 
-cdef object _refuse(double x, str place):
+cdef object _refuse(double x, str where):
     """Why a reward cannot be taken."""
     if isfinite(x):
-        return ValueError(f"{place} is {x!r}, so far from the others that squared deviations overflow float64; "
+        return ValueError(f"{where} is {x!r}, so far from the others that squared deviations overflow float64; "
                           "scale the rewards")
-    return ValueError(f"{place} is {x!r}; rewards must be finite, since one that is not would hide all the others for "
+    return ValueError(f"{where} is {x!r}; rewards must be finite, since one that is not would hide all the others for "
                       "good: drop or replace it")
 
 
@@ -177,9 +78,9 @@ cdef cnp.ndarray _table(object xs, Py_ssize_t n_arms, bint flat):
 cdef object _explain(object part, int64_t first):
     """The error for a stretch of rows that starts at `first` and holds something not finite, or too large."""
     finite = np.isfinite(part)
-    where = np.unravel_index(np.abs(part).argmax() if finite.all() else finite.argmin(), part.shape)
-    place = ", ".join(str(w) for w in (first + where[0], *where[1:]))
-    return _refuse(part[where], f"xs[{place}]")
+    index = np.unravel_index(np.abs(part).argmax() if finite.all() else finite.argmin(), part.shape)
+    shown = ", ".join(str(k) for k in (first + index[0], *index[1:]))
+    return _refuse(part[index], f"xs[{shown}]")
 
 
 cdef class _Running:
@@ -268,7 +169,7 @@ cdef class _Running:
             if (kind == cnp.NPY_FLOAT64 or kind == cnp.NPY_FLOAT32) and cnp.PyArray_ISBEHAVED_RO(array):
                 _add_rows(array, 0, self.lead, fresh, block)
             else:
-                stretch = _stretch(n_arms)
+                stretch = table_stretch(n_arms)
                 while start < n_rows:
                     with np.errstate(over="ignore"):
                         part = array[start:start + stretch].astype(np.float64)
@@ -311,12 +212,24 @@ cdef class _Running:
         self.leave()
         return out
 
+    cdef object printed(self, str title, dict columns):
+        """A short table of numbers by arm, cut at ten arms."""
+        shown = range(min(self.n_arms, 10))
+        cells = [["arm", *columns]]
+        cells += [[str(j), *(f"{column[j]:.6g}" if column.dtype.kind == "f" else str(column[j])
+                             for column in columns.values())] for j in shown]
+        widths = [max(len(row[k]) for row in cells) for k in range(len(cells[0]))]
+        lines = [title] + ["  " + "  ".join(map(str.rjust, row, widths)) for row in cells]
+        if self.n_arms > len(shown):
+            lines.append(f"  ... and {self.n_arms - len(shown)} more")
+        return "\n".join(lines)
+
     cdef int join(self, object other) except -1:
         cdef _Running that
         cdef running_t *seen
         cdef Py_ssize_t j
         guard_check_built(&self.guard, self)
-        if not isinstance(other, (RunningMoments if self.lead < 0 else RunningComoments)):
+        if not isinstance(other, _kind(self)):
             raise TypeError(f"other is a {type(other).__name__}; only another {type(self).__name__} can be merged")
         if other is self:
             raise ValueError(f"a {type(self).__name__} cannot be merged with itself: its rewards would count twice")
@@ -336,13 +249,87 @@ cdef class _Running:
         finally:
             free(seen)
 
-    cdef _Running twin(self):
-        """A copy, of the same class."""
-        function, args, *extra = self.__reduce__()
-        new = function(*args)
-        if extra:
-            new.__dict__.update(extra[0])
+    def update_many(self, xs):
+        """Take many rewards.
+
+        Parameters
+        ----------
+        xs : array_like of real numbers, shape (k, n_arms), or (k,) for the `RunningMoments` of one arm
+            Rewards; a table has one row per round and one column per arm. float32 and float64 are read in place,
+            whatever their strides; other dtypes are cast to float64 in portions (integers beyond 2**53 and long doubles
+            are rounded).
+
+        Raises
+        ------
+        ValueError
+            If a reward is nan or infinite (its position is told), or the shape is wrong, or an entry is masked. Nothing
+            is changed then.
+        TypeError
+            If `xs` does not hold real numbers.
+
+        Notes
+        -----
+        Runs without the GIL at about the speed of ``xs.sum()``. Ctrl-C stops it, and leaves the object as before the
+        call.
+
+        Examples
+        --------
+        >>> m = RunningMoments()
+        >>> m.update_many(range(10))
+        >>> m.count, m.mean, m.variance(ddof=0)
+        (10, 4.5, 8.25)
+        """
+        self.take(xs)
+
+    def merge(self, other):
+        """Take all that another object has seen, as if its rewards had come here.
+
+        Parameters
+        ----------
+        other : RunningMoments or RunningComoments
+            Of the same class, with as many arms and the same leader; it is not changed. ``a + b`` makes a new object
+            instead.
+
+        Raises
+        ------
+        ValueError
+            If the numbers of arms or the leaders differ, or `other` is this object itself: its rewards would count
+            twice.
+        TypeError
+            If `other` is something else.
+
+        Examples
+        --------
+        >>> a, b = RunningMoments(), RunningMoments()
+        >>> a.update_many([1.0, 2.0])
+        >>> b.update_many([3.0])
+        >>> a.merge(b)
+        >>> a.count, a.mean
+        (3, 2.0)
+        """
+        self.join(other)
+
+    def __add__(self, other):
+        if not (isinstance(self, _Running) and isinstance(other, _kind(self))):
+            return NotImplemented
+        new = self.copy()
+        (<_Running>new).join(other)
         return new
+
+    def __iadd__(self, other):
+        if not isinstance(other, _kind(self)):
+            return NotImplemented
+        self.join(other)
+        return self
+
+    def copy(self):
+        """Make an independent object of the same class in the same state.
+
+        Returns
+        -------
+        RunningMoments or RunningComoments
+        """
+        return copy.copy(self)
 
     def __reduce__(self):
         cdef cnp.ndarray values = np.empty((self.n_arms, 4)), counts = np.empty(self.n_arms, np.int64)
@@ -372,7 +359,7 @@ cdef int _add_rows(cnp.ndarray array, int64_t first, Py_ssize_t leader, running_
     t.single = cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT32
     t.block = block
     with nogil:
-        bad = _run(&t, n_rows, state)
+        bad = table_run(&t, n_rows, state)
     if bad >= 0:
         raise _explain(array[bad:bad + VALUES_PER_CHECK], first + bad)
     return 0
@@ -412,14 +399,9 @@ cdef Py_ssize_t _whole(object value, str name, Py_ssize_t low, Py_ssize_t high, 
     return number
 
 
-cdef object _lines(str title, list heads, list rows, Py_ssize_t n_arms):
-    """A short table, cut at ten arms."""
-    cells = [heads] + rows
-    widths = [max(len(row[c]) for row in cells) for c in range(len(heads))]
-    lines = [title] + ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in cells]
-    if n_arms > len(rows):
-        lines.append(f"  ... and {n_arms - len(rows)} more")
-    return "\n".join(lines)
+cdef type _kind(_Running running):
+    """Whose objects can be merged with this one."""
+    return RunningMoments if running.lead < 0 else RunningComoments
 
 
 cdef class RunningMoments(_Running):
@@ -517,86 +499,6 @@ cdef class RunningMoments(_Running):
         guard_leave_brief(&self.guard)
         raise _refuse(value, f"reward {new.n - 1}" + ("" if self.flat else f" of arm {arm}"))
 
-    def update_many(self, xs):
-        """Take many rewards.
-
-        Parameters
-        ----------
-        xs : array_like of real numbers, shape (k,), or (k, n_arms) if there are several arms
-            Rewards; a table has one row per round and one column per arm. float32 and float64 are read in place,
-            whatever their strides; other dtypes are cast to float64 in portions (integers beyond 2**53 and long doubles
-            are rounded).
-
-        Raises
-        ------
-        ValueError
-            If a reward is nan or infinite (its position is told), or the shape is wrong, or an entry is masked. Nothing
-            is changed then.
-        TypeError
-            If `xs` does not hold real numbers.
-
-        Notes
-        -----
-        Runs without the GIL at about the speed of ``xs.sum()``. Ctrl-C stops it, and leaves the object as before the
-        call.
-
-        Examples
-        --------
-        >>> m = RunningMoments()
-        >>> m.update_many(range(10))
-        >>> m.count, m.mean, m.variance(ddof=0)
-        (10, 4.5, 8.25)
-        """
-        self.take(xs)
-
-    def merge(self, other):
-        """Take all that another object has seen, as if its rewards had come here.
-
-        Parameters
-        ----------
-        other : RunningMoments
-            With as many arms; it is not changed. ``a + b`` makes a new object instead.
-
-        Raises
-        ------
-        ValueError
-            If the numbers of arms differ, or `other` is this object itself: its rewards would count twice.
-        TypeError
-            If `other` is something else.
-
-        Examples
-        --------
-        >>> a, b = RunningMoments(), RunningMoments()
-        >>> a.update_many([1.0, 2.0])
-        >>> b.update_many([3.0])
-        >>> a.merge(b)
-        >>> a.count, a.mean
-        (3, 2.0)
-        """
-        self.join(other)
-
-    def __add__(self, other):
-        if not (isinstance(self, RunningMoments) and isinstance(other, RunningMoments)):
-            return NotImplemented
-        new = (<_Running>self).twin()
-        new.join(other)
-        return new
-
-    def __iadd__(self, other):
-        if not isinstance(other, RunningMoments):
-            return NotImplemented
-        self.join(other)
-        return self
-
-    def copy(self):
-        """An independent object in the same state.
-
-        Returns
-        -------
-        RunningMoments
-        """
-        return self.twin()
-
     @property
     def count(self):
         """Number of rewards: int, or ndarray of int64 of shape (n_arms,)."""
@@ -656,10 +558,8 @@ cdef class RunningMoments(_Running):
         name = type(self).__name__
         if self.flat:
             return f"{name}(count={self.count}, mean={self.mean!r}, std={self.std()!r})"
-        shown = range(min(self.n_arms, 10))
-        counts, means, stds = self.count, self.mean, self.std()
-        rows = [[str(j), str(counts[j]), f"{means[j]:.6g}", f"{stds[j]:.6g}"] for j in shown]
-        return _lines(f"{name} of {counted(self.n_arms, 'arm')}", ["arm", "count", "mean", "std"], rows, self.n_arms)
+        columns = {"count": self.count, "mean": self.mean, "std": self.std()}
+        return self.printed(f"{name} of {counted(self.n_arms, 'arm')}", columns)
 
 
 cdef class RunningComoments(_Running):
@@ -701,71 +601,6 @@ cdef class RunningComoments(_Running):
         cdef Py_ssize_t n = _whole(n_arms, "n_arms", 1, MOST_ARMS, "at least one arm is needed, and memory for all")
         self.allocate(n, _whole(leader, "leader", 0, n - 1, f"it must stay within [0, {n})"))
 
-    def update_many(self, xs):
-        """Take rows of rewards.
-
-        Parameters
-        ----------
-        xs : array_like of real numbers, shape (k, n_arms)
-            One row per round and one column per arm, the leader's too. float32 and float64 are read in place, whatever
-            their strides; other dtypes are cast to float64 in portions.
-
-        Raises
-        ------
-        ValueError
-            If a reward is nan or infinite (its position is told), or the shape is wrong, or an entry is masked. Nothing
-            is changed then.
-        TypeError
-            If `xs` does not hold real numbers.
-
-        Examples
-        --------
-        >>> c = RunningComoments(n_arms=2)
-        >>> c.update_many([[3.0, 1.0]])
-        >>> c.difference_mean
-        array([0., 2.])
-        """
-        self.take(xs)
-
-    def merge(self, other):
-        """Take all that another object has seen, as if its rows had come here.
-
-        Parameters
-        ----------
-        other : RunningComoments
-            With as many arms and the same leader; it is not changed. ``a + b`` makes a new object instead.
-
-        Raises
-        ------
-        ValueError
-            If the numbers of arms or the leaders differ, or `other` is this object itself.
-        TypeError
-            If `other` is something else.
-        """
-        self.join(other)
-
-    def __add__(self, other):
-        if not (isinstance(self, RunningComoments) and isinstance(other, RunningComoments)):
-            return NotImplemented
-        new = (<_Running>self).twin()
-        new.join(other)
-        return new
-
-    def __iadd__(self, other):
-        if not isinstance(other, RunningComoments):
-            return NotImplemented
-        self.join(other)
-        return self
-
-    def copy(self):
-        """An independent object in the same state.
-
-        Returns
-        -------
-        RunningComoments
-        """
-        return self.twin()
-
     @property
     def leader(self):
         """The arm that all are compared with."""
@@ -799,12 +634,9 @@ cdef class RunningComoments(_Running):
         return self.variances(ddof)
 
     def __repr__(self):
-        shown = range(min(self.n_arms, 10))
-        means, stds = self.difference_mean, np.sqrt(self.difference_variance())
-        rows = [[str(j), f"{means[j]:.6g}", f"{stds[j]:.6g}"] for j in shown]
         arms = counted(self.n_arms, "arm")
         title = f"{type(self).__name__} of {counted(self.count, 'row')}: arm {self.leader} minus each of {arms}"
-        return _lines(title, ["arm", "mean", "std"], rows, self.n_arms)
+        return self.printed(title, {"mean": self.difference_mean, "std": np.sqrt(self.difference_variance())})
 
 
 # Doors to the headers, for tests.
