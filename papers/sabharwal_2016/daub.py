@@ -261,11 +261,6 @@ METHODS: dict[str, dict[str, Make]] = {
         "DAUBHalving x4 from 1/64": halving(ms.DAUBHalving, 3, 4),
         "DAUBHalving x4 from 1/16": halving(ms.DAUBHalving, 2, 4),
     },
-    "DAUBHalving, filled": {
-        "DAUBHalving x4 filled from 1/256": halving(ms.DAUBHalving, 4, 4, fill=1.0),
-        "DAUBHalving x4 filled from 1/64": halving(ms.DAUBHalving, 3, 4, fill=1.0),
-        "DAUBHalving x4 filled from 1/16": halving(ms.DAUBHalving, 2, 4, fill=1.0),
-    },
     "successive halving": {
         "halving x4 from 1/256": halving(ms.SuccessiveHalving, 4, 4),
         "halving x4 from 1/64": halving(ms.SuccessiveHalving, 3, 4),
@@ -542,7 +537,7 @@ def beside_the_paper(lines: list[dict[str, Any]]) -> None:
     print(f"\n{'the paper, Tables 1 and 2':34s}{'loss %':>8}{'rows x':>8}{'seconds x':>11}")
     for name, (title, loss, rows, seconds) in PAPER.items():
         print(f"{title:34s}{loss:>8}{rows:>8}{seconds:>11}")
-        for method in ("DAUB", "DAUB, no training bound", "DAUBHalving x4 filled from 1/64"):
+        for method in ("DAUB", "DAUB, no training bound", "DAUBHalving x4 from 1/64"):
             own = [line for line in lines if line["method"] == method
                    and (line["set"] == name or not name and line["set"] != "parity")]
             if own:

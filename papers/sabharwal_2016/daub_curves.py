@@ -89,7 +89,6 @@ METHODS: dict[str, Make] = {
     "DAUBHalving x2.8, thirds": halving(ms.DAUBHalving, 2.8, 3.0),
     "DAUBHalving x4, quarters": halving(ms.DAUBHalving, 4.0, 4.0),
     "DAUBHalving x5.6, fifths": halving(ms.DAUBHalving, 5.6, 5.0),
-    "DAUBHalving x4, filled": halving(ms.DAUBHalving, 4.0, 4.0, fill=1.0, cost="seconds"),
     "ASHA x2.8, thirds": asha,
     "Hyperband": Measured,
     "fixed subset": subset,
@@ -125,7 +124,7 @@ def measure(name: str, cases: list[Case], first: float) -> list[tuple[int, float
     """For each case: the data set, the share of rows, of seconds, the loss, and the loss on test rows; percent."""
     lines = []
     for seed, (label, curves) in enumerate(cases):
-        result = curves.replay(METHODS[name](curves, first, seed), seconds="filled" in name)
+        result = curves.replay(METHODS[name](curves, first, seed))
         seconds = np.nan
         if curves.seconds is not None:
             place = {int(n): k for k, n in enumerate(curves.sizes)}

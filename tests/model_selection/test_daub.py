@@ -485,26 +485,6 @@ def test_halving_by_projection_equals_its_twin(rng, options):
             assert (result.allocations, result.best) == (log, winner)
 
 
-def test_quick_learners_fill_the_rounds(rng):
-    """By the twin, in what each training costs; the rounds never cost more than the first, but for the best quarter."""
-    for _ in range(30):
-        n_learners, n_rows = int(rng.integers(5, 40)), int(rng.integers(2000, 50_000))
-        final, speed, pace = rng.random((3, n_learners))
-        power = rng.uniform(0.3, 1.8, n_learners)
-        valid = lambda i, n, v=(final, speed): float(v[0][i] - 3 * v[1][i] / n**0.5)  # noqa: E731
-        cost = lambda i, n, v=(pace, power): float(1e-3 + v[0][i] * n ** v[1][i])  # noqa: E731
-        plain = DAUBHalving(n_learners, n_rows, 100, growth=4.0).plan
-        method = DAUBHalving(n_learners, n_rows, 100, growth=4.0, fill=1.0, cost=cost)
-        result = method.run(lambda i, n, valid=valid: (None, valid(i, n)))
-        log, winner = twin.daub_halving(None, valid, n_learners, plain, -0.5, False, cost)
-        assert (result.allocations, result.best) == (log, winner)
-        assert all(one[1] >= other[1] for one, other in zip(method.plan, plain, strict=True))
-    by_rows = [DAUBHalving(64, 6400, 100, growth=4.0, fill=fill).run(scores).allocations for fill in (0.0, 1.0)]
-    assert by_rows[0] == by_rows[1]           # in rows four times as many for a quarter are a full round
-    with pytest.raises(ValueError, match="fill is -1"):
-        DAUBHalving(5, 1000, fill=-1.0)
-
-
 def test_halving_by_projection_needs_no_more_rows(rng):
     for _ in range(20):
         sizes = twin.grid(50, 2.0, 6000)
@@ -522,8 +502,8 @@ def test_halving_by_projection_needs_no_more_rows(rng):
     lambda m, n, b, r: SuccessiveHalving(m, n, b, 2.0, growth=r),
     lambda m, n, b, r: SuccessiveHalving(m, n, factor=r, smallest=b),
     lambda m, n, b, r: SuccessiveHalving(m, n, "smallest", r, smallest=b, aggressive=True),
-    lambda m, n, b, r: DAUBHalving(m, n, b, r, fill=2.0),
-], ids=["daub", "verified", "daub-halving", "halving", "exhaust", "aggressive", "fill"])
+    lambda m, n, b, r: DAUBHalving(m, n, b, r),
+], ids=["daub", "verified", "daub-halving", "halving", "exhaust", "aggressive", "quarters"])
 @pytest.mark.parametrize("workers", [1, 4])
 def test_never_more_than_training_all_in_full(rng, made, workers):
     """Whatever the curves, also where learners fail on few rows and are tried again on more."""
@@ -601,7 +581,7 @@ def test_no_plan_of_halving_needs_more_rows_than_training_all_in_full(rng):
         if rng.integers(2):
             method = SuccessiveHalving(n_learners, n_rows, **options)
         else:
-            method = DAUBHalving(n_learners, n_rows, **options, fill=float(rng.choice([0.0, 1.0, 10.0])))
+            method = DAUBHalving(n_learners, n_rows, **options)
         result = method.run(lambda i, n: (None, i - 1.0 / n))
         assert result.rows.sum() <= n_learners * n_rows, (n_learners, n_rows, options)
         assert result.rows.sum() == n_learners * n_rows or not result.warnings

@@ -97,33 +97,16 @@ def halving(score, n_learners, plan):
     return log, max(alive, key=lambda i: (last[i], -i))
 
 
-def daub_halving(train, valid, n_learners, plan, curve, training_bound, cost=None):
-    """The same, ranked by the straight line through the last two scores, on the scale of `curve`, read at all rows.
-
-    With a function of learner and rows for `cost`, the next best go on too while they fit into the first round's cost.
-    """
+def daub_halving(train, valid, n_learners, plan, curve, training_bound):
+    """The same, ranked by the straight line through the last two scores, on the scale of `curve`, read at all rows."""
     n_rows = plan[-1][0]
     scale = (lambda n: math.log(n)) if curve == 0 else lambda n: (n / n_rows) ** curve / curve
     alive, log, seen, bound = list(range(n_learners)), [], [{} for _ in range(n_learners)], {}
 
-    def guess(i, rows):
-        """Cost on more rows: linear from one size, a power of 0 to 2 from two."""
-        *_, last = known = sorted(seen[i])
-        if len(known) == 1:
-            return cost(i, last) * rows / last
-        power = np.polyfit(np.log(known[-2:]), np.log([cost(i, n) for n in known[-2:]]), 1)[0]
-        return cost(i, last) * (rows / last) ** min(max(power, 0), 2)
-
     for rows, count in plan:
         if log:
             order = sorted(alive, key=lambda i: (-bound[i], i))
-            alive = order[:count]
-            if cost:
-                left = sum(cost(i, plan[0][0]) for i in range(n_learners)) - sum(guess(i, rows) for i in alive)
-                for i in order[count:]:
-                    if guess(i, rows) <= left:
-                        alive, left = [*alive, i], left - guess(i, rows)
-            alive = sorted(alive)
+            alive = sorted(order[:count])
         for i in alive:
             log.append((i, rows))
             before = max(seen[i], default=None)

@@ -169,7 +169,7 @@ class SuccessiveHalving(Scheduler):
                 self._stop("complete", order[0])
                 return
             self._plan.append((self._n_rows, 1))
-        kept = self._kept(order) if order else []
+        kept = order[: self._plan[number][1]]
         alive = [*kept, *(i for i in new if i not in kept), *self._later]
         lost = self._cut(number, alive) if self._uncounted else []
         self._begin(number, sorted(alive))
@@ -196,10 +196,6 @@ class SuccessiveHalving(Scheduler):
     def _unproven(self) -> list[int]:
         """Learners that failed before this round, so that they cannot be ranked with the others yet."""
         return []
-
-    def _kept(self, order: list[int]) -> list[int]:
-        """Who of this round's learners, the best first, goes on."""
-        return order[: self._plan[self._round + 1][1]]
 
     def _leader(self) -> int:
         scored = (i for i in range(self._n_learners) if self._reached[i])
@@ -233,10 +229,6 @@ class DAUBHalving(SuccessiveHalving):
         Scale of rows, as for `DAUB`. -1/2 takes a score for a straight line in 1 / sqrt(n).
     training_bound : bool, default False
         Bound projections by training scores.
-    fill : float, default 0.0
-        Let the next best learners go on as well while a round is not expected to cost more than `fill` times the first
-        round, in what `cost` counts. 1 with ``cost="seconds"``: every round takes as long as the first, so learners
-        that are quick to train stay longer. 0 keeps a fixed number, whatever they cost.
     n_learners, n_rows, first, growth, sizes, smallest, aggressive, finish, direction, cost, budget, names
         As for `SuccessiveHalving`.
 
@@ -264,7 +256,6 @@ class DAUBHalving(SuccessiveHalving):
         *,
         curve: float = -0.5,
         training_bound: bool = False,
-        fill: float = 0.0,
         growth: float | None = None,
         sizes: Sequence[int] | None = None,
         smallest: int = 1,
@@ -281,33 +272,12 @@ class DAUBHalving(SuccessiveHalving):
         )
         self._curve = checked_curve(curve)
         self._training_bound = bool(training_bound)
-        self._fill = _checks.real(fill, "fill")
-        if not self._fill >= 0.0:
-            raise ValueError(f"fill is {fill}; a share of the first round's cost, at least 0, is needed")
         self._before: dict[int, tuple[int, float]] = {}
         self._projected: set[int] = set()         # learners with two scores or more
-        self._bills: dict[int, list[tuple[int, float]]] = {}     # rows and cost of each learner's trainings
 
     def _unproven(self) -> list[int]:
         new = [i for i in self._values if i not in self._projected]
         return new if len(new) < len(self._values) else []
-
-    def _kept(self, order: list[int]) -> list[int]:
-        rows, count = self._plan[self._round + 1]
-        kept = order[:count]
-        if self._fill:
-            first = self._plan[0][0]
-            budget = self._fill * sum(price for bills in self._bills.values() for n, price in bills[:1] if n == first)
-            expected = {i: _next_bill(self._bills[i], rows) for i in order}
-            spent = sum(expected[i] for i in kept)
-            room = (self._n_rows * self._n_learners - self._rows_of(self._plan)) // rows    # left of all in full
-            for i in order[count:]:
-                if room > 0 and spent + expected[i] <= budget:
-                    kept.append(i)
-                    spent += expected[i]
-                    room -= 1
-            self._plan[self._round + 1] = rows, len(kept)
-        return kept
 
     def _take(self, learner: int, n: int, train: float, valid: float) -> float:
         bound = valid
@@ -322,22 +292,6 @@ class DAUBHalving(SuccessiveHalving):
         if n == self._n_rows:
             bound = valid
         self._before[learner] = n, valid
-        if self._fill:
-            self._bills.setdefault(learner, []).append((n, self._paid))
         self._values[learner] = bound
         self._answered(learner)
         return bound
-
-
-def _next_bill(bills: Sequence[tuple[int, float]], n: int) -> float:
-    """What a training on n rows will cost: a power of the rows through the last two bills, linear after the first.
-
-    The power is kept within 0 and 2.
-    """
-    rows, price = bills[-1]
-    power = 1.0
-    if len(bills) > 1:
-        fewer, cheaper = bills[-2]
-        if min(price, cheaper) > 0.0 and rows > fewer:
-            power = min(2.0, max(0.0, math.log(price / cheaper) / math.log(rows / fewer)))
-    return price * math.pow(n / rows, power)

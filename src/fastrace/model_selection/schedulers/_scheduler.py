@@ -67,7 +67,6 @@ class Scheduler:
             if twice:
                 raise ValueError(f"names has {', '.join(map(repr, twice))} more than once; different names are needed")
         self._spent = 0.0
-        self._paid = 0.0                          # for the training told last
         self._outstanding: dict[Allocation, float] = {}
         self._reserved: dict[Allocation, float] = {}   # what outstanding trainings will cost, where a budget asks
         self._ahead = 0.0                         # their sum
@@ -230,7 +229,6 @@ class Scheduler:
             train, usable = self._upward * given, given == given
         price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
         self._close(key)
-        self._paid = price
         self._spent += price
         if learner in self._dropped:
             self._log.append((learner, n, given, valid, price, math.nan, "dropped before"))
