@@ -90,10 +90,8 @@ class RacingMetropolis(Racing, RowMetropolis):
     the proposal adapts when it has arrived, or comes no nearer. With ``n_tune=0`` only `walk_share` leads back.
 
     Which kernel: for a GLM `PoissonMinibatchMetropolis`, which is exact. Its bounds grow like ``|x|^3``, so its lead
-    shrinks with the dimension: with 10^5 rows it made 5 times the effective samples a second of the race over shuffled
-    rows at 10 parameters and 1.6 times as many at 50; at 100 the race made 1.5 times as many as it. The better of the
-    two made 50 to 90 times what hand-written Numba chains make with the same control variate and a random walk
-    (bench/benchmarks/mcmc.py). For terms without known bounds, the race.
+    shrinks with the dimension; the README has figures, bench/benchmarks/mcmc.py measures them. For terms without known
+    bounds, the race.
 
     Over data far larger than the cache give ``shuffle=``: a step then takes as long with 10^6 rows as with 10^5.
     Without it races read rows from all over memory, which takes 1.5 to 3 times as long.
