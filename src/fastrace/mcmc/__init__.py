@@ -1,6 +1,6 @@
 """Markov chains whose steps read as few rows of the data as they can.
 
-`models` holds likelihoods and priors, `kernels` transitions, `doors` the ways in from PyMC, JAX, NumPyro, BlackJAX, emcee.
+`models` holds likelihoods and priors, `kernels` transitions, `doors` what other libraries use (PyMC, JAX, emcee, ...).
 `sampling` runs chains, with `_checkpoints` and `_fingerprint`; `trace` is what they leave, `bias` what races got wrong.
 `protocol` says what a kernel is. Single decisions are in `fastrace.races`, compiled likelihoods in `fastrace._models`.
 """

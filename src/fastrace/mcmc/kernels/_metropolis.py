@@ -20,7 +20,6 @@ FOLLOWING = ("crank-nicolson", "independent", "langevin")  # the reference; far 
 PROPOSALS = ("auto", "crank-nicolson", "independent", "random-walk", "langevin")
 TARGETS = {"crank-nicolson": 0.6, "random-walk": 0.3, "langevin": 0.57}
 
-MetropolisState = ChainState  # its name in saved chains
 Propose = Callable[[np.random.Generator, NDArray[np.float64]], tuple[ArrayLike, float]]
 
 WIDE_BOUNDS = (
