@@ -3,14 +3,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace.races._memory import RaceMemory
+from fastrace.races._judge import RaceJudge
 from fastrace.sources import Source
 
 STOPPED_BY: tuple[str, ...]
 NONE_LEFT: str
 _Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
-class Race(RaceMemory):
+class Race(RaceJudge):
     def __init__(
         self,
         n_arms: int,
@@ -28,7 +28,6 @@ class Race(RaceMemory):
         high: NDArray[np.float64] | None,
         rng: np.random.Generator,
     ) -> None: ...
-    def plan(self, looks: ArrayLike, quantiles: ArrayLike, log_inv_delta: float) -> None: ...
     def begin(self, offset: ArrayLike) -> None: ...
     def ask(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]: ...
     def tell(self, rewards: NDArray[np.float64]) -> None: ...

@@ -5,28 +5,26 @@ source without the GIL, `draw_many` runs one race per draw on Gumbel-perturbed a
 until the look is complete, so that an exception or Ctrl-C in between leaves the race as it was.
 """
 
-from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan
+from libc.math cimport INFINITY, NAN, isfinite, isnan
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
-from numpy.random cimport bitgen_t
 
-from fastrace._base._guard cimport (guard_await, guard_built, guard_check_built, guard_check_idle, guard_enter,
-                                    guard_leave)
+from fastrace._base._guard cimport guard_check_built, guard_enter, guard_leave
 from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t
-from fastrace._draws._order cimport ORDER_LIMIT, order_reset
+from fastrace._draws._row_order cimport row_in, rows_in
 from fastrace._draws._rng cimport gumbel
-from fastrace._math._betting cimport wealth_extend, wealth_rejects, wealth_t
-from fastrace._math._bounds cimport lower_end, tail_half_width, tail_rows, upper_end
-from fastrace._math._criteria cimport full_pass_pays, rows_needed
+from fastrace._math._bounds cimport lower_end, upper_end
+from fastrace._math._criteria cimport full_pass_pays
 from fastrace._math._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis,
-                                      moments4_skewness, moments4_std)
-from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_t, look_width,
-                                   quantile_of_equal_evidence)
+                                      moments4_skewness)
+from fastrace._math._rule cimport BETTING
 from fastrace._math._simd cimport fr_range, fr_sum
-from fastrace.races._memory cimport RaceMemory, row_at
+from fastrace.races._judge cimport (BY_BUDGET, BY_EXACT, CONSTANT_FIRST_LOOK, HELD_BACK, IMPOSSIBLE_REWARD,
+                                    OUTSIDE_SUPPORT, RUNNING, SINGLE, SKEWED, RaceJudge)
+from fastrace.races._reading cimport (ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK, bad_row, first_bad, first_outside,
+                                      pair_work, price_of_a_row, read_rows)
 from fastrace.sources cimport Source
 
 from copy import deepcopy
@@ -34,82 +32,30 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._math import _half_widths
 from fastrace.sources import reward_outside
 
 cnp.import_array()
 
 STOPPED_BY = ("", "bound", "exact", "single", "max_pulls")
 
-cdef enum:      # places in STOPPED_BY
-    RUNNING = 0
-    BY_BOUND = 1
-    BY_EXACT = 2
-    SINGLE = 3
-    BY_BUDGET = 4
 
-cdef enum:      # what may void the promise
-    OUTSIDE_SUPPORT = 1
-    CONSTANT_FIRST_LOOK = 2
-    SKEWED = 4
-    IMPOSSIBLE_REWARD = 8
-    HELD_BACK = 16
-
-cdef enum:
-    BLOCK = 512             # rows whose moments are taken while they are in cache; also the grain of all sums
-    PATIENT_BLOCK = 8192    # rows per call to a source that is cheaper in large blocks
-    ROWS_PER_CHECK = 4096   # rows between two looks at pending signals
-
-
-cdef class Race(RaceMemory):
+cdef class Race(RaceJudge):
     """The loop over the memory of a race. `racing.FiniteRace` is its public face."""
 
-    cdef int bound
-    cdef bint guarded, tails, bounded_support
+    cdef bint bounded_support
     cdef bint strict                    # refuse rewards outside the support
     cdef double scan_advantage          # 0: as the source says
     cdef int64_t max_pulls              # rewards that the race may ask for; negative: as many as it needs
-    # the plan: when to look, and what each look may spend
-    cdef Py_ssize_t n_looks
-    cdef cnp.ndarray _looks, _quantiles
-    cdef int64_t *look
-    cdef double *quantile
-    cdef double log_inv_delta
-    cdef look_t now                     # half-widths by moments; written by `_choose_width`
     cdef int new_flags
-
-    def __cinit__(self):
-        guard_await(&self.guard, 1)         # until there is a plan
 
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, max_pulls,
                  strict, low, high, rng):
-        cdef int kind = _half_widths.BOUNDS.index(bound)
-        super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=bound == "betting", low=low,
-                         high=high, rng=rng)
-        self.bound = kind
-        self.guarded = guarded
-        self.tails = tails and self.bound == NORMAL
+        super().__init__(n_arms, n_rows, bound=bound, pairwise=pairwise, shuffled=shuffled, guarded=guarded,
+                         tails=tails, low=low, high=high, rng=rng)
         self.scan_advantage = scan_advantage
         self.max_pulls = max_pulls
         self.bounded_support = low is not None
         self.strict = strict
-
-    def plan(self, looks, quantiles, log_inv_delta):
-        """Set the looks (the last is n_rows), each one's quantile, and log(1 / delta) of one comparison at one look."""
-        cdef cnp.ndarray look = np.array(looks, dtype=np.int64), quantile = np.array(quantiles, dtype=np.float64)
-        cdef double level = log_inv_delta
-        if not (look.ndim == quantile.ndim == 1 and 0 < look.shape[0] == quantile.shape[0]
-                and look[0] >= 0 and look[look.shape[0] - 1] == self.n_rows and np.all(np.diff(look) > 0)):
-            raise ValueError("the plan of looks cannot be right: they grow, the last reads every row, and each has one "
-                             "quantile")
-        guard_check_idle(&self.guard, self)
-        self._looks = look
-        self._quantiles = quantile
-        self.look = <int64_t *>cnp.PyArray_DATA(self._looks)
-        self.quantile = <double *>cnp.PyArray_DATA(self._quantiles)
-        self.n_looks = self._looks.shape[0]
-        self.log_inv_delta = level
-        guard_built(&self.guard, 1)
 
     def begin(self, offset):
         """Start a race with these offsets, on the scale of sums; arms with offset -inf take no part."""
@@ -125,7 +71,7 @@ cdef class Race(RaceMemory):
         cdef Py_ssize_t i
         for i in range(self.n_arms):
             self.sum[i] = 0.0
-            self.known[i] = 0.0
+            self.shift[i] = 0.0
             self.mean[i] = NAN
             self.half_width[i] = NAN
             self.pulls[i] = 0
@@ -133,9 +79,9 @@ cdef class Race(RaceMemory):
             self.held[i] = 0
         self.forget_comparisons()
         memset(&self.closest, 0, sizeof(moments4_t))
-        self.told = 0
+        self.n_read = 0
         self.spent = 0
-        self.drawn = 0
+        self.order.drawn = 0
         self.looks_taken = 0
         self.full_pass = False
         self.opened = False
@@ -151,9 +97,9 @@ cdef class Race(RaceMemory):
         self.n_active = 0
         self.leader = -1
         for i in range(self.n_arms):
-            constant = self.offset[i] + self.known[i]
+            constant = self.offset[i] + self.shift[i]
             if constant > -INFINITY:
-                if self.leader < 0 or constant > self.offset[self.leader] + self.known[self.leader]:
+                if self.leader < 0 or constant > self.offset[self.leader] + self.shift[self.leader]:
                     self.leader = i
                 self.active[self.n_active] = i
                 self.n_active += 1
@@ -171,8 +117,8 @@ cdef class Race(RaceMemory):
     # Driving by hand.
 
     def ask(self):
-        """(arms, rows) wanted next; the same until `tell` has taken their rewards."""
-        cdef int64_t target, i
+        """(arms, rows) to read next; the same until `tell` has taken their rewards."""
+        cdef int64_t target
         cdef cnp.ndarray rows
         cdef int64_t *row
         guard_enter(&self.guard, self)
@@ -182,12 +128,11 @@ cdef class Race(RaceMemory):
             if self.status != RUNNING:
                 raise ValueError("the race is over; there is nothing left to ask for")
             target = self._target()
-            self.draw(target)
-            rows = np.empty(target - self.told, np.int64)
+            self.order.settle(target)
+            rows = np.empty(target - self.n_read, np.int64)
             row = <int64_t *>cnp.PyArray_DATA(rows)
             with nogil:
-                for i in range(self.told, target):
-                    row[i - self.told] = row_at(self, i)
+                rows_in(self.order, self.n_read, <Py_ssize_t>(target - self.n_read), row)
             return self._active[:self.n_active].copy(), rows
         finally:
             guard_leave(&self.guard)
@@ -201,20 +146,20 @@ cdef class Race(RaceMemory):
             if self.status != RUNNING:
                 raise ValueError("the race is over; it takes no more rewards")
             target = self._target()
-            if self.drawn < target or self.unjudged:
+            if self.order.drawn < target or self.unjudged:
                 raise ValueError("tell() came before ask(); ask() says which rewards are wanted")
-            if rewards.shape[0] != target - self.told or rewards.shape[1] != self.n_active:
+            if rewards.shape[0] != target - self.n_read or rewards.shape[1] != self.n_active:
                 raise ValueError(f"rewards has shape ({rewards.shape[0]}, {rewards.shape[1]}); ask() wanted "
-                                 f"({target - self.told}, {self.n_active}): a row per row number, a column per arm")
+                                 f"({target - self.n_read}, {self.n_active}): a row per row number, a column per arm")
             with nogil:
-                self._prepare(target, BLOCK)
-                start = self.told
+                self._prepare(target, ROWS_PER_BLOCK)
+                start = self.n_read
                 while start < target:
-                    count = <Py_ssize_t>min(<int64_t>BLOCK, target - start)
+                    count = <Py_ssize_t>min(<int64_t>ROWS_PER_BLOCK, target - start)
                     self._aim(start, target)
                     for j in range(self.n_active):
                         for i in range(count):
-                            self.at[j][i] = rewards[start - self.told + i, j]
+                            self.block[j][i] = rewards[start - self.n_read + i, j]
                     self._absorb(start, count, target)
                     start += count
                 self._close_look(target, self.scan_advantage)
@@ -244,9 +189,9 @@ cdef class Race(RaceMemory):
         guard_enter(&self.guard, self)
         try:
             for k in range(out.shape[0]):
-                with self.lock, nogil:
+                with self.order.lock, nogil:
                     for i in range(self.n_arms):
-                        self.offset[i] = log_prior[i] + gumbel(self.bits)
+                        self.offset[i] = log_prior[i] + gumbel(self.order.bits)
                 with nogil:
                     self._begin()
                     self._run(source)
@@ -269,12 +214,8 @@ cdef class Race(RaceMemory):
         """Take another generator, and forget the order of rows: the next draw depends on the generator alone."""
         guard_enter(&self.guard, self)
         try:
-            if not self.shuffled and self.n_rows <= ORDER_LIMIT:
-                order_reset(&self.order, self.drawn)
-            self.drawn = 0
-            self.rng = rng
-            self.lock = rng.bit_generator.lock
-            self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
+            self.order.begin_again()
+            self.order.take_generator(rng)
         finally:
             guard_leave(&self.guard)
 
@@ -294,9 +235,9 @@ cdef class Race(RaceMemory):
         self._stop_if_spent()
         while self.status == RUNNING:
             target = self._target()
-            if target == self.n_rows and self.shuffled:
+            if target == self.n_rows and self.order.in_window:
                 self._read_rest_in_order(source)
-            elif (target == self.n_rows and advantage * (self.n_rows - self.told) >= self.n_rows
+            elif (target == self.n_rows and advantage * (self.n_rows - self.n_read) >= self.n_rows
                   and self._affords(self.n_rows)):
                 self._read_in_order(source)
             else:
@@ -308,11 +249,11 @@ cdef class Race(RaceMemory):
         """Ask the source what it knows of the sums beside the rewards, until the first look is done."""
         cdef Py_ssize_t j
         cdef double value
-        if self.told > 0 and self.opened:
+        if self.n_read > 0 and self.opened:
             return 0
-        if self.told == 0:
+        if self.n_read == 0:
             for j in range(self.n_arms):
-                self.known[j] = 0.0
+                self.shift[j] = 0.0
             self._line_up()
         source.shift(self.active, self.n_active, self.scratch)
         self.evaluations += source.n_always_read * self.n_active
@@ -323,17 +264,17 @@ cdef class Race(RaceMemory):
                 with gil:
                     raise ValueError(f"the known part of the sum of arm {self.active[j]} is {value}: a reward that is "
                                      f"always read, or the sum of the control variate, is not finite")
-            if value != 0.0 and self.told > 0:
+            if value != 0.0 and self.n_read > 0:
                 with gil:
                     raise ValueError("the source knows part of the sums, which the looks told by hand left out; give "
                                      "source.shifts() as offset when you drive the race by hand")
-        if self.told == 0:
+        if self.n_read == 0:
             for j in range(self.n_active):
-                self.known[self.active[j]] = self.scratch[j]
+                self.shift[self.active[j]] = self.scratch[j]
             self._line_up()
             if self.leader < 0:
                 for j in range(self.n_arms):        # as it was before the call
-                    self.known[j] = 0.0
+                    self.shift[j] = 0.0
                     self.mean[j] = NAN
                     self.half_width[j] = NAN
                 self._line_up()
@@ -347,16 +288,14 @@ cdef class Race(RaceMemory):
         """How much cheaper a row is in a full pass than in a race with its draws and comparisons."""
         if self.scan_advantage > 0.0:
             return self.scan_advantage
-        # Measured, in nanoseconds a reward: 20 for a gambler's bets, 0.6 for moments of a difference.
-        return (1.0 if self.shuffled else source.scan_advantage) + (
-            (20.0 if self.bound == BETTING else 0.6) / source.reward_cost)
+        return price_of_a_row(source, self.order.in_window, pair_work(self.bound == BETTING), 1.0)
 
     cdef int64_t _target(self) noexcept nogil:
         """Rows at the next look: as planned, or as many as the rewards left allow."""
         cdef int64_t target = self._planned()
         if self.max_pulls < 0:
             return target
-        return min(target, self.told + max(self.max_pulls - self.spent, <int64_t>0) // self.n_active)
+        return min(target, self.n_read + max(self.max_pulls - self.spent, <int64_t>0) // self.n_active)
 
     cdef int64_t _planned(self) noexcept nogil:
         return self.n_rows if self.full_pass else self.look[self.looks_taken]
@@ -370,15 +309,16 @@ cdef class Race(RaceMemory):
             self.status = BY_BUDGET
 
     cdef int _read_at_random(self, Source source, int64_t target) except -1 nogil:
-        cdef int64_t start = self.told
-        cdef Py_ssize_t block = BLOCK if source.first_look <= 64 else PATIENT_BLOCK
+        cdef int64_t start = self.n_read
+        cdef Py_ssize_t block = ROWS_PER_BLOCK if source.first_look <= 64 else ROWS_PER_CALL
         cdef Py_ssize_t count, since_check = 0
-        self.draw(target)
+        self.order.settle(target)
         self._prepare(target, block)
         while start < target:
             count = <Py_ssize_t>min(<int64_t>block, target - start)
             self._aim(start, target)
-            self._fetch(source, start, count)
+            self.evaluations += count * self.n_active
+            read_rows(source, self.order, start, count, self.active, self.n_active, self.rows, self.block)
             self._absorb(start, count, target)
             start += count
             since_check += count
@@ -388,7 +328,7 @@ cdef class Race(RaceMemory):
         return 0
 
     cdef int _read_in_order(self, Source source) except -1 nogil:
-        cdef int64_t again = self.told * self.n_active
+        cdef int64_t again = self.n_read * self.n_active
         source.total(self.active, self.n_active, self.scratch)
         self.evaluations += self.n_rows * self.n_active
         self._take_totals(source)
@@ -397,10 +337,10 @@ cdef class Race(RaceMemory):
 
     cdef int _read_rest_in_order(self, Source source) except -1 nogil:
         """The rows that a window in order has left, round the end of the table."""
-        cdef int64_t first, left = self.n_rows - self.told, head
+        cdef int64_t first, left = self.n_rows - self.n_read, head
         cdef Py_ssize_t j
-        self.draw(self.n_rows)
-        first = row_at(self, self.told)
+        self.order.settle(self.n_rows)
+        first = row_in(self.order, self.n_read)
         head = min(left, self.n_rows - first)
         for j in range(self.n_active):
             self.scratch[j] = self.sum[self.active[j]]
@@ -421,27 +361,6 @@ cdef class Race(RaceMemory):
                     self._explain(source, i)
         return self._finish(self.new_sum)
 
-    cdef int _fetch(self, Source source, int64_t start, Py_ssize_t count) except -1 nogil:
-        """Rewards of the active arms on positions start .. start + count - 1 of this race's order, to `at`."""
-        cdef int64_t first
-        cdef Py_ssize_t i, j, head
-        self.evaluations += count * self.n_active
-        if not self.shuffled:
-            for i in range(count):
-                self.rows[i] = row_at(self, start + i)
-            source.fill(self.rows, count, self.active, self.n_active, self.at)
-            return 0
-        first = row_at(self, start)
-        head = <Py_ssize_t>min(<int64_t>count, self.n_rows - first)
-        source.fill_range(first, head, self.active, self.n_active, self.at)
-        if head < count:                            # the window goes round the end of the table
-            for j in range(self.n_active):
-                self.at[j] += head
-            source.fill_range(0, count - head, self.active, self.n_active, self.at)
-            for j in range(self.n_active):
-                self.at[j] -= head
-        return 0
-
     # One look: prepare, absorb block by block, commit, judge.
 
     cdef int _prepare(self, int64_t target, Py_ssize_t block) except -1 nogil:
@@ -449,7 +368,7 @@ cdef class Race(RaceMemory):
         if self.pairwise and target < self.n_rows:
             self.reserve(<Py_ssize_t>target)
         else:                                       # sums only, or one block at a time, above what is kept
-            self.reserve((<Py_ssize_t>self.told if self.pairwise else 0) + block)
+            self.reserve((<Py_ssize_t>self.n_read if self.pairwise else 0) + block)
         memcpy(self.new_moments, self.comparisons(self.leader if self.pairwise else 0),
                self.n_arms * sizeof(moments4_t))
         memcpy(self.new_sum, self.sum, self.n_arms * sizeof(double))
@@ -461,9 +380,9 @@ cdef class Race(RaceMemory):
         """Point `at` to where the block that begins at `start` is to be written."""
         cdef Py_ssize_t j, place = 0
         if self.pairwise:
-            place = <Py_ssize_t>(start if target < self.n_rows else self.told)
+            place = <Py_ssize_t>(start if target < self.n_rows else self.n_read)
         for j in range(self.n_active):
-            self.at[j] = self.column[self.active[j]] + place
+            self.block[j] = self.column[self.active[j]] + place
 
     cdef int _absorb(self, int64_t start, Py_ssize_t count, int64_t target) except -1 nogil:
         """Sums, range and moments of a block, into the scratch copies."""
@@ -472,10 +391,10 @@ cdef class Race(RaceMemory):
         cdef double *best = NULL
         cdef double total, low, high
         while done < count:
-            size = min(<Py_ssize_t>BLOCK, count - done)
+            size = min(<Py_ssize_t>ROWS_PER_BLOCK, count - done)
             for j in range(self.n_active):
                 i = self.active[j]
-                x = self.at[j] + done
+                x = self.block[j] + done
                 if i == leader:
                     best = x
                 total = fr_sum(x, size)
@@ -493,7 +412,7 @@ cdef class Race(RaceMemory):
                     i = self.active[j]
                     if self.dead[i]:
                         continue
-                    x = self.at[j] + done
+                    x = self.block[j] + done
                     if not self.pairwise:
                         moments4_extend(&self.new_moments[i], x, size)
                     elif i != leader and not self.dead[leader]:
@@ -503,11 +422,11 @@ cdef class Race(RaceMemory):
 
     cdef int _inspect(self, Py_ssize_t arm, const double *x, int64_t start, Py_ssize_t count) except -1 nogil:
         """A sum is not finite: -inf settles the arm, nan and +inf are errors."""
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i = first_bad(x, count)
+        if i >= 0:
+            with gil:
+                raise ValueError(_bad_reward(x[i], arm, row_in(self.order, start + i)))
         for i in range(count):
-            if isnan(x[i]) or x[i] == INFINITY:
-                with gil:
-                    raise ValueError(_bad_reward(x[i], arm, row_at(self, start + i)))
             if x[i] == -INFINITY:
                 self.dead[arm] = 1
                 self.new_flags |= IMPOSSIBLE_REWARD
@@ -517,24 +436,18 @@ cdef class Race(RaceMemory):
         return 0
 
     cdef int _refuse_outside(self, Py_ssize_t arm, const double *x, int64_t start, Py_ssize_t count) except -1 nogil:
-        cdef Py_ssize_t i
         cdef double low = self.low[arm], high = self.high[arm]
-        for i in range(count):
-            if not lower_end(low, high) <= x[i] <= upper_end(low, high):
-                with gil:
-                    raise ValueError(reward_outside(x[i], arm, row_at(self, start + i), low, high))
+        cdef Py_ssize_t i = first_outside(x, count, lower_end(low, high), upper_end(low, high))
+        if i >= 0:
+            with gil:
+                raise ValueError(reward_outside(x[i], arm, row_in(self.order, start + i), low, high))
         return 0
 
     cdef int _explain(self, Source source, Py_ssize_t arm) except -1:
         """Why a full pass gave a sum that is not finite: raise, unless a reward of -inf accounts for it."""
-        impossible = False
-        for first in range(0, self.n_rows, PATIENT_BLOCK):
-            rows = np.arange(first, min(first + PATIENT_BLOCK, self.n_rows))
-            rewards = source.read(rows, [arm])[:, 0]
-            bad = np.flatnonzero(np.isnan(rewards) | (rewards == np.inf))
-            if bad.size:
-                raise ValueError(_bad_reward(rewards[bad[0]], arm, rows[bad[0]]))
-            impossible = impossible or bool((rewards == -np.inf).any())
+        row, impossible = bad_row(source, [arm])
+        if row is not None:
+            raise ValueError(_bad_reward(source.read([row], [arm])[0, 0], arm, row))
         if not impossible or self.new_sum[arm] != -np.inf:
             raise ValueError(_overflow(arm, self.new_sum[arm]))
         self.new_flags |= IMPOSSIBLE_REWARD
@@ -557,7 +470,7 @@ cdef class Race(RaceMemory):
         cdef double best = 0.0, mean
         for j in range(self.n_active):
             i = self.active[j]
-            mean = self.new_sum[i] / n + (self.offset[i] + self.known[i]) / self.n_rows
+            mean = self.new_sum[i] / n + (self.offset[i] + self.shift[i]) / self.n_rows
             if not self.dead[i] and (leader < 0 or mean > best):
                 leader = i
                 best = mean
@@ -570,13 +483,13 @@ cdef class Race(RaceMemory):
             memcpy(self.comparisons(self.leader), self.new_moments, self.n_arms * sizeof(moments4_t))
         memcpy(self.sum, self.new_sum, self.n_arms * sizeof(double))
         self.flags |= self.new_flags
-        self.spent += (n - self.told) * self.n_active
-        self.told = n
+        self.spent += (n - self.n_read) * self.n_active
+        self.n_read = n
         self.leader = leader
         for j in range(self.n_active):
             i = self.active[j]
             self.mean[i] = (-INFINITY if self.dead[i] else
-                            self.sum[i] / n + (self.offset[i] + self.known[i]) / self.n_rows)
+                            self.sum[i] / n + (self.offset[i] + self.shift[i]) / self.n_rows)
             self.pulls[i] = n
         self.unjudged = True
         return 0
@@ -585,208 +498,12 @@ cdef class Race(RaceMemory):
         self._judge()
         self._stop_if_spent()
         if (self.status == RUNNING and advantage > 1.0
-                and self._affords(self.n_rows - self.told if self.shuffled else self.n_rows)):
+                and self._affords(self.n_rows - self.n_read if self.order.in_window else self.n_rows)):
             # A window in order needs no second reading of the rows it has passed.
-            self.full_pass = full_pass_pays(self._rows_needed(), self.told, self.look[self.looks_taken], self.n_rows,
-                                            self.n_rows - self.told if self.shuffled else self.n_rows, advantage)
+            self.full_pass = full_pass_pays(self._rows_needed(), self.n_read, self.look[self.looks_taken], self.n_rows,
+                                            self.n_rows - self.n_read if self.order.in_window else self.n_rows,
+                                            advantage)
         return 0
-
-    cdef int _judge(self) except -1 nogil:
-        """Who is out. Interrupted while it catches up, it is begun again."""
-        cdef Py_ssize_t i, j, kept = 0, leader = self.leader
-        cdef double gap, width, ratio, closest = INFINITY
-        cdef moments4_t lead
-        cdef moments4_t *own = self.comparisons(leader if self.pairwise else 0)
-        for j in range(self.n_active if self.pairwise else 0):
-            if self.active[j] != leader and not self._is_dead(self.active[j]):
-                self._catch_up(leader, self.active[j])
-        self._choose_width()
-        lead.n = 0
-        for j in range(self.n_active):
-            i = self.active[j]
-            self.wait[i] = 0.0
-            if i == leader:
-                self.half_width[i] = NAN if self.pairwise else self._width(&own[i], i, i)
-            elif self._is_dead(i):
-                self.half_width[i] = 0.0
-                continue
-            else:
-                gap = self.mean[leader] - self.mean[i]
-                width = self._width(&own[i], leader if self.pairwise else i, i)
-                self.half_width[i] = NAN if self.bound == BETTING else width
-                if not self.pairwise:
-                    width += self._width(&own[leader], leader, leader)
-                if self.tails and gap > width:
-                    width = self._weigh_tails(own, &lead, leader, i, gap, width)
-                    if self.pairwise:
-                        self.half_width[i] = width
-                ratio = gap / width if width > 0.0 else INFINITY
-                if ratio < closest:
-                    closest = ratio
-                    self.closest = own[i]
-                if self._out(own, leader, i, gap, width):
-                    continue
-            self.active[kept] = i
-            kept += 1
-        self.n_active = kept
-        if self.told == self.look[self.looks_taken]:        # not if a budget cut the look short
-            self.looks_taken += 1
-        self.unjudged = False
-        if kept == 1:
-            self.status = BY_BOUND
-        return 0
-
-    cdef inline bint _is_dead(self, Py_ssize_t i) noexcept nogil:
-        return self.mean[i] == -INFINITY
-
-    cdef bint _out(self, const moments4_t *own, Py_ssize_t leader, Py_ssize_t i, double gap,
-                   double width) noexcept nogil:
-        """Whether the leader has beaten arm i."""
-        cdef double skewness
-        cdef bint skewed = False, stands
-        if self.bound == BETTING:
-            return wealth_rejects(&self.wealth[self.place[leader]][i], self.log_inv_delta)
-        if not gap > width or self.wait[i] > self.told:
-            return False
-        if self.bound == NORMAL:
-            # The danger is a lead that looks too large: skewed to the left. Of two single means, either may be.
-            skewness = moments4_skewness(&own[i])
-            if not self.pairwise:
-                skewness = min(-skewness, moments4_skewness(&own[leader]))
-            stands = lead_stands(self.guarded, skewness, own[i].n, self.n_rows, self.now.quantile, &skewed)
-            if skewed:
-                self.flags |= SKEWED
-            return stands
-        return True
-
-    cdef void _choose_width(self) noexcept nogil:
-        """Half-widths from now on are those of the rows read and the look that comes next in the plan."""
-        # Betting inverts no interval: its forecasts take what a normal rule of equal evidence would have.
-        look_init(&self.now, self.bound, self.told, self.n_rows, self.log_inv_delta,
-                  quantile_of_equal_evidence(self.log_inv_delta) if self.bound == BETTING
-                  else self.quantile[self.looks_taken])
-
-    cdef double _width(self, const moments4_t *m, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
-        """Half-width of the mean of arm i (i = j) or of its lead over arm j."""
-        cdef double std = moments4_std(m), span = self.high[i] - self.low[i]
-        cdef double size = fabs(m.mean) + 1e-3 * (fabs(self.mean[i]) + fabs(self.mean[j]))
-        if i != j:
-            span += self.high[j] - self.low[j]
-        if self.bound == NORMAL and constant_so_far(std, size):
-            if self.looks_taken == 0:
-                self.flags |= CONSTANT_FIRST_LOOK
-            return INFINITY
-        return look_width(&self.now, std, span)
-
-    cdef double _weigh_tails(self, const moments4_t *own, moments4_t *lead, Py_ssize_t leader, Py_ssize_t i, double gap,
-                             double width) except -1.0 nogil:
-        """Half-width of a lead that the normal rule believes, tails considered; `wait` is the rows to read before.
-
-        A lead is too large where values far to the right of the arm, or far to the left of the leader, have been
-        missed: differences show their skewness only as far as they were seen. `lead` keeps the leader's moments.
-        """
-        cdef double quantile = self.now.quantile
-        cdef moments4_t mine
-        if self.pairwise:
-            width = tail_half_width(width, moments4_std(&own[i]), -moments4_skewness(&own[i]), own[i].n, self.n_rows,
-                                    quantile)
-            if lead.n == 0:
-                self._column_moments(leader, lead)
-            self._column_moments(i, &mine)
-        else:
-            lead[0], mine = own[leader], own[i]
-            width = (tail_half_width(self._width(lead, leader, leader), moments4_std(lead), -moments4_skewness(lead),
-                                     lead.n, self.n_rows, quantile)
-                     + tail_half_width(self._width(&mine, i, i), moments4_std(&mine), moments4_skewness(&mine), mine.n,
-                                       self.n_rows, quantile))
-        self._wait_for(leader, i, self._tail_rows(lead, leader, leader, i, -1.0, gap))
-        self._wait_for(i, i, self._tail_rows(&mine, i, leader, i, 1.0, gap))
-        return width
-
-    cdef void _wait_for(self, Py_ssize_t column, Py_ssize_t i, double rows) noexcept nogil:
-        """Hold the decision about arm i back until this many rows have been read of a column."""
-        if rows > self.told:
-            self.held[column] = 1
-            self.flags |= HELD_BACK
-            self.wait[i] = max(self.wait[i], rows)
-
-    cdef int _column_moments(self, Py_ssize_t arm, moments4_t *m) except -1 nogil:
-        """Moments of the rewards kept of an arm; the same whenever they are asked for."""
-        cdef int64_t start = 0
-        cdef Py_ssize_t count
-        memset(m, 0, sizeof(moments4_t))
-        while start < self.told:
-            count = <Py_ssize_t>min(<int64_t>PATIENT_BLOCK, self.told - start)
-            moments4_extend(m, self.column[arm] + start, count)
-            start += count
-            if start % (128 * PATIENT_BLOCK) == 0:
-                check_signals()
-        return 0
-
-    cdef double _tail_rows(self, const moments4_t *m, Py_ssize_t arm, Py_ssize_t leader, Py_ssize_t i, double side,
-                           double gap) noexcept nogil:
-        """Rows to read before a lead of `gap` is believed, for a column's tail: right if `side` is 1, left if -1."""
-        cdef double std = moments4_std(m), skewness, size, square, total = 0.0, squares = 0.0, lead
-        cdef const double *x
-        cdef const double *best
-        cdef const double *worst
-        cdef int64_t k
-        if constant_so_far(std, fabs(m.mean)):
-            return <double>self.n_rows              # constant so far: what the rest holds is unknown
-        skewness = side * moments4_skewness(m)
-        size = std * skewness
-        if tail_rows(skewness, INFINITY, gap, m.n) <= m.n:
-            return <double>m.n
-        if self.pairwise:       # the mean of the lead over rows weighted by their squared deviation in the column
-            x, best, worst = self.column[arm], self.column[leader], self.column[i]
-            lead = self.sum[leader] / self.told - self.sum[i] / self.told
-            for k in range(self.told):
-                square = (x[k] - m.mean) * (x[k] - m.mean)
-                total += square * (lead - (best[k] - worst[k]))
-                squares += square
-            size = total / squares
-        return tail_rows(skewness, size, gap, m.n)
-
-    cdef int _catch_up(self, Py_ssize_t leader, Py_ssize_t i) except -1 nogil:
-        """Bring the comparison of the leader with arm i up to the rows told, from the rewards kept."""
-        cdef moments4_t *m = &self.moments[self.place[leader]][i]
-        cdef wealth_t *w = NULL
-        cdef int64_t start = m.n
-        cdef Py_ssize_t count
-        cdef double shift = ((self.offset[leader] + self.known[leader])
-                             - (self.offset[i] + self.known[i])) / self.n_rows
-        while start < self.told:
-            count = <Py_ssize_t>min(<int64_t>BLOCK, self.told - start)
-            moments4_extend_difference(m, self.column[leader] + start, self.column[i] + start, count)
-            start += count
-        if self.bound == BETTING:
-            w = &self.wealth[self.place[leader]][i]
-            while w.n < self.told:
-                count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, self.told - w.n)
-                wealth_extend(w, &self.bets, self.column[leader] + w.n, self.column[i] + w.n, shift, count,
-                              self.low[leader] - self.high[i] + shift, self.n_rows)
-                if count == ROWS_PER_CHECK:
-                    check_signals()
-        return 0
-
-    cdef double _rows_needed(self) noexcept nogil:
-        """Rows after which the arms still in the race should be apart, gaps and spreads staying as they are."""
-        cdef Py_ssize_t j, i, k = self.place[self.leader if self.pairwise else 0]
-        cdef const moments4_t *own = self.moments[k]
-        cdef double width, needed = 0.0
-        self._choose_width()
-        for j in range(self.n_active):
-            i = self.active[j]
-            if i == self.leader:
-                continue
-            width = self._width(&own[i], self.leader if self.pairwise else i, i)
-            if not self.pairwise:
-                width += self._width(&own[self.leader], self.leader, self.leader)
-            elif self.tails:
-                width = max(width, self.half_width[i])
-            needed = max(needed, self.wait[i])
-            needed = max(needed, rows_needed(self.mean[self.leader] - self.mean[i], width, self.told, self.n_rows))
-        return needed
 
     cdef int _finish(self, const double *total) except -1 nogil:
         """Every row has been read: the answer is exact, whatever the bound says."""
@@ -795,7 +512,7 @@ cdef class Race(RaceMemory):
         cdef bint whole = True
         for j in range(self.n_active):
             i = self.active[j]
-            mean = (total[i] + self.offset[i] + self.known[i]) / self.n_rows
+            mean = (total[i] + self.offset[i] + self.shift[i]) / self.n_rows
             if mean > -INFINITY and (leader < 0 or mean > best):
                 leader = i
                 best = mean
@@ -805,7 +522,7 @@ cdef class Race(RaceMemory):
         for j in range(self.n_active):
             i = self.active[j]
             self.sum[i] = total[i]
-            self.mean[i] = (total[i] + self.offset[i] + self.known[i]) / self.n_rows
+            self.mean[i] = (total[i] + self.offset[i] + self.shift[i]) / self.n_rows
             self.half_width[i] = 0.0
             self.pulls[i] = self.n_rows
         for i in range(self.n_arms):
@@ -813,8 +530,8 @@ cdef class Race(RaceMemory):
         if whole:           # no decision rests on a look
             self.flags &= ~(CONSTANT_FIRST_LOOK | HELD_BACK)
         self.flags |= self.new_flags
-        self.spent += (self.n_rows - self.told) * self.n_active
-        self.told = self.n_rows
+        self.spent += (self.n_rows - self.n_read) * self.n_active
+        self.n_read = self.n_rows
         self.leader = leader
         self.active[0] = leader
         self.n_active = 1
@@ -895,9 +612,9 @@ cdef class Race(RaceMemory):
             if placed:
                 low = self.look[self.looks_taken - 1] if self.looks_taken else 0
                 high = self.look[self.looks_taken]
-                placed = self.told == (high if self.unjudged else low)
-                placed = placed or (self.max_pulls >= 0 and low < self.told < high)
-            if not (placed and (self.told < self.n_rows or self.n_rows == 0) and self.n_active > 0):
+                placed = self.n_read == (high if self.unjudged else low)
+                placed = placed or (self.max_pulls >= 0 and low < self.n_read < high)
+            if not (placed and (self.n_read < self.n_rows or self.n_rows == 0) and self.n_active > 0):
                 raise ValueError("the saved race is damaged: it is not where its plan of looks says")
 
 

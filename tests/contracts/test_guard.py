@@ -633,6 +633,8 @@ ARGUMENTS = {
     "_core.Race": core_of(fr.FiniteRace(2, 200)),
     "_expansion.ExpandedSource": lambda: (
         (fr.sources.ArraySource(ROWS), np.zeros((2, 2)), np.zeros(2), np.zeros((200, 6))), {}),
+    "_judge.RaceJudge": call(2, 200, bound="normal", pairwise=True, shuffled=False, guarded=False, tails=False,
+                             low=None, high=None, rng=generator()),
     "_lil.LilRace": lambda: ((2, 200), dict(fr.LilUCB(2, 200, support=(0, 1))._options)),
     "_memory.RaceMemory": lambda: (
         (2, 200), {"pairwise": True, "shuffled": False, "betting": True, "low": np.zeros(2), "high": np.ones(2),

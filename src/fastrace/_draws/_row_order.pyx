@@ -1,5 +1,5 @@
 # cython: cdivision=True
-"""A random order of the rows of a table, for whoever reads the table as a stream."""
+"""The order in which rows of a table are read: random, or a window of rows in order from a random start."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t, uint32_t
@@ -11,7 +11,8 @@ from fastrace._base._guard cimport guard_enter, guard_leave
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._keyed_order cimport keyed_order_init, keyed_order_set
 from fastrace._draws._order cimport (ORDER_LIMIT, displaced_t, order_advance, order_free, order_grow, order_init,
-                                     order_keep, order_slot, order_t)
+                                     order_keep, order_reset, order_slot, order_t)
+from fastrace._draws._rng cimport bounded
 
 import copy
 
@@ -28,57 +29,83 @@ cdef enum:
 cdef class RowOrder:
     """A uniform random order of `n_rows` rows, settled position by position: O(k) time and memory for k rows.
 
-    Beyond 2**31 rows it is a keyed bijection, see `_keyed_order.pxd`.
+    Beyond 2**31 rows it is a keyed bijection, see `_keyed_order.pxd`. A window is a table in order from a random row
+    on, round its end. A user who reads the rows again sets `drawn` to 0.
     """
 
-    def __cinit__(self, n_rows, rng):
+    def __cinit__(self, n_rows, rng, bint in_window=False):
         self.n_rows = n_rows
-        self.rng = rng
-        self.lock = rng.bit_generator.lock
-        self.bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
-        if self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows):
+        self.in_window = in_window
+        self.take_generator(rng)
+        if not in_window and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows):
             raise MemoryError(f"no memory for an order of {n_rows} rows")
 
     def __dealloc__(self):
         order_free(&self.order)
 
+    cpdef take_generator(self, rng):
+        """Draw from this generator from now on."""
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
+        guard_enter(&self.guard, self)
+        self.bits = bits
+        self.rng = rng
+        self.lock = rng.bit_generator.lock
+        guard_leave(&self.guard)
+
     cdef int settle(self, int64_t target) except -1 nogil:
-        """Settle positions up to `target`."""
+        """Settle positions up to `target`, once: rows that could not be read are asked for again."""
         cdef int64_t until
-        cdef int short = 0
+        cdef int short
         while self.drawn < target:
             until = min(target, self.drawn + DRAWS_PER_CHECK)
-            with gil:
-                self.lock.acquire()
-            if self.n_rows <= ORDER_LIMIT:
-                short = order_advance(&self.order, self.bits, self.drawn, until - self.drawn)
-            elif self.drawn == 0:
-                keyed_order_init(&self.keyed, self.n_rows, self.bits)
-            with gil:
-                self.lock.release()
-                if short:
+            if not self.held:
+                with gil:
+                    self.lock.acquire()
+            short = self.draw(until)
+            if not self.held:
+                with gil:
+                    self.lock.release()
+            if short:
+                with gil:
                     raise MemoryError(f"no memory for an order of {self.n_rows} rows")
             self.drawn = until
             if until < target:
                 check_signals()
         return 0
 
+    cdef int draw(self, int64_t until) noexcept nogil:
+        """Draw positions up to `until`; -1 if memory is short. The generator's lock is held."""
+        if self.in_window:
+            if self.drawn == 0:
+                self.start = bounded(self.bits, self.n_rows)
+        elif self.n_rows <= ORDER_LIMIT:
+            return order_advance(&self.order, self.bits, self.drawn, until - self.drawn)
+        elif self.drawn == 0:
+            keyed_order_init(&self.keyed, self.n_rows, self.bits)
+        return 0
+
+    cdef void begin_again(self) noexcept nogil:
+        """Forget what has been drawn: the next rows depend on the generator alone."""
+        if not self.in_window and self.n_rows <= ORDER_LIMIT:
+            order_reset(&self.order, self.drawn)
+        self.drawn = 0
+
     def take(self, count):
         """The next rows, at most `count`: ndarray of int64; empty once all have been taken."""
-        cdef int64_t first, wanted = count, i
+        cdef int64_t first, n = count
         cdef int64_t[::1] row
-        if wanted < 0:
+        if n < 0:
             raise ValueError(f"count is {count}; a number of rows is needed")
         guard_enter(&self.guard, self)
         try:
             first = self.drawn
-            wanted = min(wanted, self.n_rows - first)
-            rows = np.empty(wanted, dtype=np.int64)
+            n = min(n, self.n_rows - first)
+            rows = np.empty(n, dtype=np.int64)
             row = rows
             with nogil:
-                self.settle(first + wanted)
-                for i in range(wanted):
-                    row[i] = row_in(self, first + i)
+                self.settle(first + n)
+                if n > 0:
+                    rows_in(self, first, n, &row[0])
         finally:
             guard_leave(&self.guard)
         return rows

@@ -12,7 +12,6 @@ from libc.stdint cimport int64_t
 
 cdef enum:
     MILLS_TERMS = 40        # of the continued fraction; from 5 on, it is then exact to rounding
-    EVENTS_WANTED = 24      # effective number of values that must carry a tail before its size is believed
 
 
 # Factors of sampling without replacement: 0 when all rows have been read.
@@ -132,88 +131,6 @@ cdef inline double normal_upper_quantile(double log_tail) noexcept nogil:
         if fabs(step) <= 1e-15 * x:
             break
     return x if x > 0.0 else 0.0
-
-
-cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
-    """Relative excess of the true error over the normal one when "mean > 0" is decided at n of n_rows rows.
-
-    First Edgeworth term of the studentised mean (Hall 1992, sec. 2.6) with the skewness of a mean without replacement.
-    For "mean < 0" give minus the skewness. A heuristic. Infinite if the skewness is unknown (nan: a constant sample).
-    """
-    cdef double read = <double>n / <double>n_rows
-    cdef double shrink, excess
-    if n >= n_rows:
-        return 0.0
-    if isnan(skewness):
-        return INFINITY
-    shrink = (1.0 - 2.0 * read) / sqrt(1.0 - read) if read < 0.5 else 0.0
-    excess = -skewness * shrink * (2.0 * quantile * quantile + 1.0) / (6.0 * sqrt(<double>n))
-    return excess * inverse_mills(quantile) if excess > 0.0 else 0.0
-
-
-cdef inline double tail_half_width(double half_width, double std, double skewness, int64_t n, int64_t n_rows,
-                                   double quantile) noexcept nogil:
-    """Half-width of the normal rule towards a tail, given the skewness towards that tail.
-
-    A tail of rare events of size v adds to the mean what a Poisson count times v / n does, and v is std * skewness. A
-    count k at its upper limit c solves c - k = quantile sqrt(c) (Wilson 1927), which gives
-    h + sqrt(half_width^2 + h^2) with h = quantile^2 v / (2 n), less what reading without replacement saves. The
-    skewness counts twice, since samples of long tails show too little of it, and only beyond its standard error.
-    """
-    cdef double excess = skewness - sqrt(6.0 / n)
-    cdef double h
-    if not excess > 0.0:
-        return half_width
-    h = quantile * quantile * variance_factor(n, n_rows) * std * excess
-    return h + sqrt(half_width * half_width + h * h)
-
-
-cdef inline double tail_events(double skewness, int64_t n) noexcept nogil:
-    """Effective number of values that carry a tail, given the skewness towards it; infinite within its standard error.
-
-    k equal values among zeros have skewness sqrt(n / k) while they are few.
-    """
-    cdef double excess = skewness - sqrt(6.0 / n)
-    return n / (excess * excess) if excess > 0.0 else INFINITY
-
-
-cdef inline double tail_rows(double skewness, double size, double gap, int64_t n) noexcept nogil:
-    """Rows to read before a lead is believed in which a tail of a column takes part; at most n: it is believed.
-
-    `skewness` is that of the column towards its tail, `size` what the lead loses at a value of the tail, `gap` is the
-    lead.
-    The tail is known well enough from EVENTS_WANTED effective values on, or where twice as many unseen ones would not
-    close the gap.
-    """
-    cdef double events = tail_events(skewness, n)
-    if events >= EVENTS_WANTED or n * gap >= 2.0 * EVENTS_WANTED * size:
-        return <double>n
-    return min(n * (EVENTS_WANTED / events), 2.0 * EVENTS_WANTED * size / gap)
-
-
-cdef inline double held_back(double std, double skewness, double kurtosis, int64_t n, int64_t n_rows,
-                             double quantile) noexcept nogil:
-    """What the skewness guard adds to the normal half-width of n of n_rows rows, over 1 / n - 1 / n_rows.
-
-    A sample is under suspicion where its skewness, one standard error nearer to zero, inflates the error of a decision
-    on either side by more than a quarter, or where its excess kurtosis says that the variance is known worse than to
-    22 %. A decision must then stand even if for every n rows seven more are to come as far out as the farthest;
-    the fourth root of the sum of fourth powers stands for that one, as it is no smaller and hardly larger where a few
-    rows lie far out. Samples miss part of a long tail, so their skewness may have either sign. A heuristic.
-    """
-    cdef double nearer = min(0.0, sqrt(6.0 / n) - fabs(skewness))
-    if skewness_inflation(nearer, n, n_rows, quantile) > 0.25 or kurtosis + 2.0 > 0.05 * <double>n:
-        return 7.0 * std * sqrt(sqrt((kurtosis + 3.0) * <double>n))
-    return 0.0
-
-
-cdef inline bint skewed_beyond_noise(double skewness, int64_t n, int64_t n_rows, double quantile,
-                                     double limit) noexcept nogil:
-    """Whether the inflation passes `limit` even with skewness two standard errors, sqrt(6 / n) each, nearer to zero.
-
-    A few normal rewards often look skewed.
-    """
-    return skewness_inflation(min(0.0, skewness + 2.0 * sqrt(6.0 / n)), n, n_rows, quantile) > limit
 
 
 # What a second-order expansion leaves.

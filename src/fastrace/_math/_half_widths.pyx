@@ -5,7 +5,7 @@ Counts are `long long`, which has 64 bits on every platform; arguments as checke
 
 cimport cython
 
-from fastrace._math cimport _bounds, _rule, _schedules
+from fastrace._math cimport _bounds, _rule, _schedules, _skewness
 
 BOUNDS = tuple([_rule.bound_name(k).decode() for k in range(_rule.N_BOUNDS)])
 RIGOROUS = tuple([bound for bound in BOUNDS if bound != "normal"])      # they need a support
@@ -48,7 +48,7 @@ cdef double normal_tail(double quantile) noexcept nogil:
 
 @cython.ufunc
 cdef double skewness_inflation(double skewness, long long n, long long n_rows, double quantile) noexcept nogil:
-    return _bounds.skewness_inflation(skewness, n, n_rows, quantile)
+    return _skewness.skewness_inflation(skewness, n, n_rows, quantile)
 
 
 @cython.ufunc

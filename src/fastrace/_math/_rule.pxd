@@ -11,10 +11,10 @@ from libc.stdint cimport int64_t
 
 from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport bets_t, wealth_extend, wealth_init, wealth_rejects, wealth_t
-from fastrace._math._bounds cimport (empirical_bernstein_serfling, held_back, hoeffding_serfling, normal,
-                                     skewed_beyond_noise, skewness_inflation)
+from fastrace._math._bounds cimport empirical_bernstein_serfling, hoeffding_serfling, normal
 from fastrace._math._moments cimport moments4_extend, moments4_kurtosis, moments4_skewness, moments4_std
 from fastrace._math._simd cimport fr_range
+from fastrace._math._skewness cimport inflates, inflates_beyond_noise, room_for_unseen
 
 cdef enum:          # bounds, in the order of `bound_name`
     NORMAL
@@ -132,13 +132,13 @@ cdef inline double quantile_of_best_bettor(const bets_t *bets, double log_inv_de
 
 cdef inline bint lead_stands(bint guarded, double skewness, int64_t n, int64_t n_rows, double quantile,
                              bint *skewed) noexcept nogil:
-    """Whether skewness lets stand what the normal rule has decided, from a quarter more errors than promised on.
+    """Whether skewness lets stand what the normal rule has decided.
 
     `skewness` is towards the loser's side. Without the guard it stands, and `skewed` is set if it is not to be trusted.
     """
     if guarded:
-        return skewness_inflation(skewness, n, n_rows, quantile) <= 0.25
-    if skewed_beyond_noise(skewness, n, n_rows, quantile, 0.25):
+        return not inflates(skewness, n, n_rows, quantile)
+    if inflates_beyond_noise(skewness, n, n_rows, quantile):
         skewed[0] = True
     return True
 
@@ -180,18 +180,18 @@ cdef inline double tally_std(const tally_t *t) noexcept nogil:
     return NAN if constant_so_far(std, max(fabs(t.smallest), fabs(t.largest))) else std
 
 
-cdef inline double tally_held_back(const tally_t *t, const rule_t *rule, Py_ssize_t k, double std) noexcept nogil:
+cdef inline double tally_room(const tally_t *t, const rule_t *rule, Py_ssize_t k, double std) noexcept nogil:
     """What the guard adds at look k: this times 1 / n - 1 / n_rows."""
     if rule.bound != NORMAL or not rule.guard:
         return 0.0
-    return held_back(std, moments4_skewness(&t.seen), moments4_kurtosis(&t.seen), t.seen.n, rule.n_rows,
-                     rule.look[k].quantile)
+    return room_for_unseen(std, moments4_skewness(&t.seen), moments4_kurtosis(&t.seen), t.seen.n, rule.n_rows,
+                           rule.look[k].quantile)
 
 
 cdef inline double guarded_radius(const rule_t *rule, Py_ssize_t k, double std, double span,
-                                  double held) noexcept nogil:
-    """Half-width at look k with what the guard holds back."""
-    return look_width(&rule.look[k], std, span) + held * (1.0 / rule.look[k].n - 1.0 / rule.n_rows)
+                                  double room) noexcept nogil:
+    """Half-width at look k with what the guard adds."""
+    return look_width(&rule.look[k], std, span) + room * (1.0 / rule.look[k].n - 1.0 / rule.n_rows)
 
 
 cdef inline bint tally_decides(const tally_t *t, const rule_t *rule, Py_ssize_t k, double level, double *half_width,
@@ -214,7 +214,7 @@ cdef inline bint tally_decides(const tally_t *t, const rule_t *rule, Py_ssize_t 
     if isnan(std):
         constant[0] = constant[0] or k == 0
         return False
-    half_width[0] = guarded_radius(rule, k, std, t.high - t.low, tally_held_back(t, rule, k, std))
+    half_width[0] = guarded_radius(rule, k, std, t.high - t.low, tally_room(t, rule, k, std))
     if not fabs(gap) > half_width[0]:
         return False
     if not rule.guard:
@@ -228,18 +228,18 @@ cdef inline double tally_needs(const tally_t *t, const rule_t *rule, Py_ssize_t 
 
     Infinite if no look has one: the last look of draws with replacement is not exact.
     """
-    cdef double std = tally_std(t), gap, held
+    cdef double std = tally_std(t), gap, room
     cdef Py_ssize_t low = k + 1, high = rule.n_looks - 1, middle
     if isnan(std):
         return <double>rule.n_rows
     gap = fabs(t.seen.mean - level)
-    held = tally_held_back(t, rule, k, std)
+    room = tally_room(t, rule, k, std)
     while low < high:           # half-widths fall
         middle = (low + high) // 2
-        if guarded_radius(rule, middle, std, t.high - t.low, held) < gap:
+        if guarded_radius(rule, middle, std, t.high - t.low, room) < gap:
             high = middle
         else:
             low = middle + 1
-    if rule.look[low].n < rule.n_rows and not guarded_radius(rule, low, std, t.high - t.low, held) < gap:
+    if rule.look[low].n < rule.n_rows and not guarded_radius(rule, low, std, t.high - t.low, room) < gap:
         return INFINITY
     return <double>rule.look[low].n

@@ -13,6 +13,7 @@ from fastrace._base._signals cimport check_signals
 from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._draws._ranks cimport rank_t, ranks_clear, ranks_enter, ranks_replay
 from fastrace._math._bounds cimport lower_end, upper_end
+from fastrace.races._reading cimport PULLS_AHEAD, PULLS_PER_CHECK, read_keyed
 from fastrace.sources cimport ArraySource, Source
 
 import numpy as np
@@ -31,9 +32,7 @@ cdef enum:      # places in STOPPED_BY
     BY_MAX_PULLS
 
 cdef enum:
-    PULLS_PER_CHECK = 1000
     KEPT_WIDTHS = 1 << 12
-    AHEAD = 16      # rewards of one arm read at once from an array, a power of 2
 
 cdef struct arm_t:
     keyed_order_t order     # of this arm's rows, independent of the other arms'
@@ -42,8 +41,8 @@ cdef struct arm_t:
     double known            # what is added to the mean: offset and the source's known part, over n_rows
 
 cdef struct ahead_t:
-    int64_t end             # pulls up to which rewards have been read; that of pull t at t modulo AHEAD
-    double[AHEAD] reward
+    int64_t end             # pulls up to which rewards have been read; that of pull t at t modulo PULLS_AHEAD
+    double[PULLS_AHEAD] reward
 
 
 cdef class LilRace:
@@ -229,21 +228,18 @@ cdef class LilRace:
         """Pull; read up to `most` rewards of an arm at once, and no more than it has given so far."""
         cdef Py_ssize_t i, k, size, until_check = PULLS_PER_CHECK
         cdef int64_t pulls
-        cdef int64_t[AHEAD] rows
-        cdef double[AHEAD] rewards
-        cdef double *out = &rewards[0]
+        cdef int64_t[PULLS_AHEAD] rows
+        cdef double[PULLS_AHEAD] rewards
         while self.status == RUNNING and self.total < limit:
             i = self._next()
             pulls = self.arm[i].pulls
             if pulls >= ahead[i].end:
                 size = <Py_ssize_t>min(most, max(pulls, <int64_t>1), self.n_rows - pulls)
+                read_keyed(source, &self.arm[i].order, pulls, size, i, &rows[0], &rewards[0])
                 for k in range(size):
-                    rows[k] = keyed_order_at(&self.arm[i].order, pulls + k)
-                source.fill(&rows[0], size, &i, 1, &out)
-                for k in range(size):
-                    ahead[i].reward[(pulls + k) % AHEAD] = rewards[k]
+                    ahead[i].reward[(pulls + k) % PULLS_AHEAD] = rewards[k]
                 ahead[i].end = pulls + size
-            self._take(i, ahead[i].reward[pulls % AHEAD])
+            self._take(i, ahead[i].reward[pulls % PULLS_AHEAD])
             until_check -= 1
             if until_check == 0:
                 check_signals()
@@ -278,7 +274,7 @@ cdef class LilRace:
         """Pull until the race is over, or `max_pulls` pulls have been made in all."""
         cdef int64_t limit = max_pulls
         # Memory answers several requests in the time of one. Other sources are asked for nothing that may go unused.
-        cdef int64_t most = AHEAD if type(source) is ArraySource else 1
+        cdef int64_t most = PULLS_AHEAD if type(source) is ArraySource else 1
         cdef ahead_t *ahead = NULL
         guard_check_built(&source.guard, source)
         guard_enter(&self.guard, self)

@@ -2,29 +2,25 @@
 
 from libc.stdint cimport int64_t
 cimport numpy as cnp
-from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_t
 from fastrace._base._types cimport moments4_t
-from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_t
-from fastrace._draws._order cimport ORDER_LIMIT, order_row, order_t
+from fastrace._draws._row_order cimport RowOrder
 from fastrace._math._betting cimport bets_t, wealth_t
 
 
 cdef class RaceMemory:
     cdef readonly Py_ssize_t n_arms
     cdef readonly int64_t n_rows
-    cdef readonly object rng
-    cdef object lock
     cdef guard_t guard              # level 1 is for the subclass that runs the loop
-    cdef bitgen_t *bits
-    cdef bint pairwise, shuffled, betting
+    cdef bint pairwise, betting
+    cdef RowOrder order             # of the rows of this race
     cdef bets_t bets
     # one value per arm; the arrays own the memory, the pointers are for the loops
     cdef readonly cnp.ndarray _offset, _known, _low, _high, _sum, _new_sum, _scratch, _mean, _half_width, _pulls
     cdef readonly cnp.ndarray _active, _dead, _held, _wait
     cdef double *offset             # the race's own constants, on the scale of sums
-    cdef double *known              # what the source knows of the sums beside its rewards
+    cdef double *shift              # what the source knows of the sums beside its rewards
     cdef double *low
     cdef double *high
     cdef double *sum
@@ -40,22 +36,19 @@ cdef class RaceMemory:
     cdef Py_ssize_t n_active
     # rewards read, a column per arm (pairwise), or one block of them (marginal)
     cdef double **column
-    cdef double **at
+    cdef double **block             # of each active arm: where its next rewards go
     cdef Py_ssize_t *capacity
     cdef int64_t *rows
-    # comparisons with each arm that has led in this race (pairwise), or moments of each arm (marginal, arm 0's place)
-    cdef Py_ssize_t *place          # of an arm that has led, or -1
-    cdef Py_ssize_t *leader_at      # the arm at a place
-    cdef Py_ssize_t n_places, n_made
+    # comparisons with each arm that has led in this race (pairwise), or moments of each arm (marginal, arm 0's slot)
+    cdef Py_ssize_t *slot           # of an arm that has led, or -1
+    cdef Py_ssize_t *leader_of      # a slot
+    cdef Py_ssize_t n_slots, n_made
     cdef moments4_t **moments
     cdef wealth_t **wealth
     cdef moments4_t *new_moments
-    # the order of rows
-    cdef order_t order
-    cdef keyed_order_t keyed
-    cdef int64_t window
     # progress
-    cdef int64_t told, drawn, spent     # rows; rows; rewards asked for
+    cdef int64_t n_read                 # rows, of each arm still in the race
+    cdef int64_t spent                  # rewards asked for
     cdef Py_ssize_t looks_taken, leader
     cdef bint full_pass, opened, unjudged
     cdef int status, flags
@@ -65,17 +58,6 @@ cdef class RaceMemory:
     cdef readonly double fractions
     cdef int all_flags
 
-    cdef int draw(self, int64_t target) except -1 nogil
-    cdef int reserve(self, Py_ssize_t wanted) except -1 nogil
+    cdef int reserve(self, Py_ssize_t room) except -1 nogil
     cdef moments4_t *comparisons(self, Py_ssize_t arm) except NULL nogil
     cdef void forget_comparisons(self) noexcept nogil
-
-
-cdef inline int64_t row_at(RaceMemory memory, int64_t position) noexcept nogil:
-    """The row at a position that has been drawn."""
-    if memory.shuffled:
-        position += memory.window
-        return position - memory.n_rows if position >= memory.n_rows else position
-    if memory.n_rows > ORDER_LIMIT:
-        return keyed_order_at(&memory.keyed, position)
-    return order_row(&memory.order, position)

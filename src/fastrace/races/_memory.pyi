@@ -8,7 +8,6 @@ ARM_STATE: tuple[str, ...]
 class RaceMemory:
     n_arms: int
     n_rows: int
-    rng: np.random.Generator
     evaluations: int
     n_draws: int
     n_exact: int
@@ -27,5 +26,7 @@ class RaceMemory:
         high: NDArray[np.float64] | None,
         rng: np.random.Generator,
     ) -> None: ...
+    @property
+    def rng(self) -> np.random.Generator: ...
     def set_support(self, low: ArrayLike, high: ArrayLike) -> None: ...
     def set_state(self, state: dict[str, Any]) -> None: ...

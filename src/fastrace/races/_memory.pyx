@@ -5,18 +5,14 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.pyport cimport PY_SSIZE_T_MAX
-from cpython.pycapsule cimport PyCapsule_GetPointer
 cimport numpy as cnp
-from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guarded
-from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t
-from fastrace._draws._keyed_order cimport keyed_order_init, keyed_order_set, keyed_order_t
-from fastrace._draws._order cimport ORDER_LIMIT, order_advance, order_free, order_init
-from fastrace._draws._rng cimport bounded
-from fastrace._draws._row_order cimport restore_order, saved_order
+from fastrace._draws._keyed_order cimport keyed_order_set, keyed_order_t
+from fastrace._draws._row_order cimport RowOrder, restore_order, saved_order
 from fastrace._math._betting cimport bets_init, wealth_init, wealth_t
+from fastrace.races._reading cimport ROWS_PER_CALL
 
 import numpy as np
 
@@ -25,10 +21,6 @@ from fastrace._base import _checks
 cnp.import_array()
 
 ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active", "_held")
-
-cdef enum:
-    ROWS_PER_FETCH = 8192           # most rows asked of a source at once
-    DRAWS_PER_CHECK = 1 << 17       # draws between two looks at pending signals
 
 cdef int64_t MOST_ARMS = <int64_t>1 << 40
 
@@ -45,19 +37,19 @@ cdef class RaceMemory:
         self.n_rows = n_rows
         self.column = <double **>calloc(self.n_arms, sizeof(double *))
         self.capacity = <Py_ssize_t *>calloc(self.n_arms, sizeof(Py_ssize_t))
-        self.at = <double **>calloc(self.n_arms, sizeof(double *))
-        self.rows = <int64_t *>calloc(ROWS_PER_FETCH, sizeof(int64_t))
+        self.block = <double **>calloc(self.n_arms, sizeof(double *))
+        self.rows = <int64_t *>calloc(ROWS_PER_CALL, sizeof(int64_t))
         self.moments = <moments4_t **>calloc(self.n_arms, sizeof(moments4_t *))
         self.wealth = <wealth_t **>calloc(self.n_arms, sizeof(wealth_t *))
         self.new_moments = <moments4_t *>calloc(self.n_arms, sizeof(moments4_t))
-        self.place = <Py_ssize_t *>malloc(self.n_arms * sizeof(Py_ssize_t))
-        self.leader_at = <Py_ssize_t *>calloc(self.n_arms, sizeof(Py_ssize_t))
-        if (self.column == NULL or self.capacity == NULL or self.at == NULL or self.rows == NULL
-                or self.moments == NULL or self.wealth == NULL or self.new_moments == NULL or self.place == NULL
-                or self.leader_at == NULL):
+        self.slot = <Py_ssize_t *>malloc(self.n_arms * sizeof(Py_ssize_t))
+        self.leader_of = <Py_ssize_t *>calloc(self.n_arms, sizeof(Py_ssize_t))
+        if (self.column == NULL or self.capacity == NULL or self.block == NULL or self.rows == NULL
+                or self.moments == NULL or self.wealth == NULL or self.new_moments == NULL or self.slot == NULL
+                or self.leader_of == NULL):
             raise MemoryError()
         for i in range(self.n_arms):
-            self.place[i] = -1
+            self.slot[i] = -1
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -70,19 +62,16 @@ cdef class RaceMemory:
                 free(self.wealth[i])
         free(self.column)
         free(self.capacity)
-        free(self.at)
+        free(self.block)
         free(self.rows)
         free(self.moments)
         free(self.wealth)
         free(self.new_moments)
-        free(self.place)
-        free(self.leader_at)
-        order_free(&self.order)
+        free(self.slot)
+        free(self.leader_of)
 
     def __init__(self, n_arms, n_rows, *, pairwise, shuffled, betting, low, high, rng):
         cdef Py_ssize_t d = self.n_arms
-        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, b"BitGenerator")
-        lock = rng.bit_generator.lock
         if n_arms != d or n_rows != self.n_rows:
             raise ValueError("n_arms and n_rows are those that the object was made with")
         for name, ends in (("low", low), ("high", high)):
@@ -90,7 +79,7 @@ cdef class RaceMemory:
                 raise ValueError(f"{name} has shape {np.shape(ends)}; ({d},) is needed")
         guard_build(&self.guard, 0, self)
         self.pairwise = pairwise
-        self.shuffled = shuffled
+        self.order = RowOrder(n_rows, rng, shuffled)
         self.betting = betting
         self._low = np.zeros(d) if low is None else np.array(low, dtype=np.float64)
         self._high = np.zeros(d) if high is None else np.array(high, dtype=np.float64)
@@ -102,7 +91,7 @@ cdef class RaceMemory:
         self.low = <double *>cnp.PyArray_DATA(self._low)
         self.high = <double *>cnp.PyArray_DATA(self._high)
         self.offset = <double *>cnp.PyArray_DATA(self._offset)
-        self.known = <double *>cnp.PyArray_DATA(self._known)
+        self.shift = <double *>cnp.PyArray_DATA(self._known)
         self.sum = <double *>cnp.PyArray_DATA(self._sum)
         self.new_sum = <double *>cnp.PyArray_DATA(self._new_sum)
         self.scratch = <double *>cnp.PyArray_DATA(self._scratch)
@@ -113,13 +102,8 @@ cdef class RaceMemory:
         self.dead = <char *>cnp.PyArray_DATA(self._dead)
         self.held = <char *>cnp.PyArray_DATA(self._held)
         self.wait = <double *>cnp.PyArray_DATA(self._wait)
-        self.rng = rng
-        self.lock = lock
-        self.bits = bits
         if betting:
             bets_init(&self.bets, self.n_rows)
-        if not self.shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows):
-            raise MemoryError()
         guard_built(&self.guard, 0)
 
     def set_support(self, low, high):
@@ -132,56 +116,35 @@ cdef class RaceMemory:
         finally:
             guard_leave(&self.guard)
 
-    cdef int draw(self, int64_t target) except -1 nogil:
-        """Settle the order up to `target`, once: a look that failed is asked for again with the same rows."""
-        cdef int64_t until
-        cdef int short = 0
-        while self.drawn < target:
-            until = target
-            with gil:
-                self.lock.acquire()
-            if self.shuffled:
-                if self.drawn == 0:
-                    self.window = bounded(self.bits, self.n_rows)
-            elif self.n_rows > ORDER_LIMIT:
-                if self.drawn == 0:
-                    keyed_order_init(&self.keyed, self.n_rows, self.bits)
-            else:
-                until = min(target, self.drawn + DRAWS_PER_CHECK)
-                short = order_advance(&self.order, self.bits, self.drawn, until - self.drawn)
-            with gil:
-                self.lock.release()
-                if short:
-                    raise MemoryError()
-            self.drawn = until
-            if until < target:
-                check_signals()
-        return 0
+    @property
+    def rng(self):
+        """The generator that rows and noise are drawn from."""
+        return None if self.order is None else self.order.rng
 
-    cdef int reserve(self, Py_ssize_t wanted) except -1 nogil:
-        """Room for `wanted` rewards of each arm still in the race."""
+    cdef int reserve(self, Py_ssize_t room) except -1 nogil:
+        """Room for `room` rewards of each arm still in the race."""
         cdef Py_ssize_t j, i
         cdef double *longer
         for j in range(self.n_active):
             i = self.active[j]
-            if wanted > self.capacity[i]:
-                if wanted > PY_SSIZE_T_MAX // <Py_ssize_t>sizeof(double):
+            if room > self.capacity[i]:
+                if room > PY_SSIZE_T_MAX // <Py_ssize_t>sizeof(double):
                     with gil:
-                        raise MemoryError(f"{wanted} rewards per arm do not fit into memory")
-                longer = <double *>realloc(self.column[i], wanted * sizeof(double))
+                        raise MemoryError(f"{room} rewards per arm do not fit into memory")
+                longer = <double *>realloc(self.column[i], room * sizeof(double))
                 if longer == NULL:
                     with gil:
                         raise MemoryError()
                 self.column[i] = longer
-                self.capacity[i] = wanted
+                self.capacity[i] = room
         return 0
 
     cdef moments4_t *comparisons(self, Py_ssize_t arm) except NULL nogil:
         """Moments of the differences between an arm that leads and each other arm; empty the first time."""
-        cdef Py_ssize_t k = self.place[arm], i
+        cdef Py_ssize_t k = self.slot[arm], i
         if k >= 0:
             return self.moments[k]
-        k = self.n_places
+        k = self.n_slots
         if self.moments[k] == NULL:
             self.moments[k] = <moments4_t *>malloc(self.n_arms * sizeof(moments4_t))
         if self.betting and self.wealth[k] == NULL:
@@ -193,17 +156,17 @@ cdef class RaceMemory:
         if self.betting:
             for i in range(self.n_arms):
                 wealth_init(&self.wealth[k][i])
-        self.place[arm] = k
-        self.leader_at[k] = arm
-        self.n_places += 1
-        self.n_made = max(self.n_made, self.n_places)
+        self.slot[arm] = k
+        self.leader_of[k] = arm
+        self.n_slots += 1
+        self.n_made = max(self.n_made, self.n_slots)
         return self.moments[k]
 
     cdef void forget_comparisons(self) noexcept nogil:
         cdef Py_ssize_t k
-        for k in range(self.n_places):
-            self.place[self.leader_at[k]] = -1
-        self.n_places = 0
+        for k in range(self.n_slots):
+            self.slot[self.leader_of[k]] = -1
+        self.n_slots = 0
 
     # Saving.
 
@@ -214,19 +177,19 @@ cdef class RaceMemory:
         if self.status == 0:                        # a race that is over compares nothing any more
             for k in range(self.n_active if self.pairwise else 0):
                 i = self.active[k]
-                columns[i] = _doubles(self.column[i], <Py_ssize_t>self.told)
-            for k in range(self.n_places):
-                comparisons.append((self.leader_at[k], _bytes(self.moments[k], n * sizeof(moments4_t)),
+                columns[i] = _doubles(self.column[i], <Py_ssize_t>self.n_read)
+            for k in range(self.n_slots):
+                comparisons.append((self.leader_of[k], _bytes(self.moments[k], n * sizeof(moments4_t)),
                                     _bytes(self.wealth[k], n * sizeof(wealth_t)) if self.betting else None))
         return dict(
             arms={name: getattr(self, name).copy() for name in ARM_STATE},
-            progress=(self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
-                      self.unjudged, self.status, self.flags, self.window),
+            progress=(self.n_active, self.n_read, self.order.drawn, self.looks_taken, self.leader, self.full_pass,
+                      self.opened, self.unjudged, self.status, self.flags, self.order.start),
             counts=(self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
                     self.all_flags),
             spent=self.spent, closest=_bytes(&self.closest, sizeof(moments4_t)),
-            keyed=_bytes(&self.keyed, sizeof(keyed_order_t)),
-            order=saved_order(&self.order, self.drawn), columns=columns, comparisons=comparisons)
+            keyed=_bytes(&self.order.keyed, sizeof(keyed_order_t)),
+            order=saved_order(&self.order.order, self.order.drawn), columns=columns, comparisons=comparisons)
 
     def set_state(self, state):
         """Take what `_state` gave, in a fresh object with the same options; a damaged state raises ValueError."""
@@ -244,8 +207,8 @@ cdef class RaceMemory:
             kept[:] = values
         _demand(bool(((self._pulls >= 0) & (self._pulls <= self.n_rows)).all()) and not np.isnan(self._sum).any()
                 and not np.isnan(self._offset).any() and not np.isnan(self._known).any(), "what it says of each arm")
-        (self.n_active, self.told, self.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
-         self.unjudged, self.status, self.flags, self.window) = state["progress"]
+        (self.n_active, self.n_read, self.order.drawn, self.looks_taken, self.leader, self.full_pass, self.opened,
+         self.unjudged, self.status, self.flags, self.order.start) = state["progress"]
         (self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
          self.all_flags) = state["counts"]
         self.spent = state["spent"]
@@ -253,36 +216,37 @@ cdef class RaceMemory:
         _demand(0 <= self.n_active <= n and 0 <= self.leader < n and 0 <= self.status <= 4, "who is in the race")
         active = self._active[:self.n_active].tolist()
         _demand(len(set(active)) == len(active) and all(0 <= k < n for k in active), "who is in the race")
-        _demand(0 <= self.told <= self.n_rows and 0 <= self.drawn <= self.n_rows and self.looks_taken >= 0
+        _demand(0 <= self.n_read <= self.n_rows and 0 <= self.order.drawn <= self.n_rows and self.looks_taken >= 0
                 and self.spent >= 0
-                and 0 <= self.window < max(self.n_rows, 1), "how far the race has come")
+                and 0 <= self.order.start < max(self.n_rows, 1), "how far the race has come")
         if self.status == 0:
-            _demand(self.told <= self.drawn and (self.leader in active or self.told == 0), "how far the race has come")
+            _demand(self.n_read <= self.order.drawn and (self.leader in active or self.n_read == 0),
+                    "how far the race has come")
         _demand(0 <= self.evaluations and 0 <= self.n_exact <= self.n_draws and 0 <= self.n_looks_taken
                 and 0 <= self.n_skewed <= self.n_draws and self.fractions >= 0.0, "its counts")
         _take(&self.closest, state["closest"], sizeof(moments4_t))
         _demand(0 <= self.closest.n <= self.n_rows, "its comparisons")
-        _take(&self.keyed, state["keyed"], sizeof(keyed_order_t))
-        keyed_order_set(&self.keyed, self.n_rows, self.keyed.keys[0], self.keyed.keys[1])
-        restore_order(&self.order, state["order"], self.drawn)
+        _take(&self.order.keyed, state["keyed"], sizeof(keyed_order_t))
+        keyed_order_set(&self.order.keyed, self.n_rows, self.order.keyed.keys[0], self.order.keyed.keys[1])
+        restore_order(&self.order.order, state["order"], self.order.drawn)
         for i, moments, wealth in state["comparisons"]:
-            _demand(0 <= i < n and self.place[i] < 0 and (self.pairwise or i == 0), "its comparisons")
+            _demand(0 <= i < n and self.slot[i] < 0 and (self.pairwise or i == 0), "its comparisons")
             row = self.comparisons(i)
             _take(row, moments, n * sizeof(moments4_t))
             if self.betting:
-                _take(self.wealth[self.place[i]], wealth, n * sizeof(wealth_t))
+                _take(self.wealth[self.slot[i]], wealth, n * sizeof(wealth_t))
             for k in range(n):
-                _demand(0 <= row[k].n <= self.told, "its comparisons")
+                _demand(0 <= row[k].n <= self.n_read, "its comparisons")
                 if self.betting:
-                    _demand(0 <= self.wealth[self.place[i]][k].n <= self.told, "its comparisons")
+                    _demand(0 <= self.wealth[self.slot[i]][k].n <= self.n_read, "its comparisons")
         columns = state["columns"]
         if self.status == 0 and self.pairwise:
             _demand(sorted(columns) == sorted(active), "its rewards")
             for values in columns.values():
-                _demand(values.dtype == np.float64 and values.shape == (self.told,), "its rewards")
-            self.reserve(<Py_ssize_t>self.told)
+                _demand(values.dtype == np.float64 and values.shape == (self.n_read,), "its rewards")
+            self.reserve(<Py_ssize_t>self.n_read)
             for i, column in columns.items():
-                _take(self.column[i], column.tobytes(), self.told * sizeof(double))
+                _take(self.column[i], column.tobytes(), self.n_read * sizeof(double))
 
 
 cdef int _demand(bint good, str what) except -1:

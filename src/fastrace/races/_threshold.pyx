@@ -5,8 +5,6 @@ The population is one arm, or what arm 1 has over arm 0. Rows are read in growin
 above it.
 """
 
-from cpython.exc cimport PyErr_CheckSignals
-from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.math cimport INFINITY, NAN, isfinite, isnan
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -15,16 +13,16 @@ cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave
 from fastrace._base._signals cimport check_signals
-from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init
-from fastrace._draws._order cimport ORDER_LIMIT, order_advance, order_free, order_init, order_reset, order_row
-from fastrace._draws._rng cimport bounded, gumbel, random_standard_exponential
-from fastrace._draws._row_order cimport restore_order, saved_order
+from fastrace._draws._rng cimport gumbel, random_standard_exponential
+from fastrace._draws._row_order cimport RowOrder, restore_order, row_in, saved_order
 from fastrace._math._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_t
 from fastrace._math._bounds cimport lower_end, upper_end
 from fastrace._math._criteria cimport full_pass_pays
 from fastrace._math._moments cimport moments4_kurtosis, moments4_skewness
 from fastrace._math._simd cimport fr_all_finite
 from fastrace._math._rule cimport BETTING, look_t, rule_look, tally_clear, tally_decides, tally_extend, tally_needs
+from fastrace.races._reading cimport (ROWS_PER_DECISION, bad_row, first_bad, first_outside, mean_work, price_of_a_row,
+                                      price_of_a_row_of_an_array, read_rows)
 from fastrace.sources cimport ArraySource, Source
 
 import numpy as np
@@ -40,13 +38,6 @@ cdef enum:          # places in STOPPED_BY
     BY_BOUND
     BY_CERTAINTY
 
-cdef enum:
-    BLOCK = 4096    # rows drawn under one hold of the generator's lock and asked of the source at once
-
-# What a race costs per row in units of one row of an array in a full pass, which takes 0.3 ns: moments 2.5 ns, two bets
-# 26 ns; drawing and gathering 10 ns in cache and 50 ns beyond, 12 times the source's scan_advantage either way.
-cdef double ROW_WORK = 8.0, BET_WORK = 80.0, DRAW_WORK = 12.0
-
 
 cdef class ThresholdRace:
     """State and loop of such races, one after another on the same source; `AcceptTest` checks the arguments.
@@ -57,8 +48,8 @@ cdef class ThresholdRace:
 
     def __cinit__(self):
         guard_await(&self.guard, 0)
-        self.rows = <int64_t *>malloc(BLOCK * sizeof(int64_t))
-        self.block = <double *>malloc(2 * BLOCK * sizeof(double))
+        self.rows = <int64_t *>malloc(ROWS_PER_DECISION * sizeof(int64_t))
+        self.block = <double *>malloc(2 * ROWS_PER_DECISION * sizeof(double))
         if self.rows == NULL or self.block == NULL:
             raise MemoryError()
 
@@ -66,7 +57,6 @@ cdef class ThresholdRace:
         free(self.rows)
         free(self.block)
         free(self.rule.look)
-        order_free(&self.order)
 
     def __init__(self, source, rule, looks, log_inv_delta, quantile, *, shuffled, guard, advantage, rng,
                  strict=True):
@@ -77,8 +67,6 @@ cdef class ThresholdRace:
         cdef Py_ssize_t k
         cdef Source given = source
         cdef int kind = _half_widths.BOUNDS.index(rule)
-        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
-        lock = rng.bit_generator.lock
         if not n.shape[0] == share.shape[0] == factor.shape[0]:
             raise ValueError("one share of delta and one quantile per look are needed")
         guard_check_built(&given.guard, given)
@@ -95,11 +83,8 @@ cdef class ThresholdRace:
         self.rule.bound = kind
         self.rule.guard = guard
         self.strict = strict
-        self.shuffled = shuffled
         self.advantage = advantage
-        self.rng = rng
-        self.lock = lock
-        self.bits = bits
+        self.order = RowOrder(given.n_rows, rng, shuffled)
         self.tally.low, self.tally.high = -INFINITY, INFINITY
         self.rule.n_looks = n.shape[0]
         self.rule.look = <look_t *>malloc(max(self.rule.n_looks, 1) * sizeof(look_t))
@@ -109,8 +94,6 @@ cdef class ThresholdRace:
         self.rule.log_inv_delta = share[0] if self.rule.n_looks else 0.0
         for k in range(self.rule.n_looks):
             rule_look(&self.rule, &self.rule.look[k], n[k], share[k], factor[k])
-        if not shuffled and self.n_rows <= ORDER_LIMIT and order_init(&self.order, self.n_rows) != 0:
-            raise MemoryError()
         self._forget()
         guard_built(&self.guard, 0)
 
@@ -166,10 +149,10 @@ cdef class ThresholdRace:
         """log u of a uniform u in (0, 1), or its logit for Barker's rule."""
         guard_enter(&self.guard, self)
         try:
-            with self.lock:
+            with self.order.lock:
                 if barker:
-                    return gumbel(self.bits) - gumbel(self.bits)
-                return -random_standard_exponential(self.bits)
+                    return gumbel(self.order.bits) - gumbel(self.order.bits)
+                return -random_standard_exponential(self.order.bits)
         finally:
             guard_leave(&self.guard)
 
@@ -207,38 +190,19 @@ cdef class ThresholdRace:
 
         The chain has taken the guard.
         """
-        cdef bitgen_t *own = self.bits
+        cdef bitgen_t *own = self.order.bits
         self._forget()
         self.threshold = threshold
         self.tally.low = low
         self.tally.high = high
-        self.bits = bits
-        self.held = True
-        self.drawn = 0
+        self.order.bits = bits
+        self.order.held = True
         try:
             self._decide()
         finally:
-            self.bits = own
-            self.held = False
-            if not self.shuffled and self.n_rows <= ORDER_LIMIT:
-                order_reset(&self.order, self.drawn)
-        return 0
-
-    cdef int _settle(self, int64_t first, int64_t count) except -1 nogil:
-        """Draw the rows at places first .. first + count - 1."""
-        cdef int short
-        if self.held:
-            short = self._draw(first, count)
-        else:
-            with gil:
-                self.lock.acquire()
-            short = self._draw(first, count)
-            with gil:
-                self.lock.release()
-        if short:
-            with gil:
-                raise MemoryError()
-        self.drawn = first + count
+            self.order.bits = own
+            self.order.held = False
+            self.order.begin_again()
         return 0
 
     cdef int _decide(self) except -1 nogil:
@@ -268,17 +232,18 @@ cdef class ThresholdRace:
         level = target / <double>self.n_rows
         if level < self.tally.low or level >= self.tally.high:
             return self._finish(level < self.tally.low, BY_BOUND)
+        self.order.drawn = 0
         while True:
             while n < self.rule.look[k].n:
-                count = min(<int64_t>BLOCK, self.rule.look[k].n - n)
-                self._settle(n, count)
+                count = min(<int64_t>ROWS_PER_DECISION, self.rule.look[k].n - n)
+                self.order.settle(n + count)
                 certain = self._read(n, count, level)
                 n += count
                 self.n_read = self.n_evaluated = n
                 if certain:
                     self.mean = -INFINITY
                     return self._finish(False, BY_CERTAINTY)
-                if not self.held or count == BLOCK:
+                if not self.order.held or count == ROWS_PER_DECISION:
                     check_signals()
             k += 1
             self.n_looks = k
@@ -291,75 +256,33 @@ cdef class ThresholdRace:
             if self._scan_is_cheaper(k - 1, level):
                 return self._scan(arms, n_arms, target, shift)
 
-    cdef int _draw(self, int64_t first, int64_t count) noexcept nogil:
-        """Rows at places first .. first + count - 1 of a fresh order; the generator's lock is held."""
-        cdef int64_t i
-        if self.shuffled:
-            if first == 0:
-                self.start = bounded(self.bits, self.n_rows)
-        elif self.n_rows <= ORDER_LIMIT:
-            if order_advance(&self.order, self.bits, first, count):
-                return -1
-            for i in range(count):
-                self.rows[i] = order_row(&self.order, first + i)
-        else:
-            if first == 0:
-                keyed_order_init(&self.keyed, self.n_rows, self.bits)
-            for i in range(count):
-                self.rows[i] = keyed_order_at(&self.keyed, first + i)
-        return 0
-
-    cdef int64_t _row(self, int64_t first, Py_ssize_t i) noexcept nogil:
-        """Row behind place i of the block that begins at `first`."""
-        cdef int64_t row
-        if not self.shuffled:
-            return self.rows[i]
-        row = first + i
-        return row - (self.n_rows - self.start) if row >= self.n_rows - self.start else row + self.start
-
-    cdef int _ask(self, int64_t first, Py_ssize_t count) except -1 nogil:
-        """Rewards of the block that begins at `first`: those of arm j from block + j * BLOCK on."""
-        cdef Py_ssize_t arms[2]
-        cdef double *out[2]
-        cdef Py_ssize_t until_end
-        cdef int64_t row
-        arms[0], arms[1] = 0, 1
-        out[0], out[1] = self.block, self.block + BLOCK
-        if not self.shuffled:
-            return self._source.fill(self.rows, count, arms, self._source.n_arms, out)
-        row = self._row(first, 0)
-        until_end = count if <int64_t>count <= self.n_rows - row else <Py_ssize_t>(self.n_rows - row)
-        self._source.fill_range(row, until_end, arms, self._source.n_arms, out)
-        if until_end < count:
-            out[0] += until_end
-            out[1] += until_end
-            self._source.fill_range(0, count - until_end, arms, self._source.n_arms, out)
-        return 0
-
     cdef int _read(self, int64_t first, Py_ssize_t count, double level) except -1 nogil:
         """Read and digest one block; 1 if a difference is -inf, so that the mean is."""
         cdef double *d = self.block
+        cdef double *out[2]
+        cdef Py_ssize_t arms[2]
         cdef Py_ssize_t i
-        self._ask(first, count)
+        arms[0], arms[1] = 0, 1
+        out[0], out[1] = d, d + ROWS_PER_DECISION
+        read_rows(self._source, self.order, first, count, arms, self._source.n_arms, self.rows, out)
         if self._source.n_arms == 2:
             for i in range(count):
-                d[i] = d[BLOCK + i] - d[i]
+                d[i] = d[ROWS_PER_DECISION + i] - d[i]
         if not fr_all_finite(d, count):
-            for i in range(count):
-                if isnan(d[i]) or d[i] == INFINITY:
-                    with gil:
-                        self._refuse(self._row(first, i))
+            i = first_bad(d, count)
+            if i >= 0:
+                with gil:
+                    self._refuse(row_in(self.order, first + i))
             return 1
         tally_extend(&self.tally, &self.rule, d, count, level)
         if self.tally.smallest < self.lowest or self.tally.largest > self.highest:
             self.outside = True
-            if self.strict:
-                for i in range(count):
-                    if d[i] < self.lowest or d[i] > self.highest:
-                        with gil:
-                            raise ValueError(f"the difference of row {self._row(first, i)} is {d[i]!r}, outside "
-                                             f"support=({self.tally.low!r}, {self.tally.high!r}): the promise holds "
-                                             f"only for differences inside it; widen support or say outside='warn'")
+            i = first_outside(d, count, self.lowest, self.highest) if self.strict else -1
+            if i >= 0:
+                with gil:
+                    raise ValueError(f"the difference of row {row_in(self.order, first + i)} is {d[i]!r}, outside "
+                                     f"support=({self.tally.low!r}, {self.tally.high!r}): the promise holds only for "
+                                     f"differences inside it; widen support or say outside='warn'")
         return 0
 
     def _refuse(self, row):
@@ -379,14 +302,11 @@ cdef class ThresholdRace:
         """Whether one full pass in order costs less than what the race would read if the gap is what it looks."""
         cdef double advantage = self.advantage
         if isnan(advantage):
-            advantage = 1.0 if self.shuffled else self._source.scan_advantage
             if self.of_array:
-                if not self.shuffled:
-                    advantage *= DRAW_WORK
-                advantage += ROW_WORK + (BET_WORK if self.rule.bound == BETTING else 0.0)
-            else:               # in nanoseconds a reward: 13 for a gambler's bets, 1 for moments
-                advantage += (13.0 if self.rule.bound == BETTING else 1.0) / (
-                    self._source.reward_cost * self._source.n_arms)
+                advantage = price_of_a_row_of_an_array(self._source, self.order.in_window, self.rule.bound == BETTING)
+            else:
+                advantage = price_of_a_row(self._source, self.order.in_window, mean_work(self.rule.bound == BETTING),
+                                           <double>self._source.n_arms)
         if advantage <= 1.0:
             return False
         return full_pass_pays(tally_needs(&self.tally, &self.rule, k, level), self.tally.seen.n,
@@ -402,7 +322,7 @@ cdef class ThresholdRace:
         if isnan(total) or total == INFINITY:
             with gil:
                 self._find_bad_row()
-        if self.held:
+        if self.order.held:
             self._source.shift(arms, n_arms, known)
             self.totals[0], self.totals[1] = sums[0] + known[0], sums[1] + known[1]
         self.n_read = self.n_rows
@@ -414,28 +334,22 @@ cdef class ThresholdRace:
 
     cdef int _find_bad_row(self) except -1:
         """Raise for the reward that spoiled a total."""
-        cdef int64_t first, stop
-        for first in range(0, self.n_rows, BLOCK):
-            stop = min(first + BLOCK, self.n_rows)
-            rewards = self._source.read(np.arange(first, stop))
-            differences = rewards[:, 1] - rewards[:, 0] if rewards.shape[1] == 2 else rewards[:, 0]
-            bad = np.flatnonzero(np.isnan(differences) | (differences == np.inf))
-            if bad.size:
-                self._refuse(first + int(bad[0]))
-            PyErr_CheckSignals()
+        row, _ = bad_row(self._source, None)
+        if row is not None:
+            self._refuse(row)
         raise ValueError("the sum of the rewards overflows, though each of them is finite")
 
     def _get_order(self):
         guard_enter(&self.guard, self)
         try:
-            return saved_order(&self.order, 0)
+            return saved_order(&self.order.order, 0)
         finally:
             guard_leave(&self.guard)
 
     def _set_order(self, state):
         guard_enter(&self.guard, self)
         try:
-            restore_order(&self.order, state, 0)
+            restore_order(&self.order.order, state, 0)
         finally:
             guard_leave(&self.guard)
 

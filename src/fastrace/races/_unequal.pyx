@@ -1,7 +1,7 @@
 """Compiled race of sums over populations of different sizes."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY, fabs, isfinite, isnan, sqrt
+from libc.math cimport INFINITY, fabs, isfinite, sqrt
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
@@ -12,12 +12,14 @@ from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard
                                     guard_enter, guard_leave, guard_t, guarded)
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
-from fastrace._math._bounds cimport (lower_end, normal_upper_quantile, tail_half_width, tail_rows, upper_end,
-                                     variance_factor)
+from fastrace._math._bounds cimport lower_end, normal_upper_quantile, upper_end, variance_factor
 from fastrace._math._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_skewness, moments4_std, moments4_t,
                                       running_extend, running_t, running_variance, two_sum)
 from fastrace._math._rule cimport NORMAL, constant_so_far, look_init, look_t, look_width, width_of_two
 from fastrace._math._simd cimport fr_range, fr_sum
+from fastrace._math._skewness cimport tail_half_width, tail_rows
+from fastrace.races._reading cimport (REWARDS_PER_ASK, ROWS_IN_ORDER_PER_CHECK, ROWS_PER_CHECK, first_bad,
+                                      first_outside, read_keyed)
 from fastrace.sources cimport Source
 
 import numpy as np
@@ -38,9 +40,6 @@ cdef enum:      # places in STOPPED_BY
 
 cdef enum:
     LAST_LOOK = 5
-    ROWS_PER_CHECK = 4096
-    ROWS_IN_ORDER_PER_CHECK = 1 << 18
-    REWARDS_PER_ASK = 1 << 20       # most rewards asked for at once
 
 cdef int[6] TENTHS = [0, 1, 2, 4, 8, 10]
 
@@ -529,27 +528,24 @@ cdef class UnequalCore:
 
         They are those from position `first` on, of the arm's own order or of the rows'.
         """
-        cdef Py_ssize_t k
         cdef population_t *arm = &self.arm[i]
+        cdef Py_ssize_t bad = -1, beyond = -1
         cdef double low, high
-        cdef bint outside = False
+        if not isfinite(fr_sum(rewards, count)):
+            bad = first_bad(rewards, count)
         if self.strict and arm.high < INFINITY:
             fr_range(rewards, count, &low, &high)
-            outside = low < lower_end(arm.low, arm.high) or high > upper_end(arm.low, arm.high)
-        if not outside and isfinite(fr_sum(rewards, count)):
+            if bad >= 0 or low < lower_end(arm.low, arm.high) or high > upper_end(arm.low, arm.high):
+                beyond = first_outside(rewards, count, lower_end(arm.low, arm.high), upper_end(arm.low, arm.high))
+        if bad < 0 and beyond < 0:
             return 0
-        for k in range(count):
-            outside = self.strict and not lower_end(arm.low, arm.high) <= rewards[k] <= upper_end(arm.low, arm.high)
-            if isfinite(rewards[k]) and outside:
-                with gil:
-                    row = first + k if in_order else keyed_order_at(&self.arm[i].order, first + k)
-                    raise ValueError(reward_outside(rewards[k], i, row, arm.low, arm.high))
-            if isnan(rewards[k]) or rewards[k] == INFINITY:
-                with gil:
-                    row = first + k if in_order else keyed_order_at(&self.arm[i].order, first + k)
-                    raise ValueError(f"the reward of arm {i} on row {row} is {rewards[k]}; a race needs rewards that "
-                                     f"are finite, or -inf for an arm that cannot win")
-        return 0
+        with gil:
+            if beyond < 0 or 0 <= bad < beyond:
+                row = first + bad if in_order else keyed_order_at(&arm.order, first + bad)
+                raise ValueError(f"the reward of arm {i} on row {row} is {rewards[bad]}; a race needs rewards that "
+                                 f"are finite, or -inf for an arm that cannot win")
+            row = first + beyond if in_order else keyed_order_at(&arm.order, first + beyond)
+            raise ValueError(reward_outside(rewards[beyond], i, row, arm.low, arm.high))
 
     cdef void _take(self, Py_ssize_t i, const double *rewards, Py_ssize_t count) noexcept nogil:
         """Add inspected rewards of arm i, at most MOMENTS_BLOCK of them."""
@@ -602,7 +598,7 @@ cdef class UnequalCore:
         return 0
 
     cdef int _run(self, Source source, double *rewards, int64_t *rows, double advantage) except -1 nogil:
-        cdef Py_ssize_t i, k, count, since_check = 0
+        cdef Py_ssize_t i, count, since_check = 0
         cdef int64_t target
         while self.status == RUNNING:
             for i in range(self.n_arms):
@@ -612,9 +608,7 @@ cdef class UnequalCore:
                     self._read_in_order(source, i, rewards)
                 while self.arm[i].pulls < target and not self.arm[i].impossible:
                     count = <Py_ssize_t>min(<int64_t>MOMENTS_BLOCK, target - self.arm[i].pulls)
-                    for k in range(count):
-                        rows[k] = keyed_order_at(&self.arm[i].order, self.arm[i].pulls + k)
-                    source.fill(rows, count, &i, 1, &rewards)
+                    read_keyed(source, &self.arm[i].order, self.arm[i].pulls, count, i, rows, rewards)
                     self._inspect(i, rewards, count, self.arm[i].pulls, False)
                     self._take(i, rewards, count)
                     since_check += count

@@ -7,10 +7,8 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_t
 from fastrace._draws._alias cimport alias_t
 from fastrace._math._rule cimport rule_t, tally_t
+from fastrace.races._reading cimport DRAWS_PER_CALL
 from fastrace.sources cimport Source
-
-cdef enum:
-    MOST_AT_ONCE = 1024     # rows asked of the source at once
 
 
 cdef inline double slack_of(double rounding) noexcept nogil:
@@ -36,9 +34,9 @@ cdef class WeightedRace:
     cdef double advantage
     cdef rule_t rule
     cdef tally_t tally
-    cdef int64_t rows[MOST_AT_ONCE]
-    cdef double before[MOST_AT_ONCE]
-    cdef double after[MOST_AT_ONCE]
+    cdef int64_t rows[DRAWS_PER_CALL]
+    cdef double before[DRAWS_PER_CALL]
+    cdef double after[DRAWS_PER_CALL]
 
     cdef int decide(self, Source source, bitgen_t *bits, double threshold, double size,
                     double rounding) except -1 nogil

@@ -14,6 +14,7 @@ from fastrace._draws._alias cimport alias_build, alias_draw, alias_t
 from fastrace._math._betting cimport bets_init
 from fastrace._math._criteria cimport full_pass_pays
 from fastrace._math._rule cimport BETTING, look_t, rule_look, tally_clear, tally_decides, tally_extend, tally_needs
+from fastrace.races._reading cimport DRAWS_PER_CALL, mean_work, price_of_a_row
 from fastrace.sources cimport Source
 
 import math
@@ -25,7 +26,6 @@ from fastrace._base import _checks
 cnp.import_array()
 
 cdef int64_t ENDLESS = 2 ** 62      # rows drawn with replacement never run out
-cdef double BET_WORK = 13.0         # of the two gamblers a reward, in nanoseconds, the unit of a source's `reward_cost`
 
 
 cdef class AliasTable:
@@ -148,17 +148,17 @@ cdef class WeightedRace:
         cdef Py_ssize_t count
         cdef Py_ssize_t k
         if isnan(advantage):
-            advantage = source.scan_advantage + BET_WORK / (2.0 * source.reward_cost)
+            advantage = price_of_a_row(source, False, mean_work(True), 2.0)
         self.lost = False
         self.n_read = self.n_looks = 0
         self.tally.low, self.tally.high = -1.0, 1.0
         tally_clear(&self.tally, &self.rule)
         for k in range(self.rule.n_looks):
             while self.n_read < self.rule.look[k].n:
-                count = <Py_ssize_t>min(<int64_t>MOST_AT_ONCE, self.rule.look[k].n - self.n_read)
+                count = <Py_ssize_t>min(<int64_t>DRAWS_PER_CALL, self.rule.look[k].n - self.n_read)
                 self.read(source, bits, count, level, size, rounding)
                 self.n_read += count
-                if count == MOST_AT_ONCE:
+                if count == DRAWS_PER_CALL:
                     check_signals()
             self.n_looks = k + 1
             if tally_decides(&self.tally, &self.rule, k, level, &unused, &constant, &skewed):

@@ -1,0 +1,104 @@
+# cython: cdivision=True
+"""Heuristics of the normal rule against skewed rewards; a rigorous bound needs none, and none of them is a promise.
+
+All rest on how far skewness inflates the error of "mean > 0" (`skewness_inflation`), and know a skewness of n rewards
+only to its standard error sqrt(6 / n). Each serves another decision:
+
+- `inflates` : `skewness_guard` of races over columns. A lead whose error is inflated by more than a quarter waits. The
+  same figure, two standard errors nearer to zero, warns where there is no guard (`inflates_beyond_noise`).
+- `room_for_unseen` : `skewness_guard` of decisions against a threshold. A verdict must stand even if a few rows as far
+  out as the farthest are yet to come.
+- `tail_half_width`, `tail_rows` : `tail_guard` of races over columns and of sums. A lead waits until enough values
+  carry each tail that could turn it.
+"""
+
+from libc.math cimport INFINITY, fabs, isnan, sqrt
+from libc.stdint cimport int64_t
+
+from fastrace._math._bounds cimport inverse_mills, variance_factor
+
+cdef enum:
+    EVENTS_ENOUGH = 24      # effective number of values that must carry a tail before its size is believed
+
+
+cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
+    """Relative excess of the true error over the normal one when "mean > 0" is decided at n of n_rows rows.
+
+    First Edgeworth term of the studentised mean (Hall 1992, sec. 2.6) with the skewness of a mean without replacement.
+    For "mean < 0" give minus the skewness. A heuristic. Infinite if the skewness is unknown (nan: a constant sample).
+    """
+    cdef double read = <double>n / <double>n_rows
+    cdef double shrink, excess
+    if n >= n_rows:
+        return 0.0
+    if isnan(skewness):
+        return INFINITY
+    shrink = (1.0 - 2.0 * read) / sqrt(1.0 - read) if read < 0.5 else 0.0
+    excess = -skewness * shrink * (2.0 * quantile * quantile + 1.0) / (6.0 * sqrt(<double>n))
+    return excess * inverse_mills(quantile) if excess > 0.0 else 0.0
+
+
+cdef inline bint inflates(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
+    """Whether the normal rule errs by a quarter more than it says, were this the skewness."""
+    return skewness_inflation(skewness, n, n_rows, quantile) > 0.25
+
+
+cdef inline bint inflates_beyond_noise(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
+    """The same even with a skewness two standard errors nearer to zero: a few normal rewards often look skewed."""
+    return inflates(min(0.0, skewness + 2.0 * sqrt(6.0 / n)), n, n_rows, quantile)
+
+
+cdef inline double room_for_unseen(double std, double skewness, double kurtosis, int64_t n, int64_t n_rows,
+                                   double quantile) noexcept nogil:
+    """What is added to the normal half-width of n of n_rows rows, over 1 / n - 1 / n_rows.
+
+    A sample is under suspicion where its skewness, one standard error nearer to zero, inflates the error of a decision
+    on either side by more than a quarter, or where its excess kurtosis says that the variance is known worse than to
+    22 %. A decision must then stand even if for every n rows seven more are to come as far out as the farthest;
+    the fourth root of the sum of fourth powers stands for that one, as it is no smaller and hardly larger where a few
+    rows lie far out. Samples miss part of a long tail, so their skewness may have either sign. A heuristic.
+    """
+    cdef double nearer = min(0.0, sqrt(6.0 / n) - fabs(skewness))
+    if inflates(nearer, n, n_rows, quantile) or kurtosis + 2.0 > 0.05 * <double>n:
+        return 7.0 * std * sqrt(sqrt((kurtosis + 3.0) * <double>n))
+    return 0.0
+
+
+cdef inline double tail_half_width(double half_width, double std, double skewness, int64_t n, int64_t n_rows,
+                                   double quantile) noexcept nogil:
+    """Half-width of the normal rule towards a tail, given the skewness towards that tail.
+
+    A tail of rare events of size v adds to the mean what a Poisson count times v / n does, and v is std * skewness. A
+    count k at its upper limit c solves c - k = quantile sqrt(c) (Wilson 1927), which gives
+    h + sqrt(half_width^2 + h^2) with h = quantile^2 v / (2 n), less what reading without replacement saves. The
+    skewness counts twice, since samples of long tails show too little of it, and only beyond its standard error.
+    """
+    cdef double excess = skewness - sqrt(6.0 / n)
+    cdef double h
+    if not excess > 0.0:
+        return half_width
+    h = quantile * quantile * variance_factor(n, n_rows) * std * excess
+    return h + sqrt(half_width * half_width + h * h)
+
+
+cdef inline double tail_events(double skewness, int64_t n) noexcept nogil:
+    """Effective number of values that carry a tail, given the skewness towards it; infinite within its standard error.
+
+    k equal values among zeros have skewness sqrt(n / k) while they are few.
+    """
+    cdef double excess = skewness - sqrt(6.0 / n)
+    return n / (excess * excess) if excess > 0.0 else INFINITY
+
+
+cdef inline double tail_rows(double skewness, double size, double gap, int64_t n) noexcept nogil:
+    """Rows to read before a lead is believed in which a tail of a column takes part; at most n: it is believed.
+
+    `skewness` is that of the column towards its tail, `size` what the lead loses at a value of the tail, `gap` is the
+    lead.
+    The tail is known well enough from EVENTS_ENOUGH effective values on, or where twice as many unseen ones would not
+    close the gap.
+    """
+    cdef double events = tail_events(skewness, n)
+    if events >= EVENTS_ENOUGH or n * gap >= 2.0 * EVENTS_ENOUGH * size:
+        return <double>n
+    return min(n * (EVENTS_ENOUGH / events), 2.0 * EVENTS_ENOUGH * size / gap)
