@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+import fastrace.select._allocate as _allocate
+import fastrace.select._lucb as _lucb
+import fastrace.select._plans as _plans
 from fastrace._base import _checks
 from fastrace._base._words import counted
-from fastrace.select import _allocate, _lucb, _plans
 from fastrace.select.lucb import LUCB, scales, shares
 from fastrace.select.selection import NO_LIMIT, Selection, batch_size, direct_counts
 

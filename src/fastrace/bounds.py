@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import fastrace._math._half_widths as _half_widths
+import fastrace._math._quantile as _quantile
 from fastrace._base._checks import Support, choice, counts, one, probabilities, reals, reals_where
-from fastrace._math import _half_widths, _quantile
 
 __all__ = [
     "crossing_probability",

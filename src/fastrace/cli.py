@@ -17,11 +17,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
+import fastrace._math._half_widths as _half_widths
 from fastrace import __version__
 from fastrace._base import _checks
 from fastrace._base._progress import samples
 from fastrace._base._words import counted
-from fastrace._math import _half_widths
 from fastrace.races.racing import BOUNDS, race
 from fastrace.results import StopResult
 from fastrace.streams.estimating import METHODS, estimate_mean, start_rule

@@ -218,7 +218,7 @@ def rebuilds(
 
         decorated: Any = rebuild
         decorated.saved = saved
-        return decorated  # type: ignore[no-any-return]
+        return decorated
 
     return decorate
 

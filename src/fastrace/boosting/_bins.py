@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace.boosting import _boost
+import fastrace.boosting._boost as _boost
 
 Codes = NDArray[np.uint8]
 Floats = NDArray[np.float64]

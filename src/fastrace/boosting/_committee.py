@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace.boosting import _boost
+import fastrace.boosting._boost as _boost
 from fastrace.boosting._bins import Bins, Codes, Floats, Stump
 
 ROWS_PER_BLOCK = 8192

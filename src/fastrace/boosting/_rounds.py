@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
+import fastrace.boosting._boost as _boost
+import fastrace.boosting._edges as _edges
 from fastrace._base import _checks
-from fastrace.boosting import _boost, _edges
 from fastrace.boosting._bins import Bins, Floats
 from fastrace.boosting._committee import Booster, Passing, Rows, RuleOfStreams, votes
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+import fastrace.boosting._boost as _boost
 from fastrace._base import _checks
 from fastrace._base._progress import track
-from fastrace.boosting import _boost
 from fastrace.boosting._bins import Bins, Floats, Stump
 from fastrace.boosting._committee import Booster, Rows, votes
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import fastrace._math._half_widths as _half_widths
 from fastrace import bounds
 from fastrace._base import _checks
-from fastrace._math import _half_widths
 from fastrace.control_variates import ControlVariate
 from fastrace.races._threshold import ThresholdRace
 from fastrace.races.racing import normal_quantiles

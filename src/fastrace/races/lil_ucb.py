@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import fastrace.races._lil as _lil
 from fastrace._base import _checks
-from fastrace.races import _lil
 from fastrace.results import RaceResult
 from fastrace.results.columns import named
 from fastrace.sources import Source, as_source, column_names

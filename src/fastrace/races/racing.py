@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace import _core, bounds
+import fastrace._core as _core
+from fastrace import bounds
 from fastrace._base import _checks
 from fastrace._math._half_widths import BOUNDS as RULES
 from fastrace._math._half_widths import RIGOROUS

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import fastrace.races._unequal as _unequal
 from fastrace import bounds
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._math._half_widths import INVERTED, RIGOROUS
-from fastrace.races import _unequal
 from fastrace.results import UnequalResult
 from fastrace.sources import CallableSource, Source
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import fastrace.select._adapt as _adapt
 from fastrace._base import _checks
-from fastrace.select import _adapt
 from fastrace.select.selection import NO_LIMIT, Selection, batch_size, direct_counts
 
 POLICIES = ("uniform", "colliding", "hoeffding", "tightest")

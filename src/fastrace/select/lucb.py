@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+import fastrace.select._lucb as _lucb
 from fastrace._base import _checks
-from fastrace.select import _lucb
 from fastrace.select._lucb import BOUNDS
 from fastrace.select.selection import Selection
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+import fastrace._draws._row_order as _row_order
+import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _progress
 from fastrace._base._words import counted
-from fastrace._draws import _row_order
-from fastrace._math import _half_widths
 from fastrace.results import StopResult
 from fastrace.streams import _rules, betting, over_bounds, sequences, stopping
 from fastrace.streams._stopping import Stream

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import named
 from fastrace.sources import ArraySource, Source, as_source, column_names
-from fastrace.streams import _rules, _stream_race
+from fastrace.streams import _rules
 
 MOST_ROUNDS = 1 << 62
 MOST = float(np.finfo(np.float64).max)

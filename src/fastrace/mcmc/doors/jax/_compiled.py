@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import fastrace.mcmc.doors.jax._xla_chain as _xla_chain
 from fastrace._base import _checks
-from fastrace.mcmc.doors.jax import _xla_chain
 from fastrace.mcmc.doors.jax._races import RaceInfo, key_words
 from fastrace.mcmc.kernels._chain import RaceChain
 from fastrace.mcmc.kernels._metropolis import RowMetropolis

@@ -16,9 +16,10 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
+import fastrace.mcmc.doors.jax._xla as _xla
+import fastrace.mcmc.doors.jax._xla_chain as _xla_chain
 from fastrace._base import _checks
 from fastrace._math._half_widths import BOUNDS
-from fastrace.mcmc.doors.jax import _xla, _xla_chain
 from fastrace.races.acceptance import _bound, _guarded, _looks, _shares
 from fastrace.races.racing import _plan
 
