@@ -28,7 +28,7 @@ def main(plot=None):
     cutoff = means[-n_best] - epsilon
     print(f"designs {sorted(result.best.tolist())}; the worst of them has mean {means[result.best].min():.3f}, "
           f"at least {cutoff:.3f} was asked for")
-    print(f"tests by select_best:  {result.n_pulls:8d}, at most {result.pulls.max()} of one design")
+    print(f"tests by select_best:  {result.n_read:8d}, at most {result.pulls.max()} of one design")
     print(f"tests, equally shared: {equal:8d}, {equal // n_arms} of each design")
 
     if plot:

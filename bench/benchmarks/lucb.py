@@ -117,7 +117,7 @@ class ToThePromise:
         rule.run(source)
 
     def track_pulls(self, bound):
-        return sum(rule.run(source).n_pulls for rule, source in (self.rule(bound, k) for k in range(10))) / 10
+        return sum(rule.run(source).n_read for rule, source in (self.rule(bound, k) for k in range(10))) / 10
 
 
 class BesideBestArm:
@@ -133,7 +133,7 @@ class BesideBestArm:
 
     def ours(self, algorithm, k):
         if algorithm == "lucb":
-            return fr.LUCB(10, 1, 0.0, 0.1).run(BernoulliPulls(self.means, rng=k)).n_pulls
+            return fr.LUCB(10, 1, 0.0, 0.1).run(BernoulliPulls(self.means, rng=k)).n_read
         return fr.LilUCB(10, 200_000, 0.1, support=(0, 1), rng=k).run(self.values).n_looks
 
     def theirs(self, algorithm, k):

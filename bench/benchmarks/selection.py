@@ -122,7 +122,7 @@ class PaperInstance:
         kw = {"batch": 0.01} if "blocks" in rule or rule == "colliding" else {}
         policy = rule.split(",")[0]
         made = fr.Adapt(50, 15, 0.1, 0.15, support, policy=policy, anytime="anytime" in rule, rng=[1, trial], **kw)
-        return made.run(UniformPulls(*support, rng=[2, trial])).n_pulls
+        return made.run(UniformPulls(*support, rng=[2, trial])).n_read
 
     def time_to_the_promise(self, rule):
         self.run(rule, 0)

@@ -172,7 +172,7 @@ def to_the_stop(table: Table, trials: int, seed: int, track: Any) -> list[list[A
             for name, make in makers.items():
                 result = make((low, high), [seed, k]).run(UniformPulls(low, high, rng=[seed, k, 1]))
                 wrong = int(means[result.best].min() < means[14] - EPSILON - 1e-12)
-                rows.append(["stop", k, name, result.n_pulls, draw, wrong, ""])
+                rows.append(["stop", k, name, result.n_read, draw, wrong, ""])
         table.add(rows)
     lines = []
     for name, plan in plans.items():
@@ -238,8 +238,8 @@ def real_case(args: Any, track: Any) -> list[list[Any]]:
         start = time.perf_counter()
         result = fr.select_best(source, 100, 5, epsilon, 0.05, method=method, max_pulls=spend, rng=seed, **options)
         took = time.perf_counter() - start
-        share = result.n_pulls / (100 * len(y))
-        lines.append([f"{method}, {name}", f"{100 * share:.2f} %", result.n_pulls, f"{took:.1f}",
+        share = result.n_read / (100 * len(y))
+        lines.append([f"{method}, {name}", f"{100 * share:.2f} %", result.n_read, f"{took:.1f}",
                       " ".join("depth {}, leaf {};".format(*settings[i]) for i in result.best),
                       "yes" if truth[result.best].min() >= worst else "no"])
         if method == "lucb":

@@ -77,6 +77,7 @@ cdef class Race(RaceJudge):
             self.pulls[i] = 0
             self.dead[i] = 0
             self.held[i] = 0
+            (<int64_t *>cnp.PyArray_DATA(self._measured))[i] = 0
         self.forget_comparisons()
         memset(&self.closest, 0, sizeof(moments4_t))
         self.n_read = 0
@@ -552,10 +553,11 @@ cdef class Race(RaceJudge):
         return bool((self.flags | self.all_flags) & OUTSIDE_SUPPORT)
 
     def answer(self):
-        """The fields of a `results.RaceResult` that the loop knows."""
+        """The fields of a `results.RaceResult` that the loop knows, and the spread of each arm's rewards."""
+        self.measure()
         return dict(
             best=self.leader, active=self._active[:self.n_active].copy(), mean=self._mean.copy(),
-            half_width=self._half_width.copy(), pulls=self._pulls.copy(), n_looks=self.looks_taken,
+            half_width=self._half_width.copy(), pulls=self._pulls.copy(), spread=self._spread.copy(), n_looks=self.looks_taken,
             stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
             kurtosis=moments4_kurtosis(&self.closest), held_back=np.flatnonzero(self._held))
 

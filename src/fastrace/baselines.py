@@ -333,7 +333,7 @@ class OCBA(Selection):
     >>> from fastrace.pulls import BernoulliPulls
     >>> rule = fr.OCBA(5, 2, budget=2000, rng=1)
     >>> result = rule.run(BernoulliPulls([0.1, 0.9, 0.5, 0.2, 0.8], rng=2))
-    >>> sorted(result.best.tolist()), result.n_pulls
+    >>> sorted(result.best.tolist()), result.n_read
     ([1, 4], 2000)
     """
 
@@ -578,7 +578,7 @@ class SAR(LUCB):
     >>> import fastrace as fr
     >>> from fastrace.pulls import BernoulliPulls
     >>> result = fr.SAR(5, 2, budget=2000).run(BernoulliPulls([0.2, 0.8, 0.3, 0.6, 0.1], rng=1))
-    >>> result.best, result.n_pulls <= 2000
+    >>> result.best, result.n_read <= 2000
     (array([1, 3]), True)
     """
 

@@ -156,7 +156,7 @@ def test_an_arm_has_one_colour_in_all_panels_and_the_best_is_on_top(key):
         assert to_rgba(bar.get_facecolor()) == colour[round(bar.get_x() + bar.get_width() / 2)][0]
     top = [place for place, (_, layer) in colour.items() if layer == max(layer for _, layer in colour.values())]
     order = answer._order()
-    assert set(order[top]) == set(np.atleast_1d(getattr(answer, "selected", answer.best)).tolist())
+    assert set(order[top]) == set(np.atleast_1d(answer.best).tolist())
     plt.close("all")
 
 

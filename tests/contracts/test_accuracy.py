@@ -122,7 +122,7 @@ def test_unequal_populations_that_are_read_whole_give_the_largest_sum(instances,
         result = fr.race_sums(columns, delta=0.05, first_look=10, rng=rng)
         sums = np.array([column.sum() for column in columns])
         assert sums[result.best] == sums.max()
-        whole = result.pulls == result.sizes
+        whole = result.pulls == result.n_rows
         assert whole.all() or len(columns) == 1
         np.testing.assert_array_equal(result.total[whole], sums[whole])
 

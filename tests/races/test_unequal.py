@@ -39,7 +39,7 @@ def exact(vectors, offset, temperature=1.0):
 
 def same(a, b):
     assert (a.best, a.stopped_by, a.n_looks) == (b.best, b.stopped_by, b.n_looks)
-    for name in ("pulls", "total", "half_width", "active", "sizes"):
+    for name in ("pulls", "total", "half_width", "active", "lower", "upper", "n_rows"):
         assert np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True), name
 
 
@@ -138,7 +138,7 @@ def test_temperature_divides_rewards_and_not_offsets(temperature, seed):
         vectors, offset = clusters(np.random.default_rng([seed, k]), 10, most=50)
         result = sampled(vectors, delta=1e-12, offset=offset, temperature=temperature, rng=k)
         assert result.best == exact(vectors, offset, temperature)
-        full = result.pulls == result.sizes
+        full = result.pulls == result.n_rows
         totals = np.array([c + v.sum() / temperature for v, c in zip(vectors, offset, strict=True)])
         assert np.allclose(result.total[full], totals[full])
         differ += result.best != exact(vectors, offset)
@@ -153,7 +153,7 @@ def test_error_and_cost_on_clusters_of_power_law_sizes(first_look, most_missed, 
         result = sampled(vectors, offset=offset, kind="union", first_look=first_look, rng=child)
         missed += result.best != exact(vectors, offset)
         read += result.pulls.sum()
-        rows += result.sizes.sum()
+        rows += result.n_rows.sum()
     assert_rate_at_most(missed, trials, most_missed)
     assert read / rows < 1 - least_saved
 
@@ -262,7 +262,7 @@ def test_small_arms_are_exact_at_the_first_look(seed):
     result = sampled(vectors, offset=[3.0, 2.5, 0.0, -50.0], rng=1)
     assert (result.best, result.stopped_by, result.n_looks) == (0, "exact", 1)
     assert result.total.tolist() == [3.0, 2.5, 1.0, -5.0]
-    assert result.pulls.tolist() == result.sizes.tolist() == [0, 1, 2, 10]
+    assert result.pulls.tolist() == result.n_rows.tolist() == [0, 1, 2, 10]
     assert (result.half_width[1:] == 0).all()
     assert "sum" in str(result)
 
@@ -560,7 +560,7 @@ def test_arms_are_read_in_full_where_that_is_cheaper(seed):
         vectors, offset = clusters(np.random.default_rng([seed, k]))
         result = fr.race_sums(vectors, delta=1e-300, offset=offset, rng=k)
         assert result.best == exact(vectors, offset)
-        assert (result.pulls <= result.sizes).all()
+        assert (result.pulls <= result.n_rows).all()
 
 
 def test_faults_while_an_arm_is_read_in_full_change_nothing(seed):

@@ -18,7 +18,7 @@ cdef class RaceMemory:
     cdef bets_t bets
     # one value per arm; the arrays own the memory, the pointers are for the loops
     cdef readonly cnp.ndarray _offset, _known, _low, _high, _sum, _new_sum, _scratch, _mean, _half_width, _pulls
-    cdef readonly cnp.ndarray _active, _dead, _held, _wait
+    cdef readonly cnp.ndarray _active, _dead, _held, _wait, _spread, _measured
     cdef double *offset             # the race's own constants, on the scale of sums
     cdef double *shift              # what the source knows of the sums beside its rewards
     cdef double *low
@@ -60,4 +60,5 @@ cdef class RaceMemory:
 
     cdef int reserve(self, Py_ssize_t room) except -1 nogil
     cdef moments4_t *comparisons(self, Py_ssize_t arm) except NULL nogil
+    cdef void measure(self) noexcept nogil
     cdef void forget_comparisons(self) noexcept nogil

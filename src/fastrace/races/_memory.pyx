@@ -1,5 +1,6 @@
 """What races keep, how it grows, and how it is saved."""
 
+from libc.math cimport NAN, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -8,10 +9,11 @@ from cpython.pyport cimport PY_SSIZE_T_MAX
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guarded
-from fastrace._base._types cimport moments4_t
+from fastrace._base._types cimport moments4_t, moments_t
 from fastrace._draws._keyed_order cimport keyed_order_set, keyed_order_t
 from fastrace._draws._row_order cimport RowOrder, restore_order, saved_order
 from fastrace._math._betting cimport bets_init, wealth_init, wealth_t
+from fastrace._math._moments cimport moments4_std, moments_extend, moments_variance
 from fastrace.races._reading cimport ROWS_PER_CALL
 
 import numpy as np
@@ -20,7 +22,8 @@ from fastrace._base import _checks
 
 cnp.import_array()
 
-ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active", "_held")
+ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active", "_held", "_spread",
+             "_measured")
 
 cdef int64_t MOST_ARMS = <int64_t>1 << 40
 
@@ -87,6 +90,7 @@ cdef class RaceMemory:
         self._scratch = np.zeros(d)
         self._mean, self._half_width = np.full(d, np.nan), np.full(d, np.nan)
         self._pulls, self._active = np.zeros(d, np.int64), np.arange(d, dtype=np.intp)
+        self._spread, self._measured = np.full(d, np.nan), np.zeros(d, np.int64)
         self._dead, self._held, self._wait = np.zeros(d, np.int8), np.zeros(d, np.int8), np.zeros(d)
         self.low = <double *>cnp.PyArray_DATA(self._low)
         self.high = <double *>cnp.PyArray_DATA(self._high)
@@ -168,12 +172,35 @@ cdef class RaceMemory:
             self.slot[self.leader_of[k]] = -1
         self.n_slots = 0
 
+    cdef void measure(self) noexcept nogil:
+        """Fill `_spread`, the standard deviation of each arm's rewards read, and `_measured`, how many these were.
+
+        It takes what is in memory: a race that is over is saved without its rewards, so they are measured before.
+        """
+        cdef Py_ssize_t i
+        cdef moments_t m
+        cdef double *spread = <double *>cnp.PyArray_DATA(self._spread)
+        cdef int64_t *measured = <int64_t *>cnp.PyArray_DATA(self._measured)
+        for i in range(self.n_arms):
+            if measured[i] == self.pulls[i]:
+                continue
+            if self.pairwise and self.capacity[i] >= self.pulls[i]:
+                memset(&m, 0, sizeof(moments_t))
+                moments_extend(&m, self.column[i], <Py_ssize_t>self.pulls[i])
+                spread[i] = sqrt(moments_variance(&m, 0.0))
+            elif not self.pairwise and self.slot[0] >= 0:
+                spread[i] = moments4_std(&self.moments[self.slot[0]][i])
+            else:               # read in one pass, which keeps no rewards: the mean is exact
+                spread[i] = NAN
+            measured[i] = self.pulls[i]
+
     # Saving.
 
     def _state(self):
         """All that a race needs to go on exactly, as plain objects; the guard is held."""
         cdef Py_ssize_t k, i, n = self.n_arms
         columns, comparisons = {}, []
+        self.measure()
         if self.status == 0:                        # a race that is over compares nothing any more
             for k in range(self.n_active if self.pairwise else 0):
                 i = self.active[k]

@@ -737,7 +737,9 @@ cdef class UnequalCore:
     def _answer(self):
         cdef Py_ssize_t i
         total = np.full(self.n_arms, np.nan)
-        half_width = np.full(self.n_arms, np.nan)
+        if self.pooling > 0.0:
+            self._pool()
+        half_width, width = np.full(self.n_arms, np.nan), np.full(self.n_arms, np.inf)
         pulls = np.zeros(self.n_arms, dtype=np.int64)
         active = np.zeros(self.n_arms, dtype=bool)
         best = self.best
@@ -753,9 +755,12 @@ cdef class UnequalCore:
                 half_width[i] = self.arm[i].half_width
             if total[i] == -INFINITY or (pulls[i] == self.arm[i].size and i == best):
                 half_width[i] = 0.0
+            width[i] = 0.0 if total[i] == -INFINITY or pulls[i] == self.arm[i].size else (
+                self._half_width(i) if self.arm[i].level else INFINITY)
         held = [i for i in range(self.n_arms) if self.arm[i].held]
         return dict(held_back=np.array(held, dtype=np.intp), best=best,
-                    active=np.flatnonzero(active), total=total, half_width=half_width, pulls=pulls,
+                    active=np.flatnonzero(active), total=total, lower=total - width,
+                    upper=total + width, half_width=half_width, pulls=pulls,
                     n_looks=self.n_looks, stopped_by=STOPPED_BY[self.status])
 
     def _get_state(self):

@@ -198,6 +198,8 @@ class LilUCB:
         size = race.n_arms * race.n_rows
         outside = "a reward lay outside support: the promise does not hold"
         return RaceResult(
+            lower=known["mean"] - known["half_width"],
+            upper=known["mean"] + known["half_width"],
             n_rows=race.n_rows,
             fraction_read=race.total / size if size else 0.0,
             bound=f"lil'UCB {self._setting}",

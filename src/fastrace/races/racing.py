@@ -110,6 +110,34 @@ class RaceOptions:
         core.begin(constants)
         return core
 
+    def half_widths(self, pulls: NDArray[np.int64], std: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Half-width of each arm's own mean: all of them hold at all looks, by the bound of the race.
+
+        The probability of error is shared among arms, sides and looks. Bets have no half-width: theirs is that of the
+        serfling bound. It is 0 for arms read in full, and infinite before the first look.
+        """
+        width = np.where(pulls < self.n_rows, np.inf, 0.0)
+        some = (pulls > 0) & (pulls < self.n_rows)
+        if self.bound == "normal":
+            some &= std > 0.0           # rewards that are all equal do not show their spread
+        if not some.any():
+            return width
+        n, std, log_inv_delta = pulls[some], std[some], math.log(2.0 * self.n_arms) - math.log(self.delta)
+        first_look = min(self.first_look, self.n_rows)
+        if self.bound == "normal":
+            width[some] = bounds.normal(n, self.n_rows, std, None, first_look, self.growth, "union",
+                                        log_inv_delta=log_inv_delta)
+            return width
+        log_inv_delta += math.log(bounds.looks(self.n_rows, first_look, self.growth).size)
+        assert self.low is not None and self.high is not None
+        span = self.high[some] - self.low[some]
+        if self.bound == "hoeffding-serfling":
+            width[some] = bounds.hoeffding_serfling(n, self.n_rows, None, (0.0, span), log_inv_delta=log_inv_delta)
+        else:
+            rule = bounds.empirical_bernstein_serfling if self.bound.startswith("empirical") else bounds.serfling
+            width[some] = rule(n, self.n_rows, std, None, (0.0, span), log_inv_delta=log_inv_delta)
+        return width
+
     def plan(self, n_running: int) -> Plan:
         """Looks, quantile of each, and log(1 / delta) of one comparison, for `n_running` arms that can still win."""
         return _plan(
@@ -375,9 +403,12 @@ def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _ch
 def race_result(core: _core.Race, options: RaceOptions, n_always_read: int = 0) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read."""
     known = core.answer()
+    mean, width = known["mean"], options.half_widths(known["pulls"], known.pop("spread"))
     size = options.n_arms * (options.n_rows + n_always_read)
     read = int(known["pulls"].sum()) + options.n_arms * n_always_read
     return RaceResult(
+        lower=np.where(np.isinf(mean), mean, mean - width),
+        upper=np.where(np.isinf(mean), mean, mean + width),
         n_rows=options.n_rows,
         fraction_read=read / size if size else 0.0,
         bound=options.bound,

@@ -258,7 +258,7 @@ class UnequalRace:
                 f"rigorous bound would promise the answer without that heuristic"
             )
         return UnequalResult(
-            sizes=self._sizes,
+            n_rows=self._sizes,
             fraction_read=int(known["pulls"].sum()) / rows if rows else 0.0,
             bound=self._bound,
             delta=self._delta,

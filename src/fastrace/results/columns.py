@@ -16,6 +16,11 @@ from fastrace.results.selections import SelectionResult
 Result = TypeVar("Result", RaceResult, SelectionResult, StreamRaceResult)
 
 
+def best_of(arms: NDArray[np.intp], mean: NDArray[np.float64]) -> Any:
+    """What `best` is in a result: an int where one arm is asked for, else an array with the largest mean first."""
+    return int(arms[0]) if arms.size == 1 else arms[np.lexsort((arms, -mean[arms]))]
+
+
 def named(result: Result, names: tuple[str, ...] | None, source: Any) -> Result:
     """The result with the names of a table's columns, and warnings of columns that look like an index."""
     if names is None or len(names) != source.n_arms:

@@ -27,6 +27,9 @@ class RaceResult(ArmsResult):
     mean : ndarray of float, shape (n_arms,)
         Mean reward of each arm over the rows read for it, offsets included; reward units. Exact for the arms that
         were read in full.
+    lower, upper : ndarray of float, shape (n_arms,)
+        Interval of each mean at the arm's last look: with probability at least ``1 - delta`` as far as the bound holds,
+        each of them holds its mean. A point for arms read in full; infinite ends where the rule has none.
     half_width : ndarray of float, shape (n_arms,)
         Half-width of the comparison with the leader (``variance="pairwise"``) or of the arm's own mean
         (``"marginal"``) at the arm's last look; 0 where the mean is exact, nan where the rule has no half-width: for
@@ -61,6 +64,8 @@ class RaceResult(ArmsResult):
     best: int
     active: NDArray[np.intp]
     mean: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
     half_width: NDArray[np.float64]
     pulls: NDArray[np.int64]
     n_rows: int
@@ -75,11 +80,7 @@ class RaceResult(ArmsResult):
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
 
-    _per_arm: ClassVar[tuple[str, ...]] = ("mean", "half_width", "pulls")
-
-    def _interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        value, width = self.mean, np.nan_to_num(self.half_width, nan=0.0)
-        return value - width, value + width
+    _per_arm: ClassVar[tuple[str, ...]] = ("mean", "lower", "upper", "half_width", "pulls")
 
     def _title(self) -> str:
         title = (
@@ -106,15 +107,17 @@ class UnequalResult(ArmsResult):
         Arms that were still in the race when it stopped; `best` alone once it is over.
     total : ndarray of float, shape (n_arms,)
         Estimated sum of each arm, offset included; exact for arms that were read in full, nan where no row was read.
+    lower, upper : ndarray of float, shape (n_arms,)
+        Interval of each sum at the arm's last look, by the bound of the race; a point for arms read in full.
     half_width : ndarray of float, shape (n_arms,)
         Half-width of the comparison of the arm's sum with the leader's at the arm's last look; 0 where both were exact,
         nan for the leader itself unless it was read in full.
     pulls : ndarray of int64, shape (n_arms,)
         Distinct rows read of each arm.
-    sizes : ndarray of int64, shape (n_arms,)
+    n_rows : ndarray of int64, shape (n_arms,)
         Rows of each arm.
     fraction_read : float
-        ``pulls.sum() / sizes.sum()``.
+        ``pulls.sum() / n_rows.sum()``.
     n_looks : int
         Looks taken.
     stopped_by : str
@@ -136,9 +139,11 @@ class UnequalResult(ArmsResult):
     best: int
     active: NDArray[np.intp]
     total: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
     half_width: NDArray[np.float64]
     pulls: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    n_rows: NDArray[np.int64]
     fraction_read: float
     n_looks: int
     stopped_by: str
@@ -151,11 +156,7 @@ class UnequalResult(ArmsResult):
     _first: ClassVar[str] = "largest sum"
     _value: ClassVar[str] = "total"
     _mean_label: ClassVar[str] = "sum of rewards and interval"
-    _per_arm: ClassVar[tuple[str, ...]] = ("total", "half_width", "pulls", "sizes")
-
-    def _interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        value, width = self.total, np.nan_to_num(self.half_width, nan=0.0)
-        return value - width, value + width
+    _per_arm: ClassVar[tuple[str, ...]] = ("total", "lower", "upper", "half_width", "pulls", "n_rows")
 
     def _title(self) -> str:
         return (
@@ -165,7 +166,7 @@ class UnequalResult(ArmsResult):
 
     def _printed(self) -> list[Column]:
         return [Column("sum", self.total), Column("half-width", self.half_width, ".3g"),
-                Column("pulls", self.pulls, "d", 10), Column("rows", self.sizes, "d", 10)]
+                Column("pulls", self.pulls, "d", 10), Column("rows", self.n_rows, "d", 10)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +175,10 @@ class StreamRaceResult(ArmsResult):
 
     Attributes
     ----------
-    best : int
+    best : int, or ndarray of int, shape (n_best,)
         The best arm, wrong with probability at most `delta` if ``stopped_by`` is "bound" or "exact"; within `epsilon`
-        of the best mean if "epsilon"; otherwise the arm with the largest mean so far.
-    selected : ndarray of int, shape (n_best,)
-        The best arms: those proven to be so, and the largest means of those still in the race.
+        of the best mean if "epsilon"; otherwise the arm with the largest mean so far. Where several are asked for, an
+        array: those proven to be among them and the largest means of those still in the race, the largest mean first.
     active : ndarray of int, shape (k,)
         Arms that have not left: with probability at least ``1 - delta`` every best arm is among them.
     mean, std : ndarray of float, shape (n_arms,)
@@ -215,8 +215,7 @@ class StreamRaceResult(ArmsResult):
         What to call the arms.
     """
 
-    best: int
-    selected: NDArray[np.intp]
+    best: int | NDArray[np.intp]
     active: NDArray[np.intp]
     mean: NDArray[np.float64]
     std: NDArray[np.float64]
@@ -242,18 +241,18 @@ class StreamRaceResult(ArmsResult):
         if self.stopped_by == "inconsistent":
             return "none: a bracket became empty, so the rewards broke an assumption or the rare event came true"
         if self.stopped_by == "bound":
-            if self.selected.size > 1:
+            if np.size(self.best) > 1:
                 return "the selected arms have the largest means"
-            return f"arm {self._name(self.best)} has the largest mean"
+            return f"arm {self._named(self.best)} has the largest mean"
         if self.stopped_by == "single":
             return "there is one arm only"
         if self.stopped_by == "exact":
-            tied = self.active.size - self.selected.size
+            tied = self.active.size - np.size(self.best)
             text = "every row was read, and the selected arms have the largest means"
             return f"{text}; {tied} more cannot be told from the last of them" if tied else text
         left = f"every best arm is among the {self.active.size} left"
         if self.stopped_by == "epsilon":
-            return f"arm {self._name(self.best)} is within {self.epsilon:g} of the largest mean; {left}"
+            return f"arm {self._named(self.best)} is within {self.epsilon:g} of the largest mean; {left}"
         worst = float(np.max(self.shortfall[self.active]))
         whose = "whose mean is" if self.active.size == 1 else "whose means are"
         text = f"{left}, {whose} at most {worst:.4g} below the largest"
@@ -267,16 +266,13 @@ class StreamRaceResult(ArmsResult):
 
     def _title(self) -> str:
         return (
-            f"best {'arms' if self.selected.size > 1 else 'arm'} {self._named(self.selected)}: {self.bound} race, "
+            f"best {'arms' if np.size(self.best) > 1 else 'arm'} {self._named(self.best)}: {self.bound} race, "
             f"delta {self.delta:g}, {counted(self.n_rounds, 'round')}, {100 * self.work_saved:.3g} % of the work "
             f"saved, {self.active.size} of {counted(self.mean.size, 'arm')} left, {ending(self.stopped_by)}"
         )
 
-    def _chosen(self) -> NDArray[np.bool_]:
-        return np.isin(np.arange(self._size()), self.selected)
-
     def _mark(self, arm: int) -> str:
-        return "*" if arm in self.selected else " " if arm in self.active else "x"
+        return "*" if arm in np.atleast_1d(self.best) else " " if arm in self.active else "x"
 
     def _notes(self) -> list[str]:
         return [f"  promise: {self.promise}", *super()._notes()]

@@ -20,8 +20,8 @@ class SelectionResult(ArmsResult):
 
     Attributes
     ----------
-    best : ndarray of int, shape (n_best,)
-        The arms selected, the largest mean first; ties to the lower number.
+    best : int, or ndarray of int, shape (n_best,)
+        The arm selected; where several are asked for an array, the largest mean first, ties to the lower number.
     mean : ndarray of float, shape (n_arms,)
         Mean reward of each arm; nan if it was not pulled.
     lower, upper : ndarray of float, shape (n_arms,)
@@ -59,7 +59,7 @@ class SelectionResult(ArmsResult):
         What to call the arms.
     """
 
-    best: NDArray[np.intp]
+    best: int | NDArray[np.intp]
     mean: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
@@ -79,24 +79,19 @@ class SelectionResult(ArmsResult):
 
     _out_label: ClassVar[str] = "others"
 
-    @property
-    def n_pulls(self) -> int:
-        """Pulls of all arms together."""
-        return int(self.pulls.sum())
-
     def _title(self) -> str:
         asked = "" if math.isnan(self.delta) else f", delta {self.delta:g}"
         if not math.isnan(self.epsilon):
             asked = f", epsilon {self.epsilon:g}{asked}"
         reached = "" if math.isnan(self.error_bound) else f", error bound {self.error_bound:.3g}"
         return (
-            f"best {self.best.size} of {counted(self.mean.size, 'arm')}: {self.rule}{asked}, "
-            f"{counted(self.n_pulls, 'pull')}, {ending(self.stopped_by)}{reached}"
+            f"best {np.size(self.best)} of {counted(self.mean.size, 'arm')}: {self.rule}{asked}, "
+            f"{counted(self.n_read, 'pull')}, {ending(self.stopped_by)}{reached}"
         )
 
     def _listed(self) -> list[int | str]:
         order = self._order()
-        cut = self.best.size
+        cut = np.size(self.best)
         first, last = order[: min(cut, 8)], order[cut : cut + 4]
         shown: list[int | str] = [int(arm) for arm in first]
         if cut > first.size:

@@ -14,6 +14,7 @@ from fastrace._base import _checks, _progress
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import ResampledPulls
 from fastrace.results import SelectionResult
+from fastrace.results.columns import best_of
 from fastrace.select.adaptive import Adapt
 from fastrace.select.lucb import LUCB
 from fastrace.select.selection import Selection
@@ -200,7 +201,7 @@ def _doubt(rule: Selection) -> None:
     """Say that a run may never end."""
     result = rule.result()
     others = np.setdiff1d(np.arange(result.mean.size), result.best)
-    last, next_one = result.best[-1], others[result.mean[others].argmax()]
+    last, next_one = np.atleast_1d(result.best)[-1], others[result.mean[others].argmax()]
     warnings.warn(
         f"{rule.n_pulls:,} pulls have not told arm {last} (mean {result.mean[last]:.6g}) from arm {next_one} (mean "
         f"{result.mean[next_one]:.6g}); if their means are equal, this never ends, as epsilon is 0: give epsilon, the "
@@ -225,7 +226,8 @@ def _exactly(result: SelectionResult, population: Source, support: _checks.Suppo
         total += block.sum(axis=0)
     mean = total / population.n_rows
     ranks = np.argsort(-mean, kind="stable")
-    best, others = ranks[: result.best.size], ranks[result.best.size :]
+    cut = np.size(result.best)
+    best, others = ranks[:cut], ranks[cut:]
     last = mean[best[-1]]
     tied = others[mean[others] >= last - 1e-12 * (high - low)[others]]
     warnings = result.warnings
@@ -235,7 +237,7 @@ def _exactly(result: SelectionResult, population: Source, support: _checks.Suppo
         more = f" and {tied.size - 10} more" if tied.size > 10 else ""
         warnings += (f"{which} {arms}{more} {has} the same mean as the last selected arm and {was} left out",)
     return dataclasses.replace(
-        result, best=best, mean=mean, lower=mean, upper=mean, pulls=result.pulls + population.n_rows,
+        result, best=best_of(best, mean), mean=mean, lower=mean, upper=mean, pulls=result.pulls + population.n_rows,
         stopped_by="exact", error_bound=0.0, arm_error=None,
         cutoff=float("nan"), shortfall=0.0, warnings=warnings,
     )

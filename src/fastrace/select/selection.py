@@ -15,7 +15,7 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
-from fastrace.results.columns import named
+from fastrace.results.columns import best_of, named
 from fastrace.select._selector import LARGEST_BATCH, Selector
 from fastrace.sources import Source, as_source, column_names
 
@@ -240,6 +240,7 @@ class Selection(ABC):
         known = {"epsilon": self._epsilon, "delta": self._delta, **self._core.answer(), **self._bounds()}
         if known["stopped_by"] == "single":
             known["error_bound"] = 0.0
+        known["best"] = best_of(known["best"], known["mean"])
         return SelectionResult(**known)
 
     def _hoeffding_bounds(self, log_inv_delta: float) -> dict[str, Any]:

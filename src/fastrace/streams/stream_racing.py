@@ -12,7 +12,7 @@ import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.results import StreamRaceResult
-from fastrace.results.columns import named
+from fastrace.results.columns import best_of, named
 from fastrace.sources import ArraySource, Source, as_source, column_names
 from fastrace.streams import _rules
 
@@ -254,9 +254,9 @@ class StreamRace:
             needed, gap = self._a_priori(known, left, int(order[0]))
         else:       # the theorems are about one best arm: the rivals of the second best need not ever leave
             needed, gap = StreamRace._a_priori(self, known, left, int(order[0]))
+        found = np.sort(order[: self._race.n_best])
         return StreamRaceResult(
-            best=int(order[0]),
-            selected=np.sort(order[: self._race.n_best]),
+            best=best_of(found, known["mean"]),
             active=left,
             shortfall=shortfall,
             promised_gap=gap,
