@@ -1,4 +1,10 @@
-"""Choose the learner that is best on all rows without training every learner on all of them."""
+"""Choose the learner that is best on all rows without training every learner on all of them.
+
+`schedulers` decide who is trained next on how many rows, from scores alone; `searches` are scikit-learn searches that
+train for them, or that race trained models over held-out rows. Scores of rows (`_row_scores`), the race of predictions
+that exist already (`_race_predictions`), penalties, files of rows and pictures stand here. `_sklearn` is the one file
+that uses private names of scikit-learn. Nothing here is compiled: the races are those of `fastrace.races`.
+"""
 
 from typing import Any
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -123,14 +124,10 @@ class ParquetRows:
             if len(key) != 2 or key[1] is not Ellipsis:
                 raise ValueError(f"key is {key!r}; rows are chosen by [rows], columns by ParquetRows(path, columns)")
             key = key[0]
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        if isinstance(key, slice) and isinstance(self.rows, range):
-            cut = self.rows[key]
-            made.rows = cut if cut.step == 1 else np.asarray(cut, np.int64)
-            return made
+        made = copy.copy(self)
         if isinstance(key, slice):
-            made.rows = np.asarray(self.rows)[key]
+            rows = self.rows[key]
+            made.rows = rows if isinstance(rows, range) and rows.step == 1 else np.asarray(rows, np.int64)
             return made
         where = np.asarray(key)
         if where.ndim != 1 or (where.dtype.kind not in "iub" and where.size):
@@ -141,10 +138,9 @@ class ParquetRows:
         places = np.flatnonzero(where) if where.dtype == bool else where.astype(np.int64)
         if places.size and not (-len(self) <= places.min() and places.max() < len(self)):
             raise IndexError(f"rows {places.min()} to {places.max()} were asked for; there are {len(self)}")
-        made.rows = np.asarray(self.rows, np.int64)[places] if not isinstance(self.rows, range) else (
-            self.rows.start + np.where(places < 0, places + len(self), places))
-        if places.size and (np.diff(made.rows) == 1).all():
-            made.rows = range(int(made.rows[0]), int(made.rows[-1]) + 1)
+        found = np.where(places < 0, places + len(self), places)
+        found = as_slice(found + self.rows.start if isinstance(self.rows, range) else self.rows[found])
+        made.rows = range(found.start, found.stop) if isinstance(found, slice) else found
         return made
 
     def _parts(self) -> Iterator[tuple[int, Any, Any]]:
@@ -213,7 +209,7 @@ class ParquetRows:
         parts, order = [], []
         for places, table in self._tables(self.columns):
             parts.append(table.select(self.columns).to_pandas(ignore_metadata=True))
-            order.append(np.arange(places.start, places.stop) if isinstance(places, slice) else places)
+            order.append(_numbers(places))
         if not parts:
             return pandas.DataFrame(columns=list(self.columns))
         whole = pandas.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
@@ -226,7 +222,7 @@ class ParquetRows:
         try:
             for places, table in self._tables([name]):
                 parts.append(np.asarray(table.column(name).to_pandas()))
-                order.append(np.arange(places.start, places.stop) if isinstance(places, slice) else places)
+                order.append(_numbers(places))
         except KeyError:
             raise ValueError(f"{self.files[0]} has no column {name!r}") from None
         if not parts:
@@ -244,6 +240,10 @@ class ParquetRows:
         if copy is False:
             raise ValueError("rows of a file cannot be had as an array without copying them")
         return np.asarray(self.read(), dtype=dtype)
+
+
+def _numbers(places: Any) -> NDArray[Any]:
+    return np.arange(places.start, places.stop) if isinstance(places, slice) else np.asarray(places)
 
 
 def _is_number(kind: str) -> bool:

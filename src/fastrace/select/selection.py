@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
-from textwrap import indent
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
@@ -69,10 +68,7 @@ class Selection(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if cls.__doc__:
-            cls.__doc__ = re.sub(
-                r"^( *)\{([\w ]+)\}$", lambda line: indent(SHARED_TEXTS[line[2]], line[1]), cls.__doc__, flags=re.M
-            )
+        cls.__doc__ = filled(cls.__doc__, SHARED_TEXTS)
 
     def _check(self, n_arms: int, n_best: int, epsilon: float, delta: float, support: _checks.Support) -> None:
         """Check and keep what every rule is given."""

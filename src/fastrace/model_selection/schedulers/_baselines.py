@@ -17,12 +17,10 @@ class FixedSubset(SuccessiveHalving):
 
     Parameters
     ----------
-    n_learners, n_rows : int
-        Learners, and rows of a full training.
+    {size}
     first : int
         Rows of the subset.
-    direction, cost, budget, names
-        As for `DAUB`.
+    {common}
 
     Examples
     --------
@@ -58,14 +56,12 @@ class RandomChoice(SuccessiveHalving):
 
     Parameters
     ----------
-    n_learners, n_rows : int
-        Learners, and rows of a full training.
+    {size}
     n_trained : int, default 1
         Learners that are trained.
     rng : None, int, SeedSequence or Generator, optional
         Draws them, here and only here.
-    direction, cost, budget, names
-        As for `DAUB`.
+    {common}
 
     Examples
     --------
@@ -106,16 +102,14 @@ class Hyperband(Scheduler):
 
     Parameters
     ----------
-    n_learners, n_rows : int
-        Learners, and rows of a full training (R).
+    {size}
     first : int
         Fewest rows of a training.
     factor : float, default 3.0
         One of `factor` learners is kept in each round, above 1 (eta).
     rng : None, int, SeedSequence or Generator, optional
         Draws the learners of all brackets, here and only here.
-    direction, cost, budget, names
-        As for `DAUB`.
+    {common}
 
     Notes
     -----
@@ -260,16 +254,14 @@ class ASHA(Scheduler):
 
     Parameters
     ----------
-    n_learners, n_rows : int
-        Learners, and rows of a full training.
+    {size}
     first : int, optional
         Rows of the lowest rung; not needed with `sizes`.
     factor : float, default 3.0
         The best 1 / `factor` of a rung are promoted to `factor` times as many rows, above 1 (eta).
     sizes : sequence of int, optional
         The sizes of the rungs themselves, increasing, the last one `n_rows`.
-    direction, cost, budget, names
-        As for `DAUB`.
+    {common}
 
     Notes
     -----

@@ -20,10 +20,7 @@ class DAUB(Scheduler):
 
     Parameters
     ----------
-    n_learners : int
-        Learners to choose from, at least 1 (M in [1]_).
-    n_rows : int
-        Rows of a full training (N).
+    {size}
     first : int, default 500
         Rows of the first training (b).
     ratio : float, default 1.5
@@ -49,15 +46,7 @@ class DAUB(Scheduler):
         Sizes are rounded up, or to the nearest multiple of `first`, as in the experiments of [1]_.
     sizes : sequence of int, optional
         The grid itself, increasing, its last size `n_rows`; `first`, `ratio` and `rounding` then do not matter.
-    direction : {"maximize", "minimize"}, default "maximize"
-        Whether large or small scores are good. Scores may have any scale: decisions are the same for s and a s + b.
-    cost : {"rows", "seconds"} or callable, default "rows"
-        What a training costs: its rows, the seconds between `ask` and `tell`, or ``cost(learner, n)``. Costs are
-        reported and count against the budget; they do not guide the choice.
-    budget : float, optional
-        Total cost after which to stop with the best validation score so far.
-    names : sequence of str, optional
-        Names of the learners, for printing.
+    {common}
 
     Raises
     ------

@@ -24,25 +24,12 @@ class SuccessiveHalving(Scheduler):
 
     Parameters
     ----------
-    n_learners, n_rows : int
-        Learners, at least 1, and rows of a full training.
-    first : {"exhaust", "smallest"} or int, default "exhaust"
-        Rows of the first round. ``"exhaust"`` makes the last round as large as it gets, ``"smallest"`` is `smallest`.
+    {size}
+    {first}
     factor : float, default 3.0
         One of `factor` learners is kept in each round, above 1 (eta).
-    growth : float, optional
-        Factor between sizes. By default `factor`, with the rounds of scikit-learn's halving searches; otherwise rounds
-        go on until `n_rows` or until one learner is left.
-    sizes : sequence of int, optional
-        The sizes themselves, the last one `n_rows`.
-    smallest : int, default 1
-        Fewest rows of a round.
-    aggressive : bool, default False
-        Repeat the first size until as many are left as the rows allow for.
-    finish : bool, default True
-        Train the winner on all rows at the end, if it has not been.
-    direction, cost, budget, names
-        As for `DAUB`.
+    {rounds}
+    {common}
 
     Raises
     ------
@@ -223,14 +210,16 @@ class DAUBHalving(SuccessiveHalving):
 
     Parameters
     ----------
+    {size}
+    {first}
     factor : float, default 4.0
         One of `factor` learners is kept in each round, above 1.
     curve : float, default -0.5
         Scale of rows, as for `DAUB`. -1/2 takes a score for a straight line in 1 / sqrt(n).
     training_bound : bool, default False
         Bound projections by training scores.
-    n_learners, n_rows, first, growth, sizes, smallest, aggressive, finish, direction, cost, budget, names
-        As for `SuccessiveHalving`.
+    {rounds}
+    {common}
 
     Notes
     -----

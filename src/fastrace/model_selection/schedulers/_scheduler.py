@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.model_selection._deadline import within
 from fastrace.model_selection._results import Evaluation, LearnerResult
@@ -23,6 +24,40 @@ Cost = str | Callable[[int, int], float]
 IN_FULL = "all learners were trained in full at once"
 NONE_LEFT = "no rows are left within the cost of training all in full"
 
+# Paragraphs of the pages of several methods, which hold their names in braces.
+SHARED = {
+    "size": """\
+n_learners : int
+    Learners to choose from, at least 1.
+n_rows : int
+    Rows of a full training (N in DAUB's paper, R in Hyperband's).""",
+    "first": """\
+first : {"exhaust", "smallest"} or int, default "exhaust"
+    Rows of the first round. ``"exhaust"`` makes the last round as large as it gets, ``"smallest"`` is `smallest`.""",
+    "rounds": """\
+growth : float, optional
+    Factor between sizes. By default `factor`, with the rounds of scikit-learn's halving searches; otherwise rounds
+    go on until `n_rows` or until one learner is left.
+sizes : sequence of int, optional
+    The sizes themselves, the last one `n_rows`.
+smallest : int, default 1
+    Fewest rows of a round.
+aggressive : bool, default False
+    Repeat the first size until as many are left as the rows allow for.
+finish : bool, default True
+    Train the winner on all rows at the end, if it has not been.""",
+    "common": """\
+direction : {"maximize", "minimize"}, default "maximize"
+    Whether large or small scores are good. Scores may have any scale: decisions are the same for s and a s + b.
+cost : {"rows", "seconds"} or callable, default "rows"
+    What a training costs: its rows, the seconds between `ask` and `tell`, or ``cost(learner, n)``. Costs are
+    reported and count against the budget; they do not guide the choice.
+budget : float, optional
+    Total cost after which to stop with the best validation score so far.
+names : sequence of str, optional
+    Names of the learners, for printing.""",
+}
+
 
 class Scheduler:
     """Base of the methods: `ask` for a training, `tell` its scores.
@@ -30,6 +65,10 @@ class Scheduler:
     Subclasses say which training comes next (`_propose`), take one that gave scores (`_take`), and may name the
     learner that is best so far (`_leader`). Scores reach them with the sign that makes larger better.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__doc__ = filled(cls.__doc__, SHARED)
 
     def __init__(
         self,

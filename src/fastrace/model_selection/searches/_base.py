@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_cv
 from sklearn.utils import check_random_state, get_tags, indexable
 
+from fastrace._base._docs import filled
 from fastrace.model_selection._sklearn import (
     BaseSearchCV,
     Callbacks,
@@ -31,9 +31,8 @@ from fastrace.model_selection.searches._checkpoint import Checkpoint, Saved
 from fastrace.model_selection.searches._workers import Crew
 
 Self = TypeVar("Self", bound="CandidateSearch")
-Search = TypeVar("Search", bound="type[CandidateSearch]")
 
-# Paragraphs that the docs of each search hold, in the place of their names in angle brackets.
+# Paragraphs of the page of each search, which holds their names in braces.
 SHARED = {
     "candidates": """\
 estimator : estimator, or list of (str, estimator)
@@ -58,15 +57,6 @@ trainings_ : object
     After a `fit` that was interrupted or raised: the trainings on a split that were finished or given up, ``len()``
     of them, from which the next `fit` on the same data goes on. To pass them on, pickle the search.""",
 }
-
-
-def documented(search: Search) -> Search:
-    """Put the shared paragraphs into the docs of a class."""
-    page = inspect.cleandoc(search.__doc__ or "")
-    for name, text in SHARED.items():
-        page = page.replace(f"<{name}>", text)
-    search.__doc__ = page
-    return search
 
 
 def managed(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,6 +106,10 @@ class CandidateSearch(BaseSearchCV):
 
     N_SEEDS = 2                              # candidates, splits, and what else a search draws
     checkpoint: Any = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__doc__ = filled(cls.__doc__, SHARED)
 
     @property
     def estimator(self) -> Any:

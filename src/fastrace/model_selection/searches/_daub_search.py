@@ -34,7 +34,7 @@ from fastrace.model_selection.schedulers._daub import DAUB
 from fastrace.model_selection.schedulers._halving import DAUBHalving, SuccessiveHalving
 from fastrace.model_selection.schedulers._scheduler import Allocation, Scheduler
 from fastrace.model_selection.schedulers._sizes import checked_sizes
-from fastrace.model_selection.searches._base import CandidateSearch, Task, documented, none_left
+from fastrace.model_selection.searches._base import CandidateSearch, Task, none_left
 from fastrace.model_selection.searches._candidates import name_of, names_of
 from fastrace.model_selection.searches._checkpoint import fingerprint, head
 from fastrace.model_selection.searches._trainings import Gradual, Trainings
@@ -61,13 +61,12 @@ class Run:
     several: bool | None = None              # whether there are several scores; None until a scorer has shown it
 
 
-@documented
 class DAUBSearchCV(CandidateSearch):
     r"""Search over learners or settings by their learning curves: most are trained on few rows, the best on all.
 
     Parameters
     ----------
-    <candidates>
+    {candidates}
     method : {"daub-halving", "daub", "halving"}, default "daub-halving"
         Halving by DAUB's projections, a quarter kept in each round (`DAUBHalving`), `DAUB` itself, or halving by
         scores, a third kept (`SuccessiveHalving`).
@@ -84,7 +83,7 @@ class DAUBSearchCV(CandidateSearch):
         See `DAUB`; -1/2, for ``"daub"`` 1.
     budget : float, optional
         Rows, summed over trainings and averaged over folds, after which to stop with the best so far.
-    <n_candidates>
+    {n_candidates}
     time_limit : float, optional
         Seconds that fitting on one split and scoring may take; a candidate that takes longer is dropped, with the
         reason. See Notes for what can be promised. The last training, for `refit`, has no limit.
@@ -104,7 +103,7 @@ class DAUBSearchCV(CandidateSearch):
         again on more rows (it may need some: neighbours, classes), and dropped and never chosen if it fails on all of
         them, runs out of memory or time, or ends its worker. With ``"raise"`` the search ends, and the trainings that
         are finished are kept.
-    <cv>
+    {cv}
     random_state : int, RandomState or None
         Order of rows, split and settings drawn.
     checkpoint : str or path, optional
@@ -121,7 +120,7 @@ class DAUBSearchCV(CandidateSearch):
         A row per training, not per candidate, with the keys of `GridSearchCV` and ``candidate``, ``n_resources``
         (rows), ``iter`` and ``upper_bound`` (projected score). Rank 1 is the training chosen; the others rank by rows,
         then by score, as scores on different numbers of rows do not compare.
-    <best>
+    {best}
     candidates_ : list of dict
         Settings of each candidate.
     rows_ : ndarray of int, shape (n_candidates,)
@@ -130,7 +129,7 @@ class DAUBSearchCV(CandidateSearch):
         Seconds of fitting and scoring, summed over folds.
     result_ : LearnerResult
         What the method found; prints as a table. ``result_.dropped`` has the reasons of those dropped.
-    <trainings>
+    {trainings}
 
     Raises
     ------

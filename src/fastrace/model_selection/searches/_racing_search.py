@@ -22,7 +22,7 @@ from fastrace.model_selection._sklearn import (
     report_failed_fits,
     table_of_results,
 )
-from fastrace.model_selection.searches._base import CandidateSearch, Task, documented
+from fastrace.model_selection.searches._base import CandidateSearch, Task
 from fastrace.model_selection.searches._candidates import Candidates
 from fastrace.model_selection.searches._checkpoint import fingerprint, head
 from fastrace.model_selection.searches._held_out import HeldOut, Metric
@@ -30,7 +30,6 @@ from fastrace.model_selection.searches._trainings import Trainings
 from fastrace.model_selection.searches._workers import Failure
 
 
-@documented
 class RacingSearchCV(CandidateSearch):
     r"""Search whose candidates are trained once per split and raced over the held-out rows.
 
@@ -39,7 +38,7 @@ class RacingSearchCV(CandidateSearch):
 
     Parameters
     ----------
-    <candidates>
+    {candidates}
     delta : float, default 0.05
         Probability that the candidate chosen is not the best on all held-out rows, in (0, 1).
     scoring : str, scorer, RowScore, or list of names, or dict, optional
@@ -59,8 +58,8 @@ class RacingSearchCV(CandidateSearch):
         Most predictions of held-out rows to ask for, over all candidates. A race that reaches it ends with the best
         mean so far and without the promise: ``race_.stopped_by`` is then "max_pulls", and ``race_.active`` are the
         candidates that may be the best.
-    <n_candidates>
-    <cv>
+    {n_candidates}
+    {cv}
     n_jobs, refit, verbose, pre_dispatch
         As for `GridSearchCV`. Trainings go through joblib's backend; predictions are made in threads, for models are
         not sent about for a block of rows. The answer does not depend on `n_jobs`.
@@ -83,12 +82,12 @@ class RacingSearchCV(CandidateSearch):
         were eliminated are estimates without a standard error. The score raced for: that of the best, plus the mean
         difference on the rows read for both, so that ranks agree with the race; all other scores: the mean over the
         rows read of the candidate. The best has rank 1 in the score raced for.
-    <best>
+    {best}
     race_ : RaceResult
         What the race found; prints as a table.
     fraction_read_ : float
         Predictions made, over those of predicting all held-out rows by all candidates.
-    <trainings>
+    {trainings}
 
     Raises
     ------
