@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import csv
-import dataclasses
 import json
 import math
 import sys
-import warnings
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +17,8 @@ import numpy as np
 
 import fastrace._math._half_widths as _half_widths
 from fastrace import __version__
-from fastrace._base import _checks
 from fastrace._base._progress import samples
+from fastrace._base._tables import is_number, load, load_table, one_line, places, some
 from fastrace._base._words import counted
 from fastrace.races.racing import BOUNDS, race
 from fastrace.results import StopResult
@@ -28,7 +26,6 @@ from fastrace.streams.estimating import METHODS, estimate_mean, start_rule
 
 DRAWS, QUICK_DRAWS = 2000, 200
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"
-TABLES = (".npy", ".csv", ".parquet")
 CHECKED = 1 << 30       # bytes of an npy file that are read whole to be checked: about a second's work
 CELLS = 1 << 20         # numbers checked at a time
 
@@ -47,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(f"--support is {options.support[0]:g} {options.support[1]:g}; LO <= HI is needed")
         status: int | None = options.run(options)
     except (ValueError, TypeError, OSError, ImportError, csv.Error) as error:
-        print(f"fastrace: {_one_line(error)}", file=sys.stderr)
+        print(f"fastrace: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -143,8 +140,7 @@ def _estimate(options: argparse.Namespace) -> int:
         print(f"fastrace: {problem}", file=sys.stderr)
         return 130 if problem == "interrupted" else 2
     if options.json:
-        answer = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
-        json.dump({name: _plain(value) for name, value in answer.items()}, sys.stdout, indent=2, allow_nan=False)
+        json.dump(result.to_dict(), sys.stdout, indent=2, allow_nan=False)
         print()
     else:
         print(result)
@@ -159,14 +155,14 @@ def _estimate(options: argparse.Namespace) -> int:
 
 def _of_file(options: argparse.Namespace, order: str) -> StopResult:
     """The mean of the numbers in a file, all of which are there before the first is used."""
-    values, places = _column_of(options.file, options.column, options.delimiter)
+    values, name_of = _column_of(options.file, options.column, options.delimiter)
     low, high = options.support
     slack = _half_widths.stream_slack(low, high)
     good = np.isfinite(values) if options.clip else (values >= low - slack) & (values <= high + slack)
     if not good.all():
         first = int(np.argmin(good))
         raise ValueError(
-            f"{places(first)} is {float(values[first])!r}; a number inside the support, {low:g} to {high:g}, is "
+            f"{name_of(first)} is {float(values[first])!r}; a number inside the support, {low:g} to {high:g}, is "
             f"needed: widen --support, or say --clip for numbers outside it"
         )
     more: dict[str, Any] = {"outside": "clip"} if options.clip else {}
@@ -180,15 +176,15 @@ def _of_file(options: argparse.Namespace, order: str) -> StopResult:
 def _column_of(path: Path, column: str | None, delimiter: str) -> tuple[Any, Callable[[int], str]]:
     """Numbers of a file, and what to call the place of each."""
     if path.suffix.lower() in (".npy", ".parquet"):
-        table = _load(path)
+        table = load(path)
         if table.ndim == 1:
             if column is not None:
                 raise ValueError(f"--column is {column!r}; {path} holds one column, of shape {table.shape}")
             return table, lambda row: f"number {row} of {path}, counted from 0,"
         names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
         if column is None and len(names) > 1:
-            raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {_some(names)}")
-        place = _places(column or names[0], names, path)[0]
+            raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {some(names)}")
+        place = places(column or names[0], names, path)[0]
         values = table[:, place] if isinstance(table, np.ndarray) else table.iloc[:, place].to_numpy()
         if values.dtype.kind not in "fiub":
             raise ValueError(f"column {names[place]!r} of {path} has dtype {values.dtype}; numbers are needed")
@@ -197,7 +193,7 @@ def _column_of(path: Path, column: str | None, delimiter: str) -> tuple[Any, Cal
         with _open(path) as lines:
             names = next(csv.reader(lines, delimiter=delimiter), [])
         if len(names) > 1:
-            raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {_some(names)}")
+            raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {some(names)}")
         column = "0"
     with _open(path) as lines:
         numbers, found = array("q"), array("d")
@@ -227,7 +223,7 @@ def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
                     break
             report(rule, True)
     except (ValueError, csv.Error) as error:
-        problem = _one_line(error)
+        problem = one_line(error)
     except KeyboardInterrupt:
         problem = "interrupted"
     return rule.result(), problem
@@ -288,7 +284,7 @@ def _numbers(lines: Iterator[str], column: str | None, delimiter: str) -> Iterat
                 continue
             if place < 0:
                 raise ValueError(f"line {rows.line_num}: no column is named {column!r}; there are {', '.join(names)}")
-            if place < len(row) and not _is_number(row[place]):
+            if place < len(row) and not is_number(row[place]):
                 width = len(names)
                 continue                        # a line of names
         if place >= len(row):
@@ -331,18 +327,8 @@ def _race(options: argparse.Namespace) -> None:
     if not options.json:
         print(result)
         return
-    answer = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
-    json.dump({name: _plain(value) for name, value in answer.items()}, sys.stdout, indent=2, allow_nan=False)
+    json.dump(result.to_dict(), sys.stdout, indent=2, allow_nan=False)
     print()
-
-
-def _plain(value: Any) -> Any:
-    """The same for JSON: arrays as lists, nan and infinities as null."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -399,109 +385,6 @@ def _progress(n_draws: int) -> Iterator[Any]:
         yield advance
 
 
-def load_table(path: Path, columns: str | None = None) -> Any:
-    """The table in a file: an npy file memory-mapped, csv and parquet as a pandas frame with numbers only.
-
-    `columns` names the columns to use, separated by commas. A column that looks like an index is refused unless it is
-    named there: its running numbers would win any race.
-    """
-    table = _load(path)
-    if table.ndim != 2:
-        raise ValueError(f"{path} holds an array of shape {table.shape}; a table, rows x arms, is needed")
-    names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
-    if columns is not None:
-        places = _places(columns, names, path)
-        if isinstance(table, np.ndarray):
-            return table[:, places]
-        table = table.iloc[:, places]
-    elif isinstance(table, np.ndarray):
-        _refuse_index(path, names, [table[:_checks.RUNNING, place] for place in range(table.shape[1])])
-        return table
-    import pandas as pd
-
-    words = [str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
-    if words:
-        raise ValueError(
-            f"{path} has columns that are not numbers: {_some(words)}; choose the others with --columns: "
-            f"{_some([name for name in names if name not in words]) or 'there are none'}"
-        )
-    if columns is None:
-        _refuse_index(path, names, [table.iloc[:_checks.RUNNING, place].to_numpy() for place in range(table.shape[1])])
-    missing = table.isna().to_numpy()
-    if missing.any():
-        row, place = (int(k[0]) for k in np.nonzero(missing))
-        raise ValueError(
-            f"{path} has no number in row {row}, counted from 0, of column {table.columns[place]!r}; fill or drop such "
-            f"rows, or leave the column out with --columns"
-        )
-    return table
-
-
-def _load(path: Path) -> Any:
-    """What a file holds, whatever its shape."""
-    suffix = path.suffix.lower()
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; a file ending in .npy, .csv or .parquet is needed")
-    if suffix == ".npy":
-        try:
-            table = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, TypeError, OverflowError, EOFError) as error:
-            said = "it is no array of numbers as numpy.save writes them" if "allow_pickle" in str(error) else _one_line(
-                error)
-            raise ValueError(f"{path} cannot be read as an npy file: {said}") from error
-        if table.ndim not in (1, 2) or table.dtype.kind not in "fiub":
-            raise ValueError(
-                f"{path} holds an array of shape {table.shape} and dtype {table.dtype}; a table of numbers, rows x "
-                f"arms, is needed"
-            )
-        return table
-    if suffix not in TABLES:
-        raise ValueError(f"{path} ends in {suffix or 'nothing'!r}; .npy, .csv or .parquet is needed")
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(f"{suffix} files need pandas: python -m pip install pandas pyarrow") from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, index_col=False) if suffix == ".csv" else pd.read_parquet(path)
-    except pd.errors.ParserWarning as error:        # without index_col, pandas would take the first cells for an index
-        raise ValueError(
-            f"{path} has more cells in its rows than columns in its header, so that names and numbers do not match: "
-            f"name every column in the first line"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8, or is compressed: save it as UTF-8, or unpack it") from error
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read as a table: {_one_line(error)}") from error
-    if suffix == ".csv":
-        frame.columns = [str(name).strip() for name in frame.columns]
-        if all(_is_number(name) for name in frame.columns):
-            raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
-        if len(frame) and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
-            raise ValueError(f"{path} has one column, named {frame.columns[0]!r}; commas must separate the columns")
-    if not len(frame):
-        raise ValueError(f"{path} has no rows under its header")
-    return frame
-
-
-def _places(columns: str, names: list[str], path: Path) -> list[int]:
-    """Where the columns of a list separated by commas are: by name first, then by number from 0."""
-    if columns in names:
-        return [names.index(columns)]
-    places = []
-    for word in (part.strip() for part in columns.split(",")):
-        if word in names:
-            places.append(names.index(word))
-        elif word.isdecimal() and int(word) < len(names):
-            places.append(int(word))
-        else:
-            raise ValueError(f"{path} has no column {word!r}; there are {_some(names)}")
-    if len(set(places)) < len(places):
-        raise ValueError(f"{columns!r} names a column twice; each can be used once")
-    return places
-
-
 def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) -> None:
     """Refuse numbers that a race would refuse where it reads them: all of them, unless the file is too large for that.
     """
@@ -525,36 +408,6 @@ def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) ->
             raise ValueError(
                 f"{path} has {value:g} in row {first + row}, counted from 0, of column {names[place]!r}: {why}"
             )
-
-
-def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
-    """Refuse a column that looks like an index."""
-    for name, head in zip(names, heads, strict=True):
-        why = _checks.index_like(name, head)
-        if not why or len(names) < 2:
-            continue
-        others = ",".join(str(place) if "," in other else other for place, other in enumerate(names) if other != name)
-        raise ValueError(
-            f"column {name!r} of {path} {why}, and is probably not an arm: choose the columns with --columns, such as "
-            f"--columns {others if len(others) <= 60 else len(names) - 1}"
-        )
-
-
-def _some(names: list[str]) -> str:
-    """The first names of a list."""
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-def _is_number(name: Any) -> bool:
-    try:
-        float(str(name))
-    except ValueError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

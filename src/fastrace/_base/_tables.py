@@ -1,0 +1,146 @@
+"""Tables in files, for the command: npy, csv and parquet."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastrace._base import _checks
+
+TABLES = (".npy", ".csv", ".parquet")
+
+
+def load_table(path: Path, columns: str | None = None) -> Any:
+    """The table in a file: an npy file memory-mapped, csv and parquet as a pandas frame with numbers only.
+
+    `columns` names the columns to use, separated by commas. A column that looks like an index is refused unless it is
+    named there: its running numbers would win any race.
+    """
+    table = load(path)
+    if table.ndim != 2:
+        raise ValueError(f"{path} holds an array of shape {table.shape}; a table, rows x arms, is needed")
+    names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
+    if columns is not None:
+        chosen = places(columns, names, path)
+        if isinstance(table, np.ndarray):
+            return table[:, chosen]
+        table = table.iloc[:, chosen]
+    elif isinstance(table, np.ndarray):
+        _refuse_index(path, names, [table[:_checks.RUNNING, place] for place in range(table.shape[1])])
+        return table
+    import pandas as pd
+
+    words = [str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
+    if words:
+        raise ValueError(
+            f"{path} has columns that are not numbers: {some(words)}; choose the others with --columns: "
+            f"{some([name for name in names if name not in words]) or 'there are none'}"
+        )
+    if columns is None:
+        _refuse_index(path, names, [table.iloc[:_checks.RUNNING, place].to_numpy() for place in range(table.shape[1])])
+    missing = table.isna().to_numpy()
+    if missing.any():
+        row, place = (int(k[0]) for k in np.nonzero(missing))
+        raise ValueError(
+            f"{path} has no number in row {row}, counted from 0, of column {table.columns[place]!r}; fill or drop such "
+            f"rows, or leave the column out with --columns"
+        )
+    return table
+
+
+def load(path: Path) -> Any:
+    """What a file holds, whatever its shape."""
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a file ending in .npy, .csv or .parquet is needed")
+    if suffix == ".npy":
+        try:
+            table = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, TypeError, OverflowError, EOFError) as error:
+            said = "it is no array of numbers as numpy.save writes them" if "allow_pickle" in str(error) else one_line(
+                error)
+            raise ValueError(f"{path} cannot be read as an npy file: {said}") from error
+        if table.ndim not in (1, 2) or table.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{path} holds an array of shape {table.shape} and dtype {table.dtype}; a table of numbers, rows x "
+                f"arms, is needed"
+            )
+        return table
+    if suffix not in TABLES:
+        raise ValueError(f"{path} ends in {suffix or 'nothing'!r}; .npy, .csv or .parquet is needed")
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(f"{suffix} files need pandas: python -m pip install pandas pyarrow") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(path, index_col=False) if suffix == ".csv" else pd.read_parquet(path)
+    except pd.errors.ParserWarning as error:        # without index_col, pandas would take the first cells for an index
+        raise ValueError(
+            f"{path} has more cells in its rows than columns in its header, so that names and numbers do not match: "
+            f"name every column in the first line"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8, or is compressed: save it as UTF-8, or unpack it") from error
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as a table: {one_line(error)}") from error
+    if suffix == ".csv":
+        frame.columns = [str(name).strip() for name in frame.columns]
+        if all(is_number(name) for name in frame.columns):
+            raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
+        if len(frame) and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
+            raise ValueError(f"{path} has one column, named {frame.columns[0]!r}; commas must separate the columns")
+    if not len(frame):
+        raise ValueError(f"{path} has no rows under its header")
+    return frame
+
+
+def places(columns: str, names: list[str], path: Path) -> list[int]:
+    """Where the columns of a list separated by commas are: by name first, then by number from 0."""
+    if columns in names:
+        return [names.index(columns)]
+    found = []
+    for word in (part.strip() for part in columns.split(",")):
+        if word in names:
+            found.append(names.index(word))
+        elif word.isdecimal() and int(word) < len(names):
+            found.append(int(word))
+        else:
+            raise ValueError(f"{path} has no column {word!r}; there are {some(names)}")
+    if len(set(found)) < len(found):
+        raise ValueError(f"{columns!r} names a column twice; each can be used once")
+    return found
+
+
+def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
+    """Refuse a column that looks like an index."""
+    for name, head in zip(names, heads, strict=True):
+        why = _checks.index_like(name, head)
+        if not why or len(names) < 2:
+            continue
+        others = ",".join(str(place) if "," in other else other for place, other in enumerate(names) if other != name)
+        raise ValueError(
+            f"column {name!r} of {path} {why}, and is probably not an arm: choose the columns with --columns, such as "
+            f"--columns {others if len(others) <= 60 else len(names) - 1}"
+        )
+
+
+def some(names: list[str]) -> str:
+    """The first names of a list."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def is_number(name: Any) -> bool:
+    try:
+        float(str(name))
+    except ValueError:
+        return False
+    return True
