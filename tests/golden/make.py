@@ -1,7 +1,7 @@
 """Objects saved in mid-run by each release, and how each goes on. `python tests/golden/make.py` saves those of today.
 
-The file of a release is never made again: it is what a user may have on disk. Every class of `tests/catalogue.py` is in it,
-but for those that hold objects of other libraries, which those libraries save in their own way.
+The file of a release is never made again: it is what a user may have on disk. Every class of `tests/catalogue.py` is in
+it, but for those that hold objects of other libraries, which those libraries save in their own way.
 """
 
 import dataclasses
