@@ -183,7 +183,7 @@ cdef inline double normal_mixture_level(double log_inv_alpha) noexcept nogil:
 
 
 cdef inline double normal_mixture_boundary(double v, double rho, double level) noexcept nogil:
-    """Sub-Gaussian sums, v = n / 4; Robbins (1970), one-sided."""
+    """Sub-Gaussian sums, v = n / 4; Robbins (1970), one-sided. fr_normal_mixture of _bets.h repeats it for lanes."""
     return sqrt((v + rho) * (log1p(v / rho) + 2.0 * level))
 
 

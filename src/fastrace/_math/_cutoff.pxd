@@ -5,8 +5,10 @@
 level is that of a one-sided bound. Kalyanakrishnan & Stone (2010), section 4.
 """
 
-from libc.math cimport INFINITY, M_PI, erfc, exp, log, log1p, sqrt
+from libc.math cimport INFINITY, erfc, exp, log, log1p, sqrt
 from libc.stdint cimport int64_t
+
+from fastrace._math._anytime cimport log_gamma_rest
 
 cdef enum kind_t:
     HOEFFDING                   # at one number of pulls
@@ -45,21 +47,6 @@ cdef inline double log_level_normal_mixture(const evidence_t *arm, double gap) n
     cdef double variance = 0.25 * arm.pulls + arm.rho
     cdef double z = arm.pulls * (gap / arm.span) / sqrt(variance)
     return min(0.0, -(0.5 * log(arm.rho / variance) + 0.5 * z * z + log(2.0) + log1p(-0.5 * erfc(z / sqrt(2.0)))))
-
-
-cdef inline double log_gamma_rest(double x) noexcept nogil:
-    """log Gamma(x) - x log x + x, x > 0, without the cancellation: Stirling's series from 10 on, to 1e-12."""
-    cdef double product = 1.0, shifted = x, inverse, square, series
-    while shifted < 10.0:
-        product *= shifted
-        shifted += 1.0
-    inverse = 1.0 / shifted
-    square = inverse * inverse
-    series = (0.5 * log(2.0 * M_PI * inverse)
-              + inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))))
-    if shifted == x:
-        return series
-    return series + shifted * log(shifted) - shifted - log(product) - x * log(x) + x
 
 
 cdef inline double log_level_gamma_mixture(const evidence_t *arm, double gap) noexcept nogil:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import fastrace._math._half_widths as _half_widths
 import fastrace.select._adapt as _adapt
 from fastrace._base import _checks
 from fastrace.select.selection import NO_LIMIT, Selection, batch_size, direct_counts
@@ -24,15 +25,13 @@ def _mixture(
     `deviation` is a guess of the standard deviation as a share of the width of the support, and so are the answers: rho
     in squared widths, and what the log of the gamma mixture begins with.
     """
-    from scipy.special import gammainc, gammaln  # here, since it takes 0.2 s to import
+    from scipy.special import gammainc  # here, since it takes 0.2 s to import
 
     log_inverse = math.log(len(widths) / delta)
     accuracy = np.maximum(epsilon / widths, 1.0 / 50.0)
     wanted = deviation**2 * np.clip(8.0 * deviation**2 * log_inverse / accuracy**2, 100.0, 1e6)
-    twice = 2.0 * max(log_inverse - math.log(2.0), 0.1)
-    rho = wanted / (twice + math.log1p(twice))
-    start = rho * np.log(rho) - rho - gammaln(rho) - np.log(gammainc(rho, rho))
-    return {"rho": rho, "start": start}
+    rho = _half_widths.mixture_rho(wanted, max(log_inverse, math.log(2.0) + 0.1))
+    return {"rho": rho, "start": -_half_widths.log_gamma_rest(rho) - np.log(gammainc(rho, rho))}
 
 
 def _batch(batch: float) -> tuple[int, float]:

@@ -107,7 +107,8 @@ FR_INLINE double fr_stitched(double level, double v)
     return sqrt(2.0606601717798212 * u * ell + 1.4571067811865475 * ell * ell) + 1.2071067811865475 * ell;
 }
 
-/* Two-sided mixture of normals over sub-Gaussian sums of variance v (Howard et al. 2021); level = log(2 / delta). */
+/* Two-sided mixture of normals over sub-Gaussian sums of variance v (Howard et al. 2021); level = log(2 / delta). That of
+   _anytime.pxd, normal_mixture_boundary, for lanes. */
 FR_INLINE double fr_normal_mixture(double level, double v, double rho)
 {
     return sqrt((v + rho) * (fr_log1p1(v / rho) + 2.0 * (level - 0.6931471805599453)));

@@ -1,6 +1,6 @@
+#include "_bets.h"
 #include "_clones.h"
 #include "_rounds.h"
-#include "_vecmath.h"
 
 /* Rounds added at once: each sum is then loaded and stored once for four rewards. */
 enum { GROUP = 4 };
@@ -135,6 +135,7 @@ void fr_rounds_settle(fr_sums *sums, ptrdiff_t n, double t)
     }
 }
 
+/* empirical_bernstein_within and hoeffding of _bounds.pxd; x is its x, or the log of two over delta. */
 FR_INLINE double half_width(double x, int by_variance, double span, double t, double m2)
 {
     if (by_variance) return (sqrt(2.0 * x * m2) + 3.0 * span * x) / t;
@@ -260,18 +261,17 @@ void fr_rounds_again(const fr_view *view, ptrdiff_t round, const ptrdiff_t *plac
     }
 }
 
-/* A bet of `bet` per unit of reward above the guess `guess`, on rewards in [0, 1]; `scale` is the guess as seen from the
-   side's own end of the interval. A reward drawn without replacement has the mean of the rows that are left: in terms of
-   the mean of all, the bet counts `more` times, and what the rows seen say of the rest, `known`, is added to the reward. */
-FR_INLINE void settle_bet(double aim, double variance, double scale, double z, double square, double more, double known,
+/* A bet on a side, as of TargetEBStop; `scale` is the guess as seen from the side's own end of the interval. A reward drawn
+   without replacement has the mean of the rows that are left: in terms of the mean of all, the bet counts `more` times,
+   and what the rows seen say of the rest is part of `reward`. */
+FR_INLINE void settle_bet(double aim, double variance, double scale, double reward, double square, double more,
                           double *bets, double *won, double *price)
 {
-    double bet = aim / (variance + scale * aim), most = MOST_BET / scale, share;
-    bet = bet < most ? bet : most;
-    share = bet * scale;
-    *bets += bet * more;
-    *won += bet * (z + known);
-    *price += square * ((-fr_log1p1(-share) - share) / (scale * scale));
+    double bet, gain, cost;
+    fr_target_terms(aim, variance, scale, MOST_BET, more, reward, square, &bet, &gain, &cost);
+    *bets += bet;
+    *won += gain;
+    *price += cost;
 }
 
 FR_INLINE int bets_round(const double *restrict row, ptrdiff_t n, const fr_rule *rule, int each, double t, double above,
@@ -294,9 +294,9 @@ FR_INLINE int bets_round(const double *restrict row, ptrdiff_t n, const fr_rule 
         z = z < 0.0 ? 0.0 : z > 1.0 ? 1.0 : z;
         square = (z - guess) * (z - guess);
         aim = aim > least ? aim : least;
-        known = (sum[j] - 0.5) * each_left;
-        settle_bet(aim, variance, guess, z, square, more, known, &b0[j], &w0[j], &p0[j]);
-        settle_bet(aim, variance, 1.0 - guess, z, square, more, known, &b1[j], &w1[j], &p1[j]);
+        known = z + (sum[j] - 0.5) * each_left;
+        settle_bet(aim, variance, guess, known, square, more, &b0[j], &w0[j], &p0[j]);
+        settle_bet(aim, variance, 1.0 - guess, known, square, more, &b1[j], &w1[j], &p1[j]);
         after = sum[j] + z;
         sum[j] = after;
         after = z - after * next_share;
