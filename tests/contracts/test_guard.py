@@ -325,10 +325,10 @@ def glm():
 
 
 def chain_of(kind, glm, **options):
-    from fastrace.mcmc.kernels import _chain
+    from fastrace.mcmc.kernels import _chain, _proposal
 
     options = {"surrogate": False} | options
-    return kind(glm, _chain.parameters_of(glm), np.zeros(2), np.eye(2), **options)
+    return kind(glm, _chain.parameters_of(glm), np.zeros(2), np.eye(2), _proposal.Proposal(), **options)
 
 
 def run(chain, n=10):
@@ -337,13 +337,13 @@ def run(chain, n=10):
 
 
 def test_a_chain_is_refused_to_a_proposal_that_uses_it(glm):
-    from fastrace.mcmc.kernels import _chain
+    from fastrace.mcmc.kernels import _chain, _proposal
 
     raised = []
 
     def log_prior(theta):
         for use in (lambda: run(chain), lambda: chain.load(np.zeros(2), np.zeros(2), None),
-                    lambda: chain.set_coordinates(np.ones(2), np.eye(2)), lambda: chain.use(_chain.Proposal())):
+                    lambda: chain.set_coordinates(np.ones(2), np.eye(2)), lambda: chain.use(_proposal.Proposal())):
             with pytest.raises(RuntimeError, match="in use"):
                 use()
             raised.append(use)
@@ -356,7 +356,7 @@ def test_a_chain_is_refused_to_a_proposal_that_uses_it(glm):
 
 
 def test_chains_without_their_race_or_table_and_points_of_another_length_are_refused(glm):
-    from fastrace.mcmc.kernels import _chain, _minibatch
+    from fastrace.mcmc.kernels import _chain, _minibatch, _proposal
     from fastrace.races import _weighted
 
     for kind in (_chain.RaceChain, _minibatch.PoissonChain, _minibatch.TunaChain,
@@ -372,7 +372,7 @@ def test_chains_without_their_race_or_table_and_points_of_another_length_are_ref
             with pytest.raises(ValueError, match="shape"):
                 use()
     with pytest.raises(TypeError, match="in use"):
-        chain.__init__(glm, _chain.parameters_of(glm), np.zeros(2), np.eye(2), surrogate=False)
+        chain.__init__(glm, _chain.parameters_of(glm), np.zeros(2), np.eye(2), _proposal.Proposal(), surrogate=False)
     firefly = chain_of(_minibatch.FireflyChain, glm)
     firefly.set_table(_weighted.AliasTable(np.ones(200)), 100.0)
     for bad in ((200,), (-1,), (5, 3), (3, 3)):
@@ -568,10 +568,10 @@ def selector(rule, **more):
 
 
 def chain():
-    from fastrace.mcmc.kernels import _chain
+    from fastrace.mcmc.kernels import _chain, _proposal
 
     source = model()
-    return (source, _chain.parameters_of(source), np.zeros(2), np.eye(2)), {"surrogate": False}
+    return (source, _chain.parameters_of(source), np.zeros(2), np.eye(2), _proposal.Proposal()), {"surrogate": False}
 
 
 def call(*arguments, **options):
@@ -628,7 +628,7 @@ ARGUMENTS = {
     "_arch_logs.LogArchSource": call(WINS, 2, np.zeros((2, 4)), np.zeros(4)),
     "_edges.EdgeRule": call(2, "target-eb", 0.2, 3.0), "_boost.Filter": lambda: ((0.1, generator()), {}),
     "_boost.StumpStream": stumps,
-    "_chain.Move": call(), "_chain.Proposal": call(), "_slice.Sweep": call(1.0, 4),
+    "_chain.Move": call(), "_proposal.Proposal": call(), "_slice.Sweep": call(1.0, 4),
     "_chain.Residual": lambda: ((model(), np.zeros(2)), {}),
     "_core.Race": core_of(fr.FiniteRace(2, 200)),
     "_expansion.ExpandedSource": lambda: (
@@ -716,7 +716,7 @@ def says_never_set_up(errors):
 
 
 # Set up whole by __new__, so that no subclass can forget it.
-WHOLE = {"_row_order.RowOrder", "_chain.Move", "_chain.Proposal", "_slice.Sweep"}
+WHOLE = {"_row_order.RowOrder", "_chain.Move", "_proposal.Proposal", "_slice.Sweep"}
 # No method of its own; whoever takes one looks at its guard.
 NO_METHODS = {"_weighted.WeightedRace", "_xla_chain.Crew"}
 

@@ -31,18 +31,6 @@ cdef class Move:
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil
 
 
-cdef class Proposal(Move):
-    # z1 = keep z0 + noise xi, or z0 + walk xi in a share of the steps; user proposals are a function
-    cdef readonly double keep, noise, walk, walk_share
-    cdef readonly object propose
-    # acceptance is delayed only between states whose |z|^2 is at most this
-    cdef readonly bint delayed
-    cdef double near_squared
-
-    cdef double ratio_of(self, Chain chain, bitgen_t *bits, bint *walked, bint *near) except? -1.0 nogil
-    cdef double _ask(self, Chain chain) except? -1.0
-
-
 cdef class Chain:
     cdef guard_t guard                      # level 1: subclasses that need a race or a table before they run
     cdef readonly Py_ssize_t dim

@@ -1,5 +1,5 @@
 # cython: cdivision=True
-"""Chains over rows. A chain decides on points, by full passes or by races; a move says which points it tries.
+"""Chains over rows. A chain decides on points, by full passes or by races; its move says which points it tries.
 
 A chain keeps its parameters in the source's own memory: arm 0 is where it is, arm 1 where it may go. With a surrogate
 the rows' rewards are what a second-order expansion leaves of the log-likelihoods, and the expansion itself, prior
@@ -17,7 +17,6 @@ from numpy.random cimport bitgen_t
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle,
                                     guard_enter, guard_leave, guarded)
 from fastrace._base._signals cimport check_signals
-from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed
 from fastrace._math._bounds cimport cubic_change
 from fastrace._math._simd cimport fr_lower_product, fr_sum
@@ -31,9 +30,6 @@ import numpy as np
 from fastrace._base import _checks
 
 cnp.import_array()
-
-cdef extern from "numpy/random/distributions.h" nogil:
-    double random_standard_normal(bitgen_t *bits)
 
 cdef enum:
     BLOCK = 256                 # rows whose residuals stay in the first-level cache
@@ -115,6 +111,14 @@ def parameters_of(GLMSource glm not None):
     return glm.parameters
 
 
+cdef class Move:
+
+    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        """One step of a chain."""
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not define make()")
+
+
 cdef class Chain:
     """What all chains share: coordinates, priors, recording. `decide` is a subclass's.
 
@@ -126,6 +130,8 @@ cdef class Chain:
         Where the source reads its parameters.
     center, factor : ndarray
         Whitened coordinates; `factor` is lower triangular.
+    move : Move
+        Which points a step tries.
     surrogate : bool
         Whether the rewards leave out a normal density with these coordinates.
     log_prior : callable or None
@@ -141,8 +147,8 @@ cdef class Chain:
         memset(&self.step, 0, sizeof(step_t))
         row_stream_init(&self.stream)
 
-    def __init__(self, Source source not None, theta, center, factor, *, surrogate, log_prior=None, prior_mean=None,
-                 prior_precision=None, weights=None):
+    def __init__(self, Source source not None, theta, center, factor, Move move not None, *, surrogate, log_prior=None,
+                 prior_mean=None, prior_precision=None, weights=None):
         if source.n_arms != 2 or theta.shape[0] != 2 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
             raise ValueError(f"the source has {source.n_arms} arms and theta has shape {theta.shape}; two arms and a "
                              f"float64 array of shape (2, dim) in C order are needed")
@@ -175,7 +181,7 @@ cdef class Chain:
         self._from_hat = from_hat
         self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
         self._use_coordinates(coordinates, (center, factor))
-        self.move = Proposal()
+        self.move = move
         guard_built(&self.guard, 0)
 
     cdef int hold(self) except -1:
@@ -201,7 +207,7 @@ cdef class Chain:
         self._given = given
 
     def use(self, Move move not None):
-        """Make further steps by this move; a random walk of unit size at first."""
+        """Make further steps by this move."""
         guard_check_idle(&self.guard, self)
         self.move = move
 
@@ -388,112 +394,6 @@ def _coordinates(center, factor, dim):
         raise ValueError(f"center has shape {center.shape} and factor {factor.shape}; ({dim},) and ({dim}, {dim}) are "
                          f"needed")
     return center, factor, np.concatenate([factor[j:, j] for j in range(dim)]) if dim else np.zeros(0)
-
-
-cdef class Move:
-
-    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """One step of a chain."""
-        with gil:
-            raise TypeError(f"{type(self).__name__} does not define make()")
-
-
-cdef class Proposal(Move):
-    """Metropolis-Hastings: one point, tried once.
-
-    Parameters
-    ----------
-    keep, noise, walk, walk_share : float
-        z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi.
-    propose : callable or None
-        Takes the place of all that: position -> proposal, log q(x | x') - log q(x' | x).
-    delayed : bool
-        Accept on all that is known without rows first, where the state and the proposal are both within `radius` of the
-        center, in whitened units. Farther out acceptance is decided at once.
-    radius : float
-    """
-
-    def __cinit__(self, keep=1.0, noise=1.0, walk=1.0, walk_share=0.0, *, propose=None, delayed=False, radius=INFINITY):
-        self.keep, self.noise, self.walk, self.walk_share = keep, noise, walk, walk_share
-        self.propose = propose
-        self.delayed = delayed
-        self.near_squared = radius * radius
-
-    def __reduce__(self):
-        raise TypeError("a Proposal belongs to the kernel that made it and is not saved")
-
-    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """One step. Let a be the Metropolis-Hastings ratio as far as it needs no row, b what the rows make of the rest.
-
-        A proposal is accepted with probability min(1, a) min(1, b), in two stages, if both states are near, and with
-        probability min(1, a b) if one of them is not. For either rule the flow from x to y is the flow from y to x,
-        because a(y, x) = 1 / a(x, y) and b(y, x) = 1 / b(x, y); and which rule a pair of states is under does not
-        depend on their order. So every pair is in balance, and the posterior invariant.
-        """
-        cdef double ratio, first
-        cdef bint walked = False, near = False
-        chain.begin(bits)
-        ratio = self.ratio_of(chain, bits, &walked, &near)
-        first = -random_standard_exponential(bits)
-        if ratio == -INFINITY:
-            return 0
-        if self.delayed and near and not walked:
-            if not first < ratio:
-                return 0
-            first = -random_standard_exponential(bits)
-        else:
-            first -= ratio
-        chain.decide(first)
-        if chain.step.accepted:
-            chain.arrive()
-        return 0
-
-    cdef double ratio_of(self, Chain chain, bitgen_t *bits, bint *walked, bint *near) except? -1.0 nogil:
-        """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
-        cdef Py_ssize_t i, d = chain.dim
-        cdef double keep = self.keep, noise = self.noise, before = 0.0, after = 0.0, ratio = 0.0
-        if self.propose is not None:
-            with gil:
-                ratio = self._ask(chain)
-            chain.to_z(chain.new, chain.z1)
-        else:
-            if self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share:
-                keep, noise = 1.0, self.walk
-                walked[0] = True
-            for i in range(d):
-                chain.z1[i] = keep * chain.z0[i] + noise * random_standard_normal(bits)
-            chain.to_theta(chain.z1, chain.new)
-        for i in range(d):
-            before += chain.z0[i] * chain.z0[i]
-            after += chain.z1[i] * chain.z1[i]
-        near[0] = before <= self.near_squared and after <= self.near_squared
-        if self.propose is None and keep != 1.0:
-            ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise)
-                                               - (1.0 if chain.surrogate else 0.0))
-        elif chain.surrogate:
-            ratio -= 0.5 * (after - before)
-        chain.prior_new = chain.log_prior_of(chain.new)
-        if chain.prior_new == -INFINITY:
-            return -INFINITY
-        return ratio + (chain.prior_new - chain.prior_now)
-
-    cdef double _ask(self, Chain chain) except? -1.0:
-        cdef Py_ssize_t i
-        cdef const double[::1] proposed
-        answer = self.propose(chain._theta[0].copy())
-        try:
-            point, log_ratio = answer
-            proposed = np.ascontiguousarray(point, dtype=np.float64)
-            ratio = float(log_ratio)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"the proposal returned {answer!r}; a pair is needed: {chain.dim} finite parameters, and "
-                             f"log q(x | x') - log q(x' | x)") from error
-        if proposed.shape[0] != chain.dim or not np.isfinite(proposed).all() or isnan(ratio) or ratio == INFINITY:
-            raise ValueError(f"the proposal returned {point!r} with log ratio {log_ratio!r}; {chain.dim} finite "
-                             f"parameters, and log q(x | x') - log q(x' | x) below infinity, are needed")
-        for i in range(chain.dim):
-            chain.new[i] = proposed[i]
-        return ratio
 
 
 cdef class ExactChain(Chain):

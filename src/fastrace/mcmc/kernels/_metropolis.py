@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
-from fastrace.mcmc.kernels._chain import Proposal
 from fastrace.mcmc.kernels._minibatch import MinibatchChain
+from fastrace.mcmc.kernels._proposal import Proposal
 from fastrace.mcmc.kernels._rows import WINDOW, ChainState, RowKernel, Tuning, table_of
 from fastrace.mcmc.models.model import Model, Reference
 

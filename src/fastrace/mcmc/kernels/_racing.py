@@ -64,7 +64,7 @@ class Racing(RowKernel):
         self.bound, self.delta = test.bound, test.delta
         if self.bound == "betting" and self._weights is not None:
             self._table = table_of(self._weights)
-        self._engines.append(self._engine())
+        self._engines.append(self._take(self._untuned()))
 
     def _automatic(self, student: bool, skewness_guard: bool | None) -> str:
         """The rule behind "auto": the rigorous one where it hardly reads more rows than the normal one."""

@@ -176,8 +176,12 @@ class RowKernel:
             start = np.array(position, dtype=np.float64)
             if start.shape != (d,) or not np.isfinite(start).all():
                 raise ValueError(f"position is {position!r}; {d} finite parameters are needed")
-        tuning = Tuning(self.size, 0, 0, self._center, self._factor, 0, np.zeros(d), np.zeros((d, d)))
+        tuning = self._untuned()
         return ChainState(start, self._whitened(start, tuning), None, tuning)
+
+    def _untuned(self) -> Tuning:
+        d = self.model.dim
+        return Tuning(self.size, 0, 0, self._center, self._factor, 0, np.zeros(d), np.zeros((d, d)))
 
     def _whitened(self, position: NDArray[np.float64], tuning: Tuning) -> NDArray[np.float64]:
         chain = self._take(tuning)
@@ -257,15 +261,16 @@ class RowKernel:
     # Engines: compiled working memory, one per chain at work.
 
     def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
+        move = self._move(tuning, rng, tune)
         try:
             chain = self._engines.pop()
         except IndexError:
-            chain = self._engine()
+            chain = self._engine(move)
         chain.set_coordinates(tuning.center, tuning.factor)
-        chain.use(self._move(tuning, rng, tune))
+        chain.use(move)
         return chain
 
-    def _engine(self) -> Chain:
+    def _engine(self, move: Move) -> Chain:
         reference = self.reference if self.controlled else None
         source, theta = self.model.engine(reference)
         precision = self.model.prior_precision
@@ -275,6 +280,7 @@ class RowKernel:
             theta,
             self._center,
             self._factor,
+            move,
             surrogate=self.controlled,
             log_prior=self.model.log_prior_beside(reference),
             prior_mean=self.model.prior_mean if apart else None,

@@ -1,0 +1,116 @@
+# cython: cdivision=True
+"""Metropolis-Hastings proposals as a move of a chain; the chain decides on what the rows make of each."""
+
+from libc.math cimport INFINITY, isnan
+from numpy.random cimport bitgen_t
+
+from fastrace._draws._rng cimport random_standard_exponential
+from fastrace.mcmc.kernels._chain cimport Chain, Move
+
+import numpy as np
+
+cdef extern from "numpy/random/distributions.h" nogil:
+    double random_standard_normal(bitgen_t *bits)
+
+
+cdef class Proposal(Move):
+    """Metropolis-Hastings: one point, tried once.
+
+    Parameters
+    ----------
+    keep, noise, walk, walk_share : float
+        z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi.
+    propose : callable or None
+        Takes the place of all that: position -> proposal, log q(x | x') - log q(x' | x).
+    delayed : bool
+        Accept on all that is known without rows first, where the state and the proposal are both within `radius` of the
+        center, in whitened units. Farther out acceptance is decided at once.
+    radius : float
+    """
+
+    cdef readonly double keep, noise, walk, walk_share
+    cdef readonly object propose
+    cdef readonly bint delayed
+    cdef double near_squared
+
+    def __cinit__(self, keep=1.0, noise=1.0, walk=1.0, walk_share=0.0, *, propose=None, delayed=False, radius=INFINITY):
+        self.keep, self.noise, self.walk, self.walk_share = keep, noise, walk, walk_share
+        self.propose = propose
+        self.delayed = delayed
+        self.near_squared = radius * radius
+
+    def __reduce__(self):
+        raise TypeError("a Proposal belongs to the kernel that made it and is not saved")
+
+    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        """One step. Let a be the Metropolis-Hastings ratio as far as it needs no row, b what the rows make of the rest.
+
+        A proposal is accepted with probability min(1, a) min(1, b), in two stages, if both states are near, and with
+        probability min(1, a b) if one of them is not. For either rule the flow from x to y is the flow from y to x,
+        because a(y, x) = 1 / a(x, y) and b(y, x) = 1 / b(x, y); and which rule a pair of states is under does not
+        depend on their order. So every pair is in balance, and the posterior invariant.
+        """
+        cdef double ratio, first
+        cdef bint walked = False, near = False
+        chain.begin(bits)
+        ratio = self.ratio_of(chain, bits, &walked, &near)
+        first = -random_standard_exponential(bits)
+        if ratio == -INFINITY:
+            return 0
+        if self.delayed and near and not walked:
+            if not first < ratio:
+                return 0
+            first = -random_standard_exponential(bits)
+        else:
+            first -= ratio
+        chain.decide(first)
+        if chain.step.accepted:
+            chain.arrive()
+        return 0
+
+    cdef double ratio_of(self, Chain chain, bitgen_t *bits, bint *walked, bint *near) except? -1.0 nogil:
+        """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
+        cdef Py_ssize_t i, d = chain.dim
+        cdef double keep = self.keep, noise = self.noise, before = 0.0, after = 0.0, ratio = 0.0
+        if self.propose is not None:
+            with gil:
+                ratio = self._ask(chain)
+            chain.to_z(chain.new, chain.z1)
+        else:
+            if self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share:
+                keep, noise = 1.0, self.walk
+                walked[0] = True
+            for i in range(d):
+                chain.z1[i] = keep * chain.z0[i] + noise * random_standard_normal(bits)
+            chain.to_theta(chain.z1, chain.new)
+        for i in range(d):
+            before += chain.z0[i] * chain.z0[i]
+            after += chain.z1[i] * chain.z1[i]
+        near[0] = before <= self.near_squared and after <= self.near_squared
+        if self.propose is None and keep != 1.0:
+            ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise)
+                                               - (1.0 if chain.surrogate else 0.0))
+        elif chain.surrogate:
+            ratio -= 0.5 * (after - before)
+        chain.prior_new = chain.log_prior_of(chain.new)
+        if chain.prior_new == -INFINITY:
+            return -INFINITY
+        return ratio + (chain.prior_new - chain.prior_now)
+
+    cdef double _ask(self, Chain chain) except? -1.0:
+        cdef Py_ssize_t i
+        cdef const double[::1] proposed
+        answer = self.propose(chain._theta[0].copy())
+        try:
+            point, log_ratio = answer
+            proposed = np.ascontiguousarray(point, dtype=np.float64)
+            ratio = float(log_ratio)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the proposal returned {answer!r}; a pair is needed: {chain.dim} finite parameters, and "
+                             f"log q(x | x') - log q(x' | x)") from error
+        if proposed.shape[0] != chain.dim or not np.isfinite(proposed).all() or isnan(ratio) or ratio == INFINITY:
+            raise ValueError(f"the proposal returned {point!r} with log ratio {log_ratio!r}; {chain.dim} finite "
+                             f"parameters, and log q(x | x') - log q(x' | x) below infinity, are needed")
+        for i in range(chain.dim):
+            chain.new[i] = proposed[i]
+        return ratio
