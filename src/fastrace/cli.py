@@ -20,7 +20,8 @@ from fastrace import __version__
 from fastrace._base._progress import samples
 from fastrace._base._tables import is_number, load, load_table, one_line, places, some
 from fastrace._base._words import counted
-from fastrace.races.racing import BOUNDS, race
+from fastrace.races._options import BOUNDS
+from fastrace.races.racing import race
 from fastrace.results import StopResult
 from fastrace.streams.estimating import METHODS, estimate_mean, start_rule
 

@@ -16,7 +16,7 @@ import pytest
 
 import fastrace as fr
 from fastrace.control_variates import ControlVariate
-from fastrace.races.racing import BOUNDS, RIGOROUS
+from fastrace.races._options import BOUNDS, RIGOROUS
 from fuzz import fuzz_race
 from guarantee import assert_rate_at_most
 

@@ -27,7 +27,7 @@ if __name__ == "__main__":
             import reference.racing  # noqa: F401
 
 import fastrace as fr
-from fastrace.races.racing import BOUNDS
+from fastrace.races._options import BOUNDS
 from reference import racing as twin
 from reference.draws import Order, Window
 

@@ -11,7 +11,7 @@ import pytest
 
 import ctrl_c
 import fastrace as fr
-from fastrace.races.racing import BOUNDS, RIGOROUS
+from fastrace.races._options import BOUNDS, RIGOROUS
 from guarantee import assert_fits, assert_rate_at_most
 from populations import POPULATIONS
 from reference import racing as twin
@@ -833,3 +833,37 @@ def test_columns_that_look_like_an_index_are_warned_of(rng):
     bare = np.column_stack([*columns.values(), late])
     assert "running" not in str(fr.race(bare, rng=1).warnings)
     assert "running" not in str(fr.BettingRace(3, **wide).run(bare, rng=1).warnings)
+
+
+@pytest.mark.parametrize(("caller", "call"), [
+    ("FiniteRace", lambda **options: fr.FiniteRace(2, 100, **options)),
+    ("race", lambda **options: fr.race(np.ones((10, 2)), **options)),
+    ("AcceptTest", lambda **options: fr.AcceptTest(np.ones(10), **options)),
+    ("metropolis_accept", lambda **options: fr.metropolis_accept(np.ones(10), **options)),
+    ("gibbs_binary", lambda **options: fr.gibbs_binary(np.ones(10), **options)),
+    ("in_slice", lambda **options: fr.in_slice(np.ones(10), -1.0, **options)),
+    ("UnequalRace", lambda **options: fr.UnequalRace([3, 4], **options)),
+    ("race_sums", lambda **options: fr.race_sums([np.ones(3), np.ones(4)], **options)),
+    ("DiscreteSampler", lambda **options: fr.DiscreteSampler(np.ones((10, 2)), **options)),
+    ("LilUCB", lambda **options: fr.LilUCB(2, 100, **{"support": (0, 1), **options})),
+])
+def test_an_error_about_an_option_begins_with_what_was_called(caller, call):
+    for options, words in (({"delta": 2.0}, "delta is 2.0"), ({"outside": "ignore"}, "outside is 'ignore'"),
+                           ({"first_look": 1}, "first_look is 1"),
+                           ({"bound": "serfling"}, "a rigorous bound needs support"),
+                           ({"scan_advantage": 0.5}, "scan_advantage is 0.5")):
+        if caller == "LilUCB" and not {"delta", "outside"} & set(options):
+            continue
+        if caller in ("race", "DiscreteSampler") and "scan_advantage" in options:
+            continue
+        with pytest.raises(ValueError) as raised:
+            call(**options)
+        assert str(raised.value).startswith(f"{caller}: ") and words in str(raised.value)
+
+
+def test_errors_of_a_users_function_reach_the_user_unchanged():
+    def broken(arms, rows):
+        raise ValueError("no such table")
+
+    with pytest.raises(ValueError, match="^no such table$"):
+        fr.race(broken, n_arms=2, n_rows=100)

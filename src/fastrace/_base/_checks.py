@@ -1,16 +1,19 @@
 """Argument checks, so that one mistake has one wording everywhere."""
 
 import contextlib
+import contextvars
 import functools
 import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Generator = np.random.Generator
 RngLike = None | int | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
 Support = tuple[ArrayLike, ArrayLike]
@@ -180,6 +183,36 @@ def undamaged(what: str) -> Iterator[None]:
         if said.startswith("the saved "):       # by the part that was damaged
             raise
         raise ValueError(f"the saved {what} is damaged: {said}") from error
+
+
+@contextlib.contextmanager
+def options_of(caller: str) -> Iterator[None]:
+    """Let errors about options begin with the class or function that the user called: the outermost of these."""
+    if _caller.get():
+        yield
+        return
+    token = _caller.set(caller)
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        error.args = (f"{caller}: {error}",)
+        raise
+    finally:
+        _caller.reset(token)
+
+
+def names_caller(build: Callable[P, T]) -> Callable[P, T]:
+    """Decorate an ``__init__``: its errors begin with the class that the user called."""
+
+    @functools.wraps(build)
+    def named(*args: P.args, **options: P.kwargs) -> T:
+        with options_of(type(args[0]).__name__):
+            return build(*args, **options)
+
+    return named
+
+
+_caller: contextvars.ContextVar[str] = contextvars.ContextVar("_caller", default="")
 
 
 class Rebuild(Protocol):

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import fastrace._math._half_widths as _half_widths
 from fastrace import bounds
 from fastrace._base import _checks
 from fastrace.control_variates import ControlVariate
+from fastrace.races import _options
+from fastrace.races._options import BOUNDS
 from fastrace.races._threshold import ThresholdRace
 from fastrace.races.racing import normal_quantiles
 from fastrace.results import AcceptResult
@@ -19,7 +20,6 @@ from fastrace.sources import Source, as_source
 
 __all__ = ["AcceptTest", "gibbs_binary", "in_slice", "metropolis_accept"]
 
-BOUNDS = ("auto", *_half_widths.BOUNDS)
 SCHEDULES = ("geometric", "korattikara", "bardenet")
 MOST_LOOKS = 10_000_000
 
@@ -141,6 +141,7 @@ class AcceptTest(ThresholdRace):
     True
     """
 
+    @_checks.names_caller
     def __init__(
         self,
         source: Any,
@@ -177,19 +178,15 @@ class AcceptTest(ThresholdRace):
                 raise ValueError(f"student and skewness_guard belong to the normal rule; bound is {self.bound!r}")
         guard = _guarded(skewness_guard, self.bound, self.schedule)
         self.noise = _checks.choice(noise, "noise", ("metropolis", "barker"))
-        access = _checks.choice(access, "access", ("random", "shuffled"))
+        access = _options.access(access)
         if first_look is None:
             first_look = max(500 if self.schedule == "korattikara" else 50, rows.first_look)
-        first_look = _checks.integer(first_look, "first_look", 2, "one row has no variance")
-        if growth is None:
-            growth = 1.1 if self.bound == "betting" else 2.0
-        growth = _checks.real(growth, "growth")
-        if not 1.0 < growth <= 1e6:
-            raise ValueError(f"growth is {growth}; a factor above 1 is needed, so that looks move on")
+        first_look = _options.first_look(first_look)
+        growth = _options.growth(growth, self.bound)
         if student and self.schedule == "korattikara":
             raise ValueError("student=True came with schedule='korattikara', which uses Student quantiles anyway")
-        if scan_advantage is not None and not _checks.real(scan_advantage, "scan_advantage") >= 1.0:
-            raise ValueError(f"scan_advantage is {scan_advantage}; reading in order cannot cost more than at random")
+        scan_advantage = _options.scan_advantage(scan_advantage)
+        strict = _options.strict(outside)
         self._rng = _checks.generator(rng)
         self._options = {
             "bound": self.bound,
@@ -203,7 +200,7 @@ class AcceptTest(ThresholdRace):
             "student": bool(student),
             "skewness_guard": guard,
             "scan_advantage": scan_advantage,
-            "outside": _checks.choice(outside, "outside", _checks.OUTSIDE),
+            "outside": "raise" if strict else "warn",
         }
         looks = _looks(self.schedule, rows.n_rows, first_look, growth)
         share, quantile = _shares(
@@ -219,7 +216,7 @@ class AcceptTest(ThresholdRace):
             guard=guard,
             advantage=math.nan if scan_advantage is None else scan_advantage,
             rng=self._rng,
-            strict=outside == "raise",
+            strict=strict,
         )
         self._seen_support: Any = None
         if support is not None:
@@ -522,22 +519,23 @@ def metropolis_accept(
     >>> result.accepted, result.stopped_by, result.fraction_read < 0.2
     (False, 'bound', True)
     """
-    test = AcceptTest(
-        source,
-        bound=bound,
-        delta=delta,
-        support=support,
-        noise=noise,
-        access=access,
-        first_look=first_look,
-        growth=growth,
-        schedule=schedule,
-        student=student,
-        skewness_guard=skewness_guard,
-        scan_advantage=scan_advantage,
-        outside=outside,
-        rng=rng,
-    )
+    with _checks.options_of("metropolis_accept"):
+        test = AcceptTest(
+            source,
+            bound=bound,
+            delta=delta,
+            support=support,
+            noise=noise,
+            access=access,
+            first_look=first_look,
+            growth=growth,
+            schedule=schedule,
+            student=student,
+            skewness_guard=skewness_guard,
+            scan_advantage=scan_advantage,
+            outside=outside,
+            rng=rng,
+        )
     if threshold is None:
         test.accept(log_prior_ratio)
     elif log_prior_ratio != 0.0:
@@ -579,7 +577,8 @@ def gibbs_binary(source: Any, *, log_prior_odds: float = 0.0, **options: Any) ->
     >>> bool(fr.gibbs_binary(np.full(1000, 0.02), log_prior_odds=-1.0, rng=1))
     True
     """
-    test = AcceptTest(source, noise="barker", **options)
+    with _checks.options_of("gibbs_binary"):
+        test = AcceptTest(source, noise="barker", **options)
     test.accept(log_prior_odds)
     return test.result()
 
@@ -616,6 +615,7 @@ def in_slice(source: Any, log_u: float, *, log_prior_ratio: float = 0.0, **optio
     >>> bool(fr.in_slice(np.full(1000, -0.02), log_u=-0.7, rng=1))
     False
     """
-    test = AcceptTest(source, **options)
+    with _checks.options_of("in_slice"):
+        test = AcceptTest(source, **options)
     test.in_slice(log_u, log_prior_ratio)
     return test.result()

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import fastrace.races._lil as _lil
 from fastrace._base import _checks
+from fastrace.races import _options
 from fastrace.results import RaceResult
 from fastrace.results.columns import named
 from fastrace.sources import Source, as_source, column_names
@@ -93,6 +94,7 @@ class LilUCB:
     2
     """
 
+    @_checks.names_caller
     def __init__(
         self,
         n_arms: int,
@@ -105,10 +107,7 @@ class LilUCB:
         outside: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
-        n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
-        n_rows = _checks.integer(n_rows, "n_rows", 0, "a population cannot have fewer than 0 rows")
-        if n_rows > 1 << 62:
-            raise ValueError(f"n_rows is {n_rows}; at most 2**62 rows can be numbered")
+        n_arms, n_rows = _options.population(n_arms, n_rows)
         self._delta = _checks.probability(delta, "delta")
         self._setting = _checks.choice(setting, "setting", SETTINGS)
         if support is None:
@@ -117,12 +116,8 @@ class LilUCB:
                 "bounds are as wide as half of it"
             )
         low, high = _checks.support_bounds(support, n_arms)
-        constants = _checks.arm_values(0.0 if offset is None else offset, "offset", n_arms)
-        if np.isnan(constants).any() or (constants == np.inf).any():
-            raise ValueError(f"offset is {offset!r}; finite numbers are needed, or -inf for an arm that cannot win")
+        constants = _options.constants(offset, "offset", n_arms)
         running = constants > -np.inf
-        if not running.any():
-            raise ValueError("offset is -inf for every arm; at least one arm must be possible")
         beta, epsilon, patience, log_share = parameters(self._setting, self._delta, int(running.sum()))
         sigma = 0.5 * float((high - low)[running].max())
         self._options: dict[str, Any] = {
@@ -133,7 +128,7 @@ class LilUCB:
             "low": low,
             "high": high,
             "offset": constants,
-            "strict": _checks.choice(outside, "outside", _checks.OUTSIDE) == "raise",
+            "strict": _options.strict(outside),
         }
         self._race = _lil.LilRace(n_arms, n_rows, **self._options)
         self._race.seed(_checks.generator(rng))

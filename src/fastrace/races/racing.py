@@ -12,14 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace._core as _core
 from fastrace import bounds
 from fastrace._base import _checks
-from fastrace._math._half_widths import BOUNDS as RULES
-from fastrace._math._half_widths import RIGOROUS
+from fastrace.races import _options
+from fastrace.races._options import MOST_ROWS
 from fastrace.results import RaceResult
 from fastrace.results.columns import named
 from fastrace.sources import Source, as_source, column_names
 
-BOUNDS = ("auto", *RULES)
-MOST_ROWS = 2**62
 MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
 Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
@@ -46,38 +44,24 @@ class RaceOptions:
         max_pulls: int | None = None,
         outside: str = "raise",
     ) -> None:
-        self.n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
-        self.n_rows = _checks.integer(n_rows, "n_rows", 0, "a population cannot have fewer than 0 rows")
-        if self.n_rows > MOST_ROWS:
-            raise ValueError(f"n_rows is {n_rows}; at most 2^62 rows can be counted")
+        self.n_arms, self.n_rows = _options.population(n_arms, n_rows)
         self.delta = _checks.probability(delta, "delta")
-        self.bound = _checks.choice(bound, "bound", BOUNDS)
-        if self.bound == "auto":
-            self.bound = "normal" if support is None else "betting"
-        if self.bound in RIGOROUS and support is None:
-            raise ValueError(
-                f"bound is {bound!r} and support is None; a rigorous bound needs support=(low, high), an interval that "
-                f"holds every reward, because nothing else limits what unread rows can be"
-            )
+        self.bound = _options.bound(bound, support is not None)
         self.variance = _checks.choice(variance, "variance", ("pairwise", "marginal"))
         if self.bound == "betting" and self.variance == "marginal":
             raise ValueError("bound is 'betting' and variance is 'marginal'; bets are on paired differences only")
-        self.first_look = _checks.integer(first_look, "first_look", 2, "one row has no variance")
-        self.growth = (1.1 if self.bound == "betting" else 2.0) if growth is None else _checks.real(growth, "growth")
-        if not 1.0 < self.growth <= 1e6:
-            raise ValueError(f"growth is {growth!r}; a factor above 1 is needed, so that looks move on")
+        self.first_look = _options.first_look(first_look)
+        self.growth = _options.growth(growth, self.bound)
         self.low: NDArray[np.float64] | None = None
         self.high: NDArray[np.float64] | None = None
         if support is not None:
             self.low, self.high = _checks.support_bounds(support, self.n_arms)
-        self.access = _checks.choice(access, "access", ("random", "shuffled"))
+        self.access = _options.access(access)
         self.student = bool(student)
         self.skewness_guard = bool(skewness_guard)
         self.tail_guard = bool(tail_guard)
-        self.scan_advantage = 0.0 if scan_advantage is None else _checks.real(scan_advantage, "scan_advantage")
-        if scan_advantage is not None and not self.scan_advantage >= 1.0:
-            raise ValueError(f"scan_advantage is {scan_advantage}; at least 1 is needed: rows in order cost no more")
-        self.outside = _checks.choice(outside, "outside", _checks.OUTSIDE)
+        self.scan_advantage = _options.scan_advantage(scan_advantage) or 0.0
+        self.outside = "raise" if _options.strict(outside) else "warn"
         self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")
 
     def core(self, rng: np.random.Generator) -> _core.Race:
@@ -297,6 +281,7 @@ class FiniteRace:
     2
     """
 
+    @_checks.names_caller
     def __init__(
         self,
         n_arms: int,
@@ -335,7 +320,7 @@ class FiniteRace:
             max_pulls=max_pulls,
             outside=outside,
         )
-        constants = finite_or_out(0.0 if offset is None else offset, "offset", n_arms)
+        constants = _options.constants(offset, "offset", n_arms)
         self._race = self._options.start(constants, rng)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -382,16 +367,6 @@ class FiniteRace:
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
         return race_result(self._race, self._options)
-
-
-def finite_or_out(value: ArrayLike, name: str, n_arms: int) -> NDArray[np.float64]:
-    """One constant per arm, finite or -inf, not all -inf."""
-    constants = _checks.arm_values(value, name, n_arms)
-    if np.isnan(constants).any() or (constants == np.inf).any():
-        raise ValueError(f"{name} is {value!r}; finite numbers are needed, or -inf for an arm that cannot win")
-    if (constants == -np.inf).all():
-        raise ValueError(f"{name} is -inf for every arm; at least one arm must be possible")
-    return constants
 
 
 def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _checks.Support | None) -> Source:
@@ -490,27 +465,28 @@ def race(
     >>> result.best, result.fraction_read < 0.1
     (2, True)
     """
-    source = source_of(rewards, n_arms, n_rows, support)
-    options = RaceOptions(
-        source.n_arms,
-        source.n_rows,
-        delta=delta,
-        bound=bound,
-        variance=variance,
-        first_look=max(2, source.first_look) if first_look is None else first_look,
-        growth=growth,
-        support=source.support if support is None else support,
-        access=access,
-        student=student,
-        skewness_guard=skewness_guard,
-        tail_guard=tail_guard,
-        scan_advantage=None,
-        max_pulls=max_pulls,
-        outside=outside,
-    )
-    if source.n_rows + source.n_always_read == 0 and offset is None:
-        raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
-    constants = finite_or_out(0.0 if offset is None else offset, "offset", options.n_arms)
-    core = options.start(constants, rng)
+    with _checks.options_of("race"):
+        source = source_of(rewards, n_arms, n_rows, support)
+        options = RaceOptions(
+            source.n_arms,
+            source.n_rows,
+            delta=delta,
+            bound=bound,
+            variance=variance,
+            first_look=max(2, source.first_look) if first_look is None else first_look,
+            growth=growth,
+            support=source.support if support is None else support,
+            access=access,
+            student=student,
+            skewness_guard=skewness_guard,
+            tail_guard=tail_guard,
+            scan_advantage=None,
+            max_pulls=max_pulls,
+            outside=outside,
+        )
+        if source.n_rows + source.n_always_read == 0 and offset is None:
+            raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
+        constants = _options.constants(offset, "offset", options.n_arms)
+        core = options.start(constants, rng)
     core.run(source)
     return named(race_result(core, options, source.n_always_read), column_names(rewards), source)

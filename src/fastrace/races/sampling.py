@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._base._progress import track
-from fastrace.races.racing import RaceOptions, finite_or_out, source_of
+from fastrace.races import _options
+from fastrace.races.racing import RaceOptions, source_of
 from fastrace.results import SamplerStats
 
 
@@ -66,6 +67,7 @@ class DiscreteSampler:
     5
     """
 
+    @_checks.names_caller
     def __init__(
         self,
         rewards: Any,
@@ -119,7 +121,7 @@ class DiscreteSampler:
 
     @log_prior.setter
     def log_prior(self, value: ArrayLike) -> None:
-        log_prior = finite_or_out(value, "log_prior", self._options.n_arms)
+        log_prior = _options.constants(value, "log_prior", self._options.n_arms)
         self._core.plan(*self._options.plan(int(np.isfinite(log_prior).sum())))
         self._log_prior = log_prior
 

@@ -14,7 +14,8 @@ import fastrace.races._unequal as _unequal
 from fastrace import bounds
 from fastrace._base import _checks
 from fastrace._base._words import counted
-from fastrace._math._half_widths import INVERTED, RIGOROUS
+from fastrace._math._half_widths import INVERTED
+from fastrace.races import _options
 from fastrace.results import UnequalResult
 from fastrace.sources import CallableSource, Source
 
@@ -116,6 +117,7 @@ class UnequalRace:
     2
     """
 
+    @_checks.names_caller
     def __init__(
         self,
         sizes: ArrayLike,
@@ -138,13 +140,11 @@ class UnequalRace:
         self._sizes = _sizes(sizes)
         n_arms = self._sizes.size
         self._delta = _checks.probability(delta, "delta")
-        self._bound = _checks.choice(bound, "bound", INVERTED)
-        first_look = min(_checks.integer(first_look, "first_look", 2, "one row has no variance"), 2**62)
+        self._bound = _options.bound(bound, support is not None, INVERTED)
+        first_look = min(_options.first_look(first_look), _options.MOST_ROWS)
         kind = _checks.choice(kind, "kind", ("sidak", "union"))
         adaptive = _checks.choice(allocation, "allocation", ("even", "adaptive")) == "adaptive"
-        self._scan_advantage = None if scan_advantage is None else _checks.real(scan_advantage, "scan_advantage")
-        if self._scan_advantage is not None and not self._scan_advantage >= 1.0:
-            raise ValueError(f"scan_advantage is {scan_advantage}; at least 1 is needed: rows in order cost no more")
+        self._scan_advantage = _options.scan_advantage(scan_advantage)
         pooling = _checks.real(pooling, "pooling")
         if not 0.0 <= pooling < math.inf:
             raise ValueError(f"pooling is {pooling!r}; a number of rows is needed, at least 0: it weighs a variance")
@@ -154,21 +154,12 @@ class UnequalRace:
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")
-        if support is None and self._bound in RIGOROUS:
-            raise ValueError(
-                f"bound is {bound!r} and support is None; a rigorous bound needs support=(low, high), an interval that "
-                f"holds every reward, because nothing else limits what unread rows can be"
-            )
         if support is None:
             low, high = np.full(n_arms, -np.inf), np.full(n_arms, np.inf)
         else:
             low, high = _checks.support_bounds(support, n_arms)
-        constants = _checks.arm_values(0.0 if offset is None else offset, "offset", n_arms)
-        if np.isnan(constants).any() or (constants == np.inf).any():
-            raise ValueError(f"offset is {offset!r}; finite numbers are needed, or -inf for an arm that cannot win")
+        constants = _options.constants(offset, "offset", n_arms)
         n_running = int((constants > -np.inf).sum())
-        if n_running == 0:
-            raise ValueError("offset is -inf for every arm; at least one arm must be possible")
         quantile = np.zeros((n_arms, INEXACT_LOOKS))
         if self._bound == "normal" and n_running > 1:
             quantile += _quantile(self._delta / (n_running - 1), kind, INEXACT_PAIRS if adaptive else INEXACT_LOOKS)
@@ -187,7 +178,7 @@ class UnequalRace:
             "adaptive": adaptive,
             "pooling": pooling,
             "tails": bool(tail_guard),
-            "strict": _checks.choice(outside, "outside", _checks.OUTSIDE) == "raise",
+            "strict": _options.strict(outside),
         }
         self._race = _unequal.UnequalCore(self._sizes, **self._options)
         self._race.begin(_checks.generator(rng))
@@ -327,29 +318,32 @@ def race_sums(
     >>> result.best, result.fraction_read < 0.5
     (2, True)
     """
-    if sizes is None:
-        if isinstance(rewards, Source) or callable(rewards) or _is_flat(rewards):
-            raise ValueError("sizes is missing; only a sequence of vectors, one per arm, shows how long its arms are")
-        vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(rewards)]  # type: ignore[arg-type]
-        sizes = np.array([part.shape[0] for part in vectors], dtype=np.int64)
-        rewards = _unequal.Ragged(vectors) if vectors else vectors
-    race = UnequalRace(
-        sizes,
-        delta,
-        bound,
-        first_look,
-        support,
-        offset=offset,
-        temperature=temperature,
-        kind=kind,
-        student=student,
-        scan_advantage=scan_advantage,
-        allocation=allocation,
-        pooling=pooling,
-        tail_guard=tail_guard,
-        outside=outside,
-        rng=rng,
-    )
+    with _checks.options_of("race_sums"):
+        if sizes is None:
+            if isinstance(rewards, Source) or callable(rewards) or _is_flat(rewards):
+                raise ValueError(
+                    "sizes is missing; only a sequence of vectors, one per arm, shows how long its arms are"
+                )
+            vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(rewards)]  # type: ignore[arg-type]
+            sizes = np.array([part.shape[0] for part in vectors], dtype=np.int64)
+            rewards = _unequal.Ragged(vectors) if vectors else vectors
+        race = UnequalRace(
+            sizes,
+            delta,
+            bound,
+            first_look,
+            support,
+            offset=offset,
+            temperature=temperature,
+            kind=kind,
+            student=student,
+            scan_advantage=scan_advantage,
+            allocation=allocation,
+            pooling=pooling,
+            tail_guard=tail_guard,
+            outside=outside,
+            rng=rng,
+        )
     return race.run(rewards)
 
 
