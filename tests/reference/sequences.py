@@ -1,4 +1,7 @@
-"""Plain twins of _bets.h, _boundaries.pxd and the rules on them: one reward at a time, logarithms, nothing rescaled.
+"""Confidence sequences and the rules on them, as printed: one reward at a time, logarithms, nothing rescaled.
+
+Plug-in, betting and the test of a threshold: Waudby-Smith & Ramdas (2024), sections 3 to 5. Stitching and mixtures:
+Howard, Ramdas, McAuliffe & Sekhon (2021). Bets that aim: the inequality of Fan, Grama & Liu (2015), Theorem 2.
 
 Rewards are in [0, 1] and bounds are running intersections, unless the name says otherwise.
 """

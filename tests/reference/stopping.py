@@ -1,4 +1,7 @@
-"""Plain twins of stopping.py: one reward at a time, textbook moments, the formulas as printed.
+"""Rules that stop a stream, as printed: one reward at a time, textbook moments.
+
+NAS, EBStop and EBGStop: Mnih, Szepesvari & Audibert (2008), Algorithms 1 to 3. The stopping rule algorithm and AA:
+Dagum, Karp, Luby & Ross (2000).
 
 Each returns (rewards used, estimate, bracket), with None for the estimate if the rewards ran out first.
 """

@@ -70,21 +70,21 @@ class Bins:
         missing = np.zeros(x.shape[1], dtype=bool)
         for j in range(x.shape[1]):
             column = np.asarray(x[:, j], dtype=np.float64)
-            known = column[~np.isnan(column)]
-            missing[j] = known.size < column.size
+            present = column[~np.isnan(column)]
+            missing[j] = present.size < column.size
             if categorical[j]:
-                values = np.unique(known)
+                values = np.unique(present)
                 if len(values) > 254:
                     raise ValueError(f"feature {j} has {len(values)} categories; at most 254 fit: merge rare ones")
                 edges.append(values)
                 continue
-            low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+            low, high = (float(present.min()), float(present.max())) if present.size else (0.0, 0.0)
             if low == high:
                 edges.append(np.empty(0))
-            elif bool(((known == low) | (known == high)).all()):
+            elif bool(((present == low) | (present == high)).all()):
                 edges.append(np.array([high]))          # two values: one test, whatever the number of bins
             elif binning == "quantile":
-                edges.append(np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins, method="higher")))
+                edges.append(np.unique(np.quantile(present, np.arange(1, n_bins) / n_bins, method="higher")))
             else:
                 inner = low + (high - low) * (np.arange(1, n_bins) / n_bins)
                 edges.append(np.unique(inner[(inner > low) & (inner <= high)]))

@@ -167,17 +167,17 @@ class RuleOfStreams:
         values = wins.astype(np.float64).T - 0.5
         before = self._rules
         used: int = wins.shape[0]
-        told = [copy(rule) for rule in before]
-        for rule, column in zip(told, values, strict=True):
+        rules = [copy(rule) for rule in before]
+        for rule, column in zip(rules, values, strict=True):
             used = min(used, int(rule.update_many(np.ascontiguousarray(column[:used]))))
-        if any(rule.stopped for rule in told) and used < wins.shape[0]:
-            told = [copy(rule) for rule in before]
-            for rule, column in zip(told, values, strict=True):
+        if any(rule.stopped for rule in rules) and used < wins.shape[0]:
+            rules = [copy(rule) for rule in before]
+            for rule, column in zip(rules, values, strict=True):
                 rule.update_many(np.ascontiguousarray(column[:used]))
-        self._rules = told
+        self._rules = rules
         self.n += used
         self._sums += values[:, :used].sum(axis=1)
-        fired = [rule.stopped for rule in told]
+        fired = [rule.stopped for rule in rules]
         if any(fired):
             self.status, self.best = "fired", int(np.abs(self._sums).argmax())
             if not self.lower[self.best] > 0.0:

@@ -148,7 +148,7 @@ def estimate_mean(
                 f"n_rows is {n_rows} and rewards has {array.shape[0]}; an array is its own population: leave n_rows "
                 f"out, give the size of the larger population of which it is a random part, or pass fewer rewards"
             )
-        by_name = not isinstance(method, Stream) and _known(method) in METHODS_OF_POPULATIONS
+        by_name = not isinstance(method, Stream) and _full_name(method) in METHODS_OF_POPULATIONS
         if n_rows is None and order == "random" and array.shape[0] and by_name:
             n_rows = array.shape[0]
     if n_rows is not None:
@@ -190,7 +190,7 @@ def start_rule(
             raise TypeError(f"method is a {type(method).__name__}; a rule such as EBGStop(0.1) is needed")
         return method
     accuracy = _checks.choice(accuracy, "accuracy", ("relative", "absolute"))
-    name = _known(method)
+    name = _full_name(method)
     make = METHODS[name]
     both = name in METHODS_OF_POPULATIONS
     if not both and (name == "absolute") != (accuracy == "absolute"):
@@ -206,7 +206,7 @@ def start_rule(
     return rule
 
 
-def _known(method: str) -> str:
+def _full_name(method: str) -> str:
     """The name of a method, in full."""
     name = _checks.choice(method, "method", ("auto", *METHODS))
     return "target-eb" if name == "auto" else name
@@ -229,13 +229,13 @@ def _array(rewards: Any) -> Any:
 def _rows(rule: Any, array: Any, rng: _checks.Generator) -> Callable[[int], Any]:
     """Return a function that gives the next k rows of an array, fewer at its end."""
     n_rows = array.shape[0]
-    known = getattr(rule, "n_rows", None)
-    if known is not None and known - rule.n_samples < n_rows:
+    population = getattr(rule, "n_rows", None)
+    if population is not None and population - rule.n_samples < n_rows:
         raise ValueError(
-            f"the rule knows a population of {known} rows, of which it has seen {rule.n_samples}, and rewards has "
+            f"the rule knows a population of {population} rows, of which it has seen {rule.n_samples}, and rewards has "
             f"{n_rows}; make the rule for all of them"
         )
-    if known is not None or isinstance(rule, ONCE):
+    if population is not None or isinstance(rule, ONCE):
         return _row_order.RowOrder(n_rows, rng).take
     left = n_rows
 

@@ -100,8 +100,8 @@ class StreamRace:
 
     def __reduce__(self) -> tuple[Any, ...]:
         race = self._race
-        known = (race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best)
-        return _rebuild.saved(type(self), known, *race.saved())
+        arguments = (race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best)
+        return _rebuild.saved(type(self), arguments, *race.saved())
 
     def __repr__(self) -> str:
         race = self._race
@@ -165,12 +165,12 @@ class StreamRace:
         if np.ma.isMaskedArray(rewards):
             raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
         block = np.asarray(rewards)
-        wanted = self._race.n_open
+        n_open = self._race.n_open
         if self.done:
             raise ValueError("the race is over; it takes no more rewards")
-        if block.dtype.kind not in "fiub" or block.ndim not in (1, 2) or block.shape[-1] != wanted:
+        if block.dtype.kind not in "fiub" or block.ndim not in (1, 2) or block.shape[-1] != n_open:
             raise ValueError(
-                f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape (k, {wanted}), rounds "
+                f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape (k, {n_open}), rounds "
                 f"by arms still in the race, are needed"
             )
         return self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
@@ -240,40 +240,40 @@ class StreamRace:
 
     def result(self) -> StreamRaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
-        known = self._race.answer()
-        open_arms = known.pop("active")
-        chosen = known.pop("chosen")
+        answer = self._race.answer()
+        open_arms = answer.pop("active")
+        chosen = answer.pop("chosen")
         left = np.union1d(open_arms, chosen)
-        worth = known["lower"] if known["stopped_by"] == "epsilon" else known["mean"]
+        worth = answer["lower"] if answer["stopped_by"] == "epsilon" else answer["mean"]
         order = open_arms[np.argsort(-worth[open_arms], kind="stable")]
-        order = np.concatenate([chosen[np.argsort(-known["mean"][chosen], kind="stable")], order])
-        lower, upper, pulls = known["lower"], known["upper"], known["pulls"]
+        order = np.concatenate([chosen[np.argsort(-answer["mean"][chosen], kind="stable")], order])
+        lower, upper, pulls = answer["lower"], answer["upper"], answer["pulls"]
         shortfall = np.full(lower.size, np.nan)
         shortfall[left] = np.maximum(upper[left].max() - lower[left], 0.0)
         if self._race.n_best == 1:
-            needed, gap = self._a_priori(known, left, int(order[0]))
+            needed, gap = self._a_priori(answer, left, int(order[0]))
         else:       # the theorems are about one best arm: the rivals of the second best need not ever leave
-            needed, gap = StreamRace._a_priori(self, known, left, int(order[0]))
+            needed, gap = StreamRace._a_priori(self, answer, left, int(order[0]))
         found = np.sort(order[: self._race.n_best])
         return StreamRaceResult(
-            best=best_of(found, known["mean"]),
+            best=best_of(found, answer["mean"]),
             active=left,
             shortfall=shortfall,
             promised_gap=gap,
             promised_drops=_drops(needed, int(pulls.sum())),
             horizon=self._horizon,
-            work_saved=1.0 - int(pulls.sum()) / (lower.size * (self._horizon or max(known["n_rounds"], 1))),
+            work_saved=1.0 - int(pulls.sum()) / (lower.size * (self._horizon or max(answer["n_rounds"], 1))),
             bound=self._bound,
             delta=self._delta,
             epsilon=self._epsilon,
-            **known,
+            **answer,
         )
 
     def _a_priori(
-        self, known: dict[str, Any], left: NDArray[np.intp], best: int
+        self, answer: dict[str, Any], left: NDArray[np.intp], best: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Samples that each arm needs to be told from the best, and what the survivors may lack; nan where unknown."""
-        return np.full(known["mean"].size, np.inf), np.full(known["mean"].size, np.nan)
+        return np.full(answer["mean"].size, np.inf), np.full(answer["mean"].size, np.nan)
 
 
 def _drops(needed: NDArray[np.float64], n_samples: int) -> int:
@@ -335,14 +335,14 @@ class HoeffdingRace(StreamRace):
     _failures = 2.0
 
     def _a_priori(
-        self, known: dict[str, Any], left: NDArray[np.intp], best: int
+        self, answer: dict[str, Any], left: NDArray[np.intp], best: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         span = float((self._high - self._low).max())
         with np.errstate(divide="ignore", invalid="ignore"):
-            gaps = known["mean"][best] - known["mean"]
+            gaps = answer["mean"][best] - answer["mean"]
             needed = np.where(gaps > 0.0, np.ceil(8.0 * span**2 * self._share / gaps**2), np.inf)
             promised = np.full(gaps.size, np.nan)
-            promised[left] = 4.0 * span * np.sqrt(self._share / (2.0 * known["pulls"][left]))
+            promised[left] = 4.0 * span * np.sqrt(self._share / (2.0 * answer["pulls"][left]))
         return needed, promised
 
 
@@ -395,16 +395,16 @@ class BernsteinRace(StreamRace):
     _failures = 3.0
 
     def _a_priori(
-        self, known: dict[str, Any], left: NDArray[np.intp], best: int
+        self, answer: dict[str, Any], left: NDArray[np.intp], best: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         span = float((self._high - self._low).max())
         share = self._share + math.log(4.0 / 3.0)
-        both = known["std"] + known["std"][best]
+        both = answer["std"] + answer["std"][best]
         with np.errstate(divide="ignore", invalid="ignore"):
-            gaps = known["mean"][best] - known["mean"]
+            gaps = answer["mean"][best] - answer["mean"]
             needed = np.where(gaps > 0.0, np.ceil((8.0 * both**2 + 18.0 * span * gaps) / gaps**2 * share), np.inf)
             promised = np.full(gaps.size, np.nan)
-            n = known["pulls"][left]
+            n = answer["pulls"][left]
             # Two half-widths of each: with the deviations seen, which the theorem's 9 takes to be the true ones.
             promised[left] = both[left] * np.sqrt(8.0 * share / n) + 12.0 * span * share / n
         return needed, promised
@@ -471,10 +471,10 @@ class BettingRace(StreamRace):
 
 @_checks.rebuilds(2, StreamRace, subclasses=True)
 def _rebuild(
-    cls: Any, known: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
+    cls: Any, arguments: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
 ) -> Any:
     """Rebuild a pickled race."""
-    race = cls(*known)
+    race = cls(*arguments)
     race._race._set_state(state)
     race._race.restore_order(order)
     return race
