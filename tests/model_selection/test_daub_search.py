@@ -431,7 +431,7 @@ def test_the_work_of_a_search_does_not_grow_with_its_rounds(monkeypatch):
     """Lines run for each training by the search itself, after 100, 1000 and 10 000 of them."""
     found, count, lines = [], 0, 0
     before = sys.gettrace()
-    out = {"fit_error": None, "score_error": "", "test_scores": 0.5, "train_scores": 0.5, "fit_time": 0.0,
+    out = {"fit_error": None, "failure": None, "test_scores": 0.5, "train_scores": 0.5, "fit_time": 0.0,
            "score_time": 0.0, "n_test_samples": 1}
 
     def watch(frame, event, arg):

@@ -336,6 +336,13 @@ def cluster():
             yield
 
 
+def test_a_candidate_that_hangs_on_a_split_is_out_of_the_race(table):
+    with parallel_config(backend="threading"), pytest.warns(Warning, match="(?s)fits failed.*took longer than 0.3 s"):
+        made = RacingSearchCV(learners("hang"), cv=2, time_limit=0.3, scoring="accuracy", random_state=0).fit(*table)
+    assert made.best_params_ == {"choice": "good"}
+    assert np.isnan(made.cv_results_["mean_test_score"]).tolist() == [False, True, False]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["loky", "dask"])
 @pytest.mark.parametrize("search", [DAUBSearchCV, RacingSearchCV])

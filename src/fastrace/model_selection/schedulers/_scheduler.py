@@ -375,12 +375,10 @@ class Scheduler:
                 raise
             if callback is not None and callback(self) and not self._stopped_by:
                 self._stop("callback", self._leader())
-        if last is not None and len(self._dropped) == self._n_learners:
-            try:
-                return self.result()
-            except RuntimeError as none_left:
-                raise none_left from last
-        return self.result()
+        try:
+            return self.result()
+        except RuntimeError as none_left:
+            raise none_left from last
 
     def result(self) -> LearnerResult:
         """Return the choice, or the best so far while the run goes on.

@@ -244,8 +244,12 @@ class RacingSearchCV(CandidateSearch):
         with task.crew, meter("trainings", count * len(orders), self.progress) as show:
             trainings.run(task.crew, [(i, n_rows) for i in range(count)], lambda: show(len(kept.parts)))
         task.callbacks.end_search()
-        found = {(i, fold): out for (i, _, fold), out in kept.parts.items()}
-        report_failed_fits([_as_fit(found[i, k]) for i in range(count) for k in range(len(orders))], self.error_score)
+        found = {}
+        for i in range(count):
+            lost = trainings.get((i, n_rows))    # who hangs or kills its worker is not tried on more splits
+            for k in range(len(orders)):
+                found[i, k] = kept.parts.get((i, n_rows, k), lost)
+        report_failed_fits([_as_fit(out) for out in found.values()], self.error_score)
         return found
 
     def _report(self, task: Task, trained: dict[tuple[int, int], Any], race: HeldOut) -> None:
