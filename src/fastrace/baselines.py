@@ -589,8 +589,8 @@ class SAR(LUCB):
         n_arms: int,
         n_best: int,
         budget: int,
-        support: _checks.Support = (0.0, 1.0),
         delta: float = 0.05,
+        support: _checks.Support = (0.0, 1.0),
         *,
         rng: _checks.RngLike = None,
     ) -> None:

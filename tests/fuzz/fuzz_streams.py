@@ -144,7 +144,7 @@ def intervals(choose):
     delta = choose.of([0.4, 0.1, 1e-4])
     z = rewards(choose, 0.0, 1.0)[:300]
     *_, (lower, upper) = sequences.running(BOUNDS[bound](z, delta), (low, high))
-    sequence = fr.ConfidenceSequence(bound, (low, high), delta)
+    sequence = fr.ConfidenceSequence(bound, delta, (low, high))
     sequence = feed(choose, sequence, np.clip(low + (high - low) * z, low, high))
     if not sequence.stopped_by:
         slack = 1e-6 * (high - low)

@@ -56,7 +56,7 @@ def golden():
     (fr.BernsteinRace, 0.05, [1950, 1950, 1950, 1215, 548], [0, 1, 2], "epsilon"),
 ])
 def test_known_answers(golden, race, epsilon, pulls, active, why):
-    result = race(5, 4000, 0.05, (0, 1), epsilon).run(golden, order="given")
+    result = race(5, 4000, 0.05, (0, 1), epsilon=epsilon).run(golden, order="given")
     assert result.pulls.tolist() == pulls
     assert result.active.tolist() == active
     assert (result.best, result.stopped_by) == (0, why)
@@ -82,7 +82,7 @@ def test_every_drop_equals_the_plain_twin(race, n_best, seed):
         support = (0, 1) if k % 2 else (-0.5 * rng.random(n_arms), 1 + rng.random(n_arms))
         epsilon = float(rng.choice([0.0, 0.1, 0.3])) if n_best == 1 else 0.0
         horizon = int(rng.choice([n_rows, n_rows + 5, max(n_rows // 2, 1)]))
-        result = race(n_arms, horizon, 0.05, support, epsilon, n_best).run(rewards, order="given")
+        result = race(n_arms, horizon, 0.05, support, epsilon=epsilon, n_best=n_best).run(rewards, order="given")
         equals_twin(race, result, rewards, horizon, support, epsilon, n_best)
 
 
@@ -371,7 +371,7 @@ def test_epsilon_best_is_within_epsilon(race, seed):
     means = np.array([0.5, 0.55, 0.35])
     for child in np.random.SeedSequence(seed).spawn(trials):
         rewards = np.clip(means + 0.4 * (np.random.default_rng(child).random((6000, 3)) - 0.5), 0, 1)
-        result = race(3, 6000, delta, (0, 1), epsilon).run(rewards, order="given")
+        result = race(3, 6000, delta, (0, 1), epsilon=epsilon).run(rewards, order="given")
         assert result.stopped_by in ("epsilon", "bound")
         missed += means[result.best] < 0.55 - epsilon
     assert_rate_at_most(missed, trials, delta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fastrace._base import _checks
 from fastrace.races import _options
 from fastrace.races._options import MOST_ROWS
 from fastrace.results import RaceResult
-from fastrace.results.columns import named
+from fastrace.results.columns import named, renamed
 from fastrace.sources import Source, as_source, column_names
 
 MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
@@ -410,6 +411,7 @@ def race(
     delta: float = 0.05,
     bound: str = "auto",
     *,
+    names: Sequence[str] | None = None,
     support: _checks.Support | None = None,
     n_arms: int | None = None,
     n_rows: int | None = None,
@@ -435,6 +437,8 @@ def race(
         Probability that the answer is wrong.
     bound, support, offset, variance, growth, access, student, skewness_guard, tail_guard, max_pulls, outside, rng
         See `FiniteRace`.
+    names : sequence of str, optional
+        What to call the arms in the result; by default the columns of a table.
     n_arms, n_rows : int, optional
         Size of the population, for callables.
     first_look : int, optional
@@ -489,4 +493,4 @@ def race(
         constants = _options.constants(offset, "offset", options.n_arms)
         core = options.start(constants, rng)
     core.run(source)
-    return named(race_result(core, options, source.n_always_read), column_names(rewards), source)
+    return renamed(named(race_result(core, options, source.n_always_read), column_names(rewards), source), names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fastrace._base._words import counted
 from fastrace._math._half_widths import INVERTED
 from fastrace.races import _options
 from fastrace.results import UnequalResult
+from fastrace.results.columns import renamed
 from fastrace.sources import CallableSource, Source
 
 INEXACT_LOOKS = _unequal.N_LOOKS - 1
@@ -266,6 +267,7 @@ def race_sums(
     first_look: int = 10,
     support: _checks.Support | None = None,
     *,
+    names: Sequence[str] | None = None,
     offset: ArrayLike | None = None,
     temperature: float = 1.0,
     kind: str = "sidak",
@@ -287,10 +289,13 @@ def race_sums(
 
     Parameters
     ----------
-    rewards : sequence of vectors, vector, callable or Source
-        One vector per arm; or what `UnequalRace.run` takes, with `sizes`.
+    rewards : sequence or mapping of vectors, vector, callable or Source
+        One vector per arm, with the names of the arms if it is a mapping; or what `UnequalRace.run` takes, with
+        `sizes`.
     sizes : array_like of int, shape (n_arms,), optional
         Rows of each arm; not needed for a sequence of vectors.
+    names : sequence of str, optional
+        What to call the arms in the result.
     delta, bound, first_look, support, offset, temperature, kind, student, scan_advantage, allocation, pooling,
     tail_guard, outside, rng
         See `UnequalRace`.
@@ -318,6 +323,9 @@ def race_sums(
     >>> result.best, result.fraction_read < 0.5
     (2, True)
     """
+    if isinstance(rewards, Mapping):
+        names = list(rewards) if names is None else names
+        rewards = list(rewards.values())
     with _checks.options_of("race_sums"):
         if sizes is None:
             if isinstance(rewards, Source) or callable(rewards) or _is_flat(rewards):
@@ -344,7 +352,7 @@ def race_sums(
             outside=outside,
             rng=rng,
         )
-    return race.run(rewards)
+    return renamed(race.run(rewards), names)
 
 
 def race_unequal(*args: Any, **options: Any) -> UnequalResult:

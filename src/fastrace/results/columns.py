@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
-from fastrace.results.races import RaceResult, StreamRaceResult
+from fastrace.results.races import RaceResult, StreamRaceResult, UnequalResult
 from fastrace.results.selections import SelectionResult
 
-Result = TypeVar("Result", RaceResult, SelectionResult, StreamRaceResult)
+Result = TypeVar("Result", RaceResult, SelectionResult, StreamRaceResult, UnequalResult)
 
 
 def best_of(arms: NDArray[np.intp], mean: NDArray[np.float64]) -> Any:
@@ -28,6 +28,16 @@ def named(result: Result, names: tuple[str, ...] | None, source: Any) -> Result:
     return dataclasses.replace(
         result, names=names, warnings=result.warnings + index_warnings(names, source.n_rows, source.read)
     )
+
+
+def renamed(result: Result, names: Sequence[str] | None) -> Result:
+    """The result with names that the caller gives, which replace those of a table."""
+    if names is None:
+        return result
+    found = tuple(str(name) for name in names)
+    if len(found) != result.pulls.size:
+        raise ValueError(f"names has {len(found)} entries; one per arm is needed, and there are {result.pulls.size}")
+    return dataclasses.replace(result, names=found)
 
 
 def index_warnings(

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastrace._base import _checks, _progress
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import ResampledPulls
 from fastrace.results import SelectionResult
-from fastrace.results.columns import best_of
+from fastrace.results.columns import best_of, renamed
 from fastrace.select.adaptive import Adapt
 from fastrace.select.lucb import LUCB
 from fastrace.select.selection import Selection
@@ -41,6 +42,7 @@ def select_best(
     epsilon: float = 0.0,
     delta: float = 0.05,
     *,
+    names: Sequence[str] | None = None,
     method: str = "auto",
     support: _checks.Support = (0.0, 1.0),
     max_pulls: int | None = None,
@@ -68,6 +70,8 @@ def select_best(
         difference that does not matter to you, or `max_pulls`. See the notes.
     delta : float, default 0.05
         Probability that an arm of the answer is not good enough, in (0, 1).
+    names : sequence of str, optional
+        What to call the arms in the result; by default the columns of a table.
     method : str, default "auto"
         ``"auto"`` and ``"lucb"``: `LUCB` with the bound ``"eb-mix"``, see the notes. By name: ``"kl-lucb"``,
         ``"adapt"``, ``"direct"``, ``"halving"``, ``"incremental"``, ``"median-elimination"`` (one best arm), and
@@ -176,7 +180,9 @@ def select_best(
             error.rule = rule  # type: ignore[attr-defined]
         raise
     result = rule._named(result, pull, source)
-    return _exactly(result, source.source, support) if cells and result.stopped_by == "max_pulls" else result
+    if cells and result.stopped_by == "max_pulls":
+        result = _exactly(result, source.source, support)
+    return renamed(result, names)
 
 
 def _run(
@@ -258,7 +264,7 @@ def _rule(
     if name == "sar":
         if limit is None:
             raise ValueError("max_pulls is None; method 'sar' spends a budget: say how many pulls it is")
-        return SAR(n_arms, n_best, limit, support, delta, rng=rng, **options)
+        return SAR(n_arms, n_best, limit, delta, support, rng=rng, **options)
     if name == "median-elimination":
         if n_best != 1:
             raise ValueError(f"n_best is {n_best}; median elimination finds one arm: use incremental, or the default")

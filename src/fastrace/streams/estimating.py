@@ -271,7 +271,7 @@ def _exactly(rule: Any, array: Any) -> StopResult:
     """The answer of a rule that all rows of an array could not stop, from the mean of the array."""
     outside = rule.arguments.get("outside", "raise")
     full = sequences.ConfidenceSequence(
-        "plug-in", rule.support, rule.delta, n_rows=array.shape[0], outside=outside
+        "plug-in", rule.delta, rule.support, n_rows=array.shape[0], outside=outside
     )
     try:
         full.update_many(array)

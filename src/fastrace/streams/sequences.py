@@ -141,8 +141,8 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     def __init__(
         self,
         bound: str = "empirical-bernstein-mixture",
-        support: tuple[float, float] = (0.0, 1.0),
         delta: float = 0.05,
+        support: tuple[float, float] = (0.0, 1.0),
         *,
         n_rows: int | None = None,
         cap: float = 0.5,

@@ -61,7 +61,7 @@ class StreamRace:
 
     def __init__(
         self, n_arms: int, horizon: int | None, delta: float = 0.05, support: _checks.Support | None = None,
-        epsilon: float = 0.0, n_best: int = 1,
+        *, epsilon: float = 0.0, n_best: int = 1,
     ) -> None:
         n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
         if horizon is None and self._spends_by_round:
@@ -464,9 +464,9 @@ class BettingRace(StreamRace):
 
     def __init__(
         self, n_arms: int, horizon: int | None = None, delta: float = 0.05, support: _checks.Support | None = None,
-        epsilon: float = 0.0, n_best: int = 1,
+        *, epsilon: float = 0.0, n_best: int = 1,
     ) -> None:
-        super().__init__(n_arms, horizon, delta, support, epsilon, n_best)
+        super().__init__(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best)
 
 
 @_checks.rebuilds(2, StreamRace, subclasses=True)
@@ -474,7 +474,8 @@ def _rebuild(
     cls: Any, arguments: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
 ) -> Any:
     """Rebuild a pickled race."""
-    race = cls(*arguments)
+    *ahead, epsilon, n_best = arguments
+    race = cls(*ahead, epsilon=epsilon, n_best=n_best)
     race._race._set_state(state)
     race._race.restore_order(order)
     return race

@@ -1,0 +1,142 @@
+"""The face of the package: DESIGN.md's table of words, held to by every public class and function."""
+
+import dataclasses
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import catalogue
+import fastrace as fr
+from fastrace.results import STOPPED_BY, ArmsResult, Result
+
+DESIGN = (Path(__file__).parents[1] / "DESIGN.md").read_text()
+RESULTS = sorted(name for name, cls in catalogue.public_classes().items()
+                 if issubclass(cls, Result) and dataclasses.is_dataclass(cls))
+RACES = ["RaceResult", "SelectionResult", "StreamRaceResult", "UnequalResult"]
+ORDER = ("epsilon", "delta", "support", "max_pulls", "max_samples", "rng", "progress")
+PAPERS = {"boosting.FilterBoostClassifier"}     # delta is that of its paper's experiments, 0.1
+
+
+def signatures():
+    found = {}
+    for name, value in catalogue.public().items():
+        if dataclasses.is_dataclass(value) or name.startswith("bounds."):   # formulas take delta as data
+            continue
+        try:
+            found[name] = inspect.signature(value).parameters
+        except ValueError:              # a compiled class without a signature
+            continue
+    return found
+
+
+SIGNATURES = signatures()
+TAKING = {word: sorted(name for name, given in SIGNATURES.items() if word in given) for word in ORDER}
+
+
+def endings():
+    """Every list of endings in a compiled module."""
+    found = {}
+    for module in pkgutil.walk_packages(fr.__path__, "fastrace."):
+        if re.search(r"doors|\.demo", module.name):
+            continue
+        for key, value in vars(importlib.import_module(module.name)).items():
+            if key == "STOPPED_BY":
+                found[module.name] = value
+    return found
+
+
+def asked_for(n_best):
+    """Answers about the best n_best of four arms, by every class that can be asked so."""
+    for name in sorted(catalogue.public_classes()):
+        given = SIGNATURES.get(name, {})
+        if "n_best" in given and "n_arms" in given and name in catalogue.OBJECTS:
+            own = {key: catalogue._argument(value) for key, value in given.items()
+                   if value.default is value.empty or key == "support"}
+            yield name, catalogue.public_classes()[name](**(own | {"n_best": n_best})).result()
+
+
+@pytest.mark.parametrize("word", ["best", "names", "n_rows", "n_read", "stopped_by", "lower", "upper", *ORDER])
+def test_the_table_names_the_word(word):
+    assert re.search(rf"^\| `[^|]*\b{word}\b", DESIGN, re.MULTILINE)
+
+
+def test_there_is_one_list_of_endings():
+    for module, words in endings().items():
+        assert set(words) <= set(STOPPED_BY), module
+    assert len(set(STOPPED_BY)) == len(STOPPED_BY)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_frozen_and_has_the_methods_of_all_results(name):
+    cls = catalogue.public_classes()[name]
+    assert cls.__dataclass_params__.frozen
+    for method in ("to_dict", "to_frame", "plot", "_repr_html_", "__str__"):
+        assert getattr(cls, method) is not getattr(object, method, None), method
+    fields = {field.name for field in dataclasses.fields(cls)}
+    assert not fields & {"status", "n_pulls", "sizes", "selected", "fraction", "reason"}
+    if issubclass(cls, ArmsResult):
+        assert {"best", "names", "stopped_by"} <= fields and hasattr(cls, "n_read")
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_every_race_gives_an_interval_for_each_arm(name):
+    fields = {field.name for field in dataclasses.fields(catalogue.public_classes()[name])}
+    assert {"lower", "upper", "pulls"} <= fields
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_best_is_an_int_where_one_arm_is_asked_for_and_an_array_where_several_are(n_best):
+    seen = 0
+    for name, result in asked_for(n_best):
+        seen += 1
+        assert isinstance(result.best, int) if n_best == 1 else np.shape(result.best) == (2,), name
+    assert seen > 5
+
+
+@pytest.mark.parametrize("cut", [{}, {"max_pulls": 900}])
+def test_names_of_a_frame_are_in_everything_that_a_result_shows(cut):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(catalogue.VALUES / 1.2, columns=["north", "east", "south", "west"])
+    parts = {name: frame[name].to_numpy() for name in frame}
+    answers = [fr.race(frame, rng=1, **cut), fr.select_best(frame, 4, 2, epsilon=0.2, rng=1),
+               fr.LilUCB(4, 400, support=(0, 1), rng=1).run(frame),
+               fr.HoeffdingRace(4, 400, support=(0, 1)).run(frame, rng=1),
+               fr.race_sums(parts, rng=1)]
+    for answer in answers:
+        assert answer.names == tuple(frame), type(answer)
+        for name in frame:
+            assert name in str(answer) and name in answer._repr_html_() and name in answer.to_frame()["arm"].tolist()
+        assert json.loads(json.dumps(answer.to_dict()))["names"] == list(frame)
+        plt = pytest.importorskip("matplotlib.pyplot")
+        panel = answer.plot("means", plt.figure().add_subplot())
+        assert {label.get_text() for label in panel.get_xticklabels()} == set(frame)
+        plt.close("all")
+
+
+@pytest.mark.parametrize("name", sorted({name for names in TAKING.values() for name in names}))
+def test_shared_parameters_stand_in_one_order_with_one_default(name):
+    given = SIGNATURES[name]
+    positional = [key for key, value in given.items() if key in ORDER and value.kind is value.POSITIONAL_OR_KEYWORD]
+    assert positional == sorted(positional, key=ORDER.index)
+    if "delta" in given and name not in PAPERS:
+        assert given["delta"].default in (0.05, inspect.Parameter.empty)
+    for word, default in (("rng", None), ("progress", False), ("max_pulls", None), ("max_samples", None)):
+        if word in given and given[word].default is not inspect.Parameter.empty:
+            assert given[word].default is default, word
+
+
+def test_names_may_be_given_where_rewards_have_none():
+    pull = fr.pulls.BernoulliPulls([0.2, 0.5, 0.8], rng=1)
+    values, names = catalogue.VALUES[:, :3], ["x", "y", "z"]
+    for call in (lambda names: fr.race(values, names=names, rng=1),
+                 lambda names: fr.race_sums(list(values.T), names=names, rng=1),
+                 lambda names: fr.select_best(pull, 3, epsilon=0.2, names=names, rng=1)):
+        assert call(names).names == ("x", "y", "z")
+        with pytest.raises(ValueError, match="names has 2 entries; one per arm is needed, and there are 3"):
+            call(names[:2])
