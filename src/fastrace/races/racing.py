@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace._core as _core
+import fastrace._math._half_widths as _half_widths
 from fastrace import bounds
 from fastrace._base import _checks
 from fastrace.races import _options
@@ -107,20 +108,12 @@ class RaceOptions:
             some &= std > 0.0           # rewards that are all equal do not show their spread
         if not some.any():
             return width
-        n, std, log_inv_delta = pulls[some], std[some], math.log(2.0 * self.n_arms) - math.log(self.delta)
         first_look = min(self.first_look, self.n_rows)
-        if self.bound == "normal":
-            width[some] = bounds.normal(n, self.n_rows, std, None, first_look, self.growth, "union",
-                                        log_inv_delta=log_inv_delta)
-            return width
-        log_inv_delta += math.log(bounds.looks(self.n_rows, first_look, self.growth).size)
-        assert self.low is not None and self.high is not None
-        span = self.high[some] - self.low[some]
-        if self.bound == "hoeffding-serfling":
-            width[some] = bounds.hoeffding_serfling(n, self.n_rows, None, (0.0, span), log_inv_delta=log_inv_delta)
-        else:
-            rule = bounds.empirical_bernstein_serfling if self.bound.startswith("empirical") else bounds.serfling
-            width[some] = rule(n, self.n_rows, std, None, (0.0, span), log_inv_delta=log_inv_delta)
+        place, share, quantile = _share_of_a_mean(
+            self.n_arms, self.n_rows, self.delta, self.bound, first_look, self.growth
+        )
+        span = 0.0 if self.low is None or self.high is None else self.high[some] - self.low[some]
+        width[some] = _half_widths.half_width(place, pulls[some], self.n_rows, std[some], share, span, quantile)
         return width
 
     def plan(self, n_running: int) -> Plan:
@@ -136,6 +129,19 @@ class RaceOptions:
             self.student,
             self.skewness_guard or self.tail_guard,
         )
+
+
+@functools.lru_cache(maxsize=256)
+def _share_of_a_mean(
+    n_arms: int, n_rows: int, delta: float, bound: str, first_look: int, growth: float
+) -> tuple[int, float, float]:
+    """Place of the bound, log(1 / share of delta) and quantile of one side of one arm's mean, at all looks."""
+    share = math.log(2.0 * n_arms) - math.log(delta)
+    if bound == "normal":
+        quantile = bounds.normal_quantile(None, n_rows, first_look, growth, "union", log_inv_delta=share)
+        return _half_widths.BOUNDS.index(bound), share, float(quantile)
+    share += math.log(bounds.looks(n_rows, first_look, growth).size)
+    return _half_widths.BOUNDS.index("serfling" if bound == "betting" else bound), share, 0.0
 
 
 @functools.lru_cache(maxsize=256)
