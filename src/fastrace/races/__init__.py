@@ -1,6 +1,7 @@
 """Races over finite populations: the largest mean, a mean against a threshold, the largest sum, one exact draw.
 
-Faces and their loops: `racing` uses `fastrace._core` and `_memory`; `acceptance` uses `_threshold`; `unequal` uses
-`_unequal`; `lil_ucb` uses `_lil`; `sampling` draws by races of `_core`. `_weighted` draws rows by their weights.
+Faces and their loops: `racing` and `sampling` use `fastrace._core`, the loop on top of `_judge` (who is out) and
+`_memory`; `acceptance` uses `_threshold`; `unequal` uses `_unequal`; `lil_ucb` uses `_lil`. `_weighted` draws rows by
+their weights. `_reading` says how all races read rows, `_options` checks the options that several of them take.
 Streams without an end are in `fastrace.streams`.
 """
