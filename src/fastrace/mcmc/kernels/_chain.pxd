@@ -1,3 +1,4 @@
+# cython: cdivision=True
 """Steps of Markov chains whose decisions rest on sums over rows."""
 
 from libc.stdint cimport int64_t
@@ -5,7 +6,7 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_t
-from fastrace._draws._row_stream cimport row_stream_t
+from fastrace._draws._row_stream cimport row_stream_seed, row_stream_t
 from fastrace.likelihoods cimport GLMSource
 from fastrace.sources cimport Source
 
@@ -64,7 +65,6 @@ cdef class Chain:
 
     cdef int hold(self) except -1           # before steps are made; `release` after them
     cdef void release(self) noexcept
-    cdef void begin(self, bitgen_t *bits) noexcept nogil
     cdef int arrive(self) except -1 nogil
     cdef double log_prior_of(self, const double *theta) except? -1.0 nogil
     cdef void to_theta(self, const double *z, double *theta) noexcept nogil
@@ -73,3 +73,10 @@ cdef class Chain:
     cdef double size_of_move(self) noexcept nogil
     cdef int decide(self, double threshold) except -1 nogil
     cdef int moved_on(self) except -1 nogil
+
+
+cdef inline void begin(Chain chain, bitgen_t *bits) noexcept nogil:
+    """Before a decision: a fresh order of rows, and nothing read yet."""
+    chain.step.n_read = chain.step.n_looks = 0
+    chain.step.accepted = chain.step.full_pass = chain.step.undecided = False
+    row_stream_seed(&chain.stream, bits.next_uint64(bits.state))

@@ -17,7 +17,7 @@ from numpy.random cimport bitgen_t
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle,
                                     guard_enter, guard_leave, guarded)
 from fastrace._base._signals cimport check_signals
-from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed
+from fastrace._draws._row_stream cimport row_stream_init
 from fastrace._math._bounds cimport cubic_change
 from fastrace._math._simd cimport fr_lower_product, fr_sum
 from fastrace.likelihoods cimport FR_RESIDUAL, GLMSource
@@ -281,12 +281,6 @@ cdef class Chain:
     cdef int moved_on(self) except -1 nogil:
         """After an accepted step, before arm 1 becomes arm 0."""
         return 0
-
-    cdef void begin(self, bitgen_t *bits) noexcept nogil:
-        """Before a decision: a fresh order of rows, and nothing read yet."""
-        self.step.n_read = self.step.n_looks = 0
-        self.step.accepted = self.step.full_pass = self.step.undecided = False
-        row_stream_seed(&self.stream, bits.next_uint64(bits.state))
 
     cdef int arrive(self) except -1 nogil:
         """Take up the point that has been accepted."""

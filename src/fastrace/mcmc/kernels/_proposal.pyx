@@ -5,7 +5,7 @@ from libc.math cimport INFINITY, isnan
 from numpy.random cimport bitgen_t
 
 from fastrace._draws._rng cimport random_standard_exponential
-from fastrace.mcmc.kernels._chain cimport Chain, Move
+from fastrace.mcmc.kernels._chain cimport Chain, Move, begin
 
 import numpy as np
 
@@ -52,8 +52,8 @@ cdef class Proposal(Move):
         """
         cdef double ratio, first
         cdef bint walked = False, near = False
-        chain.begin(bits)
-        ratio = self.ratio_of(chain, bits, &walked, &near)
+        begin(chain, bits)
+        ratio = ratio_of(self, chain, bits, &walked, &near)
         first = -random_standard_exponential(bits)
         if ratio == -INFINITY:
             return 0
@@ -67,35 +67,6 @@ cdef class Proposal(Move):
         if chain.step.accepted:
             chain.arrive()
         return 0
-
-    cdef double ratio_of(self, Chain chain, bitgen_t *bits, bint *walked, bint *near) except? -1.0 nogil:
-        """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
-        cdef Py_ssize_t i, d = chain.dim
-        cdef double keep = self.keep, noise = self.noise, before = 0.0, after = 0.0, ratio = 0.0
-        if self.propose is not None:
-            with gil:
-                ratio = self._ask(chain)
-            chain.to_z(chain.new, chain.z1)
-        else:
-            if self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share:
-                keep, noise = 1.0, self.walk
-                walked[0] = True
-            for i in range(d):
-                chain.z1[i] = keep * chain.z0[i] + noise * random_standard_normal(bits)
-            chain.to_theta(chain.z1, chain.new)
-        for i in range(d):
-            before += chain.z0[i] * chain.z0[i]
-            after += chain.z1[i] * chain.z1[i]
-        near[0] = before <= self.near_squared and after <= self.near_squared
-        if self.propose is None and keep != 1.0:
-            ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise)
-                                               - (1.0 if chain.surrogate else 0.0))
-        elif chain.surrogate:
-            ratio -= 0.5 * (after - before)
-        chain.prior_new = chain.log_prior_of(chain.new)
-        if chain.prior_new == -INFINITY:
-            return -INFINITY
-        return ratio + (chain.prior_new - chain.prior_now)
 
     cdef double _ask(self, Chain chain) except? -1.0:
         cdef Py_ssize_t i
@@ -114,3 +85,34 @@ cdef class Proposal(Move):
         for i in range(chain.dim):
             chain.new[i] = proposed[i]
         return ratio
+
+
+cdef inline double ratio_of(Proposal move, Chain chain, bitgen_t *bits, bint *walked,
+                            bint *near) except? -1.0 nogil:
+    """Put a proposal in place; log of the Metropolis-Hastings ratio as far as it needs no row."""
+    cdef Py_ssize_t i, d = chain.dim
+    cdef double keep = move.keep, noise = move.noise, before = 0.0, after = 0.0, ratio = 0.0
+    if move.propose is not None:
+        with gil:
+            ratio = move._ask(chain)
+        chain.to_z(chain.new, chain.z1)
+    else:
+        if move.walk_share > 0.0 and bits.next_double(bits.state) < move.walk_share:
+            keep, noise = 1.0, move.walk
+            walked[0] = True
+        for i in range(d):
+            chain.z1[i] = keep * chain.z0[i] + noise * random_standard_normal(bits)
+        chain.to_theta(chain.z1, chain.new)
+    for i in range(d):
+        before += chain.z0[i] * chain.z0[i]
+        after += chain.z1[i] * chain.z1[i]
+    near[0] = before <= move.near_squared and after <= move.near_squared
+    if move.propose is None and keep != 1.0:
+        ratio += 0.5 * (after - before) * ((1.0 - keep * keep) / (noise * noise)
+                                           - (1.0 if chain.surrogate else 0.0))
+    elif chain.surrogate:
+        ratio -= 0.5 * (after - before)
+    chain.prior_new = chain.log_prior_of(chain.new)
+    if chain.prior_new == -INFINITY:
+        return -INFINITY
+    return ratio + (chain.prior_new - chain.prior_now)

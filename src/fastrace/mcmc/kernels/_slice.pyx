@@ -7,7 +7,7 @@ from libc.string cimport memset
 from numpy.random cimport bitgen_t
 
 from fastrace._draws._rng cimport random_standard_exponential
-from fastrace.mcmc.kernels._chain cimport Chain, Move, step_t
+from fastrace.mcmc.kernels._chain cimport Chain, Move, begin, step_t
 
 cdef enum:
     MOST_SHRINKS = 200          # an interval shrunk so often has no width left; the chain then stays
@@ -81,7 +81,7 @@ cdef double in_slice(Chain chain, bitgen_t *bits, Py_ssize_t j, double step, dou
     chain.prior_new = chain.log_prior_of(chain.new)
     if chain.prior_new == -INFINITY:
         return 0.0
-    chain.begin(bits)
+    begin(chain, bits)
     log_u -= chain.prior_new - chain.prior_now
     chain.decide(log_u + 0.5 * (after - before) if chain.surrogate else log_u)
     sum.n_read += chain.step.n_read
