@@ -17,8 +17,8 @@ import fastrace.select._lucb as _lucb
 import fastrace.select._plans as _plans
 from fastrace._base import _checks
 from fastrace._base._words import counted
-from fastrace.select.lucb import LUCB, scales, shares
-from fastrace.select.selection import NO_LIMIT, Selection, batch_size, direct_counts
+from fastrace.select.lucb import LUCB, shares
+from fastrace.select.selection import NO_LIMIT, Selection, batch_size, direct_counts, scales
 
 DRAWS = ("proportional", "deficit")
 RACE_BOUNDS = ("hoeffding", "bernstein")

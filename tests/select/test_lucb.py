@@ -11,7 +11,7 @@ import pytest
 import ctrl_c
 import fastrace as fr
 from fastrace.pulls import BernoulliPulls, CallablePulls, RecordedPulls, UniformPulls
-from fastrace.select import _lucb, choosing, lucb
+from fastrace.select import _lucb, choosing, selection
 from guarantee import assert_rate_at_most
 from reference import lucb as reference
 
@@ -69,7 +69,7 @@ def test_the_mixture_is_tightest_near_where_it_was_tuned():
 
 
 def test_two_scales_are_never_far_from_the_better_and_close_where_one_fails():
-    scales, x = lucb.scales(1.0, 10, 0.0, 0.1), 6.0
+    scales, x = selection.scales(1.0, 10, 0.0, 0.1), 6.0
     for v in np.geomspace(0.05, 1e6, 60):
         single = [_lucb._mixture_boundary(v, [(best_at, 1.0)], x)[0] for best_at, _ in scales]
         both = _lucb._mixture_boundary(v, scales, x)[0]

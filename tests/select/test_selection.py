@@ -13,8 +13,9 @@ import ctrl_c
 import fastrace as fr
 from fastrace.pulls import BernoulliPulls, RecordedPulls, ResampledPulls, UniformPulls, as_pulls
 from fastrace.select._adapt import _log_level, _width_at
-from fastrace.select.adaptive import _mixture
+from fastrace.select.selection import scales
 from guarantee import assert_fits, assert_rate_at_most
+from reference import lucb as lucb_twin
 from reference import selection as twin
 
 RULES = {
@@ -460,37 +461,34 @@ def test_levels_equal_root_finding_on_the_widths(kind, seed):
         R, u = 10 ** rng.uniform(-2, 2), int(10 ** rng.uniform(0.3, 6))
         variance = rng.choice([0.0, 0.01, 0.25]) * R**2
         level = 10 ** rng.uniform(-8, -0.7)
-        constants = _mixture(np.array([R]), 0.25, 0.05, 0.1 * R)
-        known = (u, u * variance, u * variance, R, constants["rho"][0], constants["start"][0])
+        arm, mixtures = (u, u * variance, u * variance, R), scales(R, 1, 0.1 * R, 0.05)
         if kind == "hoeffding":
             width = R * math.sqrt(math.log(1 / level) / (2 * u))
         elif kind == "bernstein":
             width = twin.bernstein_width(u, math.sqrt(variance), R, level)
         else:
-            wanted = math.log(level)
-            width = optimize.brentq(lambda g, known=known, wanted=wanted: _log_level(kind, *known, g) - wanted,
-                                    1e-12 * R, 1e3 * R, xtol=1e-300)
-        assert _log_level(kind, *known, width) == pytest.approx(math.log(level), rel=1e-10)
+            aim = math.log(level)
+            width = optimize.brentq(
+                lambda g, arm=arm, aim=aim, mixtures=mixtures: _log_level(kind, arm, g, mixtures) - aim,
+                1e-12 * R, 1e3 * R, xtol=1e-300)
+        assert _log_level(kind, arm, width, mixtures) == pytest.approx(math.log(level), rel=1e-10)
         if width < 2 * R:
-            assert _width_at(kind, *known, math.log(level)) == pytest.approx(width, rel=1e-10)
+            assert _width_at(kind, arm, math.log(level), mixtures) == pytest.approx(width, rel=1e-10)
         gaps = np.geomspace(1e-6 * R, 10 * R, 50)
-        levels = [_log_level(kind, *known, g) for g in gaps]
+        levels = [_log_level(kind, arm, g, mixtures) for g in gaps]
         assert (np.diff(levels) <= 1e-12).all() and max(levels) <= 0
-        assert _log_level(kind, *known, 0.0) == _log_level(kind, *known, -1.0) == 0.0
-    assert math.isfinite(_log_level(kind, 10**9, 0.0, 0.0, 1.0, 1.0, 0.0, 0.5))
+        assert _log_level(kind, arm, 0.0, mixtures) == _log_level(kind, arm, -1.0, mixtures) == 0.0
+    assert math.isfinite(_log_level(kind, (10**9, 0.0, 0.0, 1.0), 0.5, scales(1.0, 1, 0.1, 0.05)))
 
 
-def test_the_gamma_mixture_is_a_little_more_careful_than_its_formula(seed):
-    from scipy.special import gammainc, gammaln
-
+def test_the_mean_of_gamma_mixtures_is_a_little_more_careful_than_its_formula(seed):
     for _ in range(200):
         rng = np.random.default_rng(seed)
-        rho, v, s = 10 ** rng.uniform(-1, 4), 10 ** rng.uniform(-3, 5), 10 ** rng.uniform(-1, 3)
+        best, v, s = 10 ** rng.uniform(0, 4), 10 ** rng.uniform(-3, 5), 10 ** rng.uniform(-1, 3)
         seed += 1
-        exact = (rho * math.log(rho) - gammaln(rho) - math.log(gammainc(rho, rho)) + gammaln(v + rho)
-                 + math.log(gammainc(v + rho, s + v + rho)) - (v + rho) * math.log(s + v + rho) + s + v)
-        start = rho * math.log(rho) - rho - gammaln(rho) - math.log(gammainc(rho, rho))
-        ours = -_log_level("gamma-mixture", 1000, 0.0, v, 1.0, rho, start, s / 1000)
+        mixtures = ((best, 0.9), (0.02 * best, 0.1))
+        exact = lucb_twin.log_mean_of_mixtures(s, v, mixtures, 6.0)
+        ours = -_log_level("gamma-mixture", (1000, 0.0, v, 1.0), s / 1000, mixtures, 6.0)
         assert ours <= max(exact, 0.0) + 1e-8 * (1 + abs(v))
         if exact > 3.0:
             assert ours >= exact - 0.06
@@ -500,15 +498,14 @@ def test_the_gamma_mixture_is_a_little_more_careful_than_its_formula(seed):
 @pytest.mark.parametrize("p", [0.5, 0.05])
 def test_mixtures_hold_at_all_times(kind, p, seed):
     alpha, failed, trials = 0.1, 0, 400
-    constants = _mixture(np.array([1.0]), 0.25, alpha, 0.05)
+    mixtures = scales(1.0, 1, 0.05, alpha)
     for child in np.random.SeedSequence(seed).spawn(trials):
         x = (np.random.default_rng(child).random(2000) < p).astype(float)
         sums = x.cumsum()
         predicted = np.concatenate([[0.5], sums[:-1] / np.arange(1, 2000)])
         spread = ((x - predicted) ** 2).cumsum()
         for u in np.unique(np.geomspace(1, 2000, 60).astype(int)):
-            level = _log_level(kind, int(u), 0.0, spread[u - 1], 1.0, constants["rho"][0], constants["start"][0],
-                               sums[u - 1] / u - p)
+            level = _log_level(kind, (int(u), 0.0, spread[u - 1], 1.0), sums[u - 1] / u - p, mixtures, -math.log(alpha))
             if level <= math.log(alpha):
                 failed += 1
                 break
@@ -525,15 +522,15 @@ def test_the_optimal_cutoff_against_brute_force(policy, anytime, seed):
         state = rule._core.get_state()
         order = np.lexsort((np.arange(8), -state["mean"]))
         high = order[:3]
-        kind, constants = rule._options["kind"], rule._options
+        kind, share = rule._options["kind"], rule._options["log_share"]
 
-        def bound(c, state=state, high=high, kind=kind, constants=constants, rule=rule):
+        def bound(c, state=state, high=high, kind=kind, share=share, rule=rule):
             levels = []
             for i in range(8):
                 gap = state["mean"][i] + 0.1 - c if i in high else c - state["mean"][i]
                 levels.append(math.exp(_log_level(
-                    kind, int(state["pulls"][i]), state["m2"][i], state["error"][i], 1.0, constants["rho"][i],
-                    constants["start"][i], gap)))
+                    kind, (int(state["pulls"][i]), state["m2"][i], state["error"][i], 1.0), gap,
+                    rule._options["scales"], share)))
             return min(1, 8 * max(levels)) if rule._anytime else -math.expm1(sum(math.log1p(-min(d, 1 - 1e-16))
                                                                               for d in levels))
 

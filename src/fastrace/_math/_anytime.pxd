@@ -84,6 +84,25 @@ cdef inline double log_mean_mixture(double s, double v, const mixture_t *mixture
     return top + log(sum)
 
 
+cdef inline double log_mean_mixture_at_least(double s, double v, const mixture_t *mixture) noexcept nogil:
+    """A little less than log_mean_mixture, for loops: the incomplete gamma function is replaced by a lower bound.
+
+    P(k, k + s) >= max(1/2, 1 - exp(-room)): that of the median, and Chernoff's. Less by at most 0.06 from 3 on.
+    """
+    cdef double[MOST_SCALES] part
+    cdef double top = -INFINITY, sum = 0.0, shape, room, inside
+    cdef int k
+    for k in range(mixture.n):
+        shape = v + mixture.rho[k]
+        room = s - shape * log1p(s / shape)
+        inside = 1.0 - exp(-room)
+        part[k] = mixture.start[k] + log_gamma_rest(shape) + room + log(inside if inside > 0.5 else 0.5)
+        top = fmax(top, part[k])
+    for k in range(mixture.n):
+        sum += exp(part[k] - top)
+    return top + log(sum)
+
+
 cdef inline double mean_mixture_boundary(double v, const mixture_t *mixture, double log_inv_alpha) noexcept nogil:
     """The s at which the mean reaches 1 / alpha. Newton's rule on a convex function: from above after one step."""
     cdef double slope = 0.0, step, rho = mixture.rho[0], s

@@ -5,25 +5,24 @@
 level is that of a one-sided bound. Kalyanakrishnan & Stone (2010), section 4.
 """
 
-from libc.math cimport INFINITY, erfc, exp, log, log1p, sqrt
+from libc.math cimport INFINITY, erfc, log, log1p, sqrt
 from libc.stdint cimport int64_t
 
-from fastrace._math._anytime cimport log_gamma_rest
+from fastrace._math._anytime cimport log_mean_mixture_at_least, mixture_t
 
 cdef enum kind_t:
     HOEFFDING                   # at one number of pulls
     BERNSTEIN
     TIGHTEST                    # the better of the two, arm by arm
     NORMAL_MIXTURE              # at all numbers of pulls
-    GAMMA_MIXTURE
+    GAMMA_MIXTURE               # the mean of several
 
 cdef struct evidence_t:         # what is known of one arm
     int64_t pulls
     double m2                   # sum of squared deviations from the mean
-    double spread               # sum of squared errors of predicting each reward by the mean of those before it
+    double error                # sum of squared errors of predicting each reward by the mean of those before it
     double span
-    double rho                  # where a mixture is tightest, in squared spans
-    double start                # the part of the log of the gamma mixture that depends on rho alone
+    const mixture_t *mixture    # of the bounds that hold at all times; the normal mixture has its first rho
 
 
 cdef inline double log_level_hoeffding(const evidence_t *arm, double gap) noexcept nogil:
@@ -44,35 +43,24 @@ cdef inline double log_level_bernstein(const evidence_t *arm, double gap) noexce
 
 cdef inline double log_level_normal_mixture(const evidence_t *arm, double gap) noexcept nogil:
     """One-sided normal mixture for sub-Gaussian rewards; Howard et al. (2021), Prop. 6. One over its martingale."""
-    cdef double variance = 0.25 * arm.pulls + arm.rho
+    cdef double rho = arm.mixture.rho[0], variance = 0.25 * arm.pulls + rho
     cdef double z = arm.pulls * (gap / arm.span) / sqrt(variance)
-    return min(0.0, -(0.5 * log(arm.rho / variance) + 0.5 * z * z + log(2.0) + log1p(-0.5 * erfc(z / sqrt(2.0)))))
+    return min(0.0, -(0.5 * log(rho / variance) + 0.5 * z * z + log(2.0) + log1p(-0.5 * erfc(z / sqrt(2.0)))))
 
 
 cdef inline double log_level_gamma_mixture(const evidence_t *arm, double gap) noexcept nogil:
-    """Gamma-exponential mixture with empirical variances; Howard et al. (2021), Prop. 9 and Thm 4. As above.
-
-    The incomplete gamma function in it is replaced by a lower bound, P(k, k + y) >= max(1/2, 1 - exp(-room)): that of
-    the median, and Chernoff's. The level is then a little too large, by 5 % at a level of a twentieth and less below.
-    """
-    cdef double unit = arm.span * arm.span
-    cdef double k = arm.spread / unit + arm.rho, y = arm.pulls * (gap / arm.span)
-    cdef double room = y - k * log1p(y / k), inside = 1.0 - exp(-room)
-    return min(0.0, -(arm.start + log_gamma_rest(k) + room + log(inside if inside > 0.5 else 0.5)))
+    """Mean of gamma-exponential mixtures with empirical variances; Howard et al. (2021), Prop. 9, Thm 4. As above."""
+    cdef double v = arm.error / (arm.span * arm.span), s = arm.pulls * (gap / arm.span)
+    return min(0.0, -log_mean_mixture_at_least(s, v, arm.mixture))
 
 
 cdef inline double log_level(kind_t kind, const evidence_t *arm, double gap) noexcept nogil:
-    cdef double one, other
-    if not gap > 0.0:
-        return 0.0
-    if arm.pulls == 0:
+    if not gap > 0.0 or arm.pulls == 0:
         return 0.0
     if kind == HOEFFDING:
         return log_level_hoeffding(arm, gap)
     if kind == TIGHTEST:
-        one = log_level_hoeffding(arm, gap)
-        other = log_level_bernstein(arm, gap)
-        return one if one < other else other
+        return min(log_level_hoeffding(arm, gap), log_level_bernstein(arm, gap))
     if kind == BERNSTEIN:
         return log_level_bernstein(arm, gap)
     if kind == NORMAL_MIXTURE:

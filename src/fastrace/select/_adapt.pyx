@@ -15,6 +15,7 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_check_built
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._sum_tree cimport sum_tree_build, sum_tree_find, sum_tree_set, sum_tree_size, sum_tree_t
+from fastrace._math._anytime cimport mixture_t, set_mixture
 from fastrace._math._cutoff cimport cutoff_between, evidence_t, kind_t, log_level, standard_error, width_at
 from fastrace.select._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, MOST_PER_BATCH, Selector, per_arm
 
@@ -45,10 +46,9 @@ cdef class Adapt(Selector):
     cdef policy_t policy
     cdef kind_t kind
     cdef readonly bint optimal, all_times, lazy
-    cdef cnp.ndarray _cap, _rho, _start
+    cdef cnp.ndarray _cap
     cdef const int64_t *cap
-    cdef const double *rho
-    cdef const double *begin
+    cdef mixture_t mixture          # of bounds that hold at all times
     cdef double *level              # of each arm at the cutoff; or the half-width at the level delta / n
     # one by one
     cdef sum_tree_t above           # at least the level of each arm, for cutoffs in the window; 0 for arms at their cap
@@ -60,24 +60,21 @@ cdef class Adapt(Selector):
     cdef Py_ssize_t changed[3]
     cdef int n_changed
 
-    def _configure(self, *, policy, kind, optimal, epsilon, delta, log_share, first, cap, rho, start, batch,
-                   batch_share):
+    def _configure(self, *, policy, kind, optimal, epsilon, delta, log_share, first, cap, scales, batch, batch_share):
         if not (0.0 <= epsilon < np.inf and 0.0 < delta < 1.0 and 0.0 <= log_share < np.inf and first >= 1
                 and batch >= 0 and 0.0 <= batch_share <= 1.0 and (batch or batch_share)):
             raise ValueError("epsilon, delta, log_share, first, batch or batch_share is out of range")
         self.policy = <policy_t><int>POLICIES.index(policy)
         self.kind = <kind_t><int>KINDS.index(kind)
         self.all_times = kind.endswith("mixture")
+        if self.all_times:
+            set_mixture(&self.mixture, scales, log_share)
         self.optimal = optimal
         self.epsilon, self.delta, self.log_share = epsilon, delta, log_share
         self.first, self.batch, self.batch_share = first, batch, batch_share
         self.lazy = batch == 1 and not batch_share and policy == "proportional" and not optimal
         self._cap = per_arm(cap, self.n_arms, np.int64, "cap")
-        self._rho = per_arm(rho, self.n_arms, np.float64, "rho")
-        self._start = per_arm(start, self.n_arms, np.float64, "start")
         self.cap = <const int64_t *>cnp.PyArray_DATA(self._cap)
-        self.rho = <const double *>cnp.PyArray_DATA(self._rho)
-        self.begin = <const double *>cnp.PyArray_DATA(self._start)
         self.level = <double *>self.room(self.n_arms, sizeof(double))
         self.below = <double *>self.room(self.n_arms, sizeof(double))
         self.above.size = sum_tree_size(self.n_arms)
@@ -99,10 +96,9 @@ cdef class Adapt(Selector):
         cdef evidence_t found
         found.pulls = self.pulls[arm]
         found.m2 = self.m2[arm]
-        found.spread = self.error[arm]
+        found.error = self.error[arm]
         found.span = self.span[arm]
-        found.rho = self.rho[arm]
-        found.start = self.begin[arm]
+        found.mixture = &self.mixture
         return found
 
     cdef inline double gap(self, Py_ssize_t arm, double cutoff) noexcept nogil:
@@ -444,15 +440,24 @@ cdef class Adapt(Selector):
             self.fill_window()
 
 
-def _log_level(kind, pulls, m2, spread, span, rho, start, gap):
-    """`log_level` of one arm; a door for tests."""
-    cdef evidence_t known
-    known.pulls, known.m2, known.spread, known.span, known.rho, known.start = pulls, m2, spread, span, rho, start
-    return log_level(<kind_t><int>KINDS.index(kind), &known, gap)
+# Doors for tests.
+
+cdef int _evidence(evidence_t *arm, mixture_t *mixture, pulls, m2, error, span, scales, log_inv_alpha) except -1:
+    arm.pulls, arm.m2, arm.error, arm.span, arm.mixture = pulls, m2, error, span, mixture
+    return set_mixture(mixture, scales, log_inv_alpha) if scales else 0
 
 
-def _width_at(kind, pulls, m2, spread, span, rho, start, log_wanted):
-    """`width_at` of one arm; a door for tests."""
-    cdef evidence_t known
-    known.pulls, known.m2, known.spread, known.span, known.rho, known.start = pulls, m2, spread, span, rho, start
-    return width_at(<kind_t><int>KINDS.index(kind), &known, log_wanted)
+def _log_level(kind, arm, gap, scales=(), log_inv_alpha=6.0):
+    """`log_level` of one arm: (pulls, m2, error, span)."""
+    cdef evidence_t evidence
+    cdef mixture_t mixture
+    _evidence(&evidence, &mixture, arm[0], arm[1], arm[2], arm[3], scales, log_inv_alpha)
+    return log_level(<kind_t><int>KINDS.index(kind), &evidence, gap)
+
+
+def _width_at(kind, arm, log_aim, scales=(), log_inv_alpha=6.0):
+    """`width_at` of one arm: (pulls, m2, error, span)."""
+    cdef evidence_t evidence
+    cdef mixture_t mixture
+    _evidence(&evidence, &mixture, arm[0], arm[1], arm[2], arm[3], scales, log_inv_alpha)
+    return width_at(<kind_t><int>KINDS.index(kind), &evidence, log_aim)

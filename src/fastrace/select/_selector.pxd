@@ -71,7 +71,7 @@ cdef class Selector:
     cdef int64_t work               # nanoseconds, roughly, since Ctrl-C was last looked for
 
     # A subclass supplies `_configure`, which takes the options that `__init__` does not know, and `plan`: set status
-    # or ask for pulls, at least 1 of each arm named. It is called whenever all that was asked for has been told, and again
+    # or ask for pulls, at least 1 of each arm named. It is called when all that was asked for has been told, and again
     # from the start if Ctrl-C cuts it short. What takes O(n_arms) in it, or in an answer, says so to `worked`.
     # `absorb` takes rewards of one arm as they come, `reorder` takes note of its new mean. Fields that are one number
     # per arm come from `vector`, and are saved; other memory comes from `room`.

@@ -6,32 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-import fastrace._math._half_widths as _half_widths
 import fastrace.select._adapt as _adapt
 from fastrace._base import _checks
-from fastrace.select.selection import NO_LIMIT, Selection, batch_size, direct_counts
+from fastrace.select.selection import NO_LIMIT, Selection, batch_size, direct_counts, scales
 
 POLICIES = ("uniform", "colliding", "hoeffding", "tightest")
 CUTOFFS = ("hat", "optimal")
-
-
-def _mixture(
-    widths: NDArray[np.float64], deviation: float, delta: float, epsilon: float
-) -> dict[str, NDArray[np.float64]]:
-    """Where mixtures at the level delta / n are tightest: at the spread that a contentious arm may need.
-
-    `deviation` is a guess of the standard deviation as a share of the width of the support, and so are the answers: rho
-    in squared widths, and what the log of the gamma mixture begins with.
-    """
-    from scipy.special import gammainc  # here, since it takes 0.2 s to import
-
-    log_inverse = math.log(len(widths) / delta)
-    accuracy = np.maximum(epsilon / widths, 1.0 / 50.0)
-    wanted = deviation**2 * np.clip(8.0 * deviation**2 * log_inverse / accuracy**2, 100.0, 1e6)
-    rho = _half_widths.mixture_rho(wanted, max(log_inverse, math.log(2.0) + 0.1))
-    return {"rho": rho, "start": -_half_widths.log_gamma_rest(rho) - np.log(gammainc(rho, rho))}
 
 
 def _batch(batch: float) -> tuple[int, float]:
@@ -102,8 +83,9 @@ class Adapt(Selection):
     at `delta` 0.05, 5.4 % at 0.15 and 37 % at 0.5: kept, as the bounds overstate the tails by more than the looks cost.
     With ``epsilon=0`` and a gap near 0 the looks go on without limit, and it must break in the end.
 
-    With ``anytime=True`` the bound is n times the largest level, each from a mixture that holds at all times: then the
-    promise is a theorem, with or without `epsilon`, for every `batch`.
+    With ``anytime=True`` the bound is n times the largest level, each from the bounds of `LUCB` that hold at all times,
+    ``"eb-mix"`` or, with ``policy="hoeffding"``, ``"hoeffding-mix"``: then the promise is a theorem, with or without
+    `epsilon`, for every `batch`.
 
     ``policy="uniform"`` keeps the promise of `Direct`, for its numbers of pulls do not depend on the rewards.
 
@@ -207,7 +189,9 @@ class Adapt(Selection):
             cap=caps,
             batch=size,
             batch_share=share,
-            **_mixture(self._widths, 0.25 if by_variance else 0.5, level, self._epsilon),
+            scales=scales(
+                float(self._widths.max()), self._n_arms, self._epsilon, level, 0.25 if by_variance else 0.5
+            ),
         )
 
     @property

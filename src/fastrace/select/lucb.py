@@ -10,23 +10,9 @@ import numpy as np
 import fastrace.select._lucb as _lucb
 from fastrace._base import _checks
 from fastrace.select._lucb import BOUNDS
-from fastrace.select.selection import Selection
+from fastrace.select.selection import Selection, scales
 
 SPLITS = ("auto", "equal", "sides")
-
-SCALES = ((1.0, 0.9), (0.02, 0.1))  # of the mixtures of "eb-mix", beside the first; and their weights
-
-
-def scales(width: float, n_arms: int, epsilon: float, delta: float) -> tuple[tuple[float, float], ...]:
-    """Sums of squared errors at which the mixtures are tightest, for rewards in [0, 1], and their weights.
-
-    The first is that of the rewards it takes to tell two arms apart whose standard deviation is a quarter of the
-    support; the second, for arms that are far apart or hardly vary, is 50 times smaller. Only the number of pulls
-    depends on them, never the promise.
-    """
-    accuracy = max(epsilon / width, 0.02)
-    best_at = min(max(math.log(n_arms / delta) / (32.0 * accuracy * accuracy), 6.25), 62_500.0)
-    return tuple((best_at * factor, weight) for factor, weight in SCALES)
 
 
 def shares(bound: str, split: str, n_arms: int, n_best: int, delta: float) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from fastrace.select._selector import LARGEST_BATCH, Selector
 from fastrace.sources import Source, as_source, column_names
 
 NO_LIMIT = 2**63 - 1
+SCALES = ((1.0, 0.9), (0.02, 0.1))  # of mixtures at all times, beside the first; and their weights
 
 # What the docstrings of rules say alike: a line that holds a name in braces, and nothing else, stands for the text.
 SHARED_TEXTS = {
@@ -285,3 +286,17 @@ def batch_size(batch: int) -> int:
     if size > LARGEST_BATCH:
         raise ValueError(f"batch is {batch}; a decision draws at most {LARGEST_BATCH} pulls")
     return size
+
+
+def scales(
+    width: float, n_arms: int, epsilon: float, delta: float, deviation: float = 0.25
+) -> tuple[tuple[float, float], ...]:
+    """Sums of squared errors at which the mixtures are tightest, for rewards in [0, 1], and their weights.
+
+    The first is that of the rewards it takes to tell two arms apart whose standard deviation is `deviation`; the
+    second, for arms that are far apart or hardly vary, is 50 times smaller. Only the number of pulls depends on them,
+    never the promise.
+    """
+    accuracy, square = max(epsilon / width, 0.02), deviation * deviation
+    rewards = min(max(8.0 * square * math.log(n_arms / delta) / (accuracy * accuracy), 100.0), 1e6)
+    return tuple((square * rewards * factor, weight) for factor, weight in SCALES)
