@@ -9,6 +9,8 @@ from scipy import special, stats
 import fastrace as fr
 from fastrace import demo
 from fastrace._models._arch import ArchSource
+from fastrace._models._expanded import Expanded
+from fastrace.mcmc.models.arch import term_derivatives
 from guarantee import assert_rate_at_most
 from reference import arch as twin
 
@@ -34,50 +36,43 @@ def quiet(done):
     pass
 
 
-def test_terms_equal_their_plain_twin(returns, rng):
-    source = ArchSource(returns, ORDERS)
+def table(weights, nu):
+    return np.column_stack([weights, nu])
+
+
+def test_terms_equal_their_plain_twin_in_numbers_and_in_logarithms(returns, rng):
     weights, nu = rng.random((2, 6)) + 0.05, np.array([3.5, 8.0])
-    source.set(weights, nu)
     expected = np.column_stack([twin.log_likelihood_terms(returns, q, 5, weights[j], nu[j])
                                 for j, q in enumerate(ORDERS)])
-    assert source.read(np.arange(source.n_rows)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    assert source.read([7, 7, 600], [1]) == pytest.approx(expected[[7, 7, 600], 1:], rel=1e-12)
-    assert source.totals() == pytest.approx(expected.sum(axis=0), rel=1e-12)
-    assert source.exact() == pytest.approx(expected.sum(axis=0), rel=1e-12)
-
-
-def test_rows_that_are_always_read_leave_the_race_and_stay_in_the_sum(returns):
-    weights, nu = np.ones((2, 6)), np.array([4.0, 4.0])
-    whole, part = ArchSource(returns, ORDERS), ArchSource(returns, ORDERS, always=[3, 500, 3])
-    whole.set(weights, nu)
-    part.set(weights, nu, log_prior=[1.0, 2.0])
-    assert (whole.n_rows, part.n_rows, part.n_terms) == (695, 693, 695)
-    assert part.shifts() == pytest.approx(whole.read([3, 500]).sum(axis=0) + [1, 2], rel=1e-12)
-    assert part.totals() == pytest.approx(whole.totals() + [1, 2], rel=1e-12)
-    assert part.exact() == pytest.approx(whole.totals() + [1, 2], rel=1e-12)
+    for natural in (True, False):
+        parameters = table(weights, nu) if natural else np.log(table(weights, nu))
+        source = ArchSource(returns**2, ORDERS, parameters, natural=natural)
+        assert source.read(np.arange(source.n_rows)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        assert source.read([7, 7, 600], [1]) == pytest.approx(expected[[7, 7, 600], 1:], rel=1e-12)
+        assert source.totals() == pytest.approx(expected.sum(axis=0), rel=1e-12)
+        source.offset[:] = [1.0, 2.0]
+        assert source.totals() == pytest.approx(expected.sum(axis=0) + [1.0, 2.0], rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((np.ones(10), [0]), r"orders is \[0\]"),
-        ((np.ones(10), []), r"orders is \[\]"),
-        ((np.ones(3), [3]), "returns has shape"),
-        ((np.array([1.0, np.nan, 1.0]), [1]), "finite numbers"),
+        ((np.ones(10), [0], np.zeros((1, 2))), r"order is \[0\]"),
+        ((np.ones(10), [], np.zeros((1, 2))), r"order is \[\]"),
+        ((np.ones(3), [3], np.zeros((1, 5))), "squares has shape"),
+        ((np.array([1.0, np.nan, 1.0]), [1], np.zeros((1, 3))), "finite numbers"),
+        ((np.ones(10), [1, 2], np.zeros((2, 3))), "parameters is of type"),
+        ((np.ones(10), [1, 2], np.zeros((1, 4))), "orders has 2 entries"),
     ],
 )
-def test_bad_returns_and_orders_say_what_is_needed(arguments, said):
+def test_bad_squares_orders_and_parameters_say_what_is_needed(arguments, said):
     with pytest.raises(ValueError, match=said):
         ArchSource(*arguments)
 
 
-def test_bad_rows_modes_and_parameters_say_what_is_needed(returns):
-    with pytest.raises(ValueError, match="always runs from 0 to 695"):
-        ArchSource(returns, ORDERS, always=[0, 695])
-    with pytest.raises(ValueError, match="modes has shape"):
-        ArchSource(returns, ORDERS, modes=np.ones((2, 6)))
-    with pytest.raises(ValueError, match="nu has shape"):
-        ArchSource(returns, ORDERS).set(np.ones((2, 6)), [4.0])
+def test_a_bad_point_of_expansion_says_what_is_needed(returns):
+    with pytest.raises(ValueError, match="theta_hat has shape"):
+        Expanded(ArchSource(returns**2, ORDERS, np.ones((2, 7))), np.ones((2, 6)))
 
 
 def test_derivatives_equal_differences(rng):
@@ -85,12 +80,12 @@ def test_derivatives_equal_differences(rng):
 
     def slope(name, by):
         if by == "v":
-            high, low = (demo.term_derivatives(square, variance + s, nu)[name] for s in (h, -h))
+            high, low = (term_derivatives(square, variance + s, nu)[name] for s in (h, -h))
         else:
-            high, low = (demo.term_derivatives(square, variance, nu + s)[name] for s in (h, -h))
+            high, low = (term_derivatives(square, variance, nu + s)[name] for s in (h, -h))
         return (high - low) / (2 * h)
 
-    exact = demo.term_derivatives(square, variance, nu)
+    exact = term_derivatives(square, variance, nu)
     for name, of, by in [("dv", "value", "v"), ("dn", "value", "n"), ("dvv", "dv", "v"), ("dvn", "dv", "n"),
                          ("dvn", "dn", "v"), ("dnn", "dn", "n")]:
         assert exact[name] == pytest.approx(slope(of, by), rel=1e-5, abs=1e-7), (name, of, by)
@@ -99,14 +94,13 @@ def test_derivatives_equal_differences(rng):
 def test_rewards_are_what_the_expansion_leaves(returns, rng):
     modes = np.column_stack([rng.random((2, 6)) + 0.2, [4.0, 6.0]])
     modes[0, 3:6] = 0.0         # order 2
-    source = ArchSource(returns, ORDERS, modes=modes)
     moved = modes * rng.uniform(0.9, 1.1, modes.shape)
-    source.set(moved[:, :-1], moved[:, -1])
+    source = Expanded(ArchSource(returns**2, ORDERS, moved, natural=True), modes)
     for j, q in enumerate(ORDERS):
         lags = np.array([np.ones(695)] + [returns[5 - i : 700 - i] ** 2 for i in range(1, q + 1)])
         u, v = modes[j, : q + 1] @ lags, moved[j, : q + 1] @ lags
         dv, dn = v - u, moved[j, -1] - modes[j, -1]
-        part = demo.term_derivatives(returns[5:] ** 2, u, modes[j, -1])
+        part = term_derivatives(returns[5:] ** 2, u, modes[j, -1])
         expansion = (part["value"] + dv * part["dv"] + dn * part["dn"]
                      + 0.5 * dv**2 * part["dvv"] + dv * dn * part["dvn"] + 0.5 * dn**2 * part["dnn"])
         term = twin.log_likelihood_terms(returns, q, 5, moved[j], moved[j, -1])
@@ -116,13 +110,11 @@ def test_rewards_are_what_the_expansion_leaves(returns, rng):
 def test_known_part_and_rewards_add_up_to_the_exact_sums(posterior, rng):
     for _ in range(5):
         parameters, log_prior = posterior.draw(rng)
-        posterior.set_exact(parameters, log_prior)
-        posterior.set_raced(parameters, log_prior)
+        posterior.set(parameters, log_prior)
         rewards = posterior.raced.read(np.arange(posterior.raced.n_rows))
-        assert rewards.sum(axis=0) + posterior.raced.shifts() == pytest.approx(posterior.plain.exact(), rel=1e-10)
-        assert posterior.raced.totals() == pytest.approx(posterior.plain.exact(), rel=1e-12)
+        assert rewards.sum(axis=0) + posterior.raced.shifts() == pytest.approx(posterior.plain.totals(), rel=1e-10)
+        assert posterior.raced.totals() == pytest.approx(posterior.plain.totals(), rel=1e-12)
         # The expansion leaves little: that is why the race is short.
-        posterior.plain.set(parameters[:, :-1], parameters[:, -1])
         plain = posterior.plain.read(np.arange(posterior.plain.n_rows))
         assert np.ptp(rewards, axis=1).std() < 0.2 * np.ptp(plain, axis=1).std()
 

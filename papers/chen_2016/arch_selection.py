@@ -41,7 +41,10 @@ from scipy import special, stats
 import fastrace as fr
 from fastrace import mcmc
 from fastrace._models._arch import ArchSource
-from fastrace.demo import OrderPosterior, softplus, term_derivatives
+from fastrace._models._expanded import Expansion
+from fastrace.control_variates import ControlVariate
+from fastrace.demo import OrderPosterior, softplus
+from fastrace.mcmc.models.arch import term_derivatives
 from papers import datasets
 from papers.common import meter, parser, save_arrays, settings, sheet, write_table
 
@@ -63,7 +66,7 @@ class Posterior(OrderPosterior):
     def __init__(self, returns: Array, orders: Sequence[int], rng: np.random.Generator) -> None:
         super().__init__(returns, orders, rng)
         self.returns = returns
-        self.n_terms = self.plain.n_terms
+        self.n_terms = self.plain.n_rows
         self.most = max(orders)
         self.used = [np.flatnonzero(row) for row in self._used]
         self.lags, self.squares = self._lags, self._squares
@@ -71,7 +74,9 @@ class Posterior(OrderPosterior):
         self.whiten = np.zeros_like(self._root)
         for j, used in enumerate(self.used):
             self.whiten[j][np.ix_(used, used)] = np.linalg.inv(self._root[j][np.ix_(used, used)])
-        self.single = [ArchSource(returns[self.most - q :], (q,)) for q in self.orders]
+        self.alone = [np.ones((1, q + 2)) for q in self.orders]
+        self.single = [ArchSource(returns[self.most - q :] ** 2, q, alone, natural=True)
+                       for q, alone in zip(self.orders, self.alone, strict=True)]
         self.near_mode = [self._slopes(j) for j in range(len(self.orders))]
 
     @property
@@ -101,14 +106,14 @@ class Posterior(OrderPosterior):
 
     def log_likelihood(self, j: int, x: Array) -> float:
         """Of one order, from all returns."""
-        self.single[j].set(x[None, :-1], x[-1:])
-        return float(self.single[j].exact()[0])
+        self.alone[j][0] = x
+        return float(self.single[j].totals()[0])
 
     def gradient(self, j: int, z: Array, rows: NDArray[np.int64] | None) -> Array:
         """Of the log posterior of one order in its coordinates, from some rows scaled up to all."""
         x, slope, _ = self.own(j, z)
         lags = self.lags[:, : x.size - 1] if rows is None else self.lags[rows, : x.size - 1]
-        part = term_derivatives(self.squares if rows is None else self.squares[rows], lags @ x[:-1], x[-1], order=1)
+        part = term_derivatives(self.squares if rows is None else self.squares[rows], lags @ x[:-1], x[-1])
         scale = self.n_terms / len(lags)
         return np.asarray(scale * np.append(lags.T @ part["dv"], part["dn"].sum()) * slope + 2.0 * np.exp(-x) - 1.0)
 
@@ -128,7 +133,7 @@ class Posterior(OrderPosterior):
         return np.asarray((first + second @ (x - self.mode[j][self.used[j]])) * slope + 2.0 * np.exp(-x) - 1.0)
 
     def expansion(self, j: int, x: Array) -> float:
-        """Sum of the expansions about the mode over the rows of `raced`, for one order."""
+        """Sum of the expansions about the mode over all rows, for one order."""
         used = self.used[j]
         step = x - self.mode[j][used]
         bent = self._hessian[j][np.ix_(used, used)] @ step
@@ -154,8 +159,8 @@ class Exact:
         return self.p.gradient(j, z, rows)
 
     def draw_order(self, x: Array, offset: Array) -> int:
-        self.p.plain.set(x[:, :-1], x[:, -1])
-        sums = self.p.plain.exact()
+        self.p.set(x, np.zeros(len(x)))
+        sums = self.p.plain.totals()
         self.evaluations += sums.size * self.p.n_terms
         j = int((sums + offset - np.log(self.rng.standard_exponential(sums.size))).argmax())
         self.now = float(sums[j])           # kept for the accept test
@@ -191,24 +196,25 @@ class Expanded(Racing):
         super().__init__(posterior, batch, rng)
         p = posterior
         self.sampler = fr.DiscreteSampler(p.raced, bound="normal", delta=DELTA, rng=rng)
-        self.pairs, self.tests = [], []
+        self.pairs, self.known, self.tests = [], [], []
         for j, q in enumerate(p.orders):
-            mode = p.mode[j][p.used[j]]
-            self.pairs.append(ArchSource(p.returns[p.most - q :], (q, q), always=p.always_read,
-                                         modes=np.stack([mode, mode])))
-            self.tests.append(fr.AcceptTest(self.pairs[-1], bound="normal", delta=DELTA, rng=rng))
+            mode, pair, known = p.mode[j][p.used[j]], np.ones((2, q + 2)), np.zeros(2)
+            source = ArchSource(p.returns[p.most - q :] ** 2, q, pair, natural=True)
+            left = ControlVariate(source, Expansion(source, mode), lambda known=known: known, p.always_read)
+            self.pairs.append(pair)
+            self.known.append(known)
+            self.tests.append(fr.AcceptTest(left, bound="normal", delta=DELTA, rng=rng))
 
     def gradient(self, j: int, z: Array, rows: NDArray[np.int64] | None) -> Array:
         return self.p.expanded_gradient(j, z)       # has no noise that asks for short steps
 
     def draw_order(self, x: Array, offset: Array) -> int:
-        self.p.set_raced(x, offset)
+        self.p.set(x, offset)
         return self._drawn(self.sampler)
 
     def accept(self, j: int, x: Array, new: Array, threshold: float) -> bool:
-        known = [self.p.expansion(j, x), self.p.expansion(j, new)]
-        both = np.stack([x, new])
-        self.pairs[j].set(both[:, :-1], both[:, -1], known)
+        self.pairs[j][:] = x, new
+        self.known[j][:] = self.p.expansion(j, x), self.p.expansion(j, new)
         found = self.tests[j].decide(threshold)
         self.evaluations += 2 * (self.tests[j].n_evaluated + len(self.p.always_read))
         return bool(found)
@@ -371,8 +377,8 @@ def run(
         j = engine.draw_order(x, offset)
         if check:
             aside = time.process_time()
-            posterior.plain.set(x[:, :-1], x[:, -1])
-            sums = posterior.plain.exact() + offset
+            posterior.set(x, offset)
+            sums = posterior.plain.totals()
             out.wrong[:2] += 1, int((sums - np.log(copy.standard_exponential(n))).argmax()) != j
             begin += time.process_time() - aside
 
@@ -547,10 +553,10 @@ def reduction(posterior: Posterior, engine: Racing, rng: np.random.Generator) ->
                 _, engine.known[j] = engine._expand(j, x[j][used])
             source: Any = engine.models
         else:
-            posterior.set_raced(x, offset)
+            posterior.set(x, offset)
             source = posterior.raced
         left = source.read(np.arange(source.n_rows))
-        posterior.plain.set(x[:, :-1], x[:, -1])
+        posterior.set(x, offset)
         whole = posterior.plain.read(np.arange(posterior.n_terms))
         for i in range(len(posterior.orders) - 1):
             ratios.append((whole[:, i] - whole[:, i + 1]).var() / (left[:, i] - left[:, i + 1]).var())

@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._models._expanded import Expansion
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import Source
 
@@ -23,9 +24,8 @@ class ControlVariate(Source):
     ) -> None: ...
     def difference_support(self) -> tuple[float, float] | None: ...
 
-class TaylorSurrogate(Source):
+class TaylorSurrogate(Expansion):
     glm: GLMSource
-    theta_hat: NDArray[np.float64]
     gradient: NDArray[np.float64]
     hessian: NDArray[np.float64]
     value: float
@@ -63,8 +63,6 @@ class BinnedTaylor(Source):
 def taylor_glm(
     glm: GLMSource, theta_hat: ArrayLike, outliers: float = ..., *, support: Any = ...
 ) -> ControlVariate: ...
-
-def _third_derivative(family: str, scale: float, df: float) -> float: ...
 
 def residual_rounding(largest: float) -> float: ...
 

@@ -1,31 +1,35 @@
 """Control variates: race on what a cheap surrogate with known sums leaves of the rewards."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._math._bounds cimport cubic_change
 from fastrace._math._simd cimport fr_sum
-from fastrace.likelihoods cimport FR_RESIDUAL, FR_TAYLOR, GLMSource
-from fastrace.sources cimport Source
+from fastrace._models._expanded cimport Expansion
+from fastrace.likelihoods cimport GLMSource
+from fastrace.sources cimport _BlockSource, Source
 
 import math
 
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._models._binned import BinnedTaylor, _binned_taylor, farthest_rows
 
 cnp.import_array()
 
 cdef enum:
     BLOCK = 256     # rows per read of the rows that are always read
 
+__all__ = ["BinnedTaylor", "ControlVariate", "TaylorSurrogate", "taylor_glm"]
+
 # Rows per matrix product when sums over the data are taken once.
 _CHUNK = 4096
 
 
-cdef class ControlVariate(Source):
+cdef class ControlVariate(_BlockSource):
     r"""The rewards of a source less those of a surrogate whose sums are known.
 
     A race on the residuals needs far fewer rows when the surrogate follows the rewards; `shifts` holds the exact rest
@@ -115,7 +119,10 @@ cdef class ControlVariate(Source):
         kept = np.delete(np.arange(source.n_rows, dtype=np.int64), rows) if len(rows) else None
         if totals is not None and not callable(totals):
             totals = _sums(totals, source.n_arms)
-        super().__init__(source.n_arms, source.n_rows - len(rows), scan_advantage=source.scan_advantage,
+        # A full pass takes terms alone; rows at random take residuals.
+        fused = isinstance(surrogate, Expansion) and (<Expansion>surrogate).residual.source is source
+        advantage = (<Expansion>surrogate).residual.scan_advantage if fused else source.scan_advantage
+        super().__init__(source.n_arms, source.n_rows - len(rows), scan_advantage=advantage,
                          reward_cost=source.reward_cost + surrogate.reward_cost,
                          n_always_read=len(rows) + source.n_always_read,
                          first_look=source.first_look, support=support)
@@ -125,7 +132,7 @@ cdef class ControlVariate(Source):
         self.kept = kept
         self.kept_rows = NULL if kept is None else <const int64_t *>cnp.PyArray_DATA(self.kept)
         self.known_totals = totals
-        self.fused = isinstance(surrogate, TaylorSurrogate) and (<TaylorSurrogate>surrogate).glm is source
+        self.fused = fused
         guard_built(&self.guard, 1)
 
     def difference_support(self):
@@ -138,7 +145,7 @@ cdef class ControlVariate(Source):
             point of expansion, see `TaylorSurrogate.change_bound`.
         """
         guard_check_built(&self.guard, self)
-        if not self.fused or self.n_arms != 2:
+        if not self.fused or not isinstance(self.surrogate, TaylorSurrogate) or self.n_arms != 2:
             return None
         bound = self.surrogate.change_bound(self.always_read)
         return -bound, bound
@@ -155,7 +162,7 @@ cdef class ControlVariate(Source):
         cdef double **columns = NULL
         cdef Py_ssize_t i, j
         if self.fused:
-            return (<TaylorSurrogate>self.surrogate).expand(FR_RESIDUAL, rows, first, n_rows, arms, n_arms, out)
+            return (<Expansion>self.surrogate).residual.block(rows, first, n_rows, arms, n_arms, out)
         try:
             block = <double *>malloc(max(n_arms * n_rows, 1) * sizeof(double))
             columns = <double **>malloc(max(n_arms, 1) * sizeof(double *))
@@ -178,12 +185,14 @@ cdef class ControlVariate(Source):
             free(columns)
         return 0
 
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
+    cdef int block(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                   Py_ssize_t n_arms, double **out) except -1 nogil:
         cdef int64_t *of_source
         cdef Py_ssize_t i
         if self.kept_rows == NULL:
-            return self.residuals(rows, 0, n_rows, arms, n_arms, out)
+            return self.residuals(rows, first, n_rows, arms, n_arms, out)
+        if rows == NULL:
+            return self.residuals(self.kept_rows + first, 0, n_rows, arms, n_arms, out)
         of_source = <int64_t *>malloc(max(n_rows, 1) * sizeof(int64_t))
         if of_source == NULL:
             with gil:
@@ -195,12 +204,6 @@ cdef class ControlVariate(Source):
         finally:
             free(of_source)
         return 0
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        if self.kept_rows == NULL:
-            return self.residuals(NULL, first, n_rows, arms, n_arms, out)
-        return self.residuals(self.kept_rows + first, 0, n_rows, arms, n_arms, out)
 
     cdef int surrogate_totals(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
         """out[j] = sum of the surrogate over all rows of the source."""
@@ -290,7 +293,7 @@ def _control_variate(source, surrogate, totals, always_read, support):
     return ControlVariate(source, surrogate, totals, always_read, support=support)
 
 
-cdef class TaylorSurrogate(Source):
+cdef class TaylorSurrogate(Expansion):
     r"""Second-order expansion of a model's log-likelihoods in its parameters.
 
     With eta = x . theta and hat = x . theta_hat, the reward of a row is
@@ -339,7 +342,7 @@ cdef class TaylorSurrogate(Source):
     """
 
     cdef readonly GLMSource glm
-    cdef readonly cnp.ndarray theta_hat, gradient, hessian
+    cdef readonly cnp.ndarray gradient, hessian
     cdef readonly double value
     # Sum of |l''| x x^T, with a little on the diagonal.
     cdef cnp.ndarray metric
@@ -347,15 +350,12 @@ cdef class TaylorSurrogate(Source):
     cdef object cached_distances, cached_weights, cached_heaviest
 
     def __cinit__(self):
-        guard_await(&self.guard, 1)
+        guard_await(&self.guard, 2)
 
     def __init__(self, GLMSource glm not None, theta_hat):
-        guard_check_built(&glm.guard, glm)
-        hat = np.array(theta_hat, dtype=np.float64)
-        p = glm.X.shape[1]
-        if hat.shape != (p,) or not np.isfinite(hat).all():
-            raise ValueError(f"theta_hat has shape {hat.shape} and values {hat}; {p} finite parameters are needed")
-        super().__init__(glm.n_arms, glm.n_rows, scan_advantage=glm.scan_advantage, reward_cost=glm.reward_cost)
+        super().__init__(glm, theta_hat)
+        hat = self.residual.theta_hat
+        p = len(hat)
         value, largest, gradient, hessian, metric = [], 0.0, np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
         for first in range(0, glm.n_rows, _CHUNK):
             x = np.asarray(glm.X[first:first + _CHUNK], dtype=np.float64)
@@ -366,38 +366,23 @@ cdef class TaylorSurrogate(Source):
             hessian += x.T @ (curvature[:, None] * x)
             metric += x.T @ (np.abs(curvature)[:, None] * x)
         self.glm = glm
-        self.theta_hat = hat
         self.value = math.fsum(value)
         self.rounding = residual_rounding(largest)
         self.gradient = gradient
         self.hessian = np.ascontiguousarray((hessian + hessian.T) / 2.0)
         self.metric = metric + np.eye(p) * max(1e-10 * np.trace(metric) / p, 1e-300)
         self.cached_distances = self.cached_weights = self.cached_heaviest = None
-        for array in (self.theta_hat, self.gradient, self.hessian):
+        for array in (self.gradient, self.hessian):
             array.flags.writeable = False
-        guard_built(&self.guard, 1)
+        guard_built(&self.guard, 2)
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _taylor_surrogate.saved(self.glm, np.asarray(self.theta_hat))
-
-    cdef int expand(self, int what, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
-                    Py_ssize_t n_arms, double **out) except -1 nogil:
-        """out[j][i] = the expansion, or the log-likelihood less the expansion."""
-        return self.glm.evaluate(what, <const double *>cnp.PyArray_DATA(self.theta_hat), rows, first, n_rows, arms,
-                                 n_arms, out)
-
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        return self.expand(FR_TAYLOR, rows, 0, n_rows, arms, n_arms, out)
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        return self.expand(FR_TAYLOR, NULL, first, n_rows, arms, n_arms, out)
+        return _taylor_surrogate.saved(self.glm, np.asarray(self.residual.theta_hat))
 
     cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
         cdef const double *theta = <const double *>cnp.PyArray_DATA(self.glm.parameters)
-        cdef const double *hat = <const double *>cnp.PyArray_DATA(self.theta_hat)
+        cdef const double *hat = <const double *>cnp.PyArray_DATA(self.residual.theta_hat)
         cdef const double *g = <const double *>cnp.PyArray_DATA(self.gradient)
         cdef const double *h = <const double *>cnp.PyArray_DATA(self.hessian)
         cdef Py_ssize_t p = self.glm.model.n_columns, j, a, b
@@ -433,7 +418,7 @@ cdef class TaylorSurrogate(Source):
 
     def farthest(self, fraction):
         """The given fraction of the rows, those with the largest `distances`: ndarray of int64, ascending."""
-        return _farthest(self.distances(), fraction)
+        return farthest_rows(self.distances(), fraction)
 
     def change_bound(self, always_read=()):
         """How far any row's residual can change from the parameters of arm 0 to those of arm 1.
@@ -500,7 +485,10 @@ cdef class TaylorSurrogate(Source):
         """
         guard_check_built(&self.guard, self)
         if third_derivative is None:
-            third_derivative = _third_derivative(self.glm.family, self.glm.scale, self.glm.df)
+            third_derivative = float(self.glm.third_derivatives())
+            if third_derivative == math.inf:
+                raise ValueError(f"the third derivative of the {self.glm.family} family is not bounded; give "
+                                 f"third_derivative, a bound that holds where your parameters go")
         elif not 0.0 <= third_derivative < math.inf:
             raise ValueError(f"third_derivative is {third_derivative}; a bound from 0 up is needed")
         far = np.delete(self.distances(), np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
@@ -523,37 +511,18 @@ def cubic_weights(glm, lengths, predictors):
     x . (theta - theta_hat) is at most `lengths` times the distance of theta from theta_hat; ``predictors()`` gives
     x . theta_hat of each row, for the family whose third derivative is bounded near theta_hat only.
     """
-    if glm.family == "poisson":
-        radius = math.sqrt(glm.X.shape[1]) + 5.0
-        return np.exp(predictors() + lengths * radius) * lengths**3, radius
-    return _third_derivative(glm.family, glm.scale, glm.df) * lengths**3, math.inf
-
-
-def _third_derivative(family, scale, df):
-    if family == "gaussian":
-        return 0.0
-    if family == "logistic":
-        return 1.0 / (6.0 * math.sqrt(3.0))
-    if family == "student-t":       # at residual sqrt(df) t, where t^4 - 6 t^2 + 1 = 0
-        t = math.sqrt(2.0) - 1.0
-        return (df + 1.0) / (df**1.5 * scale**3) * 2.0 * t * (3.0 - t * t) / (1.0 + t * t) ** 3
-    raise ValueError(f"the third derivative of the {family} family is not bounded; give third_derivative, a bound that "
-                     f"holds where your parameters go")
+    everywhere = float(glm.third_derivatives())
+    if everywhere < math.inf:
+        return everywhere * lengths**3, math.inf
+    radius = math.sqrt(glm.X.shape[1]) + 5.0
+    center, reach = predictors(), lengths * radius
+    return glm.third_derivatives(center - reach, center + reach) * lengths**3, radius
 
 
 @_checks.rebuilds(1, TaylorSurrogate)
 def _taylor_surrogate(glm, theta_hat):
     """Rebuild a pickled `TaylorSurrogate`."""
     return TaylorSurrogate(glm, theta_hat)
-
-
-def _farthest(distances, fraction, name="fraction"):
-    fraction = _checks.real(fraction, name)
-    if not 0.0 <= fraction < 1.0:
-        raise ValueError(f"{name} is {fraction:g}; a share of the rows in [0, 1) is needed")
-    count = int(round(fraction * len(distances)))
-    rows = np.argpartition(distances, len(distances) - count)[len(distances) - count:] if count else []
-    return np.sort(np.asarray(rows, dtype=np.int64))
 
 
 def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
@@ -592,271 +561,5 @@ def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
     True
     """
     surrogate = TaylorSurrogate(glm, theta_hat)
-    farthest = _farthest(surrogate.distances(), outliers, "outliers")
+    farthest = farthest_rows(surrogate.distances(), outliers, "outliers")
     return ControlVariate(glm, surrogate, always_read=farthest, support=support)
-
-
-cdef class BinnedTaylor(Source):
-    r"""Second-order expansion of rewards in the data, about the centre of each row's bin.
-
-    For rewards l_j(y_n) that are smooth functions of a vector y_n. The rows are sorted into bins once; for given
-    parameters one expansion per bin and arm stands in for the rewards, and its exact sum follows from the counts,
-    means and covariances of the bins.
-
-    Parameters
-    ----------
-    y : array_like of real numbers, shape (n_rows, q)
-        The data as the expansion sees them.
-    expansion : callable
-        ``expansion(references)`` takes the centres of the bins, shape (n_bins, q), and returns for every bin and arm
-        the rewards there, shape (n_bins, n_arms), their gradients in y, shape (n_bins, n_arms, q), and their
-        Hessians, shape (n_bins, n_arms, q, q). Called now and by `update`.
-    n_arms : int
-        Number of arms.
-    z : array_like of real numbers, shape (n_rows, m), optional
-        What to bin by, such as two summaries of y; y itself by default.
-    n_bins : int, default 100
-        Number of cells: n_bins^(1/m) equally filled slices along each column of z, empty cells dropped.
-    labels : array_like of int, shape (n_rows,), optional
-        Ready-made bins, 0, 1, ..., in place of cells of `z`.
-
-    Attributes
-    ----------
-    labels : ndarray of int32, shape (n_rows,)
-    references : ndarray of shape (n_bins, q)
-        Mean of y in each bin: the linear term then adds nothing to the sums.
-    weights : ndarray of shape (n_bins,)
-        Share of the rows.
-    covariances : ndarray of shape (n_bins, q, q)
-        Mean of (y - reference) (y - reference)^T.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or a number is not finite.
-
-    Notes
-    -----
-    Call `update` whenever what `expansion` depends on has changed; it costs O(n_bins n_arms q^2), as the paper's
-    binned control variates [1]_ do.
-
-    References
-    ----------
-    .. [1] Chen, Ghahramani, "Scalable discrete sampling as a multi-armed bandit problem", ICML 2016, section 3.4 and
-       appendix C.2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fastrace.control_variates import BinnedTaylor, ControlVariate
-    >>> from fastrace.sources import ArraySource
-    >>> rng = np.random.default_rng(1)
-    >>> y = rng.standard_normal((1000, 1))
-    >>> center = np.array([0.0, 0.3])
-    >>> rewards = ArraySource(np.cos(y - center))
-    >>> def expansion(at):
-    ...     value = np.cos(at - center)
-    ...     return value, -np.sin(at - center)[:, :, None], -value[:, :, None, None]
-    >>> surrogate = BinnedTaylor(y, expansion, n_arms=2, n_bins=20)
-    >>> race_on = ControlVariate(rewards, surrogate, always_read=surrogate.farthest(0.05))
-    >>> bool((race_on.read(np.arange(950)).std(axis=0) < 1e-3).all())
-    True
-    >>> bool(np.allclose(race_on.totals(), rewards.totals(), rtol=1e-12))
-    True
-    """
-
-    cdef readonly cnp.ndarray y, labels, references, weights, covariances
-    cdef readonly object expansion
-    cdef cnp.ndarray offsets, value, gradient, hessian, sums
-    cdef object z
-
-    def __cinit__(self):
-        guard_await(&self.guard, 1)
-
-    def __init__(self, y, expansion, n_arms, *, z=None, n_bins=100, labels=None):
-        data = _columns(y, "y")
-        by = data if z is None else _columns(z, "z")
-        if len(by) != len(data) or len(data) == 0:
-            raise ValueError(f"z has {len(by)} rows and y has {len(data)}; the same number, at least 1, is needed")
-        super().__init__(n_arms, len(data))
-        cell = _cells(by, n_bins) if labels is None else _labels(labels, len(data))
-        count = np.bincount(cell)
-        if not count.all():
-            raise ValueError(f"labels leave bin {int((count == 0).argmax())} empty; number the bins 0, 1, ... without "
-                             f"gaps")
-        q = data.shape[1]
-        self.y = data
-        self.z = by
-        self.labels = cell.astype(np.int32)
-        self.weights = count / len(data)
-        self.references = _bin_sums(data, cell, len(count)) / count[:, None]
-        # Rounding leaves a mean deviation of about 1e-16 in each bin; keeping it keeps the sums exact.
-        self.offsets = np.zeros((len(count), q))
-        self.covariances = np.zeros((len(count), q, q))
-        order = np.argsort(cell, kind="stable")
-        for b, rows in enumerate(np.split(order, np.cumsum(count)[:len(count) - 1])):
-            step = data[rows] - self.references[b]
-            self.offsets[b] = step.mean(axis=0)
-            self.covariances[b] = step.T @ step / len(rows)
-        for array in (self.labels, self.weights, self.references, self.covariances):
-            array.flags.writeable = False
-        self.expansion = expansion
-        self.value, self.gradient, self.hessian, self.sums = self._expanded()
-        guard_built(&self.guard, 1)
-
-    def __reduce__(self):
-        guard_check_built(&self.guard, self)
-        return _binned_taylor.saved(np.asarray(self.y), self.expansion, self.n_arms, self.z, np.asarray(self.labels))
-
-    def update(self):
-        """Expand anew, after what `expansion` depends on has changed. A bad expansion changes nothing."""
-        guard_check_built(&self.guard, self)
-        # In place: a race in another thread may be reading these arrays.
-        for mine, new in zip((self.value, self.gradient, self.hessian, self.sums), self._expanded(), strict=True):
-            mine[...] = new
-
-    cdef tuple _expanded(self):
-        """Values, gradients and Hessians of all bins by the user's function, and the sums that follow."""
-        cdef Py_ssize_t n_bins = self.references.shape[0], q = self.references.shape[1]
-        parts = self.expansion(self.references)
-        if not isinstance(parts, tuple) or len(parts) != 3:
-            raise ValueError(f"expansion returned a {type(parts).__name__}; a tuple (value, gradient, hessian) is "
-                             f"needed")
-        arrays = []
-        for name, part, shape in zip(("value", "gradient", "hessian"), parts, ((), (q,), (q, q)), strict=True):
-            array = np.array(part, dtype=np.float64, order="C")
-            if array.shape != (n_bins, self.n_arms, *shape):
-                raise ValueError(f"{name} of the expansion has shape {array.shape}; "
-                                 f"{(n_bins, self.n_arms, *shape)} is needed")
-            if not np.isfinite(array).all():
-                raise ValueError(f"{name} of the expansion holds {array[~np.isfinite(array)][0]}; it must be finite")
-            arrays.append(array)
-        value, gradient, hessian = arrays
-        per_bin = (value + np.einsum("bjq,bq->bj", gradient, self.offsets)
-                   + 0.5 * np.einsum("bjpq,bpq->bj", hessian, self.covariances))
-        return value, gradient, hessian, self.n_rows * (np.asarray(self.weights) @ per_bin)
-
-    cdef int expand(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
-                    Py_ssize_t n_arms, double **out) except -1 nogil:
-        cdef Py_ssize_t q = self.references.shape[1], i, j, a, b, at
-        cdef const double *y = <const double *>cnp.PyArray_DATA(self.y)
-        cdef const double *reference = <const double *>cnp.PyArray_DATA(self.references)
-        cdef const double *value = <const double *>cnp.PyArray_DATA(self.value)
-        cdef const double *gradient = <const double *>cnp.PyArray_DATA(self.gradient)
-        cdef const double *hessian = <const double *>cnp.PyArray_DATA(self.hessian)
-        cdef const int32_t *label = <const int32_t *>cnp.PyArray_DATA(self.labels)
-        cdef double *step = <double *>malloc(q * sizeof(double))
-        cdef const double *h
-        cdef double sum, slope
-        cdef int64_t row
-        cdef int32_t cell
-        if step == NULL:
-            with gil:
-                raise MemoryError()
-        for i in range(n_rows):
-            row = rows[i] if rows != NULL else first + i
-            cell = label[row]
-            for a in range(q):
-                step[a] = y[row * q + a] - reference[cell * q + a]
-            for j in range(n_arms):
-                at = cell * self.n_arms + arms[j]
-                h = hessian + at * q * q
-                sum = value[at]
-                for a in range(q):
-                    slope = 0.0
-                    for b in range(q):
-                        slope += h[a * q + b] * step[b]
-                    sum += step[a] * (gradient[at * q + a] + 0.5 * slope)
-                out[j][i] = sum
-        free(step)
-        return 0
-
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        return self.expand(rows, 0, n_rows, arms, n_arms, out)
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        return self.expand(NULL, first, n_rows, arms, n_arms, out)
-
-    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
-        cdef Py_ssize_t j
-        for j in range(n_arms):
-            out[j] = (<const double *>cnp.PyArray_DATA(self.sums))[arms[j]]
-        return 0
-
-    def distances(self):
-        """Distance of each row's z from the mean of its bin, columns in units of their standard deviation."""
-        guard_check_built(&self.guard, self)
-        by = np.asarray(self.z)
-        scale = by.std(axis=0)
-        scaled = by / np.where(scale > 0.0, scale, 1.0)
-        count = np.bincount(self.labels)
-        means = _bin_sums(scaled, self.labels, len(count)) / count[:, None]
-        return np.sqrt(np.square(scaled - means[self.labels]).sum(axis=1))
-
-    def farthest(self, fraction):
-        """The given fraction of the rows, those with the largest `distances`: ndarray of int64, ascending."""
-        return _farthest(self.distances(), fraction)
-
-    def residual_bound(self, third_derivative, always_read=()):
-        """Largest absolute residual of rewards whose third derivatives in y stay within `third_derivative`.
-
-        Parameters
-        ----------
-        third_derivative : float or array_like of shape (n_arms,)
-            Bound on every third partial derivative.
-        always_read : array_like of int, optional
-            Rows that do not count.
-
-        Returns
-        -------
-        float or ndarray of shape (n_arms,)
-            ``third_derivative`` / 6 times the cube of the largest sum of abs(y - reference), to be used as
-            ``support = (-bound, bound)``.
-        """
-        guard_check_built(&self.guard, self)
-        size = np.abs(np.asarray(self.y) - np.asarray(self.references)[self.labels]).sum(axis=1)
-        far = np.delete(size, np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
-        return np.asarray(third_derivative, dtype=np.float64) / 6.0 * far**3 * (1.0 + 1e-9)
-
-
-def _columns(values, name):
-    array = np.asarray(values)
-    if array.ndim != 2 or array.dtype.kind not in "fiub" or array.shape[1] == 0:
-        raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}; real numbers of shape (n_rows, "
-                         f"columns) are needed")
-    array = np.ascontiguousarray(array, dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}; it must be finite")
-    return array
-
-
-def _labels(labels, n_rows):
-    array = np.asarray(labels)
-    if array.shape != (n_rows,) or array.dtype.kind not in "iu" or array.min() < 0:
-        raise ValueError(f"labels has shape {array.shape} and dtype {array.dtype}; a bin number from 0 up for each of "
-                         f"the {n_rows} rows is needed")
-    return array.astype(np.intp)
-
-
-def _cells(z, n_bins):
-    """Cells of a grid whose lines are equally spaced quantiles of each column; empty cells are dropped."""
-    if n_bins < 1:
-        raise ValueError(f"n_bins is {n_bins}; at least one bin is needed")
-    slices = max(1, round(n_bins ** (1.0 / z.shape[1])))
-    cell = np.zeros(len(z), dtype=np.intp)
-    for column in z.T:
-        lines = np.quantile(column, np.arange(1, slices) / slices)
-        cell = cell * slices + np.searchsorted(lines, column, side="right")
-    return np.unique(cell, return_inverse=True)[1].reshape(-1)
-
-
-def _bin_sums(values, cell, n_bins):
-    return np.column_stack([np.bincount(cell, weights=column, minlength=n_bins) for column in values.T])
-
-
-@_checks.rebuilds(1, BinnedTaylor, calls_user=True)
-def _binned_taylor(y, expansion, n_arms, z, labels):
-    """Rebuild a pickled `BinnedTaylor`."""
-    return BinnedTaylor(y, expansion, n_arms, z=z, labels=labels)

@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, stats
 
 from fastrace._base._words import counted
 from fastrace._models._arch import ArchSource
+from fastrace._models._expanded import Expanded, Expansion
+from fastrace.control_variates import ControlVariate
+from fastrace.mcmc.models.arch import term_derivatives
 from fastrace.races.sampling import DiscreteSampler
 from fastrace.results import SamplerStats
 from fastrace.sources import as_source
@@ -128,29 +131,6 @@ def inverse_softplus(x: Array) -> Array:
     return x + np.log(-np.expm1(-x))
 
 
-def term_derivatives(square: Array, variance: Array, nu: float, order: int = 2) -> dict[str, Array]:
-    """Student-t log densities of returns with the given squares and variances, and their derivatives.
-
-    Returns "value"; by variance and nu "dv", "dn"; and for order 2 "dvv", "dvn", "dnn", each of the shape of `square`.
-    """
-    d = nu * variance + square
-    half = 0.5 * (nu + 1)
-    log_ratio = np.log1p(square / (nu * variance))
-    out = {
-        "value": special.gammaln(half) - special.gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu * variance)
-                 - half * log_ratio,
-        "dv": ((nu + 1) * square / d - 1) / (2 * variance),
-        "dn": 0.5 * (special.digamma(half) - special.digamma(0.5 * nu) - 1 / nu - log_ratio
-                     + (nu + 1) * square / (nu * d)),
-    }
-    if order == 2:
-        out["dvv"] = 0.5 / variance**2 - half * square * (d + nu * variance) / (variance * d) ** 2
-        out["dvn"] = square * (square - variance) / (2 * variance * d**2)
-        out["dnn"] = 0.5 * (0.5 * special.polygamma(1, half) - 0.5 * special.polygamma(1, 0.5 * nu) + 1 / nu**2
-                            + square / (nu * d) - square * (d + (nu + 1) * nu * variance) / (nu * d) ** 2)
-    return out
-
-
 class OrderPosterior:
     """The order q of an ARCH(q) model with Student-t errors, by the augmentation of Carlin & Chib (1995).
 
@@ -188,23 +168,24 @@ class OrderPosterior:
             self._fit(j)
         self._mode = np.where(self._used, softplus(self._centre), 0.0)
 
-        self.plain = ArchSource(returns, self.orders)
-        pilot = ArchSource(returns, self.orders, modes=self._mode)
+        self._now = self._mode.copy()               # where all the sources read their parameters
+        self.plain = ArchSource(squares, self.orders, self._now, natural=True)
+        self._sum_up()
+        pilot = Expanded(self.plain, self._mode)
         worst = np.zeros(pilot.n_rows)
         for _ in range(PILOT_DRAWS):
-            parameters, _log_prior = self.draw(rng)
-            pilot.set(parameters[:, :-1], parameters[:, -1])
+            self.set(*self.draw(rng))
             np.maximum(worst, np.abs(pilot.read(np.arange(pilot.n_rows))).max(axis=1), out=worst)
-        by_fit = np.argsort(worst)
         n_raced = pilot.n_rows - int(ALWAYS_READ * pilot.n_rows)
-        self.always_read = np.sort(by_fit[n_raced:])
-        self.raced = ArchSource(returns, self.orders, always=self.always_read, modes=self._mode)
-        self._sum_up(by_fit[:n_raced])
+        self.always_read = np.sort(np.argsort(worst)[n_raced:])
+        self.raced = ControlVariate(
+            self.plain, Expansion(self.plain, self._mode), self._expansions, always_read=self.always_read
+        )
 
     def _negative_log_posterior(self, z: Array, q: int) -> tuple[float, Array]:
         x = softplus(z)
         lags = self._lags[:, : q + 1]
-        parts = term_derivatives(self._squares, lags @ x[:-1], x[-1], order=1)
+        parts = term_derivatives(self._squares, lags @ x[:-1], x[-1])
         gradient = np.append(lags.T @ parts["dv"], parts["dn"].sum())
         slope = -np.expm1(-x)
         value = parts["value"].sum() + (np.log(slope) - x).sum()
@@ -229,19 +210,18 @@ class OrderPosterior:
         # Minus the log of the pseudo-prior's constant.
         self._constant[j] = 0.5 * used.size * np.log(2 * np.pi) - np.log(np.diag(factor)).sum()
 
-    def _sum_up(self, raced: NDArray[np.intp]) -> None:
-        """The sum of the expansions over the raced terms, as one quadratic form in the parameters per order."""
+    def _sum_up(self) -> None:
+        """The sum of the expansions over all terms, as one quadratic form in the parameters per order."""
         n_arms, width = self._used.shape
-        lags, squares = self._lags[raced], self._squares[raced]
         self._value = np.zeros(n_arms)
         self._gradient = np.zeros((n_arms, width))
         self._hessian = np.zeros((n_arms, width, width))
         for j in range(n_arms):
-            part = term_derivatives(squares, lags @ self._mode[j, :-1], self._mode[j, -1])
+            part = term_derivatives(self._squares, self._lags @ self._mode[j, :-1], self._mode[j, -1])
             self._value[j] = part["value"].sum()
-            self._gradient[j] = np.append(lags.T @ part["dv"], part["dn"].sum())
-            self._hessian[j, :-1, :-1] = (lags.T * part["dvv"]) @ lags
-            self._hessian[j, :-1, -1] = self._hessian[j, -1, :-1] = lags.T @ part["dvn"]
+            self._gradient[j] = np.append(self._lags.T @ part["dv"], part["dn"].sum())
+            self._hessian[j, :-1, :-1] = (self._lags.T * part["dvv"]) @ self._lags
+            self._hessian[j, :-1, -1] = self._hessian[j, -1, :-1] = self._lags.T @ part["dvn"]
             self._hessian[j, -1, -1] = part["dnn"].sum()
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -254,14 +234,16 @@ class OrderPosterior:
         log_prior = np.where(self._used, np.log(-np.expm1(-x)) - x, 0.0).sum(axis=1)
         return np.where(self._used, x, 0.0), log_prior + 0.5 * (noise * noise).sum(axis=1) + self._constant
 
-    def set_exact(self, parameters: Array, log_prior: Array) -> None:
-        self.plain.set(parameters[:, :-1], parameters[:, -1], log_prior=log_prior)
+    def set(self, parameters: Array, log_prior: Array) -> None:
+        """Take new parameters, shape (n_arms, max(orders) + 2), and what is added to each log likelihood."""
+        self._now[:] = parameters
+        self.plain.offset[:] = log_prior
 
-    def set_raced(self, parameters: Array, log_prior: Array) -> None:
-        step = parameters - self._mode
+    def _expansions(self) -> Array:
+        """Sums of the expansions over all terms at the present parameters."""
+        step = self._now - self._mode
         bent = np.matmul(self._hessian, step[:, :, None])[:, :, 0]
-        known = self._value + (step * (self._gradient + 0.5 * bent)).sum(axis=1)
-        self.raced.set(parameters[:, :-1], parameters[:, -1], known, log_prior)
+        return np.asarray(self._value + (step * (self._gradient + 0.5 * bent)).sum(axis=1))
 
 
 def returns_of_oil() -> Array:
@@ -325,7 +307,7 @@ def compare_orders(
     walk, noise = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
     posterior = OrderPosterior(returns_of_oil(), orders, walk)
     setup = time.perf_counter() - start
-    n_terms, n_arms = posterior.plain.n_terms, len(orders)
+    n_terms, n_arms = posterior.plain.n_rows, len(orders)
     parameters, log_prior = posterior.draw(walk)
 
     def refresh(order: int) -> None:
@@ -334,8 +316,8 @@ def compare_orders(
         parameters[order], log_prior[order] = kept, kept_prior
 
     def exact_sums() -> Array:
-        posterior.set_exact(parameters, log_prior)
-        return posterior.plain.exact()
+        posterior.set(parameters, log_prior)
+        return posterior.plain.totals()
 
     sampler = DiscreteSampler(posterior.raced, delta=delta, rng=noise)
     run = side_by_side(
@@ -344,7 +326,7 @@ def compare_orders(
         n_draws,
         exact_sums,
         before=refresh,
-        before_race=lambda: posterior.set_raced(parameters, log_prior),
+        before_race=lambda: posterior.set(parameters, log_prior),
         advance=advance,
     )
     return Comparison(

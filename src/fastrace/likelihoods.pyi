@@ -3,9 +3,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._models._expanded import TermSource
 from fastrace.sources import Source
 
-class GLMSource(Source):
+SCALED: dict[str, tuple[str, str]]
+
+class GLMSource(TermSource):
     X: NDArray[Any]
     y: NDArray[np.float64]
     family: str
@@ -29,6 +32,16 @@ class GLMSource(Source):
     @theta.setter
     def theta(self, values: ArrayLike) -> None: ...
     def set_theta(self, values: ArrayLike) -> None: ...
+    @property
+    def outcomes(self) -> str: ...
+    @property
+    def of_residual(self) -> bool: ...
+    @property
+    def steepest(self) -> float: ...
+    def third_derivatives(self, low: ArrayLike = ..., high: ArrayLike = ...) -> Any: ...
+    def expand(
+        self, y: ArrayLike, eta: ArrayLike
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
     def derivatives(
         self, theta_hat: ArrayLike, first: int = ..., count: int | None = ...
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...

@@ -10,7 +10,8 @@ from scipy.linalg.cython_blas cimport dgemm
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._base._signals cimport check_signals
-from fastrace.sources cimport Source
+from fastrace._models._expanded cimport TermSource
+from fastrace.sources cimport _BlockSource, Source
 
 import math
 import operator
@@ -28,9 +29,15 @@ cdef enum:
     BLAS_ARMS = 16
     BLAS_PRODUCTS = 2048
 
-_FAMILIES = {"logistic": FR_LOGISTIC, "gaussian": FR_GAUSSIAN, "poisson": FR_POISSON, "student-t": FR_STUDENT_T}
+_FAMILIES = {(<bytes>fr_families[k].name).decode(): k for k in range(FR_N_FAMILIES)}
+# outcomes that a family takes: whether each is one of them, and what is needed
+_OUTCOMES = {
+    FR_BINARY: (lambda y: (y == 0) | (y == 1), "0 or 1"),
+    FR_COUNT: (lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y), "a whole number from 0 up"),
+    FR_REAL: (np.isfinite, "finite"),
+}
 # of families with a scale: what it is, and an estimate of it
-_SCALES = {
+SCALED = {
     "gaussian": ("the standard deviation of y about its mean", "scale = np.sqrt(left @ left / (len(y) - X.shape[1]))"),
     "student-t": ("the scale of the Student distribution of y about its center",
                   "scale = np.median(np.abs(left)) / scipy.stats.t.ppf(0.75, df)"),
@@ -41,7 +48,7 @@ _CHUNK = 1 << 16          # rows summed at once by NumPy
 _CHUNK_CHECKED = 4096     # rows looked at for entries that are not finite
 
 
-cdef class GLMSource(Source):
+cdef class GLMSource(TermSource):
     r"""Log-likelihoods of a generalised linear model, one parameter vector per arm.
 
     The reward of arm j on row n is log p(y[n] | X[n] . theta[j]).
@@ -113,12 +120,12 @@ cdef class GLMSource(Source):
         if family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
         if scale is None or isinstance(scale, str):
-            if family in _SCALES:
+            if family in SCALED:
                 raise (ValueError if scale is None else TypeError)(
                     f"scale is {'missing' if scale is None else repr(scale)}: the {family!r} family needs "
-                    f"{_SCALES[family][0]}, in units of y. It is not "
+                    f"{SCALED[family][0]}, in units of y. It is not "
                     f"learned, and the posterior's standard deviations are in proportion to it. Estimate it from the "
-                    f"residuals of least squares, left = y - X @ np.linalg.lstsq(X, y)[0]: {_SCALES[family][1]}. To "
+                    f"residuals of least squares, left = y - X @ np.linalg.lstsq(X, y)[0]: {SCALED[family][1]}. To "
                     f"learn it, write a FunctionModel of fastrace.mcmc with log(scale) among the parameters")
             scale = 1.0 if scale is None else scale
         scale = _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
@@ -142,6 +149,8 @@ cdef class GLMSource(Source):
         _check_theta(parameters, (max(len(parameters), 1), x.shape[1]))
         super().__init__(len(parameters), x.shape[0], scan_advantage=_scan_advantage(x),
                          reward_cost=4.0 + 0.25 * x.shape[1], support=support)
+        self.expanded_advantage = self.scan_advantage
+        self.expanded_cost = 1.5 * self.reward_cost
         self.X = x
         self.y = outcome.astype(np.float64)
         self.y.flags.writeable = False
@@ -159,19 +168,13 @@ cdef class GLMSource(Source):
         self.model.family = _FAMILIES[family]
         self.model.y = <const double *>cnp.PyArray_DATA(self.y)
         self.model.sign = NULL
-        self.model.inverse_scale = 1.0 / self.scale
+        self.model.scale = self.scale
         self.model.df = self.df
-        self.model.constant = 0.0
-        if family == "logistic":
+        if self.outcomes == "binary":
             # One byte an outcome: rows read at random then miss the cache once, not twice.
             self.signs = np.where(self.y > 0.0, 1, -1).astype(np.int8)
             self.model.sign = <const signed char *>cnp.PyArray_DATA(self.signs)
-        elif family == "gaussian":
-            self.model.constant = -log(self.scale) - 0.5 * log(2.0 * math.pi)
-        elif family == "student-t":
-            self.model.constant = (lgamma((self.df + 1.0) / 2.0) - lgamma(self.df / 2.0)
-                                   - 0.5 * log(self.df * math.pi) - log(self.scale))
-        else:
+        elif self.outcomes == "count":
             self.constant = -_sum_of_log_factorials(self.y)
         guard_built(&self.guard, 1)
 
@@ -179,6 +182,48 @@ cdef class GLMSource(Source):
         guard_check_built(&self.guard, self)
         return _glm_source.saved(np.asarray(self.X), np.asarray(self.y), np.asarray(self.parameters), self.family,
                                  self.scale, self.df, self.support)
+
+    # What `_math/c/_families.h` says of the family.
+
+    @property
+    def outcomes(self):
+        """"binary" for outcomes 0 and 1, "count" for 0, 1, 2, ..., "real" for any number."""
+        return ("binary", "count", "real")[fr_families[self.model.family].outcomes]
+
+    @property
+    def of_residual(self):
+        """Whether a term is a function of y - eta; else it is linear in y."""
+        return fr_families[self.model.family].form == FR_OF_RESIDUAL
+
+    @property
+    def steepest(self):
+        """Largest absolute derivative of a term in eta, maybe infinite."""
+        return fr_families[self.model.family].steepest(self.scale, self.df)
+
+    def third_derivatives(self, low=-math.inf, high=math.inf):
+        """Largest absolute third derivative of a term for eta from `low` to `high`, element by element; maybe infinite."""
+        cdef double[::1] lows, highs
+        cdef cnp.ndarray out
+        cdef Py_ssize_t i
+        low, high = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+        lows, highs = np.array(low).ravel(), np.array(high).ravel()
+        out = np.empty(lows.shape[0])
+        for i in range(lows.shape[0]):
+            out[i] = fr_families[self.model.family].third(self.scale, self.df, lows[i], highs[i])
+        return out.reshape(low.shape)[()]
+
+    def expand(self, y, eta):
+        """Terms of outcomes `y` at predictors `eta` of the same shape (k,), and their first two derivatives in eta."""
+        guard_check_built(&self.guard, self)
+        cdef cnp.ndarray outcome = np.array(np.broadcast_to(y, np.shape(eta)), dtype=np.float64)
+        cdef cnp.ndarray out = np.empty((3, len(outcome)))
+        cdef double *parts = <double *>cnp.PyArray_DATA(out)
+        cdef Py_ssize_t n = outcome.shape[0]
+        if self.model.sign != NULL:
+            outcome = np.where(outcome > 0.0, 1.0, -1.0)
+        out[0] = eta
+        fr_glm_expand(&self.model, <const double *>cnp.PyArray_DATA(outcome), n, parts, parts + n, parts + 2 * n)
+        return out[0], out[1], out[2]
 
     @property
     def theta(self):
@@ -222,29 +267,21 @@ cdef class GLMSource(Source):
             _check_theta(array, (self.n_arms, self.model.n_columns))
         memcpy(cnp.PyArray_DATA(self.parameters), x, size * sizeof(double))
 
-    cdef int evaluate(self, int what, const double *theta_hat, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
-                      const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
+    cdef int terms(self, const double *about, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
+                   const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
         cdef Py_ssize_t p = self.model.n_columns
         cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters)
         cdef double *scratch = NULL
-        if what == FR_REWARD and n_arms >= BLAS_ARMS and p * n_arms >= BLAS_PRODUCTS:
+        if about == NULL and n_arms >= BLAS_ARMS and p * n_arms >= BLAS_PRODUCTS:
             return _by_blas(&self.model, theta, rows, first, n_rows, arms, n_arms, out)
         if self.model.column_stride != (4 if self.model.single else 8):
             scratch = <double *>malloc(FR_GLM_BLOCK * p * sizeof(double))
             if scratch == NULL:
                 with gil:
                     raise MemoryError()
-        fr_glm_fill(&self.model, what, theta, theta_hat, rows, first, n_rows, arms, n_arms, out, scratch)
+        fr_glm_fill(&self.model, theta, about, rows, first, n_rows, arms, n_arms, out, scratch)
         free(scratch)
         return 0
-
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        return self.evaluate(FR_REWARD, NULL, rows, 0, n_rows, arms, n_arms, out)
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        return self.evaluate(FR_REWARD, NULL, NULL, first, n_rows, arms, n_arms, out)
 
     cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                       double *out) except -1 nogil:
@@ -275,7 +312,7 @@ cdef class GLMSource(Source):
         cdef const double *centre
         cdef const double *gram
         cdef const double *cross
-        cdef double squares, step, product
+        cdef double squares, step, product, inverse = 1.0 / self.scale
         if self.model.family != FR_GAUSSIAN:
             return Source.total(self, arms, n_arms, out)
         with gil:
@@ -293,8 +330,8 @@ cdef class GLMSource(Source):
                     product += gram[a * p + b] * (theta[arms[j] * p + b] - centre[b])
                 squares += step * product
             squares = 0.0 if squares < 0.0 else squares         # but not nan
-            out[j] = (self.n_rows * self.model.constant
-                      - 0.5 * self.model.inverse_scale * self.model.inverse_scale * squares)
+            out[j] = (self.n_rows * fr_families[FR_GAUSSIAN].constant(self.scale, self.df)
+                      - 0.5 * inverse * inverse * squares)
         return 0
 
     cdef int summarise(self) except -1:
@@ -353,12 +390,12 @@ cdef int _by_blas(const fr_glm *model, const double *theta, const int64_t *rows,
     cdef double *x = <double *>malloc(FR_GLM_BLOCK * p * sizeof(double))
     cdef double *parameters = <double *>malloc(n_arms * p * sizeof(double))
     cdef double *eta = <double *>malloc(FR_GLM_BLOCK * n_arms * sizeof(double))
-    cdef double **place = <double **>malloc(n_arms * sizeof(double *))
-    cdef const int64_t *some = NULL
+    cdef double **column = <double **>malloc(n_arms * sizeof(double *))
+    cdef const int64_t *block_rows = NULL
     cdef int m, n = <int>n_arms, k = <int>p
-    cdef double one = 1.0, zero = 0.0
+    cdef double unit = 1.0, zero = 0.0
     try:
-        if x == NULL or parameters == NULL or eta == NULL or place == NULL:
+        if x == NULL or parameters == NULL or eta == NULL or column == NULL:
             with gil:
                 raise MemoryError()
         for j in range(n_arms):
@@ -367,19 +404,19 @@ cdef int _by_blas(const fr_glm *model, const double *theta, const int64_t *rows,
             count = min(FR_GLM_BLOCK, n_rows - start)
             m = <int>count
             if rows != NULL:
-                some = rows + start
-            fr_glm_gather(model, some, first + start, count, x)
-            dgemm(b"T", b"N", &m, &n, &k, &one, x, &k, parameters, &k, &zero, eta, &m)
+                block_rows = rows + start
+            fr_glm_gather(model, block_rows, first + start, count, x)
+            dgemm(b"T", b"N", &m, &n, &k, &unit, x, &k, parameters, &k, &zero, eta, &m)
             for j in range(n_arms):
                 memcpy(out[j] + start, eta + j * count, count * sizeof(double))
-                place[j] = out[j] + start
-            fr_glm_log_likelihood(model, some, first + start, count, n_arms, place)
+                column[j] = out[j] + start
+            fr_glm_log_likelihood(model, block_rows, first + start, count, n_arms, column)
             start += count
     finally:
         free(x)
         free(parameters)
         free(eta)
-        free(place)
+        free(column)
     return 0
 
 
@@ -402,13 +439,9 @@ def require_finite(table):
 
 
 def _check_outcomes(y, family):
+    good, needed = _OUTCOMES[fr_families[<int>_FAMILIES[family]].outcomes]
     with np.errstate(invalid="ignore"):
-        if family == "logistic":
-            bad, needed = ~((y == 0) | (y == 1)), "0 or 1"
-        elif family == "poisson":
-            bad, needed = ~((y >= 0) & (y == np.floor(y)) & np.isfinite(y)), "a whole number from 0 up"
-        else:
-            bad, needed = ~np.isfinite(y), "finite"
+        bad = ~good(y)
     if bad.any():
         row = int(bad.argmax())
         raise ValueError(f"y[{row}] is {y[row]}; each outcome of the {family} family must be {needed}")
@@ -434,7 +467,7 @@ def _glm_source(X, y, theta, family, scale, df, support):
     return GLMSource(X, y, theta, family, scale, df, support=support, check_finite=False)
 
 
-cdef class PairSource(Source):
+cdef class PairSource(_BlockSource):
     """The reward of one arm less that of another, as a source with one arm.
 
     With the log-likelihoods of the current and the proposed parameters as two arms it is what a Metropolis-Hastings
@@ -498,38 +531,26 @@ cdef class PairSource(Source):
         """The arm whose reward counts."""
         return self.pair[1]
 
-    cdef int difference(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, double *out) except -1 nogil:
+    cdef int block(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                   Py_ssize_t n_arms, double **out) except -1 nogil:
         cdef double *column[2]
-        cdef double *taken = <double *>malloc(max(n_rows, 1) * sizeof(double))
-        cdef Py_ssize_t i
-        if taken == NULL:
+        cdef double *other = <double *>malloc(max(n_rows, 1) * sizeof(double))
+        cdef Py_ssize_t i, j
+        if other == NULL:
             with gil:
                 raise MemoryError()
-        column[0] = taken
-        column[1] = out
+        column[0] = other
         try:
-            if rows != NULL:
-                self.source.fill(rows, n_rows, self.pair, 2, column)
-            else:
-                self.source.fill_range(first, n_rows, self.pair, 2, column)
-            for i in range(n_rows):
-                out[i] -= taken[i]
+            for j in range(n_arms):
+                column[1] = out[j]
+                if rows != NULL:
+                    self.source.fill(rows, n_rows, self.pair, 2, column)
+                else:
+                    self.source.fill_range(first, n_rows, self.pair, 2, column)
+                for i in range(n_rows):
+                    out[j][i] -= other[i]
         finally:
-            free(taken)
-        return 0
-
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        cdef Py_ssize_t j
-        for j in range(n_arms):
-            self.difference(rows, 0, n_rows, out[j])
-        return 0
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        cdef Py_ssize_t j
-        for j in range(n_arms):
-            self.difference(NULL, first, n_rows, out[j])
+            free(other)
         return 0
 
     cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:

@@ -16,7 +16,9 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace.sources import ArraySource, _table, as_source, is_low_level, signature_types
+from fastrace._base._callbacks import is_low_level, signature_types
+from fastrace._base._frames import as_table
+from fastrace.sources import ArraySource, as_source
 
 cnp.import_array()
 
@@ -425,7 +427,7 @@ cdef class RecordedPulls(PullSource):
         self.most_at_once = ANY_NUMBER          # all or nothing: an arm may run out
 
     def __init__(self, values):
-        table = np.asarray(ArraySource(_table(values)).values)
+        table = np.asarray(ArraySource(as_table(values)).values)
         cdef cnp.ndarray by_arm = np.array(table.T, dtype=np.float64, order="C")
         cdef cnp.ndarray used = np.zeros(by_arm.shape[0], dtype=np.int64)
         super().__init__(by_arm.shape[0])

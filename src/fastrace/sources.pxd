@@ -39,14 +39,26 @@ cdef class Source:
     cdef int shift(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil
 
 
-cdef class ArraySource(Source):
+# Adds the rewards of rows first, first + 1, ... to out[j], `size` rows at a time; looks at signals each `often` rows.
+cdef int add_blocks(Source source, Py_ssize_t size, int64_t often, int64_t first, int64_t n_rows,
+                    const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil
+
+
+# A source whose rewards come from one body; only `Source` is for other packages.
+cdef class _BlockSource(Source):
+    # What `fill` and `fill_range` share: rows[i], or first + i where `rows` is NULL.
+    cdef int block(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                   Py_ssize_t n_arms, double **out) except -1 nogil
+
+
+cdef class ArraySource(_BlockSource):
     cdef readonly cnp.ndarray values
     cdef const char *data
     cdef Py_ssize_t row_stride, arm_stride
     cdef bint single
 
 
-cdef class CallableSource(Source):
+cdef class CallableSource(_BlockSource):
     cdef readonly object function
 
     cdef int _ask(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,

@@ -11,14 +11,11 @@ from fastrace._base._signals cimport check_signals
 from fastrace._math._bounds cimport lower_end, upper_end
 from fastrace._math._simd cimport fr_sum
 
-import ctypes
-import numbers
-import re
-from collections.abc import Mapping
-
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._callbacks import is_low_level, signature_types
+from fastrace._base._frames import as_table, column_names
 
 cnp.import_array()
 
@@ -123,27 +120,7 @@ cdef class Source:
 
     cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                       double *out) except -1 nogil:
-        cdef double *block = <double *>malloc(max(n_arms, 1) * BLOCK * sizeof(double))
-        cdef double **columns = <double **>malloc(max(n_arms, 1) * sizeof(double *))
-        cdef int64_t last = first + n_rows
-        cdef Py_ssize_t j, count
-        try:
-            if block == NULL or columns == NULL:
-                with gil:
-                    raise MemoryError()
-            for j in range(n_arms):
-                columns[j] = block + j * BLOCK
-            while first < last:
-                count = <Py_ssize_t>min(<int64_t>BLOCK, last - first)
-                self.fill_range(first, count, arms, n_arms, columns)
-                for j in range(n_arms):
-                    out[j] += fr_sum(columns[j], count)
-                first += count
-                check_signals()
-        finally:
-            free(block)
-            free(columns)
-        return 0
+        return add_blocks(self, BLOCK, BLOCK, first, n_rows, arms, n_arms, out)
 
     cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
         cdef Py_ssize_t j
@@ -226,7 +203,53 @@ def _indices(values, limit, name, dtype):
     return np.ascontiguousarray(index, dtype=dtype)
 
 
-cdef class ArraySource(Source):
+cdef int add_blocks(Source source, Py_ssize_t size, int64_t often, int64_t first, int64_t n_rows,
+                    const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
+    """out[j] += the sum of each block of `size` rows in turn."""
+    cdef double *rewards = <double *>malloc(max(n_arms, 1) * size * sizeof(double))
+    cdef double **columns = <double **>malloc(max(n_arms, 1) * sizeof(double *))
+    cdef int64_t last = first + n_rows, unchecked = 0
+    cdef Py_ssize_t j, count
+    try:
+        if rewards == NULL or columns == NULL:
+            with gil:
+                raise MemoryError()
+        for j in range(n_arms):
+            columns[j] = rewards + j * size
+        while first < last:
+            count = <Py_ssize_t>min(<int64_t>size, last - first)
+            source.fill_range(first, count, arms, n_arms, columns)
+            for j in range(n_arms):
+                out[j] += fr_sum(columns[j], count)
+            first += count
+            unchecked += count
+            if unchecked >= often:
+                unchecked = 0
+                check_signals()
+    finally:
+        free(rewards)
+        free(columns)
+    return 0
+
+
+cdef class _BlockSource(Source):
+    """A source that has one body for rows by number and for rows in order."""
+
+    cdef int block(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                   Py_ssize_t n_arms, double **out) except -1 nogil:
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not define block(), the method that delivers rewards")
+
+    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                  double **out) except -1 nogil:
+        return self.block(rows, 0, n_rows, arms, n_arms, out)
+
+    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
+                        double **out) except -1 nogil:
+        return self.block(NULL, first, n_rows, arms, n_arms, out)
+
+
+cdef class ArraySource(_BlockSource):
     """A table of rewards: rows by arms.
 
     float32 and float64 in native byte order are read in place, whatever their strides, read-only and
@@ -299,20 +322,10 @@ cdef class ArraySource(Source):
         guard_check_built(&self.guard, self)
         return _array_source.saved(np.asarray(self.values), self.support)
 
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        if self.single:
-            fr_gather_f32(self.data, self.row_stride, self.arm_stride, rows, 0, n_rows, arms, n_arms, out)
-        else:
-            fr_gather_f64(self.data, self.row_stride, self.arm_stride, rows, 0, n_rows, arms, n_arms, out)
-        return 0
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        if self.single:
-            fr_gather_f32(self.data, self.row_stride, self.arm_stride, NULL, first, n_rows, arms, n_arms, out)
-        else:
-            fr_gather_f64(self.data, self.row_stride, self.arm_stride, NULL, first, n_rows, arms, n_arms, out)
+    cdef int block(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                   Py_ssize_t n_arms, double **out) except -1 nogil:
+        (fr_gather_f32 if self.single else fr_gather_f64)(
+            self.data, self.row_stride, self.arm_stride, rows, first, n_rows, arms, n_arms, out)
         return 0
 
     cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
@@ -321,12 +334,8 @@ cdef class ArraySource(Source):
         cdef Py_ssize_t count
         while first < last:
             count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, last - first)
-            if self.single:
-                fr_column_sums_f32(self.data, self.row_stride, self.arm_stride, first, count, self.n_arms, arms,
-                                   n_arms, out)
-            else:
-                fr_column_sums_f64(self.data, self.row_stride, self.arm_stride, first, count, self.n_arms, arms,
-                                   n_arms, out)
+            (fr_column_sums_f32 if self.single else fr_column_sums_f64)(
+                self.data, self.row_stride, self.arm_stride, first, count, self.n_arms, arms, n_arms, out)
             first += count
             if first < last:
                 check_signals()
@@ -344,7 +353,7 @@ def _scan_advantage(array):
     return 8.0 if array.nbytes > 1 << 21 else 3.0
 
 
-cdef class CallableSource(Source):
+cdef class CallableSource(_BlockSource):
     """Rewards from a Python function of arm numbers and row numbers.
 
     Parameters
@@ -353,19 +362,11 @@ cdef class CallableSource(Source):
         ``function(arms, rows)`` takes an intp array of shape (a,) and an int64 array of shape (k,) and returns the
         rewards, shape (k, a): any real dtype, any strides, or nested lists. Both arrays are fresh at every call, so
         the function may keep or change them.
-    n_arms : int
-        Number of arms.
-    n_rows : int
-        Number of rows; it may exceed 2**31.
-    support : tuple of float or of arrays of shape (n_arms,), optional
-        Interval (low, high) that holds every reward.
-    scan_advantage : float, default 1.0
-        Cost of one row read at random over one row read in order, at least 1.
-    first_look : int, default 256
-        Rows worth asking for in a race's first look.
+    n_arms, n_rows, support, scan_advantage, first_look
+        As in `Source`; there may be more than 2**31 rows.
     reward_cost : float, default inf
-        Rough time of one reward in nanoseconds. By default a race assumes that rewards are expensive: it never reads
-        more rows to save its own work. Give the cost of a quick function of arrays.
+        As in `Source`. By default a race assumes that rewards are expensive: it never reads more rows to save its own
+        work. Give the cost of a quick function of arrays.
 
     Raises
     ------
@@ -440,16 +441,10 @@ cdef class CallableSource(Source):
                 out[j][i] = (<const double *>(column + i * down))[0]
         return 0
 
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
+    cdef int block(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
+                   Py_ssize_t n_arms, double **out) except -1 nogil:
         with gil:
-            self._ask(rows, 0, n_rows, arms, n_arms, out, NULL)
-        return 0
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        with gil:
-            self._ask(NULL, first, n_rows, arms, n_arms, out, NULL)
+            self._ask(rows, first, n_rows, arms, n_arms, out, NULL)
         return 0
 
     cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
@@ -510,16 +505,8 @@ cdef class CallbackSource(Source):
         ``out[j * n_rows + i]``, which saves reading a row once per arm. ``data`` is the user data of the
         LowLevelCallable. Integer types may be spelled as you like (long, intptr_t, Py_ssize_t, ...) as long as their
         size is right. Return 0, or another number to stop with an error.
-    n_arms : int
-        Number of arms.
-    n_rows : int
-        Number of rows; it may exceed 2**31.
-    support : tuple of float or of arrays of shape (n_arms,), optional
-        Interval (low, high) that holds every reward.
-    scan_advantage : float, default 1.0
-        Cost of one row read at random over one row read in order, at least 1.
-    reward_cost : float, default 20.0
-        Nanoseconds that a reward takes, read in order, roughly. Give it where rewards are expensive.
+    n_arms, n_rows, support, scan_advantage, reward_cost
+        As in `Source`; there may be more than 2**31 rows.
 
     Raises
     ------
@@ -621,39 +608,7 @@ _SIGNATURES = {
     "int (double *, intptr_t, int64_t *, intptr_t, intptr_t *, void *)": (True, True),
     "int (double *, intptr_t, int64_t *, intptr_t, intptr_t *)": (True, False),
 }
-_INTEGER_SIZES = {
-    "short": ctypes.sizeof(ctypes.c_short), "int": ctypes.sizeof(ctypes.c_int), "long": ctypes.sizeof(ctypes.c_long),
-    "long long": ctypes.sizeof(ctypes.c_longlong), "int32_t": 4, "int64_t": 8, "npy_int32": 4, "npy_int64": 8,
-    "intptr_t": ctypes.sizeof(ctypes.c_ssize_t), "npy_intp": ctypes.sizeof(ctypes.c_ssize_t),
-    "Py_ssize_t": ctypes.sizeof(ctypes.c_ssize_t), "ssize_t": ctypes.sizeof(ctypes.c_ssize_t),
-    "ptrdiff_t": ctypes.sizeof(ctypes.c_ssize_t), "Py_intptr_t": ctypes.sizeof(ctypes.c_ssize_t),
-}
-
-
-def signature_types(signature):
-    """The types in a C signature, integers by their size: makers of callbacks spell one type in many ways."""
-    match = re.fullmatch(r"(.*?)\((.*)\)", signature.strip(), re.DOTALL)
-    if match is None:
-        return None
-    types = []
-    for text in [match[1], *match[2].split(",")]:
-        words = [word for word in re.findall(r"\w+", text) if word not in ("const", "signed", "__restrict", "restrict")]
-        if len(words) > 1 and words[len(words) - 1] == "int":      # long int
-            words.pop()
-        name = " ".join(words)
-        size = _INTEGER_SIZES.get(name)
-        types.append((name if size is None else size, text.count("*")))
-    return tuple(types)
-
-
 _FORMS = {signature_types(signature): form for signature, form in _SIGNATURES.items()}
-
-
-def is_low_level(callback):
-    if not isinstance(callback, tuple):     # SciPy's class is a tuple; most objects need no import to be told apart
-        return False
-    from scipy import LowLevelCallable
-    return isinstance(callback, LowLevelCallable)
 
 
 def reward_outside(reward, arm, row, low, high, advice="widen support, scale the rewards or say outside='warn'"):
@@ -679,100 +634,6 @@ def first_outside(values, low, high):
                     first, arm = row, i
                     break
     return None if arm < 0 else (first, arm)
-
-
-def column_names(table):
-    """Names of the columns of a frame or of a dict of columns: what a race calls its arms.
-
-    Parameters
-    ----------
-    table : object
-        A frame of pandas, polars, Arrow or Dask, a dict of columns, or anything else.
-
-    Returns
-    -------
-    tuple of str, or None
-        None if the columns have no names.
-
-    Examples
-    --------
-    >>> from fastrace.sources import column_names
-    >>> column_names({"old": [0.1, 0.2], "new": [0.3, 0.2]})
-    ('old', 'new')
-    """
-    if isinstance(table, Mapping):
-        found = table.keys()
-    elif hasattr(table, "column_names"):        # Arrow, whose `columns` are the data
-        found = table.column_names
-    else:
-        found = getattr(table, "columns", None)
-    return None if found is None else tuple(str(name) for name in found)
-
-
-def _table(rewards):
-    """A frame whose columns differ in dtype arrives as objects unless it is asked for floats."""
-    if isinstance(rewards, Mapping):
-        return _stacked(rewards)
-    if rewards is None or isinstance(rewards, (str, bytes, set)):
-        raise TypeError(f"rewards is of type {type(rewards).__name__}; a table of numbers, a Source or a function is "
-                        f"needed: read files first")
-    _refuse_words(_words(rewards))
-    try:
-        array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
-    except ValueError as error:
-        raise ValueError(f"rewards is no table, rows by arms with as many arms in each row: {error}") from error
-    if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
-        try:
-            return rewards.to_numpy(dtype=np.float64)
-        except (TypeError, ValueError):
-            pass
-    return array
-
-
-def _words(table):
-    """Names of the columns whose types are no real numbers: NumPy would turn dates and words into numbers as well."""
-    types = getattr(table, "dtypes", None)      # pandas and polars, in the order of the columns
-    if types is None and hasattr(table, "schema"):
-        types = getattr(table.schema, "types", None)        # Arrow
-    names = column_names(table)
-    if names is None or types is None or len(types) != len(names):
-        return []
-    return [name for place, (name, kind) in enumerate(zip(names, types)) if not _is_number_type(kind, table, place)]
-
-
-def _is_number_type(kind, table, place):
-    if hasattr(kind, "is_numeric"):             # polars
-        return kind.is_numeric() or str(kind) == "Boolean"
-    if hasattr(kind, "to_pandas_dtype"):        # Arrow
-        try:
-            kind = np.dtype(kind.to_pandas_dtype())
-        except (NotImplementedError, TypeError):
-            return False
-    if kind == object and hasattr(table, "iloc"):
-        missing = table.iloc[:, place].isna()
-        return all(isinstance(value, (numbers.Number, np.bool_)) for value in table.iloc[:, place][~missing])
-    return getattr(kind, "kind", "O") in "fiub"
-
-
-def _stacked(columns):
-    """A dict of columns as a table."""
-    arrays = {str(name): np.asarray(values) for name, values in columns.items()}
-    _refuse_words([name for name, values in arrays.items() if not _is_real(values)])
-    shapes = {values.shape for values in arrays.values()}
-    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-        raise ValueError("rewards is a dict of columns of shapes "
-                         + ", ".join(f"{name}: {values.shape}" for name, values in list(arrays.items())[:5])
-                         + "; vectors of one length are needed")
-    return np.column_stack(list(arrays.values())) if arrays else np.zeros((0, 0))
-
-
-def _is_real(column):
-    return getattr(getattr(column, "dtype", None), "kind", np.asarray(column).dtype.kind) in "fiub"
-
-
-def _refuse_words(names):
-    if names:
-        raise ValueError(f"rewards has columns that are not numbers: {', '.join(names[:5])}; leave them out")
 
 
 def as_source(rewards, n_arms=None, n_rows=None, support=None):
@@ -818,7 +679,7 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
                              f"are needed")
         return (CallbackSource if is_low_level(rewards) else CallableSource)(rewards, n_arms, n_rows, support)
     else:
-        source = ArraySource(_table(rewards), support=support)
+        source = ArraySource(as_table(rewards), support=support)
     for name, given, found in (("n_arms", n_arms, source.n_arms), ("n_rows", n_rows, source.n_rows)):
         if given is not None and given != found:
             raise ValueError(f"{name} is {given}, but the rewards have {found}; leave it out or make them agree")

@@ -624,15 +624,15 @@ ARGUMENTS = {
     "_lucb.SarSelector": selector(fr.SAR(3, 1, 5000)), "_plans.Direct": selector(fr.Direct(3, 1, 0.1, 0.1)),
     "_plans.Elimination": selector(fr.Halving(3, 1, 0.3, 0.1)),
     "_selector.Selector": lambda: ((3, 1), {**ENDS, "rng": generator()}),
-    "_arch.ArchSource": call(ROWS[:, 0], [1, 2]),
-    "_arch_logs.LogArchSource": call(WINS, 2, np.zeros((2, 4)), np.zeros(4)),
+    "_arch.ArchSource": call(WINS, 2, np.zeros((2, 4))),
     "_edges.EdgeRule": call(2, "target-eb", 0.2, 3.0), "_boost.Filter": lambda: ((0.1, generator()), {}),
     "_boost.StumpStream": stumps,
     "_chain.Move": call(), "_proposal.Proposal": call(), "_slice.Sweep": call(1.0, 4),
-    "_chain.Residual": lambda: ((model(), np.zeros(2)), {}),
     "_core.Race": core_of(fr.FiniteRace(2, 200)),
-    "_expansion.ExpandedSource": lambda: (
-        (fr.sources.ArraySource(ROWS), np.zeros((2, 2)), np.zeros(2), np.zeros((200, 6))), {}),
+    "_expanded.TermSource": call(2, 100),
+    "_expanded.Expanded": lambda: ((model(), np.zeros(2)), {}),
+    "_expanded.Expansion": lambda: ((model(), np.zeros(2)), {}),
+    "_expanded.OwnTerms": lambda: ((fr.sources.ArraySource(ROWS), np.zeros((2, 2)), np.zeros((200, 6))), {}),
     "_judge.RaceJudge": call(2, 200, bound="normal", pairwise=True, shuffled=False, guarded=False, tails=False,
                              low=None, high=None, rng=generator()),
     "_lil.LilRace": lambda: ((2, 200), dict(fr.LilUCB(2, 200, support=(0, 1))._options)),
@@ -640,7 +640,7 @@ ARGUMENTS = {
         (2, 200), {"pairwise": True, "shuffled": False, "betting": True, "low": np.zeros(2), "high": np.ones(2),
                    "rng": generator()}),
     "_row_order.RowOrder": lambda: ((200, generator()), {}),
-    "_softmax.SoftmaxSource": call(ROWS, WINS, np.zeros((2, 2)), 2, np.zeros(2)),
+    "_softmax.SoftmaxSource": call(ROWS, WINS, np.zeros((2, 2)), 2),
     "_rounds.Rounds": call(3, "hoeffding", 100, 1, 0.1, 3.0, np.zeros(3), np.ones(3)),
     "_stream_race.StreamRace": call(3, "hoeffding", 100, 1, 0.1, 3.0, np.zeros(3), np.ones(3)),
     "_threshold.ThresholdRace": lambda: (
@@ -652,13 +652,13 @@ ARGUMENTS = {
     "_xla_chain.Crew": call(lambda: None, True),
     "control_variates.ControlVariate": lambda: ((model(), fr.sources.ArraySource(ROWS)), {"always_read": [3]}),
     "control_variates.TaylorSurrogate": lambda: ((model(), np.zeros(2)), {}),
-    "control_variates.BinnedTaylor": call(ROWS, expansion, 2, n_bins=4),
+    "_binned.BinnedTaylor": call(ROWS, expansion, 2, n_bins=4),
     "likelihoods.GLMSource": call(ROWS, WINS, np.zeros((2, 2))),
     "likelihoods.PairSource": lambda: ((fr.sources.ArraySource(ROWS),), {}),
     "pulls.PullSource": call(2), "pulls.RandomPulls": call(2), "pulls.BernoulliPulls": call([0.1, 0.2]),
     "pulls.UniformPulls": call([0.0, 0.1], [0.5, 0.6]), "pulls.ResampledPulls": call(ROWS),
     "pulls.RecordedPulls": call(ROWS), "pulls.CallablePulls": call(bernoulli, 2), "pulls.CallbackPulls": pulls_callback,
-    "sources.Source": call(2, 100), "sources.ArraySource": call(ROWS),
+    "sources.Source": call(2, 100), "sources._BlockSource": call(2, 100), "sources.ArraySource": call(ROWS),
     "sources.CallableSource": call(lambda arms, rows: np.ones((len(rows), len(arms))), 2, 100),
     "sources.CallbackSource": rewards_callback,
 }
@@ -737,7 +737,7 @@ def test_a_compiled_class_whose_subclass_forgets_its_set_up_is_refused(name):
 
 def refused_by_all_that_take(thing):
     """Give an object that was never set up to what takes one of its kind."""
-    from fastrace.mcmc.kernels import _chain
+    from fastrace._models import _expanded
     from fastrace.races import _weighted
 
     if isinstance(thing, fr.sources.Source):
@@ -746,7 +746,7 @@ def refused_by_all_that_take(thing):
                      lambda s: fr.control_variates.ControlVariate(s, fr.sources.ArraySource(ROWS)),
                      lambda s: fr.control_variates.ControlVariate(fr.sources.ArraySource(ROWS), s),
                      lambda s: fr.control_variates.TaylorSurrogate(s, np.zeros(2)),
-                     lambda s: _chain.Residual(s, np.zeros(2))):
+                     lambda s: _expanded.Expanded(s, np.zeros(2))):
             with pytest.raises((RuntimeError, TypeError), match=f"{NEVER_SET_UP}|expected"):
                 take(thing)
     if isinstance(thing, fr.pulls.PullSource):

@@ -77,8 +77,6 @@ NOT_CALLED = {
     "control_variates.cubic_weights": "part of taylor_glm", "control_variates.residual_rounding": "part of taylor_glm",
     "pulls.is_population": "part of as_pulls", "sources.first_outside": "part of select_best",
     "sources.reward_outside": "words of an error",
-    "sources.column_names": "part of as_source", "sources.is_low_level": "part of as_source",
-    "sources.signature_types": "part of as_source",
 }
 
 

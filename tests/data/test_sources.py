@@ -12,6 +12,7 @@ from scipy import LowLevelCallable
 
 import fastrace as fr
 from fastrace import sources
+from fastrace._base import _callbacks
 from fastrace.pulls import CallbackPulls
 from fastrace.sources import ArraySource, CallableSource, CallbackSource, as_source
 
@@ -642,7 +643,7 @@ PULLS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_ssize_t), ctypes.
 ])
 def test_a_long_counts_by_its_size_on_the_platform(make, form, signature, bytes_of_long, monkeypatch):
     """Windows has longs of 32 bits: such a callback would read counts of 64 bits as pairs."""
-    monkeypatch.setitem(sources._INTEGER_SIZES, "long", bytes_of_long)
+    monkeypatch.setitem(_callbacks._INTEGER_SIZES, "long", bytes_of_long)
     callback = LowLevelCallable(form(lambda *arguments: 0), signature=signature)
     if bytes_of_long == 8:
         make(callback)

@@ -12,7 +12,7 @@ from scipy import LowLevelCallable, stats
 from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic, outcomes, scale_of
 
 from fastrace import DiscreteSampler, mcmc
-from fastrace._models._expansion import ExpandedSource
+from fastrace._models._expanded import OwnTerms
 from fastrace.sources import CallableSource, CallbackSource
 from guarantee import assert_fits, assert_rate_at_most
 from reference import arch as arch_twin
@@ -436,9 +436,9 @@ def test_expansions_of_own_terms_are_the_twins(kind):
         np.testing.assert_allclose(source.read(rows)[:, arm], expected, rtol=0, atol=1e-12)
         np.testing.assert_allclose(source.totals()[arm], expected.sum(), rtol=0, atol=1e-10)
     with pytest.raises(ValueError, match="table"):
-        ExpandedSource(source.source, theta, reference.theta_hat, source.table[:, 1:])
+        OwnTerms(source.source.source, theta, source.source.table[:, 1:])
     with pytest.raises(ValueError, match="parameters"):
-        ExpandedSource(source.source, theta[:1], reference.theta_hat, source.table)
+        OwnTerms(source.source.source, theta[:1], source.source.table)
 
 
 def test_derivatives_of_a_source_save_rows():

@@ -1,5 +1,6 @@
-"""Compiled likelihoods beyond the public ones, and what an expansion leaves of them.
+"""Compiled likelihoods beyond the public ones, and the residuals of second-order expansions of any of them.
 
-`_softmax.pyx` and `_arch_logs.pyx` serve `fastrace.mcmc.models`, `_expansion.pyx` serves models of PyMC, `_arch.pyx`
-the demonstration. GLMs stand in `fastrace.likelihoods`, control variates in `fastrace.control_variates`.
+`_softmax.pyx` and `_arch.pyx` serve `fastrace.mcmc.models`, `_arch.pyx` also the demonstration. `_expanded.pyx` is the
+one residual source of all models, `_binned.pyx` the public expansion in the data. GLMs stand in `fastrace.likelihoods`,
+control variates in `fastrace.control_variates`.
 """

@@ -1,6 +1,6 @@
-"""Terms of ARCH models with Student-t errors, for the demonstration: a compiled source with a control variate."""
+"""Terms of ARCH models with Student-t errors, for chains and for the demonstration."""
 
-from libc.math cimport lgamma, log, M_PI
+from libc.math cimport INFINITY, NAN, exp, isfinite, lgamma, log, M_PI
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 cimport numpy as cnp
@@ -8,9 +8,11 @@ cimport numpy as cnp
 import numpy as np
 from scipy.special import digamma, polygamma
 
+from fastrace._base import _checks
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
-from fastrace._base._signals cimport check_signals
-from fastrace.sources cimport Source
+from fastrace._models._expanded cimport TermSource
+
+from fastrace._models._expanded import parameter_table
 
 cnp.import_array()
 
@@ -22,16 +24,21 @@ cdef extern from "_arch.h" nogil:
         Py_ssize_t q
         double nu
         double constant
-    ctypedef struct arch_mode_t:
-        arch_model_t model
-        double dn, dnn
-    void fr_arch_terms(const double *squares, const int64_t *positions, Py_ssize_t n_rows, const arch_model_t *models,
-                       const arch_mode_t *modes, const Py_ssize_t *names, Py_ssize_t n_names, double **out)
-    void fr_arch_sums(const double *squares, const int64_t *positions, int64_t first, Py_ssize_t n_rows,
-                      const arch_model_t *models, const Py_ssize_t *names, Py_ssize_t n_names, double *out)
+    ctypedef struct arch_expansion_t:
+        arch_model_t hat
+        double by_nu, by_nu_nu, dn, dn2
+        const double *once
+        const double *twice
+    void fr_arch_terms(const double *squares, const int64_t *positions, int64_t first, Py_ssize_t n_rows,
+                       const arch_model_t *models, const arch_expansion_t *expansions, Py_ssize_t n_models,
+                       double *const *out)
 
 cdef enum:
-    ROWS_PER_CHECK = 1 << 18
+    SUM_BLOCK = 2048
+
+# What `expanded_at` gives for each arm: weights, nu, then these, then the parameters of the point of expansion.
+cdef enum:
+    CONSTANT, BY_NU, BY_NU_NU, N_PARTS
 
 
 cdef double constant_part(double nu) noexcept nogil:
@@ -39,199 +46,174 @@ cdef double constant_part(double nu) noexcept nogil:
     return lgamma(0.5 * (nu + 1.0)) - lgamma(0.5 * nu) - 0.5 * log(M_PI * nu) + 0.5 * (nu + 1.0) * log(nu)
 
 
-cdef class ArchSource(Source):
-    r"""Log-likelihood terms of ARCH(q) models of several orders q on the same returns.
+cdef class ArchSource(TermSource):
+    r"""Log-likelihood terms of ARCH models with Student-t errors on the same returns, one model per arm.
 
-    Row t has variance :math:`v_t = a_0 + \sum_{i \le q} a_i r_{t-i}^2`, and
-    :math:`r_t / \sqrt{v_t}` has Student's t distribution with nu degrees of freedom. All orders start
-    at the same row, so that all arms share their rows.
+    Row t has variance :math:`v_t = a_0 + \sum_{i \le q} a_i r_{t-i}^2`, and :math:`r_t / \sqrt{v_t}` has Student's t
+    distribution with nu degrees of freedom. All orders q start at the same row, so that all arms share their rows.
 
     Parameters
     ----------
-    returns : array_like, shape (T,)
-        Returns, mean removed. The first max(orders) are conditioned on; the others are the terms.
-    orders : sequence of int
-        One order q per arm, each in [1, 64].
-    always : array_like of int, optional
-        Terms in [0, T - max(orders)) that are summed at each `set`, and left out of the race.
-    modes : array_like, shape (n_arms, max(orders) + 2), optional
-        For each arm a_0, ..., a_q, what is not read, and in the last column nu. Rewards are then the terms less their
-        second-order expansions in (v, nu) there, and the sums of the expansions come with `set`.
+    squares : ndarray of float64, shape (T,)
+        Squared returns. The first max(orders) are conditioned on; the others are the terms.
+    orders : int or sequence of int
+        q, in [1, 64], of all arms or of each.
+    parameters : ndarray of float64, shape (n_arms, max(orders) + 2), in C order
+        log a_0, ..., log a_q, what is not read, and in the last column log nu. Read in place.
+    natural : bool, default False
+        Whether `parameters` holds a_0, ..., a_q and nu themselves. Expansions are then in (v, nu), else in the
+        logarithms.
+
+    Attributes
+    ----------
+    offset : ndarray of shape (n_arms,)
+        What each arm's sum has beside its terms, such as a log prior: 0 until it is written to.
     """
-    cdef cnp.ndarray squares, positions, outlying, weights, modes, known, log_prior
+
     cdef readonly tuple orders
-    cdef readonly Py_ssize_t n_terms
-    cdef arch_model_t *models
-    cdef arch_mode_t *expanded
-    cdef int64_t first
+    cdef readonly cnp.ndarray offset
+    cdef readonly bint natural
+    cdef cnp.ndarray squares, lags          # the orders again, as the C code reads them
+    cdef Py_ssize_t longest             # largest order
 
     def __cinit__(self):
         guard_await(&self.guard, 1)
-        self.models = NULL
-        self.expanded = NULL
 
-    def __dealloc__(self):
-        free(self.models)
-        free(self.expanded)
-
-    def __init__(self, returns, orders, *, always=(), modes=None):
-        cdef Py_ssize_t j
-        series = np.ascontiguousarray(returns, dtype=np.float64)
-        if not len(orders) or not all(1 <= q <= ARCH_MOST_LAGS for q in orders):
-            raise ValueError(f"orders is {list(orders)}; each order must be in [1, {ARCH_MOST_LAGS}]")
-        most = max(orders)
+    def __init__(self, squares, orders, parameters, *, natural=False):
+        given = (orders,) if np.ndim(orders) == 0 else tuple(orders)
+        if not given or not all(1 <= q <= ARCH_MOST_LAGS for q in given):
+            raise ValueError(f"order is {orders}; each must be in [1, {ARCH_MOST_LAGS}]")
+        most = max(given)
+        series = np.ascontiguousarray(squares, dtype=np.float64)
         if series.ndim != 1 or series.size <= most or not np.isfinite(series).all():
-            raise ValueError(f"returns has shape {series.shape}; a vector of more than {most} finite numbers is needed")
-        terms = np.arange(series.size - most)
-        outlying = np.unique(np.asarray(always, dtype=np.int64))
-        if outlying.size and not (0 <= outlying[0] and outlying.max() < terms.size):
-            raise ValueError(f"always runs from {outlying[0]} to {outlying.max()}; terms are in [0, {terms.size})")
-        raced = np.setdiff1d(terms, outlying)
-        if modes is not None:
-            modes = np.array(modes, dtype=np.float64)
-            if modes.shape != (len(orders), most + 2):
-                raise ValueError(f"modes has shape {modes.shape}; {(len(orders), most + 2)} is needed")
+            raise ValueError(f"squares has shape {series.shape}; a vector of more than {most} finite numbers is needed")
+        parameter_table(parameters, most + 2)
+        each = given * len(parameters) if np.ndim(orders) == 0 else given
+        if len(each) != len(parameters):
+            raise ValueError(f"orders has {len(each)} entries; one for each of {len(parameters)} arms is needed")
         # Measured on six models: 20 ns a term at random less its expansion, 7 ns in order.
-        super().__init__(len(orders), raced.size, scan_advantage=1.5 if modes is None else 3.0,
-                         reward_cost=7.0, n_always_read=outlying.size)
-        self.orders = tuple(orders)
-        self.n_terms = terms.size
-        self.first = most
-        self.squares = series * series
-        self.outlying = outlying + most
-        self.positions = raced.astype(np.int64) + most
-        self.modes = modes
-        self.known = np.zeros(self.n_arms)
-        self.log_prior = np.zeros(self.n_arms)
-        self.weights = np.ones((self.n_arms, most + 1))
-        self.models = <arch_model_t *>malloc(self.n_arms * sizeof(arch_model_t))
-        if self.models == NULL:
-            raise MemoryError()
-        for j in range(self.n_arms):
-            self.models[j].weight = <double *>cnp.PyArray_DATA(self.weights) + j * self.weights.shape[1]
-            self.models[j].q = orders[j]
-        if modes is not None:
-            self._expand()
-        self._take(np.asarray(self.weights), np.full(self.n_arms, 5.0), np.zeros(self.n_arms), np.zeros(self.n_arms))
+        super().__init__(len(parameters), series.size - most, scan_advantage=1.5, reward_cost=7.0)
+        self.expanded_advantage = 3.0
+        self.expanded_cost = 14.0
+        self.sum_block = SUM_BLOCK
+        self.orders = each
+        self.lags = np.array(each, dtype=np.intp)
+        self.longest = most
+        self.natural = natural
+        self.squares = series
+        self.parameters = parameters
+        self.offset = np.zeros(len(parameters))
         guard_built(&self.guard, 1)
 
-    cdef int _expand(self) except -1:
-        """Take the modes over, with the parts of the derivatives by nu that no row changes."""
-        cdef Py_ssize_t j
-        cdef const double[::1] nu = np.ascontiguousarray(self.modes[:, self.modes.shape[1] - 1])
-        half = 0.5 * np.asarray(nu)
-        cdef const double[::1] dn = 0.5 * (digamma(half + 0.5) - digamma(half)) - 0.25 / half
-        cdef const double[::1] dnn = 0.25 * (polygamma(1, half + 0.5) - polygamma(1, half)) + 0.125 / half**2
-        self.expanded = <arch_mode_t *>malloc(self.n_arms * sizeof(arch_mode_t))
-        if self.expanded == NULL:
-            raise MemoryError()
-        for j in range(self.n_arms):
-            self.expanded[j].model.weight = <double *>cnp.PyArray_DATA(self.modes) + j * self.modes.shape[1]
-            self.expanded[j].model.q = self.models[j].q
-            self.expanded[j].model.nu = nu[j]
-            self.expanded[j].model.constant = constant_part(nu[j])
-            self.expanded[j].dn = dn[j]
-            self.expanded[j].dnn = dnn[j]
-        return 0
-
-    def set(self, weights, nu, known=0.0, log_prior=0.0):
-        """Take new parameters, and sum the terms that are always read.
-
-        Parameters
-        ----------
-        weights : array_like, shape (n_arms, max(orders) + 1)
-            a_0, ..., a_q of each arm; what lies beyond its q is not read.
-        nu : array_like, shape (n_arms,)
-            Degrees of freedom.
-        known : array_like, shape (n_arms,)
-            Sums of the expansions over the raced rows at these parameters.
-        log_prior : array_like, shape (n_arms,)
-            What is added to the log-likelihood of each arm.
-        """
+    def __reduce__(self):
         guard_check_built(&self.guard, self)
-        nus = np.array(nu, dtype=np.float64)
-        if nus.shape != (self.n_arms,):
-            raise ValueError(f"nu has shape {nus.shape}; one value for each of {self.n_arms} arms is needed")
-        table = np.empty((self.n_arms, self.weights.shape[1]))
-        table[...] = weights
-        parts = np.empty((2, self.n_arms))
-        parts[0], parts[1] = known, log_prior
-        self._take(table, nus, parts[0], parts[1])
+        return _arch_source.saved(np.asarray(self.squares), self.orders, np.asarray(self.parameters), self.natural,
+                                  np.asarray(self.offset))
 
-    cdef int _take(self, weights, cnp.ndarray nus, known, log_prior) except -1:
-        """`set` after its arguments have been converted."""
-        cdef Py_ssize_t j
-        cdef cnp.ndarray arms = np.arange(self.n_arms)
-        cdef double[::1] sums = np.empty(self.n_arms)
-        cdef const double *each = <double *>cnp.PyArray_DATA(nus)
-        self.weights[...] = weights
-        for j in range(self.n_arms):
-            self.models[j].nu = each[j]
-            self.models[j].constant = constant_part(each[j])
-        fr_arch_sums(<double *>cnp.PyArray_DATA(self.squares), <int64_t *>cnp.PyArray_DATA(self.outlying), 0,
-                     self.outlying.shape[0], self.models, <Py_ssize_t *>cnp.PyArray_DATA(arms), self.n_arms, &sums[0])
-        self.known[...] = known + np.asarray(sums)
-        self.log_prior[...] = log_prior
-        return 0
+    cdef cnp.ndarray expanded_at(self, theta_hat):
+        width = self.parameters.shape[1]
+        hat = np.array(theta_hat, dtype=np.float64)
+        if hat.shape not in ((width,), (self.n_arms, width)) or not np.isfinite(hat).all():
+            raise ValueError(f"theta_hat has shape {hat.shape}; {width} finite parameters, of all arms or of each, are "
+                             f"needed")
+        about = np.empty((self.n_arms, 2 * width + N_PARTS))
+        natural = hat if self.natural else np.exp(hat)
+        about[:, :width] = natural
+        about[:, width + N_PARTS:] = hat
+        nu = about[:, width - 1]
+        half = 0.5 * nu
+        about[:, width + CONSTANT] = [constant_part(each) for each in nu]
+        about[:, width + BY_NU] = 0.5 * (digamma(half + 0.5) - digamma(half)) - 0.25 / half
+        about[:, width + BY_NU_NU] = 0.25 * (polygamma(1, half + 0.5) - polygamma(1, half)) + 0.125 / half**2
+        return about
 
-    def exact(self):
-        """Log prior and likelihood of each arm: all terms, each read once, in order. ndarray of shape (n_arms,)."""
-        guard_check_built(&self.guard, self)
-        cdef cnp.ndarray arms = np.arange(self.n_arms)
-        cdef cnp.ndarray out = np.empty(self.n_arms)
-        with nogil:
-            self._sums(<Py_ssize_t *>cnp.PyArray_DATA(arms), self.n_arms, <double *>cnp.PyArray_DATA(out))
-        return out + self.log_prior
+    cdef bint model_of(self, Py_ssize_t arm, double *weight, arch_model_t *model) noexcept nogil:
+        """The model of an arm; whether it is within reach of the arithmetic."""
+        cdef Py_ssize_t width = self.parameters.shape[1], i
+        cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters) + arm * width
+        cdef double total = 0.0
+        model.weight = weight
+        model.q = (<const Py_ssize_t *>cnp.PyArray_DATA(self.lags))[arm]
+        for i in range(model.q + 1):
+            weight[i] = theta[i] if self.natural else exp(theta[i])
+            total += weight[i]
+        model.nu = theta[width - 1] if self.natural else exp(theta[width - 1])
+        model.constant = constant_part(model.nu)
+        weight[width - 1] = total
+        return weight[0] >= 1e-300 and isfinite(total) and 1e-300 <= model.nu <= 1e15
 
-    cdef int _sums(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
-        cdef int64_t start = 0
-        cdef Py_ssize_t count, j
-        cdef double *part = <double *>malloc(max(n_arms, 1) * sizeof(double))
-        if part == NULL:
-            with gil:
-                raise MemoryError()
-        for j in range(n_arms):
-            out[j] = 0.0
+    cdef void move(self, Py_ssize_t arm, const double *about, const arch_model_t *model, double *once, double *twice,
+                   arch_expansion_t *expansion) noexcept nogil:
+        """How far a model is from its point of expansion."""
+        cdef Py_ssize_t width = self.parameters.shape[1], i
+        cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters) + arm * width
+        cdef const double *own = about + arm * (2 * width + N_PARTS)
+        cdef const double *hat = own + width + N_PARTS
+        cdef double step = theta[width - 1] - hat[width - 1]
+        expansion.hat.weight = own
+        expansion.hat.q = model.q
+        expansion.hat.nu = own[width - 1]
+        expansion.hat.constant = own[width + CONSTANT]
+        expansion.by_nu = own[width + BY_NU]
+        expansion.by_nu_nu = own[width + BY_NU_NU]
+        if self.natural:
+            expansion.once = expansion.twice = NULL
+            expansion.dn = expansion.dn2 = step
+            return
+        expansion.once = once
+        expansion.twice = twice
+        expansion.dn = expansion.hat.nu * step
+        expansion.dn2 = expansion.dn * (1.0 + 0.5 * step)
+        for i in range(model.q + 1):
+            step = theta[i] - hat[i]
+            once[i] = own[i] * step
+            twice[i] = once[i] * step
+
+    cdef int terms(self, const double *about, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
+                   const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
+        cdef Py_ssize_t width = self.parameters.shape[1], i, j, k = 0
+        cdef arch_model_t *models = <arch_model_t *>malloc(max(n_arms, 1) * sizeof(arch_model_t))
+        cdef arch_expansion_t *expansions = <arch_expansion_t *>malloc(max(n_arms, 1) * sizeof(arch_expansion_t))
+        cdef double *room = <double *>malloc(max(n_arms, 1) * 3 * width * sizeof(double))
+        cdef double **columns = <double **>malloc(max(n_arms, 1) * sizeof(double *))
+        cdef double *weight
+        cdef double total
         try:
-            while start < self.n_terms:
-                count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, self.n_terms - start)
-                fr_arch_sums(<double *>cnp.PyArray_DATA(self.squares), NULL, self.first + start, count, self.models,
-                             arms, n_arms, part)
-                for j in range(n_arms):
-                    out[j] += part[j]
-                start += count
-                if start < self.n_terms:
-                    check_signals()
+            if models == NULL or expansions == NULL or room == NULL or columns == NULL:
+                with gil:
+                    raise MemoryError()
+            for j in range(n_arms):
+                weight = room + 3 * width * k
+                if self.model_of(arms[j], weight, &models[k]):
+                    if about != NULL:
+                        self.move(arms[j], about, &models[k], weight + width, weight + 2 * width, &expansions[k])
+                    columns[k] = out[j]
+                    k += 1
+                    continue
+                # Too far out for the arithmetic: no such state is ever taken up.
+                total = weight[width - 1] + models[k].nu
+                for i in range(n_rows):
+                    out[j][i] = -INFINITY if total == total else NAN
+            fr_arch_terms(<const double *>cnp.PyArray_DATA(self.squares), rows,
+                          self.longest + (0 if rows != NULL else first), n_rows, models,
+                          expansions if about != NULL else NULL, k, columns)
         finally:
-            free(part)
-        return 0
-
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        cdef const int64_t *positions = <const int64_t *>cnp.PyArray_DATA(self.positions)
-        cdef int64_t *at = <int64_t *>malloc(max(n_rows, 1) * sizeof(int64_t))
-        cdef Py_ssize_t i
-        if at == NULL:
-            with gil:
-                raise MemoryError()
-        for i in range(n_rows):
-            at[i] = positions[rows[i]]
-        fr_arch_terms(<double *>cnp.PyArray_DATA(self.squares), at, n_rows, self.models, self.expanded, arms, n_arms,
-                      out)
-        free(at)
-        return 0
-
-    cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
-        # One pass over all terms in order is cheaper than the raced rows alone; what is known comes off again.
-        cdef Py_ssize_t j
-        self._sums(arms, n_arms, out)
-        for j in range(n_arms):
-            out[j] -= (<double *>cnp.PyArray_DATA(self.known))[arms[j]]
+            free(models)
+            free(expansions)
+            free(room)
+            free(columns)
         return 0
 
     cdef int shift(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
         cdef Py_ssize_t j
         for j in range(n_arms):
-            out[j] = ((<double *>cnp.PyArray_DATA(self.known))[arms[j]]
-                      + (<double *>cnp.PyArray_DATA(self.log_prior))[arms[j]])
+            out[j] = (<const double *>cnp.PyArray_DATA(self.offset))[arms[j]]
         return 0
+
+
+@_checks.rebuilds(1, ArchSource)
+def _arch_source(squares, orders, parameters, natural, offset):
+    """Rebuild a pickled `ArchSource`."""
+    source = ArchSource(squares, orders, parameters, natural=natural)
+    source.offset[:] = offset
+    return source

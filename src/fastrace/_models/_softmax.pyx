@@ -7,14 +7,13 @@ cimport numpy as cnp
 from scipy.linalg.cython_blas cimport dgemm
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
-from fastrace._base._signals cimport check_signals
-from fastrace._math._simd cimport fr_sum
 from fastrace.likelihoods cimport FR_GLM_BLOCK, GLMSource, fr_glm_gather, fr_glm_predict
-from fastrace.sources cimport Source
+from fastrace._models._expanded cimport TermSource
 
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._models._expanded import Expanded, parameter_table
 
 cnp.import_array()
 
@@ -28,10 +27,9 @@ cdef extern from "_softmax.h" nogil:
 cdef enum:
     BLAS_CLASSES = 16
     BLAS_PRODUCTS = 2048
-    ROWS_PER_CHECK = 1 << 14
 
 
-cdef class SoftmaxSource(Source):
+cdef class SoftmaxSource(TermSource):
     """Log-likelihoods of multinomial logistic regression, one parameter table per arm.
 
     Class k of row x has probability proportional to exp(x . theta[k - 1]), class 0 to 1.
@@ -46,22 +44,19 @@ cdef class SoftmaxSource(Source):
         Of each arm, class after class from class 1 on. Read in place, whenever rewards are asked for.
     n_classes : int
         At least 2.
-    theta_hat : array_like of shape ((n_classes - 1) p,), optional
-        With it rewards are what the second-order expansion there leaves of the log-likelihoods.
     check_finite : bool, default True
         As in `fastrace.likelihoods.GLMSource`.
     """
 
     cdef readonly GLMSource rows
     cdef readonly Py_ssize_t n_classes
-    cdef readonly object theta_hat
-    cdef cnp.ndarray labels, parameters, hat
+    cdef cnp.ndarray labels
     cdef Py_ssize_t n_free
 
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, X, y, parameters, n_classes, theta_hat=None, *, check_finite=True):
+    def __init__(self, X, y, parameters, n_classes, *, check_finite=True):
         rows = GLMSource(X, y, np.zeros((1, np.shape(X)[1] if np.ndim(X) == 2 else 1)), "gaussian", 1.0,
                          check_finite=check_finite)
         if n_classes < 2:
@@ -72,131 +67,86 @@ cdef class SoftmaxSource(Source):
             row = int(bad.argmax())
             raise ValueError(f"y[{row}] is {y[row]}; classes must be whole numbers from 0 to {n_classes - 1}")
         width = (n_classes - 1) * rows.X.shape[1]
-        if not isinstance(parameters, np.ndarray) or parameters.dtype != np.float64 or parameters.ndim != 2 \
-                or parameters.shape[1] != width or not parameters.flags.c_contiguous:
-            raise ValueError(f"parameters is of type {type(parameters).__name__} and shape {np.shape(parameters)}; a "
-                             f"float64 array of shape (n_arms, {width}) in C order is needed")
-        hat = None
-        if theta_hat is not None:
-            hat = np.array(theta_hat, dtype=np.float64)
-            if hat.shape != (width,) or not np.isfinite(hat).all():
-                raise ValueError(f"theta_hat has shape {hat.shape}; {width} finite parameters are needed")
-            hat.flags.writeable = False
-        blocks = 1 if theta_hat is None else 2
+        parameter_table(parameters, width)
         super().__init__(len(parameters), rows.n_rows, scan_advantage=rows.scan_advantage,
-                         reward_cost=blocks * (n_classes - 1) * (3.0 + 0.25 * rows.X.shape[1]))
+                         reward_cost=(n_classes - 1) * (3.0 + 0.25 * rows.X.shape[1]))
+        self.expanded_advantage = self.scan_advantage
+        self.expanded_cost = 2.0 * self.reward_cost
         self.rows = rows
         self.n_classes = n_classes
         self.n_free = n_classes - 1
         self.labels = outcome.astype(np.int32)
         self.parameters = parameters
-        self.hat = self.theta_hat = hat
         guard_built(&self.guard, 1)
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
         return _softmax_source.saved(self.rows.X, np.asarray(self.labels), np.asarray(self.parameters), self.n_classes,
-                                     self.theta_hat)
+                                     None)
 
-    cdef int evaluate(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
-                      Py_ssize_t n_arms, double **out) except -1 nogil:
+    cdef int terms(self, const double *hat, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
+                   const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
         cdef Py_ssize_t p = self.rows.model.n_columns, n_free = self.n_free, start = 0, count, i, j, k
         cdef const int32_t *labels = <const int32_t *>cnp.PyArray_DATA(self.labels)
         cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters)
-        cdef const double *hat = NULL if self.theta_hat is None else <const double *>cnp.PyArray_DATA(self.hat)
         cdef const double *table
         cdef bint by_blas = n_free >= BLAS_CLASSES and p * n_free >= BLAS_PRODUCTS
         cdef bint apart = self.rows.model.column_stride != (4 if self.rows.model.single else 8)
         cdef Py_ssize_t size = n_free * FR_GLM_BLOCK, room = p * FR_GLM_BLOCK if by_blas or apart else 0
-        cdef const double **from_ = <const double **>malloc(n_free * sizeof(double *))
-        cdef double **to = <double **>malloc(n_free * sizeof(double *))
+        cdef const double **tables = <const double **>malloc(n_free * sizeof(double *))
+        cdef double **columns = <double **>malloc(n_free * sizeof(double *))
         cdef double *work = <double *>malloc((3 * size + FR_GLM_BLOCK + room) * sizeof(double))
         cdef int32_t label[FR_GLM_BLOCK]
         cdef double *eta = work
-        cdef double *at_hat = work + size
+        cdef double *hat_eta = work + size
         cdef double *share = work + 2 * size
         cdef double *log_sum = work + 3 * size
         cdef double *scratch = log_sum + FR_GLM_BLOCK
-        cdef double *place
-        cdef const int64_t *some = NULL
+        cdef double *column
+        cdef const int64_t *block_rows = NULL
         cdef int m, n = <int>n_free, q = <int>p, stride = FR_GLM_BLOCK
-        cdef double one = 1.0, zero = 0.0
+        cdef double unit = 1.0, zero = 0.0
         try:
-            if from_ == NULL or to == NULL or work == NULL:
+            if tables == NULL or columns == NULL or work == NULL:
                 with gil:
                     raise MemoryError()
             while start < n_rows:
                 count = min(FR_GLM_BLOCK, n_rows - start)
                 m = <int>count
                 if rows != NULL:
-                    some = rows + start
+                    block_rows = rows + start
                 if by_blas:
-                    fr_glm_gather(&self.rows.model, some, first + start, count, scratch)
+                    fr_glm_gather(&self.rows.model, block_rows, first + start, count, scratch)
                 if hat == NULL:
                     for i in range(count):
-                        label[i] = labels[some[i] if rows != NULL else first + start + i]
+                        label[i] = labels[block_rows[i] if rows != NULL else first + start + i]
                 for j in range(-1 if hat != NULL else 0, n_arms):
                     table = hat if j < 0 else theta + arms[j] * n_free * p
-                    place = at_hat if j < 0 else eta
+                    column = hat_eta if j < 0 else eta
                     if by_blas:
-                        dgemm(b"T", b"N", &m, &n, &q, &one, scratch, &q, <double *>table, &q, &zero, place, &stride)
+                        dgemm(b"T", b"N", &m, &n, &q, &unit, scratch, &q, <double *>table, &q, &zero, column, &stride)
                     else:
                         for k in range(n_free):
-                            from_[k] = table + k * p
-                            to[k] = place + k * FR_GLM_BLOCK
-                        fr_glm_predict(&self.rows.model, some, first + start, count, from_, n_free, to,
+                            tables[k] = table + k * p
+                            columns[k] = column + k * FR_GLM_BLOCK
+                        fr_glm_predict(&self.rows.model, block_rows, first + start, count, tables, n_free, columns,
                                        scratch if apart else NULL)
                     if j < 0:
-                        fr_softmax_expand(at_hat, n_free, count, share, log_sum)
+                        fr_softmax_expand(hat_eta, n_free, count, share, log_sum)
                     elif hat != NULL:
-                        fr_softmax_residuals(eta, at_hat, share, log_sum, n_free, count, out[j] + start)
+                        fr_softmax_residuals(eta, hat_eta, share, log_sum, n_free, count, out[j] + start)
                     else:
                         fr_softmax_terms(eta, n_free, label, count, out[j] + start)
                 start += count
         finally:
-            free(from_)
-            free(to)
+            free(tables)
+            free(columns)
             free(work)
-        return 0
-
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        return self.evaluate(rows, 0, n_rows, arms, n_arms, out)
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        return self.evaluate(NULL, first, n_rows, arms, n_arms, out)
-
-    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                      double *out) except -1 nogil:
-        cdef int64_t last = first + n_rows
-        cdef Py_ssize_t count, j, start, part, many = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, n_rows)
-        cdef double *block = <double *>malloc(max(n_arms * many, 1) * sizeof(double))
-        cdef double **column = <double **>malloc(max(n_arms, 1) * sizeof(double *))
-        try:
-            if block == NULL or column == NULL:
-                with gil:
-                    raise MemoryError()
-            for j in range(n_arms):
-                column[j] = block + j * many
-            while first < last:
-                count = <Py_ssize_t>min(<int64_t>many, last - first)
-                self.evaluate(NULL, first, count, arms, n_arms, column)
-                for j in range(n_arms):
-                    start = 0
-                    while start < count:        # as each source sums: block after block
-                        part = min(FR_GLM_BLOCK, count - start)
-                        out[j] += fr_sum(column[j] + start, part)
-                        start += part
-                first += count
-                check_signals()
-        finally:
-            free(block)
-            free(column)
         return 0
 
 
 @_checks.rebuilds(1, SoftmaxSource)
 def _softmax_source(X, y, parameters, n_classes, theta_hat):
-    """Rebuild a pickled `SoftmaxSource`."""
-    return SoftmaxSource(X, y, parameters, n_classes, theta_hat, check_finite=False)
+    """Rebuild a pickled `SoftmaxSource`, or what its expansion leaves."""
+    source = SoftmaxSource(X, y, parameters, n_classes, check_finite=False)
+    return source if theta_hat is None else Expanded(source, theta_hat)

@@ -7,12 +7,6 @@
 /* One body for both element types: this file includes itself once per type. */
 #ifndef ELEMENT
 
-#if defined(__GNUC__)
-#define PREFETCH(p) __builtin_prefetch((p), 0, 3)
-#else
-#define PREFETCH(p) ((void)0)
-#endif
-
 /* x . theta runs in four partial sums: the first over columns 0, 4, 8, ..., and so on. They are folded as (0 + 1) +
    (2 + 3), and the columns beyond the last multiple of four are added from left to right. The order, and so every bit,
    depends neither on the instruction set nor on the other rows and arms of the call. */
@@ -113,7 +107,7 @@ void fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff
 /* Outcomes of a block of rows. */
 static void outcomes(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *y)
 {
-    if (m->family == FR_LOGISTIC) {
+    if (m->sign) {
         if (rows) for (ptrdiff_t i = 0; i < n_rows; i++) y[i] = m->sign[rows[i]];
         else for (ptrdiff_t i = 0; i < n_rows; i++) y[i] = m->sign[first + i];
     } else {
@@ -122,139 +116,100 @@ static void outcomes(const fr_glm *m, const int64_t *rows, int64_t first, ptrdif
     }
 }
 
-/* eta[i] becomes the log-likelihood of y[i]. */
-CLONES
-static void log_likelihood(const fr_glm *m, const double *restrict y, ptrdiff_t n, double *restrict eta)
+static fr_shape shape_of(const fr_glm *m)
 {
-    double a = m->inverse_scale, b = 1.0 / m->df, c = m->constant, h = -0.5 * (m->df + 1.0);
-    switch (m->family) {
-    case FR_LOGISTIC:
-        for (ptrdiff_t i = 0; i < n; i++) eta[i] = -fr_softplus1(-y[i] * eta[i]);
+    double a = 1.0 / m->scale;
+    fr_shape s = {a, a * a, m->df, 1.0 / m->df, fr_families[m->family].constant(m->scale, m->df)};
+    return s;
+}
+
+/* eta[i] becomes the log-likelihood of y[i]. */
+#define VALUES(enumerator, function, name, outcomes, form)                          \
+    case enumerator:                                                                \
+        for (ptrdiff_t i = 0; i < n; i++) {                                         \
+            double l1, l2;                                                          \
+            eta[i] = function(s, y[i], eta[i], &l1, &l2);                           \
+        }                                                                           \
         break;
-    case FR_GAUSSIAN:
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double z = (y[i] - eta[i]) * a;
-            eta[i] = c - 0.5 * (z * z);
-        }
-        break;
-    case FR_POISSON:
-        for (ptrdiff_t i = 0; i < n; i++) eta[i] = y[i] * eta[i] - fr_exp1(eta[i]);
-        break;
-    default:
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double z = (y[i] - eta[i]) * a;
-            eta[i] = c + h * fr_log1p1(z * z * b);
-        }
-    }
+
+CLONES
+static void log_likelihood(int family, const fr_shape *s, const double *restrict y, ptrdiff_t n, double *restrict eta)
+{
+    switch (family) { FR_FAMILIES(VALUES) }
 }
 
 /* Log-likelihood and its first two derivatives in eta; l0 comes in as eta. */
+#define DERIVATIVES(enumerator, function, name, outcomes, form)                     \
+    case enumerator:                                                                \
+        for (ptrdiff_t i = 0; i < n; i++) l0[i] = function(s, y[i], l0[i], &l1[i], &l2[i]); \
+        break;
+
 CLONES
-static void derivatives(const fr_glm *m, const double *restrict y, ptrdiff_t n, double *restrict l0,
+static void derivatives(int family, const fr_shape *s, const double *restrict y, ptrdiff_t n, double *restrict l0,
                         double *restrict l1, double *restrict l2)
 {
-    double a = m->inverse_scale, a2 = a * a, df = m->df, b = 1.0 / df, c = m->constant;
-    switch (m->family) {
-    case FR_LOGISTIC:
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double z = y[i] * l0[i], t = fr_exp_minus_abs(z), r = 1.0 / (1.0 + t);
-            l0[i] = -((z < 0.0 ? -z : 0.0) + fr_log1p_unit(t));
-            l1[i] = y[i] * (z > 0.0 ? t * r : r);
-            l2[i] = -(t * r) * r;
-        }
-        break;
-    case FR_GAUSSIAN:
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double z = (y[i] - l0[i]) * a;
-            l0[i] = c - 0.5 * (z * z);
-            l1[i] = z * a;
-            l2[i] = -a2;
-        }
-        break;
-    case FR_POISSON:
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double e = fr_exp1(l0[i]);
-            l0[i] = y[i] * l0[i] - e;
-            l1[i] = y[i] - e;
-            l2[i] = -e;
-        }
-        break;
-    default:
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double z = (y[i] - l0[i]) * a, z2 = z * z, w = 1.0 / (df + z2);
-            l0[i] = c - 0.5 * (df + 1.0) * fr_log1p1(z2 * b);
-            l1[i] = (df + 1.0) * z * w * a;
-            l2[i] = (df + 1.0) * (z2 - df) * w * w * a2;
-        }
-    }
+    switch (family) { FR_FAMILIES(DERIVATIVES) }
 }
 
-/* eta[i] becomes the expansion, or `value`, which is the log-likelihood, less the expansion. */
+/* eta[i] becomes `value`, which is the log-likelihood, less its expansion. */
 CLONES
-static void expansion(const double *restrict hat, const double *restrict l0, const double *restrict l1,
-                      const double *restrict l2, ptrdiff_t n, double *restrict eta, const double *restrict value)
+static void residuals(const double *restrict hat, const double *restrict l0, const double *restrict l1,
+                      const double *restrict l2, ptrdiff_t n, const double *restrict value, double *restrict eta)
 {
-    if (value)
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double d = eta[i] - hat[i];
-            eta[i] = (value[i] - l0[i]) - d * (l1[i] + 0.5 * l2[i] * d);
-        }
-    else
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double d = eta[i] - hat[i];
-            eta[i] = l0[i] + d * (l1[i] + 0.5 * l2[i] * d);
-        }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double d = eta[i] - hat[i];
+        eta[i] = (value[i] - l0[i]) - d * (l1[i] + 0.5 * l2[i] * d);
+    }
 }
 
 void fr_glm_log_likelihood(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, ptrdiff_t n_arms,
                            double **eta)
 {
+    const fr_shape s = shape_of(m);
     double y[FR_GLM_BLOCK];
     for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
         ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
         outcomes(m, rows ? rows + start : NULL, first + start, count, y);
-        for (ptrdiff_t j = 0; j < n_arms; j++) log_likelihood(m, y, count, eta[j] + start);
+        for (ptrdiff_t j = 0; j < n_arms; j++) log_likelihood(m->family, &s, y, count, eta[j] + start);
     }
 }
 
 enum { ARMS = 64 };     /* arms whose places in a block are kept at hand */
 
-void fr_glm_fill(const fr_glm *m, int what, const double *theta, const double *theta_hat, const int64_t *rows,
+void fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows,
                  int64_t first, ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out,
                  double *scratch)
 {
+    const fr_shape s = shape_of(m);
     double y[FR_GLM_BLOCK], hat[FR_GLM_BLOCK], l0[FR_GLM_BLOCK], l1[FR_GLM_BLOCK], l2[FR_GLM_BLOCK];
     double value[FR_GLM_BLOCK];
     const double *parameters[ARMS + 1];
-    double *place[ARMS + 1];
-    int plain = what == FR_REWARD;
+    double *column[ARMS + 1];
     for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
         ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
-        const int64_t *some = rows ? rows + start : NULL;
-        outcomes(m, some, first + start, count, y);
+        const int64_t *block_rows = rows ? rows + start : NULL;
+        outcomes(m, block_rows, first + start, count, y);
         for (ptrdiff_t arm = 0; arm < n_arms; arm += ARMS) {
             ptrdiff_t part = smaller(n_arms - arm, ARMS);
             for (ptrdiff_t j = 0; j < part; j++) {
                 parameters[j] = theta + arms[arm + j] * m->n_columns;
-                place[j] = out[arm + j] + start;
+                column[j] = out[arm + j] + start;
             }
             parameters[part] = theta_hat;
-            place[part] = hat;
-            fr_glm_predict(m, some, first + start, count, parameters, plain ? part : part + 1, place, scratch);
-            if (!plain) {
+            column[part] = hat;
+            fr_glm_predict(m, block_rows, first + start, count, parameters, theta_hat ? part + 1 : part, column, scratch);
+            if (theta_hat) {
                 memcpy(l0, hat, (size_t)count * sizeof(double));
-                derivatives(m, y, count, l0, l1, l2);
+                derivatives(m->family, &s, y, count, l0, l1, l2);
             }
             for (ptrdiff_t j = 0; j < part; j++) {
-                if (what == FR_REWARD) {
-                    log_likelihood(m, y, count, place[j]);
-                } else if (what == FR_TAYLOR) {
-                    expansion(hat, l0, l1, l2, count, place[j], NULL);
-                } else {
-                    memcpy(value, place[j], (size_t)count * sizeof(double));
-                    log_likelihood(m, y, count, value);
-                    expansion(hat, l0, l1, l2, count, place[j], value);
+                if (!theta_hat) {
+                    log_likelihood(m->family, &s, y, count, column[j]);
+                    continue;
                 }
+                memcpy(value, column[j], (size_t)count * sizeof(double));
+                log_likelihood(m->family, &s, y, count, value);
+                residuals(hat, l0, l1, l2, count, value, column[j]);
             }
         }
     }
@@ -263,28 +218,35 @@ void fr_glm_fill(const fr_glm *m, int what, const double *theta, const double *t
 void fr_glm_sum(const fr_glm *m, const double *theta, int64_t first, ptrdiff_t n_rows, const ptrdiff_t *arms,
                 ptrdiff_t n_arms, double *out, double *block, double *scratch)
 {
-    double *place[ARMS];
+    double *column[ARMS];
     for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
         ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
         for (ptrdiff_t arm = 0; arm < n_arms; arm += ARMS) {
             ptrdiff_t part = smaller(n_arms - arm, ARMS);
-            for (ptrdiff_t j = 0; j < part; j++) place[j] = block + j * FR_GLM_BLOCK;
-            fr_glm_fill(m, FR_REWARD, theta, NULL, NULL, first + start, count, arms + arm, part, place, scratch);
-            for (ptrdiff_t j = 0; j < part; j++) out[arm + j] += fr_sum(place[j], count);
+            for (ptrdiff_t j = 0; j < part; j++) column[j] = block + j * FR_GLM_BLOCK;
+            fr_glm_fill(m, theta, NULL, NULL, first + start, count, arms + arm, part, column, scratch);
+            for (ptrdiff_t j = 0; j < part; j++) out[arm + j] += fr_sum(column[j], count);
         }
     }
+}
+
+void fr_glm_expand(const fr_glm *m, const double *y, ptrdiff_t n, double *l0, double *l1, double *l2)
+{
+    const fr_shape s = shape_of(m);
+    derivatives(m->family, &s, y, n, l0, l1, l2);
 }
 
 void fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *l0,
                         double *l1, double *l2, double *scratch)
 {
+    const fr_shape s = shape_of(m);
     double y[FR_GLM_BLOCK];
     for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
         ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
         double *eta = l0 + start;
         outcomes(m, NULL, first + start, count, y);
         fr_glm_predict(m, NULL, first + start, count, &theta_hat, 1, &eta, scratch);
-        derivatives(m, y, count, eta, l1 + start, l2 + start);
+        derivatives(m->family, &s, y, count, eta, l1 + start, l2 + start);
     }
 }
 

@@ -7,7 +7,6 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_t
 from fastrace._draws._row_stream cimport row_stream_seed, row_stream_t
-from fastrace.likelihoods cimport GLMSource
 from fastrace.sources cimport Source
 
 cdef struct step_t:                 # what one step did, beside where it went
@@ -16,11 +15,6 @@ cdef struct step_t:                 # what one step did, beside where it went
     bint accepted
     bint full_pass                  # all rows, in one pass in order
     bint undecided                  # the bound had not decided when all rows had been read
-
-
-cdef class Residual(Source):
-    cdef readonly GLMSource glm
-    cdef readonly cnp.ndarray theta_hat
 
 
 cdef class Chain

@@ -9,7 +9,6 @@ included, is a normal density in whitened coordinates z.
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.math cimport INFINITY, NAN, isfinite, isnan
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
@@ -19,91 +18,20 @@ from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._row_stream cimport row_stream_init
 from fastrace._math._bounds cimport cubic_change
-from fastrace._math._simd cimport fr_lower_product, fr_sum
-from fastrace.likelihoods cimport FR_RESIDUAL, GLMSource
+from fastrace._math._simd cimport fr_lower_product
+from fastrace.likelihoods cimport GLMSource
 from fastrace.races._threshold cimport ThresholdRace
 from fastrace.races._weighted cimport WeightedRace
 from fastrace.sources cimport Source
 
 import numpy as np
 
-from fastrace._base import _checks
-
 cnp.import_array()
 
 cdef enum:
-    BLOCK = 256                 # rows whose residuals stay in the first-level cache
-    ROWS_PER_CHECK = 1 << 16    # rows between two looks at pending signals
     WORK_PER_CHECK = 1 << 16    # the same for whole steps, each counted as 64 rows besides those it read
     PATIENCE = 4
     RETRY = 16
-
-
-cdef class Residual(Source):
-    """What the second-order expansion about `theta_hat` leaves of a model's log-likelihoods; nothing is known of sums.
-
-    The sums of the expansion belong to whoever holds its gradient and Hessian: a `Chain` has them as a normal density.
-    """
-
-    def __cinit__(self):
-        guard_await(&self.guard, 1)
-
-    def __init__(self, GLMSource glm not None, theta_hat):
-        guard_check_built(&glm.guard, glm)
-        hat = np.array(theta_hat, dtype=np.float64)
-        if hat.shape != (glm.X.shape[1],):
-            raise ValueError(f"theta_hat has shape {hat.shape}; ({glm.X.shape[1]},) is needed")
-        super().__init__(glm.n_arms, glm.n_rows, scan_advantage=glm.scan_advantage, reward_cost=1.5 * glm.reward_cost)
-        self.glm = glm
-        self.theta_hat = hat
-        guard_built(&self.guard, 1)
-
-    def __reduce__(self):
-        guard_check_built(&self.guard, self)
-        return _residual.saved(self.glm, np.asarray(self.theta_hat))
-
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        return self.glm.evaluate(FR_RESIDUAL, <const double *>cnp.PyArray_DATA(self.theta_hat), rows, 0, n_rows, arms,
-                                 n_arms, out)
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        return self.glm.evaluate(FR_RESIDUAL, <const double *>cnp.PyArray_DATA(self.theta_hat), NULL, first, n_rows,
-                                 arms, n_arms, out)
-
-    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                      double *out) except -1 nogil:
-        cdef double *block = <double *>malloc(max(n_arms, 1) * BLOCK * sizeof(double))
-        cdef double **column = <double **>malloc(max(n_arms, 1) * sizeof(double *))
-        cdef int64_t last = first + n_rows, since_check = 0
-        cdef Py_ssize_t j, count
-        try:
-            if block == NULL or column == NULL:
-                with gil:
-                    raise MemoryError()
-            for j in range(n_arms):
-                column[j] = block + j * BLOCK
-            while first < last:
-                count = <Py_ssize_t>min(<int64_t>BLOCK, last - first)
-                self.fill_range(first, count, arms, n_arms, column)
-                for j in range(n_arms):
-                    out[j] += fr_sum(column[j], count)
-                first += count
-                since_check += count
-                if since_check >= ROWS_PER_CHECK:
-                    since_check = 0
-                    check_signals()
-        finally:
-            free(block)
-            free(column)
-        return 0
-
-
-@_checks.rebuilds(1, Residual)
-def _residual(glm, theta_hat):
-    """Rebuild a pickled `Residual`."""
-    return Residual(glm, theta_hat)
 
 
 def parameters_of(GLMSource glm not None):

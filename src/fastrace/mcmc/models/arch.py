@@ -10,13 +10,16 @@ from scipy.special import digamma, gammaln, polygamma
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
-from fastrace._models._arch_logs import LogArchSource
-from fastrace.mcmc.models.model import LogPrior, Model, Reference
+from fastrace._models._arch import ArchSource
+from fastrace._models._expanded import Expanded
+from fastrace.mcmc.models._modes import Parts
+from fastrace.mcmc.models._rows import chunks
+from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.sources import Source
 
 __all__ = ["ARCH"]
 
-_CHUNK = 4096
+Array = NDArray[np.float64]
 
 
 class ARCH(Model):
@@ -91,7 +94,7 @@ class ARCH(Model):
         dim = self.order + 2
         level = float(self._squares.mean())
         self.start = np.log([0.7 * level, *[0.3 / self.order] * self.order, 6.0])
-        LogArchSource(self._squares, self.order, np.zeros((1, dim)))  # argument checks
+        ArchSource(self._squares, self.order, np.zeros((1, dim)))  # argument checks
         super().__init__(
             dim,
             len(series) - self.order,
@@ -107,36 +110,27 @@ class ARCH(Model):
     def has_derivatives(self) -> bool:
         return True
 
-    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
         theta = np.zeros((2, self.dim))
-        hat = None if reference is None else reference.theta_hat
-        return LogArchSource(self._squares, self.order, theta, hat), theta
+        own = ArchSource(self._squares, self.order, theta)
+        return own if reference is None else Expanded(own, reference.theta_hat), theta
 
-    def _expand(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    def _expand(self, at: Array) -> Parts:
         """Sums of the terms, their gradients and Hessians in the logarithms."""
         q, d = self.order, self.dim
         with np.errstate(over="ignore"):
             natural = np.exp(np.clip(at, -600.0, 600.0))
         n = float(natural[-1])
-        half = 0.5 * (n + 1.0)
-        constant = float(gammaln(half) - gammaln(0.5 * n) - 0.5 * math.log(math.pi * n) + half * math.log(n))
-        by_n = float(0.5 * (digamma(half) - digamma(0.5 * n)) + 0.5 + 0.5 * math.log(n))
-        by_nn = float(0.25 * (polygamma(1, half) - polygamma(1, 0.5 * n)) + 0.5 / n)
         value, gradient, hessian = 0.0, np.zeros(d), np.zeros((d, d))
         lags = np.lib.stride_tricks.sliding_window_view(self._squares, q + 1)[:, ::-1]
-        for first in range(0, self.n_rows, _CHUNK):
-            part = lags[first : first + _CHUNK]
-            square = part[:, 0]
-            x = part * natural[:-1]  # what each parameter adds to the variance
+        for _, lagged in chunks(lags):
+            square = lagged[:, 0]
+            x = lagged * natural[:-1]  # what each parameter adds to the variance
             x[:, 0] = natural[0]
             v = x.sum(axis=1)
-            whole = n * v + square
-            value += float(np.sum(constant + 0.5 * n * np.log(v) - half * np.log(whole)))
-            l_v = 0.5 * n / v - half * n / whole
-            l_vv = -0.5 * n / v**2 + half * n * n / whole**2
-            l_n = by_n + 0.5 * np.log(v / whole) - half * v / whole
-            l_nn = by_nn - v / whole + half * (v / whole) ** 2
-            l_vn = 0.5 / v - (n + 0.5) / whole + half * n * v / whole**2
+            part = term_derivatives(square, v, n)
+            l_v, l_vv, l_n, l_nn, l_vn = (part[name] for name in ("dv", "dvv", "dn", "dnn", "dvn"))
+            value += float(np.sum(part["value"]))
             slope = l_v @ x
             gradient[:-1] += slope
             gradient[-1] += n * l_n.sum()
@@ -147,13 +141,25 @@ class ARCH(Model):
             hessian[-1, -1] += n * n * l_nn.sum() + n * l_n.sum()
         return value, gradient, hessian
 
-    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
-        if theta_hat is None:
-            hat = self._newton(self._expand, self.start)
-        else:
-            hat = np.array(theta_hat, dtype=np.float64)
-            if hat.shape != (self.dim,) or not np.isfinite(hat).all():
-                raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
-        _, gradient, hessian = self._expand(hat)
-        center, factor = self._normal(hat, gradient, hessian)
-        return Reference(hat, center, factor, None, math.inf)
+    def _start(self) -> Array:
+        return self.start
+
+
+def term_derivatives(square: Array, variance: Array, nu: float) -> dict[str, Array]:
+    """Student-t log densities of returns with the given squares and variances, and their derivatives.
+
+    Returns "value"; by variance and nu "dv", "dn", "dvv", "dvn", "dnn"; each of the shape of `square`.
+    """
+    half = 0.5 * (nu + 1.0)
+    constant = float(gammaln(half) - gammaln(0.5 * nu) - 0.5 * math.log(math.pi * nu) + half * math.log(nu))
+    by_n = float(0.5 * (digamma(half) - digamma(0.5 * nu)) + 0.5 + 0.5 * math.log(nu))
+    by_nn = float(0.25 * (polygamma(1, half) - polygamma(1, 0.5 * nu)) + 0.5 / nu)
+    whole = nu * variance + square
+    return {
+        "value": constant + 0.5 * nu * np.log(variance) - half * np.log(whole),
+        "dv": 0.5 * nu / variance - half * nu / whole,
+        "dn": by_n + 0.5 * np.log(variance / whole) - half * variance / whole,
+        "dvv": -0.5 * nu / variance**2 + half * nu * nu / whole**2,
+        "dvn": 0.5 / variance - (nu + 0.5) / whole + half * nu * variance / whole**2,
+        "dnn": by_nn - variance / whole + half * (variance / whole) ** 2,
+    }

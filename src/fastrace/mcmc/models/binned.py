@@ -11,7 +11,8 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.control_variates import BinnedTaylor, ControlVariate
 from fastrace.mcmc.models.arch import ARCH
-from fastrace.mcmc.models.model import GLM, Model, Reference
+from fastrace.mcmc.models.base import Model, Reference
+from fastrace.mcmc.models.glm import GLM
 from fastrace.sources import Source
 
 __all__ = ["Binned"]
@@ -129,42 +130,31 @@ def _summaries(model: GLM | ARCH, data: Array, at: Array) -> Array:
         weights = np.exp(at[:-1])
         return np.column_stack([data[:, 0], weights[0] + data[:, 1:] @ weights[1:]])
     predictor, outcome = data[:, :-1] @ at, data[:, -1]
-    if model._glm.family in ("logistic", "poisson"):  # the terms are linear in the outcome
-        return predictor[:, None]
-    return (outcome - predictor)[:, None]  # they depend on the residual alone
+    return (outcome - predictor if model._glm.of_residual else predictor)[:, None]
 
 
 def _glm_expansion(model: GLM, theta: Array) -> Expansion:
     """Of a row's term in (x, y)."""
     glm = model._glm
-    df, scale = glm.df, glm.scale
 
     def expand(at: Array) -> tuple[Array, Array, Array]:
         b, q = at.shape
-        value, gradient, hessian = np.empty((b, 2)), np.empty((b, 2, q)), np.zeros((b, 2, q, q))
+        value, gradient, hessian = np.empty((b, 2)), np.empty((b, 2, q)), np.empty((b, 2, q, q))
+        y = at[:, -1]
         for j in range(2):
-            eta, y = at[:, :-1] @ theta[j], at[:, -1]
-            if glm.family in ("logistic", "poisson"):
-                if glm.family == "logistic":
-                    mean = 0.5 * (1.0 + np.tanh(0.5 * eta))
-                    whole, bend = np.logaddexp(0.0, eta), mean * (1.0 - mean)
-                else:
-                    whole = mean = bend = np.exp(np.minimum(eta, 500.0))
-                value[:, j] = y * eta - whole
-                gradient[:, j, :-1], gradient[:, j, -1] = (y - mean)[:, None] * theta[j], eta
-                hessian[:, j, :-1, :-1] = -bend[:, None, None] * np.outer(theta[j], theta[j])
-                hessian[:, j, :-1, -1] = hessian[:, j, -1, :-1] = theta[j]
-                continue
-            r = (y - eta) / scale
-            along = np.append(-theta[j], 1.0) / scale
-            if glm.family == "gaussian":
-                value[:, j], slope, bend = -0.5 * r * r, -r, -np.ones(b)
-            else:
-                whole = df + r * r
-                value[:, j], slope = -0.5 * (df + 1.0) * np.log1p(r * r / df), -(df + 1.0) * r / whole
-                bend = -(df + 1.0) * (df - r * r) / whole**2
-            gradient[:, j] = slope[:, None] * along
-            hessian[:, j] = bend[:, None, None] * np.outer(along, along)
+            eta = at[:, :-1] @ theta[j]
+            if glm.of_residual:
+                value[:, j], slope, bend = glm.expand(y, eta)
+                by_y, mixed, twice = -slope, -bend, bend
+            else:  # linear in the outcome
+                none, single = glm.expand(0.0, eta), glm.expand(1.0, eta)
+                by_y, mixed, by_y_twice = (after - before for before, after in zip(none, single, strict=True))
+                value[:, j], slope, bend = none[0] + y * by_y, none[1] + y * mixed, none[2] + y * by_y_twice
+                twice = np.zeros(b)
+            gradient[:, j, :-1], gradient[:, j, -1] = slope[:, None] * theta[j], by_y
+            hessian[:, j, :-1, :-1] = bend[:, None, None] * np.outer(theta[j], theta[j])
+            hessian[:, j, :-1, -1] = hessian[:, j, -1, :-1] = mixed[:, None] * theta[j]
+            hessian[:, j, -1, -1] = twice
         return value, gradient, hessian
 
     return expand

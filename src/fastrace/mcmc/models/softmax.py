@@ -10,15 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
+from fastrace._models._expanded import Expanded
 from fastrace._models._softmax import SoftmaxSource
-from fastrace.control_variates import residual_rounding
-from fastrace.likelihoods import require_finite
-from fastrace.mcmc.models.model import LogPrior, Model, Reference, movement, require_proper
+from fastrace.mcmc.models._modes import Parts, movement, require_proper
+from fastrace.mcmc.models._rows import chunks, in_order
+from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.sources import Source
 
 __all__ = ["Softmax"]
 
-_CHUNK = 4096
+Array = NDArray[np.float64]
 
 
 class Softmax(Model):
@@ -82,15 +83,11 @@ class Softmax(Model):
         log_prior: LogPrior | None = None,
         shuffle: _checks.RngLike = None,
     ) -> None:
-        table, outcome = np.asarray(X), np.asarray(y)
-        require_finite(table)
-        if shuffle is not None and table.ndim == 2 and outcome.shape == table.shape[:1]:
-            order = _checks.generator(shuffle, "shuffle").permutation(len(table))
-            table, outcome = table[order], outcome[order]
+        table, outcome = in_order(X, y, shuffle)
         self.shuffled = shuffle is not None
         if n_classes is None:
-            known = outcome.dtype.kind in "fiub" and outcome.size > 0
-            n_classes = max(2, int(np.nanmax(np.minimum(outcome, 2**31 - 2))) + 1) if known else 2
+            countable = outcome.dtype.kind in "fiub" and outcome.size > 0
+            n_classes = max(2, int(np.nanmax(np.minimum(outcome, 2**31 - 2))) + 1) if countable else 2
         self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
         self.n_columns = table.shape[1] if table.ndim == 2 else 1
         dim = (self.n_classes - 1) * self.n_columns
@@ -105,28 +102,23 @@ class Softmax(Model):
     def has_derivatives(self) -> bool:
         return True
 
-    def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
         theta = np.zeros((2, self.dim))
-        hat = None if reference is None else reference.theta_hat
-        own = SoftmaxSource(self._data.rows.X, self._classes, theta, self.n_classes, hat, check_finite=False)
-        return own, theta
+        own = SoftmaxSource(self._data.rows.X, self._classes, theta, self.n_classes, check_finite=False)
+        return own if reference is None else Expanded(own, reference.theta_hat), theta
 
-    def _rows(self, first: int) -> NDArray[np.float64]:
-        return np.asarray(self._data.rows.X[first : first + _CHUNK], dtype=np.float64)
-
-    def _expand(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    def _expand(self, at: Array) -> Parts:
         p, free = self.n_columns, self.n_classes - 1
         value, gradient, hessian = 0.0, np.zeros((free, p)), np.zeros((free, p, free, p))
         table = at.reshape(free, p)
-        for first in range(0, self.n_rows, _CHUNK):
-            x = self._rows(first)
+        for part, x in chunks(self._data.rows.X):
             eta = np.zeros((len(x), free + 1))
             eta[:, 1:] = x @ table.T
             eta -= eta.max(axis=1, keepdims=True)
             share = np.exp(eta)
             total = share.sum(axis=1)
             share /= total[:, None]
-            label = self._classes[first : first + _CHUNK]
+            label = self._classes[part]
             own = np.arange(len(x)), label
             value += float((eta[own] - np.log(total)).sum())
             left = -share
@@ -141,52 +133,37 @@ class Softmax(Model):
                 hessian[j, :, k] = hessian[k, :, j].T
         return value, gradient.ravel(), hessian.reshape(self.dim, self.dim)
 
-    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
-        if theta_hat is None:
-            hat = self._newton(self._expand, np.zeros(self.dim), check=self._require_proper)
-        else:
-            hat = np.array(theta_hat, dtype=np.float64)
-            if hat.shape != (self.dim,) or not np.isfinite(hat).all():
-                raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
-        _, gradient, hessian = self._expand(hat)
-        center, factor = self._normal(hat, gradient, hessian)
+    def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
         spread = np.zeros(self.n_rows)
         for j, k in combinations(range(self.n_classes), 2):
             np.maximum(spread, self._lengths(factor, j, k), out=spread)
-        source, theta = self.engine(None)
-        theta[0] = hat
-        starts = range(0, self.n_rows, _CHUNK)
-        rows = [np.arange(first, min(first + _CHUNK, self.n_rows)) for first in starts]
-        largest = max(float(np.abs(source.read(some, [0])).max()) for some in rows)
-        return Reference(hat, center, factor, spread**3 / (6.0 * math.sqrt(3.0)), math.inf,
-                         rounding=residual_rounding(largest))
+        return spread**3 / (6.0 * math.sqrt(3.0)), math.inf, self._rounding(hat)
 
-    def _moved(self, direction: NDArray[np.float64]) -> float:
+    def _moved(self, direction: Array) -> float:
         return movement(self._data.rows.X, direction.reshape(self.n_classes - 1, self.n_columns).T)
 
-    def _require_proper(self, hat: NDArray[np.float64], step: NDArray[np.float64]) -> None:
+    def _require_proper(self, hat: Array, step: Array) -> None:
         """Raise if the classes are separated in a direction in which the prior is flat."""
         if (self.prior_precision > 0.0).all():
             return
         if not (self.prior_precision > 0.0).any() and self._margins(hat)[0] > 0.0:
             step = hat  # it separates all rows itself
-        require_proper(self, *self._margins(step), step)
+        require_proper(self.prior_precision, self.log_prior is not None, *self._margins(step), step)
 
-    def _margins(self, at: NDArray[np.float64]) -> tuple[float, float]:
+    def _margins(self, at: Array) -> tuple[float, float]:
         """Extremes over rows and other classes of the own class's predictor less the other's."""
         least, most = math.inf, -math.inf
         table = at.reshape(self.n_classes - 1, self.n_columns)
-        for first in range(0, self.n_rows, _CHUNK):
-            x = self._rows(first)
+        for part, x in chunks(self._data.rows.X):
             eta = np.zeros((len(x), self.n_classes))
             eta[:, 1:] = x @ table.T
-            label = self._classes[first : first + _CHUNK]
+            label = self._classes[part]
             margin = eta[np.arange(len(x)), label][:, None] - eta
             margin[np.arange(len(x)), label] = np.nan
             least, most = min(least, float(np.nanmin(margin))), max(most, float(np.nanmax(margin)))
         return least, most
 
-    def slopes(self, reference: Reference) -> NDArray[np.float64]:
+    def slopes(self, reference: Reference) -> Array:
         """The log of the sum moves by no more than the predictors, so a term by no more than they move apart."""
         out = np.zeros(self.n_rows)
         for j, k in combinations(range(self.n_classes), 2):
@@ -194,15 +171,14 @@ class Softmax(Model):
             out[own] = np.maximum(out[own], self._lengths(reference.factor, j, k)[own])
         return out
 
-    def _lengths(self, factor: NDArray[np.float64], j: int, k: int) -> NDArray[np.float64]:
+    def _lengths(self, factor: Array, j: int, k: int) -> Array:
         """How far a whitened step of unit length moves the predictors of classes j < k apart, at most."""
         p = self.n_columns
-        part = factor[(k - 1) * p : k * p]
+        apart = factor[(k - 1) * p : k * p]
         if j:
-            part = part - factor[(j - 1) * p : j * p]
-        narrow = np.linalg.qr(part.T)[1]  # x part has the length of narrow x
+            apart = apart - factor[(j - 1) * p : j * p]
+        narrow = np.linalg.qr(apart.T)[1]  # x apart has the length of narrow x
         out = np.empty(self.n_rows)
-        for first in range(0, self.n_rows, _CHUNK):
-            x = self._rows(first)
-            out[first : first + len(x)] = np.sqrt(np.square(x @ narrow.T).sum(axis=1))
+        for part, x in chunks(self._data.rows.X):
+            out[part] = np.sqrt(np.square(x @ narrow.T).sum(axis=1))
         return out * (1.0 + 1e-12)

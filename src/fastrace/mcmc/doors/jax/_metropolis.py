@@ -29,7 +29,8 @@ from fastrace.mcmc.doors.jax._races import (
 )
 from fastrace.mcmc.kernels._metropolis import FOLLOWING, checked_proposal, coefficients
 from fastrace.mcmc.kernels._rows import NEAR, cholesky_of
-from fastrace.mcmc.models.model import Model, Reference
+from fastrace.mcmc.models._modes import find_mode, normal_density
+from fastrace.mcmc.models.base import Reference
 
 Propose = Callable[[jax.Array, Any], tuple[Any, Any]]
 
@@ -295,13 +296,12 @@ class JaxRacingMetropolis:
             out = add(likelihood(theta), prior(jnp.asarray(theta, self._dtype)))
             return float(out[0]), out[1], out[2]
 
-        model = Model(self.dim, self.n_rows)
         if where is None:
             hat = np.asarray(flat, np.float64)
             if not np.isfinite(posterior(hat)[0]):
                 raise ValueError(f"the log-posterior is {posterior(hat)[0]} at the position given; the search for the "
                                  f"mode must start where it is finite")
-            hat = model._newton(posterior, hat, 1e-9 if self._dtype == jnp.float64 else 1e-3)
+            hat = find_mode(posterior, hat, 1e-9 if self._dtype == jnp.float64 else 1e-3)
         else:
             hat = np.asarray(self._flat(where, "reference"), np.float64)
         hat = np.asarray(jnp.asarray(hat, self._dtype), np.float64)  # as the chain will see it
@@ -310,7 +310,7 @@ class JaxRacingMetropolis:
         if not (np.isfinite(slope).all() and np.isfinite(curvature).all()):
             raise ValueError(f"the derivatives of the log-posterior at {hat} are not finite; give another reference, "
                              f"or control_variate=None with a random walk")
-        center, factor = model._normal(hat, slope, curvature)
+        center, factor = normal_density(hat, slope, curvature, lambda step: math.nan, False)
         return Reference(hat, center, factor, None, math.inf), gradient, hessian
 
     # The chain.

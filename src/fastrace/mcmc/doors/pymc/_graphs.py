@@ -80,8 +80,8 @@ class RowGraphs:
             self._swap[value] = self._theta[first : first + size].reshape(shape).astype(value.dtype)
             first += size
         by_row = {c: c[self._index] for c in self.containers}
-        self._terms = [one.astype("float64") for one in graph_replace(whole, {**self._swap, **by_row}, strict=False)]
-        self._all = [one.astype("float64") for one in graph_replace(whole, self._swap, strict=False)]
+        self._terms = [term.astype("float64") for term in graph_replace(whole, {**self._swap, **by_row}, strict=False)]
+        self._all = [term.astype("float64") for term in graph_replace(whole, self._swap, strict=False)]
         rest = [v for v in model.basic_RVs + model.potentials if v not in observed]
         self._rest = pt.as_tensor(0.0)
         if rest:
@@ -157,7 +157,7 @@ class RowGraphs:
             depends on other rows.
         """
         some = np.random.default_rng(0).permutation(self.n_rows)[:PROBED].astype(np.int64)
-        whole = [np.asarray(one)[some] for one in self.call("all", theta, *fixed)]
+        whole = [np.asarray(term)[some] for term in self.call("all", theta, *fixed)]
         try:
             part = self.call("terms", theta, some, *fixed)
             ones = [self.call("terms", theta, some[k : k + 1], *fixed) for k in range(min(3, len(some)))]
@@ -166,7 +166,7 @@ class RowGraphs:
         for j, variable in enumerate(self.observed):
             if part[j].shape != some.shape:
                 raise self._refused(repr(variable.name), f"asked for {len(some)} rows it gives {part[j].shape[0]}")
-            alone = np.concatenate([one[j] for one in ones])
+            alone = np.concatenate([single[j] for single in ones])
             if not np.allclose(part[j][: len(alone)], alone, equal_nan=True):
                 raise self._refused(repr(variable.name), "a row's term changes with the rows asked for beside it")
             if not np.allclose(part[j], whole[j], equal_nan=True):
@@ -228,14 +228,14 @@ class RowGraphs:
     def draws(self, names: Sequence[str] | None) -> tuple[list[str], Callable[..., list[Any]]]:
         """Names of variables, and a function of theta that gives them on their own scales."""
         m = self.model
-        known = {v.name: v for v in m.free_RVs + m.deterministics}
+        variables = {v.name: v for v in m.free_RVs + m.deterministics}
         if names is None:
             rows = set(self.containers)
-            names = [name for name, v in known.items() if rows.isdisjoint(ancestors([v]))]
-        unknown = [name for name in names if name not in known]
+            names = [name for name, v in variables.items() if rows.isdisjoint(ancestors([v]))]
+        unknown = [name for name in names if name not in variables]
         if unknown:
-            raise ValueError(f"names has {unknown}; some of {list(known)} are needed")
-        outputs = graph_replace(m.replace_rvs_by_values([known[n] for n in names]), self._swap, strict=False)
+            raise ValueError(f"names has {unknown}; some of {list(variables)} are needed")
+        outputs = graph_replace(m.replace_rvs_by_values([variables[n] for n in names]), self._swap, strict=False)
         return list(names), self._compiled([self._theta], outputs)
 
     def _compiled(self, inputs: list[Any], outputs: Any) -> Any:

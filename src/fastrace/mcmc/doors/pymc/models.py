@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base._words import counted
-from fastrace.mcmc.models.model import LogPrior, Model, NoModeError, Reference
+from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
+from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.sources import CallableSource, Source
 
 __all__ = ["PyMCModel", "from_pymc"]
@@ -136,17 +137,17 @@ class PyMCModel(Model):
                    if potentials and not chosen else "")
             )
         free = list(model.free_RVs)
-        known = [model.rvs_to_values[v] for v in free]
-        wanted = free if variables is None else self._variables(variables, "variables")
-        self.values = [model.rvs_to_values.get(v, v) for v in wanted]
-        if not self.values or not set(self.values) <= set(known):
-            raise ValueError(f"variables is {[v.name for v in wanted]}; free variables of the model are needed")
+        values = [model.rvs_to_values[v] for v in free]
+        listed = free if variables is None else self._variables(variables, "variables")
+        self.values = [model.rvs_to_values.get(v, v) for v in listed]
+        if not self.values or not set(self.values) <= set(values):
+            raise ValueError(f"variables is {[v.name for v in listed]}; free variables of the model are needed")
         point = model.initial_point()
         self.names = [v.name for v in self.values]
         self.shapes = [np.shape(point[name]) for name in self.names]
         self.dtypes = [np.dtype(v.dtype) for v in self.values]
         self.sizes = [int(math.prod(shape)) for shape in self.shapes]
-        others = [v for v in known if v not in set(self.values)]
+        others = [v for v in values if v not in set(self.values)]
         self._beside = [v for v in others if np.dtype(v.dtype).kind == "f"]
         self._fixed = [v for v in others if np.dtype(v.dtype).kind != "f"]
         self.others = {v.name: np.array(point[v.name], dtype=v.dtype) for v in others}
@@ -164,8 +165,8 @@ class PyMCModel(Model):
         try:
             return [self.pymc_model[v] if isinstance(v, str) else v for v in listed]
         except KeyError as error:
-            known = sorted(self.pymc_model.named_vars)
-            raise ValueError(f"{name} names {error}; the model has {', '.join(known)}") from None
+            variables = ", ".join(sorted(self.pymc_model.named_vars))
+            raise ValueError(f"{name} names {error}; the model has {variables}") from None
 
     def _new_graphs(self) -> Any:
         from fastrace.mcmc.doors.pymc._graphs import RowGraphs
@@ -230,7 +231,7 @@ class PyMCModel(Model):
         listed, function = self._graphs.draws(names)
         flat = [function(self._whole(theta), *self._fixed_values()) for theta in array.reshape(-1, self.dim)]
         return {
-            name: np.stack([one[i] for one in flat]).reshape(array.shape[:-1] + flat[0][i].shape)
+            name: np.stack([draw[i] for draw in flat]).reshape(array.shape[:-1] + flat[0][i].shape)
             for i, name in enumerate(listed)
         }
 
@@ -323,8 +324,7 @@ class PyMCModel(Model):
             hat = self._whole(hat)
         rest = self._expanded("rest_expansion", hat)
         _, gradient, hessian = self._expand(hat, rest=rest)
-        whole = _flat(len(hat))
-        center, factor = whole._normal(hat, gradient, hessian)
+        center, factor = normal_density(hat, gradient, hessian, self._moved, False)
         d = self.dim
         if len(hat) == d:
             return ExpandedReference(hat, center, factor, None, math.inf, rest)
@@ -337,12 +337,11 @@ class PyMCModel(Model):
     def _mode(self) -> NDArray[np.float64]:
         """Of the log-posterior: from the initial point over some rows, from there over all."""
         at = self._whole(self.pack(self.pymc_model.initial_point()))
-        whole = _flat(len(at))
         if self.n_rows > 2 * _PILOT:
             some = np.sort(np.random.default_rng(0).permutation(self.n_rows)[:_PILOT]).astype(np.int64)
             with contextlib.suppress(NoModeError):  # it is all rows that must have one
-                at = whole._newton(lambda x: self._expand(x, some), at)
-        return whole._newton(self._expand, at)
+                at = find_mode(lambda x: self._expand(x, some), at)
+        return find_mode(self._expand, at)
 
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
         hat = _hat_of(reference)
@@ -400,11 +399,6 @@ def _hat_of(reference: Reference | None) -> NDArray[np.float64] | None:
     if reference is None:
         return None
     return np.array(reference.whole_hat if isinstance(reference, JointReference) else reference.theta_hat)
-
-
-def _flat(dim: int) -> Model:
-    """A model of a flat prior, for its Newton steps."""
-    return Model(dim, 1)
 
 
 class _Rewards:

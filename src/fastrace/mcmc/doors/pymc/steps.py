@@ -260,13 +260,13 @@ class CategoricalStep(_RowStep):
             options["delta"] = _checks.probability(delta, "delta")
         given = None if states is None else np.unique(np.asarray(states, dtype=np.float64))
         self.states = [
-            known
+            values
             for value, size in zip(self.rows.values, self.rows.sizes, strict=True)
-            for known in [self._states(value) if given is None else given] * size
+            for values in [self._states(value) if given is None else given] * size
         ]
         variables = [
-            Categorical(len(known), _Factors(self, i), self.rows.n_rows, log_prior=_Offset(self, i))
-            for i, known in enumerate(self.states)
+            Categorical(len(values), _Factors(self, i), self.rows.n_rows, log_prior=_Offset(self, i))
+            for i, values in enumerate(self.states)
         ]
         self.kernel = kernel(variables, **options)
 
@@ -285,15 +285,15 @@ class CategoricalStep(_RowStep):
 
     def at_states(self, z: NDArray[np.intp]) -> NDArray[np.float64]:
         """Parameters at these states."""
-        return np.array([known[s] for known, s in zip(self.states, z, strict=True)], dtype=np.float64)
+        return np.array([values[s] for values, s in zip(self.states, z, strict=True)], dtype=np.float64)
 
     def _at(self, theta: NDArray[np.float64], changed: bool) -> Any:
         z = np.empty(len(theta), np.intp)
-        for i, known in enumerate(self.states):
-            where = np.flatnonzero(known == theta[i])
+        for i, values in enumerate(self.states):
+            where = np.flatnonzero(values == theta[i])
             if where.size != 1:
                 raise ValueError(f"entry {i} of {', '.join(self.rows.names)} is {theta[i]:g}, which is not among its "
-                                 f"states {known.tolist()}")
+                                 f"states {values.tolist()}")
             z[i] = where[0]
         return GibbsState(z, np.zeros(len(z), np.intp) if self.chain is None else self.chain.losses)
 

@@ -1,0 +1,105 @@
+"""Tables of numbers out of frames, dicts of columns, lists and arrays."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a frame or of a dict of columns: what a race calls its arms.
+
+    Parameters
+    ----------
+    table : object
+        A frame of pandas, polars, Arrow or Dask, a dict of columns, or anything else.
+
+    Returns
+    -------
+    tuple of str, or None
+        None if the columns have no names.
+
+    Examples
+    --------
+    >>> from fastrace.sources import column_names
+    >>> column_names({"old": [0.1, 0.2], "new": [0.3, 0.2]})
+    ('old', 'new')
+    """
+    if isinstance(table, Mapping):
+        found: Any = table.keys()
+    elif hasattr(table, "column_names"):        # Arrow, whose `columns` are the data
+        found = table.column_names
+    else:
+        found = getattr(table, "columns", None)
+    return None if found is None else tuple(str(name) for name in found)
+
+
+def as_table(rewards: Any) -> NDArray[Any]:
+    """A frame whose columns differ in dtype arrives as objects unless it is asked for floats."""
+    if isinstance(rewards, Mapping):
+        return _stacked(rewards)
+    if rewards is None or isinstance(rewards, (str, bytes, set)):
+        raise TypeError(f"rewards is of type {type(rewards).__name__}; a table of numbers, a Source or a function is "
+                        f"needed: read files first")
+    _refuse_words(_words(rewards))
+    try:
+        array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
+    except ValueError as error:
+        raise ValueError(f"rewards is no table, rows by arms with as many arms in each row: {error}") from error
+    if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
+        try:
+            return np.asarray(rewards.to_numpy(dtype=np.float64))
+        except (TypeError, ValueError):
+            pass
+    return array
+
+
+def _words(table: Any) -> list[str]:
+    """Names of the columns whose types are no real numbers: NumPy would turn dates and words into numbers as well."""
+    types = getattr(table, "dtypes", None)      # pandas and polars, in the order of the columns
+    if types is None and hasattr(table, "schema"):
+        types = getattr(table.schema, "types", None)        # Arrow
+    names = column_names(table)
+    if names is None or types is None or len(types) != len(names):
+        return []
+    pairs = enumerate(zip(names, types, strict=True))
+    return [name for column, (name, kind) in pairs if not _is_number_type(kind, table, column)]
+
+
+def _is_number_type(kind: Any, table: Any, column: int) -> bool:
+    if hasattr(kind, "is_numeric"):             # polars
+        return kind.is_numeric() or str(kind) == "Boolean"
+    if hasattr(kind, "to_pandas_dtype"):        # Arrow
+        try:
+            kind = np.dtype(kind.to_pandas_dtype())
+        except (NotImplementedError, TypeError):
+            return False
+    if kind == np.dtype(object) and hasattr(table, "iloc"):
+        missing = table.iloc[:, column].isna()
+        return all(isinstance(value, (numbers.Number, np.bool_)) for value in table.iloc[:, column][~missing])
+    return getattr(kind, "kind", "O") in "fiub"
+
+
+def _stacked(columns: Mapping[Any, Any]) -> NDArray[Any]:
+    """A dict of columns as a table."""
+    arrays = {str(name): np.asarray(values) for name, values in columns.items()}
+    _refuse_words([name for name, values in arrays.items() if not _is_real(values)])
+    shapes = {values.shape for values in arrays.values()}
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError("rewards is a dict of columns of shapes "
+                         + ", ".join(f"{name}: {values.shape}" for name, values in list(arrays.items())[:5])
+                         + "; vectors of one length are needed")
+    return np.column_stack(list(arrays.values())) if arrays else np.zeros((0, 0))
+
+
+def _is_real(column: Any) -> bool:
+    return getattr(getattr(column, "dtype", None), "kind", np.asarray(column).dtype.kind) in "fiub"
+
+
+def _refuse_words(names: list[str]) -> None:
+    if names:
+        raise ValueError(f"rewards has columns that are not numbers: {', '.join(names[:5])}; leave them out")

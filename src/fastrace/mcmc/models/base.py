@@ -1,0 +1,160 @@
+"""What kernels ask of a model, and the normal density that follows its posterior."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace._base._words import counted
+from fastrace.control_variates import residual_rounding
+from fastrace.mcmc.models._modes import Parts, find_mode, normal_density
+from fastrace.mcmc.models._rows import CHUNK
+from fastrace.sources import Source
+
+__all__ = ["LogPrior", "Model", "Reference"]
+
+Array = NDArray[np.float64]
+LogPrior = Callable[[Array], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    r"""A normal density that follows a posterior, from a second-order expansion of the log-likelihood at one point.
+
+    Attributes
+    ----------
+    theta_hat : ndarray of shape (dim,)
+        Where the log-likelihoods are expanded.
+    center, factor : ndarray of shape (dim,) and (dim, dim)
+        Mean and Cholesky factor of the covariance of the normal density: expansion times normal prior, if any.
+    weights : ndarray of shape (n_rows,) or None
+        Bound on the third derivative of each row's term along whitened directions, to the third power of a unit
+        length: what an exact minibatch needs. None where none is known.
+    radius : float
+        Distance from `theta_hat`, whitened, up to which `weights` holds.
+    rounding : float, default 0.0
+        How far rounding may move the change of a row's residual: about 1e-13 times the largest absolute term at
+        `theta_hat`. Chains allow for it where they check rows against `weights`, and for 1e-10 at least.
+    """
+
+    theta_hat: Array
+    center: Array
+    factor: Array
+    weights: Array | None
+    radius: float
+    rounding: float = field(default=0.0, kw_only=True)
+
+    def __repr__(self) -> str:
+        rows = "no weights" if self.weights is None else f"weights of {counted(len(self.weights), 'row')}"
+        return f"{type(self).__name__}({counted(len(self.center), 'parameter')}, {rows}, radius={self.radius:.4g})"
+
+    @property
+    def from_hat(self) -> Array:
+        """The whitened center as seen from `theta_hat`."""
+        return np.asarray(np.linalg.solve(self.factor, self.center - self.theta_hat), dtype=np.float64)
+
+
+class Model:
+    """What kernels ask of a model. Subclass it, or use `GLM`, `FunctionModel` or `SourceModel`."""
+
+    def __init__(
+        self,
+        dim: int,
+        n_rows: int,
+        prior_mean: ArrayLike = 0.0,
+        prior_sd: ArrayLike = math.inf,
+        log_prior: LogPrior | None = None,
+    ) -> None:
+        self.dim = _checks.integer(dim, "dim", 1, "a chain needs something to move")
+        self.n_rows = _checks.integer(n_rows, "n_rows", 1, "a likelihood needs rows")
+        self.prior_mean = _checks.arm_values(prior_mean, "prior_mean", self.dim, "parameter")
+        sd = _checks.arm_values(prior_sd, "prior_sd", self.dim, "parameter")
+        if not (sd > 0.0).all() or not np.isfinite(self.prior_mean).all():
+            raise ValueError(
+                f"prior_mean is {prior_mean!r} and prior_sd {prior_sd!r}; finite means and positive standard "
+                f"deviations are needed, infinite ones for a flat prior"
+            )
+        self.prior_precision = 1.0 / sd**2
+        if log_prior is not None and not callable(log_prior):
+            raise TypeError(f"log_prior is {log_prior!r}; a function of the parameters is needed")
+        if log_prior is not None:
+            _checks.takes(log_prior, "log_prior", "theta")
+        self.log_prior = log_prior
+
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether `reference` works."""
+        return False
+
+    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
+        """A new source of two arms, and the float64 array of shape (2, dim) it reads its parameters from.
+
+        With a reference the source gives what the second-order expansion at ``reference.theta_hat`` leaves.
+        """
+        raise NotImplementedError
+
+    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
+        """Expand the log-likelihood at a point, by default the posterior mode."""
+        if not self.has_derivatives:
+            raise ValueError(f"{type(self).__name__} has no derivatives to expand; use control_variate=None")
+        if theta_hat is None:
+            hat = find_mode(self._log_posterior, self._start(), check=self._require_proper)
+        else:
+            hat = np.array(theta_hat, dtype=np.float64)
+        if hat.shape != (self.dim,) or not np.isfinite(hat).all():
+            raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
+        _, slope, curvature = self._log_posterior(hat)
+        center, factor = normal_density(hat, slope, curvature, self._moved, self.log_prior is not None)
+        weights, radius, rounding = self._bounds(hat, factor)
+        return Reference(hat, center, factor, weights, radius, rounding=rounding)
+
+    def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
+        """What the normal density of a reference leaves of the log prior: `log_prior` unless it is expanded too."""
+        return self.log_prior
+
+    def slopes(self, reference: Reference) -> Array:
+        """Bound on the change of each row's term per whitened unit of length, shape (n_rows,), for TunaMH."""
+        raise ValueError(f"no bound on the slope of the terms of {type(self).__name__} is known")
+
+    # What a subclass with derivatives tells `reference`.
+
+    def _expand(self, at: Array) -> Parts:
+        """Sums of the terms, their gradients and Hessians."""
+        raise NotImplementedError
+
+    def _start(self) -> Array:
+        """Where to look for the mode from."""
+        return np.zeros(self.dim)
+
+    def _require_proper(self, mode: Array, step: Array) -> None:
+        """Raise for a posterior that has no mode, given the last point of the search and the Newton step there."""
+
+    def _moved(self, direction: Array) -> float:
+        """How far a step moves the predictors, over the sum of what its components move them; nan if unknown."""
+        return math.nan
+
+    def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
+        """`weights`, `radius` and `rounding` of a `Reference`."""
+        return None, math.inf, 0.0
+
+    def _rounding(self, hat: Array) -> float:
+        """`rounding` of a `Reference`, in one pass."""
+        source, theta = self.engine(None)
+        theta[0] = hat
+        parts = np.array_split(np.arange(self.n_rows), range(CHUNK, self.n_rows, CHUNK))
+        return residual_rounding(max(float(np.abs(source.read(rows, [0])).max()) for rows in parts))
+
+    def _log_posterior(self, at: Array) -> Parts:
+        return self._with_prior(at, *self._expand(at))
+
+    def _with_prior(
+        self, at: Array, value: float, gradient: Array, hessian: Array
+    ) -> tuple[float, Array, Array]:
+        step = at - self.prior_mean
+        pull = self.prior_precision * step
+        return value - 0.5 * float(step @ pull), gradient - pull, hessian - np.diag(self.prior_precision)

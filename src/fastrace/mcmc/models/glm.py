@@ -1,0 +1,168 @@
+"""Generalised linear models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace._base._words import counted
+from fastrace._models._expanded import Expanded
+from fastrace.control_variates import cubic_weights
+from fastrace.likelihoods import SCALED, GLMSource
+from fastrace.mcmc.kernels._chain import parameters_of
+from fastrace.mcmc.models._modes import Parts, ascent, movement, require_proper
+from fastrace.mcmc.models._rows import chunks, in_order
+from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.sources import Source
+
+__all__ = ["GLM"]
+
+Array = NDArray[np.float64]
+
+
+class GLM(Model):
+    r"""A generalised linear model with a normal, flat or user-given prior.
+
+    Parameters
+    ----------
+    X, y, family, df
+        As in `fastrace.likelihoods.GLMSource`: "logistic", "gaussian", "poisson" or "student-t" regression. `X` is read
+        in place.
+    scale : float, optional
+        Of the "gaussian" and "student-t" families, which need it: the standard deviation of the outcome about its mean,
+        or the scale of the Student distribution, in units of `y`. It is taken as given, not learned: the standard
+        deviations of the coefficients are in proportion to it. See the examples for an estimate.
+    prior_mean, prior_sd : float or array_like of shape (p,), default 0 and infinity
+        Independent normal priors; an infinite standard deviation is a flat prior.
+    log_prior : callable, optional
+        ``log_prior(theta)``, in place of the normal prior or besides. Python code: about a microsecond a step.
+    shuffle : None, int, SeedSequence or Generator, optional
+        Copy the rows in random order. Races then read consecutive rows, which is much faster where the data are far
+        larger than the cache; see ``access`` in `RacingMetropolis`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or `scale` is missing where the family needs it or given where it has none.
+        `reference`, and so every kernel, raises where the posterior is improper: columns are collinear, or outcomes
+        separated, under a flat prior. It also raises where columns are so nearly collinear that double precision does
+        not suffice, such as time stamps beside an intercept: centre and scale the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 2))
+    >>> y = rng.random(1000) < 1 / (1 + np.exp(-X @ [1.0, -0.5]))
+    >>> model = mcmc.GLM(X, y, prior_sd=10.0)
+    >>> model.reference().center.round(1)
+    array([ 1. , -0.4])
+
+    The scale of a Gaussian outcome from the residuals of least squares, or of a Student one from their quartiles:
+
+    >>> z = X @ [1.0, -0.5] + rng.normal(scale=3.0, size=1000)
+    >>> left = z - X @ np.linalg.lstsq(X, z)[0]
+    >>> model = mcmc.GLM(X, z, family="gaussian", scale=np.sqrt(left @ left / (len(z) - 2)))
+    >>> model.reference().factor.diagonal().round(1)  # standard deviations, about 3 / sqrt(1000)
+    array([0.1, 0.1])
+    >>> from scipy import stats
+    >>> scale = np.median(np.abs(left)) / stats.t.ppf(0.75, df=4.0)
+    >>> model = mcmc.GLM(X, z, family="student-t", scale=scale, df=4.0)
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        family: str = "logistic",
+        scale: float | None = None,
+        df: float = 4.0,
+        *,
+        prior_mean: ArrayLike = 0.0,
+        prior_sd: ArrayLike = math.inf,
+        log_prior: LogPrior | None = None,
+        shuffle: _checks.RngLike = None,
+    ) -> None:
+        table, outcome = in_order(X, y, shuffle)
+        self.shuffled = shuffle is not None
+        columns = table.shape[1] if table.ndim == 2 else 1
+        if scale is not None and family not in SCALED:
+            raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
+        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, scale, df, check_finite=False)
+        super().__init__(columns, self._glm.n_rows, prior_mean, prior_sd, log_prior)
+
+    def __repr__(self) -> str:
+        return f"GLM({counted(self.n_rows, 'row')}, {counted(self.dim, 'column')}, family={self._glm.family!r})"
+
+    @property
+    def has_derivatives(self) -> bool:
+        return True
+
+    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
+        g = self._glm
+        own = GLMSource(g.X, g.y, np.zeros((2, self.dim)), g.family, g.scale, g.df, check_finite=False)
+        return own if reference is None else Expanded(own, reference.theta_hat), parameters_of(own)
+
+    def _expand(self, at: Array) -> Parts:
+        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        for part, x in chunks(self._glm.X):
+            level, slope, curvature = self._glm.derivatives(at, part.start, len(x))
+            value += level.sum()
+            gradient += slope @ x
+            hessian += x.T @ (curvature[:, None] * x)
+        return float(value), gradient, hessian
+
+    def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
+        weights, radius = cubic_weights(self._glm, self._lengths(factor), lambda: self._predictors(hat))
+        return weights, radius, self._rounding(hat)
+
+    def _start(self) -> Array:
+        """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""
+        if self._glm.outcomes != "count":
+            return np.zeros(self.dim)
+        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        for part, x in chunks(self._glm.X):
+            mean = np.asarray(self._glm.y[part], dtype=np.float64) + 0.5
+            gradient += (mean * np.log(mean)) @ x
+            hessian -= x.T @ (mean[:, None] * x)
+        _, gradient, hessian = self._with_prior(np.zeros(self.dim), 0.0, gradient, hessian)
+        return ascent(hessian, gradient)
+
+    def _require_proper(self, hat: Array, step: Array) -> None:
+        """Raise if the outcomes are separated in a direction in which the prior is flat."""
+        if self._glm.outcomes == "real" or (self.prior_precision > 0.0).all():
+            return
+        y = np.asarray(self._glm.y)
+        if self._glm.outcomes == "count":  # rows with a count hold their predictors
+            moved = self._predictors(step)
+            right = np.where(y > 0.0, -np.abs(moved), -moved)
+        else:
+            sign = np.where(y > 0.5, 1.0, -1.0)
+            if not (self.prior_precision > 0.0).any() and (sign * self._predictors(hat)).min() > 0.0:
+                step = hat  # it separates all rows itself
+            right = sign * self._predictors(step)
+        require_proper(self.prior_precision, self.log_prior is not None, float(right.min()), float(right.max()), step)
+
+    def _moved(self, direction: Array) -> float:
+        return movement(self._glm.X, direction[:, None])
+
+    def slopes(self, reference: Reference) -> Array:
+        steepest = self._glm.steepest
+        if steepest == math.inf:
+            raise ValueError(
+                f"the slope of the {self._glm.family} family's terms is not bounded, and TunaMH needs a bound; use "
+                f"PoissonMinibatchMetropolis or RacingMetropolis"
+            )
+        return steepest * self._lengths(reference.factor)
+
+    def _lengths(self, factor: Array) -> Array:
+        """Norm of each whitened row: x . (theta - hat) is at most this times the whitened distance."""
+        out = np.concatenate([np.sqrt(np.square(x @ factor).sum(axis=1)) for _, x in chunks(self._glm.X)])
+        return out * (1.0 + 1e-12)
+
+    def _predictors(self, at: Array) -> Array:
+        return np.concatenate([x @ at for _, x in chunks(self._glm.X)])
