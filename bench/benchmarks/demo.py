@@ -26,12 +26,12 @@ class ArchOrder:
         return self.steps[self.step]
 
     def time_raced(self):
-        self.posterior.set_raced(*self.next())
+        self.posterior.set(*self.next())
         self.sampler.draw()
 
     def time_exact(self):
-        self.posterior.set_exact(*self.next())
-        self.posterior.plain.exact().argmax()
+        self.posterior.set(*self.next())
+        self.posterior.plain.totals().argmax()
 
     def time_exact_numpy(self):
         parameters, log_prior = self.next()
@@ -44,6 +44,6 @@ class ArchOrder:
 
     def track_fraction_read(self):
         for _ in self.steps:
-            self.posterior.set_raced(*self.next())
+            self.posterior.set(*self.next())
             self.sampler.draw()
         return self.sampler.stats.fraction_read
