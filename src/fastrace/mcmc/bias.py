@@ -71,6 +71,7 @@ def check_bias(
     Returns
     -------
     BiasCheck
+        How many decisions were made twice, and how many of them the race got wrong.
 
     Notes
     -----

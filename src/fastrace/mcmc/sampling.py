@@ -84,6 +84,7 @@ def sample(
     Returns
     -------
     Trace
+        Draws of all chains, what each step read, and where the chains stand.
 
     Raises
     ------

@@ -212,6 +212,7 @@ class Trace(Result):
         Returns
         -------
         matplotlib Axes, or list of them for "all"
+            What was drawn on, one per panel.
         """
         return draw({"draws": partial(self._draw_draws, np.atleast_1d(coordinates)), "rows": self._draw_rows}, what, ax)
 
@@ -265,6 +266,16 @@ def _rhat(chains: NDArray[np.float64]) -> NDArray[np.float64]:
 def effective_sample_size(chains: ArrayLike) -> float:
     """Effective sample size of draws of shape (n_chains, n_draws), by Geyer's monotone sequence on split chains.
 
+    Parameters
+    ----------
+    chains : array_like, shape (n_chains, n_draws)
+        Draws of one coordinate. A vector is one chain.
+
+    Returns
+    -------
+    float
+        Number of independent draws whose mean would be as accurate.
+
     Examples
     --------
     >>> import numpy as np
@@ -309,15 +320,9 @@ def diagnosis(
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
-    Parameters
-    ----------
-    trace : Trace
-    reference : Reference or None
-        Where the posterior was expected, for draws of its dimension.
-    one_start : bool
-        Whether several chains all began at one point.
-    full_pass_advice : str
-        What to do where most steps read all rows; empty if that is no problem of the kernel.
+    `reference` is where the posterior was expected, for draws of its dimension. `one_start` says whether several chains
+    all began at one point. `full_pass_advice` is what to do where most steps read all rows; it is empty if that is no
+    problem of the kernel.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))

@@ -100,6 +100,7 @@ class Result:
         Returns
         -------
         matplotlib Axes, or list of them for "all"
+            What was drawn on, one per panel.
 
         Raises
         ------

@@ -17,15 +17,16 @@ class FireflyMetropolis(MinibatchMetropolis):
 
     Parameters
     ----------
-    model : GLM, Softmax or other Model whose reference bounds each row's third derivative
+    model : GLM, Softmax or other Model
+        Log-likelihood terms and prior. Its reference must bound the third derivative of each row's term.
     fraction : float, default 1.0
         Share of the rows, chosen at random, whose variables are drawn anew before a decision, in (0, 1]. Less than 1
         reads less and mixes more slowly.
+    proposal, size, walk_share, control_variate, delayed
+        As in `RacingMetropolis`; a control variate is needed.
     full_pass_at : float, default 0.5
         Expected draws of rows in a step, as a share of all rows, from which on it reads all rows in order instead. The
         chain stays exact.
-    proposal, size, walk_share, control_variate, delayed
-        As in `RacingMetropolis`; a control variate is needed.
 
     Raises
     ------

@@ -61,7 +61,7 @@ class Categorical:
             raise ValueError("n_factors is missing; a function of factors does not show how many there are")
 
     def offset(self, z: States) -> NDArray[np.float64]:
-        """log_prior at the present variables."""
+        """Evaluate `log_prior` at the present variables."""
         value = self.log_prior(z) if callable(self.log_prior) else self.log_prior
         if value is None:
             return np.zeros(self.n_states)

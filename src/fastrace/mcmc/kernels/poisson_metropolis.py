@@ -14,12 +14,13 @@ class PoissonMinibatchMetropolis(MinibatchMetropolis):
 
     Parameters
     ----------
-    model : GLM or other Model whose reference bounds each row's third derivative
+    model : GLM or other Model
+        Log-likelihood terms and prior. Its reference must bound the third derivative of each row's term.
+    proposal, size, walk_share, control_variate, delayed
+        As in `RacingMetropolis`; a control variate is needed.
     full_pass_at : float, default 0.5
         Expected rows of a step, as a share of all rows, from which on it reads all rows in order instead. The chain
         stays exact.
-    proposal, size, walk_share, control_variate, delayed
-        As in `RacingMetropolis`; a control variate is needed.
 
     Raises
     ------

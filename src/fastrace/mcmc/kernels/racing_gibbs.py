@@ -37,6 +37,11 @@ class RacingGibbs(Gibbs):
     tail_guard : bool, default True
         As in `FiniteRace`: the normal rule waits for tails that it has not seen. Not for variables with `sizes`.
 
+    See Also
+    --------
+    Gibbs : reads all factors.
+    PoissonMinibatchGibbs : exact, where factors are bounded and weak.
+
     Notes
     -----
     A draw perturbs the states with Gumbel noise and races them [1]_; its law is within total variation `delta` of the
@@ -48,11 +53,6 @@ class RacingGibbs(Gibbs):
     states that are parameters of a generalised linear model near some ``theta_hat``, give
     ``taylor_glm(source, theta_hat)`` of `fastrace.control_variates` as `factors`: ten states and 10^5 Student-t factors
     then took 0.07 % of the factors, and 100 times less time than one vectorised pass.
-
-    See Also
-    --------
-    Gibbs : reads all factors.
-    PoissonMinibatchGibbs : exact, where factors are bounded and weak.
 
     References
     ----------

@@ -45,15 +45,17 @@ class RacingMetropolis(Racing, RowMetropolis):
     delayed : bool, default True
         Screen a proposal by the expansion first, then race [4]_, if the state and the proposal
         are both within ``sqrt(dim) + 3`` standard deviations of the reference; see the notes.
-    first_look, growth, student, skewness_guard, scan_advantage
-        As in `AcceptTest`. Where rows are drawn in proportion to bounds, the first look is at 16 draws by default, and
-        a race turns to a full pass also at a `scan_advantage` of 1: once it seems to need more draws than the data have
-        rows, since draws with replacement make no decision exact.
+    first_look, growth
+        As in `AcceptTest`. Where rows are drawn in proportion to bounds, the first look is at 16 draws by default.
     access : {"auto", "random", "shuffled"}, default "auto"
         Which rows a race reads. "random": a subset drawn afresh for each race. "shuffled": consecutive rows from a
         random start, of rows that the model has put in random order, ``GLM(..., shuffle=1)``; each decision then keeps
         its promise over that shuffle, which all decisions of the model share. "auto": "shuffled" if the model was told
         to shuffle.
+    student, skewness_guard, scan_advantage
+        As in `AcceptTest`. Where rows are drawn in proportion to bounds, a race turns to a full pass also at a
+        `scan_advantage` of 1: once it seems to need more draws than the data have rows, since draws with replacement
+        make no decision exact.
 
     Raises
     ------

@@ -15,6 +15,7 @@ class RacingSlice(Racing, Slice):
     Parameters
     ----------
     model : GLM, FunctionModel, SourceModel or other Model
+        Log-likelihood terms and prior.
     delta : float, default 0.05
         Probability that one membership test is wrong.
     bound : str, default "auto"

@@ -19,10 +19,12 @@ class Slice(RowKernel):
 
     Parameters
     ----------
-    model, covariance, control_variate
-        As in `RacingMetropolis`.
+    model : GLM, FunctionModel, SourceModel or other Model
+        Log-likelihood terms and prior.
     width, max_steps
         As in `RacingSlice`.
+    covariance, control_variate
+        As in `RacingMetropolis`.
 
     References
     ----------

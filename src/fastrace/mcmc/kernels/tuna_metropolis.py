@@ -22,6 +22,7 @@ class TunaMetropolis(MinibatchMetropolis):
         Expected rows are :math:`\chi C^2 M^2 + C M`, with C the sum of the slopes' bounds and M the length of the step.
         Larger values read more and reject less.
     proposal : "random-walk" or callable, default "random-walk"
+        A random walk, or a function as in `RacingMetropolis`.
     size : float, default 1.0
         Of the random walk, in units of 2.38 / sqrt(d) standard deviations.
     full_pass_at : float, default 0.5

@@ -28,13 +28,15 @@ class GLM(Model):
 
     Parameters
     ----------
-    X, y, family, df
+    X, y, family
         As in `fastrace.likelihoods.GLMSource`: "logistic", "gaussian", "poisson" or "student-t" regression. `X` is read
         in place.
     scale : float, optional
         Of the "gaussian" and "student-t" families, which need it: the standard deviation of the outcome about its mean,
         or the scale of the Student distribution, in units of `y`. It is taken as given, not learned: the standard
         deviations of the coefficients are in proportion to it. See the examples for an estimate.
+    df : float, default 4.0
+        Degrees of freedom of the "student-t" family.
     prior_mean, prior_sd : float or array_like of shape (p,), default 0 and infinity
         Independent normal priors; an infinite standard deviation is a flat prior.
     log_prior : callable, optional

@@ -105,11 +105,15 @@ class PyMCModel(Model):
 
     Parameters
     ----------
-    model, observed, rows, compile_kwargs
+    model : pymc.Model
+        As in `from_pymc`; free variables outside `variables` may be discrete.
+    observed : variable or sequence of variables, optional
         As in `from_pymc`.
     variables : sequence of variables, optional
         Those that make up the parameters, in this order, or their names; by default all free ones. What the others are
         is said by `set_others`.
+    rows, compile_kwargs
+        As in `from_pymc`.
 
     Attributes
     ----------
@@ -121,6 +125,20 @@ class PyMCModel(Model):
         The other free value variables, as they are at present.
     around : ndarray
         The continuous ones among them, raveled and joined.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> with pm.Model() as model:
+    ...     Y = pm.Data("Y", rng.normal(0.5, 2.0, size=200))
+    ...     mean, sd = pm.Normal("mean", 0.0, 10.0), pm.HalfNormal("sd", 5.0)
+    ...     obs = pm.Normal("obs", mu=mean, sigma=sd, observed=Y)
+    >>> part = mcmc.PyMCModel(model, variables=["mean"])    # given sd, which set_others changes
+    >>> part.names, list(part.others)
+    (['mean'], ['sd_log__'])
     """
 
     def __init__(
