@@ -429,7 +429,18 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         return np.log(self.predict_proba(X))
 
     def staged_decision_function(self, X: ArrayLike) -> Iterator[Floats]:
-        """Yield the scores after each round."""
+        """Yield the scores after each round.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Examples.
+
+        Yields
+        ------
+        ndarray of float, shape (n_rows,) or (n_rows, n_classes)
+            What `decision_function` would return after the round.
+        """
         block = self._ready(X)
         totals = [np.zeros(len(block)) for _ in self._boosters]
         for t in range(self.n_iter_):
@@ -439,12 +450,34 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
             yield totals[0].copy() if len(totals) == 1 else np.column_stack(totals)
 
     def staged_predict(self, X: ArrayLike) -> Iterator[NDArray[Any]]:
-        """Yield the classes after each round."""
+        """Yield the classes after each round.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Examples.
+
+        Yields
+        ------
+        ndarray, shape (n_rows,)
+            What `predict` would return after the round.
+        """
         for scores in self.staged_decision_function(X):
             yield self._classes(scores)
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[Floats]:
-        """Yield the probabilities after each round."""
+        """Yield the probabilities after each round.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Examples.
+
+        Yields
+        ------
+        ndarray of float, shape (n_rows, n_classes)
+            What `predict_proba` would return after the round.
+        """
         for scores in self.staged_decision_function(X):
             yield _probabilities(scores)
 
@@ -456,36 +489,44 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
 
     @property
     def n_iter_(self) -> int:
+        """Rounds that were made; with several classes the most of any class."""
         return max(len(booster.weights) for booster in self._boosters)
 
     @property
     def estimators_(self) -> list[Any]:
+        """The weak learners in order; with more than two classes a list of them for each class."""
         found = [list(booster.learners) for booster in self._boosters]
         return found[0] if len(found) == 1 else found
 
     @property
     def estimator_weights_(self) -> Floats:
+        """Weight of each weak learner in the vote."""
         return self._by_round("weights", np.float64)
 
     @property
     def estimator_edges_(self) -> Floats:
+        """Certified size of the edge of each weak learner."""
         return self._by_round("edges", np.float64)
 
     @property
     def n_samples_(self) -> NDArray[np.int64]:
+        """Examples that passed the filter in each round."""
         return self._by_round("n_samples", np.int64)
 
     @property
     def n_samples_read_(self) -> NDArray[np.int64]:
+        """Rows read in each round for the examples that passed its filter."""
         return self._by_round("n_read", np.int64)
 
     @property
     def stopped_by_(self) -> str | list[str]:
+        """Why boosting ended; with more than two classes a list, one word for each class."""
         found = [booster.stopped_by for booster in self._boosters]
         return found[0] if len(found) == 1 else found
 
     @property
     def feature_importances_(self) -> Floats:
+        """Share of each feature in the weights of the stumps."""
         if self.estimator is not None:
             raise AttributeError("feature_importances_ is known for stumps only")
         total = np.zeros(len(self._bins.edges))

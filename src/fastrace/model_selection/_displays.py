@@ -50,6 +50,17 @@ class SelectionCurveDisplay:
     axes_ : ndarray of matplotlib Axes
         One per decision.
     figure_ : matplotlib Figure
+        The figure that holds them.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import DAUB, SelectionCurveDisplay
+    >>> result = DAUB(3, 1000, 50).run(lambda learner, n: (0.95 - 0.1 * learner, 0.9 - 0.1 * learner - n**-0.5))
+    >>> display = SelectionCurveDisplay(result)
+    >>> display.decisions(2)[-1] == len(result.history)
+    True
+
+    ``display.plot()`` draws them, and ``SelectionCurveDisplay.from_search(search)`` those of a fitted search.
     """
 
     def __init__(self, result: LearnerResult) -> None:
@@ -150,7 +161,19 @@ class RegretDisplay:
     Attributes
     ----------
     ax_ : matplotlib Axes
+        Where `plot` has drawn.
     figure_ : matplotlib Figure
+        The figure that holds it.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import RegretDisplay
+    >>> print(RegretDisplay(["daub", "halving"], regret=[0.0, 0.02], fraction=[0.25, 0.1]))
+    method      regret    rows, %
+    daub             0         25
+    halving       0.02         10
+
+    ``RegretDisplay.from_search`` computes both numbers from fitted searches; ``plot()`` draws them.
     """
 
     def __init__(self, names: Sequence[str], regret: ArrayLike, fraction: ArrayLike, unit: str = "rows") -> None:

@@ -51,6 +51,17 @@ def vc_penalty(dimension: float, scale: float = 1.0, loss_bound: float = 1.0) ->
         Factor; the choice hangs on it, and theory leaves it open.
     loss_bound : float, default 1.0
         Losses lie in [0, loss_bound].
+
+    Returns
+    -------
+    RootPenalty
+        The penalty as a function of the number of rows.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import vc_penalty
+    >>> vc_penalty(4)(100)
+    0.2
     """
     dimension, scale = _nonnegative(dimension, "dimension"), _nonnegative(scale, "scale")
     return RootPenalty(scale * _nonnegative(loss_bound, "loss_bound") * math.sqrt(dimension))
@@ -67,6 +78,17 @@ def norm_ball_penalty(radius: float, row_norm: float, lipschitz: float = 1.0) ->
         Largest norm of a row.
     lipschitz : float, default 1.0
         Lipschitz constant of the loss.
+
+    Returns
+    -------
+    RootPenalty
+        The penalty as a function of the number of rows.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import norm_ball_penalty
+    >>> norm_ball_penalty(radius=0.5, row_norm=2.0)(100)
+    0.2
     """
     radius, row_norm = _nonnegative(radius, "radius"), _nonnegative(row_norm, "row_norm")
     return RootPenalty(2.0 * _nonnegative(lipschitz, "lipschitz") * radius * row_norm)
@@ -81,6 +103,17 @@ def gap_penalty(train_risk: float, valid_risk: float, n: int) -> RootPenalty:
         Risks of the class trained on n rows.
     n : int
         Rows.
+
+    Returns
+    -------
+    RootPenalty
+        The penalty as a function of the number of rows.
+
+    Examples
+    --------
+    >>> from fastrace.model_selection import gap_penalty
+    >>> gap_penalty(train_risk=0.25, valid_risk=0.5, n=100)(400)
+    0.125
     """
     n = _checks.integer(n, "n", 1, "risks are measured on rows")
     return RootPenalty(math.sqrt(n) * max(0.0, _checks.real(valid_risk, "valid_risk") - train_risk))
@@ -101,6 +134,22 @@ def rademacher_penalty(
         Fits, averaged.
     rng : None, int, SeedSequence or Generator, optional
         Draws the labels.
+
+    Returns
+    -------
+    RootPenalty
+        The penalty as a function of the number of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.model_selection import rademacher_penalty
+    >>> def training_error(X, labels):         # of a threshold at 0
+    ...     wrong = np.mean(np.sign(X[:, 0]) != labels)
+    ...     return min(wrong, 1.0 - wrong)
+    >>> X = np.random.default_rng(0).normal(size=(1000, 1))
+    >>> bool(rademacher_penalty(training_error, X, rng=1)(1000) < 0.1)
+    True
     """
     n_draws = _checks.integer(n_draws, "n_draws", 1, "it counts fits")
     n_rows = int(np.shape(X)[0])
@@ -120,6 +169,23 @@ def max_discrepancy_penalty(training_error: Callable[[Any, Any], float], X: Any,
         Rows, in random order.
     y : array_like
         Labels -1 and 1.
+
+    Returns
+    -------
+    RootPenalty
+        The penalty as a function of the number of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace.model_selection import max_discrepancy_penalty
+    >>> def training_error(X, labels):         # of a threshold at 0
+    ...     wrong = np.mean(np.sign(X[:, 0]) != labels)
+    ...     return min(wrong, 1.0 - wrong)
+    >>> X = np.random.default_rng(0).normal(size=(1000, 1))
+    >>> y = np.where(X[:, 0] > 0.0, 1, -1)
+    >>> bool(max_discrepancy_penalty(training_error, X, y)(1000) < 0.1)
+    True
     """
     flipped = np.array(y)
     if not np.isin(flipped, (-1, 1)).all():

@@ -284,8 +284,9 @@ class BudgetedUCB(Budgeted):
 
 
 def cover(g: ArrayLike, slack: float = 1.0) -> list[int]:
-    """The fewest places of an increasing sequence such that every value has one at or above it, at most 1 + slack times
-    as large; from the last place down.
+    """The fewest indices of an increasing sequence that cover it, from the last one down.
+
+    Every value then has, at or above it, a chosen value that is at most ``1 + slack`` times as large.
 
     Parameters
     ----------
@@ -293,6 +294,11 @@ def cover(g: ArrayLike, slack: float = 1.0) -> list[int]:
         Penalties of nested classes, not decreasing.
     slack : float, default 1.0
         Lambda, above 0.
+
+    Returns
+    -------
+    list of int
+        Indices of the chosen values, descending.
 
     Examples
     --------

@@ -343,6 +343,7 @@ class Scheduler:
         Returns
         -------
         LearnerResult
+            The learner chosen, and what each training cost and brought.
 
         Raises
         ------

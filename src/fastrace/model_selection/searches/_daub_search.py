@@ -76,11 +76,13 @@ class DAUBSearchCV(CandidateSearch):
         per class.
     ratio : float, optional
         Factor between sizes (r); 4, for ``"daub"`` 1.5 and for ``"halving"`` 2.8.
-    training_bound, clip_slope, verify
+    training_bound, clip_slope
         See `DAUB`; for ``method="daub"``. A training bound needs training scores: they are computed, whatever
         `return_train_score` says.
     curve : float, optional
         See `DAUB`; -1/2, for ``"daub"`` 1.
+    verify : bool, default False
+        See `DAUB`; for ``method="daub"``.
     budget : float, optional
         Rows, summed over trainings and averaged over folds, after which to stop with the best so far.
     {n_candidates}
@@ -94,16 +96,20 @@ class DAUBSearchCV(CandidateSearch):
         Take rows of each training part in random order (stratified for classifiers: every class is among the first).
         False takes them as they are: with a float for `cv` the subsets are then slices of `X`, without any copy, as
         wanted for memory maps and for `ParquetRows`. The rows must be in random order already.
-    scoring, n_jobs, refit, verbose, pre_dispatch, return_train_score
+    scoring, n_jobs, refit
         As for `GridSearchCV`; with several scores the one that `refit` names decides, or the first. Jobs go through
         joblib, so that any of its backends works. The answer does not depend on `n_jobs`: idle workers train ahead what
         is likely to come next.
+    {cv}
+    verbose, pre_dispatch
+        As for `GridSearchCV`.
     error_score : "raise" or float, default nan
         Score to report for a training that fails, or whose score is nan. Whatever its value, the candidate is tried
         again on more rows (it may need some: neighbours, classes), and dropped and never chosen if it fails on all of
         them, runs out of memory or time, or ends its worker. With ``"raise"`` the search ends, and the trainings that
         are finished are kept.
-    {cv}
+    return_train_score : bool, default False
+        As for `GridSearchCV`.
     random_state : int, RandomState or None
         Order of rows, split and settings drawn.
     checkpoint : str or path, optional

@@ -59,10 +59,12 @@ class RacingSearchCV(CandidateSearch):
         mean so far and without the promise: ``race_.stopped_by`` is then "max_pulls", and ``race_.active`` are the
         candidates that may be the best.
     {n_candidates}
-    {cv}
-    n_jobs, refit, verbose, pre_dispatch
+    n_jobs, refit
         As for `GridSearchCV`. Trainings go through joblib's backend; predictions are made in threads, for models are
         not sent about for a block of rows. The answer does not depend on `n_jobs`.
+    {cv}
+    verbose, pre_dispatch
+        As for `GridSearchCV`.
     error_score : "raise" or float, default nan
         What to do about a training or prediction that fails, and the score that is then reported. Whatever its value,
         the candidate is out of the race.
