@@ -181,7 +181,7 @@ class MedianElimination(_Rounds):
     >>> rule.planned_pulls, fr.Direct(4, 1, epsilon=0.2).planned_pulls
     (30910, 880)
     >>> rule.run(BernoulliPulls([0.2, 0.8, 0.3, 0.5], rng=1)).best
-    array([1])
+    1
     """
 
     def __init__(
@@ -523,7 +523,7 @@ class KLLUCB(LUCB):
     >>> from fastrace.pulls import BernoulliPulls
     >>> rule = fr.KLLUCB(4, 1, epsilon=0.01, rate="easy")
     >>> rule.run(BernoulliPulls([0.02, 0.08, 0.01, 0.03], rng=1)).best
-    array([1])
+    1
     """
 
     def __init__(
@@ -554,10 +554,10 @@ class SAR(LUCB):
     {arms}
     budget : int
         Pulls that may be made, above `n_arms`. It makes at most as many.
-    {support}
-        The rule does not use it; `error_bound` does.
     delta : float, default 0.05
         Level of the bounds in the result, in (0, 1). The rule does not use it.
+    {support}
+        The rule does not use it; `error_bound` does.
     {no rng}
 
     {errors}

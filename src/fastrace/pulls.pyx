@@ -161,7 +161,15 @@ cdef class PullSource:
 
 
 cdef class RandomPulls(PullSource):
-    """Base of sources that draw with a NumPy bit generator, 256 uniform numbers at a time, under its lock."""
+    """Base of sources that draw with a NumPy bit generator, 256 uniform numbers at a time, under its lock.
+
+    Parameters
+    ----------
+    n_arms : int
+        Number of arms.
+    rng : None, int, SeedSequence or Generator, optional
+        Source of randomness.
+    """
 
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 1)

@@ -256,6 +256,7 @@ class AcceptTest(ThresholdRace):
         Returns
         -------
         bool
+            True if the sum is above the threshold, but for an error of probability `delta`.
 
         Raises
         ------
@@ -296,6 +297,7 @@ class AcceptTest(ThresholdRace):
         Returns
         -------
         bool
+            True if the point lies in the slice, but for an error of probability `delta`.
         """
         return self.decide(log_u - log_prior_ratio)
 
@@ -305,6 +307,7 @@ class AcceptTest(ThresholdRace):
         Returns
         -------
         AcceptResult
+            The decision, its threshold, the rows read and the interval of the mean difference.
 
         Raises
         ------

@@ -441,18 +441,25 @@ def race(
         Rows by arms. A callable ``(arms, rows) -> block`` of shape (len(rows), len(arms)) needs `n_arms` and `n_rows`.
     delta : float, default 0.05
         Probability that the answer is wrong.
-    bound, support, offset, variance, growth, access, student, skewness_guard, tail_guard, max_pulls, outside, rng
+    bound : str, default "auto"
         See `FiniteRace`.
     names : sequence of str, optional
         What to call the arms in the result; by default the columns of a table.
+    support : tuple of float or of arrays of shape (n_arms,), optional
+        See `FiniteRace`.
     n_arms, n_rows : int, optional
         Size of the population, for callables.
+    offset, variance
+        See `FiniteRace`.
     first_look : int, optional
         Rows of the first look; 50, or more where a call costs more than the rows it brings.
+    growth, access, student, skewness_guard, tail_guard, max_pulls, outside, rng
+        See `FiniteRace`.
 
     Returns
     -------
     RaceResult
+        The column with the largest mean, the estimates of all means and the rows read of each column.
 
     Raises
     ------

@@ -26,12 +26,16 @@ class DiscreteSampler:
         Log-factors, rows by states. A callable ``(arms, rows) -> block`` needs `n_arms` and `n_rows`.
     log_prior : array_like, shape (D,), optional
         Log of the factor that is always read; -inf rules a state out. It may be set between draws.
-    bound, delta, support, variance, growth, access, student, skewness_guard, tail_guard, outside
+    bound, delta, support
         See `FiniteRace`; ``delta`` is per draw.
     n_arms, n_rows : int, optional
         Numbers of states and of factors, for callables.
+    variance : {"pairwise", "marginal"}, default "pairwise"
+        See `FiniteRace`.
     first_look : int, optional
         Rows of the first look; as the source suggests by default.
+    growth, access, student, skewness_guard, tail_guard, outside
+        See `FiniteRace`.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness.
 
@@ -147,6 +151,7 @@ class DiscreteSampler:
         Returns
         -------
         ndarray of intp, shape (size,)
+            The states, in the order in which they were drawn.
         """
         size = _checks.integer(size, "size", 0, "a number of draws")
         if not self._own_support and self._options.low is not None and self._source.support is not None:

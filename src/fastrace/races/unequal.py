@@ -227,6 +227,7 @@ class UnequalRace:
         Returns
         -------
         UnequalResult
+            The answer when the race is over, as `result` gives it.
         """
         source = _source(rewards, self._sizes)
         self._race.run(source, source.scan_advantage if self._scan_advantage is None else self._scan_advantage)
@@ -294,15 +295,17 @@ def race_sums(
         `sizes`.
     sizes : array_like of int, shape (n_arms,), optional
         Rows of each arm; not needed for a sequence of vectors.
+    delta, bound, first_look, support
+        See `UnequalRace`.
     names : sequence of str, optional
         What to call the arms in the result.
-    delta, bound, first_look, support, offset, temperature, kind, student, scan_advantage, allocation, pooling,
-    tail_guard, outside, rng
+    offset, temperature, kind, student, scan_advantage, allocation, pooling, tail_guard, outside, rng
         See `UnequalRace`.
 
     Returns
     -------
     UnequalResult
+        The arm with the largest sum, the estimates of all sums and the rows read of each arm.
 
     Raises
     ------

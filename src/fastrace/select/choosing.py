@@ -114,6 +114,10 @@ def select_best(
         If `epsilon` is 0, there is no `max_pulls`, and a million pulls of a stream (1000 per arm, if that is more) have
         not told the arms apart; again after ten times as many, and so on.
 
+    See Also
+    --------
+    LUCB : the rule itself, to be driven by hand, saved, and continued after an error.
+
     Notes
     -----
     How long it takes: the pulls grow like the inverse square of the gap between the means at the cut. At a gap of 0
@@ -144,10 +148,6 @@ def select_best(
     KL-LUCB with the easy rate need not stop: one of its 100 runs of the last column was left out, as it had not stopped
     after a million pulls. ADAPT took more pulls than the default in each of 40 runs of the first column, and may take
     fewer where nearly all arms are tied within `epsilon`.
-
-    See Also
-    --------
-    LUCB : the rule itself, to be driven by hand, saved, and continued after an error.
 
     Examples
     --------

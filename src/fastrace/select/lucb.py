@@ -16,7 +16,7 @@ SPLITS = ("auto", "equal", "sides")
 
 
 def shares(bound: str, split: str, n_arms: int, n_best: int, delta: float) -> tuple[float, float]:
-    """log(1 / alpha) of every lower and of every upper bound."""
+    """Errors of every lower and of every upper bound, as log(1 / alpha)."""
     if split == "auto" and bound == "kl-easy":
         return (-math.log(delta),) * 2
     if split == "equal" or (split == "auto" and 4 * n_best > n_arms):

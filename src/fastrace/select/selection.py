@@ -194,6 +194,7 @@ class Selection(ABC):
         Returns
         -------
         SelectionResult
+            The answer as it stands when pulling stops; ``stopped_by`` says why it did.
 
         Raises
         ------

@@ -63,10 +63,10 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
         - ``"hoeffding"``: mixture of normals [1]_; takes the variance at its largest.
         - ``"betting"``: hedged capital on a grid of candidate means [2]_; the narrowest in the first hundreds of
           rewards, wider than the default from some thousands on, and the slowest. See the table in the notes.
-    support : tuple of float, default (0, 1)
-        Interval (low, high) that holds every reward, in reward units.
     delta : float, default 0.05
         Probability that the interval ever misses the mean, in (0, 1).
+    support : tuple of float, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units.
     n_rows : int, optional
         Size of the population if rewards are drawn from it without replacement; for ``"plug-in"`` and ``"betting"``.
         Once all rows have been seen, the interval is their mean, whatever earlier intervals said.
