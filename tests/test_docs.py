@@ -1,12 +1,16 @@
 """Examples in docstrings and in the README run and print what they say."""
 
+import ast
+import dataclasses
 import doctest
 import importlib
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
+import catalogue
 import fastrace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,3 +86,70 @@ def test_hints_install_the_missing_library_itself():
              for hint in re.findall(r"pip install ([^\n`]*)", path.read_text(encoding="utf-8"))}
     assert len(hints) > 10
     assert not {(name, hint) for name, hint in hints if "fastrace" in hint or re.match(r"[\"']?\.", hint)}
+
+
+# What numpydoc checks of public names. Types stand in the signatures, which mypy checks; "See Also" is for where it
+# helps. SS05 is left out: it takes each first word that ends in s, such as "Rows", for a verb.
+OF_ALL = {"GL05", "GL06", "GL07", "GL08", "GL09", "SS01", "SS02", "SS03", "SS04", "SS06", "PR02", "PR03", "PR05",
+          "PR07", "PR10", "RT02", "RT03", "YD01"}
+OF_CLASSES_AND_FUNCTIONS = OF_ALL | {"PR01", "RT01", "EX01"}
+
+
+def _offered():
+    """What stands in the `__all__` of a public module."""
+    modules = {importlib.import_module(f"fastrace.{name}".rpartition(".")[0]) for name in catalogue.public()}
+    return {id(getattr(module, key)) for module in modules for key in getattr(module, "__all__", ())}
+
+
+def _documented():
+    """Public names, and what numpydoc checks of each."""
+    offered = _offered()
+    for name, value in sorted(catalogue.public().items()):
+        checks = set(OF_CLASSES_AND_FUNCTIONS)
+        if dataclasses.is_dataclass(value) or isinstance(value, type) and issubclass(value, BaseException | tuple):
+            checks -= {"PR01", "EX01"}                              # made by the package; fields stand under Attributes
+        if catalogue.LEFT_OUT.get(name) == catalogue.BASE:
+            checks -= {"PR01", "EX01"}                              # subclasses say what they take, and show it
+        if id(value) not in offered and "\n    ----" not in (value.__doc__ or ""):
+            checks -= {"PR01", "RT01", "EX01"}                      # a helper that modules of the package share
+        if isinstance(value, type) and not _shows_parameters(value):
+            checks -= {"PR02", "PR03"}                              # the test below compares these with the stub
+        yield f"fastrace.{name}", checks
+        for key, member in sorted(vars(value).items()) if isinstance(value, type) else ():
+            inherits = not member.__doc__ and inspect.getdoc(member)    # the words of a base, which is checked itself
+            if not key.startswith("_") and (callable(member) or isinstance(member, property)) and not inherits:
+                yield f"fastrace.{name}.{key}", OF_ALL
+
+
+def _shows_parameters(cls):
+    """Whether inspection sees what the class takes: of a compiled class that is made in `__cinit__` it does not."""
+    try:
+        inspect.signature(cls)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("name", "checks"), [pytest.param(*case, id=case[0]) for case in _documented()])
+def test_docstrings_are_complete(name, checks):
+    validate = pytest.importorskip("numpydoc.validate").validate
+    found = [f"{code}: {words}" for code, words in validate(name)["errors"] if code in checks]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", [
+    name for name, cls in sorted(catalogue.public_classes().items())
+    if not _shows_parameters(cls) and not issubclass(cls, BaseException)
+])
+def test_docstrings_of_compiled_classes_are_complete(name):
+    """They document the parameters that their stub gives them, in its order."""
+    pages = pytest.importorskip("numpydoc.docscrape")
+    cls = catalogue.public_classes()[name]
+    homes = cls.__module__, f"fastrace.{name}".rpartition(".")[0]       # where it is defined, or where it is offered
+    stubs = [(SOURCE.parent / home.replace(".", "/")).with_suffix(".pyi") for home in homes]
+    stub = ast.parse(next(file for file in stubs if file.exists()).read_text(encoding="utf-8"))
+    body = next(part.body for part in stub.body if isinstance(part, ast.ClassDef) and part.name == cls.__name__)
+    taken = next((part.args for part in body if getattr(part, "name", "") == "__init__"), None)
+    names = [] if taken is None else [part.arg for part in [*taken.args[1:], *taken.kwonlyargs]]
+    documented = [key.strip() for part in pages.ClassDoc(cls)["Parameters"] for key in part.name.split(",")]
+    assert documented == names
