@@ -122,7 +122,7 @@ def _documented():
 
 
 def _shows_parameters(cls):
-    """Whether inspection sees what the class takes: of a compiled class that is made in `__cinit__` it does not."""
+    """Whether inspection sees what the class takes: a compiled class carries no signature."""
     try:
         inspect.signature(cls)
     except ValueError:
@@ -149,7 +149,7 @@ def test_docstrings_of_compiled_classes_are_complete(name):
     stubs = [(SOURCE.parent / home.replace(".", "/")).with_suffix(".pyi") for home in homes]
     stub = ast.parse(next(file for file in stubs if file.exists()).read_text(encoding="utf-8"))
     body = next(part.body for part in stub.body if isinstance(part, ast.ClassDef) and part.name == cls.__name__)
-    taken = next((part.args for part in body if getattr(part, "name", "") == "__init__"), None)
-    names = [] if taken is None else [part.arg for part in [*taken.args[1:], *taken.kwonlyargs]]
+    arguments = next((part.args for part in body if getattr(part, "name", "") == "__init__"), None)
+    names = [] if arguments is None else [part.arg for part in [*arguments.args[1:], *arguments.kwonlyargs]]
     documented = [key.strip() for part in pages.ClassDoc(cls)["Parameters"] for key in part.name.split(",")]
     assert documented == names
