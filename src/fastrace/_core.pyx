@@ -554,11 +554,12 @@ cdef class Race(RaceJudge):
 
     def answer(self):
         """The fields of a `results.RaceResult` that the loop knows, and the spread of each arm's rewards."""
+        guard_check_built(&self.guard, self)
         self.measure()
         return dict(
             best=self.leader, active=self._active[:self.n_active].copy(), mean=self._mean.copy(),
-            half_width=self._half_width.copy(), pulls=self._pulls.copy(), spread=self._spread.copy(), n_looks=self.looks_taken,
-            stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
+            half_width=self._half_width.copy(), pulls=self._pulls.copy(), spread=self._spread.copy(),
+            n_looks=self.looks_taken, stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
             kurtosis=moments4_kurtosis(&self.closest), held_back=np.flatnonzero(self._held))
 
     def doubts(self, of_all_draws=False):

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._models._binned import BinnedTaylor, _binned_taylor, farthest_rows
+from fastrace._models._binned import BinnedTaylor, farthest_rows
 
 cnp.import_array()
 

@@ -1,6 +1,6 @@
 """Generalised linear models, and differences of two arms, as compiled sources."""
 
-from libc.math cimport lgamma, log
+from libc.math cimport lgamma
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -201,7 +201,7 @@ cdef class GLMSource(TermSource):
         return fr_families[self.model.family].steepest(self.scale, self.df)
 
     def third_derivatives(self, low=-math.inf, high=math.inf):
-        """Largest absolute third derivative of a term for eta from `low` to `high`, element by element; maybe infinite."""
+        """Largest absolute third derivative of a term for eta from `low` to `high`, by element; maybe infinite."""
         cdef double[::1] lows, highs
         cdef cnp.ndarray out
         cdef Py_ssize_t i

@@ -15,9 +15,11 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._base._callbacks import is_low_level, signature_types
-from fastrace._base._frames import as_table, column_names
+from fastrace._base import _frames
 
 cnp.import_array()
+
+column_names = _frames.column_names
 
 cdef extern from "_gather.h" nogil:
     void fr_gather_f64(const char *x, Py_ssize_t row_stride, Py_ssize_t arm_stride, const int64_t *rows, int64_t first,
@@ -679,7 +681,7 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
                              f"are needed")
         return (CallbackSource if is_low_level(rewards) else CallableSource)(rewards, n_arms, n_rows, support)
     else:
-        source = ArraySource(as_table(rewards), support=support)
+        source = ArraySource(_frames.as_table(rewards), support=support)
     for name, given, found in (("n_arms", n_arms, source.n_arms), ("n_rows", n_rows, source.n_rows)):
         if given is not None and given != found:
             raise ValueError(f"{name} is {given}, but the rewards have {found}; leave it out or make them agree")

@@ -8,7 +8,7 @@ import pytest
 
 import catalogue
 import fastrace as fr
-from fastrace.races.racing import RIGOROUS
+from fastrace.races._options import RIGOROUS
 from fastrace.streams._stopping import Stream
 from guarantee import assert_rate_at_most
 

@@ -13,8 +13,8 @@ import pytest
 import catalogue
 import fastrace as fr
 from fastrace.pulls import ResampledPulls
+from fastrace.races._options import RIGOROUS
 from fastrace.races.acceptance import AcceptTest
-from fastrace.races.racing import RIGOROUS
 from fastrace.select.lucb import BOUNDS as LUCB_BOUNDS
 from fastrace.streams._stopping import Stream
 from fastrace.streams.sequences import BOUNDS as SEQUENCE_BOUNDS

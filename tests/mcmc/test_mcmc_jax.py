@@ -493,7 +493,7 @@ def test_counts_of_rows_saturate(monkeypatch):
     gibbs = JaxRacingGibbs({"z": mixture(100)[0]})
     no = jnp.bool_(False)
     one = _jax.RaceInfo(jnp.int32(2**30), jnp.int32(2), no, no, no)
-    monkeypatch.setattr(gibbs, "_one", lambda *_: (jnp.int32(0), one))
+    monkeypatch.setattr(gibbs, "_drawn", lambda *_: (jnp.int32(0), one))
     for n, expected in ((1, 2**30), (2, most), (3, most), (5, most)):
         draw = jax.jit(gibbs.draw)
         _, info = draw(jax.random.key(0), {"z": jnp.zeros(n, jnp.int32)})

@@ -15,7 +15,7 @@ cdef class TermSource(_BlockSource):
 
     # What `terms` needs of a point of expansion, computed once; by default the point itself.
     cdef cnp.ndarray expanded_at(self, theta_hat)
-    # Terms of rows[i], or of first + i where `rows` is NULL; less their expansions where `about` comes from `expanded_at`.
+    # Terms of rows[i], or of first + i where `rows` is NULL; less their expansions where `about` is from `expanded_at`.
     cdef int terms(self, const double *about, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
                    const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil
 

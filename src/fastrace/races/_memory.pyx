@@ -8,7 +8,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.pyport cimport PY_SSIZE_T_MAX
 cimport numpy as cnp
 
-from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_enter, guard_leave, guarded
+from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
+                                    guarded)
 from fastrace._base._types cimport moments4_t, moments_t
 from fastrace._draws._keyed_order cimport keyed_order_set, keyed_order_t
 from fastrace._draws._row_order cimport RowOrder, restore_order, saved_order
@@ -199,6 +200,7 @@ cdef class RaceMemory:
     def _state(self):
         """All that a race needs to go on exactly, as plain objects; the guard is held."""
         cdef Py_ssize_t k, i, n = self.n_arms
+        guard_check_built(&self.guard, self)
         columns, comparisons = {}, []
         self.measure()
         if self.status == 0:                        # a race that is over compares nothing any more
@@ -227,6 +229,7 @@ cdef class RaceMemory:
         cdef Py_ssize_t i, n = self.n_arms
         cdef cnp.ndarray column
         cdef moments4_t *row
+        guard_check_built(&self.guard, self)
         for name, values in state["arms"].items():
             kept = getattr(self, name) if name in ARM_STATE else None
             _demand(kept is not None and np.shape(values) == (n,) and np.asarray(values).dtype == kept.dtype,
