@@ -17,10 +17,10 @@ def classes_of_doors():
             continue
         try:
             room = importlib.import_module(module.name)
+            values = {name: getattr(room, name) for name in getattr(room, "__all__", ())}    # some are imported now
         except ImportError:
             continue
-        found |= {f"{module.name}.{name}": getattr(room, name) for name in getattr(room, "__all__", ())
-                  if inspect.isclass(getattr(room, name))}
+        found |= {f"{module.name}.{name}": value for name, value in values.items() if inspect.isclass(value)}
     return found
 
 
