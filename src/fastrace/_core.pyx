@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
-from fastrace._base._guard cimport guard_check_built, guard_enter, guard_leave
+from fastrace._base._guard cimport guard_check_built, guard_enter, guard_leave, guard_take
 from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t
 from fastrace._draws._row_order cimport row_in, rows_in
@@ -555,10 +555,14 @@ cdef class Race(RaceJudge):
     def answer(self):
         """The fields of a `results.RaceResult` that the loop knows, and the spread of each arm's rewards."""
         guard_check_built(&self.guard, self)
-        self.measure()
+        # A run in another thread, or around this call, moves what would be measured.
+        if guard_take(&self.guard):
+            self.measure()
+            guard_leave(&self.guard)
         return dict(
             best=self.leader, active=self._active[:self.n_active].copy(), mean=self._mean.copy(),
-            half_width=self._half_width.copy(), pulls=self._pulls.copy(), spread=self._spread.copy(),
+            half_width=self._half_width.copy(), pulls=self._pulls.copy(),
+            spread=np.where(self._measured == self._pulls, self._spread, np.nan),
             n_looks=self.looks_taken, stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
             kurtosis=moments4_kurtosis(&self.closest), held_back=np.flatnonzero(self._held))
 

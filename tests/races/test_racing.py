@@ -867,3 +867,41 @@ def test_errors_of_a_users_function_reach_the_user_unchanged():
 
     with pytest.raises(ValueError, match="^no such table$"):
         fr.race(broken, n_arms=2, n_rows=100)
+
+
+def test_result_may_be_asked_for_in_another_thread_while_the_race_runs(rng):
+    """It says what is known, with infinite intervals where the spread is being changed; it crashed before."""
+    table = rng.random((300_000, 6))
+    race = fr.FiniteRace(6, 300_000, 1e-9, "serfling", support=(0, 1), rng=1)
+    found = []
+    running = threading.Thread(target=lambda: race.run(table))
+    running.start()
+    while running.is_alive():
+        found.append(race.result())
+    running.join()
+    assert all(not (result.lower > result.upper).any() for result in found)
+    assert np.isfinite(race.result().lower).all()
+
+
+def test_intervals_of_arms_that_cannot_win_or_are_not_known(recwarn):
+    values = np.random.default_rng(1).random((500, 3))
+    result = fr.race(values, offset=[0.0, -np.inf, 0.0], rng=1)
+    assert result.lower[1] == result.upper[1] == -np.inf and not recwarn.list
+    fresh = fr.FiniteRace(3, 500).result()
+    assert (fresh.lower == -np.inf).all() and (fresh.upper == np.inf).all()
+    almost = np.full((100_000, 2), 0.1)
+    almost[::2, 0] = np.nextafter(0.1, 1.0)
+    core = fr.FiniteRace(2, 100_000, rng=1)
+    arms, rows = core.ask()
+    core.tell(almost[np.ix_(rows, arms)])
+    assert np.isinf(core.result().upper).all()          # rewards that agree to rounding do not show their spread
+
+
+def test_intervals_of_few_rows_are_those_of_student(rng):
+    values = rng.normal(size=(5000, 2))
+    wide, narrow = (fr.FiniteRace(2, 5000, first_look=4, student=student, rng=1) for student in (True, False))
+    for race in (wide, narrow):
+        arms, rows = race.ask()
+        race.tell(values[np.ix_(rows, arms)])
+    wider = wide.result().upper - wide.result().lower > 1.5 * (narrow.result().upper - narrow.result().lower)
+    assert wider.all()

@@ -664,3 +664,13 @@ def test_tail_guard_costs_next_to_nothing_on_normal_rewards(seed):
         for guard in rows:
             rows[guard] += sampled(vectors, rng=k, tail_guard=guard).pulls.sum()
     assert rows[True] <= 1.03 * rows[False]
+
+
+@pytest.mark.parametrize("kind", ["array", "frame"])
+def test_a_table_is_refused_since_its_arms_could_be_rows_or_columns(kind):
+    table = np.array([[1.0, 3.0]] * 6)
+    if kind == "frame":
+        table = pytest.importorskip("pandas").DataFrame(table, columns=["a", "b"])
+    with pytest.raises(ValueError, match=r"a table of shape \(6, 2\), whose arms could be its rows or its columns"):
+        fr.race_sums(table)
+    assert fr.race_sums(list(np.array([[1.0, 3.0]] * 6).T), first_look=2).best == 1

@@ -1,4 +1,4 @@
-"""Plain twins of _simd.c, _moments.pxd and _accumulate.pyx, and the textbook formulas they must agree with."""
+"""Plain twins of _simd.c, _moments.pxd and moments.pyx, and the textbook formulas they must agree with."""
 
 import math
 

@@ -399,7 +399,7 @@ cdef class StumpStream:
                         with gil:
                             _refuse_row(codes, row, self._highest, sign)
                     code = &codes[row, 0]
-                    if random and i + AHEAD < n:
+                    if random and i + AHEAD < n and 0 <= chosen[i + AHEAD] < n_rows:
                         fr_fetch(&codes[chosen[i + AHEAD], 0])
                     i += 1
                     if sieve.take(sign * _score(self.table, self.offset, self.used, self.n_used, code)):

@@ -96,24 +96,30 @@ class RaceOptions:
         core.begin(constants)
         return core
 
-    def half_widths(self, pulls: NDArray[np.int64], std: NDArray[np.float64]) -> NDArray[np.float64]:
+    def half_widths(
+        self, pulls: NDArray[np.int64], mean: NDArray[np.float64], std: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Half-width of each arm's own mean: all of them hold at all looks, by the bound of the race.
 
         The probability of error is shared among arms, sides and looks. Bets have no half-width: theirs is that of the
-        serfling bound. It is 0 for arms read in full, and infinite before the first look.
+        serfling bound. It is 0 for arms read in full, and infinite before the first look and where the spread is not
+        known: while a run is under way, or where rewards agree to rounding, as `constant_so_far` of `_rule.pxd` has it.
         """
         width = np.where(pulls < self.n_rows, np.inf, 0.0)
         some = (pulls > 0) & (pulls < self.n_rows)
         if self.bound == "normal":
-            some &= std > 0.0           # rewards that are all equal do not show their spread
+            some &= std > 1e-12 * np.abs(mean)
         if not some.any():
             return width
         first_look = min(self.first_look, self.n_rows)
         place, share, quantile = _share_of_a_mean(
             self.n_arms, self.n_rows, self.delta, self.bound, first_look, self.growth
         )
+        if self.student and self.bound == "normal":
+            quantile = bounds.student_quantile(quantile, pulls[some], ddof=0)
         span = 0.0 if self.low is None or self.high is None else self.high[some] - self.low[some]
         width[some] = _half_widths.half_width(place, pulls[some], self.n_rows, std[some], share, span, quantile)
+        width[np.isnan(width)] = np.inf
         return width
 
     def plan(self, n_running: int) -> Plan:
@@ -385,12 +391,14 @@ def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _ch
 def race_result(core: _core.Race, options: RaceOptions, n_always_read: int = 0) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read."""
     known = core.answer()
-    mean, width = known["mean"], options.half_widths(known["pulls"], known.pop("spread"))
+    mean = known["mean"]
+    width = options.half_widths(known["pulls"], mean, known.pop("spread"))
+    width[np.isneginf(mean)] = 0.0              # an arm that cannot win
     size = options.n_arms * (options.n_rows + n_always_read)
     read = int(known["pulls"].sum()) + options.n_arms * n_always_read
     return RaceResult(
-        lower=np.where(np.isinf(mean), mean, mean - width),
-        upper=np.where(np.isinf(mean), mean, mean + width),
+        lower=np.where(np.isnan(mean), -np.inf, mean - width),
+        upper=np.where(np.isnan(mean), np.inf, mean + width),
         n_rows=options.n_rows,
         fraction_read=read / size if size else 0.0,
         bound=options.bound,

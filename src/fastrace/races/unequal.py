@@ -310,7 +310,8 @@ def race_sums(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a reward that is read is nan, +inf or outside `support`.
+        If an argument is out of range, `rewards` is a table of two dimensions, or a reward that is read is nan, +inf or
+        outside `support`.
 
     Examples
     --------
@@ -330,6 +331,11 @@ def race_sums(
         names = list(rewards) if names is None else names
         rewards = list(rewards.values())
     with _checks.options_of("race_sums"):
+        if getattr(rewards, "ndim", 1) == 2:
+            raise ValueError(
+                f"rewards is a table of shape {np.shape(rewards)}, whose arms could be its rows or its columns; give a "  # type: ignore[arg-type]
+                f"list of vectors, one per arm, or race its columns by `race`, which finds the largest mean"
+            )
         if sizes is None:
             if isinstance(rewards, Source) or callable(rewards) or _is_flat(rewards):
                 raise ValueError(

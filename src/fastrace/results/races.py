@@ -108,7 +108,8 @@ class UnequalResult(ArmsResult):
     total : ndarray of float, shape (n_arms,)
         Estimated sum of each arm, offset included; exact for arms that were read in full, nan where no row was read.
     lower, upper : ndarray of float, shape (n_arms,)
-        Interval of each sum at the arm's last look, by the bound of the race; a point for arms read in full.
+        Interval of each sum at the arm's last look, by the bound of the race; a point for arms read in full. Each holds
+        with the share of `delta` that the race gives one comparison; all together may miss more often than `delta`.
     half_width : ndarray of float, shape (n_arms,)
         Half-width of the comparison of the arm's sum with the leader's at the arm's last look; 0 where both were exact,
         nan for the leader itself unless it was read in full.

@@ -39,7 +39,7 @@ cdef enum policy_t:             # places in POLICIES
 
 
 cdef class Adapt(Selector):
-    """State and loop of one selection; `adaptive_selection.Adapt` checks the arguments and names the answer."""
+    """State and loop of one selection; `adaptive.Adapt` checks the arguments and names the answer."""
 
     cdef readonly double epsilon, delta, log_share, batch_share
     cdef readonly int64_t batch

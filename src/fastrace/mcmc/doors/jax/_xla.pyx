@@ -213,7 +213,7 @@ cdef void *draw_noise(xla_frame_t *frame) noexcept nogil:
 cdef void *race_open(xla_frame_t *frame) noexcept nogil:
     """(key, log ratio without the rows, steps lost in a row, whether both states are near) -> state.
 
-    Acceptance is delayed only between states that are near, as `fastrace.mcmc.kernels._chain.Chain.one` says.
+    Acceptance is delayed only between states that are near, as `fastrace.mcmc.kernels._proposal.Proposal.make` says.
     """
     cdef row_stream_t stream
     cdef plan_t p
