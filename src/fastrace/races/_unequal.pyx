@@ -106,6 +106,14 @@ cdef class Ragged(Source):
             self.single[i] = vector.dtype.type is np.float32
         guard_built(&self.guard, 1)
 
+    def read(self, rows, arms=None):
+        """Refuse: only the race knows which rows each arm has."""
+        raise TypeError("arms of different lengths have no common rows to read")
+
+    def totals(self):
+        """Refuse: only the race knows which rows each arm has."""
+        raise TypeError("arms of different lengths have no common rows to add up")
+
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                   double **out) except -1 nogil:
         cdef Py_ssize_t i, j, stride
