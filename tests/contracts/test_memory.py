@@ -221,8 +221,8 @@ WITH_ARMS = [name for name in catalogue.OBJECTS if hasattr(catalogue.public_clas
              and "model_selection" not in name] + ["RunningMoments", "RunningComoments"]
 # Bytes an arm, result included, once each arm has been pulled: moments take 40. Rules add bounds, an order, places in
 # heaps and the arrays of a result, some 100 to 250 in all.
-BYTES = {"RunningMoments": 64, "RunningComoments": 64, "Direct": 96, "OCBA": 96, "BettingRace": 640,
-         "HoeffdingRace": 640, "BernsteinRace": 640}         # races over streams keep a block of rounds
+BYTES = {"RunningMoments": 64, "RunningComoments": 64, "Direct": 96, "OCBA": 160, "UnequalRace": 400,
+         "BettingRace": 640, "HoeffdingRace": 640, "BernsteinRace": 640}   # a block of rounds
 
 
 @pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
