@@ -221,8 +221,9 @@ WITH_ARMS = [name for name in catalogue.OBJECTS if hasattr(catalogue.public_clas
              and "model_selection" not in name] + ["RunningMoments", "RunningComoments"]
 # Bytes an arm, result included, once each arm has been pulled: moments take 40. Rules add bounds, an order, places in
 # heaps and the arrays of a result, some 100 to 250 in all.
-BYTES = {"RunningMoments": 64, "RunningComoments": 64, "Direct": 96, "OCBA": 160, "UnequalRace": 400,
-         "BettingRace": 640, "HoeffdingRace": 640, "BernsteinRace": 640}   # a block of rounds
+BYTES = {"RunningMoments": 64, "RunningComoments": 64, "Direct": 96, "OCBA": 96, "BettingRace": 640,
+         "HoeffdingRace": 640, "BernsteinRace": 640}         # races over streams keep a block of rounds
+OF_A_MILLION = {"OCBA": 112, "UnequalRace": 368}             # measured: of fewer arms, the 4 MiB beside hide the rest
 
 
 @pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
@@ -232,7 +233,8 @@ def test_rules_of_very_many_arms_hold_little_of_each(name, n):
     rule, pull = of_many_arms(name, n)
     made = resident() - before
     result = pull()
-    assert max(made, resident() - before) <= BYTES.get(name, 272) * n + 2**22, f"{made / n:.0f} bytes an arm when made"
+    most = BYTES.get(name, 272) if n < 1_000_000 else OF_A_MILLION.get(name, BYTES.get(name, 272))
+    assert max(made, resident() - before) <= most * n + 2**22, f"{made / n:.0f} bytes an arm when made"
     del rule, result
 
 
