@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -123,6 +124,44 @@ def test_one_object_in_four_threads_is_refused_or_serial(part, rounds):
     for name, errors in lines:
         for kind, words in errors:
             assert any(re.fullmatch(form, words) for form in REFUSED.get(kind, ())), (name, kind, words)
+
+
+SCHEDULERS = [name for name in OBJECTS if issubclass(catalogue.public_classes()[name], fr.model_selection.Scheduler)]
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_workers_share_a_scheduler_and_wait_for_each_other(name):
+    """Its user's price is asked for in the middle of ask() and tell(): nobody else may be there meanwhile."""
+    scheduler, inside, crowds, failures = catalogue.made(name), [], [], []
+    if not scheduler._limited:
+        scheduler._budget, scheduler._limited = 1e6, True
+
+    def price(learner, n):
+        inside.append(learner)
+        time.sleep(5e-4)
+        crowds.append(len(inside))
+        inside.pop()
+        return 1e-3
+
+    scheduler._price, scheduler._cost, scheduler._by_rows = price, "own", False
+
+    def work(part):
+        try:
+            while not scheduler.done:
+                item = scheduler.ask()
+                if item is None:
+                    time.sleep(1e-4)
+                else:
+                    scheduler.tell(*item, *catalogue.scores_of(*item))
+        except RuntimeError as error:
+            failures.extend([] if "the selection is over" in str(error) else [error])
+        except Exception as error:
+            failures.append(error)
+
+    _all_at_once(work, 4)
+    assert failures == []
+    told = [(line.learner, line.n) for line in scheduler.result().history]
+    assert set(crowds) == {1} and len(told) == len(set(told)) and scheduler.outstanding == []
 
 
 # Limits: an answer that says what cut it short, and bounds that hold all the same.

@@ -103,12 +103,13 @@ class RaceOptions:
 
         The probability of error is shared among arms, sides and looks. Bets have no half-width: theirs is that of the
         serfling bound. It is 0 for arms read in full, and infinite before the first look and where the spread is not
-        known: while a run is under way, or where rewards agree to rounding, as `constant_so_far` of `_rule.pxd` has it.
+        known: while a run is under way, or where rewards agree to rounding.
         """
         width = np.where(pulls < self.n_rows, np.inf, 0.0)
         some = (pulls > 0) & (pulls < self.n_rows)
+        some &= np.isfinite(std)
         if self.bound == "normal":
-            some &= std > 1e-12 * np.abs(mean)
+            some[some] = _half_widths.constant_so_far(std[some], np.abs(mean[some])) == 0
         if not some.any():
             return width
         first_look = min(self.first_look, self.n_rows)
@@ -119,7 +120,6 @@ class RaceOptions:
             quantile = bounds.student_quantile(quantile, pulls[some], ddof=0)
         span = 0.0 if self.low is None or self.high is None else self.high[some] - self.low[some]
         width[some] = _half_widths.half_width(place, pulls[some], self.n_rows, std[some], share, span, quantile)
-        width[np.isnan(width)] = np.inf
         return width
 
     def plan(self, n_running: int) -> Plan:

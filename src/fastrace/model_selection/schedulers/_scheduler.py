@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -19,6 +21,8 @@ from fastrace.model_selection._results import Evaluation, LearnerResult
 
 Allocation = tuple[int, int]
 Self = TypeVar("Self", bound="Scheduler")
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
 VERSION = 3
 Cost = str | Callable[[int, int], float]
 IN_FULL = "all learners were trained in full at once"
@@ -57,6 +61,19 @@ budget : float, optional
 names : sequence of str, optional
     Names of the learners, for printing.""",
 }
+
+
+def _alone(
+    method: Callable[Concatenate[Self, Given], Answer],
+) -> Callable[Concatenate[Self, Given], Answer]:
+    """Let one thread at a time call a method, so that workers may share what asks: the others wait."""
+
+    @functools.wraps(method)
+    def locked(self: Self, /, *given: Given.args, **named: Given.kwargs) -> Answer:
+        with self._lock:
+            return method(self, *given, **named)
+
+    return locked
 
 
 class Scheduler:
@@ -117,6 +134,7 @@ class Scheduler:
         self._last = [math.nan] * self._n_learners
         self._stopped_by = ""
         self._best = -1
+        self._lock = threading.RLock()            # user's prices may look at the run that asks for them
 
     # What a method says.
 
@@ -174,20 +192,23 @@ class Scheduler:
         return self._spent
 
     @property
+    @_alone
     def outstanding(self) -> list[Allocation]:
         """Trainings asked for and not yet told, in the order asked."""
         return list(self._outstanding)
 
     @property
+    @_alone
     def dropped(self) -> dict[int, str]:
         """Learners that failed, and why."""
         return dict(self._dropped)
 
+    @_alone
     def ask(self) -> Allocation | None:
         """Return the next training as (learner, rows).
 
-        Each call hands out another training, so that several may run at once; tell them in any order. With one at a
-        time the method is exactly that of its paper.
+        Each call hands out another training, so that several may run at once; tell them in any order, from any
+        thread. With one at a time the method is exactly that of its paper.
 
         Returns
         -------
@@ -227,6 +248,7 @@ class Scheduler:
                 return item
         return None
 
+    @_alone
     def tell(
         self,
         learner: int,
@@ -282,6 +304,7 @@ class Scheduler:
         bound = self._take(learner, n, train, self._upward * valid)
         self._log.append((learner, n, given, valid, price, self._upward * bound, ""))
 
+    @_alone
     def fail(
         self, learner: int, n: int, reason: object, cost: float | None = None, *, defer: bool = False
     ) -> None:
@@ -312,6 +335,7 @@ class Scheduler:
         if learner not in self._dropped and not (defer and self._defer(learner, n)):
             self._drop(learner, f"{text} on {n} rows")
 
+    @_alone
     def cancel(self) -> None:
         """Take back all outstanding trainings, of workers that died or before a restart; `ask` hands them out again."""
         self._returned = deque([*self._outstanding, *self._returned])
@@ -381,6 +405,7 @@ class Scheduler:
         except RuntimeError as none_left:
             raise none_left from last
 
+    @_alone
     def result(self) -> LearnerResult:
         """Return the choice, or the best so far while the run goes on.
 
@@ -454,11 +479,14 @@ class Scheduler:
         else:
             self._left(learner)
 
+    @_alone
     def _stop(self, why: str, best: int) -> None:
         self._stopped_by, self._best = why, best
 
+    @_alone
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild.saved(type(self), self.__dict__)
+        state = {key: value for key, value in self.__dict__.items() if key != "_lock"}
+        return _rebuild.saved(type(self), copy.deepcopy(state))     # a copy: other threads go on while it is written
 
     def __copy__(self: Self) -> Self:
         return copy.deepcopy(self)
@@ -473,6 +501,7 @@ def _rebuild(cls: type[Scheduler], state: dict[str, Any]) -> Scheduler:
     """Rebuild a pickled method."""
     made = cls.__new__(cls)
     made.__dict__.update(state)
+    made._lock = threading.RLock()
     return made
 
 
