@@ -1,6 +1,7 @@
 """Fixtures and options that all tests share."""
 
 import argparse
+import gc
 import os
 import signal
 import zlib
@@ -34,6 +35,12 @@ def pytest_collection_modifyitems(config, items):
         (kept if zlib.crc32(item.nodeid.encode()) % parts == part - 1 else left).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = kept
+
+
+def pytest_collection_finish():
+    """What the collection has made stays until the end: garbage collections need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc):

@@ -140,18 +140,9 @@ def assert_nothing_is_kept(call, times):
 OBJECTS = [name for name in catalogue.OBJECTS if name not in SLOW]
 
 
-@pytest.fixture(scope="module")
-def frozen():
-    """What is there already is left out of collections, which makes them quick."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.mark.parametrize("most", [300, pytest.param(10**6, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [*FUNCTIONS, *(f"life of {name}" for name in OBJECTS)])
-def test_calls_keep_nothing(name, most, frozen):
+def test_calls_keep_nothing(name, most):
     """A block that is lost has 16 bytes at least: 20,000 calls that lose one each grow beyond 256 kB.
 
     Calls of less than 6 microseconds are made 10^6 times, slower ones for 6 seconds.

@@ -3,17 +3,17 @@
 import copy
 import gc
 import math
-import multiprocessing
-import os
 import pickle
 import subprocess
 import sys
 import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+import elsewhere
 import fastrace as fr
 from fastrace.control_variates import ControlVariate
 from fastrace.races._options import BOUNDS, RIGOROUS
@@ -146,24 +146,15 @@ def answers(seed):
             unequal.total.tolist())
 
 
-@pytest.mark.parametrize("way", ["spawn", "threads"])        # a fork in mid-suite may hang: see test_threads.py
+@pytest.mark.parametrize("way", ["process", "threads"])        # a fork in mid-suite may hang: see test_threads.py
 def test_the_serial_answer_in_processes_and_threads(way):
-    wanted = [answers(seed) for seed in range(4)]
+    serial = [answers(seed) for seed in range(4)]
     if way == "threads":
-        found = [None] * 4
-
-        def work(seed):
-            found[seed] = answers(seed)
-
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(answers, range(4)))
     else:
-        with multiprocessing.get_context(way).Pool(1) as pool:
-            found = pool.map(answers, range(4))
-    assert found == wanted
+        found = [elsewhere.call(answers, seed) for seed in range(4)]
+    assert found == serial
 
 
 def test_one_object_in_two_threads_is_refused_or_serial(seed):
@@ -194,12 +185,16 @@ def test_one_object_in_two_threads_is_refused_or_serial(seed):
     assert test.decide(total - 100.0) and sampler.draw() == 0
 
 
+def finish(saved, values):
+    """What races that were saved find."""
+    return [facts(drive(pickle.loads(race), values)) for race in saved]
+
+
 @pytest.mark.parametrize("bound", ["normal", "betting"])
-def test_checkpoints_go_on_in_a_new_process(bound, tmp_path, seed):
+def test_checkpoints_go_on_in_a_new_process(bound, seed):
     """Bit for bit, from every look of 12 races."""
     values = np.random.default_rng(seed).random((3000, 4)) + [0, 0.01, 0, 0.03]
-    np.save(tmp_path / "values.npy", values)
-    saved, wanted = [], []
+    saved, expected = [], []
     for k in range(12):
         access = ("random", "shuffled")[k % 2]
         race = fr.FiniteRace(4, 3000, 0.05, bound, support=(0, 1.03), growth=2.0, access=access, rng=k)
@@ -209,18 +204,9 @@ def test_checkpoints_go_on_in_a_new_process(bound, tmp_path, seed):
             looks += 1
             arms, rows = race.ask()
             race.tell(values[np.ix_(rows, arms)])
-        wanted += [facts(race.result())] * looks
-    (tmp_path / "saved.pkl").write_bytes(pickle.dumps(saved))
-    script = (f"import pickle, sys; sys.path[:0] = {sys.path!r}\n"
-              "import numpy as np, test_reliability as t\n"
-              f"path = {os.fspath(tmp_path)!r}\n"
-              "values = np.load(path + '/values.npy')\n"
-              "saved = pickle.load(open(path + '/saved.pkl', 'rb'))\n"
-              "found = [t.facts(t.drive(pickle.loads(s), values)) for s in saved]\n"
-              "pickle.dump(found, open(path + '/found.pkl', 'wb'))\n")
-    subprocess.run([sys.executable, "-c", script], check=True)
-    assert pickle.loads((tmp_path / "found.pkl").read_bytes()) == wanted
-    assert len(wanted) >= 40
+        expected += [facts(race.result())] * looks
+    assert elsewhere.call(finish, saved, values) == expected
+    assert len(expected) >= 40
 
 
 @pytest.mark.parametrize("n_rows", [50_000, 100_000, 2**33])

@@ -2,13 +2,12 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import catalogue
+import elsewhere
 import fastrace as fr
 from catalogue import STEPS
 
@@ -18,6 +17,11 @@ OBJECTS = pytest.mark.parametrize("name", catalogue.OBJECTS)
 def work(thing, plan):
     """Pieces of work in this order, and what the object shows after each."""
     return [catalogue.step(thing, k) for k in plan]
+
+
+def go_on(made):
+    """The rest of their plans, by objects that were saved."""
+    return [work(pickle.loads(saved), plan) for saved, plan in made]
 
 
 def cuts(names, many, seed):
@@ -69,16 +73,9 @@ def test_pickles_of_every_protocol_and_copies_go_on_to_the_same_bits(name, seed)
     pytest.param(catalogue.OBJECTS, 2, id="all, 2 moments"),
     *(pytest.param(catalogue.OBJECTS[i::8], 200, id=f"part {i + 1}, 200 moments", marks=pytest.mark.long)
       for i in range(8))])
-def test_objects_saved_at_random_moments_go_on_in_a_new_process(names, many, tmp_path, seed):
+def test_objects_saved_at_random_moments_go_on_in_a_new_process(names, many, seed):
     made = list(cuts(names, many, seed))
-    (tmp_path / "saved").write_bytes(pickle.dumps([part[1:3] for part in made]))
-    script = (f"import pickle, sys; sys.path[:0] = {sys.path!r}\n"
-              "import test_saving\n"
-              f"saved = pickle.load(open({str(tmp_path / 'saved')!r}, 'rb'))\n"
-              "found = [test_saving.work(pickle.loads(thing), plan) for thing, plan in saved]\n"
-              f"pickle.dump(found, open({str(tmp_path / 'found')!r}, 'wb'))\n")
-    subprocess.run([sys.executable, "-c", script], check=True)
-    found = pickle.loads((tmp_path / "found").read_bytes())
+    found = elsewhere.call(go_on, [(saved, plan) for _, saved, plan, _ in made])
     assert len(found) == len(made) == many * len(names)
     for (name, _, plan, wanted), facts in zip(made, found, strict=True):
         assert facts == wanted, (name, plan)

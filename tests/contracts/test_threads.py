@@ -3,20 +3,22 @@
 Classes are found by inspection, so a new one is held to this without a line here.
 """
 
+import faulthandler
+import functools
 import inspect
 import multiprocessing
-import os
 import pickle
 import re
-import subprocess
 import sys
 import threading
 import time
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
 
 import catalogue
+import elsewhere
 import fastrace as fr
 from catalogue import STEPS
 from fastrace import mcmc
@@ -31,22 +33,23 @@ def life(name):
     return [catalogue.step(thing, k) for k in range(STEPS)]
 
 
-# In a process of its own: one with threads, as that of the tests may be by now, must not fork.
-FORKS = """
-import multiprocessing, pickle, sys
-from test_threads import OBJECTS, life
+def lives():
+    return [life(name) for name in OBJECTS]
 
-if __name__ == "__main__":
-    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
-        found = pool.map(life, OBJECTS)
-    with open(sys.argv[2], "wb") as file:
-        pickle.dump(found, file)
-"""
+
+def forked_lives():
+    """In a process that is begun anew: one with threads, as that of the tests may be by now, must not fork."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(lives)
+
+
+@functools.cache
+def serial():
+    return lives()
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn", "threads"])
-def test_every_class_gives_its_serial_answer(way, tmp_path):
-    wanted = [life(name) for name in OBJECTS]
+def test_every_class_gives_its_serial_answer(way):
     if way == "threads":
         found = [None] * len(OBJECTS)
 
@@ -58,13 +61,8 @@ def test_every_class_gives_its_serial_answer(way, tmp_path):
     else:
         if way not in multiprocessing.get_all_start_methods():
             pytest.skip(f"no {way} here")
-        script, result = tmp_path / "forks.py", tmp_path / "found.pickle"
-        script.write_text(FORKS, encoding="utf-8")
-        here = os.path.dirname(__file__)
-        path = os.pathsep.join([here, os.path.dirname(here), os.environ.get("PYTHONPATH", "")])
-        subprocess.run([sys.executable, script, way, result], check=True, env={**os.environ, "PYTHONPATH": path})
-        found = pickle.loads(result.read_bytes())
-    for name, facts, expected in zip(OBJECTS, found, wanted, strict=True):
+        found = elsewhere.call(forked_lives if way == "fork" else lives)
+    for name, facts, expected in zip(OBJECTS, found, serial(), strict=True):
         assert facts == expected, name
 
 
@@ -109,19 +107,33 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("rounds", [12, pytest.param(400, marks=pytest.mark.long)])
-@pytest.mark.parametrize("part", range(4))
-def test_one_object_in_four_threads_is_refused_or_serial(part, rounds):
-    """In a process of its own, which a damaged object would end."""
-    script = (f"import sys, faulthandler; sys.path[:0] = {sys.path!r}; faulthandler.enable()\n"
-              "sys.setswitchinterval(1e-5)\n"
-              "import test_threads as t\n"
-              f"for name in t.OBJECTS[{part}::4]:\n"
-              f"    print(repr((name, t.shared(name, {rounds}))), flush=True)\n")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    lines = [eval(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0, f"after {lines[-1][0] if lines else 'nothing'}:\n{done.stderr[-3000:]}"
-    for name, errors in lines:
+def shared_in_turn(names, rounds, path):
+    """What `shared` finds of each class; the file says which one is at work, and where a crash was."""
+    with open(path, "w", encoding="utf-8") as file:
+        faulthandler.enable(file)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
+        try:
+            found = []
+            for name in names:
+                print(name, file=file, flush=True)
+                found.append((name, shared(name, rounds)))
+            return found
+        finally:
+            sys.setswitchinterval(interval)
+            faulthandler.disable()
+
+
+@pytest.mark.parametrize(("part", "parts", "rounds"), [
+    pytest.param(0, 1, 12, id="12 rounds"),
+    *(pytest.param(part, 4, 400, id=f"part {part + 1}, 400 rounds", marks=pytest.mark.long) for part in range(4))])
+def test_one_object_in_four_threads_is_refused_or_serial(part, parts, rounds, tmp_path):
+    """In another process, which a damaged object would end."""
+    try:
+        found = elsewhere.call(shared_in_turn, OBJECTS[part::parts], rounds, tmp_path / "crash")
+    except BrokenProcessPool:
+        pytest.fail(f"a crash in the last class of these:\n{(tmp_path / 'crash').read_text()}")
+    for name, errors in found:
         for kind, words in errors:
             assert any(re.fullmatch(form, words) for form in REFUSED.get(kind, ())), (name, kind, words)
 
