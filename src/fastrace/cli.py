@@ -23,7 +23,7 @@ from fastrace._base._words import counted
 from fastrace.races._options import BOUNDS
 from fastrace.races.racing import race
 from fastrace.results import StopResult
-from fastrace.streams.estimating import METHODS, estimate_mean, start_rule
+from fastrace.streams.estimating import NAMES, estimate_mean, start_rule
 
 DRAWS, QUICK_DRAWS = 2000, 200
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"
@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
                           help="interval that holds every number (0 1)")
     estimate.add_argument("--accuracy", choices=("relative", "absolute"), default="relative",
                           help="whether epsilon is a share of the mean or in its own units (%(default)s)")
-    estimate.add_argument("--method", choices=("auto", *METHODS), default="auto", help="the rule (%(default)s)")
+    estimate.add_argument("--method", choices=NAMES, default="auto", help="the rule (%(default)s)")
     estimate.add_argument("--max-samples", type=int, metavar="K", help="give up after this many numbers")
     estimate.add_argument("--clip", action="store_true", help="move numbers outside the support to its nearer end")
     estimate.add_argument("--column", metavar="NAME", help="the column of a table, by its name or by its number from 0")

@@ -19,7 +19,11 @@ import fastrace as fr
 from fastrace import cli
 from fastrace._draws._row_order import RowOrder
 from fastrace.streams.estimating import METHODS
+from fastrace.streams.over_bounds import ABSOLUTE
 from guarantee import assert_rate_at_most
+
+EVERY = [("relative", name, make) for name, make in METHODS.items()]
+EVERY += [("absolute", bound, functools.partial(fr.AbsoluteStop, bound=bound)) for bound in ABSOLUTE]
 
 
 @pytest.fixture
@@ -50,13 +54,13 @@ def test_every_kind_of_rewards_gives_the_same_answer(x):
 
 def test_methods_are_the_rules(x):
     assert fr.estimate_mean(x, 0.1).rule == "TargetEBStop"
-    for name, make in METHODS.items():
-        accuracy = "absolute" if name == "absolute" else "relative"
+    for accuracy, name, make in EVERY:
         result = fr.estimate_mean(x, 0.1, 0.1, method=name, accuracy=accuracy, order="given")
         rule = make(0.1, 0.1)
         rule.update_many(x)
         assert result == rule.result() and result.stopped and abs(result.estimate - 0.5) < 0.1
-    assert fr.estimate_mean(x, 0.02, accuracy="absolute").criterion == "absolute"
+    result = fr.estimate_mean(x, 0.02, accuracy="absolute")
+    assert (result.criterion, result.rule) == ("absolute", "AbsoluteStop")
     assert fr.estimate_mean(x, 0.1, method="ebgstop", preset="plain").n_samples > 2100
     assert fr.estimate_mean(4 * x - 2, 0.1, support=(-2, 2), floor=0.5).estimate == 0.0
 
@@ -102,8 +106,7 @@ def test_an_array_is_read_in_random_order(x):
         assert fr.estimate_mean(rewards, 0.05, rng=3) == wanted.result()
     for batch in (1, 7, 10_000):
         assert fr.estimate_mean(x, 0.05, batch=batch, rng=3) == wanted.result()
-    for name, make in METHODS.items():
-        accuracy = "absolute" if name == "absolute" else "relative"
+    for accuracy, name, make in EVERY:
         result = fr.estimate_mean(x, 0.1, 0.1, method=name, accuracy=accuracy, rng=3)
         assert result.stopped and abs(result.estimate - x.mean()) < 0.1
         assert result == fr.estimate_mean(x, 0.1, 0.1, method=name, accuracy=accuracy, rng=3, batch=100)
@@ -123,11 +126,13 @@ def test_no_order_of_the_rows_deceives(seed):
     assert_rate_at_most(missed, trials, 0.05)
 
 
-@pytest.mark.parametrize("method", [*METHODS, fr.GBAS, fr.SignStop, fr.ConfidenceSequence])
-def test_an_array_that_was_read_to_its_end_is_answered_exactly(rng, method):
+@pytest.mark.parametrize(("accuracy", "method"), [
+    *[(accuracy, name) for accuracy, name, _ in EVERY],
+    ("relative", fr.GBAS), ("relative", fr.SignStop), ("relative", fr.ConfidenceSequence),
+])
+def test_an_array_that_was_read_to_its_end_is_answered_exactly(rng, accuracy, method):
     x = rng.random(300)
-    epsilon = 1e-9 if method in ("absolute", "target-eb", "target-bet", "betting") else 1e-3
-    accuracy = "absolute" if method == "absolute" else "relative"
+    epsilon = 1e-9 if accuracy == "absolute" or method in ("target-eb", "target-bet", "betting") else 1e-3
     if not isinstance(method, str):
         given = {"epsilon": epsilon} if method is fr.GBAS else {}
         if method is fr.SignStop:
@@ -182,10 +187,10 @@ def test_an_array_is_its_own_population(x):
 
 @pytest.mark.parametrize("make", [
     functools.partial(fr.TargetEBStop, 0.001),
-    functools.partial(fr.TargetBetStop, 0.001, accuracy="absolute"),
+    functools.partial(fr.AbsoluteStop, 0.0005, bound="target-betting"),
     functools.partial(fr.SignStop, threshold=0.5, support=(0, 1)),
     functools.partial(fr.ConfidenceSequence, "betting"),
-], ids=["target-eb", "target-bet", "sign", "sequence"])
+], ids=["target-eb", "absolute", "sign", "sequence"])
 def test_part_of_the_population_of_a_rule_is_no_exact_answer(rng, make):
     x = rng.permutation(np.linspace(0, 1, 1000))
     part = fr.estimate_mean(x, method=make(n_rows=4000), rng=1)

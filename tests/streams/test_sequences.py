@@ -1,6 +1,7 @@
 """Confidence sequences and the rules that stop by bets, against their plain twins."""
 
 import copy
+import functools
 import math
 import pickle
 
@@ -166,17 +167,19 @@ def test_target_rules_equal_the_twin(law, support, absolute):
     span = high - low
     z = LAWS[law](np.random.default_rng(3), 3000)
     epsilon = 0.1 * span if absolute else 0.3
-    accuracy = "absolute" if absolute else "relative"
+    target, target_bets = (
+        [functools.partial(fr.AbsoluteStop, bound=bound) for bound in ("target", "target-betting")]
+        if absolute else [fr.TargetEBStop, fr.TargetBetStop])
 
     def wanted(mean):
         return epsilon / span if absolute else max(epsilon * abs(mean + low / span), 1e-12)
 
-    rule = fr.TargetEBStop(epsilon, 0.1, support, accuracy=accuracy)
+    rule = target(epsilon, 0.1, support)
     rule.update_many(low + span * z)
     expected = twin.stop(twin.target(z, 0.1, wanted), epsilon, support, absolute)
     assert (rule.n_samples, rule.estimate) == (expected[0], pytest.approx(expected[1], rel=1e-9))
     bets = twin.target_bets(epsilon, low / span, epsilon / span if absolute else None)
-    rule = fr.TargetBetStop(epsilon, 0.1, support, accuracy=accuracy)
+    rule = target_bets(epsilon, 0.1, support)
     rule.update_many(low + span * z)
     if rule.n_samples < 300:
         expected = twin.stop(twin.betting(z[:300], 0.1, bets, 0.9), epsilon, support, absolute)
@@ -233,8 +236,8 @@ def test_a_population_missed_within_max_samples_is_inconsistent(limit, portion):
     z = np.repeat([0.5, 1.0], 200)                  # not in random order: the intervals miss the mean
     low, high = np.array(twin.target(z, 0.05, lambda mean: 2e-4, n_rows=400)).T
     assert low[:limit].max() > high[:limit].min()
-    made = [fr.TargetEBStop(2e-4, 0.05, accuracy="absolute", n_rows=400, max_samples=limit),
-            fr.TargetBetStop(2e-4, 0.05, accuracy="absolute", n_rows=400, max_samples=limit),
+    made = [fr.AbsoluteStop(2e-4, 0.05, n_rows=400, max_samples=limit),
+            fr.AbsoluteStop(2e-4, 0.05, bound="target-betting", n_rows=400, max_samples=limit),
             fr.ConfidenceSequence("plug-in", n_rows=400, max_samples=limit)]
     for rule in made:
         for first in range(0, 400, portion):
@@ -244,7 +247,7 @@ def test_a_population_missed_within_max_samples_is_inconsistent(limit, portion):
         assert rule.stopped_by == "inconsistent"
         assert (low > high) == (limit < 400)
         assert ("an earlier interval missed" if limit == 400 else "are the rewards independent") in str(rule.result())
-    rule = fr.TargetBetStop(2e-4, 0.05, accuracy="absolute", n_rows=400, max_samples=20)
+    rule = fr.AbsoluteStop(2e-4, 0.05, bound="target-betting", n_rows=400, max_samples=20)
     rule.update_many(z)
     assert rule.stopped_by == "max_samples" and rule.interval[0] <= rule.interval[1]
 
@@ -262,15 +265,15 @@ def test_intervals_over_a_population_hold_its_mean(bound, seed):
     assert_rate_at_most(missed, 300, delta)
 
 
-@pytest.mark.parametrize("name", ["plug-in", "betting", *RULES])
+@pytest.mark.parametrize("make", [
+    *[functools.partial(fr.ConfidenceSequence, bound) for bound in ("plug-in", "betting")],
+    *[functools.partial(fr.AbsoluteStop, 2e-4, 0.05, bound=bound) for bound in ("target", "target-betting", "betting")],
+], ids=["plug-in", "betting", "AbsoluteStop", "AbsoluteStop target-betting", "AbsoluteStop betting"])
 @pytest.mark.parametrize("portion", [1, 60, 400])
-def test_a_population_read_to_its_end_after_a_miss_gives_its_mean(name, portion):
+def test_a_population_read_to_its_end_after_a_miss_gives_its_mean(make, portion):
     # The rows are not in random order: the second half is all ones, and intervals miss the mean before the end.
     z = np.repeat([0.5, 1.0], 200)
-    if name in RULES:
-        rule = RULES[name](epsilon=2e-4, delta=0.05, accuracy="absolute", n_rows=400)
-    else:
-        rule = fr.ConfidenceSequence(name, n_rows=400)
+    rule = make(n_rows=400)
     missed = False
     for first in range(0, 400, portion):
         assert rule.update_many(z[first:first + portion]) == min(portion, 400 - first)
@@ -351,6 +354,9 @@ def makers():
     for bound in BOUNDS:
         yield f"ConfidenceSequence {bound}", lambda bound=bound, **given: fr.ConfidenceSequence(bound, **given)
     yield from RULES.items()
+    for bound in ("target", "betting"):
+        yield f"AbsoluteStop {bound}", lambda bound=bound, **given: fr.AbsoluteStop(
+            **{"epsilon": 0.02, "bound": bound, **given})
     yield "SignStop", lambda **given: fr.SignStop(**{"threshold": 0.41, "support": (0, 1), **given})
 
 
@@ -415,8 +421,7 @@ def test_intervals_move_with_the_rewards(bound, support):
     moved.update_many(low + (high - low) * z)
     back = [(end - low) / (high - low) for end in moved.interval]
     assert back == pytest.approx(plain.interval, abs=1e-8)
-    absolute = fr.TargetEBStop(0.1, 0.05, accuracy="absolute"), fr.TargetEBStop(
-        0.1 * (high - low), 0.05, support, accuracy="absolute")
+    absolute = fr.AbsoluteStop(0.1, 0.05), fr.AbsoluteStop(0.1 * (high - low), 0.05, support)
     absolute[0].update_many(z)
     absolute[1].update_many(low + (high - low) * z)
     assert absolute[0].n_samples == absolute[1].n_samples
@@ -509,9 +514,10 @@ def test_bad_parameters(name, given, match):
     (lambda: fr.ConfidenceSequence("betting", delta=1e-300), "1e-200"),
     (lambda: fr.TargetEBStop(epsilon=0), "epsilon"),
     (lambda: fr.TargetEBStop(epsilon=1), "epsilon"),
-    (lambda: fr.TargetEBStop(epsilon=math.inf, accuracy="absolute"), "epsilon"),
-    (lambda: fr.TargetEBStop(accuracy="both"), "accuracy"),
-    (lambda: fr.TargetEBStop(accuracy="absolute", floor=0.1), "floor"),
+    (lambda: fr.AbsoluteStop(epsilon=math.inf), "epsilon"),
+    (lambda: fr.AbsoluteStop(0.1, bound="target-bet"), "bound"),
+    (lambda: fr.AbsoluteStop(0.1, bound="hoeffding", n_rows=10), "n_rows needs a bound among 'target', "),
+    (lambda: fr.AbsoluteStop(0.1, cap=1.0), "cap"),
     (lambda: fr.TargetEBStop(floor=-1), "floor"),
     (lambda: fr.SignStop(1.0), "threshold"),
     (lambda: fr.SignStop(math.nan), "threshold"),
@@ -549,7 +555,7 @@ def test_rewards_whose_mean_moves_are_called_inconsistent(bound):
 
 def test_the_first_reward_can_stop_nothing_but_what_is_certain():
     assert not fr.TargetEBStop(epsilon=0.9, delta=0.5).update(0.5)
-    assert fr.TargetEBStop(epsilon=0.5, delta=0.5, accuracy="absolute").update(0.1)
+    assert fr.AbsoluteStop(epsilon=0.5, delta=0.5).update(0.1)
 
 
 def test_a_rule_that_is_over_takes_no_more():

@@ -19,18 +19,15 @@ PAGE = {
     "epsilon": """
         epsilon : float
             Relative accuracy, in (0, 1).""",
-    "either_epsilon": """
+    "default_epsilon": """
         epsilon : float, default 0.1
-            Accuracy: relative, in (0, 1), without unit; or absolute, in reward units.""",
+            Relative accuracy, in (0, 1).""",
     "delta": """
         delta : float, default 0.05
             Probability that the estimate misses the accuracy, in (0, 1).""",
     "support": """
         support : tuple of float, default (0, 1)
             Interval (low, high) that holds every reward, in reward units.""",
-    "accuracy": """
-        accuracy : {"relative", "absolute"}, default "relative"
-            Whether ``|estimate - mean|`` is to be at most ``epsilon * |mean|`` or ``epsilon``.""",
     "n_rows": """
         n_rows : int, optional
             Size of the population if rewards are drawn from it without replacement, in uniformly random order. Once
@@ -46,8 +43,8 @@ PAGE = {
             the mean lies near an end; [1]_ begins with nothing.""",
     "floor": """
         floor : float, optional
-            For a relative accuracy: stop with estimate 0 as soon as ``|mean| <= floor`` is certain at the same
-            confidence. Without it, a mean of zero is never known to any relative accuracy.""",
+            Stop with estimate 0 as soon as ``|mean| <= floor`` is certain at the same confidence. Without it, a mean of
+            zero is never known to any relative accuracy.""",
     "max_samples": """
         max_samples : int, optional
             Rewards after which it gives up, with what it knows; `stopped` is then False.""",

@@ -6,29 +6,27 @@ from typing import Any, ClassVar
 
 from fastrace.streams import _rules
 from fastrace.streams._sequences import Sequence
-from fastrace.streams.sequences import enough_delta, population, rule_arguments, share
+from fastrace.streams.sequences import enough_delta, population, share
 
 
-class _Rule(_rules.StoppingRule, Sequence):
-    """A confidence sequence that stops at an accuracy."""
+class _BettingRule(_rules.StoppingRule, Sequence):
+    """A confidence sequence that stops at a relative accuracy; for an absolute one see `AbsoluteStop`."""
 
     _kernel: ClassVar[str]
-    _cap: ClassVar[float] = 0.9
 
     def __init__(
         self, epsilon: float = 0.1, delta: float = 0.05, support: tuple[float, float] = (0.0, 1.0), *,
-        accuracy: str = "relative", n_rows: int | None = None, floor: float | None = None,
-        max_samples: int | None = None, outside: str = "raise", cap: float | None = None,
+        n_rows: int | None = None, floor: float | None = None, max_samples: int | None = None, outside: str = "raise",
+        cap: float | None = None,
     ) -> None:
-        checked = _rules.shared(delta, support, max_samples, outside) | rule_arguments(accuracy, epsilon, floor)
+        checked = _rules.shared(delta, support, max_samples, outside) | _rules.relative(epsilon, floor)
         enough_delta(checked["delta"], self._kernel)
-        own: dict[str, Any] = {"n_rows": population(n_rows), "cap": share(self._cap if cap is None else cap)}
-        arguments = _rules.arguments(checked, accuracy=checked["criterion"], **own)
-        self._open(arguments, self._kernel, **own, **checked)
+        own: dict[str, Any] = {"n_rows": population(n_rows), "cap": share(cap, self._kernel)}
+        self._open(_rules.arguments(checked, **own), self._kernel, **own, **checked)
 
 
 @_rules.documented
-class TargetEBStop(_Rule):
+class TargetEBStop(_BettingRule):
     r"""Estimate the mean of a bounded stream by bets aimed at the wanted accuracy, then stop: the default rule.
 
     An empirical Bernstein confidence sequence whose bets are chosen, from what has been seen, to be sharpest when its
@@ -37,7 +35,7 @@ class TargetEBStop(_Rule):
 
     Parameters
     ----------
-    $either_epsilon $delta $support $accuracy $n_rows $floor $max_samples $outside
+    $default_epsilon $delta $support $n_rows $floor $max_samples $outside
     cap : float, default 0.9
         Largest share of the wealth on one bet, in (0, 0.99].
 
@@ -47,10 +45,10 @@ class TargetEBStop(_Rule):
     -----
     For rewards whose mean given all earlier ones is always :math:`\mu` (independent rewards with one mean, say), with
     probability at least ``1 - delta`` both are true: `interval` holds :math:`\mu` after every reward, and if it stops,
-    the estimate is as accurate as promised. It stops with probability 1, unless the accuracy is relative and
-    :math:`\mu = 0`, after about :math:`2 \sigma^2 \log(2 / \delta) / (\epsilon \mu)^2` rewards (or :math:`\epsilon^2`)
-    if the variance dominates. The interval is sharp at its target and does not shrink to a point: for a finer
-    accuracy use a new rule, for all accuracies `ConfidenceSequence`.
+    the estimate is as accurate as promised. It stops with probability 1, unless :math:`\mu = 0`, after
+    about :math:`2 \sigma^2 \log(2 / \delta) / (\epsilon \mu)^2` rewards if the variance dominates. The interval is
+    sharp at its target and does not shrink to a point: for a finer accuracy use a new rule, for all accuracies
+    `ConfidenceSequence`.
 
     With :math:`z_t` the reward on the scale of [0, 1], :math:`m_t` and :math:`v_t` the mean and variance of those
     before it (and of one made-up reward 1/2 with variance 1/4), :math:`g_t` the wanted half-width at the mean
@@ -81,7 +79,7 @@ class TargetEBStop(_Rule):
 
 
 @_rules.documented
-class TargetBetStop(_Rule):
+class TargetBetStop(_BettingRule):
     r"""Estimate the mean by a gambler who aims at the wanted accuracy: fewest samples where the variance is small.
 
     The bets of `TargetEBStop` as a capital in place of its closed form, followed for at most 1024 candidate means,
@@ -92,7 +90,7 @@ class TargetBetStop(_Rule):
 
     Parameters
     ----------
-    $either_epsilon $delta $support $accuracy $n_rows $floor $max_samples $outside
+    $default_epsilon $delta $support $n_rows $floor $max_samples $outside
     cap : float, default 0.9
         Largest share of the wealth on one bet, in (0, 0.99].
 
@@ -125,12 +123,12 @@ class TargetBetStop(_Rule):
 
 
 @_rules.documented
-class BettingStop(_Rule):
+class BettingStop(_BettingRule):
     r"""Estimate the mean by hedged capital, whose bets do not know the wanted accuracy.
 
     Parameters
     ----------
-    $either_epsilon $delta $support $accuracy $n_rows $floor $max_samples $outside
+    $default_epsilon $delta $support $n_rows $floor $max_samples $outside
     cap : float, default 0.5
         Largest share of the wealth on one bet, in (0, 0.99] (c in [1]_).
 
@@ -156,4 +154,3 @@ class BettingStop(_Rule):
     """
 
     _kernel = "betting"
-    _cap = 0.5

@@ -30,9 +30,11 @@ METHODS: dict[str, Callable[..., Any]] = {
     "aa": stopping.AA,
     "ebstop": stopping.EBStop,
     "ebgstop": stopping.EBGStop,
-    "absolute": over_bounds.AbsoluteStop,
 }
-METHODS_OF_POPULATIONS = ("target-eb", "target-bet", "betting")
+# Methods of each accuracy, "auto" first, and those that know populations. For an absolute one they are bounds.
+CHOICES: dict[str, tuple[str, ...]] = {"relative": tuple(METHODS), "absolute": tuple(over_bounds.ABSOLUTE)}
+NAMES = ("auto", *dict.fromkeys((*CHOICES["relative"], *CHOICES["absolute"])))
+OF_POPULATIONS = {"relative": ("target-eb", "target-bet", "betting"), "absolute": over_bounds.OF_POPULATIONS}
 # Rules whose bounds rest on sums of a fixed number of rewards: what holds for independent rewards then holds without
 # replacement (Hoeffding 1963, Theorem 4).
 ONCE = (stopping.NAS, stopping.GeometricNAS, stopping.SRA, stopping.EBStop)
@@ -73,14 +75,15 @@ def estimate_mean(
     accuracy : {"relative", "absolute"}, default "relative"
         Whether ``|estimate - mean|`` is to be at most ``epsilon * |mean|`` or ``epsilon``.
     method : str or rule, default "auto"
-        ``"auto"`` is ``"target-eb"``, which is `TargetEBStop`; for a relative accuracy also ``"target-bet"``,
-        ``"betting"``, ``"nas"``, ``"geometric-nas"``, ``"sra"``, ``"aa"``, ``"ebstop"``, ``"ebgstop"``; for an absolute
-        one ``"target-bet"``, ``"betting"``, ``"absolute"``. Or a rule made by you: it brings its own accuracy, and
+        For a relative accuracy ``"target-eb"`` (``"auto"``), which is `TargetEBStop`, ``"target-bet"``, ``"betting"``,
+        ``"nas"``, ``"geometric-nas"``, ``"sra"``, ``"aa"``, ``"ebstop"`` or ``"ebgstop"``. For an absolute one a bound
+        of `AbsoluteStop`, of which ``"auto"`` is ``"target"``. Or a rule made by you: it brings its own accuracy, and
         keeps what it has seen whatever happens to this call.
     n_rows : int, optional
-        Size of the population that the rewards are drawn from without replacement, for the first three methods. An
-        array read in random order is the whole population unless this says that it is a random part of a larger one;
-        less than its length is refused.
+        Size of the population that the rewards are drawn from without replacement, for methods that know populations:
+        the first three for a relative accuracy, and the bounds that `AbsoluteStop` names. An array read in random
+        order is the whole population unless this says that it is a random part of a larger one; less than its length
+        is refused.
     order : {"random", "given"}, default "random"
         How to read an array. ``"random"``: in uniformly random order; the estimate is one of the mean of the array,
         however its rows are sorted. ``"given"``: from its start. Say so only if the rewards are exchangeable as they
@@ -140,6 +143,7 @@ def estimate_mean(
     (True, True)
     """
     order = _checks.choice(order, "order", ("random", "given"))
+    accuracy = _checks.choice(accuracy, "accuracy", tuple(CHOICES))
     generator = _checks.generator(rng)
     array = _array(rewards)
     if array is not None:
@@ -148,7 +152,7 @@ def estimate_mean(
                 f"n_rows is {n_rows} and rewards has {array.shape[0]}; an array is its own population: leave n_rows "
                 f"out, give the size of the larger population of which it is a random part, or pass fewer rewards"
             )
-        by_name = not isinstance(method, Stream) and _full_name(method) in METHODS_OF_POPULATIONS
+        by_name = not isinstance(method, Stream) and _full_name(method, accuracy) in OF_POPULATIONS[accuracy]
         if n_rows is None and order == "random" and array.shape[0] and by_name:
             n_rows = array.shape[0]
     if n_rows is not None:
@@ -189,27 +193,25 @@ def start_rule(
         if not isinstance(method, _rules.StoppingRule):
             raise TypeError(f"method is a {type(method).__name__}; a rule such as EBGStop(0.1) is needed")
         return method
-    accuracy = _checks.choice(accuracy, "accuracy", ("relative", "absolute"))
-    name = _full_name(method)
-    make = METHODS[name]
-    both = name in METHODS_OF_POPULATIONS
-    if not both and (name == "absolute") != (accuracy == "absolute"):
-        raise ValueError(f"method is {name!r}, which is not for {accuracy} accuracy")
-    if both:
-        options = {**options, "accuracy": accuracy}
-    elif "n_rows" in options:
+    name = _full_name(method, accuracy)
+    fitting = OF_POPULATIONS[accuracy]
+    if "n_rows" in options and name not in fitting:
         raise ValueError(
-            f"n_rows is {options['n_rows']} and method is {name!r}; only {', '.join(METHODS_OF_POPULATIONS)} "
-            f"support n_rows"
+            f"n_rows is {options['n_rows']} and method is {name!r}; only {', '.join(fitting)} support n_rows"
         )
-    rule: Stream = make(epsilon, delta, support, max_samples=max_samples, **options)
+    if accuracy == "absolute":
+        return over_bounds.AbsoluteStop(epsilon, delta, support, bound=name, max_samples=max_samples, **options)
+    rule: Stream = METHODS[name](epsilon, delta, support, max_samples=max_samples, **options)
     return rule
 
 
-def _full_name(method: str) -> str:
-    """The name of a method, in full."""
-    name = _checks.choice(method, "method", ("auto", *METHODS))
-    return "target-eb" if name == "auto" else name
+def _full_name(method: str, accuracy: str) -> str:
+    """The name of a method for that accuracy, in full."""
+    names = CHOICES[accuracy]
+    name = _checks.choice(method, "method", NAMES)
+    if name != "auto" and name not in names:
+        raise ValueError(f"method is {name!r}, which is not for {accuracy} accuracy; take one of {', '.join(names)}")
+    return names[0] if name == "auto" else name
 
 
 def _array(rewards: Any) -> Any:

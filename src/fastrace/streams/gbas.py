@@ -36,9 +36,7 @@ class GBAS(_rules.StoppingRule, Gbas):
 
     Parameters
     ----------
-    epsilon : float, default 0.1
-        Relative accuracy, in (0, 1). No unit.
-    $delta
+    $default_epsilon $delta
     support : tuple of float, default (0, 1)
         Interval (low, high) that holds every reward, in reward units; low is at least 0.
     max_samples : int, optional

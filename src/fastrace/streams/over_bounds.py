@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from fastrace._base import _checks
 from fastrace.streams import _rules, sequences
@@ -13,27 +12,32 @@ from fastrace.streams._sequences import Sequence
 from fastrace.streams._stopping import Over, Stream
 from fastrace.streams.stopping import PRESETS, Support
 
-Maker = Callable[..., Stream]       # from the checked arguments of a rule to a compiled stream with its criterion
+# Name of a bound -> the kernel of its sequence. The first is "auto"; None is one of `BernsteinStop`.
+ABSOLUTE: dict[str, str | None] = {
+    "target": "target",
+    "target-betting": "target-betting",
+    "empirical-bernstein": None,
+    "fixed-size": None,
+    **sequences.BOUNDS,
+}
+SIGN: dict[str, str | None] = {"threshold-betting": "threshold", "empirical-bernstein": None, **sequences.BOUNDS}
+# Bounds that hold for a population read without replacement.
+OF_POPULATIONS = ("target", "target-betting", "betting", "empirical-bernstein-plug-in")
 
 
-def _bernstein(*, n_rows: None = None, cap: float | None = None, **checked: Any) -> Stream:
-    """Empirical Bernstein over a geometric grid; capped by Hoeffding's sample size for an absolute accuracy."""
+def _bernstein(once: bool, checked: dict[str, Any]) -> Stream:
+    """Hoeffding's inequality once, or empirical Bernstein over a geometric grid.
+
+    The latter is capped by Hoeffding's sample size for half of delta if the accuracy is absolute.
+    """
     inner = BernsteinStop()
     inner._configure({}, **checked)
     spending, beta, power = PRESETS["starred"]
     size = None
     if checked["criterion"] == "absolute":
-        size = _fixed_size(checked["epsilon"], checked["delta"] / 2.0, checked["support"])
-    inner._configure_bernstein(schedule="geometric", spending=spending, beta=beta, power=power, cap=size)
-    return inner
-
-
-def _fixed(**checked: Any) -> Stream:
-    """Hoeffding's inequality, once."""
-    inner = BernsteinStop()
-    inner._configure({}, **checked)
-    size = _fixed_size(checked["epsilon"], checked["delta"], checked["support"])
-    inner._configure_bernstein(schedule="once", cap=size)
+        size = _fixed_size(checked["epsilon"], checked["delta"] / (1.0 if once else 2.0), checked["support"])
+    schedule = "once" if once else "geometric"
+    inner._configure_bernstein(schedule=schedule, spending=spending, beta=beta, power=power, cap=size)
     return inner
 
 
@@ -49,41 +53,38 @@ def _fixed_size(epsilon: float, delta: float, support: Support) -> int:
     return count
 
 
-def _sequence(kernel: str, cap: float = 0.5) -> Maker:
-    """A confidence sequence."""
+class _OverBound(_rules.StoppingRule, Over):
+    """A rule over a bound chosen by name."""
 
-    def make(*, cap: float = cap, **checked: Any) -> Stream:
-        inner = Sequence()
-        inner._open({}, kernel, cap=cap, **checked)
-        return inner
+    _kernels: ClassVar[dict[str, str | None]]
+    _of_populations: ClassVar[tuple[str, ...]]
 
-    return make
+    def _start(self, bound: str, n_rows: int | None, cap: float | None, checked: dict[str, Any]) -> None:
+        name = _checks.choice(bound, "bound", ("auto", *self._kernels))
+        if name == "auto":
+            name = next(iter(self._kernels))
+        kernel = self._kernels[name]
+        own: dict[str, Any] = {"n_rows": sequences.population(n_rows), "cap": sequences.share(cap, kernel)}
+        if n_rows is not None and name not in self._of_populations:
+            fitting = ", ".join(map(repr, self._of_populations))
+            raise ValueError(f"n_rows is {n_rows} and bound is {name!r}; n_rows needs a bound among {fitting}")
+        if kernel is None:
+            inner = _bernstein(name == "fixed-size", checked)
+        else:
+            sequences.enough_delta(checked["delta"], kernel)
+            inner = Sequence()
+            inner._open({}, kernel, **own, **checked)
+        self._configure_over(_rules.arguments(checked, bound=bound, **own), inner)
 
-
-# Name of a bound -> what makes its stream. The first is "auto".
-_SEQUENCES = {name: _sequence(kernel) for name, kernel in sequences.BOUNDS.items()}
-ABSOLUTE: dict[str, Maker] = {
-    "target": _sequence("target", 0.9),
-    "target-betting": _sequence("target-betting", 0.9),
-    "empirical-bernstein": _bernstein,
-    "fixed-size": _fixed,
-    **_SEQUENCES,
-}
-SIGN: dict[str, Maker] = {
-    "threshold-betting": _sequence("threshold"),
-    "empirical-bernstein": _bernstein,
-    **_SEQUENCES,
-}
-
-
-def _named(makers: dict[str, Maker], bound: str) -> str:
-    """The bound of that name, in full."""
-    name = _checks.choice(bound, "bound", ("auto", *makers))
-    return next(iter(makers)) if name == "auto" else name
+    @property
+    def n_rows(self) -> int | None:
+        """Size of the population sampled without replacement, or None."""
+        found: int | None = self.arguments["n_rows"]
+        return found
 
 
 @_rules.documented
-class AbsoluteStop(_rules.StoppingRule, Over):
+class AbsoluteStop(_OverBound):
     r"""Estimate a mean to an absolute accuracy, over a bound chosen by name.
 
     Parameters
@@ -98,7 +99,13 @@ class AbsoluteStop(_rules.StoppingRule, Over):
         - ``"empirical-bernstein"``: that of `EBGStop`. It stops at Hoeffding's sample size for half of `delta` at the
           latest, so that it never takes many more rewards than ``"fixed-size"``;
         - any bound of `ConfidenceSequence`.
+    n_rows : int, optional
+        As for `TargetEBStop`; for ``"target"``, ``"target-betting"``, ``"betting"`` and
+        ``"empirical-bernstein-plug-in"``.
     $max_samples $outside
+    cap : float, optional
+        For bounds that bet: the largest share of the wealth on one bet, in (0, 0.99]. Without it, 0.9 for bets aimed at
+        the accuracy and 0.5 for the others.
 
     $raises
 
@@ -123,18 +130,19 @@ class AbsoluteStop(_rules.StoppingRule, Over):
     0.5
     """
 
+    _kernels = ABSOLUTE
+    _of_populations = OF_POPULATIONS
+
     def __init__(
         self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, bound: str = "auto",
-        max_samples: int | None = None, outside: str = "raise",
+        n_rows: int | None = None, max_samples: int | None = None, outside: str = "raise", cap: float | None = None,
     ) -> None:
         checked = _rules.absolute(epsilon) | _rules.shared(delta, support, max_samples, outside)
-        name = _named(ABSOLUTE, bound)
-        sequences.enough_delta(checked["delta"], name)
-        self._configure_over(_rules.arguments(checked, bound=bound), ABSOLUTE[name](**checked))
+        self._start(bound, n_rows, cap, checked)
 
 
 @_rules.documented
-class SignStop(_rules.StoppingRule, Over):
+class SignStop(_OverBound):
     r"""Find out on which side of a threshold the mean of a bounded stream lies, over a bound chosen by name.
 
     Parameters
@@ -193,6 +201,9 @@ class SignStop(_rules.StoppingRule, Over):
     1141
     """
 
+    _kernels = SIGN
+    _of_populations = ("threshold-betting",)
+
     def __init__(
         self, threshold: float = 0.0, delta: float = 0.05, support: Support = (-1.0, 1.0), *, bound: str = "auto",
         n_rows: int | None = None, max_samples: int | None = None, outside: str = "raise", cap: float = 0.5,
@@ -204,18 +215,7 @@ class SignStop(_rules.StoppingRule, Over):
                 f"threshold is {threshold!r} and support is {support!r}; a threshold inside it is needed: otherwise "
                 f"the side is known before the first reward"
             )
-        name = _named(SIGN, bound)
-        own = {"n_rows": sequences.population(n_rows), "cap": sequences.share(cap)}
-        if n_rows is not None and name != "threshold-betting":
-            raise ValueError(f"n_rows is {n_rows} and bound is {name!r}; only 'threshold-betting' supports n_rows")
-        sequences.enough_delta(checked["delta"], name)
-        self._configure_over(_rules.arguments(checked, bound=bound, **own), SIGN[name](**checked, **own))
-
-    @property
-    def n_rows(self) -> int | None:
-        """Size of the population sampled without replacement, or None."""
-        found: int | None = self.arguments["n_rows"]
-        return found
+        self._start(bound, n_rows, cap, checked)
 
     @property
     def log_capital(self) -> tuple[float, float]:

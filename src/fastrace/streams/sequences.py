@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from fastrace._base import _checks
 from fastrace.streams import _rules
@@ -31,8 +30,10 @@ def population(n_rows: int | None) -> int | None:
     return n_rows
 
 
-def share(cap: float) -> float:
-    """Largest share of the wealth on one bet, checked."""
+def share(cap: float | None, kernel: str | None) -> float:
+    """Largest share of the wealth on one bet, checked; None is 0.9 for bets aimed at an accuracy, else 0.5."""
+    if cap is None:
+        return 0.9 if kernel in ("target", "target-betting") else 0.5
     number = _checks.real(cap, "cap")
     if not 0.0 < number <= 0.99:
         raise ValueError(f"cap is {cap!r}; a share of the wealth in (0, 0.99] is needed: who bets all can lose all")
@@ -166,7 +167,7 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
             "support": shared["support"],
             "delta": shared["delta"],
             "n_rows": n_rows,
-            "cap": share(cap),
+            "cap": share(cap, kernel),
             "tight_at": tight_at,
             "max_samples": shared["max_samples"],
             "outside": shared["outside"],
@@ -218,12 +219,3 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
                 "it has not seen for unknown"
             )
         self._absorb(other)
-
-
-def rule_arguments(accuracy: str, epsilon: float, floor: float | None) -> dict[str, Any]:
-    """The criterion of a rule of relative or absolute accuracy, checked."""
-    if _checks.choice(accuracy, "accuracy", ("relative", "absolute")) == "relative":
-        return _rules.relative(epsilon, floor)
-    if floor is not None:
-        raise ValueError(f"floor is {floor!r}; only relative accuracy needs a floor, for means near 0")
-    return _rules.absolute(epsilon)
