@@ -550,6 +550,27 @@ def test_terms_of_minus_infinity_reject_and_nan_raises(kernel):
         assert 0 < caught.value.trace.n_draws < 500
 
 
+@pytest.mark.parametrize("value, message", [
+    (np.nan, "the log-likelihood of row 10003 is nan; finite numbers are needed, or -inf"),
+    (np.inf, "the log-likelihood of row 10003 is inf; finite numbers are needed, or -inf"),
+    (1.5e308, "the sum of the log-likelihoods overflows, though each of them is finite"),
+])
+@pytest.mark.parametrize("kernel", ["metropolis", "poisson"])
+def test_a_full_pass_names_the_row_that_spoils_its_sum(kernel, value, message):
+    n, spoilt = 12_000, [10_003, 11_000]
+
+    def terms(theta, rows):
+        return np.where(np.isin(rows, spoilt) & (theta[0] > 0.05), value, -0.5 * theta[0] ** 2)
+
+    def derivatives(theta, rows):
+        return np.full((len(rows), 1), -theta[0]), np.full((len(rows), 1, 1), -1.0)
+
+    model = mcmc.FunctionModel(terms, 1, n, derivatives=derivatives, third_derivatives=1e9)
+    full = mcmc.PoissonMinibatchMetropolis(model) if kernel == "poisson" else mcmc.Metropolis(model)
+    with pytest.raises(ValueError, match=message):
+        mcmc.sample(full, [0.04], n_draws=5000, n_chains=1, n_tune=0, rng=1)
+
+
 def test_derivatives_of_a_function_save_rows():
     rng = np.random.default_rng(3)
     y = rng.normal(1.0, 2.0, 4000)

@@ -1,5 +1,5 @@
 # cython: cdivision=True
-"""When a race should stop reading at random and turn to one full pass."""
+"""When a race should stop reading at random and turn to one full pass, and when an estimate is good enough."""
 
 from libc.math cimport fabs
 from libc.stdint cimport int64_t
@@ -22,6 +22,16 @@ cdef inline bint full_pass_pays(double needed, int64_t n, int64_t next_look, int
     Below a twentieth of a full pass the gaps are known too badly to predict from, and little is lost by going on.
     """
     return advantage * next_look > 0.05 * n_rows and advantage * (needed - n) > to_pass
+
+
+cdef enum:
+    PATIENCE = 4        # decisions in a row that races lost: they read all rows
+    RETRY = 16
+
+
+cdef inline bint race_sits_out(int64_t losses) noexcept nogil:
+    """Whether a decision is left to a full pass at once; after PATIENCE losses only each RETRY-th one is raced."""
+    return losses >= PATIENCE and losses % RETRY != 0
 
 
 # When a bracket of a mean is narrow enough. `low` and `high` hold the mean, or its absolute value where said.

@@ -69,6 +69,9 @@ cdef class Chain:
     cdef int moved_on(self) except -1 nogil
 
 
+cdef int refuse_sum(Source source, Py_ssize_t arm) except -1 with gil
+
+
 cdef inline void begin(Chain chain, bitgen_t *bits) noexcept nogil:
     """Before a decision: a fresh order of rows, and nothing read yet."""
     chain.step.n_read = chain.step.n_looks = 0

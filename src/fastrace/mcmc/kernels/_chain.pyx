@@ -18,8 +18,10 @@ from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._row_stream cimport row_stream_init
 from fastrace._math._bounds cimport cubic_change
+from fastrace._math._criteria cimport race_sits_out
 from fastrace._math._simd cimport fr_lower_product
 from fastrace.likelihoods cimport GLMSource
+from fastrace.races._reading cimport bad_row
 from fastrace.races._threshold cimport ThresholdRace
 from fastrace.races._weighted cimport WeightedRace
 from fastrace.sources cimport Source
@@ -30,8 +32,11 @@ cnp.import_array()
 
 cdef enum:
     WORK_PER_CHECK = 1 << 16    # the same for whole steps, each counted as 64 rows besides those it read
-    PATIENCE = 4
-    RETRY = 16
+
+
+def sits_out(int64_t losses):
+    """Whether a decision is left to a full pass at once, after so many races in a row that read all rows."""
+    return race_sits_out(losses)
 
 
 def parameters_of(GLMSource glm not None):
@@ -293,6 +298,15 @@ cdef class Chain:
         return cubic_change(before, both, after, step)
 
 
+cdef int refuse_sum(Source source, Py_ssize_t arm) except -1 with gil:
+    """Raise for the reward that spoiled the sum of all rows."""
+    row, _ = bad_row(source, [arm])
+    if row is None:
+        raise ValueError("the sum of the log-likelihoods overflows, though each of them is finite")
+    raise ValueError(f"the log-likelihood of row {row} is {source.read([row], [arm])[0, 0]}; finite numbers are "
+                     f"needed, or -inf where the parameters are impossible")
+
+
 cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:
     """The rewards of one arm over all rows, and what the source knows of their sum besides."""
     cdef double out = 0.0, shift = 0.0
@@ -300,8 +314,7 @@ cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:
     source.shift(&arm, 1, &shift)
     out += shift
     if isnan(out) or out == INFINITY:
-        with gil:
-            _refuse(source, arm)
+        refuse_sum(source, arm)
     if out == -INFINITY and arm == 0:
         with gil:
             raise ValueError("the log-likelihood is -inf at the chain's own state; a chain must start where it is "
@@ -349,7 +362,7 @@ cdef class ExactChain(Chain):
 cdef class RaceChain(ExactChain):
     """Each step races its decision; where a bound on all rows together decides it, no row is read.
 
-    After PATIENCE races in a row that read all rows, the rest of each RETRY steps are exact ones.
+    After some races in a row that read all rows most steps are exact ones: see `race_sits_out`.
     """
 
     cdef ThresholdRace race
@@ -416,7 +429,7 @@ cdef class RaceChain(ExactChain):
                 return 0
             low = max(low, -self.heaviest * size - self.rounding)
             high = min(high, self.heaviest * size + self.rounding)
-        if self.losses >= PATIENCE and self.losses % RETRY:
+        if race_sits_out(self.losses):
             self.losses += 1
             return ExactChain.decide(self, threshold)
         if self.weighted is not None and isfinite(size):
@@ -445,14 +458,3 @@ cdef class RaceChain(ExactChain):
         self.step.n_looks += self.weighted.n_looks
         self.losses = self.losses + 1 if self.weighted.lost else 0
         return 0
-
-
-def _refuse(Source source, arm):
-    """Raise for the reward that spoiled a total."""
-    for first in range(0, source.n_rows, 4096):
-        rewards = source.read(np.arange(first, min(first + 4096, source.n_rows)), [arm])[:, 0]
-        bad = np.flatnonzero(np.isnan(rewards) | (rewards == np.inf))
-        if bad.size:
-            raise ValueError(f"the log-likelihood of row {first + int(bad[0])} is {rewards[bad[0]]}; finite numbers "
-                             f"are needed, or -inf where the parameters are impossible")
-    raise ValueError("the sum of the log-likelihoods overflows, though each of them is finite")

@@ -9,10 +9,9 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check, guard_check_built, guard_check_idle
 from fastrace._draws._alias cimport alias_draw
-from fastrace.mcmc.kernels._chain cimport Chain
+from fastrace.mcmc.kernels._chain cimport Chain, refuse_sum
 from fastrace.races._weighted cimport AliasTable, slack_of
 
-from fastrace.mcmc.kernels._chain import _refuse
 from fastrace.races._weighted import refuse_change
 
 import numpy as np
@@ -100,8 +99,7 @@ cdef class MinibatchChain(Chain):
         self.source.total(arms, 2, sums)
         for j in range(2):
             if isnan(sums[j]) or sums[j] == INFINITY:
-                with gil:
-                    _refuse(self.source, j)
+                refuse_sum(self.source, j)
         self.step.n_read = self.source.n_rows
         self.step.n_looks = 1
         self.step.full_pass = True

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace.mcmc.kernels._chain import sits_out
 from fastrace.mcmc.kernels.gibbs import Categorical, Gibbs, States, Tally
 from fastrace.races.sampling import DiscreteSampler
 from fastrace.races.unequal import UnequalRace
 from fastrace.sources import Source
-
-PATIENCE, RETRY = 4, 16  # as in `fastrace.mcmc.kernels._chain`
 
 
 class RacingGibbs(Gibbs):
@@ -120,7 +119,7 @@ class RacingGibbs(Gibbs):
         engine: Any, tally: Tally,
     ) -> int:
         variable = self.variables[i]
-        if losses[i] >= PATIENCE and losses[i] % RETRY:
+        if sits_out(losses[i]):
             losses[i] += 1
             return self._exact(rng, variable, z, offset, None if engine is None else engine[0], tally)
         if engine is None:

@@ -18,7 +18,7 @@ from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init, keye
 from fastrace._draws._rng cimport gumbel, random_standard_exponential
 from fastrace._draws._row_stream cimport row_stream_init, row_stream_t
 from fastrace._math._betting cimport bets_init
-from fastrace._math._criteria cimport full_pass_pays, rows_needed
+from fastrace._math._criteria cimport full_pass_pays, race_sits_out, rows_needed
 from fastrace._math._simd cimport fr_sum
 from fastrace._math._rule cimport (NORMAL, look_t, look_width, rule_look, rule_t, tally_clear, tally_decides,
                                    tally_extend, tally_needs, tally_t)
@@ -41,8 +41,6 @@ cdef enum:          # first word of every state
 
 cdef enum:
     BLOCK = 512             # values digested at once
-    PATIENCE = 4            # as in `fastrace.mcmc.kernels._chain`
-    RETRY = 16
     MAKE = 1                # of plans; they are for this version only
 
 WORDS_OF_A_TOTAL = 2
@@ -226,7 +224,7 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
     cdef xla_buffer_t *out
     cdef double ratio, level, first
     cdef bint delayed
-    cdef int64_t b, width, lost
+    cdef int64_t b, width
     if xla_asks(frame, major_version, minor_version):
         return NULL
     wrong = xla_fits(frame, 4, 1, 1)
@@ -262,8 +260,7 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
             race.head.verdict = ACCEPTED if level < p.low else REJECTED
             continue
         race.head.verdict = PENDING
-        lost = (<const int32_t *>losses.data)[b]
-        if lost >= PATIENCE and lost % RETRY:
+        if race_sits_out((<const int32_t *>losses.data)[b]):
             race.head.verdict = LOST
             race.head.more = 1
         keyed_order_init(&race.head.order, p.rule.n_rows, &stream.bits)
