@@ -665,6 +665,19 @@ def test_every_kernel_goes_on_bit_for_bit_and_in_threads_as_in_turn(name, tmp_pa
     assert whole.accepted.any()
 
 
+def test_chains_of_one_thread_take_turns_so_that_each_has_draws_when_sampling_is_cut_short():
+    calls = []
+
+    def callback(chain, steps):
+        calls.append(chain)
+        if len(calls) == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        mcmc.sample(raced(300), n_draws=10**8, n_chains=3, n_tune=0, rng=5, threads=1, callback=callback)
+    assert calls == [0, 1, 2] * 3 and caught.value.trace.n_draws >= 3 * 32
+
+
 def test_a_trace_goes_on_as_if_it_had_never_stopped():
     kernel = raced()
     whole = mcmc.sample(kernel, n_draws=700, n_chains=2, rng=5)

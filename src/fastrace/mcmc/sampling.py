@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -69,7 +70,7 @@ def sample(
         Steps at the start of each chain in which the proposal adapts; they are not kept.
     threads : int, optional
         Chains at work at once; by default as many as there are processors. Compiled models run side by side, Python
-        functions take turns.
+        functions take turns. Chains that outnumber the threads take turns of about 0.1 seconds.
     checkpoint : path, optional
         File to save to, every so many seconds and at the end. If it is there already, sampling goes on from it, and the
         result is the one that an uninterrupted call would have given. Kernel, model, `init`, `n_chains`, `n_tune` and
@@ -267,21 +268,38 @@ class _Work:
 
     def go(self, threads: int, progress: bool) -> None:
         """Make all steps."""
+        waiting = deque(self._advance(run) for run in self.runs)
         with meter("sampling", sum(run.todo for run in self.runs), progress) as show:
             if threads > 1:
-                self._watch(threads, show)
+                self._watch(threads, waiting, show)
                 return
             made, last = 0, time.monotonic()
-            for run in self.runs:
-                for count in self._advance(run):
-                    made += count
-                    show(made)
-                    last = self._maybe_save(last)
+            for count in self._in_turn(waiting):
+                made += count
+                show(made)
+                last = self._maybe_save(last)
 
-    def _watch(self, threads: int, show: Callable[[int], None]) -> None:
-        """Look after chains in threads of their own."""
+    def _in_turn(self, waiting: deque[Iterator[int]]) -> Iterator[int]:
+        """Steps of one slice of a waiting chain after another. Chains that are cut short have about as many draws each."""
+        while not self.stop.is_set():
+            try:
+                chain = waiting.popleft()
+            except IndexError:  # all others are at work in other threads
+                return
+            count = next(chain, None)
+            if count is not None:
+                waiting.append(chain)
+                yield count
+
+    def _watch(self, threads: int, waiting: deque[Iterator[int]], show: Callable[[int], None]) -> None:
+        """Look after threads at work on chains."""
+
+        def work() -> None:
+            for count in self._in_turn(waiting):
+                self.done.put(count)
+
         with ThreadPoolExecutor(threads) as pool:
-            futures = [pool.submit(self._whole, run) for run in self.runs]
+            futures = [pool.submit(work) for _ in range(threads)]
             made, last = 0, time.monotonic()
             try:
                 while not all(future.done() for future in futures):
@@ -297,12 +315,6 @@ class _Work:
                 raise
             for future in futures:
                 future.result()
-
-    def _whole(self, run: ChainRun) -> None:
-        for count in self._advance(run):
-            self.done.put(count)
-            if self.stop.is_set():
-                return
 
     def _advance(self, run: ChainRun) -> Iterator[int]:
         """Slices of one chain, each about as long as `SLICE`; how many steps each had."""
