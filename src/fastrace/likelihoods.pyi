@@ -19,7 +19,7 @@ class GLMSource(TermSource):
         self,
         X: ArrayLike,
         y: ArrayLike,
-        theta: ArrayLike,
+        theta: ArrayLike | None = ...,
         family: str = ...,
         scale: float | None = ...,
         df: float = ...,
@@ -45,8 +45,6 @@ class GLMSource(TermSource):
     def derivatives(
         self, theta_hat: ArrayLike, first: int = ..., count: int | None = ...
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
-
-def require_finite(table: NDArray[Any]) -> None: ...
 
 class PairSource(Source):
     source: Source

@@ -18,7 +18,7 @@ import operator
 
 import numpy as np
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 
 cnp.import_array()
 
@@ -55,13 +55,14 @@ cdef class GLMSource(TermSource):
 
     Parameters
     ----------
-    X : array_like of real numbers, shape (n_rows, p)
+    X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
         Explanatory variables. float32 and float64 in native byte order are read in place whatever their strides,
         read-only and memory-mapped ones too; they must then stay as they are. Other dtypes are converted once.
+        Errors name the columns of a frame of pandas, polars or Arrow, or of a dict.
     y : array_like of real numbers, shape (n_rows,)
         Outcomes: 0 or 1 for the logistic family, whole numbers from 0 up for Poisson. Copied.
-    theta : array_like of real numbers, shape (n_arms, p)
-        Parameters, one row per arm. Assign `theta` or call `set_theta` to replace them.
+    theta : array_like of real numbers, shape (n_arms, p), optional
+        Parameters, one row per arm; by default one arm of zeros. Assign `theta` or call `set_theta` to replace them.
     family : {"logistic", "gaussian", "poisson", "student-t"}, default "logistic"
         "logistic": P(y = 1) = 1 / (1 + exp(-eta)). "gaussian" and "student-t": y - eta over `scale` is standard
         normal or Student-t. "poisson": mean exp(eta); the term -log(y!), which depends on no parameter, is left out
@@ -115,7 +116,7 @@ cdef class GLMSource(TermSource):
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, X, y, theta, family="logistic", scale=None, df=4.0, *, support=None,
+    def __init__(self, X, y, theta=None, family="logistic", scale=None, df=4.0, *, support=None,
                  check_finite=True):
         if family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
@@ -130,7 +131,11 @@ cdef class GLMSource(TermSource):
             scale = 1.0 if scale is None else scale
         scale = _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
         df = _checks.positive(df, "df", "it says how heavy the tails are")
-        x = np.asarray(X)
+        x, outcome = _frames.as_table(X, "X", "a table of numbers"), _frames.as_table(y, "y", "a vector of numbers")
+        for name, array in (("X", x), ("y", outcome)):
+            if np.ma.is_masked(array):
+                raise ValueError(f"{name} has masked entries; every row has a term, so fill or drop those rows first")
+        x, outcome = np.asarray(x), np.asarray(outcome)
         if x.ndim != 2 or x.dtype.kind not in "fiub" or x.shape[1] == 0:
             raise ValueError(f"X has shape {x.shape} and dtype {x.dtype}; real numbers of shape (n_rows, p), with at "
                              f"least one column, are needed")
@@ -138,14 +143,13 @@ cdef class GLMSource(TermSource):
             x = x.astype(np.float64)
         if not x.flags.aligned:
             x = x.copy()
-        outcome = np.asarray(y)
         if outcome.shape != x.shape[:1] or outcome.dtype.kind not in "fiub":
             raise ValueError(f"y has shape {outcome.shape} and dtype {outcome.dtype}; real numbers of shape "
                              f"({x.shape[0]},), one for each row of X, are needed")
         if check_finite:
-            require_finite(x)
+            _require_finite(x, _frames.column_names(X))
         _check_outcomes(outcome, family)
-        parameters = np.array(theta, dtype=np.float64, order="C", ndmin=2)
+        parameters = np.array(np.zeros(x.shape[1]) if theta is None else theta, dtype=np.float64, order="C", ndmin=2)
         _check_theta(parameters, (max(len(parameters), 1), x.shape[1]))
         super().__init__(len(parameters), x.shape[0], scan_advantage=_scan_advantage(x),
                          reward_cost=4.0 + 0.25 * x.shape[1], support=support)
@@ -427,15 +431,14 @@ def _check_theta(theta, shape):
         raise ValueError(f"theta holds {theta[~np.isfinite(theta)][0]}; parameters must be finite")
 
 
-def require_finite(table):
+def _require_finite(table, names):
     """Raise unless all entries of the explanatory variables are finite; in chunks, as they may lie in a file."""
-    if table.ndim != 2 or table.dtype.kind != "f":
-        return
     for first in range(0, len(table), _CHUNK_CHECKED):
         good = np.isfinite(table[first : first + _CHUNK_CHECKED])
         if not good.all():
             row, column = np.argwhere(~good)[0]
-            raise ValueError(f"X[{first + row}, {column}] is {table[first + row, column]}; finite numbers are needed")
+            called = column if names is None else repr(names[column])
+            raise ValueError(f"X[{first + row}, {called}] is {table[first + row, column]}; finite numbers are needed")
 
 
 def _check_outcomes(y, family):

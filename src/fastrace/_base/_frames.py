@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a frame or of a dict of columns: what a race calls its arms.
+    """Names of the columns of a frame or of a dict of columns: what a race calls its arms, and a model its parameters.
 
     Parameters
     ----------
@@ -38,23 +39,22 @@ def column_names(table: Any) -> tuple[str, ...] | None:
     return None if found is None else tuple(str(name) for name in found)
 
 
-def as_table(rewards: Any) -> NDArray[Any]:
-    """A frame whose columns differ in dtype arrives as objects unless it is asked for floats."""
+def as_table(rewards: Any, name: str = "rewards", needed: str = "a table of numbers, a Source or a function") -> Any:
+    """An array of rewards, or of what else `name` says. A frame whose columns differ in dtype is asked for floats."""
     if isinstance(rewards, Mapping):
-        return _stacked(rewards)
+        return _stacked(rewards, name)
     if rewards is None or isinstance(rewards, (str, bytes, set)):
-        raise TypeError(f"rewards is of type {type(rewards).__name__}; a table of numbers, a Source or a function is "
-                        f"needed: read files first")
-    _refuse_words(_words(rewards))
+        raise TypeError(f"{name} is of type {type(rewards).__name__}; {needed} is needed: read files first")
+    _refuse_words(_words(rewards), name)
     try:
         array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
     except ValueError as error:
-        raise ValueError(f"rewards is no table, rows by arms with as many arms in each row: {error}") from error
+        columns = "arms" if name == "rewards" else "columns"
+        needed = f"rows by {columns} with as many {columns} in each row"
+        raise ValueError(f"{name} is no table, {needed}: {error}") from error
     if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
-        try:
-            return np.asarray(rewards.to_numpy(dtype=np.float64))
-        except (TypeError, ValueError):
-            pass
+        with contextlib.suppress(TypeError, ValueError):
+            return np.asarray(rewards.to_numpy(dtype=np.float64, na_value=np.nan))
     return array
 
 
@@ -84,13 +84,13 @@ def _is_number_type(kind: Any, table: Any, column: int) -> bool:
     return getattr(kind, "kind", "O") in "fiub"
 
 
-def _stacked(columns: Mapping[Any, Any]) -> NDArray[Any]:
+def _stacked(table: Mapping[Any, Any], called: str) -> NDArray[Any]:
     """A dict of columns as a table."""
-    arrays = {str(name): np.asarray(values) for name, values in columns.items()}
-    _refuse_words([name for name, values in arrays.items() if not _is_real(values)])
+    arrays = {str(name): np.asarray(values) for name, values in table.items()}
+    _refuse_words([name for name, values in arrays.items() if not _is_real(values)], called)
     shapes = {values.shape for values in arrays.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-        raise ValueError("rewards is a dict of columns of shapes "
+        raise ValueError(f"{called} is a dict of columns of shapes "
                          + ", ".join(f"{name}: {values.shape}" for name, values in list(arrays.items())[:5])
                          + "; vectors of one length are needed")
     return np.column_stack(list(arrays.values())) if arrays else np.zeros((0, 0))
@@ -100,6 +100,6 @@ def _is_real(column: Any) -> bool:
     return getattr(getattr(column, "dtype", None), "kind", np.asarray(column).dtype.kind) in "fiub"
 
 
-def _refuse_words(names: list[str]) -> None:
+def _refuse_words(names: list[str], called: str) -> None:
     if names:
-        raise ValueError(f"rewards has columns that are not numbers: {', '.join(names[:5])}; leave them out")
+        raise ValueError(f"{called} has columns that are not numbers: {', '.join(names[:5])}; leave them out")

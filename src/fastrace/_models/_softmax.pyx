@@ -57,15 +57,14 @@ cdef class SoftmaxSource(TermSource):
         guard_await(&self.guard, 1)
 
     def __init__(self, X, y, parameters, n_classes, *, check_finite=True):
-        rows = GLMSource(X, y, np.zeros((1, np.shape(X)[1] if np.ndim(X) == 2 else 1)), "gaussian", 1.0,
-                         check_finite=check_finite)
+        rows = GLMSource(X, y, None, "gaussian", 1.0, check_finite=check_finite)
         if n_classes < 2:
             raise ValueError(f"n_classes is {n_classes}; at least two classes are needed")
         outcome = np.asarray(rows.y)
         bad = (outcome < 0) | (outcome >= n_classes) | (outcome != np.floor(outcome))
         if bad.any():
             row = int(bad.argmax())
-            raise ValueError(f"y[{row}] is {y[row]}; classes must be whole numbers from 0 to {n_classes - 1}")
+            raise ValueError(f"y[{row}] is {outcome[row]:g}; classes must be whole numbers from 0 to {n_classes - 1}")
         width = (n_classes - 1) * rows.X.shape[1]
         parameter_table(parameters, width)
         super().__init__(len(parameters), rows.n_rows, scan_advantage=rows.scan_advantage,

@@ -353,6 +353,7 @@ class _Work:
     def trace(self) -> Trace:
         with self.lock:
             empty = self.kernel.run(self.runs[0].rng_there(), self.runs[0].state, 0)[1]
+            names = tuple(getattr(self.kernel, "names", None) or ())
             return Trace(
                 tuple(joined(run.parts) if run.parts else empty for run in self.runs),
                 self.kernel.describe(),
@@ -360,6 +361,7 @@ class _Work:
                 tuple(run.rng_there() for run in self.runs),
                 max(run.seconds for run in self.runs),
                 self.kernel.variable,
+                names=names if empty.draws.shape[1:] == (len(names),) else (),
             )
 
     def _maybe_save(self, last: float) -> float:

@@ -43,6 +43,8 @@ class Trace(Result):
         Wall time of sampling, without tuning.
     variable : str
         Name of what is drawn.
+    names : tuple of str
+        Names of its coordinates, such as the columns of a frame that a `GLM` was made of; empty if they have none.
     warnings : tuple of str
         Problems with the draws, one sentence each: chains that disagree, move too slowly, refuse nearly all proposals,
         are far from where the posterior was expected, or all began at one point. `sample` gives each as a warning too.
@@ -55,6 +57,7 @@ class Trace(Result):
     seconds: float
     variable: str = "theta"
     warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         shape = self.chains[0].draws.shape[1:] if self.chains else ()
@@ -108,6 +111,10 @@ class Trace(Result):
         """Whether the bound had not decided when all rows had been read."""
         return self._stacked("undecided")
 
+    def _name(self, j: int) -> str:
+        """What coordinate j is called."""
+        return self.names[j] if self.names else f"{self.variable}[{j}]"
+
     def _flat(self) -> NDArray[Any]:
         """Shape (n_chains, n_draws, n_coordinates)."""
         draws = self.draws
@@ -138,14 +145,16 @@ class Trace(Result):
         Returns
         -------
         dict
-            The groups of `to_arrays` as nested lists, and "kernel", "seconds" and "warnings". Where the chains stand is
-            left out: pickle the trace to go on with it. JSON has no nan and no infinity: both are None.
+            The groups of `to_arrays` as nested lists, and "kernel", "seconds", "names" and "warnings". Where the chains
+            stand is left out: pickle the trace to go on with it. JSON has no nan and no infinity: both are None.
         """
-        about = {"kernel": self.kernel, "seconds": self.seconds, "warnings": self.warnings}
+        about = {"kernel": self.kernel, "seconds": self.seconds, "names": self.names, "warnings": self.warnings}
         return dict(plain({**self.to_arrays(), **about}))
 
     def to_arviz(self) -> Any:
         """As ArviZ keeps chains: a DataTree with ArviZ 1.x, InferenceData with 0.x.
+
+        `names` label the coordinates of the draws.
 
         Raises
         ------
@@ -158,9 +167,11 @@ class Trace(Result):
             raise ImportError('to_arviz needs ArviZ: python -m pip install arviz') from error
         groups = self.to_arrays()
         attributes = {"inference_library": "fastrace", **{k: _plain(v) for k, v in self.kernel.items()}}
+        axis = f"{self.variable}_dim_0"
+        labels = {"coords": {axis: list(self.names)}, "dims": {self.variable: [axis]}} if self.names else {}
         if int(arviz.__version__.split(".")[0]) >= 1:
-            return arviz.from_dict(groups, attrs={"posterior": attributes})
-        return arviz.from_dict(posterior=groups["posterior"], sample_stats=groups["sample_stats"], attrs=attributes)
+            return arviz.from_dict(groups, attrs={"posterior": attributes}, **labels)
+        return arviz.from_dict(**groups, attrs=attributes, **labels)
 
     def _title(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
@@ -169,7 +180,7 @@ class Trace(Result):
     def _columns(self) -> dict[str, Any]:
         """Mean, deviation, effective size and R-hat of each coordinate."""
         flat = self._flat().reshape(self.n_chains * self.n_draws, -1) if self.chains else np.empty((0, 0))
-        names = [f"{self.variable}[{j}]" for j in range(flat.shape[1])]
+        names = [self._name(j) for j in range(flat.shape[1])]
         if self.n_draws < 8:
             return {"coordinate": names} | {name: np.full(len(names), np.nan) for name in ("mean", "sd", "ess", "rhat")}
         return {"coordinate": names, "mean": flat.mean(axis=0), "sd": flat.std(axis=0), "ess": self.ess(),
@@ -182,11 +193,12 @@ class Trace(Result):
         shown = ("mean", ".4g", 11), ("sd", ".4g", 11), ("ess", ".0f", 9), ("rhat", ".4f", 7)
         columns = [Column(name, values[name], spec, width) for name, spec, width in shown]
         names = values["coordinate"]
-        rows: list[Any] = [[f"{name:>12}", *(column.cell(j) for column in columns)]
+        width = max(12, *map(len, names[:_SHOWN]))
+        rows: list[Any] = [[f"{name:>{width}}", *(column.cell(j) for column in columns)]
                            for j, name in enumerate(names[:_SHOWN])]
         if len(names) > _SHOWN:
-            rows.append(f"{'':>12}  ... and {len(names) - _SHOWN} more; smallest ess {values['ess'].min():.0f}")
-        return Table([f"{'':>12}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
+            rows.append(f"{'':>{width}}  ... and {len(names) - _SHOWN} more; smallest ess {values['ess'].min():.0f}")
+        return Table([f"{'':>{width}}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
 
     def _notes(self) -> list[str]:
         if not self.n_draws:
@@ -197,7 +209,7 @@ class Trace(Result):
             *super()._notes(),
         ]
 
-    def plot(self, what: str = "all", ax: Any = None, coordinates: ArrayLike = (0,)) -> Any:
+    def plot(self, what: str = "all", ax: Any = None, coordinates: Any = (0,)) -> Any:
         """Draw the chains; a chain has one colour in every panel.
 
         Parameters
@@ -206,22 +218,27 @@ class Trace(Result):
             Draws of some coordinates along the chains, rows read in each step, or both.
         ax : matplotlib Axes, or sequence of them for "all", optional
             Where to draw; a new figure by default.
-        coordinates : int or array_like of int, default (0,)
-            Numbers of the coordinates to draw.
+        coordinates : int, str, or sequence of them, default (0,)
+            Numbers or names of the coordinates to draw.
 
         Returns
         -------
         matplotlib Axes, or list of them for "all"
             What was drawn on, one per panel.
         """
-        return draw({"draws": partial(self._draw_draws, np.atleast_1d(coordinates)), "rows": self._draw_rows}, what, ax)
+        listed = [coordinates] if isinstance(coordinates, str) else np.atleast_1d(coordinates)
+        unknown = [j for j in listed if isinstance(j, str) and j not in self.names]
+        if unknown:
+            raise ValueError(f"coordinates has {unknown[0]!r}; numbers, or names out of {list(self.names)}, are needed")
+        numbers = [self.names.index(j) if isinstance(j, str) else int(j) for j in listed]
+        return draw({"draws": partial(self._draw_draws, numbers), "rows": self._draw_rows}, what, ax)
 
-    def _draw_draws(self, coordinates: NDArray[Any], ax: Any) -> None:
+    def _draw_draws(self, coordinates: list[int], ax: Any) -> None:
         flat = self._flat()
         for c in range(self.n_chains):
             for k, j in enumerate(coordinates):
-                ax.plot(flat[c, :, int(j)], linewidth=0.5, color=f"C{c % 10}", alpha=1.0 / (k + 1),
-                        label=f"chain {c}, {self.variable}[{j}]")
+                ax.plot(flat[c, :, j], linewidth=0.5, color=f"C{c % 10}", alpha=1.0 / (k + 1),
+                        label=f"chain {c}, {self._name(j)}")
         ax.set(xlabel="draw", ylabel=self.variable)
 
     def _draw_rows(self, ax: Any) -> None:
@@ -373,7 +390,7 @@ def _disagreement(trace: Trace, flat: NDArray[Any]) -> list[str]:
     if bad.any():
         worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
         out.append(
-            f"R-hat of {trace.variable}[{worst}] is {rhat[worst]:.4g}, and that of {int(bad.sum())} of {len(rhat)} "
+            f"R-hat of {trace._name(worst)} is {rhat[worst]:.4g}, and that of {int(bad.sum())} of {len(rhat)} "
             f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
             f"the posterior's. Run longer, tune for longer, or look at trace.plot()"
         )
@@ -384,7 +401,7 @@ def _disagreement(trace: Trace, flat: NDArray[Any]) -> list[str]:
     if ess.size and not ess.min() >= needed:
         worst = int(np.argmin(ess))
         out.append(
-            f"the effective sample size of {trace.variable}[{worst}] is {ess[worst]:.0f} in {trace.n_chains} x {n} "
+            f"the effective sample size of {trace._name(worst)} is {ess[worst]:.0f} in {trace.n_chains} x {n} "
             f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer, or take "
             f"another proposal or other parameters"
         )

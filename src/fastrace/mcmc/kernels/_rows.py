@@ -139,6 +139,11 @@ class RowKernel:
         return cholesky_of(covariance, self.model.dim)
 
     @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the model calls its parameters."""
+        return self.model.names
+
+    @property
     def _center(self) -> NDArray[np.float64]:
         return np.zeros(self.model.dim) if self.reference is None else self.reference.center
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +76,8 @@ def find_mode(
 
 
 def normal_density(
-    at: Array, slope: Array, curvature: Array, moved: Callable[[Array], float], more_prior: bool
+    at: Array, slope: Array, curvature: Array, moved: Callable[[Array], float], more_prior: bool,
+    names: Sequence[str] | None = None,
 ) -> tuple[Array, Array]:
     """Center and Cholesky factor of the covariance of the expansion of a log-posterior at a point.
 
@@ -94,7 +95,7 @@ def normal_density(
         )
     if values[0] <= _SINGULAR * len(at):
         weight = np.abs(vectors[:, 0])
-        flat = ", ".join(map(str, np.flatnonzero(weight > 0.1 * weight.max())))
+        flat = _called(weight, names)
         silent = f"the data and the normal prior say nothing about one direction of parameters {flat}"
         share = moved(vectors[:, 0] / scale)
         if share > _COLLINEAR:
@@ -114,9 +115,13 @@ def normal_density(
     return at + covariance @ slope, np.asarray(whole / scale[:, None], dtype=np.float64)
 
 
-def _scaled(
-    matrix: Array
-) -> tuple[Array, Array, Array]:
+def _called(sizes: Array, names: Sequence[str] | None) -> str:
+    """The parameters of the largest sizes, by name if they have names."""
+    large = np.flatnonzero(sizes > 0.1 * sizes.max())
+    return ", ".join(str(j) if names is None else repr(names[j]) for j in large.tolist())
+
+
+def _scaled(matrix: Array) -> tuple[Array, Array, Array]:
     """Scales that bring the diagonal of a symmetric matrix to 1 or -1; eigenvalues and -vectors of what they leave."""
     scale = np.sqrt(np.abs(np.diag(matrix)))
     scale[scale == 0.0] = 1.0
@@ -143,7 +148,7 @@ def ascent(hessian: Array, gradient: Array) -> Array:
 
 
 def require_proper(
-    precision: Array, more_prior: bool, least: float, most: float, step: Array
+    precision: Array, more_prior: bool, least: float, most: float, step: Array, names: Sequence[str] | None
 ) -> None:
     """Raise if a step from the supposed mode moves predictors as if the likelihood had none.
 
@@ -154,7 +159,7 @@ def require_proper(
     """
     if most > 0.1 and least >= -1e-3 * most:
         sizes = np.where(precision > 0.0, 0.0, np.abs(step))
-        columns = ", ".join(map(str, np.flatnonzero(sizes > 0.1 * sizes.max())))
+        columns = _called(sizes, names)
         rises = (f"the outcomes are separated: the likelihood rises for ever as theta moves along parameters "
                  f"{columns}, on which the normal prior is flat")
         if more_prior:

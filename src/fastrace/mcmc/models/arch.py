@@ -101,6 +101,7 @@ class ARCH(Model):
             self.start if prior_mean is None else prior_mean,
             np.array([2.0] * (dim - 1) + [0.7]) if prior_sd is None else prior_sd,
             log_prior,
+            [*(f"log a[{lag}]" for lag in range(self.order + 1)), "log nu"],
         )
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,7 +60,18 @@ class Reference:
 
 
 class Model:
-    """What kernels ask of a model. Subclass it, or use `GLM`, `FunctionModel` or `SourceModel`."""
+    """What kernels ask of a model. Subclass it, or use `GLM`, `FunctionModel` or `SourceModel`.
+
+    Attributes
+    ----------
+    dim, n_rows : int
+        Numbers of parameters and of rows.
+    names : tuple of str, or None
+        What each parameter is called, in errors and in the traces of chains.
+    """
+
+    names: tuple[str, ...] | None = None  # of models saved before they had names
+    _computed: tuple[str, ...] = ("names",)  # attributes that do not change the draws
 
     def __init__(
         self,
@@ -69,6 +80,7 @@ class Model:
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.dim = _checks.integer(dim, "dim", 1, "a chain needs something to move")
         self.n_rows = _checks.integer(n_rows, "n_rows", 1, "a likelihood needs rows")
@@ -85,6 +97,9 @@ class Model:
         if log_prior is not None:
             _checks.takes(log_prior, "log_prior", "theta")
         self.log_prior = log_prior
+        if isinstance(names, str) or (names is not None and len(names) != self.dim):
+            raise ValueError(f"names is {names!r}; a name for each of {counted(self.dim, 'parameter')} is needed")
+        self.names = None if names is None else tuple(map(str, names))
 
     @property
     def has_derivatives(self) -> bool:
@@ -109,7 +124,7 @@ class Model:
         if hat.shape != (self.dim,) or not np.isfinite(hat).all():
             raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
         _, slope, curvature = self._log_posterior(hat)
-        center, factor = normal_density(hat, slope, curvature, self._moved, self.log_prior is not None)
+        center, factor = normal_density(hat, slope, curvature, self._moved, self.log_prior is not None, self.names)
         weights, radius, rounding = self._bounds(hat, factor)
         return Reference(hat, center, factor, weights, radius, rounding=rounding)
 

@@ -75,7 +75,7 @@ class Binned(Model):
     True
     """
 
-    _computed = ("covariance", "_labels", "_always")  # follow from the rest
+    _computed = (*Model._computed, "covariance", "_labels", "_always")  # follow from the rest
 
     def __init__(
         self, model: GLM | ARCH, at: ArrayLike | None = None, n_bins: int = 100, outliers: float = 0.02
@@ -90,7 +90,7 @@ class Binned(Model):
         self.covariance = reference.factor @ reference.factor.T
         with np.errstate(divide="ignore"):
             sd = 1.0 / np.sqrt(model.prior_precision)
-        super().__init__(model.dim, model.n_rows, model.prior_mean, sd, model.log_prior)
+        super().__init__(model.dim, model.n_rows, model.prior_mean, sd, model.log_prior, model.names)
         self.model = model
         self._data = _data(model)
         by = _summaries(model, self._data, reference.theta_hat)

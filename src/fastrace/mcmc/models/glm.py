@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +16,9 @@ from fastrace.control_variates import cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement, require_proper
-from fastrace.mcmc.models._rows import chunks, in_order
+from fastrace.mcmc.models._rows import chunks
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
-from fastrace.sources import Source
+from fastrace.sources import Source, column_names
 
 __all__ = ["GLM"]
 
@@ -29,8 +31,8 @@ class GLM(Model):
     Parameters
     ----------
     X, y, family
-        As in `fastrace.likelihoods.GLMSource`: "logistic", "gaussian", "poisson" or "student-t" regression. `X` is read
-        in place.
+        As in `fastrace.likelihoods.GLMSource`: "logistic", "gaussian", "poisson" or "student-t" regression. An array
+        `X` is read in place.
     scale : float, optional
         Of the "gaussian" and "student-t" families, which need it: the standard deviation of the outcome about its mean,
         or the scale of the Student distribution, in units of `y`. It is taken as given, not learned: the standard
@@ -44,6 +46,8 @@ class GLM(Model):
     shuffle : None, int, SeedSequence or Generator, optional
         Copy the rows in random order. Races then read consecutive rows, which is much faster where the data are far
         larger than the cache; see ``access`` in `RacingMetropolis`.
+    names : sequence of str of length p, optional
+        What the parameters are called in errors and in traces; by default the columns of a frame or dict `X`.
 
     Raises
     ------
@@ -88,14 +92,17 @@ class GLM(Model):
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
         shuffle: _checks.RngLike = None,
+        names: Sequence[str] | None = None,
     ) -> None:
-        table, outcome = in_order(X, y, shuffle)
-        self.shuffled = shuffle is not None
-        columns = table.shape[1] if table.ndim == 2 else 1
         if scale is not None and family not in SCALED:
             raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
-        self._glm = GLMSource(table, outcome, np.zeros((2, columns)), family, scale, df, check_finite=False)
-        super().__init__(columns, self._glm.n_rows, prior_mean, prior_sd, log_prior)
+        self._glm = GLMSource(X, y, None, family, scale, df)
+        self.shuffled = shuffle is not None
+        if self.shuffled:
+            order = _checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows)
+            self._glm = self._source(self._glm.X[order], self._glm.y[order], None)
+        names = column_names(X) if names is None else names
+        super().__init__(self._glm.X.shape[1], self._glm.n_rows, prior_mean, prior_sd, log_prior, names)
 
     def __repr__(self) -> str:
         return f"GLM({counted(self.n_rows, 'row')}, {counted(self.dim, 'column')}, family={self._glm.family!r})"
@@ -105,9 +112,12 @@ class GLM(Model):
         return True
 
     def engine(self, reference: Reference | None) -> tuple[Source, Array]:
-        g = self._glm
-        own = GLMSource(g.X, g.y, np.zeros((2, self.dim)), g.family, g.scale, g.df, check_finite=False)
+        own = self._source(self._glm.X, self._glm.y, np.zeros((2, self.dim)))
         return own if reference is None else Expanded(own, reference.theta_hat), parameters_of(own)
+
+    def _source(self, X: NDArray[Any], y: Array, theta: Array | None) -> GLMSource:
+        g = self._glm
+        return GLMSource(X, y, theta, g.family, g.scale, g.df, check_finite=False)
 
     def _expand(self, at: Array) -> Parts:
         value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
@@ -147,7 +157,8 @@ class GLM(Model):
             if not (self.prior_precision > 0.0).any() and (sign * self._predictors(hat)).min() > 0.0:
                 step = hat  # it separates all rows itself
             right = sign * self._predictors(step)
-        require_proper(self.prior_precision, self.log_prior is not None, float(right.min()), float(right.max()), step)
+        require_proper(self.prior_precision, self.log_prior is not None, float(right.min()), float(right.max()), step,
+                       self.names)
 
     def _moved(self, direction: Array) -> float:
         return movement(self._glm.X, direction[:, None])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -132,7 +132,7 @@ class FunctionModel(_TermsModel):
         kernels that are exact can be used.
     start : array_like of shape (dim,), optional
         Where to look for the mode from; zeros by default.
-    prior_mean, prior_sd, log_prior
+    prior_mean, prior_sd, log_prior, names
         As in `GLM`.
 
     Examples
@@ -161,8 +161,9 @@ class FunctionModel(_TermsModel):
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(dim, n_rows, prior_mean, prior_sd, log_prior)
+        super().__init__(dim, n_rows, prior_mean, prior_sd, log_prior, names)
         if not callable(terms):
             raise TypeError(f"terms is {terms!r}; a function of (theta, rows) is needed")
         _checks.takes(terms, "terms", "theta", "rows")
@@ -208,7 +209,7 @@ class SourceModel(_TermsModel):
         the parameters of arm 0, the chain's state, and arm 1, the proposal. Each chain asks once.
     derivatives, third_derivatives, start
         As in `FunctionModel`. The function is asked when the model is set up, not by the chains.
-    prior_mean, prior_sd, log_prior
+    prior_mean, prior_sd, log_prior, names
         As in `GLM`.
 
     Notes
@@ -240,10 +241,11 @@ class SourceModel(_TermsModel):
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.make = make
         source, theta = self._plain()
-        super().__init__(theta.shape[1], source.n_rows, prior_mean, prior_sd, log_prior)
+        super().__init__(theta.shape[1], source.n_rows, prior_mean, prior_sd, log_prior, names)
         self._set_derivatives(derivatives, third_derivatives, start)
 
     def __repr__(self) -> str:

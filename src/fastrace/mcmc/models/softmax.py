@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -12,10 +13,11 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded
 from fastrace._models._softmax import SoftmaxSource
+from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._modes import Parts, movement, require_proper
-from fastrace.mcmc.models._rows import chunks, in_order
+from fastrace.mcmc.models._rows import chunks
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
-from fastrace.sources import Source
+from fastrace.sources import Source, column_names
 
 __all__ = ["Softmax"]
 
@@ -30,7 +32,7 @@ class Softmax(Model):
 
     Parameters
     ----------
-    X : array_like of real numbers, shape (n_rows, p)
+    X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
         Explanatory variables; float32 and float64 are read in place.
     y : array_like of int, shape (n_rows,)
         Classes 0, 1, ..., n_classes - 1.
@@ -40,6 +42,8 @@ class Softmax(Model):
         As in `GLM`; arrays have shape ((n_classes - 1) p,).
     shuffle : None, int, SeedSequence or Generator, optional
         As in `GLM`.
+    names : sequence of str of length p, optional
+        What the columns are called, as in `GLM`; the parameter of column "age" and class 2 is then "age[2]".
 
     Raises
     ------
@@ -82,18 +86,24 @@ class Softmax(Model):
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
         shuffle: _checks.RngLike = None,
+        names: Sequence[str] | None = None,
     ) -> None:
-        table, outcome = in_order(X, y, shuffle)
-        self.shuffled = shuffle is not None
+        rows = GLMSource(X, y, None, "gaussian", 1.0)
         if n_classes is None:
-            countable = outcome.dtype.kind in "fiub" and outcome.size > 0
-            n_classes = max(2, int(np.nanmax(np.minimum(outcome, 2**31 - 2))) + 1) if countable else 2
+            n_classes = max(2, int(np.minimum(rows.y, 2**31 - 2).max(initial=0.0)) + 1)
         self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
-        self.n_columns = table.shape[1] if table.ndim == 2 else 1
-        dim = (self.n_classes - 1) * self.n_columns
-        self._data = SoftmaxSource(table, outcome, np.zeros((1, dim)), self.n_classes, check_finite=False)
+        self.n_columns = rows.X.shape[1]
+        nothing = np.zeros((1, (self.n_classes - 1) * self.n_columns))
+        self._data = SoftmaxSource(rows.X, rows.y, nothing, self.n_classes, check_finite=False)
+        self.shuffled = shuffle is not None
+        if self.shuffled:
+            order = _checks.generator(shuffle, "shuffle").permutation(rows.n_rows)
+            self._data = SoftmaxSource(rows.X[order], rows.y[order], nothing, self.n_classes, check_finite=False)
         self._classes = self._data.rows.y.astype(np.int32)
-        super().__init__(dim, self._data.n_rows, prior_mean, prior_sd, log_prior)
+        columns = column_names(X) if names is None else names
+        if columns is not None:
+            names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
+        super().__init__(nothing.size, rows.n_rows, prior_mean, prior_sd, log_prior, names)
 
     def __repr__(self) -> str:
         return f"Softmax({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}, {self.n_classes} classes)"
@@ -148,7 +158,8 @@ class Softmax(Model):
             return
         if not (self.prior_precision > 0.0).any() and self._margins(hat)[0] > 0.0:
             step = hat  # it separates all rows itself
-        require_proper(self.prior_precision, self.log_prior is not None, *self._margins(step), step)
+        require_proper(self.prior_precision, self.log_prior is not None, *self._margins(step), step,
+                       self.names)
 
     def _margins(self, at: Array) -> tuple[float, float]:
         """Extremes over rows and other classes of the own class's predictor less the other's."""

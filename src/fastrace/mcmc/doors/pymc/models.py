@@ -117,10 +117,12 @@ class PyMCModel(Model):
 
     Attributes
     ----------
-    names : list of str
+    values : list of value variables
         Value variables of PyMC that make up the parameters.
     shapes : list of tuple
         Their shapes.
+    names : tuple of str
+        What each parameter is called, such as "b[0]" and "b[1]" if ``b`` has two entries.
     others : dict
         The other free value variables, as they are at present.
     around : ndarray
@@ -138,7 +140,7 @@ class PyMCModel(Model):
     ...     obs = pm.Normal("obs", mu=mean, sigma=sd, observed=Y)
     >>> part = mcmc.PyMCModel(model, variables=["mean"])    # given sd, which set_others changes
     >>> part.names, list(part.others)
-    (['mean'], ['sd_log__'])
+    (('mean',), ['sd_log__'])
     """
 
     def __init__(
@@ -161,8 +163,7 @@ class PyMCModel(Model):
         if not self.values or not set(self.values) <= set(values):
             raise ValueError(f"variables is {[v.name for v in listed]}; free variables of the model are needed")
         point = model.initial_point()
-        self.names = [v.name for v in self.values]
-        self.shapes = [np.shape(point[name]) for name in self.names]
+        self.shapes = [np.shape(point[v.name]) for v in self.values]
         self.dtypes = [np.dtype(v.dtype) for v in self.values]
         self.sizes = [int(math.prod(shape)) for shape in self.shapes]
         others = [v for v in values if v not in set(self.values)]
@@ -173,7 +174,9 @@ class PyMCModel(Model):
         self._observed, self.compile_kwargs = chosen, dict(compile_kwargs or {})
         self._rows = None if rows is None else self._variables(rows, "rows")
         self._graphs = self._new_graphs()
-        super().__init__(sum(self.sizes), self._graphs.n_rows, log_prior=self.rest)
+        names = [_entry(value.name, index) for value, shape in zip(self.values, self.shapes, strict=True)
+                 for index in np.ndindex(shape)]
+        super().__init__(sum(self.sizes), self._graphs.n_rows, log_prior=self.rest, names=names)
         self._graphs.check(self._probe(point), list(self._fixed_values()))
         self._derivable = self._has_derivatives()
 
@@ -200,7 +203,11 @@ class PyMCModel(Model):
         return theta + whole * np.random.default_rng(1).uniform(0.05, 0.15, len(theta))
 
     def __repr__(self) -> str:
-        return f"PyMCModel({', '.join(self.names)}; {counted(self.n_rows, 'row')})"
+        return f"PyMCModel({', '.join(self._value_names)}; {counted(self.n_rows, 'row')})"
+
+    @property
+    def _value_names(self) -> list[str]:
+        return [v.name for v in self.values]
 
     def __getstate__(self) -> dict[str, Any]:
         """Compiled functions stay behind; a copy compiles its own when first asked."""
@@ -214,15 +221,15 @@ class PyMCModel(Model):
 
     def pack(self, point: Mapping[str, Any]) -> NDArray[np.float64]:
         """The parameters of a point of PyMC."""
-        missing = [name for name in self.names if name not in point]
+        missing = [name for name in self._value_names if name not in point]
         if missing:
             raise ValueError(f"the point has no {missing[0]!r}; it has {', '.join(point)}")
-        return np.concatenate([np.ravel(np.asarray(point[name], dtype=np.float64)) for name in self.names])
+        return np.concatenate([np.ravel(np.asarray(point[name], dtype=np.float64)) for name in self._value_names])
 
     def point(self, theta: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
         """Value variables by name, in their own dtypes."""
         out, first = {}, 0
-        for name, shape, size, dtype in zip(self.names, self.shapes, self.sizes, self.dtypes, strict=True):
+        for name, shape, size, dtype in zip(self._value_names, self.shapes, self.sizes, self.dtypes, strict=True):
             out[name] = np.asarray(theta[first : first + size], dtype=dtype).reshape(shape).copy()
             first += size
         return out
@@ -410,6 +417,10 @@ class JointReference(ExpandedReference):
         """Mean of the conditional density."""
         d = len(self.center)
         return np.asarray(self.whole_center[:d] + self.gain @ (others - self.whole_center[d:]))
+
+
+def _entry(name: str, index: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
 
 
 def _hat_of(reference: Reference | None) -> NDArray[np.float64] | None:

@@ -180,7 +180,7 @@ class MetropolisStep(_RowStep):
     ) -> None:
         vars = pymc.modelcontext(model).value_vars if vars is None else vars
         self._setup(vars, model, observed, rows, n_steps, rng, blocked, compile_kwargs)
-        discrete = [n for n, dtype in zip(self.rows.names, self.rows.dtypes, strict=True) if dtype.kind != "f"]
+        discrete = [v.name for v, dtype in zip(self.rows.values, self.rows.dtypes, strict=True) if dtype.kind != "f"]
         if discrete:
             raise ValueError(f"{', '.join(discrete)}: continuous variables are needed; CategoricalStep is for discrete "
                              f"ones")
@@ -292,8 +292,8 @@ class CategoricalStep(_RowStep):
         for i, values in enumerate(self.states):
             where = np.flatnonzero(values == theta[i])
             if where.size != 1:
-                raise ValueError(f"entry {i} of {', '.join(self.rows.names)} is {theta[i]:g}, which is not among its "
-                                 f"states {values.tolist()}")
+                raise ValueError(f"{(self.rows.names or ())[i]} is {theta[i]:g}, which is not among its states "
+                                 f"{values.tolist()}")
             z[i] = where[0]
         return GibbsState(z, np.zeros(len(z), np.intp) if self.chain is None else self.chain.losses)
 

@@ -1,0 +1,147 @@
+"""Columns of frames keep their names: in models, their errors, traces, what they print and draw."""
+
+import json
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from test_mcmc_warnings import words_of
+
+from fastrace import mcmc
+from fastrace.likelihoods import GLMSource
+
+FRAMES = {"dict": dict, "pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+COLUMNS = {"pandas": pd.Series, "polars": pl.Series, "arrow": lambda y: pa.chunked_array([y])}
+NAMES = ("age", "income")
+
+
+def columns(n_rows=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = {name: rng.normal(size=n_rows) for name in NAMES}
+    return X, (rng.random(n_rows) < 0.5).astype(np.int64)
+
+
+@pytest.mark.parametrize("outcomes", [None, *COLUMNS])
+@pytest.mark.parametrize("kind", FRAMES)
+def test_frames_of_every_library_make_the_model_of_their_numbers(kind, outcomes):
+    X, y = columns()
+    model = mcmc.GLM(FRAMES[kind](X), y if outcomes is None else COLUMNS[outcomes](y), shuffle=3)
+    plain = mcmc.GLM(np.column_stack(list(X.values())), y, shuffle=3)
+    assert model.names == NAMES and plain.names is None
+    np.testing.assert_array_equal(model.reference().center, plain.reference().center)
+
+
+def test_columns_of_different_types_are_numbers_together():
+    X, y = columns()
+    frame = pd.DataFrame(X).assign(count=np.arange(300), member=y > 0, score=pd.array([1, 2, 3] * 100, dtype="Int64"))
+    model = mcmc.GLM(frame, y, prior_sd=1.0)
+    assert model.names == (*NAMES, "count", "member", "score")
+    with pytest.raises(ValueError, match="X has columns that are not numbers: town; leave them out"):
+        mcmc.GLM(frame.assign(town="Bern"), y)
+
+
+@pytest.mark.parametrize("shuffle", [None, 1])
+@pytest.mark.parametrize("make", [mcmc.GLM, mcmc.Softmax])
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_missing_number_is_named_by_its_row_and_column(kind, make, shuffle):
+    X, y = columns()
+    X["income"][7] = np.nan
+    with pytest.raises(ValueError, match=re.escape("X[7, 'income'] is nan; finite numbers are needed")):
+        make(FRAMES[kind](X), y, shuffle=shuffle)
+    with pytest.raises(ValueError, match=re.escape("X[7, 1] is nan; finite numbers are needed")):
+        make(np.column_stack(list(X.values())), y, shuffle=shuffle)
+
+
+def test_missing_values_of_nullable_columns_are_named_too():
+    X, y = columns()
+    missing = [None if row == 5 else row for row in range(300)]
+    for frame in (pd.DataFrame(X).assign(visits=pd.array(missing, dtype="Int64")),
+                  pl.DataFrame(X).with_columns(visits=pl.Series(missing))):
+        with pytest.raises(ValueError, match=re.escape("X[5, 'visits'] is nan")):
+            GLMSource(frame, y)
+    masked = np.ma.masked_array(np.column_stack(list(X.values())), False)
+    masked[2, 1] = np.ma.masked
+    with pytest.raises(ValueError, match="X has masked entries"):
+        mcmc.GLM(masked, y)
+
+
+@pytest.mark.parametrize("make, bad, message", [
+    (mcmc.GLM, 2, "y[4] is 2; each outcome of the logistic family must be 0 or 1"),
+    (mcmc.Softmax, -1, "y[4] is -1; classes must be whole numbers"),
+])
+def test_a_bad_outcome_is_named_by_its_row_before_the_shuffle(make, bad, message):
+    X, y = columns()
+    y[4] = bad
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(X, y, shuffle=1)
+
+
+def test_names_are_given_by_hand_or_follow_from_the_model():
+    X, y = columns()
+    table = np.column_stack(list(X.values()))
+    assert mcmc.GLM(table, y, names=["a", "b"]).names == ("a", "b")
+    assert mcmc.GLM(X, y, names=["a", "b"]).names == ("a", "b")
+    assert mcmc.Softmax(X, np.arange(300) % 3).names == ("age[1]", "income[1]", "age[2]", "income[2]")
+    assert mcmc.ARCH(X["age"], order=2).names == ("log a[0]", "log a[1]", "log a[2]", "log nu")
+    assert mcmc.Binned(mcmc.GLM(X, y)).names == NAMES
+    terms = lambda theta, rows: -0.5 * (y[rows] - theta[0]) ** 2  # noqa: E731
+    assert mcmc.FunctionModel(terms, 1, 300, names=["mu"]).names == ("mu",)
+    for wrong in (["a"], "ab", ["a", "b", "c"]):
+        with pytest.raises(ValueError, match="names is .*; a name for each of 2 parameters is needed"):
+            mcmc.GLM(table, y, names=wrong)
+
+
+def test_a_trace_names_its_coordinates_everywhere():
+    X, y = columns()
+    kernel = mcmc.RacingMetropolis(mcmc.GLM(X, y, names=["age", "income of the household"]))
+    trace = mcmc.sample(kernel, n_draws=120, n_chains=2, n_tune=50, rng=1)
+    assert trace.names == ("age", "income of the household")
+    lines = str(trace).splitlines()
+    at = next(i for i, line in enumerate(lines) if " age " in line)
+    assert lines[at + 1].lstrip().startswith("income of the household") and len(lines[at]) == len(lines[at + 1])
+    assert list(trace.to_frame()["coordinate"]) == list(trace.names)
+    assert json.loads(json.dumps(trace.to_dict()))["names"] == list(trace.names)
+    assert "income of the household" in trace._repr_html_()
+    assert pickle.loads(pickle.dumps(trace)).names == trace.names
+    assert mcmc.sample(kernel, trace, n_draws=10).names == trace.names
+
+
+def test_names_change_no_draw_and_no_checkpoint(tmp_path):
+    X, y = columns()
+    plain, named = (mcmc.RacingMetropolis(mcmc.GLM(x, y)) for x in (np.column_stack(list(X.values())), X))
+    first = mcmc.sample(plain, n_draws=20, n_chains=1, n_tune=0, rng=1, checkpoint=tmp_path / "run")
+    on = mcmc.sample(named, n_draws=30, n_chains=1, n_tune=0, rng=1, checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(on.draws[:, :20], first.draws)
+    assert on.names == NAMES and first.names == ()
+
+
+def test_a_plot_takes_names_of_coordinates():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    X, y = columns()
+    trace = mcmc.sample(mcmc.Metropolis(mcmc.GLM(X, y)), n_draws=20, n_chains=1, n_tune=0, rng=1)
+    for which in ("income", ["income"], 1):
+        ax = trace.plot("draws", coordinates=which)
+        assert [line.get_label() for line in ax.lines] == ["chain 0, income"]
+        np.testing.assert_array_equal(ax.lines[0].get_ydata(), trace.draws[0, :, 1])
+    with pytest.raises(ValueError, match="coordinates has 'height'; .*age.*income"):
+        trace.plot(coordinates="height")
+    plt.close("all")
+
+
+def test_warnings_and_errors_name_the_parameters():
+    X, y = columns()
+    kernel = mcmc.Metropolis(mcmc.FunctionModel(lambda theta, rows: np.zeros(len(rows)), 1, 5, prior_sd=1.0,
+                                                names=["slope of age"]), covariance=[[1e-8]])
+    said = " | ".join(words_of(kernel, [[0.0], [1.0]], n_draws=200, n_chains=2, n_tune=0))
+    assert "R-hat of slope of age is" in said and "the effective sample size of slope of age" in said
+    doubled = X | {"twice": 2.0 * X["age"]}
+    with pytest.raises(ValueError, match="one direction of parameters 'age', 'twice'"):
+        mcmc.GLM(doubled, y).reference()
+    with pytest.raises(ValueError, match="as theta moves along parameters 'income'"):
+        mcmc.GLM(X, X["income"] > 0.0, prior_sd=[1.0, np.inf]).reference()
+    with pytest.raises(ValueError, match="as theta moves along parameters 'income.1.'"):
+        mcmc.Softmax(X, X["income"] > 0.0, prior_sd=[1.0, np.inf]).reference()
