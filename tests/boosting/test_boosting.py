@@ -1,6 +1,5 @@
 """FilterBoost: edges against the plain twin, promises, scikit-learn's contract, streams and memory maps."""
 
-import copy
 import functools
 import math
 import pickle
@@ -236,43 +235,26 @@ def test_other_weak_learners(rng):
         _ = model.feature_importances_
 
 
-class PlainRule:
-    """A rule for streams as users write them: NAS, two-sided, sample by sample."""
-
-    def __init__(self, epsilon, delta, support):
-        assert support == (-0.5, 0.5)
-        self.rule, self.stopped, self.estimate = twin.Nas(epsilon, delta / 2), False, 0.0
-
-    def update_many(self, values):
-        for i, z in enumerate(values):
-            if self.stopped:
-                return i
-            self.rule.update(z)
-            self.stopped = self.rule.fired
-            self.estimate = self.rule.total / self.rule.n
-        return len(values)
-
-    @property
-    def interval(self):
-        radius = self.rule.high - abs(self.estimate)
-        return self.estimate - radius, self.estimate + radius
-
-    def __copy__(self):
-        return copy.deepcopy(self)
+def test_missing_values_are_boosted_by_stumps_and_refused_for_other_learners(rng):
+    X, y = noisy(rng, 2000)
+    X[::7, 0] = np.nan
+    model = FilterBoostClassifier(n_estimators=3, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.7 and np.isfinite(model.decision_function(np.full((1, 4), np.nan))).all()
+    assert "nan" in FilterBoostClassifier.__doc__ and "nan" in FilterBoostClassifier.fit.__doc__
+    with pytest.raises(ValueError, match="contains NaN"):
+        FilterBoostClassifier(LogisticRegression()).fit(X, y)
 
 
-def test_rules_given_as_classes(rng):
-    X, y = noisy(rng, 4000, 2)
-    for estimator in (None, DecisionTreeClassifier(max_depth=1)):
-        options = {"estimator": estimator, "n_estimators": 2, "tau": 0.5, "full_pass": "never", "random_state": 0}
-        given = FilterBoostClassifier(rule=PlainRule, **options).fit(X, y)
-        named = FilterBoostClassifier(rule="nas", **options).fit(X, y)
-        assert given.score(X, y) > 0.85
-        assert named.n_samples_.sum() < given.n_samples_.sum() < 1.3 * named.n_samples_.sum()
-        ours = FilterBoostClassifier(rule=fr.TargetEBStop, **options).fit(X, y)
-        assert ours.score(X, y) > 0.85 and ours.n_samples_.sum() < 0.8 * given.n_samples_.sum()
-    with pytest.raises(ValueError, match="rewards of at least 0"):
-        FilterBoostClassifier(rule=fr.GBAS, full_pass="never").fit(X, y)
+def test_a_weak_learner_reads_no_further_than_its_rule_asks(rng):
+    """What passes after the rule has fired belongs to the next round."""
+    X, y = noisy(rng, 50_000)
+    options = {"n_estimators": 3, "tau": 0.5, "full_pass": "never", "learner_samples": 100, "random_state": 0}
+    model = FilterBoostClassifier(LogisticRegression(), **options).fit(X, y)
+    rule, looks = _edges.EdgeRule(1, "target-eb", 0.5, 50.0, growth=1.01), {1}
+    while rule.n < model.n_samples_.max():
+        rule.update_many(np.zeros((rule.next_look - rule.n, 1), np.int8) + rule.n % 2)
+        looks.add(rule.next_look)
+    assert set(model.n_samples_ - 100) <= looks
 
 
 def test_more_than_two_classes():
@@ -504,7 +486,7 @@ def test_progress(rng, capsys):
         ({"min_edge": 0.5}, ValueError, "min_edge is 0.5"),
         ({"max_samples": 0}, ValueError, "max_samples is 0"),
         ({"categorical_features": [7]}, ValueError, "a mask of 2 features"),
-        ({"rule": PlainRule, "selection": "leader"}, ValueError, "first edge only"),
+        ({"rule": fr.TargetEBStop}, TypeError, "one of nas"),
     ],
 )
 def test_bad_parameters(options, error, message):

@@ -7,7 +7,7 @@ from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
-                                    guard_t, guarded)
+                                    guard_t)
 from fastrace._base._signals cimport check_signals
 from fastrace._math._schedules cimport log_inv_telescoping_delta
 from fastrace.boosting._edges cimport ERROR_BELOW, RUNNING, EdgeRule
@@ -160,22 +160,14 @@ cdef class Filter:
             guard_leave(&self.guard)
         return out[:count], i
 
-    def _get_state(self):
-        return guarded(&self.guard, self, self._state, ())
-
-    def _state(self):
+    cdef dict state(self):
         return dict(rng=self.rng, drawn=self.drawn, passed=self.passed, refused=self.refused, over=self.over,
                     log_inv_delta=self.log_inv_delta, limit=self.limit)
 
-    def _set_state(self, state):
-        guard_enter(&self.guard, self)
-        try:
-            self.begin(state["log_inv_delta"])
-            self.drawn, self.passed, self.refused = state["drawn"], state["passed"], state["refused"]
-            self.over = state["over"]
-            self.limit = state["limit"]
-        finally:
-            guard_leave(&self.guard)
+    cdef set_state(self, state):
+        self.begin(state["log_inv_delta"])
+        self.drawn, self.passed, self.refused = state["drawn"], state["passed"], state["refused"]
+        self.over, self.limit = state["over"], state["limit"]
 
 
 cdef inline double _score(const double *table, const int64_t *offset, const int64_t *used, Py_ssize_t n_used,
@@ -223,12 +215,14 @@ cdef class StumpStream:
 
     Stump h is +1 where ``first[h] <= code <= last[h]`` of feature ``feature[h]`` and -1 elsewhere.
     `StumpStream.consume` reads examples until the rule fires; `StumpStream.add` then takes the round's stump.
+    Votes of any weak learner are codes of a feature too, and what learners before it say comes as `scores` of rows.
     """
 
     cdef guard_t guard          # whoever uses the stream holds those of the rule and of the filter too
     cdef readonly EdgeRule rule
     cdef readonly Filter filter
-    cdef readonly int64_t total_drawn
+    cdef public int64_t total_drawn
+    cdef int64_t seen            # examples that passed in this round, and that the rule has seen
     cdef readonly Py_ssize_t n_features
     cdef cnp.ndarray _feature, _first, _last, _offset, _highest, _table, _used, _hist, _prefix
     cdef int64_t *feature
@@ -309,7 +303,7 @@ cdef class StumpStream:
             self.rule.begin(log_inv_delta)
             self.filter.begin(log_inv_delta)
             self._hist[...] = 0
-            self.balance = 0
+            self.balance = self.seen = 0
         finally:
             self.release()
 
@@ -365,19 +359,29 @@ cdef class StumpStream:
         cdef double inside = self.prefix[begin + self.last[h]]
         return inside - self.prefix[begin + self.first[h] - 1] if self.first[h] else inside
 
+    cdef int fit(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, Py_ssize_t n_scores) except -1:
+        """Refuse rows of another shape."""
+        if codes.shape[1] != self.n_features or not codes.shape[0] == y.shape[0] == n_scores:
+            raise ValueError(f"codes of shape ({codes.shape[0]}, {codes.shape[1]}), {y.shape[0]} labels and {n_scores} "
+                             f"numbers by row do not fit {self.n_features} features")
+        return 0
+
     def consume(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, rows=None, Py_ssize_t start=0,
-                int64_t max_draws=9223372036854775807):
+                int64_t max_draws=9223372036854775807, scores=None):
         """Read examples from place `start` on, until something stops the round; return the place after the last.
 
-        Example i is row i of `codes`, or row ``rows[i]``, and y is -1 or 1; at most `max_draws` are read. A row that
-        does not exist, a code that its feature does not have, or another y raises ValueError; the examples before it
-        have been used, as `total_drawn` says.
+        Example i is row i of `codes`, or row ``rows[i]``, and y is -1 or 1; at most `max_draws` are read. `scores` of
+        rows are added to those of the stumps. A row that does not exist, a code that its feature does not have, or
+        another y raises ValueError; the examples before it have been used, as `total_drawn` says.
         """
         cdef const int64_t[::1] chosen = rows
+        cdef const double[::1] score = scores
+        cdef bint scored = scores is not None
         cdef bint random = rows is not None
         cdef Py_ssize_t n = chosen.shape[0] if random else codes.shape[0], i = start, j, row, d
         cdef Py_ssize_t until = n, n_rows = codes.shape[0]
         cdef const uint8_t *code
+        cdef double total
         cdef Filter sieve
         cdef EdgeRule rule
         cdef int sign
@@ -388,9 +392,7 @@ cdef class StumpStream:
         self.hold()
         rule, sieve, d = self.rule, self.filter, self.n_features
         try:
-            if codes.shape[1] != d or codes.shape[0] != y.shape[0]:
-                raise ValueError(f"codes of shape ({codes.shape[0]}, {codes.shape[1]}) and {y.shape[0]} labels do not "
-                                 f"fit {d} features")
+            self.fit(codes, y, score.shape[0] if scored else n_rows)
             with sieve.lock, nogil:
                 while i < until and rule.state == RUNNING and not sieve.over:
                     row = chosen[i] if random else i
@@ -402,12 +404,16 @@ cdef class StumpStream:
                     if random and i + AHEAD < n and 0 <= chosen[i + AHEAD] < n_rows:
                         fr_fetch(&codes[chosen[i + AHEAD], 0])
                     i += 1
-                    if sieve.take(sign * _score(self.table, self.offset, self.used, self.n_used, code)):
+                    total = _score(self.table, self.offset, self.used, self.n_used, code)
+                    if scored:
+                        total += score[row]
+                    if sieve.take(sign * total):
                         for j in range(d):
                             self.hist[self.offset[j] + code[j]] += sign
                         self.balance += sign
-                        if sieve.passed == rule.next_look:
-                            self._judge(sieve.passed)
+                        self.seen += 1
+                        if self.seen == rule.next_look:
+                            self._judge(self.seen)
                     if (i - start) % ROWS_PER_CHECK == 0:
                         check_signals()
         finally:
@@ -415,15 +421,19 @@ cdef class StumpStream:
             self.release()
         return i
 
-    def full_pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights):
+    def full_pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights, scores=None):
         """Sums of z of all stumps, rows as far as the filter passes them; the sum of those shares; and of weights."""
+        cdef const double[::1] score = np.zeros(weights.shape[0]) if scores is None else scores
         self.hold()
         try:
-            return self._pass(codes, y, weights)
+            self.fit(codes, y, weights.shape[0])
+            self.fit(codes, y, score.shape[0])
+            return self._pass(codes, y, weights, score)
         finally:
             self.release()
 
-    cdef tuple _pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights):
+    cdef tuple _pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights,
+                     const double[::1] score):
         """`full_pass` for those who hold the guards."""
         cdef Py_ssize_t n = codes.shape[0], i, j, d = self.n_features, h
         cdef cnp.ndarray hist = np.zeros(self._table.shape[0])
@@ -433,16 +443,14 @@ cdef class StumpStream:
         cdef double q, running, total = 0.0, balance = 0.0, weight = 0.0
         cdef int64_t k
         cdef const uint8_t *code
-        if codes.shape[1] != d or n != y.shape[0] or n != weights.shape[0]:
-            raise ValueError(f"codes of shape ({n}, {codes.shape[1]}), {y.shape[0]} labels and {weights.shape[0]} "
-                             f"weights do not fit {d} features")
         with nogil:
             for i in range(n):
                 code = &codes[i, 0]
                 if y[i] * y[i] != 1 or not _fits(code, self.highest, d):
                     with gil:
                         _refuse_row(codes, i, self._highest, y[i])
-                q = weights[i] * acceptance(y[i] * _score(self.table, self.offset, self.used, self.n_used, code))
+                q = _score(self.table, self.offset, self.used, self.n_used, code) + score[i]
+                q = weights[i] * acceptance(y[i] * q)
                 weight += weights[i]
                 total += q
                 q *= y[i]
@@ -467,7 +475,7 @@ cdef class StumpStream:
             rule = (self.rule.n_hypotheses, RULES[self.rule.kind], self.rule.tau, 0.0,
                     "leader" if self.rule.by_leader else "first", self.rule.growth, self.rule.min_edge)
             stumps = (self._feature, self._first, self._last, self._offset)
-            state = dict(rule=self.rule._state(), filter=self.filter._state(), table=self._table.copy(),
+            state = dict(rule=self.rule.get(), filter=self.filter.state(), table=self._table.copy(),
                          hist=self._hist.copy(), used=self._used[:self.n_used].copy(), balance=self.balance,
                          total_drawn=self.total_drawn)
             return _rebuild_stumps.saved(stumps, rule, self.filter.epsilon, state)
@@ -484,8 +492,9 @@ def _rebuild_stumps(stumps, rule, epsilon, state):
                          EdgeRule(n_hypotheses, name, tau, log_inv_delta, selection=selection, growth=growth,
                                   min_edge=min_edge),
                          Filter(epsilon, state["filter"]["rng"]))
-    stream.rule._set_state(state["rule"])
-    stream.filter._set_state(state["filter"])
+    stream.rule.put(state["rule"])
+    stream.filter.set_state(state["filter"])
+    stream.seen = stream.filter.passed
     stream._table[...] = state["table"]
     stream._hist[...] = state["hist"]
     used = np.unique(np.asarray(state["used"], dtype=np.int64))

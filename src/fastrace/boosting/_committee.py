@@ -1,15 +1,16 @@
-"""What boosting by filtering keeps, where its examples come from, and rules that are given as classes."""
+"""What boosting by filtering keeps, and where its examples come from."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 
 import fastrace.boosting._boost as _boost
 from fastrace.boosting._bins import Bins, Codes, Floats, Stump
@@ -42,7 +43,7 @@ class Booster:
 
 
 class Rows:
-    """Examples drawn at random from arrays or a memory map, with replacement, in blocks."""
+    """Rows of arrays or of a memory map, to be drawn at random, with replacement, in blocks."""
 
     def __init__(
         self, x: NDArray[Any], bins: Bins | None, weights: Floats | None, rng: np.random.Generator, *, in_memory: bool
@@ -87,26 +88,105 @@ class Rows:
             yield part, self.bins.transform(self.x[part])
 
 
-class Passing:
-    """Examples that pass the filter of a committee of any learners, one bunch after the other."""
+class Examples:
+    """Examples for stumps, drawn in blocks of which a stream reads one part after the other."""
 
-    def __init__(self, rows: Rows, y: NDArray[np.int8], sieve: _boost.Filter, booster: Booster) -> None:
-        self.rows, self.y, self.sieve, self.booster = rows, y, sieve, booster
-        self.numbers = np.empty(0, dtype=np.int64)
-        self.block: NDArray[Any] = np.empty((0, 0))
-        self.scores = np.empty(0)
-        self.place = self.drawn = 0
+    def __init__(self, rows: Rows, y: NDArray[np.int8], stream: _boost.StumpStream) -> None:
+        self.rows, self.y, self.stream = rows, y, stream
+        self.place = self.size = 0
+        self.codes: Codes
+        self.labels = y                          # of the rows of `codes`
+        self.places: NDArray[np.int64] | None = None
+        self.scores: Any = None                  # of the rows of `codes`, by learners that are no stumps
+
+    def begin(self, left: int) -> bool:
+        """Begin a round, from at most `left` rows; False if they do not do."""
+        return True
+
+    def read(self, left: int) -> None:
+        """Let the stream read at most `left` rows, no further than to the end of a block."""
+        if self.place == self.size:
+            self.draw()
+        self.place = self.stream.consume(self.codes, self.labels, self.places, self.place, left, self.scores)
+
+    def draw(self) -> None:
+        """The next block."""
+        numbers = self.rows.draw()
+        self.place, self.size = 0, len(numbers)
+        self.codes, self.places = self.rows.codes(numbers)
+        self.labels = self.y if self.places is not None else self.y[numbers]
+
+    def whole(self) -> Iterator[tuple[Codes, NDArray[np.int8], Floats, Floats | None]]:
+        """Codes, labels, weights and scores of all rows, in blocks."""
+        for part, codes in self.rows.all_codes():
+            yield codes, self.y[part], self.rows.weights[part] if len(self.rows.weights) else np.ones(len(codes)), None
+
+
+class Voters(Examples):
+    """Examples for a weak learner of any kind, fitted in each round: its vote is the code of their only feature."""
+
+    def __init__(
+        self, rows: Rows, y: NDArray[np.int8], stream: _boost.StumpStream, booster: Booster, estimator: Any,
+        n_examples: int, rng: np.random.Generator,
+    ) -> None:
+        super().__init__(rows, y, stream)
+        self.booster, self.estimator, self.n_examples, self.rng = booster, estimator, n_examples, rng
+        self.block: NDArray[Any]                 # the rows drawn, and their scores by the learners so far
+        self.scores: Floats = np.empty(0)
         self._all = np.zeros(rows.n) if rows.in_memory else None        # scores of rows, as of round
         self._round = np.zeros(rows.n if rows.in_memory else 0, dtype=np.int32)
+        self.learner: Any = None
 
-    def features(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """What learners see of rows: codes for stumps."""
-        if self.rows.bins is None:
-            return self.rows.read(numbers)
-        codes, places = self.rows.codes(numbers)
-        return codes if places is None else codes[places]
+    def begin(self, left: int) -> bool:
+        self.learner, parts, labels, count = None, [], [], 0
+        while count < self.n_examples:
+            if left <= 0:
+                return False
+            if self.place == self.size:
+                self.draw()
+            until = min(self.size, self.place + left)
+            places, place = self.stream.filter.accept(
+                self.scores[:until] * self.labels[:until], self.place, self.n_examples - count)
+            left -= place - self.place
+            self.stream.total_drawn += place - self.place
+            self.place = place
+            parts.append(self.block[places])
+            labels.append(self.labels[places])
+            count += len(places)
+            if self.stream.filter.over:
+                return False
+        target = np.concatenate(labels)
+        learner = clone(self.estimator)
+        if "random_state" in learner.get_params():
+            learner.set_params(random_state=int(self.rng.integers(2**31)))
+        if (target == target[0]).all():
+            learner = DummyClassifier(strategy="most_frequent")
+        self.learner = learner.fit(np.concatenate(parts), target)
+        self.codes = self._votes(self.block)
+        return True
 
-    def score(self, numbers: NDArray[np.int64], block: NDArray[Any]) -> Floats:
+    def draw(self) -> None:
+        numbers = self.rows.draw()
+        self.place, self.size = 0, len(numbers)
+        self.block, self.labels = self.rows.read(numbers), self.y[numbers]
+        self.scores = self._scores(numbers, self.block)
+        if self.learner is not None:
+            self.codes = self._votes(self.block)
+
+    def add(self, weight: float) -> None:
+        """Take the round's learner into the scores of the rows drawn."""
+        self.scores += weight * (2.0 * self.codes[:, 0] - 1.0)
+        self.learner = None
+
+    def whole(self) -> Iterator[tuple[Codes, NDArray[np.int8], Floats, Floats | None]]:
+        numbers = np.arange(self.rows.n)
+        block = self.rows.read(numbers)
+        yield self._votes(block), self.y, self.rows.weights, self._scores(numbers, block)
+
+    def _votes(self, block: NDArray[Any]) -> Codes:
+        return np.asarray(votes(self.learner, block) > 0, dtype=np.uint8)[:, None]
+
+    def _scores(self, numbers: NDArray[np.int64], block: NDArray[Any]) -> Floats:
         """F of rows; in memory, each learner is asked once per row at most."""
         learned = list(zip(self.booster.learners, self.booster.weights, strict=True))
         if self._all is None:
@@ -117,85 +197,11 @@ class Passing:
         for t in range(int(self._round[numbers].min(initial=len(learned))), len(learned)):
             late = np.unique(numbers[self._round[numbers] == t])
             if late.size:
-                self._all[late] += learned[t][1] * votes(learned[t][0], self.features(late))
+                self._all[late] += learned[t][1] * votes(learned[t][0], self.rows.read(late))
                 self._round[late] = t + 1
         return np.asarray(self._all[numbers])
-
-    def next(self, most: int, left: int) -> tuple[NDArray[Any], NDArray[np.int8]]:
-        """At most `most` examples that pass, from at most `left` rows; fewer if a block ends or the filter gives up."""
-        if self.place == len(self.numbers):
-            self.numbers = self.rows.draw()
-            self.block = self.features(self.numbers)
-            self.scores = self.score(self.numbers, self.block)
-            self.place = 0
-        until = min(len(self.numbers), self.place + left)
-        labels = self.y[self.numbers[:until]]
-        places, place = self.sieve.accept(self.scores[:until] * labels, self.place, most)
-        self.drawn += place - self.place
-        self.place = place
-        return self.block[places], labels[places]
-
-    def add(self) -> None:
-        """Take the booster's last learner into the scores of what is still to be filtered."""
-        rest = self.block[self.place:]
-        if len(rest):
-            self.scores[self.place:] += self.booster.weights[-1] * votes(self.booster.learners[-1], rest)
 
 
 def votes(learner: Any, block: NDArray[Any]) -> NDArray[Any]:
     """+1 or -1 for each row."""
     return learner.predict_codes(block) if isinstance(learner, Stump) else np.asarray(learner.predict(block))
-
-
-class RuleOfStreams:
-    """Any of our rules for means of streams, one per hypothesis, with the face of `EdgeRule`."""
-
-    def __init__(self, make: Callable[..., Any], n_hypotheses: int, tau: float) -> None:
-        self.make, self.n_hypotheses, self.tau = make, n_hypotheses, tau
-        self.status, self.best, self.n = "", -1, 0
-        self._rules: list[Any] = []
-
-    def restart(self, log_inv_delta: float) -> None:
-        """Begin a round."""
-        share = math.exp(-log_inv_delta) / self.n_hypotheses
-        self._rules = [self.make(epsilon=self.tau, delta=share, support=(-0.5, 0.5)) for _ in range(self.n_hypotheses)]
-        self.status, self.best, self.n = "", -1, 0
-        self._sums = np.zeros(self.n_hypotheses)
-
-    def update_many(self, wins: NDArray[np.int8]) -> int:
-        """Take rows of wins; return how many were used until the first rule fired."""
-        values = wins.astype(np.float64).T - 0.5
-        before = self._rules
-        used: int = wins.shape[0]
-        rules = [copy(rule) for rule in before]
-        for rule, column in zip(rules, values, strict=True):
-            used = min(used, int(rule.update_many(np.ascontiguousarray(column[:used]))))
-        if any(rule.stopped for rule in rules) and used < wins.shape[0]:
-            rules = [copy(rule) for rule in before]
-            for rule, column in zip(rules, values, strict=True):
-                rule.update_many(np.ascontiguousarray(column[:used]))
-        self._rules = rules
-        self.n += used
-        self._sums += values[:, :used].sum(axis=1)
-        fired = [rule.stopped for rule in rules]
-        if any(fired):
-            self.status, self.best = "fired", int(np.abs(self._sums).argmax())
-            if not self.lower[self.best] > 0.0:
-                self.best = fired.index(True)
-        return used
-
-    @property
-    def edges(self) -> Floats:
-        """Edges as observed."""
-        return self._sums / max(self.n, 1)
-
-    @property
-    def lower(self) -> Floats:
-        """Certified sizes of the edges: the near end of a rule's interval, or what its estimate allows."""
-        found = np.zeros(self.n_hypotheses)
-        for h, rule in enumerate(self._rules):
-            low, high = rule.interval
-            found[h] = max(low, -high, 0.0)
-            if rule.stopped:
-                found[h] = max(found[h], abs(rule.estimate) / (1.0 + self.tau))
-        return found

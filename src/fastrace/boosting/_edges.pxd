@@ -46,3 +46,5 @@ cdef class EdgeRule:
     cdef Py_ssize_t _most_certain(self) noexcept nogil
     cdef int64_t _look_after(self, int64_t n) noexcept nogil
     cdef object _copied(self, array)
+    cdef dict get(self)
+    cdef put(self, state)

@@ -213,27 +213,18 @@ cdef class EdgeRule:
                 best = h
         return best
 
-    def _get_state(self):
-        return guarded(&self.guard, self, self._state, ())
-
-    def _state(self):
+    cdef dict get(self):
         return dict(n=self.n, pending=self.pending, next_look=self.next_look, number=self.number, end=self.end,
                     x=self.x, best=self.best, status=STATUS[self.state], log_inv_delta=self.log_inv_delta,
                     low=self._low.copy(), high=self._high.copy(), sums=self._sums.copy(), edges=self._edges.copy())
 
-    def _set_state(self, state):
-        guard_enter(&self.guard, self)
-        try:
-            self.begin(state["log_inv_delta"])
-            for mine, theirs in ((self._low, state["low"]), (self._high, state["high"]), (self._sums, state["sums"]),
-                                 (self._edges, state["edges"])):
-                mine[...] = theirs
-            self.n, self.pending, self.next_look = state["n"], state["pending"], state["next_look"]
-            self.number, self.end, self.x = state["number"], state["end"], state["x"]
-            self.best = state["best"]
-            self.state = STATUS.index(state["status"])
-        finally:
-            guard_leave(&self.guard)
+    cdef put(self, state):
+        self.begin(state["log_inv_delta"])
+        for name, mine in (("low", self._low), ("high", self._high), ("sums", self._sums), ("edges", self._edges)):
+            mine[...] = state[name]
+        self.n, self.pending, self.next_look = state["n"], state["pending"], state["next_look"]
+        self.number, self.end, self.x = state["number"], state["end"], state["x"]
+        self.best, self.state = state["best"], STATUS.index(state["status"])
 
     def update_many(self, const int8_t[:, ::1] wins):
         """Take rows of wins, 1 or 0, one column per hypothesis; return how many rows were used."""

@@ -36,8 +36,8 @@ SMALL_MAP = 2**25       # bytes up to which a memory map is read whole
 
 
 def _takes_chunks(model: FilterBoostClassifier) -> bool:
-    if model.estimator is not None or callable(model.rule):
-        raise AttributeError("streams of chunks are boosted with stumps and a rule given by name; use fit for others")
+    if model.estimator is not None:
+        raise AttributeError("streams of chunks are boosted with stumps; use fit for other weak learners")
     return True
 
 
@@ -47,7 +47,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
     Each round draws examples at random and passes them through a filter that prefers those which the committee gets
     wrong. All weak learners watch what passes, and as soon as a stopping rule knows the edge of one of them to a
     relative accuracy `tau`, the one with the largest edge joins the committee. So the cost of a round depends on how
-    good its best weak learner is, not on the number of rows.
+    good its best weak learner is, not on the number of rows. Missing values (nan) are allowed, see Notes.
 
     Parameters
     ----------
@@ -63,12 +63,9 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         Probability that any edge or the statement about the error is wrong, in (0, 1), over all rounds.
     tau : float, default 0.25
         Relative accuracy of the edges, in (0, 1).
-    rule : str or callable, default "target-eb"
-        When an edge is known: "nas", "geometric-nas", "ebstop", "ebgstop", "ebgstop-star" (the rules of [1]_ and [3]_)
-        or "target-eb", bets aimed at the wanted accuracy. Or a class of this package, or a function of its arguments
-        ``(epsilon, delta, support)``, that makes a rule with `update_many`, `stopped`, `estimate` and `interval`; then
-        one runs per weak learner, which takes far longer. Rules for rewards that are never negative (SRA, AA, GBAS)
-        cannot judge an edge.
+    rule : {"target-eb", "nas", "geometric-nas", "ebstop", "ebgstop", "ebgstop-star"}, default "target-eb"
+        When an edge is known: by bets aimed at the accuracy asked for, or by one of the rules of [1]_ and [3]_.
+        Rules for rewards that are never negative (SRA, AA, GBAS) cannot judge an edge.
     selection : {"first", "leader"}, default "first"
         Stop the round at the first edge that is known to `tau`, or when one is certainly at least (1 - tau) times the
         largest.
@@ -95,22 +92,8 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
 
     Attributes
     ----------
-    classes_ : ndarray
-    n_features_in_, feature_names_in_
+    classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
-    estimators_ : list
-        The weak learners in order: `Stump` objects, which print in words, or fitted estimators; one list per class
-        where there are more than two.
-    estimator_weights_, estimator_edges_ : ndarray
-        Weight of each round, and certified size of its edge. Shape (n_rounds,); (n_classes, n_rounds) and filled with
-        zeros where there are more than two classes, like the following.
-    n_samples_, n_samples_read_ : ndarray
-        Examples of each round that passed the filter, and rows read for them.
-    stopped_by_ : str or list of str
-        "n_estimators"; "error" (the training error is at most `epsilon`); "no edge"; "max_samples"; "exhausted", the
-        chunks ended; "inconsistent", an assumption failed.
-    feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in the weights of the stumps.
 
     Raises
     ------
@@ -130,8 +113,10 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
 
     A row drawn costs one sum per feature in use, one that passes an addition per feature; looks at the bounds follow
     after every example at first, later after every 100th part of them. A memory map is read at the rows drawn only,
-    except for the labels, and for at most 200,000 rows from which bins are learnt. Missing values (nan) have a bin of
-    their own.
+    except for the labels, and for at most 200,000 rows from which bins are learnt.
+
+    Stumps take nan for a missing value: where a feature lacks values, they have a bin and a stump of their own; a value
+    that is missing in `predict` only lies in none of the feature's bins. Other weak learners get no nan: it is refused.
 
     References
     ----------
@@ -161,7 +146,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         epsilon: float = 0.01,
         delta: float = 0.1,
         tau: float = 0.25,
-        rule: str | Callable[..., Any] = "target-eb",
+        rule: str = "target-eb",
         selection: str = "first",
         n_bins: int = 5,
         binning: str = "uniform",
@@ -203,7 +188,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         Parameters
         ----------
         X : array_like of shape (n_rows, n_features)
-            Features; a NumPy memory map is read only at the rows that are drawn.
+            Features, nan where a value is missing; a NumPy memory map is read only at the rows that are drawn.
         y : array_like of shape (n_rows,)
             Classes.
         sample_weight : array_like of shape (n_rows,), optional
@@ -356,10 +341,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
                 f"rule is {self.rule!r}; {REFUSED[self.rule.lower()]} is for rewards that are never negative, and an "
                 f"edge has a sign: one of {', '.join(RULES)} is needed"
             )
-        if not callable(self.rule):
-            _checks.choice(self.rule, "rule", RULES)
-        elif _checks.choice(self.selection, "selection", ("first", "leader")) == "leader":
-            raise ValueError("selection is 'leader'; rules that are not given by name stop at the first edge only")
+        _checks.choice(self.rule, "rule", RULES)
 
     def _generator(self) -> np.random.Generator:
         if isinstance(self.random_state, np.random.Generator):
@@ -429,18 +411,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         return np.log(self.predict_proba(X))
 
     def staged_decision_function(self, X: ArrayLike) -> Iterator[Floats]:
-        """Yield the scores after each round.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_rows, n_features)
-            Examples.
-
-        Yields
-        ------
-        ndarray of float, shape (n_rows,) or (n_rows, n_classes)
-            What `decision_function` would return after the round.
-        """
+        """Yield what `decision_function` would return after each round."""
         block = self._ready(X)
         totals = [np.zeros(len(block)) for _ in self._boosters]
         for t in range(self.n_iter_):
@@ -450,34 +421,12 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
             yield totals[0].copy() if len(totals) == 1 else np.column_stack(totals)
 
     def staged_predict(self, X: ArrayLike) -> Iterator[NDArray[Any]]:
-        """Yield the classes after each round.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_rows, n_features)
-            Examples.
-
-        Yields
-        ------
-        ndarray, shape (n_rows,)
-            What `predict` would return after the round.
-        """
+        """Yield the classes after each round, shape (n_rows,)."""
         for scores in self.staged_decision_function(X):
             yield self._classes(scores)
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[Floats]:
-        """Yield the probabilities after each round.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_rows, n_features)
-            Examples.
-
-        Yields
-        ------
-        ndarray of float, shape (n_rows, n_classes)
-            What `predict_proba` would return after the round.
-        """
+        """Yield the probabilities after each round, shape (n_rows, n_classes)."""
         for scores in self.staged_decision_function(X):
             yield _probabilities(scores)
 
@@ -489,12 +438,16 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
 
     @property
     def n_iter_(self) -> int:
-        """Rounds that were made; with several classes the most of any class."""
+        """Rounds that were made; with more than two classes the most of any class."""
         return max(len(booster.weights) for booster in self._boosters)
 
     @property
     def estimators_(self) -> list[Any]:
-        """The weak learners in order; with more than two classes a list of them for each class."""
+        """The weak learners in order: `Stump` objects, which print in words, or fitted estimators.
+
+        With more than two classes there is a list for each class; the following have shape (n_classes, n_rounds) then,
+        filled with zeros, in place of (n_rounds,).
+        """
         found = [list(booster.learners) for booster in self._boosters]
         return found[0] if len(found) == 1 else found
 
@@ -505,7 +458,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
 
     @property
     def estimator_edges_(self) -> Floats:
-        """Certified size of the edge of each weak learner."""
+        """Certified size of the edge of each weak learner, on the examples that passed its round's filter."""
         return self._by_round("edges", np.float64)
 
     @property
@@ -520,7 +473,11 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
 
     @property
     def stopped_by_(self) -> str | list[str]:
-        """Why boosting ended; with more than two classes a list, one word for each class."""
+        """Why boosting ended; with more than two classes a list, one word for each class.
+
+        "n_estimators"; "error" (the training error is at most `epsilon`); "no edge"; "max_samples"; "exhausted", the
+        chunks ended; "inconsistent", an assumption failed.
+        """
         found = [booster.stopped_by for booster in self._boosters]
         return found[0] if len(found) == 1 else found
 
