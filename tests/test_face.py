@@ -1,9 +1,11 @@
 """The face of the package: DESIGN.md's table of words, held to by every public class and function."""
 
+import copy
 import dataclasses
 import importlib
 import inspect
 import json
+import pickle
 import pkgutil
 import re
 from pathlib import Path
@@ -37,6 +39,12 @@ def signatures():
 
 SIGNATURES = signatures()
 TAKING = {word: sorted(name for name, given in SIGNATURES.items() if word in given) for word in ORDER}
+
+
+RACERS = sorted(name for name, cls in catalogue.public_classes().items()
+                if name == "DiscreteSampler" or hasattr(cls, "result") and hasattr(cls, "ask")
+                and not name.startswith("model_selection.") and name in catalogue.OBJECTS
+                and {"n_arms", "sizes"} & set(SIGNATURES.get(name, ())))
 
 
 def endings():
@@ -131,6 +139,59 @@ def test_shared_parameters_stand_in_one_order_with_one_default(name):
             assert given[word].default is default, word
 
 
+def named_race(name, names):
+    """An object of a class that races arms, with these names of them."""
+    given = SIGNATURES[name]
+    own = {key: catalogue._argument(value) for key, value in given.items()
+           if value.default is value.empty or key == "support"}
+    return catalogue.public_classes()[name](**(own | {"names": names}))
+
+
+@pytest.mark.parametrize("name", RACERS)
+def test_every_race_takes_names_and_keeps_them(name):
+    race = named_race(name, ["north", "east", "south", "west"])
+    for answer in (race, pickle.loads(pickle.dumps(race)), copy.deepcopy(race)):
+        found = answer.stats if name == "DiscreteSampler" else answer.result()
+        assert found.names == ("north", "east", "south", "west")
+        assert found.to_dict()["names"] == ["north", "east", "south", "west"]
+
+
+@pytest.mark.parametrize("name", RACERS)
+@pytest.mark.parametrize(("names", "error", "said"), [
+    (3, TypeError, "names is 3; a sequence of names is needed, one for each of 4 arms"),
+    ("abcd", TypeError, "names is 'abcd'; a sequence of names is needed"),
+    ({"a", "b", "c", "d"}, TypeError, "a sequence of names is needed"),
+    (["a", "b", "c"], ValueError, "names has 3 entries; one per arm is needed, and there are 4"),
+    (["a", "b", "a", "c"], ValueError, "names has 'a' more than once; different names are needed"),
+])
+def test_names_that_do_not_name_each_arm_are_refused(name, names, error, said):
+    with pytest.raises(error, match=said):
+        named_race(name, names)
+
+
+@pytest.mark.parametrize("name", RACERS)
+def test_a_race_remembers_the_names_of_its_table(name):
+    if name in ("UnequalRace", "DiscreteSampler"):
+        return          # one takes no tables, the other has its table from the start
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(catalogue.VALUES / 1.2, columns=["north", "east", "south", "west"])
+    takes_budget = "max_pulls" in inspect.signature(catalogue.public_classes()[name].run).parameters
+    given = {"max_pulls": 100} if takes_budget else {}
+    race = named_race(name, None)
+    race.run(frame, **given)
+    assert race.result().names == pickle.loads(pickle.dumps(race)).result().names == tuple(frame)
+    race = named_race(name, list("abcd"))
+    assert race.run(frame, **given).names == tuple("abcd")
+
+
+def test_columns_of_one_name_are_told_apart_by_number_with_a_warning():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(catalogue.VALUES, columns=["x", "y", "x", "z"])
+    for race in (fr.FiniteRace(4, 400), fr.LUCB(4, 1, 0.2, support=(0, 1.2))):
+        assert any("more than one column is named 'x'" in text for text in race.run(frame).warnings)
+        assert pickle.loads(pickle.dumps(race)).result().names is None
+
+
 def test_names_may_be_given_where_rewards_have_none():
     pull = fr.pulls.BernoulliPulls([0.2, 0.5, 0.8], rng=1)
     values, names = catalogue.VALUES[:, :3], ["x", "y", "z"]
@@ -138,5 +199,8 @@ def test_names_may_be_given_where_rewards_have_none():
                  lambda names: fr.race_sums(list(values.T), names=names, rng=1),
                  lambda names: fr.select_best(pull, 3, epsilon=0.2, names=names, rng=1)):
         assert call(names).names == ("x", "y", "z")
-        with pytest.raises(ValueError, match="names has 2 entries; one per arm is needed, and there are 3"):
-            call(names[:2])
+        for bad, said in ((names[:2], "names has 2 entries; one per arm is needed, and there are 3"),
+                          ("xyz", "^(race|race_sums|select_best): names is 'xyz'; a sequence of names is needed"),
+                          (5, "names is 5; a sequence of names"), (["x", "y", "x"], "names has 'x' more than once")):
+            with pytest.raises((TypeError, ValueError), match=said):
+                call(bad)

@@ -8,6 +8,7 @@ compared with; `KLLUCB` is LUCB with bounds for rewards 0 and 1, wider elsewhere
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ class Direct(_Plan):
     {epsilon}
     {delta}
     {support}
+    {names}
     {no rng}
 
     {errors}
@@ -94,9 +96,10 @@ class Direct(_Plan):
         delta: float = 0.05,
         support: _checks.Support = (0.0, 1.0),
         *,
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, n_best, epsilon, delta, support)
+        self._check(n_arms, n_best, epsilon, delta, support, names)
         self._needs_epsilon()
         counts = direct_counts(self._widths, self._epsilon, self._delta)
         self._planned = int(counts.sum())
@@ -157,6 +160,7 @@ class MedianElimination(_Rounds):
     {support}
     const : float, default 4.0
         Factor of the pulls per round. 4 is that of [1]_; 2 is enough by Hoeffding's inequality and halves the price.
+    {names}
     {no rng}
 
     {errors}
@@ -192,9 +196,10 @@ class MedianElimination(_Rounds):
         support: _checks.Support = (0.0, 1.0),
         *,
         const: float = 4.0,
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, 1, epsilon, delta, support)
+        self._check(n_arms, 1, epsilon, delta, support, names)
         const = _checks.real(const, "const")
         self._plan(MedianElimination, {**self._shared("n_best"), "const": const}, rng, 1, 1, const, 3.0)
 
@@ -210,6 +215,7 @@ class Incremental(_Rounds):
     {support}
     const : float, default 4.0
         Factor of the pulls per round, at least 2; see `MedianElimination`.
+    {names}
     {no rng}
 
     {errors}
@@ -240,9 +246,10 @@ class Incremental(_Rounds):
         support: _checks.Support = (0.0, 1.0),
         *,
         const: float = 4.0,
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, n_best, epsilon, delta, support)
+        self._check(n_arms, n_best, epsilon, delta, support, names)
         const = _checks.real(const, "const")
         self._plan(Incremental, {**self._shared(), "const": const}, rng, 1, self._n_best, const, 3.0)
 
@@ -256,6 +263,7 @@ class Halving(_Rounds):
     {epsilon}
     {delta}
     {support}
+    {names}
     {no rng}
 
     {errors}
@@ -287,9 +295,10 @@ class Halving(_Rounds):
         delta: float = 0.05,
         support: _checks.Support = (0.0, 1.0),
         *,
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, n_best, epsilon, delta, support)
+        self._check(n_arms, n_best, epsilon, delta, support, names)
         self._plan(Halving, self._shared(), rng, self._n_best, 1, 2.0, 3.0 * self._n_best)
 
 
@@ -310,6 +319,7 @@ class OCBA(Selection):
     draw : {"proportional", "deficit"}, default "proportional"
         Draw the pulls of a batch in proportion to the shares of the arms that lack pulls, as in [2]_, or give each arm
         what it lacks, as in [1]_.
+    {names}
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness.
 
@@ -350,9 +360,10 @@ class OCBA(Selection):
         n0: int | None = None,
         batch: int = 1,
         draw: str = "proportional",
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, n_best, 0.0, 0.5, support)
+        self._check(n_arms, n_best, 0.0, 0.5, support, names)
         self._epsilon = self._delta = math.nan
         budget = _checks.integer(budget, "budget", 2 * self._n_arms, "every arm needs two pulls for a variance")
         if n0 is None:
@@ -405,6 +416,7 @@ class SubsetRace(Selection):
         Bound of each mean; "bernstein" is the empirical one of Audibert, Munos and Szepesvari.
     beyond : bool, default False
         Go on after the horizon with the level of its last round, as [2]_ did. Without a promise; give `max_pulls`.
+    {names}
     {no rng}
 
     {errors}
@@ -448,9 +460,10 @@ class SubsetRace(Selection):
         *,
         bound: str = "hoeffding",
         beyond: bool = False,
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, n_best, 0.0, delta, support)
+        self._check(n_arms, n_best, 0.0, delta, support, names)
         self._begin(
             SubsetRace,
             {**self._shared("epsilon"), "horizon": horizon, "bound": bound, "beyond": bool(beyond)},
@@ -497,7 +510,7 @@ class KLLUCB(LUCB):
     rate : {"proved", "easy"}, default "proved"
         Threshold of n times the divergence at round t: that of the theorem of [1]_, or the one of its experiments,
         :math:`\ln((1 + \ln t) / \delta)`, which has no proof.
-    split, batch, rng
+    split, batch, names, rng
         As in `LUCB`. With ``rate="easy"`` and ``split="equal"`` the threshold is :math:`\ln((1 + \ln t) n / \delta)`.
 
     {errors}
@@ -537,10 +550,12 @@ class KLLUCB(LUCB):
         rate: str = "proved",
         split: str = "auto",
         batch: int | str = "auto",
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         bound = RATES[_checks.choice(rate, "rate", tuple(RATES))]
-        super().__init__(n_arms, n_best, epsilon, delta, support, bound=bound, split=split, batch=batch, rng=rng)
+        super().__init__(n_arms, n_best, epsilon, delta, support, bound=bound, split=split, batch=batch, names=names,
+                         rng=rng)
 
 
 class SAR(LUCB):
@@ -558,6 +573,7 @@ class SAR(LUCB):
         Level of the bounds in the result, in (0, 1). The rule does not use it.
     {support}
         The rule does not use it; `error_bound` does.
+    {names}
     {no rng}
 
     {errors}
@@ -592,9 +608,10 @@ class SAR(LUCB):
         delta: float = 0.05,
         support: _checks.Support = (0.0, 1.0),
         *,
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, n_best, 0.0, delta, support)
+        self._check(n_arms, n_best, 0.0, delta, support, names)
         budget = _checks.integer(budget, "budget", self._n_arms + 1, "every arm is pulled at least once")
         if budget > _checks.MOST_PULLS:
             raise ValueError(f"budget is {budget}; at most 2**62 pulls can be counted")

@@ -71,9 +71,7 @@ cdef class PullSource:
         self.most_at_once = REWARDS_PER_CALL
 
     def __init__(self, n_arms):
-        cdef Py_ssize_t count = n_arms
-        if count < 1:
-            raise ValueError(f"n_arms is {n_arms}; at least 1 arm is needed")
+        cdef Py_ssize_t count = _checks.integer(n_arms, "n_arms", 1, "a source of pulls needs arms")
         guard_build(&self.guard, 0, self)
         self.n_arms = count
         guard_built(&self.guard, 0)

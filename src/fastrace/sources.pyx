@@ -78,10 +78,8 @@ cdef class Source:
 
     def __init__(self, n_arms, n_rows, *, scan_advantage=1.0, reward_cost=20.0, n_always_read=0, first_look=50,
                  support=None):
-        if n_arms < 1:
-            raise ValueError(f"n_arms is {n_arms}; a source needs at least one arm")
-        if n_rows < 0:
-            raise ValueError(f"n_rows is {n_rows}; a population cannot have fewer than 0 rows")
+        n_arms = _checks.integer(n_arms, "n_arms", 1, "a source needs at least one arm")
+        n_rows = _checks.integer(n_rows, "n_rows", 0, "a population cannot have fewer than 0 rows")
         if n_rows > 1 << 62 or n_arms > 1 << 40:
             raise ValueError(f"n_rows is {n_rows} and n_arms is {n_arms}; at most 2^62 rows of 2^40 arms are countable")
         if not scan_advantage >= 1.0:
@@ -683,6 +681,6 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
     else:
         source = ArraySource(_frames.as_table(rewards), support=support)
     for name, given, found in (("n_arms", n_arms, source.n_arms), ("n_rows", n_rows, source.n_rows)):
-        if given is not None and given != found:
-            raise ValueError(f"{name} is {given}, but the rewards have {found}; leave it out or make them agree")
+        if given is not None and _checks.integer(given, name, 0, "it is a size") != found:
+            raise ValueError(f"{name} is {given}, but the rewards have {found}: make them agree")
     return source

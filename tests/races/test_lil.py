@@ -277,6 +277,7 @@ def test_max_pulls_cuts_short_and_says_so(seed):
     race = fr.LilUCB(3, 5000, support=(0, 1.1), rng=2)
     cut = race.run(values, max_pulls=200)
     assert (cut.stopped_by, cut.n_looks, race.done) == ("max_pulls", 200, False)
+    assert cut.warnings == ("max_pulls was reached: best is the arm pulled most so far, and nothing is promised of it",)
     assert cut.best == int(np.lexsort((-cut.mean, -cut.pulls))[0])
     assert cut.active.tolist() == [0, 1, 2]
     assert race.run(values, max_pulls=100).n_looks == 200

@@ -552,6 +552,29 @@ def test_select_best_by_every_method(method):
     assert "best 2 of 5 arms" in str(result)
 
 
+def test_select_best_sees_how_many_arms_a_table_has():
+    pandas = pytest.importorskip("pandas")
+    table = np.random.default_rng(1).random((300, 4)) * [0.2, 0.5, 1.0, 0.3]
+    for pull in (table, table.tolist(), pandas.DataFrame(table), {str(k): table[:, k] for k in range(4)},
+                 fr.sources.ArraySource(table), fr.pulls.ResampledPulls(table, rng=1)):
+        assert fr.select_best(pull, epsilon=0.2, rng=1).best == 2
+    with pytest.raises(ValueError, match="select_best: n_arms is missing; a function or an object does not show"):
+        fr.select_best(lambda arms, counts: np.ones(counts.sum()))
+    with pytest.raises(ValueError, match="n_arms is 5, but the rewards have 4: make them agree"):
+        fr.select_best(table, 5)
+    with pytest.raises(TypeError, match="n_arms is '4' of type str; an integer is needed"):
+        fr.select_best(table, "4")
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_select_best_refuses_a_budget_that_leaves_arms_without_a_pull(limit):
+    with pytest.raises(ValueError, match=f"select_best: max_pulls is {limit}; at least 4 is needed, one pull of each"):
+        fr.select_best(BernoulliPulls([0.2, 0.5, 0.8, 0.1], rng=1), 4, max_pulls=limit)
+    assert fr.select_best(BernoulliPulls([0.2, 0.5], rng=1), 2, 2, max_pulls=limit).stopped_by == "single"
+    result = fr.select_best(BernoulliPulls([0.2, 0.5, 0.8, 0.1], rng=1), 4, max_pulls=4)
+    assert result.pulls.tolist() == [1, 1, 1, 1] and "max_pulls was reached" in result.warnings[0]
+
+
 def test_select_best_takes_every_kind_of_source():
     means = np.array([0.1, 0.9, 0.5])
     table = (np.random.default_rng(1).random((5000, 3)) < means).astype(float)

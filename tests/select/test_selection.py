@@ -422,6 +422,25 @@ def test_a_subclass_with_arguments_of_its_own_is_saved(seed):
 # Fixed plans.
 
 
+@every_rule
+def test_a_spent_budget_is_said_in_a_warning(make):
+    rule = make(6, 2)
+    assert rule.result().warnings == () and rule.result().stopped_by == ""
+    result = rule.run(BernoulliPulls(MEANS, rng=1), max_pulls=3)
+    assert any("max_pulls was reached" in text and "had no pull" in text for text in result.warnings)
+    result = rule.run(BernoulliPulls(MEANS, rng=1), max_pulls=60)
+    assert any("max_pulls was reached" in text for text in result.warnings)
+    assert "had no pull" not in str(result) or not result.pulls.all()
+    assert "warning: max_pulls was reached" in str(pickle.loads(pickle.dumps(rule)).result())
+
+
+def test_a_budget_that_bought_the_promise_is_no_reason_to_warn():
+    easy = BernoulliPulls([0.0, 1.0, 0.0], rng=1)
+    assert fr.SAR(3, 1, 900).run(easy).warnings == ()
+    assert "budget was reached before the answer was safe" in str(fr.SAR(6, 2, 60).run(BernoulliPulls(MEANS, rng=1)))
+    assert "nothing is promised" in str(fr.OCBA(6, 2, 60, n0=5).run(BernoulliPulls(MEANS, rng=1)))
+
+
 def test_the_price_of_plans_is_known_beforehand():
     root = math.sqrt(12)
     for width, direct, halving, incremental, single in (

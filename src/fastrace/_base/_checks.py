@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -116,6 +116,27 @@ def arm_values(value: ArrayLike, name: str, n_arms: int, of: str = "arm") -> NDA
         needed = f"a scalar or shape ({n_arms},), one value per {of}, is needed"
         raise ValueError(f"{name} has shape {array.shape}; {needed}")
     return np.array(np.broadcast_to(array, (n_arms,)), dtype=np.float64)
+
+
+def arm_names(names: Sequence[Any] | None, n_arms: int, noun: str = "arm") -> tuple[str, ...] | None:
+    """What to call the arms, or what else has names: one name each, no two alike; None if they have none."""
+    if names is None:
+        return None
+    if isinstance(names, (str, bytes, Set)) or not isinstance(names, Iterable):
+        raise TypeError(f"names is {names!r}; a sequence of names is needed, one for each of {n_arms} {noun}s")
+    found = tuple(str(name) for name in names)
+    if len(found) != n_arms:
+        raise ValueError(f"names has {len(found)} entries; one per {noun} is needed, and there are {n_arms}")
+    twin = twice(found)
+    if twin is not None:
+        raise ValueError(f"names has {twin!r} more than once; different names are needed")
+    return found
+
+
+def twice(names: Sequence[str]) -> str | None:
+    """The first name that stands there before, if any does."""
+    seen: set[str] = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
 
 
 def support_bounds(support: Support, n_arms: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

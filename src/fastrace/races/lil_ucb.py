@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import fastrace.races._lil as _lil
 from fastrace._base import _checks
 from fastrace.races import _options
 from fastrace.results import RaceResult
-from fastrace.results.columns import named
+from fastrace.results.columns import named, remembered
 from fastrace.sources import Source, as_source, column_names
 
 SETTINGS = ("heuristic", "theory")
@@ -55,6 +56,8 @@ class LilUCB:
         Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race.
     outside : {"raise", "warn"}, default "raise"
         What to do with a reward outside `support`: refuse it, or take it as it is and say so in the result.
+    names : sequence of str, optional
+        What to call the arms in the result; by default the columns of the table that `run` is given.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness: one keyed order of the rows per arm is drawn from it here, nothing later.
 
@@ -105,6 +108,7 @@ class LilUCB:
         *,
         offset: ArrayLike | None = None,
         outside: str = "raise",
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         n_arms, n_rows = _options.population(n_arms, n_rows)
@@ -130,12 +134,13 @@ class LilUCB:
             "offset": constants,
             "strict": _options.strict(outside),
         }
+        self._names = _checks.arm_names(names, n_arms)
         self._race = _lil.LilRace(n_arms, n_rows, **self._options)
         self._race.seed(_checks.generator(rng))
 
     def __reduce__(self) -> tuple[Any, ...]:
         known = (self._race.n_arms, self._race.n_rows, self._delta, self._setting, self._options)
-        return _rebuild.saved(type(self), known, self._race._get_state())
+        return _rebuild.saved(type(self), known, self._race._get_state(), self._names)
 
     def __repr__(self) -> str:
         state = "over" if self.done else "running"
@@ -183,15 +188,21 @@ class LilUCB:
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         race = self._race
         rewards = as_source(source, n_arms=race.n_arms, n_rows=race.n_rows)
+        columns = column_names(source)
+        self._names = remembered(self._names, columns)
         race.run(rewards, min(limit, NO_LIMIT))
-        return named(self.result(), column_names(source), rewards)
+        return named(self.result(), columns, rewards)
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
         race = self._race
         known = race.answer()
         size = race.n_arms * race.n_rows
-        outside = "a reward lay outside support: the promise does not hold"
+        told = []
+        if race.outside:
+            told.append("a reward lay outside support: the promise does not hold")
+        if known["stopped_by"] == "max_pulls":
+            told.append("max_pulls was reached: best is the arm pulled most so far, and nothing is promised of it")
         return RaceResult(
             lower=known["mean"] - known["half_width"],
             upper=known["mean"] + known["half_width"],
@@ -201,19 +212,23 @@ class LilUCB:
             delta=self._delta,
             skewness=math.nan,
             kurtosis=math.nan,
-            warnings=(outside,) if race.outside else (),
+            warnings=tuple(told),
+            names=self._names,
             **known,
         )
 
 
 @_checks.rebuilds(1, LilUCB, subclasses=True)
-def _rebuild(cls: type[LilUCB], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
+def _rebuild(
+    cls: type[LilUCB], known: tuple[Any, ...], state: dict[str, Any], names: tuple[str, ...] | None = None
+) -> Any:
     """Rebuild a pickled `LilUCB`."""
     n_arms, n_rows, delta, setting, options = known
     if len(state["pulls"]) != n_arms:           # before memory is taken for so many
         raise ValueError(f"{n_arms} arms cannot have {len(state['pulls'])} counts of pulls")
     race = cls.__new__(cls)
     race._delta, race._setting, race._options = delta, setting, options
+    race._names = _checks.arm_names(names, n_arms)
     race._race = _lil.LilRace(n_arms, n_rows, **options)
     race._race._set_state(state)
     return race

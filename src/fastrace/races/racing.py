@@ -17,7 +17,7 @@ from fastrace._base import _checks
 from fastrace.races import _options
 from fastrace.races._options import MOST_ROWS
 from fastrace.results import RaceResult
-from fastrace.results.columns import named, renamed
+from fastrace.results.columns import named, remembered
 from fastrace.sources import Source, as_source, column_names
 
 MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
@@ -249,6 +249,8 @@ class FiniteRace:
     outside : {"raise", "warn"}, default "raise"
         What to do with a reward outside `support`: refuse it, or take it as it is and say in the result that the
         promise is void.
+    names : sequence of str, optional
+        What to call the arms in the result; by default the columns of the table that `run` is given.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness; its own bit generator is used, under its lock.
 
@@ -314,6 +316,7 @@ class FiniteRace:
         scan_advantage: float | None = 1.0,
         max_pulls: int | None = None,
         outside: str = "raise",
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         self._options = RaceOptions(
@@ -334,10 +337,11 @@ class FiniteRace:
             outside=outside,
         )
         constants = _options.constants(offset, "offset", n_arms)
+        self._names = _checks.arm_names(names, n_arms)
         self._race = self._options.start(constants, rng)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild.saved(type(self), self._options, *self._race.saved())
+        return _rebuild.saved(type(self), self._options, *self._race.saved(), self._names)
 
     def __repr__(self) -> str:
         o = self._options
@@ -374,12 +378,14 @@ class FiniteRace:
         """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL."""
         o = self._options
         rewards = as_source(source, n_arms=o.n_arms, n_rows=o.n_rows)
+        columns = column_names(source)
+        self._names = remembered(self._names, columns)
         self._race.run(rewards)
-        return named(race_result(self._race, o), column_names(source), rewards)
+        return named(self.result(), columns, rewards)
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
-        return race_result(self._race, self._options)
+        return race_result(self._race, self._options, self._names)
 
 
 def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _checks.Support | None) -> Source:
@@ -388,7 +394,9 @@ def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _ch
     return as_source(rewards, n_arms=n_arms, n_rows=n_rows, support=None if own else support)
 
 
-def race_result(core: _core.Race, options: RaceOptions, n_always_read: int = 0) -> RaceResult:
+def race_result(
+    core: _core.Race, options: RaceOptions, names: tuple[str, ...] | None, n_always_read: int = 0
+) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read."""
     known = core.answer()
     mean = known["mean"]
@@ -404,17 +412,20 @@ def race_result(core: _core.Race, options: RaceOptions, n_always_read: int = 0) 
         bound=options.bound,
         delta=options.delta,
         warnings=core.warnings(),
+        names=names,
         **known,
     )
 
 
 @_checks.rebuilds(1, FiniteRace, subclasses=True)
 def _rebuild(
-    cls: Any, options: RaceOptions, rng: np.random.Generator, plan: Plan, state: dict[str, Any]
+    cls: Any, options: RaceOptions, rng: np.random.Generator, plan: Plan, state: dict[str, Any],
+    names: tuple[str, ...] | None = None,
 ) -> Any:
     """Rebuild a pickled `FiniteRace`."""
     race = cls.__new__(cls)
     race._options = options
+    race._names = _checks.arm_names(names, options.n_arms)
     race._race = options.core(rng)
     race._race.restore(plan, state)
     return race
@@ -512,6 +523,7 @@ def race(
         if source.n_rows + source.n_always_read == 0 and offset is None:
             raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
         constants = _options.constants(offset, "offset", options.n_arms)
+        given = _checks.arm_names(names, options.n_arms)
         core = options.start(constants, rng)
     core.run(source)
-    return renamed(named(race_result(core, options, source.n_always_read), column_names(rewards), source), names)
+    return named(race_result(core, options, given, source.n_always_read), column_names(rewards), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from fastrace._base._progress import track
 from fastrace.races import _options
 from fastrace.races.racing import RaceOptions, source_of
 from fastrace.results import SamplerStats
+from fastrace.results.columns import remembered
+from fastrace.sources import column_names
 
 
 class DiscreteSampler:
@@ -36,6 +39,8 @@ class DiscreteSampler:
         Rows of the first look; as the source suggests by default.
     growth, access, student, skewness_guard, tail_guard, outside
         See `FiniteRace`.
+    names : sequence of str, optional
+        What to call the states in `stats`; by default the columns of a table.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness.
 
@@ -90,6 +95,7 @@ class DiscreteSampler:
         skewness_guard: bool = False,
         tail_guard: bool = True,
         outside: str = "raise",
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         self._source = source_of(rewards, n_arms, n_rows, support)
@@ -110,13 +116,14 @@ class DiscreteSampler:
             scan_advantage=None,
             outside=outside,
         )
+        self._names = remembered(_checks.arm_names(names, self._source.n_arms), column_names(rewards))
         self._core = self._options.core(_checks.generator(rng))
         self.log_prior = 0.0 if log_prior is None else log_prior
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._options, self._own_support)
         rng, _, state = self._core.saved()
-        return _rebuild.saved(type(self), self._source, options, rng, self._log_prior, state)
+        return _rebuild.saved(type(self), self._source, options, rng, self._log_prior, state, self._names)
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
@@ -176,6 +183,7 @@ class DiscreteSampler:
             bound=self._options.bound,
             delta=self._options.delta,
             warnings=self._core.warnings(of_all_draws=True),
+            names=self._names,
             **self._core.doubts(of_all_draws=True),
         )
 
@@ -188,11 +196,13 @@ def _rebuild(
     rng: np.random.Generator,
     log_prior: NDArray[np.float64],
     state: dict[str, Any],
+    names: tuple[str, ...] | None = None,
 ) -> Any:
     """Rebuild a pickled `DiscreteSampler`."""
     sampler = cls.__new__(cls)
     sampler._source = source
     sampler._options, sampler._own_support = options
+    sampler._names = _checks.arm_names(names, sampler._options.n_arms)
     sampler._core = sampler._options.core(rng)
     sampler.log_prior = log_prior
     sampler._core.set_state(state)

@@ -17,7 +17,6 @@ from fastrace._base._words import counted
 from fastrace._math._half_widths import INVERTED
 from fastrace.races import _options
 from fastrace.results import UnequalResult
-from fastrace.results.columns import renamed
 from fastrace.sources import CallableSource, Source
 
 INEXACT_LOOKS = _unequal.N_LOOKS - 1
@@ -71,6 +70,8 @@ class UnequalRace:
         such guard.
     outside : {"raise", "warn"}, default "raise"
         What to do with a reward outside `support`: refuse it, or take it as it is and say so in the result.
+    names : sequence of str, optional
+        What to call the arms in the result.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness: one keyed order of the rows per arm is drawn from it here, nothing later.
 
@@ -136,6 +137,7 @@ class UnequalRace:
         pooling: float = 0.0,
         tail_guard: bool = True,
         outside: str = "raise",
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         self._sizes = _sizes(sizes)
@@ -181,12 +183,13 @@ class UnequalRace:
             "tails": bool(tail_guard),
             "strict": _options.strict(outside),
         }
+        self._names = _checks.arm_names(names, n_arms)
         self._race = _unequal.UnequalCore(self._sizes, **self._options)
         self._race.begin(_checks.generator(rng))
 
     def __reduce__(self) -> tuple[Any, ...]:
         known = (self._sizes, self._delta, self._bound, self._scan_advantage, self._options)
-        return _rebuild.saved(type(self), known, self._race._get_state())
+        return _rebuild.saved(type(self), known, self._race._get_state(), self._names)
 
     def __repr__(self) -> str:
         state = "over" if self.done else "running"
@@ -256,6 +259,7 @@ class UnequalRace:
             bound=self._bound,
             delta=self._delta,
             warnings=tuple(told),
+            names=self._names,
             **known,
         )
 
@@ -359,9 +363,10 @@ def race_sums(
             pooling=pooling,
             tail_guard=tail_guard,
             outside=outside,
+            names=names,
             rng=rng,
         )
-    return renamed(race.run(rewards), names)
+    return race.run(rewards)
 
 
 def race_unequal(*args: Any, **options: Any) -> UnequalResult:
@@ -454,10 +459,13 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
 
 
 @_checks.rebuilds(2, UnequalRace, subclasses=True)
-def _rebuild(cls: type[UnequalRace], known: tuple[Any, ...], state: dict[str, Any]) -> Any:
+def _rebuild(
+    cls: type[UnequalRace], known: tuple[Any, ...], state: dict[str, Any], names: tuple[str, ...] | None = None
+) -> Any:
     """Rebuild a pickled `UnequalRace`."""
     race = cls.__new__(cls)
     race._sizes, race._delta, race._bound, race._scan_advantage, race._options = known
     race._race = _unequal.UnequalCore(race._sizes, **race._options)
+    race._names = _checks.arm_names(names, len(race._sizes))
     race._race._set_state(state)
     return race

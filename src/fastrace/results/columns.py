@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,23 +21,21 @@ def best_of(arms: NDArray[np.intp], mean: NDArray[np.float64]) -> Any:
     return int(arms[0]) if arms.size == 1 else arms[np.lexsort((arms, -mean[arms]))]
 
 
-def named(result: Result, names: tuple[str, ...] | None, source: Any) -> Result:
-    """The result with the names of a table's columns, and warnings of columns that look like an index."""
-    if names is None or len(names) != source.n_arms:
+def named(result: Result, columns: tuple[str, ...] | None, source: Any) -> Result:
+    """The result with the names of a table's columns, unless it has names, and warnings of columns that look odd."""
+    if columns is None or len(columns) != source.n_arms:
         return result
-    return dataclasses.replace(
-        result, names=names, warnings=result.warnings + index_warnings(names, source.n_rows, source.read)
-    )
+    names = columns if result.names is None else result.names
+    warnings = result.warnings + index_warnings(columns, source.n_rows, source.read)
+    twin = _checks.twice(names)
+    if twin is not None:
+        warnings += (f"more than one column is named {twin!r}: go by the numbers of the arms, or give names",)
+    return dataclasses.replace(result, names=names, warnings=warnings)
 
 
-def renamed(result: Result, names: Sequence[str] | None) -> Result:
-    """The result with names that the caller gives, which replace those of a table."""
-    if names is None:
-        return result
-    found = tuple(str(name) for name in names)
-    if len(found) != result.pulls.size:
-        raise ValueError(f"names has {len(found)} entries; one per arm is needed, and there are {result.pulls.size}")
-    return dataclasses.replace(result, names=found)
+def remembered(names: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The names that a race keeps when it is given a table: its own, or those of the columns if no two are alike."""
+    return columns if names is None and columns is not None and _checks.twice(columns) is None else names
 
 
 def index_warnings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastrace._base._words import counted, ending
@@ -42,6 +42,8 @@ class SamplerStats(Result):
         Whether a log-factor of -inf was read in any draw.
     warnings : tuple of str
         What may void the promise, in any of the draws.
+    names : tuple of str, optional
+        What to call the states.
     """
 
     n_draws: int
@@ -57,6 +59,7 @@ class SamplerStats(Result):
     skewed: bool = False
     impossible: bool = False
     warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = field(default=None, repr=False)
 
     def _title(self) -> str:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class Adapt(Selection):
         good one. See the notes.
     strict : bool, default False
         Share `delta` between the two ways to stop, by the error bound and by the cap. Always so with `anytime`.
+    {names}
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness; uniform numbers are drawn from it 256 at a time.
 
@@ -142,9 +144,10 @@ class Adapt(Selection):
         n0: int = 2,
         batch: float = 1,
         strict: bool = False,
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, n_best, epsilon, delta, support)
+        self._check(n_arms, n_best, epsilon, delta, support, names)
         self._policy = _checks.choice(policy, "policy", POLICIES)
         optimal = _checks.choice(cutoff, "cutoff", CUTOFFS) == "optimal"
         first = _checks.integer(n0, "n0", 1, "every arm needs a mean")

@@ -13,13 +13,13 @@ import numpy as np
 
 from fastrace._base import _checks, _progress
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
-from fastrace.pulls import ResampledPulls
+from fastrace.pulls import PullSource, ResampledPulls, is_population
 from fastrace.results import SelectionResult
-from fastrace.results.columns import best_of, renamed
+from fastrace.results.columns import best_of
 from fastrace.select.adaptive import Adapt
 from fastrace.select.lucb import LUCB
 from fastrace.select.selection import Selection
-from fastrace.sources import Source, first_outside, reward_outside
+from fastrace.sources import Source, as_source, first_outside, reward_outside
 
 AT_ONCE = 1 << 13           # rows of a population read at once where all are
 DOUBTFUL = 1_000_000        # pulls after which a run that need not end says so
@@ -37,7 +37,7 @@ METHODS = (*RULES, "median-elimination", "sar")
 
 def select_best(
     pull: Any,
-    n_arms: int,
+    n_arms: int | None = None,
     n_best: int = 1,
     epsilon: float = 0.0,
     delta: float = 0.05,
@@ -60,8 +60,8 @@ def select_best(
         ``counts[1]`` of ``arms[1]`` and so on, flat or as a list of arrays, one per arm; an object's method `pull` does
         the same. These are streams: the rewards of each arm must be independent. A table (array, frame or dict of
         columns) of shape (n_rows, n_arms) and a `Source` are populations of rows; see `order`.
-    n_arms : int
-        Number of arms.
+    n_arms : int, optional
+        Number of arms; needed for functions and objects, which do not show it.
     n_best : int, default 1
         Arms to select.
     epsilon : float, default 0.0
@@ -80,7 +80,7 @@ def select_best(
         Interval (low, high) that holds every reward, of each arm.
     max_pulls : int, optional
         Pulls after which to stop with the best answer so far, ``stopped_by="max_pulls"`` and an error bound that says
-        what it is worth. By default there is no budget.
+        what it is worth; at least one per arm. By default there is no budget.
     progress : bool, default False
         Show the pulls made, against `max_pulls` if that is given, on standard error; needs rich.
     order : {"random", "given"}, default "random"
@@ -106,7 +106,7 @@ def select_best(
     TypeError
         If `pull` is a `Source` and `order` is ``"given"``.
     ValueError
-        If a parameter is out of range, or a reward is nan or outside the support; the error names the arm.
+        If a parameter is missing or out of range, or a reward is nan or outside the support; the error names the arm.
 
     Warns
     -----
@@ -161,12 +161,18 @@ def select_best(
     >>> sorted(result.best.tolist())
     [17, 18, 19]
     """
-    name = _checks.choice(method, "method", METHODS)
-    generator = _checks.generator(rng)
-    limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
-    rule = _rule(name, n_arms, n_best, epsilon, delta, support, limit, generator, options)
-    source: Any
-    source = rule._rewards(pull, order)
+    with _checks.options_of("select_best"):
+        name = _checks.choice(method, "method", METHODS)
+        generator = _checks.generator(rng)
+        limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
+        size = _size(pull) if n_arms is None else n_arms
+        rule = _rule(name, size, n_best, epsilon, delta, support, limit, {"names": names, "rng": generator, **options})
+        if limit is not None and limit < rule._n_arms and not rule.done:
+            raise ValueError(
+                f"max_pulls is {limit}; at least {rule._n_arms} is needed, one pull of each arm: without, the choice "
+                f"would be arbitrary"
+            )
+        source: Any = rule._rewards(pull, order)
     cells = 0
     if isinstance(source, ResampledPulls) and source is not pull and name != "sar":
         cells = source.source.n_rows * source.n_arms
@@ -179,10 +185,19 @@ def select_best(
         with contextlib.suppress(Exception):
             error.rule = rule  # type: ignore[attr-defined]
         raise
-    result = rule._named(result, pull, source)
     if cells and result.stopped_by == "max_pulls":
         result = _exactly(result, source.source, support)
-    return renamed(result, names)
+    return rule._named(result, pull, source)
+
+
+def _size(pull: Any) -> int:
+    """The number of arms that `pull` shows."""
+    if isinstance(pull, PullSource):
+        return pull.n_arms
+    if not is_population(pull):
+        raise ValueError("n_arms is missing; a function or an object does not show how many arms it has")
+    shape: Any = getattr(pull, "shape", ())
+    return int(shape[1]) if len(shape) == 2 else as_source(pull).n_arms
 
 
 def _run(
@@ -209,7 +224,8 @@ def _doubt(rule: Selection) -> None:
     others = np.setdiff1d(np.arange(result.mean.size), result.best)
     last, next_one = np.atleast_1d(result.best)[-1], others[result.mean[others].argmax()]
     warnings.warn(
-        f"{rule.n_pulls:,} pulls have not told arm {last} (mean {result.mean[last]:.6g}) from arm {next_one} (mean "
+        f"{rule.n_pulls:,} pulls have not told arm {result._name(last)} (mean {result.mean[last]:.6g}) from arm "
+        f"{result._name(next_one)} (mean "
         f"{result.mean[next_one]:.6g}); if their means are equal, this never ends, as epsilon is 0: give epsilon, the "
         f"difference that does not matter, or max_pulls. Ctrl-C ends it; the exception's attribute `rule` holds all "
         "pulls",
@@ -236,12 +252,12 @@ def _exactly(result: SelectionResult, population: Source, support: _checks.Suppo
     best, others = ranks[:cut], ranks[cut:]
     last = mean[best[-1]]
     tied = others[mean[others] >= last - 1e-12 * (high - low)[others]]
-    warnings = result.warnings
+    warnings: tuple[str, ...] = ()
     if tied.size:
-        arms = ", ".join(str(arm) for arm in tied[:10])
         which, has, was = ("arm", "has", "was") if tied.size == 1 else ("arms", "have", "were")
         more = f" and {tied.size - 10} more" if tied.size > 10 else ""
-        warnings += (f"{which} {arms}{more} {has} the same mean as the last selected arm and {was} left out",)
+        arms = f"{which} {result._named(tied)}{more}"
+        warnings = (f"{arms} {has} the same mean as the last selected arm and {was} left out",)
     return dataclasses.replace(
         result, best=best_of(best, mean), mean=mean, lower=mean, upper=mean, pulls=result.pulls + population.n_rows,
         stopped_by="exact", error_bound=0.0, arm_error=None,
@@ -257,17 +273,16 @@ def _rule(
     delta: float,
     support: _checks.Support,
     limit: int | None,
-    rng: _checks.Generator,
     options: dict[str, Any],
 ) -> Selection:
     """The rule of that name."""
     if name == "sar":
         if limit is None:
             raise ValueError("max_pulls is None; method 'sar' spends a budget: say how many pulls it is")
-        return SAR(n_arms, n_best, limit, delta, support, rng=rng, **options)
+        return SAR(n_arms, n_best, limit, delta, support, **options)
     if name == "median-elimination":
         if n_best != 1:
             raise ValueError(f"n_best is {n_best}; median elimination finds one arm: use incremental, or the default")
-        return MedianElimination(n_arms, epsilon, delta, support, rng=rng, **options)
-    found: Selection = RULES[name](n_arms, n_best, epsilon, delta, support, rng=rng, **options)
+        return MedianElimination(n_arms, epsilon, delta, support, **options)
+    found: Selection = RULES[name](n_arms, n_best, epsilon, delta, support, **options)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,6 +61,7 @@ class LUCB(Selection):
         Pulls of either arm per decision. ``"auto"`` is one per cent of what the one with fewer pulls has, at least 1
         and at most 4096. The promise is the same with any batch, as the bounds hold at all times; a fixed batch of k
         may pull either arm up to k - 1 times too often before it stops, and ``"auto"`` 1 % too often.
+    {names}
     {no rng}
 
     {errors}
@@ -112,9 +114,10 @@ class LUCB(Selection):
         bound: str = "eb-mix",
         split: str = "auto",
         batch: int | str = "auto",
+        names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._check(n_arms, n_best, epsilon, delta, support)
+        self._check(n_arms, n_best, epsilon, delta, support, names)
         self._bound = _checks.choice(bound, "bound", BOUNDS)
         self._begin(
             LUCB,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
-from fastrace.results.columns import best_of, named
+from fastrace.results.columns import best_of, named, remembered
 from fastrace.select._selector import LARGEST_BATCH, Selector
 from fastrace.sources import Source, as_source, column_names
 
@@ -35,6 +36,9 @@ delta : float, default 0.05
     "support": """\
 support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
     Interval (low, high) that holds every reward, of each arm.""",
+    "names": """\
+names : sequence of str, optional
+    What to call the arms in the result; by default the columns of the table that `run` is given.""",
     "no rng": """\
 rng : None, int, SeedSequence or Generator, optional
     Source of randomness. The rule itself draws nothing; `run` spawns from it what draws rows of a table.""",
@@ -62,6 +66,7 @@ class Selection(ABC):
     _epsilon: float
     _delta: float
     _support: tuple[NDArray[np.float64], NDArray[np.float64]]
+    _names: tuple[str, ...] | None
     _options: dict[str, Any]
     _given: dict[str, Any]
     _maker: type[Selection]
@@ -70,8 +75,13 @@ class Selection(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__doc__ = filled(cls.__doc__, SHARED_TEXTS)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checks.names_caller(cls.__init__)  # type: ignore[method-assign]
 
-    def _check(self, n_arms: int, n_best: int, epsilon: float, delta: float, support: _checks.Support) -> None:
+    def _check(
+        self, n_arms: int, n_best: int, epsilon: float, delta: float, support: _checks.Support,
+        names: Sequence[str] | None,
+    ) -> None:
         """Check and keep what every rule is given."""
         self._n_arms = _checks.integer(n_arms, "n_arms", 1, "a selection needs arms")
         self._n_best = _checks.integer(n_best, "n_best", 1, "a selection names at least one arm")
@@ -87,6 +97,7 @@ class Selection(ABC):
                 f"support is {support!r}; low < high is needed: an arm whose reward is known needs no pulls"
             )
         self._support = low, high
+        self._names = _checks.arm_names(names, self._n_arms)
 
     def _begin(self, maker: type[Selection], given: dict[str, Any], rng: _checks.RngLike, **options: Any) -> None:
         """Set up the compiled state and make the first request; the last call of the ``__init__`` of `maker`.
@@ -112,6 +123,7 @@ class Selection(ABC):
             "epsilon": self._epsilon,
             "delta": self._delta,
             "support": self._support,
+            "names": self._names,
         }
         return {name: value for name, value in known.items() if name not in without}
 
@@ -126,7 +138,8 @@ class Selection(ABC):
 
     def __reduce__(self) -> tuple[Any, ...]:
         added = {name: value for name, value in self.__dict__.items() if name not in self._own and name != "_own"}
-        known = {"maker": self._maker, "given": self._given, "added": added}
+        given = {**self._given, "names": self._names}
+        known = {"maker": self._maker, "given": given, "added": added}
         return _rebuild.saved(type(self), known, self._core.get_state())
 
     def __repr__(self) -> str:
@@ -217,27 +230,32 @@ class Selection(ABC):
         return self._named(self.result(), pull, source)
 
     def _rewards(self, pull: Any, order: str, rng: _checks.RngLike = None) -> PullSource:
-        """Where rewards come from; rows of a table are drawn with a child of the rule's `rng`."""
+        """Where rewards come from; rows of a table are drawn with a child of the rule's `rng`, and name the arms."""
         order = _checks.choice(order, "order", ("random", "given"))
         generator = None if rng is None else _checks.generator(rng)
         if not is_population(pull):
             return as_pulls(pull, self._n_arms)
         if order == "random" and generator is None:
             generator = self._core.rng.spawn(1)[0]
-        return as_pulls(pull, self._n_arms, order=order, rng=generator)
+        source = as_pulls(pull, self._n_arms, order=order, rng=generator)
+        self._names = remembered(self._names, _columns(pull))
+        return source
 
     def _named(self, result: SelectionResult, pull: Any, source: PullSource) -> SelectionResult:
-        """The result with what a table calls its arms."""
-        names = column_names(pull) if is_population(pull) and not isinstance(pull, Source) else None
-        if names is None:
+        """The result with warnings of a table's columns."""
+        columns = _columns(pull)
+        if columns is None:
             return result
-        return named(result, names, source.source if isinstance(source, ResampledPulls) else as_source(pull))
+        return named(result, columns, source.source if isinstance(source, ResampledPulls) else as_source(pull))
 
     def result(self) -> SelectionResult:
         """Return what is known so far; ``stopped_by`` is empty while the rule is running."""
-        known = {"epsilon": self._epsilon, "delta": self._delta, **self._core.answer(), **self._bounds()}
+        known = {"epsilon": self._epsilon, "delta": self._delta, "warnings": (), "names": self._names,
+                 **self._core.answer(), **self._bounds()}
         if known["stopped_by"] == "single":
             known["error_bound"] = 0.0
+        if known["stopped_by"] in ("max_pulls", "budget") and not known["error_bound"] <= self._delta:
+            known["warnings"] += (_spent(known),)
         known["best"] = best_of(known["best"], known["mean"])
         return SelectionResult(**known)
 
@@ -267,6 +285,10 @@ def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any])
     return rule
 
 
+def _columns(pull: Any) -> tuple[str, ...] | None:
+    return column_names(pull) if is_population(pull) and not isinstance(pull, Source) else None
+
+
 def direct_counts(widths: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.int64]:
     """Pulls of each arm by DIRECT."""
     with np.errstate(over="ignore"):
@@ -276,9 +298,17 @@ def direct_counts(widths: NDArray[np.float64], epsilon: float, delta: float) -> 
     return counts.astype(np.int64)
 
 
-def _positive(epsilon: float, rule: str) -> None:
-    if not epsilon > 0.0:
-        raise ValueError(f"epsilon is {epsilon!r}; {rule} needs epsilon > 0, as its pulls grow like 1 / epsilon**2")
+def _spent(known: dict[str, Any]) -> str:
+    """What an answer is worth that a budget cut short."""
+    unpulled = int((known["pulls"] == 0).sum())
+    if unpulled:
+        return f"{known['stopped_by']} was reached, and {counted(unpulled, 'arm')} had no pull: the choice is arbitrary"
+    if math.isnan(known["error_bound"]):
+        return f"{known['stopped_by']} was reached: best are the largest means so far, and nothing is promised of them"
+    return (
+        f"{known['stopped_by']} was reached before the answer was safe: it may be wrong with a probability of up to "
+        f"{known['error_bound']:.3g}"
+    )
 
 
 def batch_size(batch: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.results import StreamRaceResult
-from fastrace.results.columns import best_of, named
+from fastrace.results.columns import best_of, named, remembered
 from fastrace.sources import ArraySource, Source, as_source, column_names
 from fastrace.streams import _rules
 
@@ -44,6 +45,9 @@ PAGE = {
             bracket is then intersected with all earlier ones of its arm (Heidrich-Meisner & Igel 2009); an empty one
             ends the race, with ``stopped_by`` ``"inconsistent"``. With one best arm the brackets are those of the last
             round.""",
+    "names": """
+        names : sequence of str, optional
+            What to call the arms in the result; by default the columns of the table that `run` is given.""",
     "raises": _rules.PAGE["raises"].replace("; nothing is changed then", ""),
 }
 
@@ -61,7 +65,7 @@ class StreamRace:
 
     def __init__(
         self, n_arms: int, horizon: int | None, delta: float = 0.05, support: _checks.Support | None = None,
-        *, epsilon: float = 0.0, n_best: int = 1,
+        *, epsilon: float = 0.0, n_best: int = 1, names: Sequence[str] | None = None,
     ) -> None:
         n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
         if horizon is None and self._spends_by_round:
@@ -90,6 +94,7 @@ class StreamRace:
             raise ValueError(f"n_best is {n_best}; there are {n_arms} arms")
         if n_best > 1 and self._epsilon > 0.0:
             raise ValueError(f"epsilon is {epsilon!r} and n_best is {n_best}; the epsilon-best race finds one arm")
+        self._names = _checks.arm_names(names, n_arms)
         self._horizon = horizon
         n_shares = horizon if horizon is not None and self._spends_by_round else 1
         share = math.log(self._failures) + math.log(n_arms) + math.log(n_shares) - math.log(self._delta)
@@ -100,7 +105,9 @@ class StreamRace:
 
     def __reduce__(self) -> tuple[Any, ...]:
         race = self._race
-        arguments = (race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best)
+        arguments = (
+            race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best, self._names
+        )
         return _rebuild.saved(type(self), arguments, *race.saved())
 
     def __repr__(self) -> str:
@@ -235,8 +242,10 @@ class StreamRace:
         most = 64 if type(source) is ArraySource else min(batch, 1 << 20)
         if not function and source.n_rows == 0:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
+        columns = column_names(rewards)
+        self._names = remembered(self._names, columns)
         race.run(source, most, generator if order == "random" and not function else None)
-        return named(self.result(), column_names(rewards), source)
+        return named(self.result(), columns, source)
 
     def result(self) -> StreamRaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
@@ -266,6 +275,7 @@ class StreamRace:
             bound=self._bound,
             delta=self._delta,
             epsilon=self._epsilon,
+            names=self._names,
             **answer,
         )
 
@@ -290,7 +300,7 @@ class HoeffdingRace(StreamRace):
 
     Parameters
     ----------
-    $n_arms $horizon $delta $support $epsilon $n_best
+    $n_arms $horizon $delta $support $epsilon $n_best $names
 
     $raises
 
@@ -355,7 +365,7 @@ class BernsteinRace(StreamRace):
 
     Parameters
     ----------
-    $n_arms $horizon $delta $support $epsilon $n_best
+    $n_arms $horizon $delta $support $epsilon $n_best $names
 
     $raises
 
@@ -424,7 +434,7 @@ class BettingRace(StreamRace):
     $n_arms
     horizon : int, optional
         Largest number of rounds. The promise does not depend on it.
-    $delta $support $epsilon $n_best
+    $delta $support $epsilon $n_best $names
 
     $raises
 
@@ -464,9 +474,9 @@ class BettingRace(StreamRace):
 
     def __init__(
         self, n_arms: int, horizon: int | None = None, delta: float = 0.05, support: _checks.Support | None = None,
-        *, epsilon: float = 0.0, n_best: int = 1,
+        *, epsilon: float = 0.0, n_best: int = 1, names: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best)
+        super().__init__(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, names=names)
 
 
 @_checks.rebuilds(2, StreamRace, subclasses=True)
@@ -474,8 +484,8 @@ def _rebuild(
     cls: Any, arguments: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
 ) -> Any:
     """Rebuild a pickled race."""
-    *ahead, epsilon, n_best = arguments
-    race = cls(*ahead, epsilon=epsilon, n_best=n_best)
+    n_arms, horizon, delta, support, epsilon, n_best, *names = arguments
+    race = cls(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, names=names[0] if names else None)
     race._race._set_state(state)
     race._race.restore_order(order)
     return race

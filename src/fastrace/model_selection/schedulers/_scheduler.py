@@ -7,7 +7,7 @@ import functools
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -112,16 +112,7 @@ class Scheduler:
         if not self._budget > 0.0:
             raise ValueError(f"budget is {budget}; a positive cost is needed, or None for no limit")
         self._limited = self._budget < math.inf
-        self._names: tuple[str, ...] | None = None
-        if names is not None:
-            self._names = tuple(str(name) for name in names)
-            if len(self._names) != self._n_learners:
-                raise ValueError(
-                    f"names has {len(self._names)} entries; {self._n_learners}, one per learner, are needed"
-                )
-            twice = [name for name, count in Counter(self._names).items() if count > 1]
-            if twice:
-                raise ValueError(f"names has {', '.join(map(repr, twice))} more than once; different names are needed")
+        self._names = _checks.arm_names(names, self._n_learners, "learner")
         self._spent = 0.0
         self._outstanding: dict[Allocation, float] = {}
         self._reserved: dict[Allocation, float] = {}   # what outstanding trainings will cost, where a budget asks
