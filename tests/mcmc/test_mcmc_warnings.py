@@ -63,6 +63,21 @@ def test_chains_that_did_not_arrive():
     assert "began at one point" not in told
 
 
+@pytest.mark.parametrize("n_draws", [8, 20, 99])
+def test_few_draws_of_chains_that_disagree_are_warned_of_and_printed_as_saying_little(n_draws):
+    kernel = mcmc.RacingMetropolis(logistic(), proposal="random-walk", size=0.01)
+    words = " | ".join(words_of(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=n_draws, n_chains=2, n_tune=0))
+    assert "R-hat of theta" in words and "effective sample size" not in words
+    apart, alike = (of(np.random.default_rng(0).normal(size=(2, n, 1))) for n in (n_draws, 100))
+    assert diagnosis(apart, None, False) == ()
+    assert f"say little after {n_draws} draws a chain" in str(apart) and "say little" not in str(alike)
+
+
+def test_fewer_draws_than_eight_are_not_judged():
+    trace = of(np.arange(2.0)[:, None, None] * np.ones((2, 7, 1)))
+    assert diagnosis(trace, None, False) == () and "say little after 7 draws a chain" in str(trace)
+
+
 def test_chains_that_all_began_at_one_point():
     kernel = mcmc.RacingMetropolis(logistic())
     for init in ([1.0, 1.0], [[1.0, 1.0]] * 3):

@@ -98,9 +98,10 @@ def sample(
     -----
     Problems with the draws are reported once, as warnings and in ``Trace.warnings``:
 
-    - split R-hat above 1.01, or fewer than 100 effective draws a chain; for chains of fewer than 1000 draws R-hat above
-      ``1 + 20 / n_draws`` or fewer effective draws than ``n_draws / 20``, and nothing below 100 draws;
-    - less than 10 % of the proposals of a chain accepted;
+    - split R-hat above 1.01; for chains of fewer than 1000 draws, above ``1 + 20 / n_draws``. Chains of 8 to 99 draws
+      thus show large disagreements alone, and shorter ones none; the printed trace says so;
+    - fewer than 100 effective draws a chain; for chains of 100 to 999 draws, fewer than ``n_draws / 20``;
+    - less than 10 % of the proposals of a chain of at least 100 draws accepted;
     - chains that stayed more than ``sqrt(dim) + 6`` standard deviations from the normal density at the mode that the
       kernel follows;
     - minibatch kernels, which are there to read few rows, that read all rows in most steps of a chain;
@@ -280,7 +281,7 @@ class _Work:
                 last = self._maybe_save(last)
 
     def _in_turn(self, waiting: deque[Iterator[int]]) -> Iterator[int]:
-        """Steps of one slice of a waiting chain after another. Chains that are cut short have about as many draws each."""
+        """Steps of one slice of a waiting chain after another: those cut short have about as many draws each."""
         while not self.stop.is_set():
             try:
                 chain = waiting.popleft()

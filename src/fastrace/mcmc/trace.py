@@ -20,7 +20,8 @@ from fastrace.results.base import draw, plain
 _SHOWN = 20  # coordinates printed
 _AT_ONCE = 300_000  # numbers transformed at once
 _SOME = 4000  # draws of each chain that show first whether there are enough effective ones
-_ENOUGH = 100  # draws of a chain, below which R-hat, effective sizes and acceptance say little
+_LEAST = 8  # draws of a chain, below which nothing is said of them
+_ENOUGH = 100  # draws of a chain, below which effective sizes and acceptance are not judged, and R-hat is rough
 _REFUSING = 0.1  # share of proposals accepted
 _MOST = 0.5  # share of steps that read all rows
 _FAR = 6.0  # standard deviations beyond sqrt(dim)
@@ -181,13 +182,13 @@ class Trace(Result):
         """Mean, deviation, effective size and R-hat of each coordinate."""
         flat = self._flat().reshape(self.n_chains * self.n_draws, -1) if self.chains else np.empty((0, 0))
         names = [self._name(j) for j in range(flat.shape[1])]
-        if self.n_draws < 8:
+        if self.n_draws < _LEAST:
             return {"coordinate": names} | {name: np.full(len(names), np.nan) for name in ("mean", "sd", "ess", "rhat")}
         return {"coordinate": names, "mean": flat.mean(axis=0), "sd": flat.std(axis=0), "ess": self.ess(),
                 "rhat": self.rhat()}
 
     def _table(self) -> Table:
-        if self.n_draws < 8:
+        if self.n_draws < _LEAST:
             return Table((), ())
         values = self._columns()
         shown = ("mean", ".4g", 11), ("sd", ".4g", 11), ("ess", ".0f", 9), ("rhat", ".4f", 7)
@@ -206,6 +207,8 @@ class Trace(Result):
         return [
             f"accepted {self.accepted.mean():.3f}, rows a step {self.rows.mean():.1f}, full passes "
             f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}",
+            *([f"rhat and ess say little after {counted(self.n_draws, 'draw')} a chain; at least {_ENOUGH} are needed"]
+              if self.n_draws < _ENOUGH else []),
             *super()._notes(),
         ]
 
@@ -350,8 +353,10 @@ def diagnosis(
             f"miss the rest: give starts of their own, init of shape {(trace.n_chains, *trace.draws.shape[2:])}, or "
             f"leave init out where the kernel has starts"
         )
+    if n >= _LEAST:
+        out += _disagreement(trace)
     if n >= _ENOUGH:
-        out += _disagreement(trace, flat)
+        out += _too_few_effective(trace, flat)
     if n >= _ENOUGH and real:
         accepted = trace.accepted.mean(axis=1)
         if accepted.min() < _REFUSING:
@@ -382,30 +387,35 @@ def diagnosis(
     return tuple(out)
 
 
-def _disagreement(trace: Trace, flat: NDArray[Any]) -> list[str]:
-    """Words on R-hat and effective sizes."""
-    out, n = [], trace.n_draws
-    rhat, limit = trace.rhat(), rhat_limit(n)
+def _disagreement(trace: Trace) -> list[str]:
+    """Words on R-hat."""
+    rhat, limit = trace.rhat(), rhat_limit(trace.n_draws)
     bad = ~(rhat <= limit)
-    if bad.any():
-        worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
-        out.append(
-            f"R-hat of {trace._name(worst)} is {rhat[worst]:.4g}, and that of {int(bad.sum())} of {len(rhat)} "
-            f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
-            f"the posterior's. Run longer, tune for longer, or look at trace.plot()"
-        )
+    if not bad.any():
+        return []
+    worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
+    return [
+        f"R-hat of {trace._name(worst)} is {rhat[worst]:.4g}, and that of {int(bad.sum())} of {len(rhat)} "
+        f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
+        f"the posterior's. Run longer, tune for longer, or look at trace.plot()"
+    ]
+
+
+def _too_few_effective(trace: Trace, flat: NDArray[Any]) -> list[str]:
+    """Words on effective sizes."""
+    n = trace.n_draws
     needed = ess_limit(n) * trace.n_chains
     ess = _each(flat[:, :_SOME], _ess)
     if ess.size and not ess.min() >= needed and n > _SOME:  # a part of a long run was not enough
         ess = trace.ess()
-    if ess.size and not ess.min() >= needed:
-        worst = int(np.argmin(ess))
-        out.append(
-            f"the effective sample size of {trace._name(worst)} is {ess[worst]:.0f} in {trace.n_chains} x {n} "
-            f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer, or take "
-            f"another proposal or other parameters"
-        )
-    return out
+    if not ess.size or ess.min() >= needed:
+        return []
+    worst = int(np.argmin(ess))
+    return [
+        f"the effective sample size of {trace._name(worst)} is {ess[worst]:.0f} in {trace.n_chains} x {n} "
+        f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer, or take "
+        f"another proposal or other parameters"
+    ]
 
 
 def _chains(which: NDArray[np.bool_]) -> str:
