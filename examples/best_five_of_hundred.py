@@ -24,9 +24,10 @@ def main(plot=None):
         return rng.random(counts.sum()) < np.repeat(means[arms], counts)
 
     result = fr.select_best(test, n_arms, n_best, epsilon, delta, support=(0, 1), rng=1)
+    chosen = np.sort(result.best)
     equal = n_arms * math.ceil(2 / epsilon**2 * math.log(n_arms / delta))
     cutoff = means[-n_best] - epsilon
-    print(f"designs {sorted(result.best.tolist())}; the worst of them has mean {means[result.best].min():.3f}, "
+    print(f"designs {chosen.tolist()}; the worst of them has mean {means[chosen].min():.3f}, "
           f"at least {cutoff:.3f} was asked for")
     print(f"tests by select_best:  {result.n_read:8d}, at most {result.pulls.max()} of one design")
     print(f"tests, equally shared: {equal:8d}, {equal // n_arms} of each design")

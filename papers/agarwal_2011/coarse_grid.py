@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from fastrace import model_selection as ms
 from papers import datasets
 from papers.common import parser, sheet, show_table, track, write_table
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 
 
 def synthetic(rng: np.random.Generator, n_rows: int) -> tuple[list[Array], Array]:

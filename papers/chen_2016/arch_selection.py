@@ -31,6 +31,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ class Expanded(Racing):
         for j, q in enumerate(p.orders):
             mode, pair, known = p.mode[j][p.used[j]], np.ones((2, q + 2)), np.zeros(2)
             source = ArchSource(p.returns[p.most - q :] ** 2, q, pair, natural=True)
-            left = ControlVariate(source, Expansion(source, mode), lambda known=known: known, p.always_read)
+            left = ControlVariate(source, Expansion(source, mode), partial(np.asarray, known), p.always_read)
             self.pairs.append(pair)
             self.known.append(known)
             self.tests.append(fr.AcceptTest(left, bound="normal", delta=DELTA, rng=rng))

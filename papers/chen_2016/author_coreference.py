@@ -163,7 +163,10 @@ def fit(blocks: Sequence[Sequence[Mention]], rng: np.random.Generator) -> NDArra
     return np.asarray(model.reference().theta_hat)
 
 
-def factors(block: Sequence[Mention], weights: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
+Factors = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+def factors(block: Sequence[Mention], weights: NDArray[np.float64]) -> Factors:
     """Of each pair: log odds, different first names apart, and their part that is an inner product; and both limits."""
     seen = features(block)
     first = np.array([m.name.split()[0] for m in block])
@@ -237,7 +240,7 @@ class Record:
     ends: NDArray[np.int64]                 # smallest and largest D, largest N_y, in the last sweep
 
 
-def b_cubed(labels: NDArray[np.int64], person: NDArray[np.int64]) -> tuple[float, float]:
+def b_cubed(labels: NDArray[Any], person: NDArray[np.int64]) -> tuple[float, float]:
     """Sums over the labelled mentions of B-cubed precision and recall, among themselves."""
     known = person >= 0
     if not known.any():
@@ -255,7 +258,7 @@ def anneal(block: Block, sampler: str, rng: np.random.Generator, options: argpar
     Returns evaluations, precision, recall, wrong draws and draws, per sweep, and the ends.
     """
     n = len(block.person)
-    labels = np.arange(n, dtype=np.int16 if n < 2**15 else np.int64)        # short ones are sorted faster
+    labels: NDArray[Any] = np.arange(n, dtype=np.int16 if n < 2**15 else np.int64)        # short ones are sorted faster
     left = block.factors - block.known
     count = np.ones(n + 1, dtype=np.int64)
     count[n] = 0

@@ -83,7 +83,7 @@ class Population:
     source: fr.sources.Source
     total: NDArray[np.float64]
     support: tuple[NDArray[np.float64], NDArray[np.float64]]
-    log_p: NDArray[np.float64]
+    log_p: NDArray[np.floating[Any]]
 
     @classmethod
     def make(cls, law: str, n_arms: int, n_rows: int, seed: int) -> Population:

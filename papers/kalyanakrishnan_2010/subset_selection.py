@@ -125,7 +125,8 @@ def along_the_way(name: str, table: Table, trials: int, moments: np.ndarray, see
         rows = []
         for place, (rule, make) in enumerate(rules(n_arms, n_best, epsilon, (low, high), int(moments[-1])).items()):
             key = [seed, n_arms, k, place]
-            source = GaussianPulls(means, key) if name == "gaussian" else UniformPulls(low, high, rng=key)
+            source = GaussianPulls(means, key) if name == "gaussian" else UniformPulls(
+                low, high, rng=np.random.SeedSequence(key))
             made = make(key)
             seen = follow(made, source, means, moments)
             pulls = made.result().pulls
@@ -170,16 +171,18 @@ def to_the_stop(table: Table, trials: int, seed: int, track: Any) -> list[list[A
             means = instance([seed, 50] if draw == "fixed" else [seed, 50, k + 1])
             low, high = means - ROOT / 2, means + ROOT / 2
             for name, make in makers.items():
-                result = make((low, high), [seed, k]).run(UniformPulls(low, high, rng=[seed, k, 1]))
-                wrong = int(means[result.best].min() < means[14] - EPSILON - 1e-12)
-                rows.append(["stop", k, name, result.n_read, draw, wrong, ""])
+                result = make((low, high), [seed, k]).run(
+                    UniformPulls(low, high, rng=np.random.SeedSequence([seed, k, 1])))
+                missed = int(means[result.best].min() < means[14] - EPSILON - 1e-12)
+                rows.append(["stop", k, name, result.n_read, draw, missed, ""])
         table.add(rows)
     lines = []
     for name, plan in plans.items():
-        pulls = plan(50, 15, EPSILON, DELTA, (0.0, ROOT)).planned_pulls
-        lines.append([name, PAPER.get(name, ""), pulls, pulls, "", "yes"])
+        planned = plan(50, 15, EPSILON, DELTA, (0.0, ROOT)).planned_pulls
+        lines.append([name, PAPER.get(name, ""), planned, planned, "", "yes"])
     for name in makers:
-        pulls, wrong = defaultdict(list), []
+        pulls: dict[str, list[int]] = defaultdict(list)
+        wrong = []
         for line in table.lines:
             if line[0] == "stop" and line[2] == name and int(line[1]) < trials:
                 pulls[line[4]].append(int(line[3]))
@@ -204,7 +207,7 @@ class HeldOutLoss:
         return out
 
 
-def real_case(args: Any, track: Any) -> list[list[Any]]:
+def real_case(args: Any, track: Any) -> tuple[list[list[Any]], fr.SelectionResult]:
     """The five best of 100 settings of a decision tree, from few predictions."""
     from sklearn.datasets import make_classification
     from sklearn.tree import DecisionTreeClassifier
@@ -230,8 +233,9 @@ def real_case(args: Any, track: Any) -> list[list[Any]]:
     truth = np.array([np.mean(model.predict(x) == y) for model in track(models, "reading everything, for the truth")])
     epsilon = 0.1 if quick else 0.01
     worst = np.sort(truth)[-5] - epsilon
-    lines = []
-    for method, options in (("lucb", {"batch": 256}), ("adapt", {"batch": 0.05}), ("sar", {})):
+    lines: list[list[Any]] = []
+    methods: dict[str, dict[str, Any]] = {"lucb": {"batch": 256}, "adapt": {"batch": 0.05}, "sar": {}}
+    for method, options in methods.items():
         loss = HeldOutLoss(models, x, y)
         source = ResampledPulls(loss, rng=seed, n_arms=100, n_rows=len(y))
         spend = lines[0][2] if method == "sar" else None
@@ -240,11 +244,11 @@ def real_case(args: Any, track: Any) -> list[list[Any]]:
         took = time.perf_counter() - start
         share = result.n_read / (100 * len(y))
         lines.append([f"{method}, {name}", f"{100 * share:.2f} %", result.n_read, f"{took:.1f}",
-                      " ".join("depth {}, leaf {};".format(*settings[i]) for i in result.best),
+                      " ".join("depth {}, leaf {};".format(*settings[i]) for i in np.atleast_1d(result.best)),
                       "yes" if truth[result.best].min() >= worst else "no"])
         if method == "lucb":
             shown = result
-    return [lines, shown]
+    return lines, shown
 
 
 def show(title: str, head: list[str], lines: list[list[Any]], path: Path) -> None:
@@ -257,7 +261,7 @@ def draw(found: dict[str, Any], moments: np.ndarray, title: str, path: Path) -> 
     """Error bound, NSS and pulls of each arm, a line per rule."""
     figure, (panels,) = sheet(1, 3, (15, 4.5))
     for name, parts in found.items():
-        style = {"lw": 2.2} if "LUCB" in name or "pi4" in name else {"lw": 1.0}
+        style: dict[str, Any] = {"lw": 2.2} if "LUCB" in name or "pi4" in name else {"lw": 1.0}
         style["ls"] = "--" if "OCBA" in name else ":" if "race" in name else "-"
         if np.isfinite(parts["bound"]).all():
             panels[0].plot(moments, parts["bound"], label=name, **style)

@@ -248,8 +248,9 @@ class Hyperband(ms.Hyperband):
     def __init__(self, task: Task, smallest: int, seed: int) -> None:
         sizes = shares(task, smallest)
         super().__init__(len(task.pool), task.n_rows, sizes[0], 3.0, rng=seed, cost="seconds")
+        logs = np.log(sizes)
         for k, (drawn, plan) in enumerate(self._brackets):
-            near = [min(sizes, key=lambda n, m=m: abs(math.log(n / m))) for m, _ in plan]
+            near = [sizes[np.abs(logs - math.log(m)).argmin()] for m, _ in plan]
             self._brackets[k] = drawn, [(n, count) for n, (_, count) in zip(near, plan, strict=True)]
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -37,14 +38,14 @@ PAPER = {23512: ("HIGGS", "2-4", "25", 0.0), 357: ("Vehicle SensIT", "-", "16 (m
 Make = Callable[[LearningCurves, float, int], ms.Scheduler]
 
 
-def daub(ratio: float, **options: object) -> Make:
+def daub(ratio: float, **options: Any) -> Make:
     """As in the paper: without the limit of what training all in full costs, unless `capped`."""
     options = {"capped": False} | options
     return lambda c, first, seed: ms.DAUB(
-        c.n_learners, c.n_rows, sizes=c.thin(first * c.n_rows, ratio), **options)      # type: ignore[arg-type]
+        c.n_learners, c.n_rows, sizes=c.thin(first * c.n_rows, ratio), **options)
 
 
-def halving(kind: type[ms.SuccessiveHalving], growth: float, factor: float, **options: object) -> Make:
+def halving(kind: type[ms.SuccessiveHalving], growth: float, factor: float, **options: Any) -> Make:
     return lambda c, first, seed: kind(
         c.n_learners, c.n_rows, factor=factor, sizes=c.thin(first * c.n_rows, growth), **options)
 
@@ -143,10 +144,10 @@ def main() -> None:
     add("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), metavar="NAME")
     options = made_parser.parse_args()
     if options.quick:
-        cases, firsts = made(12, 7), FIRSTS[::3]
+        cases, firsts = made(12, 7), list(FIRSTS[::3])
     else:
         try:
-            cases, firsts = recorded(options.data, options.rows, options.inner_seeds), FIRSTS
+            cases, firsts = recorded(options.data, options.rows, options.inner_seeds), list(FIRSTS)
         except (FileNotFoundError, ImportError) as error:
             sys.exit(f"{error}\nor try --quick, which makes curves")
     labels = sorted({label for label, _ in cases})
@@ -189,8 +190,9 @@ def main() -> None:
                     sizes = c.thin(500, 1.5)
                     result = c.replay(ms.DAUB(c.n_learners, c.n_rows, sizes=sizes, clip_slope=False, capped=False,
                                               training_bound=bounded))
-                    place = {int(n): k for k, n in enumerate(c.sizes)}
-                    spent = sum(c.seconds[i, place[n]] for i, n in result.allocations)      # type: ignore[index]
+                    assert c.seconds is not None
+                    numbers = {int(n): k for k, n in enumerate(c.sizes)}
+                    spent = sum(c.seconds[i, numbers[n]] for i, n in result.allocations)
                     found.append((100 * c.loss(result.best), 1 / result.fraction, c.seconds[:, -1].sum() / spent))
                 mean = np.mean(found, axis=0)
                 what = name if bounded else "  no train. bound"
@@ -201,9 +203,9 @@ def main() -> None:
     table_lines = []
     for (name, first), each in lines.items():
         a = np.array([line[1:] for line in each])
-        found = (first, a[:, 0].mean(), a[:, 1].mean(), a[:, 2].mean(), np.percentile(a[:, 2], 95), a[:, 3].mean())
+        values = (first, a[:, 0].mean(), a[:, 1].mean(), a[:, 2].mean(), np.percentile(a[:, 2], 95), a[:, 3].mean())
         names = ("first", "rows", "seconds", "loss", "loss_95", "test_loss")
-        table_lines.append({"method": name} | dict(zip(names, map(float, found), strict=True)))
+        table_lines.append({"method": name} | dict(zip(names, map(float, values), strict=True)))
     write_table(options.output / "daub_curves.csv", table_lines)
     draw(regrets, lines, options)
     print(f"\nwritten to {options.output}")
