@@ -87,10 +87,18 @@ def test_rewards_that_end_and_budgets(x):
     result = fr.estimate_mean(x[:50], 0.01, order="given")
     assert (result.stopped_by, result.n_samples, result.stopped) == ("", 50, False)
     assert "ended" in str(result)
+    assert result.warnings == ()
     result = fr.estimate_mean(iter(x), 0.01, max_samples=30)
     assert (result.stopped_by, result.n_samples) == ("max_samples", 30)
-    result = fr.estimate_mean(iter([]))
-    assert result.n_samples == 0 and result.stopped_by == ""
+    (spent,) = result.warnings
+    assert spent.startswith("max_samples was reached: estimate is the mean so far") and spent in str(result)
+
+
+@pytest.mark.parametrize("rewards", [[], np.zeros(0), iter([]), (v for v in ())])
+@pytest.mark.parametrize("given", [{}, {"order": "given"}, {"batch": 5}, {"accuracy": "absolute"}, {"method": "nas"}])
+def test_a_mean_of_no_rewards_is_refused(rewards, given):
+    with pytest.raises(ValueError, match="rewards is empty"):
+        fr.estimate_mean(rewards, **given)
 
 
 def in_order(x, seed):
@@ -159,8 +167,12 @@ def test_a_tie_is_no_side_and_zeros_are_known_exactly():
     x = 1e8 + np.random.default_rng(1).random(1000) * 1e-3          # a side within the rounding of a mean is no side
     result = fr.estimate_mean(x, method=fr.SignStop(x.mean() + 1e-8, support=(1e8, 1e8 + 1e-3)), rng=1)
     assert result.stopped_by == "max_samples" and "the mean is the threshold" in result.note
-    result = fr.estimate_mean(np.zeros(500), 0.1, support=(-1, 1), rng=1)
-    assert result.stopped and result.estimate == 0.0
+    for accuracy, method, _ in EVERY:
+        if method not in ("sra", "aa"):         # they refuse a support below 0
+            epsilon = 0.1 if accuracy == "relative" else 1e-12
+            result = fr.estimate_mean(np.zeros(500), epsilon, support=(-1, 1), rng=1, accuracy=accuracy, method=method)
+            assert (result.stopped_by, result.estimate, result.n_samples <= 500) == ("exact", 0.0, True), method
+            assert "-0" not in str(result)
 
 
 def test_an_array_is_its_own_population(x):

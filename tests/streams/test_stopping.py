@@ -703,3 +703,16 @@ def test_an_array_of_numbers_is_no_number():
     for bad in (np.array([0.1]), np.array([0.1, 0.2]), np.array("0.1"), np.array(0.1 + 0j)):
         with pytest.raises(TypeError, match="epsilon is array.* of type ndarray; a real number is needed"):
             fr.EBStop(bad)
+
+
+STREAMS = [cls for cls in vars(fr).values() if isinstance(cls, type) and cls.__module__.startswith("fastrace.streams.")]
+
+
+@pytest.mark.parametrize("cls", STREAMS)
+def test_errors_about_arguments_name_the_class_that_was_called(cls):
+    class Own(cls):
+        pass
+
+    for called in (cls, Own):
+        with pytest.raises(TypeError, match=rf"\b{called.__name__}\.__init__\(\) got an unexpected keyword"):
+            called(nonsense=1)

@@ -283,6 +283,9 @@ def test_ties_stay_to_the_horizon(race, seed):
     rewards[:, 1] *= 0.1
     result = race(3, 900, 0.05, (0, 1)).run(rewards, order="given")
     assert (result.stopped_by, result.n_rounds, result.best) == ("horizon", 900, 0)
+    (spent,) = result.warnings
+    assert spent.startswith("horizon was reached: best is the arm with the largest mean so far")
+    assert f"among the {result.active.size} that" in spent and f"warning: {spent}" in str(result)
     assert result.active.tolist() == [0, 2]
     result = race(4, 50, 0.05, (0, 1)).run(np.full((50, 4), 0.25), order="given")
     assert (result.stopped_by, result.active.size, result.work_saved) == ("horizon", 4, 0.0)
@@ -424,6 +427,7 @@ def test_an_empty_bracket_ends_the_race_as_inconsistent():
     rewards = np.concatenate([np.zeros((300, 2)), np.ones((300, 2))])
     result = fr.BettingRace(2, support=(0, 1)).run(rewards, order="given")
     assert result.stopped_by == "inconsistent"
+    assert "a bracket became empty" in result.warnings[0]
     assert result.promise.startswith("none")
     assert result.n_rounds < 600
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import numbers
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -231,6 +232,17 @@ def names_caller(build: Callable[P, T]) -> Callable[P, T]:
             return build(*args, **options)
 
     return named
+
+
+def own_init(cls: Any) -> None:
+    """Give a class its own copy of an inherited ``__init__``: Python's errors about arguments then name this class."""
+    found = cls.__init__
+    if "__init__" in vars(cls) or not isinstance(found, types.FunctionType):
+        return
+    init = types.FunctionType(found.__code__, found.__globals__, "__init__", found.__defaults__, found.__closure__)
+    init.__kwdefaults__, init.__annotations__ = found.__kwdefaults__, found.__annotations__
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    cls.__init__ = init
 
 
 _caller: contextvars.ContextVar[str] = contextvars.ContextVar("_caller", default="")

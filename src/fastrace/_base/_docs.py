@@ -6,7 +6,11 @@ from textwrap import indent
 
 
 def filled(page: str | None, texts: Mapping[str, str]) -> str | None:
-    """A docstring, each line of which that holds nothing but a name in braces gives way to the text of that name."""
+    """A docstring, each line of which that holds nothing but names in braces gives way to the texts of these names."""
     if page is None:                        # python -OO drops docstrings
         return None
-    return re.sub(r"^( *)\{([\w ]+)\}$", lambda line: indent(texts[line[2]], line[1]), page, flags=re.M)
+
+    def paragraphs(line: re.Match[str]) -> str:
+        return "\n".join(indent(texts[name], line[1]) for name in re.findall(r"\{([\w ]+)\}", line[2]))
+
+    return re.sub(r"^( *)((?:\{[\w ]+\} ?)+)$", paragraphs, page, flags=re.M)

@@ -189,6 +189,8 @@ class StopResult(Result):
         Rewards that were moved to an end of the support.
     note : str
         What else should be known.
+    warnings : tuple of str
+        What may void the promise.
     """
 
     rule: str
@@ -202,6 +204,7 @@ class StopResult(Result):
     support: tuple[float, float]
     n_clipped: int = 0
     note: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def stopped(self) -> bool:
@@ -229,7 +232,7 @@ class StopResult(Result):
         return Table((), [(f"  {label:<{width}}", value) for label, value in rows.items()])
 
     def _notes(self) -> list[str]:
-        return [f"  {self.note}"] if self.note else []
+        return ([f"  {self.note}"] if self.note else []) + super()._notes()
 
     def _panels(self) -> Mapping[str, Callable[[Any], None]]:
         return {"interval": lambda ax: _draw_interval(ax, self.estimate, self.interval, None)}

@@ -3,79 +3,70 @@
 from __future__ import annotations
 
 import math
-import textwrap
-from typing import Any, TypeVar
+from typing import Any
 
 from fastrace._base import _checks
+from fastrace._base._docs import filled
 from fastrace._base._words import ending
 from fastrace.results import StopResult
 
 OUTSIDE = ("raise", "clip")
+SPENT = "max_samples was reached: estimate is the mean so far, without a promise; that of interval holds"
 TIE = "the mean is the threshold, as far as rounding can tell"
-Rule = TypeVar("Rule", bound=type)
 
-# What pages say of parameters that many rules take: `documented` puts it where a docstring says $name.
+# What the pages of rules say alike, where a line of them holds nothing but names in braces.
 PAGE = {
-    "epsilon": """
-        epsilon : float
-            Relative accuracy, in (0, 1).""",
-    "default_epsilon": """
-        epsilon : float, default 0.1
-            Relative accuracy, in (0, 1).""",
-    "delta": """
-        delta : float, default 0.05
-            Probability that the estimate misses the accuracy, in (0, 1).""",
-    "support": """
-        support : tuple of float, default (0, 1)
-            Interval (low, high) that holds every reward, in reward units.""",
-    "n_rows": """
-        n_rows : int, optional
-            Size of the population if rewards are drawn from it without replacement, in uniformly random order. Once
-            all have been seen, `interval` is their mean. If an earlier interval missed it, `stopped_by` is
-            ``"inconsistent"``.""",
-    "two_sided": """
-        two_sided : bool, default True
-            Count errors to both sides. False gives the rule as it was printed, which errs with probability at most
-            ``2 * delta``.""",
-    "use_support": """
-        use_support : bool, default False
-            Begin with what `support` says of the absolute mean instead of nothing. It costs nothing, and helps where
-            the mean lies near an end; [1]_ begins with nothing.""",
-    "floor": """
-        floor : float, optional
-            Stop with estimate 0 as soon as ``|mean| <= floor`` is certain at the same confidence. Without it, a mean of
-            zero is never known to any relative accuracy.""",
-    "max_samples": """
-        max_samples : int, optional
-            Rewards after which it gives up, with what it knows; `stopped` is then False.""",
-    "outside": """
-        outside : {"raise", "clip"}, default "raise"
-            What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The
-            answer is then about the mean of the clipped rewards.""",
-    "raises": """
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.""",
+    "epsilon": """\
+epsilon : float
+    Relative accuracy, in (0, 1).""",
+    "default_epsilon": """\
+epsilon : float, default 0.1
+    Relative accuracy, in (0, 1).""",
+    "delta": """\
+delta : float, default 0.05
+    Probability that the estimate misses the accuracy, in (0, 1).""",
+    "support": """\
+support : tuple of float, default (0, 1)
+    Interval (low, high) that holds every reward, in reward units.""",
+    "n_rows": """\
+n_rows : int, optional
+    Size of the population if rewards are drawn from it without replacement, in uniformly random order. Once
+    all have been seen, `interval` is their mean. If an earlier interval missed it, `stopped_by` is
+    ``"inconsistent"``.""",
+    "two_sided": """\
+two_sided : bool, default True
+    Count errors to both sides. False gives the rule as it was printed, which errs with probability at most
+    ``2 * delta``.""",
+    "use_support": """\
+use_support : bool, default False
+    Begin with what `support` says of the absolute mean instead of nothing. It costs nothing, and helps where
+    the mean lies near an end; [1]_ begins with nothing.""",
+    "floor": """\
+floor : float, optional
+    Stop with estimate 0 as soon as ``|mean| <= floor`` is certain at the same confidence. Without it, a mean of
+    zero is never known to any relative accuracy.""",
+    "max_samples": """\
+max_samples : int, optional
+    Rewards after which it gives up, with what it knows; `stopped` is then False.""",
+    "outside": """\
+outside : {"raise", "clip"}, default "raise"
+    What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The
+    answer is then about the mean of the clipped rewards.""",
+    "raises": """\
+Raises
+------
+ValueError
+    If a parameter is out of range, or a reward is nan or outside `support`; nothing is changed then.""",
 }
-
-
-def documented(cls: Rule, page: dict[str, str] = PAGE) -> Rule:
-    """Put the texts of a page into a class's docstring, at lines that name them, like ``$delta $support``."""
-    lines: list[str] = []
-    for line in (cls.__doc__ or "").splitlines():
-        if line.lstrip().startswith("$"):
-            margin = line[: len(line) - len(line.lstrip())]
-            for name in line.split():
-                lines += textwrap.indent(textwrap.dedent(page[name[1:]]).strip(), margin).splitlines()
-        else:
-            lines.append(line)
-    cls.__doc__ = "\n".join(lines) or None
-    return cls
 
 
 class StoppingRule:
     """Face of a stream that stops itself; subclass it together with a compiled ``Stream``."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__doc__ = filled(cls.__doc__, PAGE)
+        _checks.own_init(cls)
 
     def result(self: Any) -> StopResult:
         """Return what is known now: estimate, interval, samples used and why it ended, as a `StopResult`."""
@@ -91,6 +82,7 @@ class StoppingRule:
             support=self.support,
             n_clipped=self.n_clipped,
             note=self._note(),
+            warnings=(SPENT,) if self.stopped_by == "max_samples" and self._falls_short() else (),
         )
 
     def _relative(
@@ -100,6 +92,10 @@ class StoppingRule:
         """Check and set what a rule of relative accuracy takes; `own` are arguments of its own, checked."""
         checked = relative(epsilon, floor) | shared(delta, support, max_samples, outside)
         self._configure(arguments(checked, **own), **checked)
+
+    def _falls_short(self: Any) -> bool:
+        """Whether a rule that ran out of rewards still owes an answer: a sequence does not, nor does an exact tie."""
+        return self.criterion != "never" and self.arguments.get("n_rows") != self.n_samples
 
     def _note(self: Any) -> str:
         if self._stopped_by_floor():

@@ -151,7 +151,7 @@ cdef class Stream:
 
     cdef void conclude(self) noexcept nogil:
         """Stop if the running intersection says so."""
-        cdef double low = self.s.lower, high = self.s.upper, near, far
+        cdef double low = self.s.lower, high = self.s.upper, near, far, answer
         if low > high:
             if low - high > self.slack:
                 if self.population == 0:        # a population is read to its end, where its mean is exact
@@ -162,7 +162,8 @@ cdef class Stream:
             near = distance_from_zero(low, high)
             far = max(fabs(low), fabs(high))
             if relative_met(near, far, self.epsilon_):
-                self.stop(relative_answer(near, far, self.epsilon_) * (1.0 if low + high > 0.0 else -1.0))
+                answer = relative_answer(near, far, self.epsilon_)
+                self.stop(-answer if low + high < 0.0 else answer)
             elif far <= self.floor:
                 self.stop(0.0)
                 self.s.by_floor = True
@@ -369,8 +370,9 @@ cdef class Stream:
 
     @property
     def stopped_by(self):
-        """How it ended: ``"epsilon"`` or, for a sign, ``"bound"`` with a promise; ``"inconsistent"`` (the promise was
-        broken), ``"max_samples"``, or ``""`` while it is running.
+        """How it ended: ``"epsilon"`` or, for a sign, ``"bound"`` with a promise; ``"exact"`` (every row of a
+        population was read), ``"inconsistent"`` (the promise was broken), ``"max_samples"``, or ``""`` while it is
+        running.
 
         A rule over a population of `n_rows` that has become inconsistent is not `done`: it takes the rows that are
         left, as the mean is exact once every row has been read. With fewer `max_samples` than that it ends there, still
@@ -378,6 +380,8 @@ cdef class Stream:
         """
         if self.s.status == RUNNING and self.s.lower - self.s.upper > self.slack:
             return STOPPED_BY[INCONSISTENT]
+        if self.s.status == STOPPED and self.s.n == self.population:
+            return "exact"
         if self.s.status == STOPPED and self.criterion_ == SIGN:
             return "bound"
         return STOPPED_BY[self.s.status]
@@ -479,6 +483,7 @@ cdef class Over(Stream):
                         max_samples=inner.max_samples, outside="clip" if inner.clip else "raise")
         self.inner = inner
         self.s = inner.s
+        self.population = inner.population
         self.per_check = inner.per_check
         guard_built(&self.guard, 1)
 

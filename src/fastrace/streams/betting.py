@@ -25,7 +25,6 @@ class _BettingRule(_rules.StoppingRule, Sequence):
         self._open(_rules.arguments(checked, **own), self._kernel, **own, **checked)
 
 
-@_rules.documented
 class TargetEBStop(_BettingRule):
     r"""Estimate the mean of a bounded stream by bets aimed at the wanted accuracy, then stop: the default rule.
 
@@ -35,11 +34,11 @@ class TargetEBStop(_BettingRule):
 
     Parameters
     ----------
-    $default_epsilon $delta $support $n_rows $floor $max_samples $outside
+    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside}
     cap : float, default 0.9
         Largest share of the wealth on one bet, in (0, 0.99].
 
-    $raises
+    {raises}
 
     Notes
     -----
@@ -78,7 +77,6 @@ class TargetEBStop(_BettingRule):
     _kernel = "target"
 
 
-@_rules.documented
 class TargetBetStop(_BettingRule):
     r"""Estimate the mean by a gambler who aims at the wanted accuracy: fewest samples where the variance is small.
 
@@ -90,11 +88,11 @@ class TargetBetStop(_BettingRule):
 
     Parameters
     ----------
-    $default_epsilon $delta $support $n_rows $floor $max_samples $outside
+    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside}
     cap : float, default 0.9
         Largest share of the wealth on one bet, in (0, 0.99].
 
-    $raises
+    {raises}
 
     Notes
     -----
@@ -122,17 +120,16 @@ class TargetBetStop(_BettingRule):
     _kernel = "target-betting"
 
 
-@_rules.documented
 class BettingStop(_BettingRule):
     r"""Estimate the mean by hedged capital, whose bets do not know the wanted accuracy.
 
     Parameters
     ----------
-    $default_epsilon $delta $support $n_rows $floor $max_samples $outside
+    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside}
     cap : float, default 0.5
         Largest share of the wealth on one bet, in (0, 0.99] (c in [1]_).
 
-    $raises
+    {raises}
 
     Notes
     -----

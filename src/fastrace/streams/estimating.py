@@ -110,8 +110,8 @@ def estimate_mean(
     TypeError
         If a function cannot be called as `batch` says, or a reward is no real number.
     ValueError
-        If an argument is out of range, a reward that is read is nan or outside `support`, or a function does not return
-        `batch` rewards. What a function or iterator raises comes through unchanged.
+        If an argument is out of range, there are no rewards, one that is read is nan or outside `support`, or a
+        function does not return `batch` rewards. What a function or iterator raises comes through unchanged.
 
     Notes
     -----
@@ -168,6 +168,8 @@ def estimate_mean(
         else:
             ended = _feed_array(rule, array, rows, batch, report)
         report(rule, True)
+    if not rule.n_samples and not rule.done:
+        raise ValueError("rewards is empty: a mean needs one reward at least")
     result: StopResult = rule.result()
     if not ended or result.stopped_by:
         return result

@@ -25,7 +25,6 @@ def successes(epsilon: float, delta: float) -> int:
     return high
 
 
-@_rules.documented
 class GBAS(_rules.StoppingRule, Gbas):
     r"""Estimate the probability of a success to a relative accuracy, from a stream of 0 and 1, then stop.
 
@@ -36,17 +35,17 @@ class GBAS(_rules.StoppingRule, Gbas):
 
     Parameters
     ----------
-    $default_epsilon $delta
+    {default_epsilon} {delta}
     support : tuple of float, default (0, 1)
         Interval (low, high) that holds every reward, in reward units; low is at least 0.
     max_samples : int, optional
         Rewards after which to give up; `stopped` is then False, and nothing is claimed but the support.
-    $outside
+    {outside}
     rng : None, int, SeedSequence or Generator, optional
         Source of the one gamma variate that the estimate takes, and of one uniform for every reward strictly inside
         (0, high), which succeeds with probability reward / high.
 
-    $raises
+    {raises}
         Also if `support` reaches below 0.
 
     Notes

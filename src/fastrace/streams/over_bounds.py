@@ -83,7 +83,6 @@ class _OverBound(_rules.StoppingRule, Over):
         return found
 
 
-@_rules.documented
 class AbsoluteStop(_OverBound):
     r"""Estimate a mean to an absolute accuracy, over a bound chosen by name.
 
@@ -91,7 +90,7 @@ class AbsoluteStop(_OverBound):
     ----------
     epsilon : float
         Absolute accuracy, above 0, in reward units.
-    $delta $support
+    {delta} {support}
     bound : str, default "auto"
         - ``"target"`` (``"auto"``) and ``"target-betting"``: bets aimed at the accuracy, as in `TargetEBStop` and
           `TargetBetStop`;
@@ -102,12 +101,12 @@ class AbsoluteStop(_OverBound):
     n_rows : int, optional
         As for `TargetEBStop`; for ``"target"``, ``"target-betting"``, ``"betting"`` and
         ``"empirical-bernstein-plug-in"``.
-    $max_samples $outside
+    {max_samples} {outside}
     cap : float, optional
         For bounds that bet: the largest share of the wealth on one bet, in (0, 0.99]. Without it, 0.9 for bets aimed at
         the accuracy and 0.5 for the others.
 
-    $raises
+    {raises}
 
     Notes
     -----
@@ -141,7 +140,6 @@ class AbsoluteStop(_OverBound):
         self._start(bound, n_rows, cap, checked)
 
 
-@_rules.documented
 class SignStop(_OverBound):
     r"""Find out on which side of a threshold the mean of a bounded stream lies, over a bound chosen by name.
 
@@ -160,11 +158,11 @@ class SignStop(_OverBound):
     n_rows : int, optional
         Size of the population if rewards are drawn from it without replacement, in uniformly random order, for
         ``"threshold-betting"``. A mean equal to the threshold is then recognised at the last row; see the notes.
-    $max_samples $outside
+    {max_samples} {outside}
     cap : float, default 0.5
         For bounds that bet: the largest share of the wealth on one bet, in (0, 0.99].
 
-    $raises
+    {raises}
 
     Notes
     -----

@@ -38,7 +38,6 @@ def _not_negative(support: Support, name: str) -> None:
         )
 
 
-@_rules.documented
 class NAS(_rules.StoppingRule, HoeffdingStop):
     r"""Estimate a mean to a relative accuracy by Hoeffding's inequality after every reward.
 
@@ -46,11 +45,11 @@ class NAS(_rules.StoppingRule, HoeffdingStop):
 
     Parameters
     ----------
-    $epsilon $delta $support
+    {epsilon} {delta} {support}
         Only its width is used.
-    $two_sided $floor $max_samples $outside
+    {two_sided} {floor} {max_samples} {outside}
 
-    $raises
+    {raises}
 
     Notes
     -----
@@ -83,7 +82,6 @@ class NAS(_rules.StoppingRule, HoeffdingStop):
         self._configure_hoeffding(two_sided=bool(two_sided))
 
 
-@_rules.documented
 class GeometricNAS(_rules.StoppingRule, HoeffdingStop):
     r"""Estimate a mean to a relative accuracy by Hoeffding's inequality on a geometric grid of times.
 
@@ -91,13 +89,13 @@ class GeometricNAS(_rules.StoppingRule, HoeffdingStop):
 
     Parameters
     ----------
-    $epsilon $delta $support
+    {epsilon} {delta} {support}
         Only its width is used.
     beta : float, default 1.5
         Ratio of successive times, above 1.
-    $two_sided $floor $max_samples $outside
+    {two_sided} {floor} {max_samples} {outside}
 
-    $raises
+    {raises}
 
     Notes
     -----
@@ -128,7 +126,6 @@ class GeometricNAS(_rules.StoppingRule, HoeffdingStop):
         self._configure_hoeffding(**own)
 
 
-@_rules.documented
 class SRA(_rules.StoppingRule, SumStop):
     r"""Estimate the mean of rewards that are never negative to a relative accuracy, by how fast their sum grows.
 
@@ -137,14 +134,14 @@ class SRA(_rules.StoppingRule, SumStop):
 
     Parameters
     ----------
-    $epsilon $delta
+    {epsilon} {delta}
     support : tuple of float, default (0, 1)
         Interval (low, high) that holds every reward, in reward units, with ``low >= 0``. Only `high` is used.
     max_samples : int, optional
         Rewards after which it gives up; it then knows the support only.
-    $outside
+    {outside}
 
-    $raises
+    {raises}
         Also if `support` reaches below 0.
 
     Notes
@@ -179,7 +176,6 @@ class SRA(_rules.StoppingRule, SumStop):
         self._configure_sum()
 
 
-@_rules.documented
 class AA(_rules.StoppingRule, ApproximationStop):
     r"""Estimate the mean of rewards that are never negative to a relative accuracy, optimally up to a constant.
 
@@ -187,19 +183,19 @@ class AA(_rules.StoppingRule, ApproximationStop):
 
     Parameters
     ----------
-    $epsilon $delta
+    {epsilon} {delta}
     support : tuple of float, default (0, 1)
         Interval (low, high) that holds every reward, in reward units, with ``low >= 0``. Only `high` is used.
     max_samples : int, optional
         Rewards after which it gives up, with what the first phase found.
-    $outside
+    {outside}
 
     Attributes
     ----------
     phase : int
         1 (rough mean), 2 (variance) or 3 (mean).
 
-    $raises
+    {raises}
         Also if `support` reaches below 0.
 
     Notes
@@ -235,22 +231,21 @@ class AA(_rules.StoppingRule, ApproximationStop):
         self._configure_aa()
 
 
-@_rules.documented
 class EBStop(_rules.StoppingRule, BernsteinStop):
     r"""Estimate a mean to a relative accuracy by empirical Bernstein bounds after every reward.
 
     Parameters
     ----------
-    $epsilon $delta $support
+    {epsilon} {delta} {support}
         Only its width is used, unless `use_support`.
     spending : {"poly", "telescoping"}, default "poly"
         Share :math:`d_t` of delta spent at time t: :math:`c/t^p` with :math:`c = \delta(p-1)/p`, or
         :math:`\delta/(t(t+1))`, that of the experiments of [1]_.
     power : float, default 1.1
         The p of ``spending="poly"``, above 1.
-    $use_support $floor $max_samples $outside
+    {use_support} {floor} {max_samples} {outside}
 
-    $raises
+    {raises}
 
     Notes
     -----
@@ -292,7 +287,6 @@ class EBStop(_rules.StoppingRule, BernsteinStop):
         self._configure_bernstein(schedule="every", **own)
 
 
-@_rules.documented
 class EBGStop(_rules.StoppingRule, BernsteinStop):
     r"""Estimate a mean to a relative accuracy by empirical Bernstein bounds over a geometric grid of intervals.
 
@@ -300,7 +294,7 @@ class EBGStop(_rules.StoppingRule, BernsteinStop):
 
     Parameters
     ----------
-    $epsilon $delta $support
+    {epsilon} {delta} {support}
         Only its width is used, unless `use_support`.
     preset : {"starred", "plain"}, default "starred"
         Settings of [1]_: EBGStop*, the default of its authors (``beta=1.1, spending="poly", power=1.1``), or plain
@@ -312,9 +306,9 @@ class EBGStop(_rules.StoppingRule, BernsteinStop):
         :math:`\delta/(k(k+1))`; overrides the preset.
     power : float, optional
         The p of ``spending="poly"``, above 1.
-    $use_support $floor $max_samples $outside
+    {use_support} {floor} {max_samples} {outside}
 
-    $raises
+    {raises}
 
     Notes
     -----

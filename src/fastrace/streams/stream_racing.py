@@ -11,49 +11,57 @@ from numpy.typing import ArrayLike, NDArray
 
 import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks
+from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, remembered
 from fastrace.sources import ArraySource, Source, as_source, column_names
-from fastrace.streams import _rules
 
 MOST_ROUNDS = 1 << 62
 MOST = float(np.finfo(np.float64).max)
+SPENT = (
+    "horizon was reached: best is the arm with the largest mean so far, and the promise is only that every best arm is "
+    "among the {} that are still active"
+)
+INCONSISTENT = (
+    "a bracket became empty: the rewards broke an assumption, or the event of probability delta came true; nothing is "
+    "promised"
+)
 
-# What the pages of the races share; see `_rules.documented`.
+# What the pages of the races say alike, where a line of them holds nothing but names in braces.
 PAGE = {
-    "n_arms": """
-        n_arms : int
-            Number of arms, at least 1.""",
-    "horizon": """
-        horizon : int
-            Largest number of rounds (N in the notes, where M is `n_arms`).""",
-    "delta": """
-        delta : float, default 0.05
-            Probability that a best arm is lost, in (0, 1).""",
-    "support": """
-        support : tuple of float or of arrays of shape (n_arms,)
-            Interval (low, high) that holds every reward, in reward units; needed.""",
-    "epsilon": """
-        epsilon : float, default 0.0
-            If above 0, also stop as soon as the arm with the largest lower bound is certainly within `epsilon` of the
-            best, in reward units.""",
-    "n_best": """
-        n_best : int, default 1
-            Number of arms to find. With more than one, an arm is chosen when its lower bound surpasses the upper
-            bounds of all but ``n_best - 1`` others, and leaves when `n_best` lower bounds surpass its upper bound. Each
-            bracket is then intersected with all earlier ones of its arm (Heidrich-Meisner & Igel 2009); an empty one
-            ends the race, with ``stopped_by`` ``"inconsistent"``. With one best arm the brackets are those of the last
-            round.""",
-    "names": """
-        names : sequence of str, optional
-            What to call the arms in the result; by default the columns of the table that `run` is given.""",
-    "raises": _rules.PAGE["raises"].replace("; nothing is changed then", ""),
+    "n_arms": """\
+n_arms : int
+    Number of arms, at least 1.""",
+    "horizon": """\
+horizon : int
+    Largest number of rounds (N in the notes, where M is `n_arms`).""",
+    "delta": """\
+delta : float, default 0.05
+    Probability that a best arm is lost, in (0, 1).""",
+    "support": """\
+support : tuple of float or of arrays of shape (n_arms,)
+    Interval (low, high) that holds every reward, in reward units; needed.""",
+    "epsilon": """\
+epsilon : float, default 0.0
+    If above 0, also stop as soon as the arm with the largest lower bound is certainly within `epsilon` of the
+    best, in reward units.""",
+    "n_best": """\
+n_best : int, default 1
+    Number of arms to find. With more than one, an arm is chosen when its lower bound surpasses the upper
+    bounds of all but ``n_best - 1`` others, and leaves when `n_best` lower bounds surpass its upper bound. Each
+    bracket is then intersected with all earlier ones of its arm (Heidrich-Meisner & Igel 2009); an empty one
+    ends the race, with ``stopped_by`` ``"inconsistent"``. With one best arm the brackets are those of the last
+    round.""",
+    "names": """\
+names : sequence of str, optional
+    What to call the arms in the result; by default the columns of the table that `run` is given.""",
+    "raises": """\
+Raises
+------
+ValueError
+    If a parameter is out of range, or a reward is nan or outside `support`.""",
 }
-
-
-def _documented(cls: _rules.Rule) -> _rules.Rule:
-    return _rules.documented(cls, PAGE)
 
 
 class StreamRace:
@@ -62,6 +70,11 @@ class StreamRace:
     _bound: ClassVar[str]
     _failures: ClassVar[float]              # how many failures of a bracket delta is shared among
     _spends_by_round: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__doc__ = filled(cls.__doc__, PAGE)
+        _checks.own_init(cls)
 
     def __init__(
         self, n_arms: int, horizon: int | None, delta: float = 0.05, support: _checks.Support | None = None,
@@ -264,6 +277,7 @@ class StreamRace:
         else:       # the theorems are about one best arm: the rivals of the second best need not ever leave
             needed, gap = StreamRace._a_priori(self, answer, left, int(order[0]))
         found = np.sort(order[: self._race.n_best])
+        doubts = {"horizon": (SPENT.format(left.size),), "inconsistent": (INCONSISTENT,)}
         return StreamRaceResult(
             best=best_of(found, answer["mean"]),
             active=left,
@@ -276,6 +290,7 @@ class StreamRace:
             delta=self._delta,
             epsilon=self._epsilon,
             names=self._names,
+            warnings=doubts.get(answer["stopped_by"], ()),
             **answer,
         )
 
@@ -291,7 +306,6 @@ def _drops(needed: NDArray[np.float64], n_samples: int) -> int:
     return int(np.searchsorted(2.0 * np.cumsum(np.sort(needed)), n_samples, side="right"))
 
 
-@_documented
 class HoeffdingRace(StreamRace):
     r"""Find the arm with the largest mean by Hoeffding's inequality.
 
@@ -300,9 +314,9 @@ class HoeffdingRace(StreamRace):
 
     Parameters
     ----------
-    $n_arms $horizon $delta $support $epsilon $n_best $names
+    {n_arms} {horizon} {delta} {support} {epsilon} {n_best} {names}
 
-    $raises
+    {raises}
 
     Notes
     -----
@@ -356,7 +370,6 @@ class HoeffdingRace(StreamRace):
         return needed, promised
 
 
-@_documented
 class BernsteinRace(StreamRace):
     r"""Find the arm with the largest mean by the empirical Bernstein bound.
 
@@ -365,9 +378,9 @@ class BernsteinRace(StreamRace):
 
     Parameters
     ----------
-    $n_arms $horizon $delta $support $epsilon $n_best $names
+    {n_arms} {horizon} {delta} {support} {epsilon} {n_best} {names}
 
-    $raises
+    {raises}
 
     Notes
     -----
@@ -420,7 +433,6 @@ class BernsteinRace(StreamRace):
         return needed, promised
 
 
-@_documented
 class BettingRace(StreamRace):
     r"""Find the arm with the largest mean by bets that aim at the gaps; needs no horizon.
 
@@ -431,12 +443,12 @@ class BettingRace(StreamRace):
 
     Parameters
     ----------
-    $n_arms
+    {n_arms}
     horizon : int, optional
         Largest number of rounds. The promise does not depend on it.
-    $delta $support $epsilon $n_best $names
+    {delta} {support} {epsilon} {n_best} {names}
 
-    $raises
+    {raises}
 
     Notes
     -----
