@@ -10,15 +10,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
-from fastrace._base._guard cimport guard_check_built, guard_enter, guard_leave, guard_take
+from fastrace._base._guard cimport guard_check_built, guard_enter, guard_leave
 from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t
 from fastrace._draws._row_order cimport row_in, rows_in
 from fastrace._draws._rng cimport gumbel
 from fastrace._math._bounds cimport lower_end, upper_end
 from fastrace._math._criteria cimport full_pass_pays
-from fastrace._math._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis,
-                                      moments4_skewness)
+from fastrace._math._moments cimport moments4_extend, moments4_extend_difference
 from fastrace._math._rule cimport BETTING
 from fastrace._math._simd cimport fr_range, fr_sum
 from fastrace.races._judge cimport (BY_BUDGET, BY_EXACT, CONSTANT_FIRST_LOOK, HELD_BACK, IMPOSSIBLE_REWARD,
@@ -36,13 +35,10 @@ from fastrace.sources import reward_outside
 
 cnp.import_array()
 
-STOPPED_BY = ("", "bound", "exact", "single", "max_pulls")
-
 
 cdef class Race(RaceJudge):
     """The loop over the memory of a race. `racing.FiniteRace` is its public face."""
 
-    cdef bint bounded_support
     cdef bint strict                    # refuse rewards outside the support
     cdef double scan_advantage          # 0: as the source says
     cdef int64_t max_pulls              # rewards that the race may ask for; negative: as many as it needs
@@ -54,7 +50,6 @@ cdef class Race(RaceJudge):
                          tails=tails, low=low, high=high, rng=rng)
         self.scan_advantage = scan_advantage
         self.max_pulls = max_pulls
-        self.bounded_support = low is not None
         self.strict = strict
 
     def begin(self, offset):
@@ -540,64 +535,10 @@ cdef class Race(RaceJudge):
         self.status = BY_EXACT
         return 0
 
-    # Answers.
-
     @property
     def done(self):
         """Whether the race is over."""
         return self.status != RUNNING
-
-    @property
-    def outside(self):
-        """Whether a reward of this race, or of any draw so far, lay outside the support."""
-        return bool((self.flags | self.all_flags) & OUTSIDE_SUPPORT)
-
-    def answer(self):
-        """The fields of a `results.RaceResult` that the loop knows, and the spread of each arm's rewards."""
-        guard_check_built(&self.guard, self)
-        # A run in another thread, or around this call, moves what would be measured.
-        if guard_take(&self.guard):
-            self.measure()
-            guard_leave(&self.guard)
-        return dict(
-            best=self.leader, active=self._active[:self.n_active].copy(), mean=self._mean.copy(),
-            half_width=self._half_width.copy(), pulls=self._pulls.copy(),
-            spread=np.where(self._measured == self._pulls, self._spread, np.nan),
-            n_looks=self.looks_taken, stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
-            kurtosis=moments4_kurtosis(&self.closest), held_back=np.flatnonzero(self._held))
-
-    def doubts(self, of_all_draws=False):
-        """What may void the promise, as the fields of a `results.SamplerStats`; some draws look skewed by chance."""
-        cdef int flags = self.all_flags if of_all_draws else self.flags
-        return dict(
-            outside=bool(flags & OUTSIDE_SUPPORT), constant=bool(flags & CONSTANT_FIRST_LOOK),
-            held_back=bool(flags & HELD_BACK),
-            skewed=4 * self.n_skewed > self.n_draws if of_all_draws else bool(flags & SKEWED),
-            impossible=bool(flags & IMPOSSIBLE_REWARD))
-
-    def warnings(self, of_all_draws=False):
-        """What may void the promise, in words."""
-        found, told = self.doubts(of_all_draws), []
-        if found["outside"]:
-            told.append("a reward lay outside the support: the promise is void; widen support")
-        if found["constant"]:
-            told.append("the first look was constant for some comparison: it was not decided by it; "
-                        "rare events may hide, so pass a support (betting) or a larger first_look")
-        if self.status == BY_BUDGET:
-            told.append(f"max_pulls was reached: best is the arm with the largest mean so far, and the promise is only "
-                        f"that the best arm is among the {self.n_active} that are still active")
-        if found["held_back"]:
-            arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"
-            told.append(f"the normal rule was held back until more rows were read: rewards of {arms} were "
-                        f"constant, or few of them carried the mean; a support (betting) would promise the answer "
-                        f"without that heuristic")
-        if found["skewed"]:
-            told.append("the normal rule decided on skewed rewards, where its error can exceed delta by far; "
-                        "pass a support (betting) or skewness_guard=True")
-        if found["impossible"]:
-            told.append("an arm was dropped for a reward of -inf; one that was not read cannot be seen, "
-                        "so put factors that may vanish into the offset or log prior")
-        return tuple(told)
 
     def saved(self):
         """A copy of the generator, the plan and the state as plain objects, all of one moment."""

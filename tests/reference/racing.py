@@ -112,6 +112,32 @@ def half_width(x, n_rows, bound, log_inv_delta, quantile, span):
     return bounds.normal(n, n_rows, std, quantile)
 
 
+def interval(x, looks, bound, delta, n_arms, *, constant=0.0, low=None, high=None, cut=False, first=None):
+    """Interval of an arm's mean from its rewards x: delta is shared among arms, sides and looks.
+
+    If the race may be cut short, the half-width is that of the rows before the look before, with which it holds until
+    the next look; `first` is the number of rows that all arms have read where the budget ends before the first look.
+    """
+    n_rows, n, std, mean = int(looks[-1]), len(x), np.std(x), np.mean(x) + constant / looks[-1]
+    if n == n_rows:
+        return mean, mean
+    rows = max(max([k for k in looks if k <= n], default=first) - 1, 1) if cut else n
+    share = delta / (2 * n_arms)
+    if bound == "normal":
+        quantile = stats.norm.isf(share / (len(looks) - 1) / (2 if cut else 1))
+        width = bounds.normal(rows, n_rows, std, quantile) if std > 1e-12 * abs(mean) else math.inf
+    else:
+        bound = {"hoeffding-serfling": bounds.hoeffding_serfling, "serfling": bounds.serfling,
+                 "empirical-bernstein-serfling": bounds.empirical_bernstein_serfling, "betting": bounds.serfling}[bound]
+        known = (rows, n_rows, share / len(looks), (low, high))
+        width = bound(*(known if bound is bounds.hoeffding_serfling else (*known[:2], std, *known[2:])))
+    lower, upper = mean - width, mean + width
+    if low is not None:         # rows not read lie within the support
+        lower = max(lower, (constant + np.sum(x) + (n_rows - n) * low) / n_rows)
+        upper = min(upper, (constant + np.sum(x) + (n_rows - n) * high) / n_rows)
+    return lower, upper
+
+
 def rows_needed(gap, width, n, n_rows):
     if gap <= 0:
         return float(n_rows)

@@ -7,7 +7,7 @@ from fastrace._base._types cimport moments4_t
 from fastrace._math._rule cimport look_t
 from fastrace.races._memory cimport RaceMemory
 
-cdef enum:      # why a race ended; places in `_core.STOPPED_BY`
+cdef enum:      # why a race ended; places in `_judge.STOPPED_BY`
     RUNNING = 0
     BY_BOUND = 1
     BY_EXACT = 2
@@ -25,6 +25,7 @@ cdef enum:      # what may void the promise
 cdef class RaceJudge(RaceMemory):
     cdef int bound                      # of `_math._rule`
     cdef bint guarded, tails            # heuristics of the normal rule against skewed rewards
+    cdef bint bounded_support
     # the plan: when to look, and what each look may spend
     cdef Py_ssize_t n_looks
     cdef cnp.ndarray _looks, _quantiles
@@ -47,3 +48,5 @@ cdef class RaceJudge(RaceMemory):
     cdef double _tail_rows(self, const moments4_t *m, Py_ssize_t arm, Py_ssize_t leader, Py_ssize_t i, double side,
                            double gap) noexcept nogil
     cdef int _catch_up(self, Py_ssize_t leader, Py_ssize_t i) except -1 nogil
+    cdef void _interval(self, Py_ssize_t i, int64_t n, int64_t rows, double mean, double std, double share,
+                        double quantile, double *lower, double *upper) noexcept nogil

@@ -1,18 +1,20 @@
 """Who is still in a race over a finite population: Chen & Ghahramani (2016), Algorithm 1, with any of our bounds."""
 
-from libc.math cimport INFINITY, NAN, fabs
+from libc.math cimport INFINITY, NAN, fabs, isnan
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 cimport numpy as cnp
 
-from fastrace._base._guard cimport guard_await, guard_built, guard_check_idle
+from fastrace._base._guard cimport (guard_await, guard_built, guard_check_built, guard_check_idle, guard_leave,
+                                    guard_take)
 from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport wealth_extend, wealth_rejects, wealth_t
 from fastrace._math._criteria cimport rows_needed
-from fastrace._math._moments cimport moments4_extend, moments4_extend_difference, moments4_skewness, moments4_std
-from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_width,
-                                   quantile_of_equal_evidence)
+from fastrace._math._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis,
+                                      moments4_skewness, moments4_std)
+from fastrace._math._rule cimport (BETTING, NORMAL, SERFLING, constant_so_far, lead_stands, look_init,
+                                   look_t, look_width, quantile_of_equal_evidence)
 from fastrace._math._skewness cimport tail_half_width, tail_rows
 from fastrace.races._memory cimport RaceMemory
 from fastrace.races._reading cimport ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK
@@ -23,9 +25,11 @@ from fastrace._math import _half_widths
 
 cnp.import_array()
 
+STOPPED_BY = ("", "bound", "exact", "single", "max_pulls")
+
 
 cdef class RaceJudge(RaceMemory):
-    """The plan of looks of a race, and what each look decides."""
+    """The plan of looks of a race, what each look decides, and what is known so far."""
 
     def __cinit__(self):
         guard_await(&self.guard, 1)         # until there is a plan
@@ -37,13 +41,14 @@ cdef class RaceJudge(RaceMemory):
         self.bound = kind
         self.guarded = guarded
         self.tails = tails and kind == NORMAL
+        self.bounded_support = low is not None
 
     def plan(self, looks, quantiles, log_inv_delta):
         """Set the looks (the last is n_rows), each one's quantile, and log(1 / delta) of one comparison at one look."""
         cdef cnp.ndarray look = np.array(looks, dtype=np.int64), quantile = np.array(quantiles, dtype=np.float64)
         cdef double level = log_inv_delta
         if not (look.ndim == quantile.ndim == 1 and 0 < look.shape[0] == quantile.shape[0]
-                and look[0] >= 0 and look[look.shape[0] - 1] == self.n_rows and np.all(np.diff(look) > 0)):
+                and look[0] >= 0 and look[look.shape[0] - 1] == self.n_rows and (look[1:] > look[:look.shape[0] - 1]).all()):
             raise ValueError("the plan of looks cannot be right: they grow, the last reads every row, and each has one "
                              "quantile")
         guard_check_idle(&self.guard, self)
@@ -251,3 +256,107 @@ cdef class RaceJudge(RaceMemory):
             needed = max(needed, self.wait[i])
             needed = max(needed, rows_needed(self.mean[self.leader] - self.mean[i], width, self.n_read, self.n_rows))
         return needed
+
+    # Answers.
+
+    @property
+    def outside(self):
+        """Whether a reward of this race, or of any draw so far, lay outside the support."""
+        return bool((self.flags | self.all_flags) & OUTSIDE_SUPPORT)
+
+    def answer(self, double share, double quantile, bint at_all_times, student=None):
+        """The fields of a `results.RaceResult` that the loop knows.
+
+        Each end of an interval may fail with probability exp(-share), or lies `quantile` standard errors from the mean;
+        ``student(quantile, rows)`` replaces the quantile. See `_rows_of_intervals` for `at_all_times`.
+        """
+        cdef Py_ssize_t i, d = self.n_arms
+        cdef cnp.ndarray mean = self._mean.copy(), pulls = self._pulls.copy(), lower = np.empty(d), upper = np.empty(d)
+        cdef cnp.ndarray rows, spread, limits = None
+        guard_check_built(&self.guard, self)
+        # A run in another thread, or around this call, moves what would be measured.
+        if guard_take(&self.guard):
+            self.measure()
+            guard_leave(&self.guard)
+        spread = np.where(self._measured == pulls, self._spread, np.nan)
+        rows = self._rows_of_intervals(pulls) if at_all_times else pulls
+        if student is not None:
+            limits = np.ascontiguousarray(student(quantile, np.maximum(rows, 1)))
+        for i in range(d):
+            if limits is not None:
+                quantile = (<double *>cnp.PyArray_DATA(limits))[i]
+            self._interval(i, (<int64_t *>cnp.PyArray_DATA(pulls))[i], (<int64_t *>cnp.PyArray_DATA(rows))[i],
+                           (<double *>cnp.PyArray_DATA(mean))[i], (<double *>cnp.PyArray_DATA(spread))[i], share,
+                           quantile, <double *>cnp.PyArray_DATA(lower) + i, <double *>cnp.PyArray_DATA(upper) + i)
+        return dict(
+            best=self.leader, active=self._active[:self.n_active].copy(), mean=mean, lower=lower, upper=upper,
+            half_width=self._half_width.copy(), pulls=pulls, n_looks=self.looks_taken,
+            stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
+            kurtosis=moments4_kurtosis(&self.closest), held_back=np.flatnonzero(self._held))
+
+    def _rows_of_intervals(self, pulls):
+        """Rows whose half-widths hold from one look to the next: one less than those of the look before.
+
+        A budget ends a race between two looks, at a number of rows that depends on the rewards. Serfling's inequalities
+        then hold in their maximal form: from n rows on, no mean strays further than after n - 1 of them with the same
+        probability. Normal means do so with at most twice the probability, by reflection.
+        """
+        # Where the budget ends before the first look, all arms that take part have read equally much.
+        first = min(pulls[pulls > 0].min(initial=self.n_rows), self.look[0])
+        before = np.concatenate([[first], self._looks])[np.searchsorted(self._looks, pulls, "right")]
+        return np.maximum(before - 1, 1)
+
+    cdef void _interval(self, Py_ssize_t i, int64_t n, int64_t rows, double mean, double std, double share,
+                        double quantile, double *lower, double *upper) noexcept nogil:
+        """Interval of the mean of an arm from n rewards: the half-width at `rows`, cut to what the support leaves."""
+        cdef double width = INFINITY, read = <double>n / self.n_rows, constant, own
+        cdef look_t look
+        lower[0], upper[0] = -INFINITY, INFINITY
+        if isnan(mean):
+            return
+        if n == self.n_rows or mean == -INFINITY:       # exact, or an arm that cannot win
+            lower[0] = upper[0] = mean
+            return
+        if not isnan(std) and not (self.bound == NORMAL and constant_so_far(std, fabs(mean))):
+            # Bets are not inverted here: their interval is that of the serfling bound.
+            look_init(&look, SERFLING if self.bound == BETTING else self.bound, rows, self.n_rows, share, quantile)
+            width = look_width(&look, std, self.high[i] - self.low[i])
+        lower[0], upper[0] = mean - width, mean + width
+        if self.bounded_support:                        # which the mean keeps if a reward has left it
+            constant = (self.offset[i] + self.shift[i]) / self.n_rows
+            own = constant + read * (mean - constant)
+            lower[0] = max(lower[0], min(mean, own + (1.0 - read) * self.low[i]))
+            upper[0] = min(upper[0], max(mean, own + (1.0 - read) * self.high[i]))
+
+    def doubts(self, of_all_draws=False):
+        """What may void the promise, as the fields of a `results.SamplerStats`; some draws look skewed by chance."""
+        cdef int flags = self.all_flags if of_all_draws else self.flags
+        return dict(
+            outside=bool(flags & OUTSIDE_SUPPORT), constant=bool(flags & CONSTANT_FIRST_LOOK),
+            held_back=bool(flags & HELD_BACK),
+            skewed=4 * self.n_skewed > self.n_draws if of_all_draws else bool(flags & SKEWED),
+            impossible=bool(flags & IMPOSSIBLE_REWARD))
+
+    def warnings(self, of_all_draws=False):
+        """What may void the promise, in words."""
+        found, told = self.doubts(of_all_draws), []
+        if found["outside"]:
+            told.append("a reward lay outside the support: the promise is void; widen support")
+        if found["constant"]:
+            told.append("the first look was constant for some comparison: it was not decided by it; "
+                        "rare events may hide, so pass a support (betting) or a larger first_look")
+        if self.status == BY_BUDGET:
+            told.append(f"max_pulls was reached: best is the arm with the largest mean so far, and the promise is only "
+                        f"that the best arm is among the {self.n_active} that are still active")
+        if found["held_back"]:
+            arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"
+            told.append(f"the normal rule was held back until more rows were read: rewards of {arms} were "
+                        f"constant, or few of them carried the mean; a support (betting) would promise the answer "
+                        f"without that heuristic")
+        if found["skewed"]:
+            told.append("the normal rule decided on skewed rewards, where its error can exceed delta by far; "
+                        "pass a support (betting) or skewness_guard=True")
+        if found["impossible"]:
+            told.append("an arm was dropped for a reward of -inf; one that was not read cannot be seen, "
+                        "so put factors that may vanish into the offset or log prior")
+        return tuple(told)

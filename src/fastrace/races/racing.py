@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace._core as _core
-import fastrace._math._half_widths as _half_widths
 from fastrace import bounds
 from fastrace._base import _checks
 from fastrace.races import _options
@@ -96,31 +95,18 @@ class RaceOptions:
         core.begin(constants)
         return core
 
-    def half_widths(
-        self, pulls: NDArray[np.int64], mean: NDArray[np.float64], std: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Half-width of each arm's own mean: all of them hold at all looks, by the bound of the race.
+    def answer(self, core: _core.Race) -> dict[str, Any]:
+        """What the race knows, with an interval for each mean: all of them hold at all looks, by the bound of the race.
 
         The probability of error is shared among arms, sides and looks. Bets have no half-width: theirs is that of the
-        serfling bound. It is 0 for arms read in full, and infinite before the first look and where the spread is not
-        known: while a run is under way, or where rewards agree to rounding.
+        serfling bound. The ends are infinite before the first look and where neither a support nor the spread is known:
+        while a run is under way, or where rewards agree to rounding.
         """
-        width = np.where(pulls < self.n_rows, np.inf, 0.0)
-        some = (pulls > 0) & (pulls < self.n_rows)
-        some &= np.isfinite(std)
-        if self.bound == "normal":
-            some[some] = _half_widths.constant_so_far(std[some], np.abs(mean[some])) == 0
-        if not some.any():
-            return width
-        first_look = min(self.first_look, self.n_rows)
-        place, share, quantile = _share_of_a_mean(
-            self.n_arms, self.n_rows, self.delta, self.bound, first_look, self.growth
+        cut = self.max_pulls >= 0
+        share, quantile = _share_of_a_mean(
+            self.n_arms, self.n_rows, self.delta, self.bound, self.first_look, self.growth, cut
         )
-        if self.student and self.bound == "normal":
-            quantile = bounds.student_quantile(quantile, pulls[some], ddof=0)
-        span = 0.0 if self.low is None or self.high is None else self.high[some] - self.low[some]
-        width[some] = _half_widths.half_width(place, pulls[some], self.n_rows, std[some], share, span, quantile)
-        return width
+        return core.answer(share, quantile, cut, _student_quantile if self.student and self.bound == "normal" else None)
 
     def plan(self, n_running: int) -> Plan:
         """Looks, quantile of each, and log(1 / delta) of one comparison, for `n_running` arms that can still win."""
@@ -139,15 +125,25 @@ class RaceOptions:
 
 @functools.lru_cache(maxsize=256)
 def _share_of_a_mean(
-    n_arms: int, n_rows: int, delta: float, bound: str, first_look: int, growth: float
-) -> tuple[int, float, float]:
-    """Place of the bound, log(1 / share of delta) and quantile of one side of one arm's mean, at all looks."""
+    n_arms: int, n_rows: int, delta: float, bound: str, first_look: int, growth: float, cut: bool
+) -> tuple[float, float]:
+    """log(1 / share of delta) and quantile of one side of one arm's mean, at all looks.
+
+    If the race may be `cut` short between looks, each interval holds up to the look after it.
+    """
     share = math.log(2.0 * n_arms) - math.log(delta)
+    if n_rows == 0:
+        return share, 0.0
+    first_look = min(first_look, n_rows)
     if bound == "normal":
-        quantile = bounds.normal_quantile(None, n_rows, first_look, growth, "union", log_inv_delta=share)
-        return _half_widths.BOUNDS.index(bound), share, float(quantile)
-    share += math.log(bounds.looks(n_rows, first_look, growth).size)
-    return _half_widths.BOUNDS.index("serfling" if bound == "betting" else bound), share, 0.0
+        share += math.log(2.0) if cut else 0.0
+        return share, float(bounds.normal_quantile(None, n_rows, first_look, growth, "union", log_inv_delta=share))
+    return share + math.log(bounds.looks(n_rows, first_look, growth).size), 0.0
+
+
+def _student_quantile(quantile: float, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = bounds.student_quantile(quantile, rows, ddof=0)
+    return found
 
 
 @functools.lru_cache(maxsize=256)
@@ -398,15 +394,10 @@ def race_result(
     core: _core.Race, options: RaceOptions, names: tuple[str, ...] | None, n_always_read: int = 0
 ) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read."""
-    known = core.answer()
-    mean = known["mean"]
-    width = options.half_widths(known["pulls"], mean, known.pop("spread"))
-    width[np.isneginf(mean)] = 0.0              # an arm that cannot win
+    known = options.answer(core)
     size = options.n_arms * (options.n_rows + n_always_read)
     read = int(known["pulls"].sum()) + options.n_arms * n_always_read
     return RaceResult(
-        lower=np.where(np.isnan(mean), -np.inf, mean - width),
-        upper=np.where(np.isnan(mean), np.inf, mean + width),
         n_rows=options.n_rows,
         fraction_read=read / size if size else 0.0,
         bound=options.bound,

@@ -29,7 +29,9 @@ class RaceResult(ArmsResult):
         were read in full.
     lower, upper : ndarray of float, shape (n_arms,)
         Interval of each mean at the arm's last look: with probability at least ``1 - delta`` as far as the bound holds,
-        each of them holds its mean. A point for arms read in full; infinite ends where the rule has none.
+        each of them holds its mean; it is cut to what the support leaves possible. A point for arms read in full;
+        infinite ends where the rule has none. With `max_pulls`, whose end depends on the rewards, it has the half-width
+        of the last planned look, where the race may have gone on for some rows.
     half_width : ndarray of float, shape (n_arms,)
         Half-width of the comparison with the leader (``variance="pairwise"``) or of the arm's own mean
         (``"marginal"``) at the arm's last look; 0 where the mean is exact, nan where the rule has no half-width: for
@@ -89,10 +91,6 @@ class RaceResult(ArmsResult):
         )
         cheaper = " (reading all rows in order was cheaper than what was left of the race)"
         return title + cheaper if self.stopped_by == "exact" else title
-
-    def _printed(self) -> list[Column]:
-        return [Column("mean", self.mean), Column("half-width", self.half_width, ".3g"),
-                Column("pulls", self.pulls, "d", 10)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +164,7 @@ class UnequalResult(ArmsResult):
         )
 
     def _printed(self) -> list[Column]:
-        return [Column("sum", self.total), Column("half-width", self.half_width, ".3g"),
+        return [Column("sum", self.total), Column("lower", self.lower), Column("upper", self.upper),
                 Column("pulls", self.pulls, "d", 10), Column("rows", self.n_rows, "d", 10)]
 
 
