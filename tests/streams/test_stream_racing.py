@@ -646,3 +646,16 @@ def test_a_table_without_rows_is_refused(race):
     for order in ("random", "given"):
         with pytest.raises(ValueError, match="rewards has 0 rows: nothing tells the arms apart"):
             race(3, 100, 0.05, (0, 1)).run(np.zeros((0, 3)), order=order)
+
+
+@pytest.mark.parametrize("kind", [fr.HoeffdingRace, fr.BernsteinRace, fr.BettingRace])
+def test_brackets_stay_within_the_support(kind):
+    low, high = [0.0, -1.0, 2.0], [1.0, 1.0, 3.0]
+    race = kind(3, 300, support=(low, high))
+    while not race.done and race.result().n_rounds < 5:
+        race.ask()
+        race.tell([[0.5, 0.9, 2.1]])
+        result = race.result()
+        assert (low <= result.lower).all() and (result.upper <= high).all()
+        assert (result.lower < result.mean).all() and (result.mean < result.upper).all()
+        assert np.nanmax(result.shortfall) <= 4.0

@@ -184,7 +184,7 @@ class StreamRaceResult(ArmsResult):
         Of the rewards used of each arm, in reward units; nan where none was. ``std`` has divisor n, and is nan for
         `BettingRace`, which keeps none.
     lower, upper : ndarray of float, shape (n_arms,)
-        Bracket of each mean at the arm's last round.
+        Bracket of each mean at the arm's last round, cut to the support.
     pulls : ndarray of int64, shape (n_arms,)
         Rewards used of each arm.
     n_rounds : int

@@ -269,7 +269,10 @@ class StreamRace:
         worth = answer["lower"] if answer["stopped_by"] == "epsilon" else answer["mean"]
         order = open_arms[np.argsort(-worth[open_arms], kind="stable")]
         order = np.concatenate([chosen[np.argsort(-answer["mean"][chosen], kind="stable")], order])
-        lower, upper, pulls = answer["lower"], answer["upper"], answer["pulls"]
+        mean, pulls = answer["mean"], answer["pulls"]
+        # Means lie within the support, unless a reward outside it was let in.
+        lower = answer["lower"] = np.maximum(answer["lower"], np.fmin(mean, self._low))
+        upper = answer["upper"] = np.minimum(answer["upper"], np.fmax(mean, self._high))
         shortfall = np.full(lower.size, np.nan)
         shortfall[left] = np.maximum(upper[left].max() - lower[left], 0.0)
         if self._race.n_best == 1:
