@@ -48,7 +48,8 @@ cdef class RaceJudge(RaceMemory):
         cdef cnp.ndarray look = np.array(looks, dtype=np.int64), quantile = np.array(quantiles, dtype=np.float64)
         cdef double level = log_inv_delta
         if not (look.ndim == quantile.ndim == 1 and 0 < look.shape[0] == quantile.shape[0]
-                and look[0] >= 0 and look[look.shape[0] - 1] == self.n_rows and (look[1:] > look[:look.shape[0] - 1]).all()):
+                and look[0] >= 0 and look[look.shape[0] - 1] == self.n_rows
+                and (look[1:] > look[:look.shape[0] - 1]).all()):
             raise ValueError("the plan of looks cannot be right: they grow, the last reads every row, and each has one "
                              "quantile")
         guard_check_idle(&self.guard, self)
