@@ -2,8 +2,10 @@
 
 import copy
 import importlib.util
+import inspect
 import math
 import pickle
+import re
 import sys
 import time
 from unittest import mock
@@ -234,6 +236,57 @@ def test_answers_without_both_scores_are_named():
             DAUB(2, 1000).run(lambda i, n, answer=answer: answer)
 
 
+def test_the_error_where_no_learner_is_left_says_why_and_what_to_do():
+    def train(learner, n):
+        raise ValueError("the data are empty\nsecond line")
+
+    for method in methods(12, 5000):
+        with pytest.raises(RuntimeError) as caught:
+            method.run(train)
+        words = str(caught.value)
+        assert "ValueError: the data are empty on" in words and words.count("the data are empty") == 1
+        assert re.search(r"; train\(\d+, \d+\) raised the last of these errors: call it yourself", words)
+        assert "second line" not in words and isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_function_that_is_called_wrongly_is_refused_before_any_training():
+    for wrong in (lambda n: (None, 0.5), lambda learner, n, extra: (None, 0.5)):
+        method = DAUB(3, 1000, 50)
+        with pytest.raises(TypeError, match=r"train is called as train\(learner, n\), and it takes"):
+            method.run(wrong)
+        assert not method.dropped and not method.done
+
+
+@pytest.mark.parametrize("make", [
+    lambda: DAUB(3, 400, 500), lambda: SuccessiveHalving(3, 400, 500), lambda: DAUBHalving(3, 400, 500),
+    lambda: FixedSubset(3, 400, 500), lambda: Hyperband(3, 400, 500, rng=0), lambda: ASHA(3, 400, 500),
+])
+def test_a_first_size_above_all_rows_is_said(make):
+    result = make().run(lambda learner, n: (None, learner))
+    assert {n for _, n in result.allocations} == {400}
+    assert "first is 500 and there are 400 rows" in result.warnings[0] and result.warnings[0] in str(result)
+
+
+def test_options_of_all_methods_stand_in_every_signature_and_errors_name_the_class():
+    for method in methods(4, 5000):
+        kind = type(method)
+        given = inspect.signature(kind).parameters
+        assert ["direction", "cost", "budget", "names"] == list(given)[-4:] and "common" not in given
+        assert ("growth" in given) is (kind in (SuccessiveHalving, DAUBHalving))
+        with pytest.raises(TypeError, match=rf"^{kind.__name__}: there is no parameter 'sise'; there are n_learners"):
+            kind(4, 5000, 100, sise=3)
+        with pytest.raises(ValueError, match=rf"^{kind.__name__}: budget is -1"):
+            kind(4, 5000, 100, budget=-1)
+    with pytest.raises(TypeError, match=r"^FixedSubset: there is no parameter 'growth'"):
+        FixedSubset(4, 5000, 100, growth=2.0)
+
+
+def test_what_is_printed_is_called_as_in_the_table():
+    result = DAUB(4, 5000, 50).run(scores)
+    heads = str(result).splitlines()[1].split()[1:]
+    assert set(heads) <= set(result.to_frame().columns) and {"rows", "reached"} <= set(heads)
+
+
 def test_a_learner_that_hangs_is_dropped():
     def train(i, n):
         if i == 4:
@@ -387,7 +440,7 @@ def test_bad_input_changes_nothing():
     daub.tell(np.int64(item[0]), np.int64(item[1]), np.float32(0.5), np.float64(0.5))
     with pytest.raises(ValueError, match="was not asked for"):
         daub.tell(*item, 0.5, 0.5)
-    with pytest.raises(RuntimeError, match="nothing has been told"):
+    with pytest.raises(RuntimeError, match="no training has ended"):
         DAUB(2, 1000).result()
     for arguments, options, wrong in (
         ((0, 10), {}, "n_learners is 0"),

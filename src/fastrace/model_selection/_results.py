@@ -33,7 +33,7 @@ class LearnerResult(ArmsResult):
     best : int
         The learner chosen.
     score : float
-        Its latest validation score, as told.
+        Its latest validation score.
     n_rows : int
         Rows of a full training (N).
     rows : ndarray of int64, shape (n_learners,)
@@ -43,12 +43,12 @@ class LearnerResult(ArmsResult):
     reached : ndarray of int64, shape (n_learners,)
         Rows of the largest training of each learner that gave a score; 0 if none did.
     scores : ndarray of float, shape (n_learners,)
-        Validation score of that training, as told; nan where there is none.
+        Validation score of that training; nan where there is none.
     bound : ndarray of float, shape (n_learners,)
         Latest projected bound on the score at `n_rows`, for methods that have one; nan otherwise. An optimistic guess
         in the direction of better scores, not a confidence bound.
     history : tuple of Evaluation
-        Every training in the order told.
+        Every training in the order in which they ended.
     dropped : dict of int to str
         Learners that failed, and why.
     method : str
@@ -86,11 +86,11 @@ class LearnerResult(ArmsResult):
 
     @property
     def allocations(self) -> list[tuple[int, int]]:
-        """Every training as (learner, rows), in the order told."""
+        """Every training as (learner, rows), in the order in which they ended."""
         return [(training.learner, training.n) for training in self.history]
 
     def curve(self, learner: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Rows, training scores and validation scores of one learner, as told; its failures left out."""
+        """Rows, training scores and validation scores of one learner; its failures left out."""
         found = sorted(training for training in self.history if training.learner == learner and not training.failure)
         table = np.array([(part.n, part.train_score, part.valid_score) for part in found]).reshape(-1, 3)
         return table[:, 0].astype(np.int64), table[:, 1], table[:, 2]
@@ -118,8 +118,8 @@ class LearnerResult(ArmsResult):
         return np.lexsort((worst_last, -self.reached, np.arange(self.rows.size) != self.best))
 
     def _printed(self) -> list[Column]:
-        return [Column("rows", self.reached, "d", 9), Column("score", self.scores, ".5g", 9),
-                Column("bound", self.bound, ".5g", 9), Column("rows spent", self.rows, "d", 10),
+        return [Column("reached", self.reached, "d", 9), Column("scores", self.scores, ".5g", 9),
+                Column("bound", self.bound, ".5g", 9), Column("rows", self.rows, "d", 10),
                 Column("cost", self.cost, ".4g", 10)]
 
     def _notes(self) -> list[str]:

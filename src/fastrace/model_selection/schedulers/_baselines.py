@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from typing import Unpack
 
 from fastrace._base import _checks
 from fastrace.model_selection.schedulers._halving import SuccessiveHalving
-from fastrace.model_selection.schedulers._scheduler import Allocation, Cost, Scheduler
+from fastrace.model_selection.schedulers._scheduler import Allocation, Common, Scheduler
 from fastrace.model_selection.schedulers._sizes import ceil, checked_factor, checked_first, checked_sizes, floor
 
 
@@ -34,18 +35,12 @@ class FixedSubset(SuccessiveHalving):
         n_learners: int,
         n_rows: int,
         first: int,
-        *,
-        direction: str = "maximize",
-        cost: Cost = "rows",
-        budget: float | None = None,
-        names: Sequence[str] | None = None,
+        **common: Unpack[Common],
     ) -> None:
         first = checked_first(first)
         sizes = [first, n_rows] if first < n_rows else [n_rows]
-        super().__init__(
-            n_learners, n_rows, factor=max(2.0, float(n_learners)), sizes=sizes, direction=direction, cost=cost,
-            budget=budget, names=names,
-        )
+        super().__init__(n_learners, n_rows, factor=max(2.0, float(n_learners)), sizes=sizes, **common)
+        self._checked_first(first)
 
     def _method(self) -> str:
         return f"FixedSubset of {self._plan[0][0]} rows"
@@ -77,14 +72,9 @@ class RandomChoice(SuccessiveHalving):
         n_trained: int = 1,
         *,
         rng: _checks.RngLike = None,
-        direction: str = "maximize",
-        cost: Cost = "rows",
-        budget: float | None = None,
-        names: Sequence[str] | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(
-            n_learners, n_rows, sizes=[n_rows], direction=direction, cost=cost, budget=budget, names=names
-        )
+        super().__init__(n_learners, n_rows, sizes=[n_rows], **common)
         count = _checks.integer(n_trained, "n_trained", 1, "something must be trained")
         drawn = _checks.generator(rng).permutation(self._n_learners)[:count]
         self._plan = [(self._n_rows, len(drawn))]
@@ -137,13 +127,10 @@ class Hyperband(Scheduler):
         factor: float = 3.0,
         *,
         rng: _checks.RngLike = None,
-        direction: str = "maximize",
-        cost: Cost = "rows",
-        budget: float | None = None,
-        names: Sequence[str] | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
-        first, self._factor = checked_first(first), checked_factor(factor)
+        super().__init__(n_learners, n_rows, **common)
+        first, self._factor = self._checked_first(first), checked_factor(factor)
         generator = _checks.generator(rng)
         top = max(0, floor(math.log(self._n_rows / first) / math.log(self._factor)))
         self._brackets: list[tuple[list[int], list[tuple[int, int]]]] = []
@@ -292,16 +279,15 @@ class ASHA(Scheduler):
         factor: float = 3.0,
         *,
         sizes: Sequence[int] | None = None,
-        direction: str = "maximize",
-        cost: Cost = "rows",
-        budget: float | None = None,
-        names: Sequence[str] | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
+        super().__init__(n_learners, n_rows, **common)
         if first is None and sizes is None:
             raise ValueError("first and sizes are None; the rows of the lowest rung, or of all rungs, are needed")
         self._factor = checked_factor(factor)
-        self._sizes = checked_sizes(1 if first is None else first, self._factor, self._n_rows, sizes=sizes)
+        if first is not None and sizes is None:
+            first = self._checked_first(first)
+        self._sizes = checked_sizes(first or 1, self._factor, self._n_rows, sizes=sizes)
         self._rungs = [_Rung(self._factor) for _ in self._sizes]
         self._level = {n: k for k, n in enumerate(self._sizes)}
         self._promising = 0                       # bit k: rung k has a learner to promote

@@ -7,8 +7,9 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
+from typing import Unpack
 
-from fastrace.model_selection.schedulers._scheduler import IN_FULL, NONE_LEFT, Allocation, Cost, Scheduler
+from fastrace.model_selection.schedulers._scheduler import IN_FULL, NONE_LEFT, Allocation, Common, Scheduler
 from fastrace.model_selection.schedulers._sizes import checked_curve, checked_sizes, on_scale, projections
 
 
@@ -51,7 +52,7 @@ class DAUB(Scheduler):
     Raises
     ------
     ValueError
-        If a parameter is out of range, or a training is told that was not asked for; nothing is changed then.
+        If a parameter is out of range, or `tell` gets a training that was not asked for; nothing is changed then.
 
     Notes
     -----
@@ -105,16 +106,15 @@ class DAUB(Scheduler):
         capped: bool = True,
         rounding: str = "ceil",
         sizes: Sequence[int] | None = None,
-        direction: str = "maximize",
-        cost: Cost = "rows",
-        budget: float | None = None,
-        names: Sequence[str] | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
+        super().__init__(n_learners, n_rows, **common)
         self._training_bound = bool(training_bound)
         self._clip_slope = bool(clip_slope)
         self._verify = bool(verify)
         self._curve = checked_curve(curve)
+        if sizes is None:
+            first = self._checked_first(first)
         self._sizes = checked_sizes(first, ratio, self._n_rows, rounding, sizes)
         self._capped = bool(capped)
         start = self._n_learners * sum(self._sizes[:3])
@@ -302,7 +302,7 @@ class DAUB(Scheduler):
         self._n_rest += 1
 
     def _sort_in(self) -> None:
-        """Put bounds told since the last call into the heap."""
+        """Put bounds that came since the last call into the heap."""
         for bound in self._fresh:
             heapq.heappush(self._heap, bound)
         self._fresh.clear()
@@ -407,7 +407,7 @@ class DAUB(Scheduler):
         if self._in_full:
             return (f"{IN_FULL}: the first three sizes of all would have cost more",)
         start = sum(self._sizes[: self._n_first])
-        if start <= self._n_rows / 4:
-            return ()
+        if self._first or start <= self._n_rows / 4:
+            return super()._warnings()
         return (f"the first {self._n_first} sizes take {start} of {self._n_rows} rows for every learner, so little can "
                 f"be won; a smaller first size, or training all in full, may be better",)

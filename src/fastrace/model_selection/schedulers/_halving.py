@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Unpack
 
 from fastrace._base import _checks
-from fastrace.model_selection.schedulers._scheduler import IN_FULL, NONE_LEFT, Allocation, Cost, Scheduler
+from fastrace.model_selection.schedulers._scheduler import IN_FULL, NONE_LEFT, Allocation, Common, Scheduler
 from fastrace.model_selection.schedulers._sizes import (
     ceil,
     checked_curve,
     checked_factor,
-    checked_first,
     checked_sizes,
     halving_plan,
     on_scale,
     plan_on,
 )
+
+
+class Rounds(Common, total=False):
+    """The options of all halvings."""
+
+    growth: float | None
+    sizes: Sequence[int] | None
+    smallest: int
+    aggressive: bool
+    finish: bool
 
 
 class SuccessiveHalving(Scheduler):
@@ -68,18 +78,15 @@ class SuccessiveHalving(Scheduler):
         smallest: int = 1,
         aggressive: bool = False,
         finish: bool = True,
-        direction: str = "maximize",
-        cost: Cost = "rows",
-        budget: float | None = None,
-        names: Sequence[str] | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(n_learners, n_rows, direction=direction, cost=cost, budget=budget, names=names)
+        super().__init__(n_learners, n_rows, **common)
         self._factor = checked_factor(factor)
         smallest = _checks.integer(smallest, "smallest", 1, "learners are trained on rows")
         if isinstance(first, str):
             first = _checks.choice(first, "first", ("exhaust", "smallest"))
         else:
-            first = checked_first(first)
+            first = self._checked_first(first)
         self._finish = bool(finish)
         plan = halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, bool(aggressive))
         if sizes is None and growth is None:
@@ -189,7 +196,7 @@ class SuccessiveHalving(Scheduler):
         return max(scored, key=lambda i: (self._reached[i], self._upward * self._last[i], -i), default=-1)
 
     def _warnings(self) -> tuple[str, ...]:
-        return (f"{IN_FULL}: the rounds would have cost more",) if self._in_full else ()
+        return (f"{IN_FULL}: the rounds would have cost more",) if self._in_full else super()._warnings()
 
     def _method(self) -> str:
         return f"{type(self).__name__}, {self._plan[0][0]} to {self._plan[-1][0]} rows, factor {self._factor:g}"
@@ -245,20 +252,9 @@ class DAUBHalving(SuccessiveHalving):
         *,
         curve: float = -0.5,
         training_bound: bool = False,
-        growth: float | None = None,
-        sizes: Sequence[int] | None = None,
-        smallest: int = 1,
-        aggressive: bool = False,
-        finish: bool = True,
-        direction: str = "maximize",
-        cost: Cost = "rows",
-        budget: float | None = None,
-        names: Sequence[str] | None = None,
+        **rounds: Unpack[Rounds],
     ) -> None:
-        super().__init__(
-            n_learners, n_rows, first, factor, growth=growth, sizes=sizes, smallest=smallest, aggressive=aggressive,
-            finish=finish, direction=direction, cost=cost, budget=budget, names=names,
-        )
+        super().__init__(n_learners, n_rows, first, factor, **rounds)
         self._curve = checked_curve(curve)
         self._training_bound = bool(training_bound)
         self._before: dict[int, tuple[int, float]] = {}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.model_selection._deadline import within
 from fastrace.model_selection._results import Evaluation, LearnerResult
+from fastrace.model_selection.schedulers._sizes import checked_first
 
 Allocation = tuple[int, int]
 Self = TypeVar("Self", bound="Scheduler")
@@ -63,6 +65,15 @@ names : sequence of str, optional
 }
 
 
+class Common(TypedDict, total=False):
+    """The options of every method."""
+
+    direction: str
+    cost: Cost
+    budget: float | None
+    names: Sequence[str] | None
+
+
 def _alone(
     method: Callable[Concatenate[Self, Given], Answer],
 ) -> Callable[Concatenate[Self, Given], Answer]:
@@ -83,30 +94,31 @@ class Scheduler:
     learner that is best so far (`_leader`). Scores reach them with the sign that makes larger better.
     """
 
+    __signature__: inspect.Signature
+    _first = 0                                # rows of the first training that were asked for, if there are not so many
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__doc__ = filled(cls.__doc__, SHARED)
+        if "__init__" in vars(cls):
+            _complete(cls)
 
     def __init__(
         self,
         n_learners: int,
         n_rows: int,
         *,
-        direction: str,
-        cost: Cost,
-        budget: float | None,
-        names: Sequence[str] | None,
+        direction: str = "maximize",
+        cost: Cost = "rows",
+        budget: float | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self._n_learners = _checks.integer(n_learners, "n_learners", 1, "there must be something to choose")
         self._n_rows = _checks.integer(n_rows, "n_rows", 1, "learners are trained on rows")
         self._direction = _checks.choice(direction, "direction", ("maximize", "minimize"))
         self._upward = 1.0 if self._direction == "maximize" else -1.0
-        self._price: Callable[[int, int], float] | None = None
-        self._cost = "rows"
-        if callable(cost):
-            self._cost, self._price = "own", cost
-        else:
-            self._cost = _checks.choice(cost, "cost", ("rows", "seconds"))
+        self._price = cost if callable(cost) else None
+        self._cost = "own" if callable(cost) else _checks.choice(cost, "cost", ("rows", "seconds"))
         self._by_rows = self._price is None and self._cost == "rows"
         self._budget = math.inf if budget is None else _checks.real(budget, "budget")
         if not self._budget > 0.0:
@@ -158,7 +170,16 @@ class Scheduler:
         return type(self).__name__
 
     def _warnings(self) -> tuple[str, ...]:
-        return ()
+        if not self._first:
+            return ()
+        return (f"first is {self._first} and there are {self._n_rows} rows, so each training takes all rows; a smaller "
+                f"first lets most learners train on few",)
+
+    def _checked_first(self, first: int) -> int:
+        """Rows of the first training; the result says so if there are not so many."""
+        found = checked_first(first)
+        self._first = found if found > self._n_rows else 0
+        return found
 
     # What users call.
 
@@ -179,13 +200,13 @@ class Scheduler:
 
     @property
     def spent(self) -> float:
-        """Cost of all trainings told so far."""
+        """Cost of all trainings that have ended."""
         return self._spent
 
     @property
     @_alone
     def outstanding(self) -> list[Allocation]:
-        """Trainings asked for and not yet told, in the order asked."""
+        """Trainings asked for that have not ended, in the order asked."""
         return list(self._outstanding)
 
     @property
@@ -198,7 +219,7 @@ class Scheduler:
     def ask(self) -> Allocation | None:
         """Return the next training as (learner, rows).
 
-        Each call hands out another training, so that several may run at once; tell them in any order, from any
+        Each call hands out another training, so that several may run at once; call `tell` in any order, from any
         thread. With one at a time the method is exactly that of its paper.
 
         Returns
@@ -232,7 +253,7 @@ class Scheduler:
         return item
 
     def _again(self) -> Allocation | None:
-        """The first training that was taken back and is still wanted."""
+        """The first training that was taken back, of a learner that was not dropped since."""
         while self._returned:
             item = self._returned.popleft()
             if item[0] not in self._dropped:
@@ -319,7 +340,9 @@ class Scheduler:
         price = 0.0 if defer and cost is None and self._by_rows else self._charge(learner, n, cost, asked)
         self._close((learner, n))
         self._spent += price
-        text = f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else str(reason)
+        text = str(reason)
+        if isinstance(reason, BaseException):
+            text = f"{type(reason).__name__}: {next(iter(text.splitlines()), '')}"
         self._log.append((learner, n, math.nan, math.nan, price, math.nan, text))
         if defer:
             self._uncounted.add((learner, n))
@@ -363,12 +386,15 @@ class Scheduler:
         Raises
         ------
         RuntimeError
-            If every learner was dropped; its cause is the last exception of a training.
+            If every learner was dropped, with the reasons; its cause is the last exception of a training.
+        TypeError
+            If `train` cannot be called with a learner and a number of rows.
         """
+        _checks.takes(train, "train", "learner", "n", hint="; it trains a learner on n rows")
         if time_limit is not None and not _checks.real(time_limit, "time_limit") > 0.0:
             raise ValueError(f"time_limit is {time_limit}; a positive number of seconds is needed")
         self.cancel()
-        last = None                             # error of a training
+        last = item = None                      # error of a training
         while not self._stopped_by:
             item = self.ask()
             if item is None:
@@ -394,7 +420,8 @@ class Scheduler:
         try:
             return self.result()
         except RuntimeError as none_left:
-            raise none_left from last
+            hint = f"; train{item} raised the last of these errors: call it yourself to see where" if last else ""
+            raise RuntimeError(f"{none_left}{hint}") from last
 
     @_alone
     def result(self) -> LearnerResult:
@@ -408,9 +435,8 @@ class Scheduler:
         best = self._best if self._stopped_by else self._leader()
         if best < 0:
             if self._dropped:
-                raise RuntimeError("no learner is left: " + "; ".join(
-                    f"{self._label(i)}: {why}" for i, why in self._dropped.items()))
-            raise RuntimeError("nothing has been told yet, so there is no best learner")
+                raise RuntimeError(f"no learner is left: {self._reasons()}")
+            raise RuntimeError("no training has ended yet, so there is no best learner")
         rows, cost = np.zeros(self._n_learners, np.int64), np.zeros(self._n_learners)
         bound = np.full(self._n_learners, np.nan)
         for learner, n, _, _, price, upper, _ in self._log:
@@ -438,15 +464,23 @@ class Scheduler:
     # Inside.
 
     def _close(self, item: Allocation) -> None:
-        """An outstanding training was told."""
+        """An outstanding training has ended."""
         del self._outstanding[item]
         if self._limited:
             self._ahead -= self._reserved.pop(item)
             if not self._reserved:
                 self._ahead = 0.0                 # no rounding is carried along
 
-    def _label(self, learner: int) -> str:
-        return f"learner {learner}" if self._names is None else self._names[learner]
+    def _reasons(self) -> str:
+        """Why learners were dropped, each reason once."""
+        found: dict[str, list[int]] = {}
+        for learner, why in self._dropped.items():
+            found.setdefault(why, []).append(learner)
+        words = []
+        for why, (i, *others) in list(found.items())[:10]:
+            label = f"learner {i}" if self._names is None else self._names[i]
+            words.append(f"{label}{f' and {len(others)} more' if others else ''}: {why}")
+        return "; ".join(words) + ("; ..." if len(found) > 10 else "")
 
     def _charge(self, learner: int, n: int, cost: float | None, asked: float = 0.0) -> float:
         if cost is not None:
@@ -484,7 +518,32 @@ class Scheduler:
 
     def __repr__(self) -> str:
         state = f"stopped by {self._stopped_by}" if self._stopped_by else "running"
-        return f"{self._method()}: {counted(len(self._log), 'training')} told, {state}"
+        return f"{self._method()}: {counted(len(self._log), 'training')}, {state}"
+
+
+def _complete(cls: type[Scheduler]) -> None:
+    """Give a method the signature and the errors of its own: its last ``**parameter`` stands for options of its base.
+
+    ``**common`` are those of `Scheduler`, others those of the class above.
+    """
+    build: Callable[..., None] = cls.__init__
+    _, *own = inspect.signature(build).parameters.values()
+    given = {part.name: part for part in own if part.kind is not part.VAR_KEYWORD}
+    for part in own:
+        if part.kind is part.VAR_KEYWORD:
+            base = inspect.signature(Scheduler if part.name == "common" else cls.__mro__[1]).parameters.values()
+            given |= {more.name: more for more in base if more.kind is more.KEYWORD_ONLY and more.name not in given}
+    cls.__signature__ = inspect.Signature(list(given.values()))
+
+    @functools.wraps(build)
+    def built(self: Scheduler, *args: Any, **options: Any) -> None:
+        with _checks.options_of(type(self).__name__):
+            unknown = [name for name in options if name not in given]
+            if unknown:
+                raise TypeError(f"there is no parameter {unknown[0]!r}; there are {', '.join(given)}")
+            build(self, *args, **options)
+
+    cls.__init__ = built     # type: ignore[method-assign]
 
 
 @_checks.rebuilds(VERSION, Scheduler, subclasses=True)
