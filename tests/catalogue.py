@@ -149,6 +149,7 @@ MADE = {        # what the names of parameters do not make
     "RunningMoments": lambda: fr.RunningMoments(n_arms=4),
     "RunningComoments": lambda: fr.RunningComoments(n_arms=4),
     "HoeffdingRace": lambda: fr.HoeffdingRace(4, 400, support=(0.0, 1.2)),
+    "RaceOptions": lambda: fr.RaceOptions(delta=0.1, first_look=30),
     "BernsteinRace": lambda: fr.BernsteinRace(4, 400, support=(0.0, 1.2)),
     "BettingRace": lambda: fr.BettingRace(4, support=(0.0, 1.2)),
     "LilUCB": lambda: fr.LilUCB(4, 400, support=(0.0, 1.2), rng=SEED),
@@ -183,7 +184,7 @@ LEFT_OUT = {
     "streams.stream_racing.StreamRace": BASE,
     "pulls.CallbackPulls": "a compiled function cannot be saved",
     "sources.CallbackSource": "a compiled function cannot be saved",
-    "races.racing.RaceOptions": "part of a race, and saved with it",
+    "races.racing.RaceSettings": "part of a race, and saved with it",
     "mcmc.PyMCModel": "tests/mcmc/test_mcmc_pymc.py saves it", "model_selection.ParquetRows": "stands for a file",
     "model_selection.SelectionCurveDisplay": "holds a result and drawings",
 }

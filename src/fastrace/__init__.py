@@ -3,6 +3,7 @@
 from fastrace import baselines, bounds, pulls, sources
 from fastrace.baselines import KLLUCB, OCBA, SAR, Direct, Halving, Incremental, MedianElimination, SubsetRace
 from fastrace.moments import RunningComoments, RunningMoments
+from fastrace.races._options import RaceOptions
 from fastrace.races.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
 from fastrace.races.lil_ucb import LilUCB
 from fastrace.races.racing import FiniteRace, race
@@ -59,6 +60,7 @@ __all__ = [
     "Incremental",
     "LilUCB",
     "MedianElimination",
+    "RaceOptions",
     "RaceResult",
     "RunningComoments",
     "RunningMoments",

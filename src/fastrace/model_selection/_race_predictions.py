@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace.model_selection._labels import Strangers
 from fastrace.model_selection._row_scores import Accuracy, Floats, OfProbabilities, RowScore, row_score, scaled_support
+from fastrace.races._options import RaceOptions, takes_options
 from fastrace.races.racing import race
 from fastrace.results import RaceResult
 from fastrace.results.columns import index_warnings
 from fastrace.sources import CallableSource, column_names
 
 
+@takes_options
 def race_predictions(
     y_true: ArrayLike,
     y_pred: Any,
@@ -34,6 +36,7 @@ def race_predictions(
     growth: float | None = None,
     access: str = "random",
     max_pulls: int | None = None,
+    options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
 ) -> RaceResult:
     """Find the candidate whose predictions score best on all rows, reading as few of them as the promise allows.
@@ -62,7 +65,7 @@ def race_predictions(
         Different classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
     n_candidates : int, optional
         Number of candidates, for callables.
-    first_look, growth, access, max_pulls, rng
+    first_look, growth, access, max_pulls, options, rng
         See `race`.
 
     Returns

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import math
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +18,123 @@ from fastrace._math._half_widths import RIGOROUS
 
 BOUNDS = ("auto", *RULES)
 MOST_ROWS = 2**62
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class RaceOptions:
+    """Options of races, said once: whatever spells these options also takes them as ``options=``.
+
+    `race`, `FiniteRace`, `race_sums`, `UnequalRace`, `AcceptTest` and its functions, `DiscreteSampler`,
+    `model_selection.race_predictions` and the racing kernels of `mcmc` do. What is None keeps the default of the race
+    that takes the options, and what a call spells itself goes before them.
+
+    Parameters
+    ----------
+    delta : float, optional
+        Probability that the answer is wrong, in (0, 1).
+    bound : str, optional
+        "auto", or a name in `FiniteRace`.
+    support : tuple of float or of arrays of shape (n_arms,), optional
+        Interval (low, high) that holds every reward.
+    first_look : int, optional
+        Rows of the first look, at least 2.
+    growth : float, optional
+        Factor between looks, above 1.
+    access : {"random", "shuffled"}, optional
+        Whether rows are read at random places, or in order because they stand in random order.
+    student : bool, optional
+        Whether the normal rule uses Student's quantiles.
+    skewness_guard : bool, optional
+        Whether the normal rule allows for skewed rewards.
+    tail_guard : bool, optional
+        Whether the normal rule waits where few large rewards may carry a mean.
+    scan_advantage : float, optional
+        Cost of a row read at a random place over one read in order, at least 1.
+    outside : {"raise", "warn"}, optional
+        What a reward outside `support` does.
+
+    Raises
+    ------
+    ValueError
+        If an option is out of range; by the race that takes the options if it lacks one of them.
+    TypeError
+        If an option is of a wrong type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> careful = fr.RaceOptions(delta=0.001, bound="serfling", support=(0, 1.1))
+    >>> values = np.random.default_rng(0).random((100_000, 4)) + [0.0, 0.0, 0.1, 0.0]
+    >>> fr.race(values, options=careful, rng=1).best
+    2
+    >>> fr.race(values, options=careful, delta=0.05, rng=1).delta
+    0.05
+    """
+
+    delta: float | None = None
+    bound: str | None = None
+    support: _checks.Support | None = None
+    first_look: int | None = None
+    growth: float | None = None
+    access: str | None = None
+    student: bool | None = None
+    skewness_guard: bool | None = None
+    tail_guard: bool | None = None
+    scan_advantage: float | None = None
+    outside: str | None = None
+
+    def __post_init__(self) -> None:
+        checks: dict[str, Callable[[Any], Any]] = {
+            "delta": lambda value: _checks.probability(value, "delta"),
+            "bound": lambda value: _checks.choice(value, "bound", BOUNDS),
+            "first_look": first_look,
+            "growth": lambda value: growth(value, ""),
+            "access": access,
+            "scan_advantage": scan_advantage,
+            "outside": strict,
+        }
+        with _checks.options_of("RaceOptions"):
+            for name, value in self.given().items():
+                if name in checks:
+                    checks[name](value)
+
+    def given(self) -> dict[str, Any]:
+        """What is not None, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def __repr__(self) -> str:
+        return f"RaceOptions({', '.join(f'{name}={value!r}' for name, value in self.given().items())})"
+
+
+def takes_options(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
+    """Decorate a race that spells options and has a parameter `options`: those go where the caller spelled none."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def filled(*args: Given.args, **spelled: Given.kwargs) -> Answer:
+        options = spelled.get("options")
+        if options is None:
+            return function(*args, **spelled)
+        with _checks.options_of(type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__):
+            given = _given(options, signature)
+        said = signature.bind_partial(*args, **spelled).arguments
+        return function(*args, **spelled, **{name: value for name, value in given.items() if name not in said})
+
+    return filled
+
+
+def _given(options: Any, signature: inspect.Signature) -> dict[str, Any]:
+    """What options say to a race of this signature."""
+    if not isinstance(options, RaceOptions):
+        raise TypeError(f"options is of type {type(options).__name__}; RaceOptions(...) is needed")
+    given = options.given()
+    foreign = [name for name in given if name not in signature.parameters]
+    if foreign:
+        raise ValueError(f"options has {', '.join(foreign)}, which this race does not have; leave out what it lacks")
+    return given
 
 
 def population(n_arms: int, n_rows: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from fastrace import bounds
 from fastrace._base import _checks
 from fastrace.control_variates import ControlVariate
 from fastrace.races import _options
-from fastrace.races._options import BOUNDS
+from fastrace.races._options import BOUNDS, RaceOptions
 from fastrace.races._threshold import ThresholdRace
 from fastrace.races.racing import normal_quantiles
 from fastrace.results import AcceptResult
@@ -74,6 +74,8 @@ class AcceptTest(ThresholdRace):
         a full pass. By default what the source says, and for arrays the race's own work besides.
     outside : {"raise", "warn"}, default "raise"
         What to do with a difference outside `support`: refuse it, or take it as it is and say so in `warnings`.
+    options : RaceOptions, optional
+        Options said once for several races; what is spelled here goes before them.
     rng : None, int, SeedSequence or Generator, optional
         Source of the rows' order and of the noise.
 
@@ -142,6 +144,7 @@ class AcceptTest(ThresholdRace):
     """
 
     @_checks.names_caller
+    @_options.takes_options
     def __init__(
         self,
         source: Any,
@@ -158,6 +161,7 @@ class AcceptTest(ThresholdRace):
         skewness_guard: bool | None = None,
         scan_advantage: float | None = None,
         outside: str = "raise",
+        options: RaceOptions | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         rows = _differences(source)
@@ -455,6 +459,7 @@ def _shares(
     return share, quantile
 
 
+@_options.takes_options
 def metropolis_accept(
     source: Any,
     threshold: float | None = None,
@@ -472,6 +477,7 @@ def metropolis_accept(
     skewness_guard: bool | None = None,
     scan_advantage: float | None = None,
     outside: str = "raise",
+    options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
 ) -> AcceptResult:
     """Accept or reject a Metropolis-Hastings proposal, reading as few log-likelihood terms as it can.
@@ -491,6 +497,8 @@ def metropolis_accept(
         Accept with probability min(1, r), or r / (1 + r).
     bound, delta, support, access, first_look, growth, schedule, student, skewness_guard, scan_advantage, outside
         As in `AcceptTest`.
+    options : RaceOptions, optional
+        Options said once for several races; what is spelled here goes before them.
     rng : None, int, SeedSequence or Generator, optional
         As in `AcceptTest`.
 

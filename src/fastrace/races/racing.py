@@ -14,7 +14,7 @@ import fastrace._core as _core
 from fastrace import bounds
 from fastrace._base import _checks
 from fastrace.races import _options
-from fastrace.races._options import MOST_ROWS
+from fastrace.races._options import MOST_ROWS, RaceOptions
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, remembered
 from fastrace.sources import Source, as_source, column_names
@@ -23,7 +23,7 @@ MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a 
 Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
 
 
-class RaceOptions:
+class RaceSettings:
     """Checked options that a race and a sampler share, and the plan of looks that follows from them."""
 
     def __init__(
@@ -247,6 +247,8 @@ class FiniteRace:
         promise is void.
     names : sequence of str, optional
         What to call the arms in the result; by default the columns of the table that `run` is given.
+    options : RaceOptions, optional
+        Options said once for several races; what is spelled here goes before them.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness; its own bit generator is used, under its lock.
 
@@ -293,6 +295,7 @@ class FiniteRace:
     """
 
     @_checks.names_caller
+    @_options.takes_options
     def __init__(
         self,
         n_arms: int,
@@ -313,9 +316,10 @@ class FiniteRace:
         max_pulls: int | None = None,
         outside: str = "raise",
         names: Sequence[str] | None = None,
+        options: RaceOptions | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
-        self._options = RaceOptions(
+        self._options = RaceSettings(
             n_arms,
             n_rows,
             delta=delta,
@@ -391,7 +395,7 @@ def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _ch
 
 
 def race_result(
-    core: _core.Race, options: RaceOptions, names: tuple[str, ...] | None, n_always_read: int = 0
+    core: _core.Race, options: RaceSettings, names: tuple[str, ...] | None, n_always_read: int = 0
 ) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read."""
     known = options.answer(core)
@@ -410,7 +414,7 @@ def race_result(
 
 @_checks.rebuilds(1, FiniteRace, subclasses=True)
 def _rebuild(
-    cls: Any, options: RaceOptions, rng: np.random.Generator, plan: Plan, state: dict[str, Any],
+    cls: Any, options: RaceSettings, rng: np.random.Generator, plan: Plan, state: dict[str, Any],
     names: tuple[str, ...] | None = None,
 ) -> Any:
     """Rebuild a pickled `FiniteRace`."""
@@ -422,6 +426,7 @@ def _rebuild(
     return race
 
 
+@_options.takes_options
 def race(
     rewards: Any,
     delta: float = 0.05,
@@ -441,6 +446,7 @@ def race(
     tail_guard: bool = True,
     max_pulls: int | None = None,
     outside: str = "raise",
+    options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
 ) -> RaceResult:
     """Find the column with the largest mean from as few rows as possible.
@@ -463,7 +469,7 @@ def race(
         See `FiniteRace`.
     first_look : int, optional
         Rows of the first look; 50, or more where a call costs more than the rows it brings.
-    growth, access, student, skewness_guard, tail_guard, max_pulls, outside, rng
+    growth, access, student, skewness_guard, tail_guard, max_pulls, outside, options, rng
         See `FiniteRace`.
 
     Returns
@@ -494,7 +500,7 @@ def race(
     """
     with _checks.options_of("race"):
         source = source_of(rewards, n_arms, n_rows, support)
-        options = RaceOptions(
+        settings = RaceSettings(
             source.n_arms,
             source.n_rows,
             delta=delta,
@@ -513,8 +519,8 @@ def race(
         )
         if source.n_rows + source.n_always_read == 0 and offset is None:
             raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
-        constants = _options.constants(offset, "offset", options.n_arms)
-        given = _checks.arm_names(names, options.n_arms)
-        core = options.start(constants, rng)
+        constants = _options.constants(offset, "offset", settings.n_arms)
+        given = _checks.arm_names(names, settings.n_arms)
+        core = settings.start(constants, rng)
     core.run(source)
-    return named(race_result(core, options, given, source.n_always_read), column_names(rewards), source)
+    return named(race_result(core, settings, given, source.n_always_read), column_names(rewards), source)

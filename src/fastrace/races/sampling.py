@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._progress import track
 from fastrace.races import _options
-from fastrace.races.racing import RaceOptions, source_of
+from fastrace.races._options import RaceOptions
+from fastrace.races.racing import RaceSettings, source_of
 from fastrace.results import SamplerStats
 from fastrace.results.columns import remembered
 from fastrace.sources import column_names
@@ -41,6 +42,8 @@ class DiscreteSampler:
         See `FiniteRace`.
     names : sequence of str, optional
         What to call the states in `stats`; by default the columns of a table.
+    options : RaceOptions, optional
+        Options said once for several races; what is spelled here goes before them.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness.
 
@@ -77,6 +80,7 @@ class DiscreteSampler:
     """
 
     @_checks.names_caller
+    @_options.takes_options
     def __init__(
         self,
         rewards: Any,
@@ -96,11 +100,12 @@ class DiscreteSampler:
         tail_guard: bool = True,
         outside: str = "raise",
         names: Sequence[str] | None = None,
+        options: RaceOptions | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         self._source = source_of(rewards, n_arms, n_rows, support)
         self._own_support = support is not None
-        self._options = RaceOptions(
+        self._options = RaceSettings(
             self._source.n_arms,
             self._source.n_rows,
             delta=delta,
@@ -192,7 +197,7 @@ class DiscreteSampler:
 def _rebuild(
     cls: Any,
     source: Any,
-    options: tuple[RaceOptions, bool],
+    options: tuple[RaceSettings, bool],
     rng: np.random.Generator,
     log_prior: NDArray[np.float64],
     state: dict[str, Any],

@@ -16,6 +16,7 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._math._half_widths import INVERTED
 from fastrace.races import _options
+from fastrace.races._options import RaceOptions
 from fastrace.results import UnequalResult
 from fastrace.sources import CallableSource, Source
 
@@ -72,6 +73,8 @@ class UnequalRace:
         What to do with a reward outside `support`: refuse it, or take it as it is and say so in the result.
     names : sequence of str, optional
         What to call the arms in the result.
+    options : RaceOptions, optional
+        Options said once for several races; what is spelled here goes before them.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness: one keyed order of the rows per arm is drawn from it here, nothing later.
 
@@ -120,6 +123,7 @@ class UnequalRace:
     """
 
     @_checks.names_caller
+    @_options.takes_options
     def __init__(
         self,
         sizes: ArrayLike,
@@ -138,6 +142,7 @@ class UnequalRace:
         tail_guard: bool = True,
         outside: str = "raise",
         names: Sequence[str] | None = None,
+        options: RaceOptions | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         self._sizes = _sizes(sizes)
@@ -264,6 +269,7 @@ class UnequalRace:
         )
 
 
+@_options.takes_options
 def race_sums(
     rewards: Rewards,
     sizes: ArrayLike | None = None,
@@ -282,6 +288,7 @@ def race_sums(
     pooling: float = 0.0,
     tail_guard: bool = True,
     outside: str = "raise",
+    options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
 ) -> UnequalResult:
     """Find the largest sum, of several over populations of their own sizes, from as few rows as possible.
@@ -303,7 +310,7 @@ def race_sums(
         See `UnequalRace`.
     names : sequence of str, optional
         What to call the arms in the result.
-    offset, temperature, kind, student, scan_advantage, allocation, pooling, tail_guard, outside, rng
+    offset, temperature, kind, student, scan_advantage, allocation, pooling, tail_guard, outside, options, rng
         See `UnequalRace`.
 
     Returns

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastrace._base import _checks
 from fastrace.mcmc.kernels._chain import sits_out
 from fastrace.mcmc.kernels.gibbs import Categorical, Gibbs, States, Tally
+from fastrace.races._options import RaceOptions, takes_options
 from fastrace.races.sampling import DiscreteSampler
 from fastrace.races.unequal import UnequalRace
 from fastrace.sources import Source
@@ -35,6 +36,8 @@ class RacingGibbs(Gibbs):
         As in `DiscreteSampler`.
     tail_guard : bool, default True
         As in `FiniteRace`: the normal rule waits for tails that it has not seen. Not for variables with `sizes`.
+    options : RaceOptions, optional
+        Options said once for several races; what is spelled here goes before them.
 
     See Also
     --------
@@ -73,6 +76,7 @@ class RacingGibbs(Gibbs):
 
     outside = False  # whether a log-factor has been met that `support` does not hold
 
+    @takes_options
     def __init__(
         self,
         variables: Sequence[Categorical],
@@ -83,6 +87,7 @@ class RacingGibbs(Gibbs):
         first_look: int | None = None,
         student: bool = False,
         tail_guard: bool = True,
+        options: RaceOptions | None = None,
     ) -> None:
         super().__init__(variables)
         self.delta = _checks.probability(delta, "delta")

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from fastrace.mcmc.kernels._metropolis import Propose, RowMetropolis
 from fastrace.mcmc.kernels._racing import Racing
 from fastrace.mcmc.models.model import Model, Reference
+from fastrace.races._options import RaceOptions, takes_options
 
 
 class RacingMetropolis(Racing, RowMetropolis):
@@ -56,6 +57,8 @@ class RacingMetropolis(Racing, RowMetropolis):
         As in `AcceptTest`. Where rows are drawn in proportion to bounds, a race turns to a full pass also at a
         `scan_advantage` of 1: once it seems to need more draws than the data have rows, since draws with replacement
         make no decision exact.
+    options : RaceOptions, optional
+        Options said once for several races; what is spelled here goes before them.
 
     Raises
     ------
@@ -119,6 +122,7 @@ class RacingMetropolis(Racing, RowMetropolis):
     True
     """
 
+    @takes_options
     def __init__(
         self,
         model: Model,
@@ -137,6 +141,7 @@ class RacingMetropolis(Racing, RowMetropolis):
         student: bool = False,
         skewness_guard: bool | None = None,
         scan_advantage: float | None = None,
+        options: RaceOptions | None = None,
     ) -> None:
         RowMetropolis.__init__(
             self,

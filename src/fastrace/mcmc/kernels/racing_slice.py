@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from fastrace.mcmc.kernels._racing import Racing
 from fastrace.mcmc.kernels.slice import Slice
 from fastrace.mcmc.models.model import Model, Reference
+from fastrace.races._options import RaceOptions, takes_options
 
 
 class RacingSlice(Racing, Slice):
@@ -24,7 +25,7 @@ class RacingSlice(Racing, Slice):
         Of a step outwards, in standard deviations of the reference, or of the proposal covariance.
     max_steps : int, default 16
         Most steps outwards in one coordinate, both sides together.
-    covariance, control_variate, first_look, growth, access, student, skewness_guard, scan_advantage
+    covariance, control_variate, first_look, growth, access, student, skewness_guard, scan_advantage, options
         As in `RacingMetropolis`.
 
     Notes
@@ -50,6 +51,7 @@ class RacingSlice(Racing, Slice):
     True
     """
 
+    @takes_options
     def __init__(
         self,
         model: Model,
@@ -66,6 +68,7 @@ class RacingSlice(Racing, Slice):
         student: bool = False,
         skewness_guard: bool | None = None,
         scan_advantage: float | None = None,
+        options: RaceOptions | None = None,
     ) -> None:
         Slice.__init__(
             self, model, width=width, max_steps=max_steps, covariance=covariance, control_variate=control_variate
