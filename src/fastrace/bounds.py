@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import fastrace._math._half_widths as _half_widths
 import fastrace._math._quantile as _quantile
-from fastrace._base._checks import Support, choice, counts, one, probabilities, reals, reals_where
+from fastrace._base._checks import Support, choice, counts, one, probabilities, reals, reals_where, shown
 
 __all__ = [
     "crossing_probability",
@@ -70,11 +70,11 @@ def _span(support: Support) -> NDArray[np.float64]:
     try:
         low, high = support
     except (TypeError, ValueError):
-        raise ValueError(f"support is {support!r}; a pair (low, high) that holds every reward is needed") from None
+        raise ValueError(f"support is {shown(support)}; a pair (low, high) that holds every reward is needed") from None
     with np.errstate(over="ignore", invalid="ignore"):
         span: NDArray[np.float64] = reals(high, "support[1]") - reals(low, "support[0]")
     if not np.all((span >= 0.0) & (span < np.inf)):
-        raise ValueError(f"support is {support!r}; finite ends with low <= high and a finite width are needed")
+        raise ValueError(f"support is {shown(support)}; finite ends with low <= high and a finite width are needed")
     return span
 
 

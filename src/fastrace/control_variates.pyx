@@ -283,7 +283,7 @@ cdef class ControlVariate(_BlockSource):
 def _sums(values, n_arms):
     sums = np.array(values, dtype=np.float64)
     if sums.shape != (n_arms,) or not np.isfinite(sums).all():
-        raise ValueError(f"totals is {values!r}; one finite sum for each of the {n_arms} arms is needed")
+        raise ValueError(f"totals is {_checks.shown(values)}; one finite sum for each of the {n_arms} arms is needed")
     return sums
 
 

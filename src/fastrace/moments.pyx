@@ -33,11 +33,11 @@ cdef double _real(object x, str name) except? -1.0:
     if isinstance(x, REAL):
         return <double>x
     if isinstance(x, (complex, np.complexfloating, str, bytes)) or np.ndim(x) != 0 or np.iscomplexobj(x):
-        raise TypeError(f"{name} is {x!r}, a {type(x).__name__}; one real number is needed")
+        raise TypeError(f"{name} is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed")
     try:
         return <double>x
     except TypeError:
-        raise TypeError(f"{name} is {x!r}, a {type(x).__name__}; one real number is needed") from None
+        raise TypeError(f"{name} is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed") from None
 
 
 cdef double _ddof(object ddof) except? -1.0:
@@ -393,7 +393,7 @@ cdef Py_ssize_t _whole(object value, str name, Py_ssize_t low, Py_ssize_t high, 
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}, a {type(value).__name__}; an integer is needed") from None
+        raise TypeError(f"{name} is {_checks.shown(value)}, a {type(value).__name__}; an integer is needed") from None
     if not low <= number <= high:
         raise ValueError(f"{name} is {number}; {why}")
     return number

@@ -201,7 +201,7 @@ cdef class RandomPulls(PullSource):
     def _resume(self, left):
         """Go on with the uniform numbers that `_saved` gave."""
         if not (isinstance(left, np.ndarray) and left.dtype == np.float64):
-            raise TypeError(f"numbers drawn ahead are {left!r}; an array of floats is needed")
+            raise TypeError(f"numbers drawn ahead are {_checks.shown(left)}; an array of floats is needed")
         guard_enter(&self.guard, self)
         try:
             uniforms_resume(&self.ahead, left)
@@ -223,7 +223,7 @@ def _vector(values, name):
     """A fresh contiguous vector of finite floats."""
     array = np.array(values, dtype=np.float64, ndmin=1)
     if array.ndim != 1 or not array.size or not np.isfinite(array).all():
-        raise ValueError(f"{name} is {values!r}; a vector of finite numbers, one per arm, is needed")
+        raise ValueError(f"{name} is {_checks.shown(values)}; a vector of finite numbers, one per arm, is needed")
     return np.ascontiguousarray(array)
 
 
@@ -255,7 +255,7 @@ cdef class BernoulliPulls(RandomPulls):
     def __init__(self, mean, rng=None):
         cdef cnp.ndarray means = _vector(mean, "mean")
         if np.min(means) < 0.0 or np.max(means) > 1.0:
-            raise ValueError(f"mean is {mean!r}; probabilities in [0, 1] are needed")
+            raise ValueError(f"mean is {_checks.shown(mean)}; probabilities in [0, 1] are needed")
         super().__init__(means.shape[0], rng)
         guard_build(&self.guard, 2, self)
         self._mean = means
@@ -310,10 +310,12 @@ cdef class UniformPulls(RandomPulls):
     def __init__(self, low, high, rng=None):
         cdef cnp.ndarray lows = _vector(low, "low"), highs = _vector(high, "high"), widths
         if (<object>lows).shape != (<object>highs).shape or (<object>highs < <object>lows).any():
-            raise ValueError(f"low is {low!r} and high is {high!r}; one interval per arm with low <= high is needed")
+            raise ValueError(f"low is {_checks.shown(low)} and high is {_checks.shown(high)}; one interval per arm "
+                             f"with low <= high is needed")
         widths = <object>highs - <object>lows
         if not np.isfinite(widths).all():
-            raise ValueError(f"low is {low!r} and high is {high!r}; intervals of finite width are needed")
+            raise ValueError(f"low is {_checks.shown(low)} and high is {_checks.shown(high)}; intervals of finite "
+                             f"width are needed")
         super().__init__(lows.shape[0], rng)
         guard_build(&self.guard, 2, self)
         self._low, self._high, self._width = lows, highs, widths
@@ -516,7 +518,7 @@ cdef class CallablePulls(PullSource):
 
     def __init__(self, function, n_arms):
         if not callable(function):
-            raise ValueError(f"function is {function!r}; a callable of (arms, counts) is needed")
+            raise ValueError(f"function is {_checks.shown(function)}; a callable of (arms, counts) is needed")
         _checks.takes(function, "function", "arms", "counts")
         super().__init__(n_arms)
         guard_build(&self.guard, 1, self)

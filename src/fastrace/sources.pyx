@@ -399,7 +399,7 @@ cdef class CallableSource(_BlockSource):
     def __init__(self, function, n_arms, n_rows, support=None, *, scan_advantage=1.0, first_look=256,
                  reward_cost=np.inf):
         if not callable(function):
-            raise ValueError(f"function is {function!r}; a callable of (arms, rows) is needed")
+            raise ValueError(f"function is {_checks.shown(function)}; a callable of (arms, rows) is needed")
         _checks.takes(function, "function", "arms", "rows")
         super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, reward_cost=reward_cost, first_look=first_look,
                          support=support)
@@ -670,7 +670,8 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
     if isinstance(rewards, Source):
         guard_check_built(&(<Source>rewards).guard, rewards)
         if support is not None:
-            raise ValueError(f"support={support!r} came beside a source, which has its own: {rewards.support!r}; "
+            raise ValueError(f"support={_checks.shown(support)} came beside a source, which has its own: "
+                             f"{_checks.shown(rewards.support)}; "
                              f"give it where the source is made")
         source = rewards
     elif is_low_level(rewards) or (callable(rewards) and not hasattr(rewards, "__array__")):

@@ -18,17 +18,34 @@ T = TypeVar("T")
 Generator = np.random.Generator
 RngLike = None | int | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
 Support = tuple[ArrayLike, ArrayLike]
+SHOWN = 30             # most numbers of a user's value that an error quotes
 RUNNING = 1000         # rows that show whether a column holds running numbers
 MOST_PULLS = 2**62      # that are counted
 INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
 OUTSIDE = ("raise", "warn")     # what a race can do with a reward outside its support
 
 
+def shown(value: Any) -> str:
+    """A user's value in an error: its repr where that is short, else its type, and its shape or length."""
+    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        size, text = math.prod(shape), f"<{kind} of shape {shape}>"
+    elif isinstance(value, (list, tuple, Set, dict)):
+        size, text = len(value), f"<{kind} of length {len(value)}>"
+    else:
+        size, text = 1, f"<{kind}>"
+    if size <= SHOWN:
+        whole = repr(value)
+        if len(whole) <= 4 * SHOWN and "\n" not in whole:
+            return whole
+    return text
+
+
 def probability(value: float, name: str) -> float:
     """A float strictly between 0 and 1."""
     number = real(value, name)
     if not 0.0 < number < 1.0:
-        raise ValueError(f"{name} is {value!r}; a probability strictly between 0 and 1 is needed")
+        raise ValueError(f"{name} is {shown(value)}; a probability strictly between 0 and 1 is needed")
     return number
 
 
@@ -36,7 +53,7 @@ def real(value: float, name: str) -> float:
     """A float that is not nan."""
     plain = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "fiub"
     if not plain and not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; a real number is needed")
+        raise TypeError(f"{name} is {shown(value)} of type {type(value).__name__}; a real number is needed")
     number = float(value)
     if math.isnan(number):
         raise ValueError(f"{name} is nan; a real number is needed")
@@ -46,7 +63,7 @@ def real(value: float, name: str) -> float:
 def integer(value: int, name: str, low: int, why: str) -> int:
     """An int of at least `low` that 64 bits hold."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; an integer is needed")
+        raise TypeError(f"{name} is {shown(value)} of type {type(value).__name__}; an integer is needed")
     if value < low:
         raise ValueError(f"{name} is {value}; at least {low} is needed: {why}")
     if value > np.iinfo(np.int64).max:
@@ -58,7 +75,7 @@ def reals(value: ArrayLike, name: str) -> NDArray[np.float64]:
     """An array of floats of any shape, nan among them."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} is {value!r} of dtype {array.dtype}; real numbers are needed")
+        raise TypeError(f"{name} is {shown(value)} of dtype {array.dtype}; real numbers are needed")
     return array.astype(np.float64, copy=False)
 
 
@@ -81,7 +98,7 @@ def counts(value: ArrayLike, name: str) -> NDArray[np.int64]:
     """An array of whole numbers from 1 to 2^62, also if given as floats."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} is {value!r} of dtype {array.dtype}; whole numbers are needed")
+        raise TypeError(f"{name} is {shown(value)} of dtype {array.dtype}; whole numbers are needed")
     bad = ~((array >= 1) & (array <= 2**62))
     if array.dtype.kind == "f":
         bad |= array != np.floor(array)
@@ -101,10 +118,10 @@ def one(array: NDArray[Any], name: str) -> Any:
 def choice(value: str, name: str, options: tuple[str, ...]) -> str:
     """One of `options`; underscores may stand for hyphens."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}; one of {', '.join(options)} is needed")
+        raise TypeError(f"{name} is {shown(value)}; one of {', '.join(options)} is needed")
     word = value.lower().replace("_", "-")
     if word not in options:
-        raise ValueError(f"{name} is {value!r}; one of {', '.join(options)} is needed")
+        raise ValueError(f"{name} is {shown(value)}; one of {', '.join(options)} is needed")
     return word
 
 
@@ -145,10 +162,10 @@ def support_bounds(support: Support, n_arms: int) -> tuple[NDArray[np.float64], 
     try:
         low, high = support
     except (TypeError, ValueError):
-        raise ValueError(f"support is {support!r}; a pair (low, high) that holds every reward is needed") from None
+        raise ValueError(f"support is {shown(support)}; a pair (low, high) that holds every reward is needed") from None
     lows, highs = arm_values(low, "support[0]", n_arms), arm_values(high, "support[1]", n_arms)
     if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows <= highs).all()):
-        raise ValueError(f"support is {support!r}; finite ends with low <= high are needed")
+        raise ValueError(f"support is {shown(support)}; finite ends with low <= high are needed")
     return lows, highs
 
 
@@ -157,10 +174,11 @@ def interval(value: tuple[float, float], name: str = "support") -> tuple[float, 
     try:
         low, high = value
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is {value!r}; a pair (low, high) that holds every reward is needed") from None
+        raise ValueError(f"{name} is {shown(value)}; a pair (low, high) that holds every reward is needed") from None
     low, high = real(low, f"{name}[0]"), real(high, f"{name}[1]")
     if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
-        raise ValueError(f"{name} is {value!r}; finite ends with low < high are needed: the promise rests on the range")
+        raise ValueError(f"{name} is {shown(value)}; finite ends with low < high are needed: the promise rests on the "
+                         f"range")
     return low, high
 
 
@@ -168,7 +186,7 @@ def positive(value: float, name: str, why: str) -> float:
     """A finite float above 0."""
     number = real(value, name)
     if not 0.0 < number < math.inf:
-        raise ValueError(f"{name} is {value!r}; a finite number above 0 is needed: {why}")
+        raise ValueError(f"{name} is {shown(value)}; a finite number above 0 is needed: {why}")
     return number
 
 
@@ -178,7 +196,7 @@ def generator(rng: RngLike, name: str = "rng") -> Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         needed = "None, an int, a SeedSequence or a numpy.random.Generator is needed"
-        raise type(error)(f"{name} is {rng!r}; {needed}") from error
+        raise type(error)(f"{name} is {shown(rng)}; {needed}") from error
 
 
 def takes(function: Callable[..., Any], name: str, *arguments: str, hint: str = "") -> None:

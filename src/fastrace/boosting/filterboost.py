@@ -362,7 +362,8 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
                 categorical = np.isin(names, wanted)
             elif wanted.size:
                 raise ValueError(
-                    f"categorical_features is {self.categorical_features!r}; a mask of {X.shape[1]} features, their "
+                    f"categorical_features is {_checks.shown(self.categorical_features)}; a mask of {X.shape[1]} "
+                    f"features, their "
                     f"positions, or names of X's columns are needed"
                 )
         self._bins = Bins.learn(X, self.n_bins, self.binning.lower(), categorical)

@@ -141,9 +141,9 @@ def sample(
     500
     """
     if isinstance(kernel, type) or not (callable(getattr(kernel, "run", None)) and hasattr(kernel, "describe")):
-        raise TypeError(f"kernel is {kernel!r}; a kernel is needed, such as RacingMetropolis(model)")
+        raise TypeError(f"kernel is {_checks.shown(kernel)}; a kernel is needed, such as RacingMetropolis(model)")
     if callback is not None and not callable(callback):
-        raise TypeError(f"callback is {callback!r}; a function of (chain, steps) is needed")
+        raise TypeError(f"callback is {_checks.shown(callback)}; a function of (chain, steps) is needed")
     n_draws = _checks.integer(n_draws, "n_draws", 0, "a number of draws")
     n_chains = _checks.integer(n_chains, "n_chains", 1, "a number of chains")
     n_tune = _checks.integer(n_tune, "n_tune", 0, "a number of steps")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._base import _checks
 from fastrace._base._words import counted
 
 SMALL = ("bool", "int8", "uint8", "int16", "uint16", "halffloat", "float")
@@ -72,7 +73,7 @@ class ParquetRows:
             raise ValueError("path is empty; at least one Parquet file is needed")
         self.frame = bool(frame)
         if isinstance(columns, str):
-            raise ValueError(f"columns is {columns!r}; a sequence of names is needed")
+            raise ValueError(f"columns is {_checks.shown(columns)}; a sequence of names is needed")
         sizes: list[int] = []
         self.pieces: list[tuple[str, int]] = []
         for name in self.files:
@@ -122,7 +123,8 @@ class ParquetRows:
     def __getitem__(self, key: Any) -> ParquetRows:
         if isinstance(key, tuple):
             if len(key) != 2 or key[1] is not Ellipsis:
-                raise ValueError(f"key is {key!r}; rows are chosen by [rows], columns by ParquetRows(path, columns)")
+                raise ValueError(f"key is {_checks.shown(key)}; rows are chosen by [rows], columns by "
+                                 f"ParquetRows(path, columns)")
             key = key[0]
         made = copy.copy(self)
         if isinstance(key, slice):

@@ -203,7 +203,7 @@ class Penalties:
             raise ValueError(f"penalties has {len(self.functions)} entries; {n_classes}, one per class, are needed")
         for i, function in enumerate(self.functions):
             if not callable(function):
-                raise TypeError(f"penalty {i} is {function!r}; a function of the number of rows is needed")
+                raise TypeError(f"penalty {i} is {_checks.shown(function)}; a function of the number of rows is needed")
         self.seen: list[list[tuple[float, float]]] = [[] for _ in self.functions]
 
     def __call__(self, i: int, n: float) -> float:

@@ -165,11 +165,13 @@ def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], N
     given = np.asarray(labels)
     classes, columns = np.unique(given, return_index=True)
     if given.ndim != 1 or classes.size < given.size:
-        raise ValueError(f"labels is {labels!r}; different classes, one per column of probabilities, are needed")
+        raise ValueError(f"labels is {_checks.shown(labels)}; different classes, one per column of probabilities, are "
+                         f"needed")
     missing = found[~np.isin(found, classes)]
     if missing.size:
         raise ValueError(
-            f"labels is {labels!r}; y_true also holds {missing[:1].tolist()[0]!r}, and each class needs a column"
+            f"labels is {_checks.shown(labels)}; y_true also holds {missing[:1].tolist()[0]!r}, and each class needs "
+            f"a column"
         )
     return classes, None if (columns[1:] > columns[:-1]).all() else columns
 

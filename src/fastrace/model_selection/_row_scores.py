@@ -57,7 +57,8 @@ class RowScore:
         support: tuple[float, float] | None = None,
     ) -> None:
         if not callable(function):
-            raise TypeError(f"function is {function!r}; a callable (y_true, response) -> score per row is needed")
+            raise TypeError(f"function is {_checks.shown(function)}; a callable (y_true, response) -> score per row "
+                            f"is needed")
         if response_method not in self.METHODS:
             raise ValueError(f"response_method is {response_method!r}; one of {', '.join(self.METHODS)} is needed")
         self.function = function
@@ -335,7 +336,7 @@ def row_score(scoring: Any) -> RowScore:
     if isinstance(scoring, str):
         return named(scoring)
     if isinstance(scoring, (list, tuple, set, dict)):
-        raise ValueError(f"scoring is {scoring!r}; {WHY}, and predictions are raced for one score")
+        raise ValueError(f"scoring is {_checks.shown(scoring)}; {WHY}, and predictions are raced for one score")
     if type(scoring).__module__.startswith("sklearn."):
         from fastrace.model_selection._sklearn import metric_of
 
@@ -346,7 +347,8 @@ def row_score(scoring: Any) -> RowScore:
             if sign == (-1 if name.startswith("neg_") else 1) and response in (None, method):
                 return named(name)
     raise ValueError(
-        f"scoring is {scoring!r}; {WHY}: one of {', '.join(NAMED)}, a scorer made from their metrics without options, "
+        f"scoring is {_checks.shown(scoring)}; {WHY}: one of {', '.join(NAMED)}, a scorer made from their metrics "
+        f"without options, "
         f"or a RowScore(function), is needed"
     )
 
@@ -354,7 +356,7 @@ def row_score(scoring: Any) -> RowScore:
 def row_scores(scoring: Any) -> dict[str, RowScore]:
     """Several row scores by name, from a list of names or a dict."""
     if not scoring or not isinstance(scoring, dict) and not all(isinstance(name, str) for name in scoring):
-        raise ValueError(f"scoring is {scoring!r}; names, or a dict of scores by name, are needed")
+        raise ValueError(f"scoring is {_checks.shown(scoring)}; names, or a dict of scores by name, are needed")
     named_scores = scoring if isinstance(scoring, dict) else {name: name for name in scoring}
     return {str(name): row_score(score) for name, score in named_scores.items()}
 

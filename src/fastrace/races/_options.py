@@ -195,7 +195,8 @@ def constants(value: ArrayLike | None, name: str, n_arms: int) -> NDArray[np.flo
     """One constant per arm, finite or -inf, not all -inf; zeros for None."""
     values = _checks.arm_values(0.0 if value is None else value, name, n_arms)
     if np.isnan(values).any() or (values == math.inf).any():
-        raise ValueError(f"{name} is {value!r}; finite numbers are needed, or -inf for an arm that cannot win")
+        raise ValueError(f"{name} is {_checks.shown(value)}; finite numbers are needed, or -inf for an arm that "
+                         f"cannot win")
     if (values == -math.inf).all():
         raise ValueError(f"{name} is -inf for every arm; at least one arm must be possible")
     return values

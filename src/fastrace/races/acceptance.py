@@ -376,7 +376,7 @@ def _differences(source: Any) -> Source:
     if not isinstance(source, Source):
         if callable(source) and not hasattr(source, "__array__"):
             raise TypeError(
-                f"source is {source!r}; a function does not show its size, so wrap it: "
+                f"source is {_checks.shown(source)}; a function does not show its size, so wrap it: "
                 f"as_source(function, n_arms, n_rows) with one arm (differences) or two (current, proposal)"
             )
         source = np.asarray(source).reshape(-1, 1) if np.ndim(source) == 1 else source

@@ -34,11 +34,11 @@ cdef double _real(object x) except? -1.0:
     if isinstance(x, REAL):
         return <double>x
     if isinstance(x, (complex, np.complexfloating, str, bytes)) or np.ndim(x) != 0 or np.iscomplexobj(x):
-        raise TypeError(f"the reward is {x!r}, a {type(x).__name__}; one real number is needed")
+        raise TypeError(f"the reward is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed")
     try:
         return <double>x
     except TypeError:
-        raise TypeError(f"the reward is {x!r}, a {type(x).__name__}; one real number is needed") from None
+        raise TypeError(f"the reward is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed") from None
 
 
 cdef cnp.ndarray _vector(object xs):

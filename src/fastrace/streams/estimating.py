@@ -310,7 +310,8 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
                     rule.update(drawn)
                 except TypeError:
                     raise TypeError(
-                        f"rewards() returned {drawn!r} of type {type(drawn).__name__}; without batch, each call must "
+                        f"rewards() returned {_checks.shown(drawn)} of type {type(drawn).__name__}; without batch, "
+                        f"each call must "
                         f"return one real number: give batch, such as batch=100, to call rewards(100) for 100 of them"
                     ) from None
             else:

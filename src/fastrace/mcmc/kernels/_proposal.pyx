@@ -9,6 +9,8 @@ from fastrace.mcmc.kernels._chain cimport Chain, Move, begin
 
 import numpy as np
 
+from fastrace._base import _checks
+
 cdef extern from "numpy/random/distributions.h" nogil:
     double random_standard_normal(bitgen_t *bits)
 
@@ -77,10 +79,12 @@ cdef class Proposal(Move):
             proposed = np.ascontiguousarray(point, dtype=np.float64)
             ratio = float(log_ratio)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"the proposal returned {answer!r}; a pair is needed: {chain.dim} finite parameters, and "
+            raise ValueError(f"the proposal returned {_checks.shown(answer)}; a pair is needed: {chain.dim} finite "
+                             f"parameters, and "
                              f"log q(x | x') - log q(x' | x)") from error
         if proposed.shape[0] != chain.dim or not np.isfinite(proposed).all() or isnan(ratio) or ratio == INFINITY:
-            raise ValueError(f"the proposal returned {point!r} with log ratio {log_ratio!r}; {chain.dim} finite "
+            raise ValueError(f"the proposal returned {_checks.shown(point)} with log ratio "
+                             f"{_checks.shown(log_ratio)}; {chain.dim} finite "
                              f"parameters, and log q(x | x') - log q(x' | x) below infinity, are needed")
         for i in range(chain.dim):
             chain.new[i] = proposed[i]

@@ -102,7 +102,8 @@ class RowKernel:
         self, model: Model, covariance: ArrayLike | None, control_variate: str | ArrayLike | Reference | None
     ) -> None:
         if not isinstance(model, Model):
-            raise TypeError(f"model is {model!r}; a GLM, FunctionModel, SourceModel or other mcmc.Model is needed")
+            raise TypeError(f"model is {_checks.shown(model)}; a GLM, FunctionModel, SourceModel or other mcmc.Model "
+                            f"is needed")
         self.model = model
         self.reference, self.controlled = self._refer(control_variate)
         self._near = math.sqrt(model.dim) + NEAR
@@ -180,7 +181,7 @@ class RowKernel:
         else:
             start = np.array(position, dtype=np.float64)
             if start.shape != (d,) or not np.isfinite(start).all():
-                raise ValueError(f"position is {position!r}; {d} finite parameters are needed")
+                raise ValueError(f"position is {_checks.shown(position)}; {d} finite parameters are needed")
         tuning = self._untuned()
         return ChainState(start, self._whitened(start, tuning), None, tuning)
 

@@ -56,7 +56,7 @@ class Categorical:
             if self.factors.n_arms != self.n_states:
                 raise ValueError(f"the source has {self.factors.n_arms} arms; {self.n_states}, one a state, are needed")
         elif not callable(self.factors):
-            raise TypeError(f"factors is {self.factors!r}; a function or a Source is needed")
+            raise TypeError(f"factors is {_checks.shown(self.factors)}; a function or a Source is needed")
         elif self.sizes is None and self.n_factors is None:
             raise ValueError("n_factors is missing; a function of factors does not show how many there are")
 
@@ -67,7 +67,8 @@ class Categorical:
             return np.zeros(self.n_states)
         out = np.array(value, dtype=np.float64)
         if out.shape != (self.n_states,) or np.isnan(out).any() or (out == np.inf).any() or not (out > -np.inf).any():
-            raise ValueError(f"log_prior is {value!r}; {self.n_states} numbers are needed, -inf where a state is ruled "
+            raise ValueError(f"log_prior is {_checks.shown(value)}; {self.n_states} numbers are needed, -inf where a "
+                             f"state is ruled "
                              f"out, and not all of them")
         return out
 
@@ -143,7 +144,8 @@ class Gibbs:
             raise TypeError("variables is one Categorical; a list of them is needed: [variable]")
         self.variables = tuple(variables)
         if not self.variables or not all(isinstance(v, Categorical) for v in self.variables):
-            raise ValueError(f"variables is {variables!r}; a sequence of Categorical, at least one, is needed")
+            raise ValueError(f"variables is {_checks.shown(variables)}; a sequence of Categorical, at least one, is "
+                             f"needed")
 
     def describe(self) -> dict[str, Any]:
         """What a trace remembers of the kernel."""
@@ -157,7 +159,8 @@ class Gibbs:
         else:
             z = np.asarray(position)
             if z.shape != n_states.shape or z.dtype.kind not in "iu" or (z < 0).any() or (z >= n_states).any():
-                raise ValueError(f"position is {position!r}; {len(n_states)} states, each below the number of its "
+                raise ValueError(f"position is {_checks.shown(position)}; {len(n_states)} states, each below the "
+                                 f"number of its "
                                  f"variable's states, are needed")
         return GibbsState(z.astype(np.intp), np.zeros(len(n_states), np.intp))
 

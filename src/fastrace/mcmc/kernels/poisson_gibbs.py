@@ -57,7 +57,7 @@ class PoissonMinibatchGibbs(Gibbs):
         low, high = _checks.support_bounds(support, 1)
         self.low, self.span = float(low[0]), float(high[0] - low[0])
         if not self.span > 0.0:
-            raise ValueError(f"support is {support!r}; an interval of some width is needed")
+            raise ValueError(f"support is {_checks.shown(support)}; an interval of some width is needed")
         if any(v.sizes is not None for v in self.variables):
             raise ValueError("a variable has sizes; factors of a state's own are raced, not drawn by Poisson minibatch")
         self.rate = None if rate is None else _checks.real(rate, "rate")

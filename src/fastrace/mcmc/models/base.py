@@ -88,12 +88,13 @@ class Model:
         sd = _checks.arm_values(prior_sd, "prior_sd", self.dim, "parameter")
         if not (sd > 0.0).all() or not np.isfinite(self.prior_mean).all():
             raise ValueError(
-                f"prior_mean is {prior_mean!r} and prior_sd {prior_sd!r}; finite means and positive standard "
+                f"prior_mean is {_checks.shown(prior_mean)} and prior_sd {_checks.shown(prior_sd)}; finite means and "
+                f"positive standard "
                 f"deviations are needed, infinite ones for a flat prior"
             )
         self.prior_precision = 1.0 / sd**2
         if log_prior is not None and not callable(log_prior):
-            raise TypeError(f"log_prior is {log_prior!r}; a function of the parameters is needed")
+            raise TypeError(f"log_prior is {_checks.shown(log_prior)}; a function of the parameters is needed")
         if log_prior is not None:
             _checks.takes(log_prior, "log_prior", "theta")
         self.log_prior = log_prior

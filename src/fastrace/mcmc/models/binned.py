@@ -81,7 +81,7 @@ class Binned(Model):
         self, model: GLM | ARCH, at: ArrayLike | None = None, n_bins: int = 100, outliers: float = 0.02
     ) -> None:
         if not isinstance(model, (GLM, ARCH)):
-            raise TypeError(f"model is {model!r}; a GLM or an ARCH model is needed")
+            raise TypeError(f"model is {_checks.shown(model)}; a GLM or an ARCH model is needed")
         self.n_bins = _checks.integer(n_bins, "n_bins", 1, "rows lie in bins")
         self.outliers = _checks.real(outliers, "outliers")
         if not 0.0 <= self.outliers < 1.0:

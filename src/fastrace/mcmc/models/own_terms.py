@@ -39,18 +39,19 @@ class _TermsModel(Model):
         self, derivatives: Derivatives | None, third_derivatives: ArrayLike | None, start: ArrayLike | None
     ) -> None:
         if derivatives is not None and not callable(derivatives):
-            raise TypeError(f"derivatives is {derivatives!r}; a function of (theta, rows) is needed")
+            raise TypeError(f"derivatives is {_checks.shown(derivatives)}; a function of (theta, rows) is needed")
         self.derivatives = derivatives
         self.start = np.zeros(self.dim) if start is None else np.array(start, dtype=np.float64)
         if self.start.shape != (self.dim,) or not np.isfinite(self.start).all():
-            raise ValueError(f"start is {start!r}; {self.dim} finite parameters are needed")
+            raise ValueError(f"start is {_checks.shown(start)}; {self.dim} finite parameters are needed")
         self.third_derivatives = None
         if third_derivatives is not None:
             if derivatives is None:
                 raise ValueError("third_derivatives came without derivatives, about whose expansion it bounds the rest")
             bound = np.array(np.broadcast_to(np.asarray(third_derivatives, dtype=np.float64), (self.n_rows,)))
             if not (np.isfinite(bound).all() and (bound >= 0.0).all()):
-                raise ValueError(f"third_derivatives is {third_derivatives!r}; bounds from 0 up are needed")
+                raise ValueError(f"third_derivatives is {_checks.shown(third_derivatives)}; bounds from 0 up are "
+                                 f"needed")
             self.third_derivatives = bound
         self._kept: tuple[bytes, Array] | None = None
 
@@ -165,7 +166,7 @@ class FunctionModel(_TermsModel):
     ) -> None:
         super().__init__(dim, n_rows, prior_mean, prior_sd, log_prior, names)
         if not callable(terms):
-            raise TypeError(f"terms is {terms!r}; a function of (theta, rows) is needed")
+            raise TypeError(f"terms is {_checks.shown(terms)}; a function of (theta, rows) is needed")
         _checks.takes(terms, "terms", "theta", "rows")
         self.terms = terms
         self._set_derivatives(derivatives, third_derivatives, start)
@@ -254,7 +255,8 @@ class SourceModel(_TermsModel):
     def _plain(self) -> tuple[Source, Array]:
         source, theta = self.make()
         if not isinstance(source, Source) or source.n_arms != 2:
-            raise ValueError(f"make() returned {source!r} first; a Source of two arms, state and proposal, is needed")
+            raise ValueError(f"make() returned {_checks.shown(source)} first; a Source of two arms, state and "
+                             f"proposal, is needed")
         good = isinstance(theta, np.ndarray) and theta.ndim == 2 and theta.shape[0] == 2
         if not good or theta.dtype != np.float64 or not (theta.flags.c_contiguous and theta.flags.writeable):
             raise ValueError(

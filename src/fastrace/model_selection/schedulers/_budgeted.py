@@ -30,7 +30,8 @@ class Budgeted(Scheduler):
     ) -> None:
         rates = np.asarray(rows_per_quantum)
         if rates.ndim != 1 or rates.size == 0 or rates.dtype.kind not in "iu":
-            raise ValueError(f"rows_per_quantum is {rows_per_quantum!r}; whole numbers, one per class, are needed")
+            raise ValueError(f"rows_per_quantum is {_checks.shown(rows_per_quantum)}; whole numbers, one per class, "
+                             f"are needed")
         if (rates < 1).any():
             raise ValueError(f"rows_per_quantum is {rates.tolist()}; a quantum of time must do for at least one row")
         self._rates, self._quanta = [int(n) for n in rates], quanta

@@ -403,7 +403,8 @@ class Scheduler:
             try:
                 answer = _called(train, item, time_limit)
                 if not hasattr(answer, "__len__") or isinstance(answer, (str, bytes)) or len(answer) not in (2, 3):
-                    raise TypeError(f"train returned {answer!r}; (training score or None, validation score), and "
+                    raise TypeError(f"train returned {_checks.shown(answer)}; (training score or None, validation "
+                                    f"score), and "
                                     f"perhaps a cost, are needed")
                 seconds = time.perf_counter() - began if self._cost == "seconds" else None
                 self.tell(*item, answer[0], answer[1], answer[2] if len(answer) == 3 else seconds)
@@ -558,7 +559,7 @@ def _rebuild(cls: type[Scheduler], state: dict[str, Any]) -> Scheduler:
 def _score(value: Any, name: str) -> float:
     """A float, nan and infinities among them."""
     if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; a number is needed")
+        raise TypeError(f"{name} is {_checks.shown(value)} of type {type(value).__name__}; a number is needed")
     return float(value)
 
 

@@ -45,7 +45,8 @@ def checked_sizes(
     if sizes is not None:
         found = [_checks.integer(n, "sizes", 1, "learners are trained on rows") for n in sizes]
         if not found or found[-1] != n_rows or any(a >= b for a, b in zip(found, found[1:], strict=False)):
-            raise ValueError(f"sizes is {list(sizes)!r}; increasing sizes that end at n_rows, {n_rows}, are needed")
+            raise ValueError(f"sizes is {_checks.shown(list(sizes))}; increasing sizes that end at n_rows, {n_rows}, "
+                             f"are needed")
         return found
     first = checked_first(first)
     ratio = _checks.real(ratio, "ratio")

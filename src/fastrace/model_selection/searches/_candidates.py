@@ -179,7 +179,7 @@ def fault(learners: Any) -> str | None:
     if not learners or not all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in learners
     ):
-        return f"estimator is {learners!r}; an estimator, or a list of (name, estimator), is needed"
+        return f"estimator is {_checks.shown(learners)}; an estimator, or a list of (name, estimator), is needed"
     names = [name for name, _ in learners]
     if len(set(names)) < len(names):
         return f"estimator has the names {names}; different ones are needed"
@@ -188,5 +188,6 @@ def fault(learners: Any) -> str | None:
             return f"estimator has the name {name!r}; parameters are called name__parameter, so 'choice', 'learners' " \
                    f"and names with '__' cannot be used"
         if isinstance(learner, type) or not hasattr(learner, "fit"):
-            return f"estimator has {learner!r} under the name {name!r}; an instance with a method fit is needed"
+            return f"estimator has {_checks.shown(learner)} under the name {name!r}; an instance with a method fit " \
+                   f"is needed"
     return None

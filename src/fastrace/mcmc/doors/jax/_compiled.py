@@ -86,7 +86,8 @@ class CompiledKernel:
 
     def __init__(self, kernel: RowKernel, n_steps: int = 1, *, tuned: ChainState | None = None) -> None:
         if not isinstance(kernel, RowKernel):
-            raise TypeError(f"kernel is {kernel!r}; a kernel of fastrace.mcmc over rows, such as RacingMetropolis, is "
+            raise TypeError(f"kernel is {_checks.shown(kernel)}; a kernel of fastrace.mcmc over rows, such as "
+                            f"RacingMetropolis, is "
                             f"needed")
         if isinstance(kernel, FireflyMetropolis):
             raise ValueError("FireflyMetropolis keeps a list of rows that grows and shrinks; the state of a chain in a "

@@ -54,7 +54,7 @@ class JaxCategorical:
         self.n_states = _checks.integer(n_states, "n_states", 2, "there is nothing to draw otherwise")
         for name, function in (("terms", terms), ("log_prior", log_prior)):
             if not callable(function) and (name == "terms" or function is not None):
-                raise TypeError(f"{name} is {function!r}; a function is needed")
+                raise TypeError(f"{name} is {_checks.shown(function)}; a function is needed")
         self.terms, self.log_prior = terms, log_prior
         self.rows = Rows(data)
 
@@ -131,7 +131,8 @@ class JaxRacingGibbs:
     ) -> None:
         self.variables = dict(variables)
         if not self.variables or not all(isinstance(v, JaxCategorical) for v in self.variables.values()):
-            raise ValueError(f"variables is {variables!r}; a dictionary of JaxCategorical by site, at least one, is "
+            raise ValueError(f"variables is {_checks.shown(variables)}; a dictionary of JaxCategorical by site, at "
+                             f"least one, is "
                              f"needed")
         if bound == "betting":
             raise ValueError("bound is 'betting', which keeps a gambler for each pair of states; 'serfling' is "

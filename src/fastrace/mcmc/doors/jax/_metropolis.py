@@ -180,7 +180,8 @@ class JaxRacingMetropolis:
         flat, self._unravel = ravel_pytree(jax.tree_util.tree_map(jnp.asarray, position))
         self.dim, self._dtype = len(flat), flat.dtype
         if control_variate not in (None, 1, 2):
-            raise ValueError(f"control_variate is {control_variate!r}; the order 1 or 2 of an expansion, or None, is "
+            raise ValueError(f"control_variate is {_checks.shown(control_variate)}; the order 1 or 2 of an expansion, "
+                             f"or None, is "
                              f"needed")
         self.order = control_variate
         self._check_terms(flat)
@@ -401,7 +402,8 @@ class JaxRacingMetropolis:
         assert self.propose is not None
         answer = self.propose(jax.random.fold_in(rng_key, 1), position)
         if not (isinstance(answer, tuple) and len(answer) == 2):
-            raise ValueError(f"the proposal returned {answer!r}; a position and log q(x | x') - log q(x' | x) are "
+            raise ValueError(f"the proposal returned {_checks.shown(answer)}; a position and log q(x | x') - log q(x' "
+                             f"| x) are "
                              f"needed")
         new = self._flat(answer[0], "the proposal")
         self._check_scalar(jnp.asarray(answer[1]), "the proposal's log ratio")

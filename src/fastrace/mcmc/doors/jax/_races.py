@@ -81,7 +81,7 @@ def key_words(key: Any) -> jax.Array:
             raise ValueError(f"the key has shape {key.shape}; one key is needed, and vmap for many")
         return jax.random.key_data(key).ravel()
     if dtype != jnp.uint32 or getattr(key, "ndim", 0) != 1:
-        raise ValueError(f"the key is {key!r}; jax.random.key(seed), or the words of one, are needed")
+        raise ValueError(f"the key is {_checks.shown(key)}; jax.random.key(seed), or the words of one, are needed")
     words: jax.Array = key
     return words
 
