@@ -123,7 +123,7 @@ def test_names_of_a_frame_are_in_everything_that_a_result_shows(cut):
         assert json.loads(json.dumps(answer.to_dict()))["names"] == list(frame)
         plt = pytest.importorskip("matplotlib.pyplot")
         panel = answer.plot("means", plt.figure().add_subplot())
-        assert {label.get_text() for label in panel.get_xticklabels()} == set(frame)
+        assert {label.get_text() for label in panel.get_yticklabels()} == set(frame)
         plt.close("all")
 
 

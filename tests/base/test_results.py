@@ -150,14 +150,43 @@ def test_an_arm_has_one_colour_in_all_panels_and_the_best_is_on_top(key):
     colour = {}
     for container in means.containers:
         line = container.lines[0]
-        for place in line.get_xdata():
+        for place in line.get_ydata():
             colour[round(place)] = to_rgba(line.get_color()), line.get_zorder()
     for bar in pulls.patches:
-        assert to_rgba(bar.get_facecolor()) == colour[round(bar.get_x() + bar.get_width() / 2)][0]
+        assert to_rgba(bar.get_facecolor()) == colour[round(bar.get_y() + bar.get_height() / 2)][0]
     top = [place for place, (_, layer) in colour.items() if layer == max(layer for _, layer in colour.values())]
     order = answer._order()
     assert set(order[top]) == set(np.atleast_1d(answer.best).tolist())
     plt.close("all")
+
+
+@pytest.mark.parametrize("n_arms", [3, 30, 60])
+def test_labels_of_arms_do_not_overlap_and_what_is_left_out_is_counted(n_arms):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    names = [f"a configuration with a name as long as a sentence, number {k}" for k in range(n_arms)]
+    answer = fr.race(np.random.default_rng(1).random((400, n_arms)), names=names, rng=1)
+    for panels in (answer.plot(), [answer.plot("means", plt.figure(layout="tight").add_subplot())]):
+        panels[0].figure.canvas.draw()
+        for panel in panels:
+            boxes = [label.get_window_extent() for label in panel.get_yticklabels()]
+            assert len(boxes) == min(n_arms, 30)
+            heights = sorted((box.y0, box.y1) for box in boxes)
+            assert all(below[1] <= above[0] for below, above in zip(heights, heights[1:], strict=False))
+            assert min(box.x0 for box in boxes) >= 0.0
+            assert ("30 more arms not drawn" in panel.get_ylabel()) == (n_arms == 60)
+    plt.close("all")
+
+
+def test_tables_shorten_long_names_and_know_no_minus_zero():
+    names = ("left " + "long " * 30 + "one", "left " + "long " * 30 + "two", "x")
+    answer = dataclasses.replace(ANSWERS["race"], names=(*names, *NAMES[3:ANSWERS["race"]._size()]),
+                                 lower=np.full(ANSWERS["race"]._size(), -0.0), mean=-0.0 * ANSWERS["race"].mean)
+    lines = [line for line in str(answer).splitlines()[1:] if not line.startswith("warning")]
+    assert max(map(len, lines)) <= 110
+    assert any(line.startswith(("* ", "  ")) and "..." in line and "long one" in line for line in lines)
+    assert not re.search(r"-0(?![.\d])", "\n".join(lines))
+    assert not re.search(r"<th>[^<]*  ", answer._repr_html_())
+    assert "-0" not in str(dataclasses.replace(ANSWERS["estimate"], interval=(-0.0, 0.5), estimate=-0.0)).splitlines()[1]
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):

@@ -61,7 +61,7 @@ def test_curves_stand_as_they_did_at_each_decision(result):
 
 def test_rows_spent_are_a_panel_of_the_result(result):
     ax = result.plot("rows")
-    bars = {ax.get_xticklabels()[round(bar.get_x() + 0.45)].get_text(): bar.get_height() for bar in ax.patches}
+    bars = {ax.get_yticklabels()[round(bar.get_y() + 0.45)].get_text(): bar.get_width() for bar in ax.patches}
     assert bars == dict(zip("abcde", result.rows.tolist(), strict=True))
     with pytest.raises(ValueError, match="call fit first"):
         SelectionCurveDisplay.from_search(object())

@@ -698,16 +698,16 @@ def test_plots(tmp_path):
 
     result = fr.LUCB(6, 2, 0.05).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1))
     panels = result.plot()
-    assert [panel.get_ylabel() for panel in panels] == ["mean reward and interval", "pulls", "shortfall"]
+    assert [panel.get_xlabel() for panel in panels] == ["mean reward and interval", "pulls", "pulls"]
     panels[0].figure.savefig(tmp_path / "all.png")
     line = panels[0].get_lines()
-    assert any(np.allclose(one.get_ydata(), result.cutoff) for one in line if len(one.get_ydata()) == 2)
-    heights = sorted(patch.get_height() for patch in panels[1].patches)
+    assert any(np.allclose(one.get_xdata(), result.cutoff) for one in line if len(one.get_xdata()) == 2)
+    heights = sorted(patch.get_width() for patch in panels[1].patches)
     assert heights == sorted(result.pulls.tolist())
     pulls, value = result.trace
     assert (np.diff(pulls) > 0).all()
     assert value[-1] < 0.05 <= value[:-1].min()
-    assert result.plot("pulls", plt.figure().add_subplot()).get_ylabel() == "pulls"
+    assert result.plot("pulls", plt.figure().add_subplot()).get_xlabel() == "pulls"
     sar = fr.SAR(6, 2, 500).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1))
     assert len(sar.plot()) == 2
     with pytest.raises(ValueError, match="keeps no trace"):

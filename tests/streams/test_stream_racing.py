@@ -628,7 +628,7 @@ def test_results_print_and_plot(seed):
         result = race(12, 500, 0.05, (0, 1)).run(frame)
         text = str(result)
         assert "arm11" in text and "2 more arms" in text and "promise:" in text
-        assert result.plot()[0].get_ylabel() == "mean reward and interval"
+        assert result.plot()[0].get_xlabel() == "mean reward and interval"
         assert "after" in repr(race(12, 500, 0.05, (0, 1)))
 
 

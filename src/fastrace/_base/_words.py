@@ -1,5 +1,6 @@
 """Words that every printed answer shares, and the list of ways in which a run can end."""
 
+import math
 from typing import Literal, get_args
 
 StoppedBy = Literal[
@@ -27,6 +28,16 @@ def counted(number: float, noun: str, spec: str = "") -> str:
     """The number, formatted by `spec`, with its noun: in the plural unless it reads as 1."""
     text = f"{number:{spec}}"
     return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+
+
+def number(value: float, spec: str) -> str:
+    """The number, formatted by `spec`: never -0, and "-" where there is none."""
+    return "-" if isinstance(value, float) and math.isnan(value) else format(value + 0, spec)
+
+
+def short(name: str, most: int = 40) -> str:
+    """The name, its middle left out where it is longer than `most`."""
+    return name if len(name) <= most else f"{name[: most // 2]}...{name[len(name) - (most - most // 2 - 3) :]}"
 
 
 def ending(stopped_by: str) -> str:

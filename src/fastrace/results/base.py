@@ -11,9 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._base._words import counted
+from fastrace._base._words import counted, number, short
 
 MOST_ROWS = 10          # of a printed table
+MOST_DRAWN = 30         # arms of a panel
 
 
 class Table(NamedTuple):
@@ -33,9 +34,7 @@ class Column(NamedTuple):
 
     def cell(self, row: int) -> str:
         """The value of one row, "-" where there is none."""
-        value = self.values[row]
-        text = "-" if isinstance(value, float) and math.isnan(value) else format(value, self.spec)
-        return f"{text:>{self.width}}"
+        return f"{number(self.values[row], self.spec):>{self.width}}"
 
 
 class Result:
@@ -92,8 +91,9 @@ class Result:
         ----------
         what : str, default "all"
             One panel by its name, or all of them. Answers about arms have "means" (each mean with its interval) and
-            "pulls" (what was read of each arm); a selection that keeps a trace has "trace" as well. Arms have the same
-            colour and place in each panel, and the best ones are drawn last.
+            "pulls" (what was read of each arm); a selection that keeps a trace has "trace" as well. Each arm has a line
+            of its own, of the same colour in each panel, the best on top. Of more than 30 arms the first 30 are drawn,
+            and the axis says how many are left out.
         ax : matplotlib Axes, or sequence of them for "all", optional
             Where to draw; a new figure by default.
 
@@ -109,7 +109,7 @@ class Result:
         ImportError
             If Matplotlib is not installed.
         """
-        return draw(self._panels(), what, ax, self._panel_hint(what))
+        return draw(self._panels(), what, ax, self._panel_hint(what), self._height())
 
     def __str__(self) -> str:
         table = self._table()
@@ -125,7 +125,7 @@ class Result:
             if isinstance(row, str):
                 rows.append(f'<tr><td colspan="{len(table.heads) or 1}">{html.escape(row.strip())}</td></tr>')
             else:
-                first, *others = (html.escape(text.strip()) for text in row)
+                first, *others = (html.escape(" ".join(text.split())) for text in row)
                 rows.append(f"<tr><th>{first}</th>{''.join(f'<td>{text}</td>' for text in others)}</tr>")
         body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         notes = "".join(f"<p>{html.escape(text.strip())}</p>" for text in self._notes())
@@ -159,6 +159,10 @@ class Result:
     def _panels(self) -> Mapping[str, Callable[[Any], None]]:
         """The panels of `plot`: functions that draw on axes, by name."""
         raise NotImplementedError
+
+    def _height(self) -> float:
+        """Height of a panel in inches."""
+        return 2.8
 
     def _panel_hint(self, what: str) -> str:
         """Why there is no panel of this name, for the end of an error."""
@@ -228,9 +232,10 @@ class ArmsResult(Result):
     def _table(self) -> Table:
         listed = self._listed()
         columns = self._printed()
-        width = max(len(self._noun), *(len(self._name(arm)) for arm in listed if isinstance(arm, int)))
+        names = {arm: short(self._name(arm)) for arm in listed if isinstance(arm, int)}
+        width = max(len(self._noun), *map(len, names.values()))
         rows = [arm if isinstance(arm, str) else
-                [f"{self._mark(arm)} {self._name(arm):>{width}}", *(column.cell(arm) for column in columns)]
+                [f"{self._mark(arm)} {names[arm]:>{width}}", *(column.cell(arm) for column in columns)]
                 for arm in listed]
         return Table([f"  {self._noun:>{width}}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
 
@@ -246,36 +251,45 @@ class ArmsResult(Result):
         """Lower and upper end of what is drawn around each mean."""
         return self.lower, self.upper       # type: ignore[attr-defined]
 
+    def _drawn(self) -> NDArray[np.intp]:
+        """The arms that are drawn, from the top."""
+        return self._order()[:MOST_DRAWN]
+
+    def _height(self) -> float:
+        return max(2.8, 1.2 + 0.22 * self._drawn().size)
+
     def _groups(self) -> list[tuple[NDArray[np.bool_], str, str, int]]:
-        """Which places hold arms that left, arms that are left, and the best: with colour, label and layer."""
-        order = self._order()
+        """Which lines hold arms that left, arms that are left, and the best: with colour, label and layer."""
+        order = self._drawn()
         best, kept = self._chosen()[order], self._kept()[order]
         groups = [(~kept & ~best, "0.6", self._out_label, 2), (kept & ~best, "C0", "still in the race", 2),
                   (best, "C1", "best", 3)]
         return [group for group in groups if group[0].any()]
 
     def _draw_means(self, ax: Any) -> None:
-        order, value = self._order(), getattr(self, self._value)
+        order, value = self._drawn(), getattr(self, self._value)
         lower, upper = self._interval()
         for group, colour, label, layer in self._groups():
             arms = order[group]
             error = np.maximum([value[arms] - lower[arms], upper[arms] - value[arms]], 0.0)
-            ax.errorbar(np.flatnonzero(group), value[arms], yerr=np.where(np.isfinite(error), error, 0.0), fmt="o",
+            ax.errorbar(value[arms], np.flatnonzero(group), xerr=np.where(np.isfinite(error), error, 0.0), fmt="o",
                         color=colour, capsize=2, label=label, zorder=layer)
         self._finish(ax, self._mean_label)
 
     def _draw_read(self, ax: Any) -> None:
-        order, read = self._order(), getattr(self, self._read)
+        order, read = self._drawn(), getattr(self, self._read)
         for group, colour, label, layer in self._groups():
-            ax.bar(np.flatnonzero(group), read[order[group]], width=0.9, color=colour, label=label, zorder=layer)
+            ax.barh(np.flatnonzero(group), read[order[group]], height=0.9, color=colour, label=label, zorder=layer)
         self._finish(ax, self._read)
 
     def _finish(self, ax: Any, label: str) -> None:
-        order = self._order()
-        if order.size <= 30:
-            turned = {} if self.names is None else {"rotation": 45, "ha": "right"}
-            ax.set_xticks(np.arange(order.size), [self._name(int(arm)) for arm in order], **turned)
-        ax.set(xlabel=f"{self._noun}, {self._first} first", ylabel=label)
+        order = self._drawn()
+        line = 72.0 * ax.get_window_extent().height / ax.figure.dpi / order.size       # points
+        ax.set_yticks(np.arange(order.size), [short(self._name(int(arm)), 30) for arm in order],
+                      fontsize=min(10.0, 0.8 * line))
+        rest = self._size() - order.size
+        left_out = f"\n{counted(rest, f'more {self._noun}')} not drawn" if rest else ""
+        ax.set(xlabel=label, ylabel=f"{self._noun}, {self._first} first{left_out}", ylim=(order.size - 0.4, -0.6))
         ax.legend()
 
 
@@ -294,25 +308,27 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def draw(panels: Mapping[str, Callable[[Any], None]], what: str, ax: Any, hint: str = "") -> Any:
+def draw(
+    panels: Mapping[str, Callable[[Any], None]], what: str, ax: Any, hint: str = "", height: float = 2.8
+) -> Any:
     """Draw one panel by its name, or all of them; see `Result.plot`."""
     if what == "all":
-        given = _new_panels(len(panels)) if ax is None else np.atleast_1d(np.asarray(ax, dtype=object))
+        given = _new_panels(len(panels), height) if ax is None else np.atleast_1d(np.asarray(ax, dtype=object))
         for paint, panel in zip(panels.values(), given, strict=False):
             paint(panel)
         return list(given)
     if what not in panels:
         raise ValueError(f"what is {what!r}; one of all, {', '.join(panels)} is needed{hint}")
-    panel = _new_panels(1)[0] if ax is None else ax
+    panel = _new_panels(1, max(4.8, height))[0] if ax is None else ax
     panels[what](panel)
     return panel
 
 
-def _new_panels(count: int) -> list[Any]:
-    """Axes under one another in a new figure."""
+def _new_panels(count: int, height: float) -> list[Any]:
+    """Axes under one another in a new figure, each of this height in inches."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("plots need matplotlib: python -m pip install matplotlib") from error
-    figure = plt.figure(layout="tight", figsize=(9.0, 2.8 * count) if count > 1 else None)
+    figure = plt.figure(layout="tight", figsize=(9.0 if count > 1 else 6.4, height * count))
     return [figure.add_subplot(count, 1, k + 1) for k in range(count)]

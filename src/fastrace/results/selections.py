@@ -117,7 +117,7 @@ class SelectionResult(ArmsResult):
 
     def _draw_means(self, ax: Any) -> None:
         if not math.isnan(self.cutoff):
-            ax.axhline(self.cutoff, color="C3", lw=1, ls="--", label="cutoff")
+            ax.axvline(self.cutoff, color="C3", lw=1, ls="--", label="cutoff")
         super()._draw_means(ax)
 
     def _draw_trace(self, ax: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastrace._base._words import counted, ending
+from fastrace._base._words import counted, ending, number
 from fastrace.results.base import Result, Table
 
 
@@ -151,7 +151,8 @@ class AcceptResult(Result):
         )
 
     def _table(self) -> Table:
-        return Table((), [f"  mean {self.mean:.6g} +- {self.half_width:.3g} per row against {self._per_row():.6g}"])
+        return Table((), [f"  mean {number(self.mean, '.6g')} +- {number(self.half_width, '.3g')} per row against "
+                          f"{number(self._per_row(), '.6g')}"])
 
     def _panels(self) -> Mapping[str, Callable[[Any], None]]:
         return {"interval": lambda ax: _draw_interval(ax, self.mean, self.interval, self._per_row())}
@@ -226,7 +227,8 @@ class StopResult(Result):
         name = "estimate" if self.stopped or self.criterion == "never" else "estimate so far (no promise)"
         if self.criterion == "sign" and self.stopped:
             name = "side of the threshold"
-        rows = {name: f"{self.estimate:.8g}", "interval": f"[{self.interval[0]:.8g}, {self.interval[1]:.8g}]",
+        ends = ", ".join(number(end, ".8g") for end in self.interval)
+        rows = {name: number(self.estimate, ".8g"), "interval": f"[{ends}]",
                 "samples": str(self.n_samples)} | ({"clipped": str(self.n_clipped)} if self.n_clipped else {})
         width = max(map(len, rows))
         return Table((), [(f"  {label:<{width}}", value) for label, value in rows.items()])
