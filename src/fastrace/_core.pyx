@@ -31,6 +31,7 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._checks import DamagedError
 from fastrace.sources import reward_outside
 
 cnp.import_array()
@@ -563,7 +564,7 @@ cdef class Race(RaceJudge):
                 placed = self.n_read == (high if self.unjudged else low)
                 placed = placed or (self.max_pulls >= 0 and low < self.n_read < high)
             if not (placed and (self.n_read < self.n_rows or self.n_rows == 0) and self.n_active > 0):
-                raise ValueError("the saved race is damaged: it is not where its plan of looks says")
+                raise DamagedError("the saved race is damaged: it is not where its plan of looks says")
 
 
 NONE_LEFT = "every arm still in the race has a reward of -inf"

@@ -213,16 +213,20 @@ def takes(function: Callable[..., Any], name: str, *arguments: str, hint: str = 
         ) from None
 
 
+class DamagedError(ValueError):
+    """A saved state that cannot be right; the message names the part that was damaged."""
+
+
 @contextlib.contextmanager
 def undamaged(what: str) -> Iterator[None]:
     """Context manager: what a damaged saved state raises becomes a ValueError that names what was saved."""
     try:
         yield
+    except DamagedError:
+        raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        if said.startswith("the saved "):       # by the part that was damaged
-            raise
-        raise ValueError(f"the saved {what} is damaged: {said}") from error
+        raise DamagedError(f"the saved {what} is damaged: {said}") from error
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ import numpy as np
 cnp.import_array()
 
 from fastrace._base import _checks
+from fastrace._base._checks import DamagedError
 
 cdef enum:
     DRAWS_PER_CHECK = 1 << 17       # positions settled between two looks at pending signals
@@ -210,5 +211,5 @@ cdef int restore_order(order_t *order, saved, int64_t drawn) except -1:
 
 cdef int _demand_order(bint good) except -1:
     if not good:
-        raise ValueError("the saved order of rows cannot be right: it is damaged")
+        raise DamagedError("the saved order of rows cannot be right: it is damaged")
     return 0

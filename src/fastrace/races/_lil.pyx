@@ -18,6 +18,7 @@ from fastrace.sources cimport ArraySource, Source
 
 import numpy as np
 
+from fastrace._base._checks import DamagedError
 from fastrace.sources import reward_outside
 
 cnp.import_array()
@@ -372,7 +373,7 @@ cdef class LilRace:
                 and all(0 <= pulls[i] <= self.n_rows for i in range(self.n_arms))
                 and all((pulls[self.running[i]] > 0) == (i < state["opened"]) for i in range(self.n_running))
                 and isinstance(state["outside"], bool) and not np.isnan(state["sums"]).any()):
-            raise ValueError("the saved race is damaged: its counts cannot be right")
+            raise DamagedError("the saved race is damaged: its counts cannot be right")
         self.total = 0
         for i in range(self.n_arms):
             keyed_order_set(&self.arm[i].order, self.n_rows, key[i, 0], key[i, 1])
@@ -387,7 +388,7 @@ cdef class LilRace:
         if self.opened == self.n_running:
             self._rank_all()
         if self.status == RUNNING and self.arm[self._next()].pulls >= self.n_rows:
-            raise ValueError("the saved race is damaged: it goes on though its next arm has been read in full")
+            raise DamagedError("the saved race is damaged: it goes on though its next arm has been read in full")
 
 
 def _keyed_rows(int64_t n, int64_t first, Py_ssize_t count, rng):

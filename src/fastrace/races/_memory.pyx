@@ -20,6 +20,7 @@ from fastrace.races._reading cimport ROWS_PER_CALL
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._checks import DamagedError
 
 cnp.import_array()
 
@@ -281,7 +282,7 @@ cdef class RaceMemory:
 
 cdef int _demand(bint good, str what) except -1:
     if not good:
-        raise ValueError(f"the saved race is damaged: {what} cannot be right")
+        raise DamagedError(f"the saved race is damaged: {what} cannot be right")
     return 0
 
 
@@ -298,7 +299,7 @@ cdef object _doubles(const double *x, Py_ssize_t n):
 
 cdef int _take(void *into, bytes raw, size_t size) except -1:
     if not isinstance(raw, bytes) or <size_t>len(raw) != size:
-        raise ValueError(f"the saved race holds {len(raw)} bytes where {size} are needed: another build saved it")
+        raise DamagedError(f"the saved race holds {len(raw)} bytes where {size} are needed: another build saved it")
     if size > 0:
         memcpy(into, PyBytes_AS_STRING(raw), size)
     return 0

@@ -24,6 +24,7 @@ from fastrace.sources cimport Source
 
 import numpy as np
 
+from fastrace._base._checks import DamagedError
 from fastrace._math import _half_widths
 from fastrace.sources import reward_outside
 
@@ -813,10 +814,10 @@ cdef class UnequalCore:
                 and 0 <= state["best"] < self.n_arms and 0 <= state["status"] < len(STOPPED_BY)
                 and isinstance(state["outside"], bool) and isinstance(state["constant"], bool)
                 and all(self._may_be(i, n[i], s[i]) for i in range(self.n_arms))):
-            raise ValueError("the saved race is damaged: its counts cannot be right")
+            raise DamagedError("the saved race is damaged: its counts cannot be right")
         active = [bool(n[i, 2]) for i in range(self.n_arms)]
         if state["status"] == RUNNING and not any(active[i] for i in range(self.n_arms)):
-            raise ValueError("the saved race is damaged: it goes on without an arm")
+            raise DamagedError("the saved race is damaged: it goes on without an arm")
         for i in range(self.n_arms):
             arm = &self.arm[i]
             keyed_order_set(&arm.order, arm.size, key[i, 0], key[i, 1])

@@ -7,6 +7,7 @@ from numpy.random cimport bitgen_t
 
 import copy
 
+from fastrace._base._checks import DamagedError
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
 from fastrace.streams._stopping cimport RUNNING, Stream
 
@@ -90,9 +91,9 @@ cdef class Gbas(Stream):
     def _set_own_state(self, state):
         successes, total, rng = state
         if not hasattr(rng, "bit_generator"):
-            raise ValueError("the saved stream is damaged: it has no generator")
+            raise DamagedError("the saved stream is damaged: it has no generator")
         if not 0 <= successes <= self.wanted or not 0.0 <= total < INFINITY:
-            raise ValueError("the saved stream is damaged: its counts cannot be right")
+            raise DamagedError("the saved stream is damaged: its counts cannot be right")
         self.state.successes = successes
         self.state.total = total
         self._use(rng)

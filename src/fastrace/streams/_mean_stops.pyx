@@ -4,6 +4,7 @@
 from libc.math cimport INFINITY, NAN, ceil, fabs, log, sqrt
 from libc.stdint cimport INT64_MAX, int64_t
 
+from fastrace._base._checks import DamagedError
 from fastrace._base._guard cimport guard_await, guard_build, guard_built
 from fastrace._math._bounds cimport empirical_bernstein_within, hoeffding
 from fastrace._math._criteria cimport ABSOLUTE, RELATIVE, SIGN, half_width_met, relative_answer, relative_met
@@ -372,7 +373,7 @@ cdef class BernsteinStop(Stream):
         (own.before.n, own.before.mean, own.before.mean_low, own.before.m2, own.before.m2_low, own.count,
          own.centre, own.m2, own.s, own.q, own.end, own.x) = state
         if not (0 <= own.count < BLOCK and own.before.n >= 0 and own.before.n % BLOCK == 0):
-            raise ValueError("the saved stream is damaged: its counts cannot be right")
+            raise DamagedError("the saved stream is damaged: its counts cannot be right")
         self.own = own
 
 
@@ -501,5 +502,5 @@ cdef class ApproximationStop(Stream):
         (own.phase, own.left, own.size, own.has_first, own.first, own.rough, own.part.sum, own.part.rest,
          own.total.sum, own.total.rest) = state
         if not (1 <= own.phase <= 3 and 0 <= own.left <= own.size):
-            raise ValueError("the saved stream is damaged: its counts cannot be right")
+            raise DamagedError("the saved stream is damaged: its counts cannot be right")
         self.own = own

@@ -8,6 +8,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from fastrace._base._checks import DamagedError
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._math._anytime cimport (incomplete_gamma, incomplete_gamma_t, log_mixture_start, mixture_boundary,
                                       mixture_rho)
@@ -237,21 +238,21 @@ cdef class Sequence(Stream):
     def _set_own_state(self, state):
         kernel, data = state
         if kernel != self.kernel or not isinstance(data, bytes) or len(data) != self.size:
-            raise ValueError("the saved stream is damaged: its sums do not fit its arguments")
+            raise DamagedError("the saved stream is damaged: its sums do not fit its arguments")
         cdef const char *source = data
         cdef state_t new
         cdef int k
         new.grid.first = new.grid.last = 0
         memcpy(&new, source, self.size)
         if self.grid and not 0 <= new.grid.first < new.grid.last <= FR_CANDIDATES + 1:
-            raise ValueError("the saved stream is damaged: its candidates cannot be right")
+            raise DamagedError("the saved stream is damaged: its candidates cannot be right")
         if new.sums.n != <double>self.s.n or new.look < 1 or (
                 self.kernel == MIXTURE and self.s.status == RUNNING and new.look <= self.s.n):
-            raise ValueError("the saved stream is damaged: its counts cannot be right")
+            raise DamagedError("the saved stream is damaged: its counts cannot be right")
         for k in range(new.grid.first, new.grid.last + 1 if self.grid else new.grid.first):
             if not (0.0 <= new.grid.mean[k] <= 1.0 and 0.0 <= new.grid.above[k] and 0.0 <= new.grid.below[k]
                     and (k == new.grid.first or new.grid.mean[k - 1] < new.grid.mean[k])):
-                raise ValueError("the saved stream is damaged: its candidates cannot be right")
+                raise DamagedError("the saved stream is damaged: its candidates cannot be right")
         memcpy(self.state, &new, self.size)
 
     def _interval(self):

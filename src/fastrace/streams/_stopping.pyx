@@ -9,6 +9,7 @@ cimport numpy as cnp
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._checks import DamagedError
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
                                     guard_leave_brief, guard_refuse, guard_take_briefly, guarded)
 from fastrace._base._signals cimport check_signals
@@ -463,7 +464,7 @@ cdef class Stream:
             if not (0 <= s.n <= self.limit and 0 <= s.n_clipped <= s.n and 0 <= s.status < len(STOPPED_BY)
                     and s.lower == s.lower and s.upper == s.upper
                     and (s.status != STOPPED or isfinite(s.answer))):
-                raise ValueError("the saved stream is damaged: its counts cannot be right")
+                raise DamagedError("the saved stream is damaged: its counts cannot be right")
             self.s = s
             self._set_own_state(own)
         finally:

@@ -14,6 +14,7 @@ from fastrace.streams._rounds cimport BY_HORIZON, CHOSEN, DROPPED, EXACT, OPEN, 
 
 import numpy as np
 
+from fastrace._base._checks import DamagedError
 from fastrace._draws import _row_order
 from fastrace.streams._rounds import STOPPED_BY
 
@@ -186,7 +187,7 @@ cdef class StreamRace(Rounds):
         self.order = order
         self.rule.n_rows = INFINITY if saved is None else <double>self.order.n_rows
         if self.order is not None and self.rounds > self.order.drawn:
-            raise ValueError("the saved race is damaged: it has used more rows than its order has")
+            raise DamagedError("the saved race is damaged: it has used more rows than its order has")
 
     # Answers
 
@@ -262,7 +263,7 @@ cdef class StreamRace(Rounds):
                 and np.array_equal(low, np.broadcast_to(self.arguments[6], (self.n_arms,))[arm])
                 and np.array_equal(high, np.broadcast_to(self.arguments[7], (self.n_arms,))[arm])
                 and not np.isnan(fields[:, :n_open]).any()):
-            raise ValueError("the saved race is damaged: its counts cannot be right")
+            raise DamagedError("the saved race is damaged: its counts cannot be right")
         self._fields = np.array(fields, order="C")
         self._arm = np.array(arm)
         self._verdict = np.array(verdict)
