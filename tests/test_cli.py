@@ -1,6 +1,7 @@
 """The command `fastrace`, as a user runs it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -45,6 +46,48 @@ def test_race_names_the_best_column_whatever_the_file(tmp_path, capsys, table, n
     assert status == 0
     assert f"best arm {'1' if name.endswith('npy') else 'b'}:" in out
     assert "betting" in out
+
+
+def test_the_seed_is_printed_and_repeats_the_run(tmp_path, capsys, table):
+    file = save(tmp_path / "table.npy", table)
+    _, out, _ = say(capsys, "race", file, "--support", 0, 1.2, "--json")
+    found = json.loads(out)
+    assert found == json.loads(say(capsys, "race", file, "--support", 0, 1.2, "--json", "--seed", found["seed"])[1])
+    text = say(capsys, "race", file, "--support", 0, 1.2, "--seed", found["seed"])[1]
+    assert f"  seed {found['seed']}\n" in text
+    numbers = save(tmp_path / "numbers.npy", table[:, 0])
+    _, out, _ = say(capsys, "estimate", numbers, "--json", "--quiet")
+    found = json.loads(out)
+    assert found == json.loads(say(capsys, "estimate", numbers, "--json", "--quiet", "--seed", found["seed"])[1])
+
+
+def test_json_names_the_columns_that_were_chosen(tmp_path, capsys, table):
+    file = save(tmp_path / "table.npy", table)
+    assert json.loads(say(capsys, "race", file, "--columns", "2,1", "--json")[1])["names"] == ["2", "1"]
+    assert "best arm 1:" in say(capsys, "race", file, "--columns", "2,1")[1]
+    file = save(tmp_path / "table.csv", table)
+    assert json.loads(say(capsys, "race", file, "--json")[1])["names"] == ["a", "b", "c"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGPIPE and no exit status for it")
+def test_nobody_reads_the_output_and_no_traceback_is_printed(tmp_path, table):
+    file = save(tmp_path / "table.npy", table)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as pipe:
+        done = subprocess.run([sys.executable, "-m", "fastrace.cli", "race", str(file)], stdout=pipe,
+                              stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_number_outside_is_refused_in_words_of_the_command(tmp_path, capsys):
+    file = tmp_path / "numbers.txt"
+    file.write_text("0.5\n1.5\n")
+    given = "estimate", file, "--order", "given", "--quiet"
+    err = say(capsys, *given)[2]
+    assert "line 2 is 1.5; a number inside the support, 0 to 1, is needed: widen --support, or say --clip" in err
+    file.write_text("0.5\nnan\n")
+    assert "line 2 is nan; a finite number is needed;" in say(capsys, *given, "--clip")[2]
 
 
 def test_race_prints_json_that_equals_the_result(tmp_path, capsys, table):

@@ -6,6 +6,8 @@ import argparse
 import csv
 import json
 import math
+import os
+import secrets
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -22,17 +24,21 @@ from fastrace._base._tables import is_number, load, load_table, one_line, places
 from fastrace._base._words import counted
 from fastrace.races._options import BOUNDS
 from fastrace.races.racing import race
-from fastrace.results import StopResult
+from fastrace.results import Result, StopResult
 from fastrace.streams.estimating import NAMES, estimate_mean, start_rule
 
 DRAWS, QUICK_DRAWS = 2000, 200
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"
+SEED_HELP = "seed of the order in which rows are read (a new one, which is printed)"
 CHECKED = 1 << 30       # bytes of an npy file that are read whole to be checked: about a second's work
 CELLS = 1 << 20         # numbers checked at a time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0, 1 if `estimate` is not settled, 2 after bad arguments or input."""
+    """Run the command and return its exit status.
+
+    0; 1 if `estimate` is not settled, 2 after bad arguments or input, 130 after Ctrl-C, 141 if nobody reads the output.
+    """
     options = _parser().parse_args(arguments)
     try:
         if options.seed is not None and options.seed < 0:
@@ -44,6 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(options, "support", None) is not None and not options.support[0] <= options.support[1]:
             raise ValueError(f"--support is {options.support[0]:g} {options.support[1]:g}; LO <= HI is needed")
         status: int | None = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:         # whoever read standard output has gone, and needs no more
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return 141
     except (ValueError, TypeError, OSError, ImportError, csv.Error) as error:
         print(f"fastrace: {one_line(error)}", file=sys.stderr)
         return 2
@@ -88,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"), help="interval that holds every number")
     run.add_argument("--access", choices=("random", "shuffled"), default="random",
                      help="shuffled: the rows are in random order already, read them in windows (%(default)s)")
-    run.add_argument("--seed", type=int, help="seed of the order in which rows are read")
+    run.add_argument("--seed", type=int, help=SEED_HELP)
     run.add_argument("--json", action="store_true", help="print JSON instead of a table")
     run.set_defaults(run=_race)
 
@@ -104,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     estimate.add_argument("file", type=Path, nargs="?", metavar="FILE", help="where to read (standard input)")
     estimate.add_argument("--order", choices=("random", "given"),
                           help="order of the rows of a FILE; given: they are independent draws as they stand (random)")
-    estimate.add_argument("--seed", type=int, help="seed of the random order")
+    estimate.add_argument("--seed", type=int, help=SEED_HELP)
     estimate.add_argument("--epsilon", type=float, default=0.1, help="accuracy (%(default)s)")
     estimate.add_argument("--delta", type=float, default=0.05,
                           help="probability that the estimate misses the accuracy (%(default)s)")
@@ -133,6 +144,8 @@ def _estimate(options: argparse.Namespace) -> int:
     if options.file is not None and options.file.is_dir():
         raise ValueError(f"{options.file} is a folder; a file is needed")
     order = options.order or ("given" if options.file is None else "random")
+    if order == "random":
+        _choose_seed(options)
     if options.file is not None and (order == "random" or options.file.suffix.lower() in (".npy", ".parquet")):
         result, problem = _of_file(options, order), ""
     else:
@@ -140,11 +153,7 @@ def _estimate(options: argparse.Namespace) -> int:
     if problem and not result.n_samples:
         print(f"fastrace: {problem}", file=sys.stderr)
         return 130 if problem == "interrupted" else 2
-    if options.json:
-        json.dump(result.to_dict(), sys.stdout, indent=2, allow_nan=False)
-        print()
-    else:
-        print(result)
+    _show(result, options)
     if problem:
         before = counted(result.n_samples, "number")
         print(f"fastrace: {problem}; the result above is that of the {before} before it", file=sys.stderr)
@@ -162,16 +171,22 @@ def _of_file(options: argparse.Namespace, order: str) -> StopResult:
     good = np.isfinite(values) if options.clip else (values >= low - slack) & (values <= high + slack)
     if not good.all():
         first = int(np.argmin(good))
-        raise ValueError(
-            f"{name_of(first)} is {float(values[first])!r}; a number inside the support, {low:g} to {high:g}, is "
-            f"needed: widen --support, or say --clip for numbers outside it"
-        )
+        raise _misfit(name_of(first), float(values[first]), options)
     more: dict[str, Any] = {"outside": "clip"} if options.clip else {}
     return estimate_mean(
         values, options.epsilon, options.delta, tuple(options.support), accuracy=options.accuracy,
         method=options.method, max_samples=options.max_samples, order=order, rng=options.seed,
         progress=not options.quiet, **more,
     )
+
+
+def _misfit(place: str, value: float, options: argparse.Namespace) -> ValueError:
+    """What to say of a number that cannot be a reward."""
+    low, high = options.support
+    advice = "widen --support, or say --clip for numbers outside it"
+    needed = "a finite number is needed" if options.clip else (
+        f"a number inside the support, {low:g} to {high:g}, is needed: {advice}")
+    return ValueError(f"{place} is {value!r}; {needed}")
 
 
 def _column_of(path: Path, column: str | None, delimiter: str) -> tuple[Any, Callable[[int], str]]:
@@ -211,14 +226,15 @@ def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
         {"outside": "clip"} if options.clip else {},
     )
     problem = ""
+    low, high = options.support
+    slack = _half_widths.stream_slack(low, high)
+    least, most = (-sys.float_info.max, sys.float_info.max) if options.clip else (low - slack, high + slack)
     try:
         with _open(options.file) as lines, samples(not options.quiet) as report:
             for number, value in _numbers(lines, options.column, options.delimiter):
-                try:
-                    over = rule.update(value)
-                except ValueError as error:
-                    said = str(error).replace("say outside='clip'", "say --clip")
-                    raise ValueError(f"line {number}: {said}") from None
+                if not least <= value <= most:
+                    raise _misfit(f"line {number}", value, options)
+                over = rule.update(value)
                 report(rule, False)
                 if over:
                     break
@@ -312,24 +328,38 @@ def _number(number: int, text: str, delimiter: str) -> float:
 
 
 def _race(options: argparse.Namespace) -> None:
-    table = load_table(options.file, options.columns)
+    table, names = load_table(options.file, options.columns)
+    _choose_seed(options)
     support = None if options.support is None else tuple(options.support)
-    _check_cells(options.file, table, support)
+    _check_cells(options.file, table, names, support)
     if table.shape[1] < 2:
         print(f"fastrace: {options.file} gives one column to race, which leaves nothing to choose", file=sys.stderr)
     result = race(
         table,
+        names=names if len(set(names)) == len(names) else None,
         delta=options.delta,
         bound=options.bound,
         support=support,
         access=options.access,
         rng=options.seed,
     )
-    if not options.json:
-        print(result)
+    _show(result, options)
+
+
+def _choose_seed(options: argparse.Namespace) -> None:
+    if options.seed is None:
+        options.seed = secrets.randbelow(1 << 32)
+
+
+def _show(result: Result, options: argparse.Namespace) -> None:
+    """Print an answer, and the seed of what was random."""
+    if options.json:
+        json.dump(result.to_dict() | {"seed": options.seed}, sys.stdout, indent=2, allow_nan=False)
+        print()
         return
-    json.dump(result.to_dict(), sys.stdout, indent=2, allow_nan=False)
-    print()
+    print(result)
+    if options.seed is not None:
+        print(f"  seed {options.seed}")
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -347,14 +377,13 @@ def _demo(options: argparse.Namespace) -> None:
     with Console(stderr=True).status("reading"):
         from fastrace import demo
 
-        table = None if options.data is None else load_table(options.data, options.columns)
+        table, names = (None, []) if options.data is None else load_table(options.data, options.columns)
     if table is not None:
-        _check_cells(options.data, table, None)
+        _check_cells(options.data, table, names, None)
     with _progress(n_draws) as advance:
         if table is None:
             comparison = demo.compare_orders(n_draws, options.delta, options.seed, advance)
         else:
-            names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
             comparison = demo.compare_table(table, names, n_draws, options.delta, options.seed, advance)
     shown = Table(title=f"{counted(comparison.n_draws, 'draw')} of the {comparison.title}", title_justify="left")
     for name in ("", "racing", "exactly"):
@@ -386,7 +415,7 @@ def _progress(n_draws: int) -> Iterator[Any]:
         yield advance
 
 
-def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) -> None:
+def _check_cells(path: Path, table: Any, names: list[str], support: tuple[float, float] | None) -> None:
     """Refuse numbers that a race would refuse where it reads them: all of them, unless the file is too large for that.
     """
     if isinstance(table, np.memmap) and table.nbytes > CHECKED:
@@ -395,7 +424,6 @@ def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) ->
         return
     low, high = (-math.inf, math.inf) if support is None else support
     least, most = _half_widths.lower_end(low, high), _half_widths.upper_end(low, high)
-    names = getattr(table, "columns", range(table.shape[1]))
     step = max(1, CELLS // table.shape[1]) if table.shape[1] else len(table)
     for first in range(0, len(table), max(1, step)):
         rows = slice(first, first + step)
@@ -406,9 +434,8 @@ def _check_cells(path: Path, table: Any, support: tuple[float, float] | None) ->
             value = block[row, place]
             odd = math.isnan(value) or value == math.inf
             why = "finite numbers are needed" if odd else f"outside --support {low:g} {high:g}"
-            raise ValueError(
-                f"{path} has {value:g} in row {first + row}, counted from 0, of column {names[place]!r}: {why}"
-            )
+            column = names[place] if isinstance(table, np.ndarray) else repr(names[place])
+            raise ValueError(f"{path} has {value:g} in row {first + row}, counted from 0, of column {column}: {why}")
 
 
 if __name__ == "__main__":

@@ -186,7 +186,8 @@ def test_tables_shorten_long_names_and_know_no_minus_zero():
     assert any(line.startswith(("* ", "  ")) and "..." in line and "long one" in line for line in lines)
     assert not re.search(r"-0(?![.\d])", "\n".join(lines))
     assert not re.search(r"<th>[^<]*  ", answer._repr_html_())
-    assert "-0" not in str(dataclasses.replace(ANSWERS["estimate"], interval=(-0.0, 0.5), estimate=-0.0)).splitlines()[1]
+    answer = dataclasses.replace(ANSWERS["estimate"], interval=(-0.0, 0.5), estimate=-0.0)
+    assert "-0" not in str(answer).splitlines()[1]
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):

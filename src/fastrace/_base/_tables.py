@@ -13,8 +13,11 @@ from fastrace._base import _checks
 TABLES = (".npy", ".csv", ".parquet")
 
 
-def load_table(path: Path, columns: str | None = None) -> Any:
-    """The table in a file: an npy file memory-mapped, csv and parquet as a pandas frame with numbers only.
+MAGIC = b"\x93NUMPY"        # of an npy file
+
+
+def load_table(path: Path, columns: str | None = None) -> tuple[Any, list[str]]:
+    """The table in a file and the names of its columns: an npy file memory-mapped, others a frame of numbers only.
 
     `columns` names the columns to use, separated by commas. A column that looks like an index is refused unless it is
     named there: its running numbers would win any race.
@@ -26,11 +29,11 @@ def load_table(path: Path, columns: str | None = None) -> Any:
     if columns is not None:
         chosen = places(columns, names, path)
         if isinstance(table, np.ndarray):
-            return table[:, chosen]
+            return table[:, chosen], [names[place] for place in chosen]
         table = table.iloc[:, chosen]
     elif isinstance(table, np.ndarray):
         _refuse_index(path, names, [table[:_checks.RUNNING, place] for place in range(table.shape[1])])
-        return table
+        return table, names
     import pandas as pd
 
     words = [str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
@@ -48,7 +51,7 @@ def load_table(path: Path, columns: str | None = None) -> Any:
             f"{path} has no number in row {row}, counted from 0, of column {table.columns[place]!r}; fill or drop such "
             f"rows, or leave the column out with --columns"
         )
-    return table
+    return table, [str(name) for name in table.columns]
 
 
 def load(path: Path) -> Any:
@@ -57,12 +60,13 @@ def load(path: Path) -> Any:
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a file ending in .npy, .csv or .parquet is needed")
     if suffix == ".npy":
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise ValueError(f"{path} cannot be read as an npy file: it is no array as numpy.save writes them")
         try:
             table = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, TypeError, OverflowError, EOFError) as error:
-            said = "it is no array of numbers as numpy.save writes them" if "allow_pickle" in str(error) else one_line(
-                error)
-            raise ValueError(f"{path} cannot be read as an npy file: {said}") from error
+            raise ValueError(f"{path} cannot be read as an npy file: {one_line(error)}") from error
         if table.ndim not in (1, 2) or table.dtype.kind not in "fiub":
             raise ValueError(
                 f"{path} holds an array of shape {table.shape} and dtype {table.dtype}; a table of numbers, rows x "
