@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import fastrace as fr
 from fastrace import bounds, mcmc
 from fastrace.control_variates import ControlVariate, TaylorSurrogate
 from fastrace.mcmc.kernels.gibbs import Tally
@@ -17,6 +18,7 @@ from fastrace.races._weighted import AliasTable, _verdicts
 from fastrace.sources import ArraySource, CallableSource
 from guarantee import assert_fits, assert_rate_at_most
 from populations import POPULATIONS
+from reference import gibbs as gibbs_twin
 from reference import mcmc as twin
 
 
@@ -1050,6 +1052,42 @@ def test_racing_gibbs_is_within_its_promise():
     for count, p in zip(counts, target.p.ravel(), strict=True):
         assert_rate_at_most(count, 500, p + 2 * 0.05)
         assert_rate_at_most(500 - count, 500, 1 - p + 2 * 0.05)
+
+
+def coupled_tables(spread, n=400):
+    """Two variables of three and two states; the tables of each depend on the other's state."""
+    rng = np.random.default_rng(9)
+    first, second = spread * rng.random((2, n, 3)), spread * rng.random((3, n, 2))
+    first[:, :, 0] += 0.003
+    tables = [(lambda z: first[z[1]], lambda z: [0.2 * z[1], 0.0, -0.1]),
+              (lambda z: second[z[0]], lambda z: [0.0, 0.5])]
+    variables = [
+        mcmc.Categorical(3, lambda states, rows, z: first[z[1]][rows][:, states], n, log_prior=tables[0][1]),
+        mcmc.Categorical(2, lambda states, rows, z: second[z[0]][rows][:, states], n, log_prior=tables[1][1]),
+    ]
+    return tables, variables
+
+
+@pytest.mark.parametrize("name", ["exact", "racing", "poisson", "poisson-rate"])
+def test_gibbs_chains_are_their_twins(name):
+    tables, variables = coupled_tables(0.25 if name == "racing" else 0.05)
+    if name == "exact":
+        kernel, draw = mcmc.Gibbs(variables), gibbs_twin.exact
+    elif name == "racing":
+        kernel = mcmc.RacingGibbs(variables, 0.05, first_look=20)
+        plans = [fr.FiniteRace(k, 400, 0.05, "normal", "pairwise", 20)._options.plan(k) for k in (3, 2)]
+        source = variables[0].source(np.zeros(2, np.intp))
+        draw = gibbs_twin.Racing(plans, [source.scan_advantage + 0.6 / (source.reward_cost * k) for k in (3, 2)])
+    else:
+        rate = 90.0 if name == "poisson-rate" else None
+        kernel = mcmc.PoissonMinibatchGibbs(variables, (0.0, 0.06), rate)
+        draw = gibbs_twin.PoissonMinibatch(0.0, 0.06, rate)
+    _, steps = kernel.run(np.random.default_rng(5), kernel.init([1, 0]), 200)
+    expected = gibbs_twin.sweeps(tables, [1, 0], np.random.default_rng(5), 200, draw)
+    np.testing.assert_array_equal(steps.draws, expected)
+    assert (np.ptp(steps.draws, axis=0) > 0).all()
+    if name == "racing":
+        assert draw.n_raced > 20 and draw.n_left_out > 20
 
 
 def test_racing_gibbs_of_all_factors_is_the_exact_one():

@@ -165,9 +165,9 @@ def walk(reference, log_prior, z, rng, n, *, size, decide):
     for _ in range(n):
         stream = RowStream(int(rng.bit_generator.random_raw()))
         new = z + size * np.array([rng.standard_normal() for _ in z])
-        at, there = center + factor @ z, center + factor @ new
-        log_u = -rng.standard_exponential() - (log_prior(there) - log_prior(at))
-        if decide(at, there, z, new, log_u, stream):
+        here, there = center + factor @ z, center + factor @ new
+        log_u = -rng.standard_exponential() - (log_prior(there) - log_prior(here))
+        if decide(here, there, z, new, log_u, stream):
             z = new
         out.append(center + factor @ z)
     return np.array(out)
