@@ -9,8 +9,9 @@ Wherever `delta` is asked for, ``log_inv_delta = log(1 / delta)`` may be given i
 delta underflow long before their logarithms do.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace._math._half_widths as _half_widths
 import fastrace._math._quantile as _quantile
 from fastrace._base._checks import Support, choice, counts, one, probabilities, reals, reals_where, shown
+from fastrace._base._docs import filled
 
 __all__ = [
     "crossing_probability",
@@ -39,17 +41,92 @@ __all__ = [
 
 _KINDS = tuple(_quantile.KINDS)
 
+# What the pages say alike, where a line of them holds nothing but names in braces.
+_TEXTS = {
+    "any n": """\
+n : array_like of int
+    Rewards read, at least 1.""",
+    "n": """\
+n : array_like of int
+    Rows read, 1 to `n_rows`.""",
+    "fixed n": """\
+n : array_like of int
+    Rows read, 1 to `n_rows`; fixed in advance.""",
+    "n_rows": """\
+n_rows : array_like of int
+    Rows in the population (N), at most 2^62.""",
+    "std": """\
+std : array_like of float
+    Standard deviation of what was read, divisor n, in reward units.""",
+    "delta": """\
+delta : array_like of float
+    Probability of error of one side, in (0, 1).""",
+    "support": """\
+support : tuple of float or of array_like
+    Interval (low, high) that holds every reward, in reward units; its width is C.""",
+    "log_inv_delta": """\
+log_inv_delta : array_like of float, optional
+    log(1 / delta), with ``delta=None``.""",
+    "factor": """\
+Returns
+-------
+float or ndarray of float64""",
+    "errors": """\
+Raises
+------
+ValueError
+    If an argument is out of range.""",
+    "width and errors": """\
+Returns
+-------
+float or ndarray of float64
+    In reward units; 0 at ``n = n_rows``. Holds for every population.
 
-def _counts_of(n: ArrayLike, n_rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    read, rows = counts(n, "n"), counts(n_rows, "n_rows")
-    bad = read > rows
-    if np.any(bad):
-        most, least = np.broadcast_arrays(read, rows)
+Raises
+------
+ValueError
+    If an argument is out of range.""",
+}
+# What numbers must be, and how an error says so.
+_RANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "growth": (lambda value: value > 1.0, "above 1 is needed: every look must read more rows"),
+    "log_inv_delta": (
+        lambda value: (value > 0.0) & (value < np.inf),
+        "a positive finite number is needed, log(1 / delta) of a probability of error delta",
+    ),
+    "power": (lambda value: (value > 1.0) & (value < np.inf), "above 1 is needed, or the shares do not add up"),
+    "quantile": (
+        lambda value: (value >= 0.0) & (value < np.inf), "a finite number of standard errors, at least 0, is needed"
+    ),
+    "std": (lambda value: value >= 0.0, "a standard deviation of at least 0 is needed"),
+}
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _documented(function: _Function) -> _Function:
+    function.__doc__ = filled(function.__doc__, _TEXTS)
+    return function
+
+
+def _checked(**given: Any) -> list[Any]:
+    """Arguments as arrays, in order. `delta` is the pair of delta and log_inv_delta, and becomes the latter."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in ("n", "n_rows", "first_look", "look"):
+            found[name] = counts(value, name)
+        elif name == "delta":
+            found[name] = _log_inv(*value)
+        elif name == "support":
+            found[name] = _span(value)
+        else:
+            found[name] = reals_where(value, name, *_RANGES[name])
+    if "n_rows" in found and "n" in found and np.any(bad := found["n"] > found["n_rows"]):
+        most, least = np.broadcast_arrays(found["n"], found["n_rows"])
         raise ValueError(
             f"n is {most[bad].flat[0]}, more than n_rows={least[bad].flat[0]}; "
             "without replacement no more rows can be read than there are"
         )
-    return read, rows
+    return list(found.values())
 
 
 def _log_inv(delta: Any, log_inv_delta: Any) -> NDArray[np.float64]:
@@ -57,13 +134,7 @@ def _log_inv(delta: Any, log_inv_delta: Any) -> NDArray[np.float64]:
         raise ValueError("exactly one of delta and log_inv_delta is needed, the other None")
     if log_inv_delta is None:
         return -np.log(probabilities(delta, "delta"))
-    needed = "a positive finite number is needed, log(1 / delta) of a probability of error delta"
-    return reals_where(log_inv_delta, "log_inv_delta", lambda share: (share > 0.0) & (share < np.inf), needed)
-
-
-def _std(std: ArrayLike) -> NDArray[np.float64]:
-    needed = "a standard deviation of at least 0 is needed"
-    return reals_where(std, "std", lambda value: value >= 0.0, needed)
+    return reals_where(log_inv_delta, "log_inv_delta", *_RANGES["log_inv_delta"])
 
 
 def _span(support: Support) -> NDArray[np.float64]:
@@ -78,28 +149,21 @@ def _span(support: Support) -> NDArray[np.float64]:
     return span
 
 
-def _width(
-    bound: str,
-    n: ArrayLike,
-    n_rows: ArrayLike,
-    std: Any,
-    log_inv_delta: Any = 0.0,
-    span: Any = 0.0,
-    quantile: Any = 0.0,
-) -> Any:
-    """Half-width of the bound of that name, by the code that the races run."""
+def _single(**given: Any) -> list[Any]:
+    """The same as plain numbers."""
+    return [one(array, name) for name, array in zip(given, _checked(**given), strict=True)]
+
+
+def _width(bound: str, n: Any, n_rows: Any, std: Any, delta: Any, support: Support) -> Any:
+    """Half-width of the rigorous bound of that name, by the code that the races run."""
     place = _half_widths.BOUNDS.index(bound)
-    return _half_widths.half_width(place, *_counts_of(n, n_rows), std, log_inv_delta, span, quantile)
-
-
-def _growth(growth: ArrayLike) -> NDArray[np.float64]:
-    needed = "above 1 is needed: every look must read more rows"
-    return reals_where(growth, "growth", lambda value: value > 1.0, needed)
+    return _half_widths.half_width(place, *_checked(n=n, n_rows=n_rows, std=std, delta=delta, support=support), 0.0)
 
 
 # Sampling without replacement.
 
 
+@_documented
 def variance_factor(n: ArrayLike, n_rows: ArrayLike) -> Any:
     r"""Variance of the mean of rows read without replacement, over the variance of one row.
 
@@ -107,48 +171,33 @@ def variance_factor(n: ArrayLike, n_rows: ArrayLike) -> Any:
 
     Parameters
     ----------
-    n : array_like of int
-        Rows read, 1 to `n_rows`.
-    n_rows : array_like of int
-        Rows in the population, N, at most 2^62.
+    {n} {n_rows}
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         1 at ``n = 1``, 0 at ``n = n_rows``. Exact for every population.
 
-    Raises
-    ------
-    ValueError
-        If a count is out of range.
+    {errors}
 
     Examples
     --------
     >>> variance_factor([1, 50, 100], 100).round(4).tolist()
     [1.0, 0.0101, 0.0]
     """
-    return _half_widths.variance_factor(*_counts_of(n, n_rows))
+    return _half_widths.variance_factor(*_checked(n=n, n_rows=n_rows))
 
 
+@_documented
 def serfling_factor(n: ArrayLike, n_rows: ArrayLike) -> Any:
     """The factor by which reading without replacement shrinks squared half-widths.
 
     Parameters
     ----------
-    n : array_like of int
-        Rows read, 1 to `n_rows`.
-    n_rows : array_like of int
-        Rows in the population, at most 2^62.
+    {n} {n_rows}
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         rho_n of the reference: 1 at ``n = 1 < n_rows``, 0 at ``n = n_rows``.
 
-    Raises
-    ------
-    ValueError
-        If a count is out of range.
+    {errors}
 
     References
     ----------
@@ -160,9 +209,10 @@ def serfling_factor(n: ArrayLike, n_rows: ArrayLike) -> Any:
     >>> serfling_factor([1, 50, 100], 100).tolist()
     [1.0, 0.51, 0.0]
     """
-    return _half_widths.serfling_factor(*_counts_of(n, n_rows))
+    return _half_widths.serfling_factor(*_checked(n=n, n_rows=n_rows))
 
 
+@_documented
 def looks(n_rows: int, first_look: int = 50, growth: float = 2.0) -> NDArray[np.int64]:
     """Rows read at each look of a growing schedule.
 
@@ -198,10 +248,10 @@ def looks(n_rows: int, first_look: int = 50, growth: float = 2.0) -> NDArray[np.
     >>> looks(1000, 50).tolist()
     [50, 100, 200, 400, 800, 1000]
     """
-    rows, first = one(counts(n_rows, "n_rows"), "n_rows"), one(counts(first_look, "first_look"), "first_look")
-    return _quantile.looks(rows, first, one(_growth(growth), "growth"))
+    return _quantile.looks(*_single(n_rows=n_rows, first_look=first_look, growth=growth))
 
 
+@_documented
 def look_delta(look: ArrayLike, delta: ArrayLike, power: ArrayLike = 2.0) -> Any:
     r"""Share of `delta` for the k-th of an unknown number of looks.
 
@@ -216,15 +266,10 @@ def look_delta(look: ArrayLike, delta: ArrayLike, power: ArrayLike = 2.0) -> Any
     power : array_like of float, default 2.0
         The p of the formula, above 1: larger values favour early looks.
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         Share of each look.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     References
     ----------
@@ -236,16 +281,15 @@ def look_delta(look: ArrayLike, delta: ArrayLike, power: ArrayLike = 2.0) -> Any
     >>> look_delta([1, 2, 3], 0.1).round(5).tolist()
     [0.05, 0.0125, 0.00556]
     """
-    needed = "above 1 is needed, or the shares do not add up"
-    decay = reals_where(power, "power", lambda value: (value > 1.0) & (value < np.inf), needed)
-    return np.exp(-_half_widths.log_inv_look_delta(counts(look, "look"), _log_inv(delta, None), decay))
+    return np.exp(-_half_widths.log_inv_look_delta(*_checked(look=look, delta=(delta, None), power=power)))
 
 
 # Rigorous half-widths.
 
 
+@_documented
 def hoeffding(
-    n: ArrayLike, delta: ArrayLike | None, support: Support, *, log_inv_delta: ArrayLike | None = None
+    n: ArrayLike, delta: ArrayLike | None, support: Support, *, log_inv_delta: ArrayLike | None = None,
 ) -> Any:
     r"""One-sided half-width of Hoeffding, for one value of n fixed in advance.
 
@@ -253,24 +297,13 @@ def hoeffding(
 
     Parameters
     ----------
-    n : array_like of int
-        Rewards read, at least 1.
-    delta : array_like of float
-        Probability of error of one side, in (0, 1).
-    support : tuple of float or of array_like
-        Interval (low, high) that holds every reward, in reward units; its width is C.
-    log_inv_delta : array_like of float, optional
-        log(1 / delta), with ``delta=None``.
+    {any n} {delta}
+    {support} {log_inv_delta}
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         In reward units. Holds for independent rewards, and for rows read without replacement.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     References
     ----------
@@ -281,11 +314,12 @@ def hoeffding(
     >>> float(hoeffding(200, 0.05, (0, 1)).round(4))
     0.0865
     """
-    return _half_widths.hoeffding(counts(n, "n"), _log_inv(delta, log_inv_delta), _span(support))
+    return _half_widths.hoeffding(*_checked(n=n, delta=(delta, log_inv_delta), support=support))
 
 
+@_documented
 def empirical_bernstein(
-    n: ArrayLike, std: ArrayLike, delta: ArrayLike | None, support: Support, *, log_inv_delta: ArrayLike | None = None
+    n: ArrayLike, std: ArrayLike, delta: ArrayLike | None, support: Support, *, log_inv_delta: ArrayLike | None = None,
 ) -> Any:
     r"""Two-sided half-width by the empirical Bernstein bound, for one value of n fixed in advance.
 
@@ -294,26 +328,15 @@ def empirical_bernstein(
 
     Parameters
     ----------
-    n : array_like of int
-        Rewards read, at least 1.
-    std : array_like of float
-        Their standard deviation, divisor n, in reward units.
+    {any n} {std}
     delta : array_like of float
         Probability of error of both sides together, in (0, 1).
-    support : tuple of float or of array_like
-        Interval (low, high) that holds every reward, in reward units; its width is C.
-    log_inv_delta : array_like of float, optional
-        log(1 / delta), with ``delta=None``.
+    {support} {log_inv_delta}
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         In reward units. Holds for independent rewards.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     References
     ----------
@@ -324,15 +347,12 @@ def empirical_bernstein(
     >>> float(empirical_bernstein(10_000, 0.1, 0.05, (0, 1)).round(5))
     0.00409
     """
-    return _half_widths.empirical_bernstein(counts(n, "n"), _std(std), _log_inv(delta, log_inv_delta), _span(support))
+    return _half_widths.empirical_bernstein(*_checked(n=n, std=std, delta=(delta, log_inv_delta), support=support))
 
 
+@_documented
 def hoeffding_serfling(
-    n: ArrayLike,
-    n_rows: ArrayLike,
-    delta: ArrayLike | None,
-    support: Support,
-    *,
+    n: ArrayLike, n_rows: ArrayLike, delta: ArrayLike | None, support: Support, *,
     log_inv_delta: ArrayLike | None = None,
 ) -> Any:
     r"""One-sided half-width by the Hoeffding-Serfling bound, for rows read without replacement.
@@ -341,26 +361,10 @@ def hoeffding_serfling(
 
     Parameters
     ----------
-    n : array_like of int
-        Rows read, 1 to `n_rows`; fixed in advance.
-    n_rows : array_like of int
-        Rows in the population, at most 2^62.
-    delta : array_like of float
-        Probability of error of one side, in (0, 1).
-    support : tuple of float or of array_like
-        Interval (low, high) that holds every row, in reward units; its width is C.
-    log_inv_delta : array_like of float, optional
-        log(1 / delta), with ``delta=None``.
+    {fixed n} {n_rows}
+    {delta} {support} {log_inv_delta}
 
-    Returns
-    -------
-    float or ndarray of float64
-        In reward units; 0 at ``n = n_rows``. Holds for every population.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {width and errors}
 
     See Also
     --------
@@ -376,16 +380,12 @@ def hoeffding_serfling(
     >>> hoeffding_serfling([200, 800, 1000], 1000, 0.05, (0, 1)).round(4).tolist()
     [0.0775, 0.0194, 0.0]
     """
-    return _width("hoeffding-serfling", n, n_rows, 0.0, _log_inv(delta, log_inv_delta), _span(support))
+    return _width("hoeffding-serfling", n, n_rows, 0.0, (delta, log_inv_delta), support)
 
 
+@_documented
 def empirical_bernstein_serfling(
-    n: ArrayLike,
-    n_rows: ArrayLike,
-    std: ArrayLike,
-    delta: ArrayLike | None,
-    support: Support,
-    *,
+    n: ArrayLike, n_rows: ArrayLike, std: ArrayLike, delta: ArrayLike | None, support: Support, *,
     log_inv_delta: ArrayLike | None = None,
 ) -> Any:
     r"""One-sided half-width by the empirical Bernstein-Serfling bound, for rows read without replacement.
@@ -395,28 +395,11 @@ def empirical_bernstein_serfling(
 
     Parameters
     ----------
-    n : array_like of int
-        Rows read, 1 to `n_rows`; fixed in advance.
-    n_rows : array_like of int
-        Rows in the population, at most 2^62.
-    std : array_like of float
-        Standard deviation of the rows read, divisor n, in reward units.
-    delta : array_like of float
-        Probability of error of one side, in (0, 1).
-    support : tuple of float or of array_like
-        Interval (low, high) that holds every row, in reward units; its width is C.
-    log_inv_delta : array_like of float, optional
-        log(1 / delta), with ``delta=None``.
+    {fixed n} {n_rows}
+    {std} {delta}
+    {support} {log_inv_delta}
 
-    Returns
-    -------
-    float or ndarray of float64
-        In reward units; 0 at ``n = n_rows``, where the mean is exact. Holds for every population.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {width and errors}
 
     References
     ----------
@@ -428,18 +411,12 @@ def empirical_bernstein_serfling(
     >>> empirical_bernstein_serfling([2000, 9000, 10_000], 10_000, 0.1, 0.05, (0, 1)).round(4).tolist()
     [0.0163, 0.0033, 0.0]
     """
-    return _width(
-        "empirical-bernstein-serfling", n, n_rows, _std(std), _log_inv(delta, log_inv_delta), _span(support)
-    )
+    return _width("empirical-bernstein-serfling", n, n_rows, std, (delta, log_inv_delta), support)
 
 
+@_documented
 def serfling(
-    n: ArrayLike,
-    n_rows: ArrayLike,
-    std: ArrayLike,
-    delta: ArrayLike | None,
-    support: Support,
-    *,
+    n: ArrayLike, n_rows: ArrayLike, std: ArrayLike, delta: ArrayLike | None, support: Support, *,
     log_inv_delta: ArrayLike | None = None,
 ) -> Any:
     """One-sided half-width without replacement: the smaller of Hoeffding- and empirical Bernstein-Serfling.
@@ -448,28 +425,11 @@ def serfling(
 
     Parameters
     ----------
-    n : array_like of int
-        Rows read, 1 to `n_rows`; fixed in advance.
-    n_rows : array_like of int
-        Rows in the population, at most 2^62.
-    std : array_like of float
-        Standard deviation of the rows read, divisor n, in reward units.
-    delta : array_like of float
-        Probability of error of one side, in (0, 1).
-    support : tuple of float or of array_like
-        Interval (low, high) that holds every row, in reward units.
-    log_inv_delta : array_like of float, optional
-        log(1 / delta), with ``delta=None``.
+    {fixed n} {n_rows}
+    {std} {delta}
+    {support} {log_inv_delta}
 
-    Returns
-    -------
-    float or ndarray of float64
-        In reward units; 0 at ``n = n_rows``. Holds for every population.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {width and errors}
 
     See Also
     --------
@@ -480,7 +440,7 @@ def serfling(
     >>> serfling([200, 2000], 10_000, 0.05, 0.05, (0, 1)).round(4).tolist()
     [0.0951, 0.0151]
     """
-    return _width("serfling", n, n_rows, _std(std), _log_inv(delta, log_inv_delta), _span(support))
+    return _width("serfling", n, n_rows, std, (delta, log_inv_delta), support)
 
 
 # The normal approximation.
@@ -488,26 +448,17 @@ def serfling(
 
 @lru_cache(maxsize=4096)
 def _quantile_of_schedule(
-    delta: Any, n_rows: Any, first_look: Any, growth: Any, kind: str, log_inv_delta: Any
+    delta: Any, n_rows: Any, first_look: Any, growth: Any, kind: str, log_inv_delta: Any,
 ) -> float:
     """Checked once per set of plain numbers; a refused one is not remembered."""
-    return _quantile.quantile_of_schedule(
-        one(_log_inv(delta, log_inv_delta), "delta"),
-        one(counts(n_rows, "n_rows"), "n_rows"),
-        one(counts(first_look, "first_look"), "first_look"),
-        one(_growth(growth), "growth"),
-        choice(kind, "kind", _KINDS),
-    )
+    numbers = _single(delta=(delta, log_inv_delta), n_rows=n_rows, first_look=first_look, growth=growth)
+    return _quantile.quantile_of_schedule(*numbers, choice(kind, "kind", _KINDS))
 
 
+@_documented
 def normal_quantile(
-    delta: ArrayLike | None,
-    n_rows: ArrayLike,
-    first_look: ArrayLike = 50,
-    growth: ArrayLike = 2.0,
-    kind: str = "auto",
-    *,
-    log_inv_delta: ArrayLike | None = None,
+    delta: ArrayLike | None, n_rows: ArrayLike, first_look: ArrayLike = 50, growth: ArrayLike = 2.0, kind: str = "auto",
+    *, log_inv_delta: ArrayLike | None = None,
 ) -> Any:
     r"""The quantile B of Racing-Normal: how many standard errors a mean may stray at some look.
 
@@ -534,19 +485,13 @@ def normal_quantile(
         - ``"sidak"``, ``"union"``: upper limits of the one-sided B, in closed form. ``"union"`` is eq. 27.
         - ``"auto"``: one-sided, and the union below 1e-300.
 
-    log_inv_delta : array_like of float, optional
-        log(1 / delta), with ``delta=None``.
+    {log_inv_delta}
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         B, at least 0; relative accuracy 1e-10. Steps between looks closer than a ratio of 1.0001 are taken as less
         correlated than they are, which can only raise B.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     Notes
     -----
@@ -570,14 +515,14 @@ def normal_quantile(
         return _quantile_of_schedule(*numbers)
     except TypeError:  # arrays cannot be remembered whole
         pass
-    share = _log_inv(delta, log_inv_delta)
-    every = np.frompyfunc(lambda *at: _quantile_of_schedule(None, *at[1:], kind, at[0]), 4, 1)
-    found = every(share, counts(n_rows, "n_rows"), counts(first_look, "first_look"), _growth(growth))
-    return np.asarray(found, np.float64)[()]
+    every = np.frompyfunc(lambda share, *schedule: _quantile_of_schedule(None, *schedule, kind, share), 4, 1)
+    arrays = _checked(delta=(delta, log_inv_delta), n_rows=n_rows, first_look=first_look, growth=growth)
+    return np.asarray(every(*arrays), np.float64)[()]
 
 
+@_documented
 def normal_quantile_from_variances(
-    delta: float | None, variances: ArrayLike, kind: str = "auto", *, log_inv_delta: float | None = None
+    delta: float | None, variances: ArrayLike, kind: str = "auto", *, log_inv_delta: float | None = None,
 ) -> float:
     r"""The quantile B of Racing-Normal for looks at which the mean has given variances.
 
@@ -601,17 +546,14 @@ def normal_quantile_from_variances(
     float
         B, at least 0; 0 without looks.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     Examples
     --------
     >>> round(normal_quantile_from_variances(0.05, [4.0, 2.0, 1.0]), 4)
     2.0177
     """
-    share = one(_log_inv(delta, log_inv_delta), "delta")
+    (share,) = _single(delta=(delta, log_inv_delta))
     return _quantile.quantile_of_variances(share, _variances(variances), choice(kind, "kind", _KINDS))
 
 
@@ -622,6 +564,7 @@ def _variances(variances: ArrayLike) -> NDArray[np.float64]:
     return np.ascontiguousarray(values)
 
 
+@_documented
 def crossing_probability(quantile: float, variances: ArrayLike, kind: str = "one-sided") -> float:
     """Probability that a standardised mean strays by more than `quantile` at some look; the inverse of B.
 
@@ -641,10 +584,7 @@ def crossing_probability(quantile: float, variances: ArrayLike, kind: str = "one
     float
         Under joint normality; relative accuracy 1e-10, also for tiny probabilities.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     References
     ----------
@@ -655,26 +595,15 @@ def crossing_probability(quantile: float, variances: ArrayLike, kind: str = "one
     >>> round(crossing_probability(2.0, variance_factor(looks(1000)[:-1], 1000)), 4)
     0.0866
     """
-    limit = one(_standard_errors(quantile), "quantile")
+    (limit,) = _single(quantile=quantile)
     word = choice(kind, "kind", ("one-sided", "first-exit"))
     return _quantile.crossing_probability(limit, _variances(variances), word)
 
 
-def _standard_errors(quantile: ArrayLike) -> NDArray[np.float64]:
-    needed = "a finite number of standard errors, at least 0, is needed"
-    return reals_where(quantile, "quantile", lambda value: (value >= 0.0) & (value < np.inf), needed)
-
-
+@_documented
 def normal(
-    n: ArrayLike,
-    n_rows: ArrayLike,
-    std: ArrayLike,
-    delta: ArrayLike | None,
-    first_look: ArrayLike = 50,
-    growth: ArrayLike = 2.0,
-    kind: str = "auto",
-    *,
-    log_inv_delta: ArrayLike | None = None,
+    n: ArrayLike, n_rows: ArrayLike, std: ArrayLike, delta: ArrayLike | None, first_look: ArrayLike = 50,
+    growth: ArrayLike = 2.0, kind: str = "auto", *, log_inv_delta: ArrayLike | None = None,
 ) -> Any:
     r"""One-sided half-width of Racing-Normal, for all looks of a schedule at once.
 
@@ -685,26 +614,17 @@ def normal(
     ----------
     n : array_like of int
         Rows read at a look, 1 to `n_rows`.
-    n_rows : array_like of int
-        Rows in the population, at most 2^62.
-    std : array_like of float
-        Standard deviation of the rows read, divisor n, in reward units.
+    {n_rows} {std}
     delta : array_like of float
         Probability of error over all looks, in (0, 1).
     first_look, growth, kind
         Schedule, and whose probability is `delta`, as in `normal_quantile`.
-    log_inv_delta : array_like of float, optional
-        log(1 / delta), with ``delta=None``.
+    {log_inv_delta}
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         In reward units; 0 at ``n = n_rows``.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     Notes
     -----
@@ -720,9 +640,11 @@ def normal(
     [0.3093, 0.0869, 0.0]
     """
     quantile = normal_quantile(delta, n_rows, first_look, growth, kind, log_inv_delta=log_inv_delta)
-    return _width("normal", n, n_rows, _std(std), quantile=quantile)
+    place = _half_widths.BOUNDS.index("normal")
+    return _half_widths.half_width(place, *_checked(n=n, n_rows=n_rows, std=std), 0.0, 0.0, quantile)
 
 
+@_documented
 def student_quantile(quantile: ArrayLike, n: ArrayLike, *, ddof: int = 1) -> Any:
     r"""The Student quantile at the level of a normal one: protection of small first looks.
 
@@ -732,21 +654,15 @@ def student_quantile(quantile: ArrayLike, n: ArrayLike, *, ddof: int = 1) -> Any
     ----------
     quantile : array_like of float
         Normal quantile B, at least 0.
-    n : array_like of int
-        Rewards read, at least 1.
+    {any n}
     ddof : {1, 0}, default 1
         c: the standard deviation that the quantile multiplies has divisor ``n - ddof``. Student's own has 1; the
         half-widths of this module take 0.
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         At least `quantile`; infinite at ``n = 1``, when the standard deviation is unknown.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     Notes
     -----
@@ -759,7 +675,7 @@ def student_quantile(quantile: ArrayLike, n: ArrayLike, *, ddof: int = 1) -> Any
     """
     from scipy.special import stdtrit  # here, since it takes 0.3 s to import
 
-    limit, read = _standard_errors(quantile), counts(n, "n")
+    limit, read = _checked(quantile=quantile, n=n)
     if ddof not in (0, 1):
         raise ValueError(f"ddof is {ddof!r}; 1 is needed for a standard deviation of divisor n - 1, 0 for one of n")
     degrees = np.maximum(read - 1, 1)
@@ -767,6 +683,7 @@ def student_quantile(quantile: ArrayLike, n: ArrayLike, *, ddof: int = 1) -> Any
     return np.where(read > 1, found if ddof else found * np.sqrt(read / degrees), np.inf)[()]
 
 
+@_documented
 def skewness_inflation(skewness: ArrayLike, n: ArrayLike, n_rows: ArrayLike, quantile: ArrayLike) -> Any:
     r"""Relative excess of the true error over the normal one, from skewness, when "the mean is positive" is decided.
 
@@ -779,22 +696,14 @@ def skewness_inflation(skewness: ArrayLike, n: ArrayLike, n_rows: ArrayLike, qua
     ----------
     skewness : array_like of float
         Sample skewness of the rows read; nan, of a constant sample, is unknown.
-    n : array_like of int
-        Rows read, 1 to `n_rows`.
-    n_rows : array_like of int
-        Rows in the population, at most 2^62.
+    {n} {n_rows}
     quantile : array_like of float
         Number B of standard errors at which the decision falls.
 
-    Returns
-    -------
-    float or ndarray of float64
+    {factor}
         At least 0; infinite where the skewness is unknown and 0 where every row has been read.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    {errors}
 
     Notes
     -----
@@ -811,5 +720,5 @@ def skewness_inflation(skewness: ArrayLike, n: ArrayLike, n_rows: ArrayLike, qua
     [8.69, 0.0, 0.0]
     """
     return _half_widths.skewness_inflation(
-        reals(skewness, "skewness"), *_counts_of(n, n_rows), _standard_errors(quantile)
+        reals(skewness, "skewness"), *_checked(n=n, n_rows=n_rows, quantile=quantile)
     )
