@@ -705,10 +705,10 @@ def test_an_array_of_numbers_is_no_number():
             fr.EBStop(bad)
 
 
-STREAMS = [cls for cls in vars(fr).values() if isinstance(cls, type) and cls.__module__.startswith("fastrace.streams.")]
+PUBLIC = [cls for cls in vars(fr).values() if isinstance(cls, type) and cls.__module__.startswith("fastrace.streams.")]
 
 
-@pytest.mark.parametrize("cls", STREAMS)
+@pytest.mark.parametrize("cls", PUBLIC)
 def test_errors_about_arguments_name_the_class_that_was_called(cls):
     class Own(cls):
         pass
