@@ -24,12 +24,11 @@ from fastrace._math._simd cimport fr_all_finite, fr_range, fr_sum
 
 cnp.import_array()
 
-cdef object MOST_ARMS = 1 << 48
+cdef Py_ssize_t MOST_ARMS = 1 << 48
 cdef tuple REAL = (int, float, np.floating, np.integer, np.bool_)
 
 
-cdef double _real(object x, str name) except? -1.0:
-    """A number as a double, and no guessing: no strings, no complex numbers, no arrays of one."""
+cdef double real_number(object x, str name) except? -1.0:
     if isinstance(x, REAL):
         return <double>x
     if isinstance(x, (complex, np.complexfloating, str, bytes)) or np.ndim(x) != 0 or np.iscomplexobj(x):
@@ -41,7 +40,7 @@ cdef double _real(object x, str name) except? -1.0:
 
 
 cdef double _ddof(object ddof) except? -1.0:
-    cdef double less = _real(ddof, "ddof")
+    cdef double less = real_number(ddof, "ddof")
     if not (less >= 0.0 and isfinite(less)):
         raise ValueError(f"ddof is {ddof!r}; it is taken off the count, so it must be finite and at least 0")
     return less
@@ -56,18 +55,21 @@ cdef object _refuse(double x, str where):
                       "good: drop or replace it")
 
 
-cdef cnp.ndarray _table(object xs, Py_ssize_t n_arms, bint flat):
-    """An array of shape (rows,) or (rows, n_arms) of real numbers, or an error that names `xs`."""
+cdef cnp.ndarray reward_table(object xs, Py_ssize_t n_arms, bint flat):
     cdef cnp.ndarray array
-    if type(xs) is not np.ndarray and np.ma.isMaskedArray(xs) and np.ma.getmaskarray(xs).any():
-        raise ValueError("xs has masked entries; they have no value to add, so pass xs.compressed() or fill them")
+    if type(xs) is not np.ndarray:
+        if np.ma.isMaskedArray(xs) and np.ma.getmaskarray(xs).any():
+            raise ValueError("xs has masked entries; they have no value, so pass xs.compressed() or fill them")
+        if isinstance(xs, (str, bytes)) or (hasattr(xs, "__next__") and not hasattr(xs, "__array__")):
+            raise TypeError(f"xs is a {type(xs).__name__}; an array or a list of rewards is needed (call update(x) for "
+                            f"each item of an iterator, or estimate_mean)")
     array = np.asarray(xs)
-    if not (cnp.PyArray_ISINTEGER(array) or cnp.PyArray_ISFLOAT(array) or cnp.PyArray_ISBOOL(array)):
-        raise TypeError(f"xs has dtype {array.dtype}; rewards must be real numbers (integers, floats or booleans)")
     if array.ndim == 1 and array.shape[0] == 0:
         return array
+    if not (cnp.PyArray_ISINTEGER(array) or cnp.PyArray_ISFLOAT(array) or cnp.PyArray_ISBOOL(array)):
+        raise TypeError(f"xs has dtype {array.dtype}; rewards must be real numbers (integers, floats or booleans)")
     if flat and array.ndim != 1:
-        raise ValueError(f"xs has shape {np.shape(array)}; for one arm a vector of shape (k,) is needed"
+        raise ValueError(f"xs has shape {np.shape(array)}; a vector of shape (k,) is needed"
                          + ("; for a single reward call update(x)" if array.ndim == 0 else ""))
     if not flat and (array.ndim != 2 or array.shape[1] != n_arms):
         raise ValueError(f"xs has shape {np.shape(array)}; for {n_arms} arms a table of shape (k, {n_arms}) is needed, "
@@ -104,6 +106,8 @@ cdef class _Running:
         free(self.state)
 
     cdef int allocate(self, Py_ssize_t n_arms, Py_ssize_t leader) except -1:
+        if n_arms > MOST_ARMS:
+            raise ValueError(f"n_arms is {n_arms}; memory for all is needed, {sizeof(running_t)} bytes each")
         guard_build(&self.guard, 0, self)
         self.state = <running_t *>calloc(n_arms, sizeof(running_t))
         if self.state == NULL:
@@ -153,7 +157,7 @@ cdef class _Running:
     cdef int take(self, object xs) except -1:
         """Into a fresh state, merged at the end: an error or Ctrl-C leaves this object as it was."""
         guard_check_built(&self.guard, self)
-        cdef cnp.ndarray array = _table(xs, self.n_arms, self.flat)
+        cdef cnp.ndarray array = reward_table(xs, self.n_arms, self.flat)
         cdef Py_ssize_t n_arms = self.n_arms
         cdef int64_t n_rows = array.shape[0], start = 0, stretch
         cdef int kind = cnp.PyArray_TYPE(array)
@@ -192,23 +196,22 @@ cdef class _Running:
         return out
 
     cdef object means(self):
-        cdef cnp.ndarray out = np.empty(self.n_arms)
-        cdef double *to = <double *>cnp.PyArray_DATA(out)
-        cdef Py_ssize_t j
-        self.enter()
-        for j in range(self.n_arms):
-            to[j] = self.state[j].mean + self.state[j].mean_low if self.state[j].n else NAN
-        self.leave()
-        return out
+        return self.values(-1.0)
 
     cdef object variances(self, object ddof):
-        cdef double less = _ddof(ddof)
+        return self.values(_ddof(ddof))
+
+    cdef object values(self, double ddof):
+        """The mean of each arm, or, with a ddof of at least 0, its variance."""
         cdef cnp.ndarray out = np.empty(self.n_arms)
         cdef double *to = <double *>cnp.PyArray_DATA(out)
         cdef Py_ssize_t j
         self.enter()
         for j in range(self.n_arms):
-            to[j] = running_variance(&self.state[j], less)
+            if ddof >= 0.0:
+                to[j] = running_variance(&self.state[j], ddof)
+            else:
+                to[j] = self.state[j].mean + self.state[j].mean_low if self.state[j].n else NAN
         self.leave()
         return out
 
@@ -388,17 +391,6 @@ def _restore(cls, leader, counts, values):
     return new
 
 
-cdef Py_ssize_t _whole(object value, str name, Py_ssize_t low, Py_ssize_t high, str why) except -1:
-    """An integer in [low, high]."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {_checks.shown(value)}, a {type(value).__name__}; an integer is needed") from None
-    if not low <= number <= high:
-        raise ValueError(f"{name} is {number}; {why}")
-    return number
-
-
 cdef type _kind(_Running running):
     """Whose objects can be merged with this one."""
     return RunningMoments if running.lead < 0 else RunningComoments
@@ -452,7 +444,7 @@ cdef class RunningMoments(_Running):
     """
 
     def __init__(self, n_arms=1):
-        self.allocate(_whole(n_arms, "n_arms", 1, MOST_ARMS, "at least one arm is needed, and memory for all"), -1)
+        self.allocate(_checks.integer(n_arms, "n_arms", 1, "every arm has moments"), -1)
 
     def update(self, x, Py_ssize_t arm=0):
         """Take one reward.
@@ -484,7 +476,7 @@ cdef class RunningMoments(_Running):
         if isinstance(x, float) or type(x) is int:
             value = x
         else:
-            value = _real(x, "x")
+            value = real_number(x, "x")
         if not guard_take_briefly(&self.guard):
             guard_refuse(&self.guard, self)
         if not 0 <= arm < self.n_arms:
@@ -598,8 +590,11 @@ cdef class RunningComoments(_Running):
     """
 
     def __init__(self, n_arms, leader=0):
-        cdef Py_ssize_t n = _whole(n_arms, "n_arms", 1, MOST_ARMS, "at least one arm is needed, and memory for all")
-        self.allocate(n, _whole(leader, "leader", 0, n - 1, f"it must stay within [0, {n})"))
+        cdef Py_ssize_t n = _checks.integer(n_arms, "n_arms", 1, "every arm has moments")
+        cdef Py_ssize_t first = _checks.integer(leader, "leader", 0, "it counts arms from 0")
+        if first >= n:
+            raise ValueError(f"leader is {leader}; it must stay within [0, {n})")
+        self.allocate(n, first)
 
     @property
     def leader(self):

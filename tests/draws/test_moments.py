@@ -485,16 +485,16 @@ def test_wrong_shapes_and_arguments_are_refused():
     m, m3 = moments_of([1.0, 2.0]), moments_of(np.ones((2, 3)), 3)
     befores = state(m), state(m3)
     for call, error, text in [
-        (lambda: RunningMoments(0), ValueError, "n_arms is 0; at least one arm"),
+        (lambda: RunningMoments(0), ValueError, "n_arms is 0; at least 1 is needed"),
         (lambda: RunningMoments(-1), ValueError, "n_arms is -1"),
         (lambda: RunningMoments(2**60), ValueError, "n_arms is"),
-        (lambda: RunningMoments(2.0), TypeError, "n_arms is 2.0, a float; an integer"),
+        (lambda: RunningMoments(2.0), TypeError, "n_arms is 2.0 of type float; an integer"),
         (lambda: RunningMoments("3"), TypeError, "n_arms is '3'"),
         (lambda: RunningComoments(2, leader=2), ValueError, r"leader is 2; it must stay within \[0, 2\)"),
         (lambda: RunningComoments(2, leader=-1), ValueError, "leader is -1"),
         (lambda: RunningComoments(2, leader=None), TypeError, "leader is None"),
         (lambda: m.update_many(1.0), ValueError, r"xs has shape \(\); .*call update\(x\)"),
-        (lambda: m.update_many([[1.0]]), ValueError, r"xs has shape \(1, 1\); for one arm a vector"),
+        (lambda: m.update_many([[1.0]]), ValueError, r"xs has shape \(1, 1\); a vector"),
         (lambda: m3.update_many([1.0, 2.0, 3.0]), ValueError, r"xs has shape \(3,\); for 3 arms"),
         (lambda: m3.update_many(np.ones((3, 2))), ValueError, r"xs has shape \(3, 2\)"),
         (lambda: m3.update_many(np.ones((0, 2))), ValueError, r"xs has shape \(0, 2\)"),
@@ -608,7 +608,7 @@ def test_what_is_not_real_is_refused():
     objects = [[None], [object()], [10**30, 1], (v for v in [1.0]), {1.0: 2}, None]
     for xs in (*objects, [1j], np.ones(2, complex), ["1.0"], [b"1"], "12", np.ones(2, "M8[s]"), np.ones(2, "m8[s]"),
                np.zeros(2, [("a", float)])):
-        with pytest.raises(TypeError, match="xs has dtype .*real numbers"):
+        with pytest.raises(TypeError, match="xs has dtype .*real numbers|xs is a (generator|str); an array or a list"):
             m.update_many(xs)
     with pytest.raises(ValueError, match=r"xs\[1\] is nan"):
         m.update_many(pd.Series([1, None], dtype="Int64"))

@@ -15,6 +15,7 @@ from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard
 from fastrace._base._signals cimport check_signals
 from fastrace._math._bounds cimport stream_slack
 from fastrace._math._criteria cimport ABSOLUTE, RELATIVE, SIGN, distance_from_zero, relative_answer, relative_met
+from fastrace.moments cimport real_number, reward_table
 
 cnp.import_array()
 
@@ -26,39 +27,6 @@ CRITERIA = ("never", "relative", "absolute", "sign")
 
 cdef enum:
     CONVERTED = 1 << 16         # rewards of other kinds turned into doubles at once
-
-cdef tuple REAL = (int, float, np.floating, np.integer, np.bool_)
-
-
-cdef double _real(object x) except? -1.0:
-    """A number as a double, and no guessing: no strings, no complex numbers, no arrays of one."""
-    if isinstance(x, REAL):
-        return <double>x
-    if isinstance(x, (complex, np.complexfloating, str, bytes)) or np.ndim(x) != 0 or np.iscomplexobj(x):
-        raise TypeError(f"the reward is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed")
-    try:
-        return <double>x
-    except TypeError:
-        raise TypeError(f"the reward is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed") from None
-
-
-cdef cnp.ndarray _vector(object xs):
-    """An array of shape (k,) of real numbers, or an error that names `xs`."""
-    cdef cnp.ndarray array
-    if type(xs) is not np.ndarray:
-        if np.ma.isMaskedArray(xs) and np.ma.getmaskarray(xs).any():
-            raise ValueError("xs has masked entries; they have no value, so pass xs.compressed() or fill them")
-        if isinstance(xs, (str, bytes)) or (hasattr(xs, "__next__") and not hasattr(xs, "__array__")):
-            raise TypeError(f"xs is a {type(xs).__name__}; an array or a list of rewards is needed (call update(x) for "
-                            f"each item of an iterator, or estimate_mean)")
-    array = np.asarray(xs)
-    if array.ndim != 1:
-        raise ValueError(f"xs has shape {np.shape(array)}; a vector of shape (k,) is needed"
-                         + ("; for a single reward call update(x)" if array.ndim == 0 else ""))
-    if array.shape[0] and not (cnp.PyArray_ISINTEGER(array) or cnp.PyArray_ISFLOAT(array)
-                               or cnp.PyArray_ISBOOL(array)):
-        raise TypeError(f"xs has dtype {array.dtype}; rewards must be real numbers (integers, floats or booleans)")
-    return array
 
 
 cdef class Stream:
@@ -203,7 +171,7 @@ cdef class Stream:
             True once the rule takes no more rewards, whatever the reason; see `stopped_by`. Rewards after that change
             nothing.
         """
-        cdef double value = <double>x if type(x) is float else _real(x)
+        cdef double value = <double>x if type(x) is float else real_number(x, "the reward")
         if not guard_take_briefly(&self.guard):
             guard_refuse(&self.guard, self)
         if not self.low - self.slack <= value <= self.high + self.slack and self.s.status == RUNNING:
@@ -242,7 +210,7 @@ cdef class Stream:
             If a reward that would be used is nan or outside `support`, or `xs` is not a vector. The object is then as
             it was before the call; so it is after Ctrl-C.
         """
-        cdef cnp.ndarray array = _vector(xs), part
+        cdef cnp.ndarray array = reward_table(xs, 1, True), part
         cdef Py_ssize_t n = array.shape[0], start = 0, size, count
         cdef int kind = cnp.PyArray_TYPE(array)
         cdef bint direct
