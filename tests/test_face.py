@@ -184,6 +184,24 @@ def test_a_race_remembers_the_names_of_its_table(name):
     assert race.run(frame, **given).names == tuple("abcd")
 
 
+def test_an_error_about_a_reward_names_its_column():
+    pandas = pytest.importorskip("pandas")
+    values = catalogue.VALUES / 1.2
+    values[:, 2] = np.nan
+    frame = pandas.DataFrame(values, columns=["north", "east", "south", "west"])
+    for call in (lambda: fr.race(frame, rng=1), lambda: fr.race(values, names=list(frame), rng=1),
+                 lambda: fr.FiniteRace(4, 400, rng=1).run(frame), lambda: fr.LUCB(4, 1, 0.1).run(frame),
+                 lambda: fr.select_best(frame, epsilon=0.1, rng=1),
+                 lambda: fr.race_sums({name: frame[name].to_numpy() for name in frame}, rng=1),
+                 lambda: fr.HoeffdingRace(4, 400, support=(0, 1)).run(frame),
+                 lambda: fr.LilUCB(4, 400, support=(0, 1)).run(frame),
+                 lambda: fr.DiscreteSampler(frame, rng=1).draw()):
+        with pytest.raises(ValueError, match="^arm 2 is 'south': .*reward.* of arm 2.* is nan"):
+            call()
+    with pytest.raises(ValueError, match="^the reward of arm 2 on row"):
+        fr.race(values, rng=1)
+
+
 def test_columns_of_one_name_are_told_apart_by_number_with_a_warning():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(catalogue.VALUES, columns=["x", "y", "x", "z"])

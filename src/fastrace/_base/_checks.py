@@ -151,6 +151,25 @@ def arm_names(names: Sequence[Any] | None, n_arms: int, noun: str = "arm") -> tu
     return found
 
 
+def arm_error(arm: int, text: str) -> ValueError:
+    """An error about a reward of an arm, which `named_arms` can name."""
+    error = ValueError(text)
+    error.arm = arm  # type: ignore[attr-defined]
+    return error
+
+
+@contextlib.contextmanager
+def named_arms(names: Sequence[str] | None) -> Iterator[None]:
+    """Let an `arm_error` begin with what the arm is called."""
+    try:
+        yield
+    except ValueError as error:
+        arm = getattr(error, "arm", None)
+        if names is not None and arm is not None:
+            error.args = (f"arm {arm} is {names[arm]!r}: {error}",)
+        raise
+
+
 def twice(names: Sequence[str]) -> str | None:
     """The first name that stands there before, if any does."""
     seen: set[str] = set()

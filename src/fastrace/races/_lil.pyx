@@ -18,7 +18,7 @@ from fastrace.sources cimport ArraySource, Source
 
 import numpy as np
 
-from fastrace._base._checks import DamagedError
+from fastrace._base._checks import DamagedError, arm_error
 from fastrace.sources import reward_outside
 
 cnp.import_array()
@@ -189,21 +189,21 @@ cdef class LilRace:
             if not lower_end(self.low[i], self.high[i]) <= reward <= upper_end(self.low[i], self.high[i]):
                 if self.strict:
                     with gil:
-                        raise ValueError(reward_outside(reward, i, self._row(i), self.low[i], self.high[i]))
+                        raise arm_error(i, reward_outside(reward, i, self._row(i), self.low[i], self.high[i]))
                 self.outside = True
             arm.rest += (arm.sum - (sum - part)) + (reward - part)
             arm.sum = sum
         elif reward == -INFINITY:
             if self._n_out() == self.n_running - 1:
                 with gil:
-                    raise ValueError(f"the reward of arm {i} on row {self._row(i)} is -inf, and every other arm has "
-                                     f"such a reward too: no arm is possible")
+                    raise arm_error(i, f"the reward of arm {i} on row {self._row(i)} is -inf, and every other arm has "
+                                       f"such a reward too: no arm is possible")
             arm.sum = -INFINITY
             arm.rest = 0.0
         else:
             with gil:
-                raise ValueError(f"the reward of arm {i} on row {self._row(i)} is {reward}; a race needs rewards that "
-                                 f"are finite, or -inf for an arm that cannot win")
+                raise arm_error(i, f"the reward of arm {i} on row {self._row(i)} is {reward}; a race needs rewards that "
+                                   f"are finite, or -inf for an arm that cannot win")
         arm.pulls += 1
         self.total += 1
         if self.opened < self.n_running:

@@ -24,7 +24,7 @@ from fastrace.sources cimport Source
 
 import numpy as np
 
-from fastrace._base._checks import DamagedError
+from fastrace._base._checks import DamagedError, arm_error
 from fastrace._math import _half_widths
 from fastrace.sources import reward_outside
 
@@ -326,7 +326,7 @@ cdef class UnequalCore:
         arm.sum = arm.known + read * <double>arm.size
         if not arm.sum < INFINITY:
             with gil:
-                raise ValueError(f"the rewards of arm {i} sum to {arm.sum} though each is finite: scale them down")
+                raise arm_error(i, f"the rewards of arm {i} sum to {arm.sum} though each is finite: scale them down")
         arm.half_of_sum = self._half_width(i)
         arm.stale = False
         return 0
@@ -551,10 +551,10 @@ cdef class UnequalCore:
         with gil:
             if beyond < 0 or 0 <= bad < beyond:
                 row = first + bad if in_order else keyed_order_at(&arm.order, first + bad)
-                raise ValueError(f"the reward of arm {i} on row {row} is {rewards[bad]}; a race needs rewards that "
-                                 f"are finite, or -inf for an arm that cannot win")
+                raise arm_error(i, f"the reward of arm {i} on row {row} is {rewards[bad]}; a race needs rewards that "
+                                f"are finite, or -inf for an arm that cannot win")
             row = first + beyond if in_order else keyed_order_at(&arm.order, first + beyond)
-            raise ValueError(reward_outside(rewards[beyond], i, row, arm.low, arm.high))
+            raise arm_error(i, reward_outside(rewards[beyond], i, row, arm.low, arm.high))
 
     cdef void _take(self, Py_ssize_t i, const double *rewards, Py_ssize_t count) noexcept nogil:
         """Add inspected rewards of arm i, at most MOMENTS_BLOCK of them."""

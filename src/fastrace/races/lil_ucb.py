@@ -166,7 +166,8 @@ class LilUCB:
                 f"rewards has shape {reward.shape} and dtype {reward.dtype}; one real number is needed, as "
                 f"lil'UCB pulls one arm at a time"
             )
-        self._race.tell(float(reward.reshape(())))
+        with _checks.named_arms(self._names):
+            self._race.tell(float(reward.reshape(())))
 
     def run(self, source: Source | ArrayLike, max_pulls: int | None = None) -> RaceResult:
         """Race to the end, in compiled code without the GIL.
@@ -190,7 +191,8 @@ class LilUCB:
         rewards = as_source(source, n_arms=race.n_arms, n_rows=race.n_rows)
         columns = column_names(source)
         self._names = remembered(self._names, columns)
-        race.run(rewards, min(limit, NO_LIMIT))
+        with _checks.named_arms(self._names):
+            race.run(rewards, min(limit, NO_LIMIT))
         return named(self.result(), columns, rewards)
 
     def result(self) -> RaceResult:

@@ -372,7 +372,8 @@ class FiniteRace:
             raise ValueError(
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers, rows by arms, are needed"
             )
-        self._race.tell(block.astype(np.float64, copy=False))
+        with _checks.named_arms(self._names):
+            self._race.tell(block.astype(np.float64, copy=False))
 
     def run(self, source: Source | ArrayLike) -> RaceResult:
         """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL."""
@@ -380,7 +381,8 @@ class FiniteRace:
         rewards = as_source(source, n_arms=o.n_arms, n_rows=o.n_rows)
         columns = column_names(source)
         self._names = remembered(self._names, columns)
-        self._race.run(rewards)
+        with _checks.named_arms(self._names):
+            self._race.run(rewards)
         return named(self.result(), columns, rewards)
 
     def result(self) -> RaceResult:
@@ -522,5 +524,7 @@ def race(
         constants = _options.constants(offset, "offset", settings.n_arms)
         given = _checks.arm_names(names, settings.n_arms)
         core = settings.start(constants, rng)
-    core.run(source)
-    return named(race_result(core, settings, given, source.n_always_read), column_names(rewards), source)
+    columns = column_names(rewards)
+    with _checks.named_arms(remembered(given, columns)):
+        core.run(source)
+    return named(race_result(core, settings, given, source.n_always_read), columns, source)

@@ -220,7 +220,8 @@ class UnequalRace:
                 f"rewards has shape {vector.shape} and dtype {vector.dtype}; a vector of real numbers is needed, "
                 f"one per row that ask() wanted"
             )
-        self._race.tell(np.ascontiguousarray(vector, dtype=np.float64))
+        with _checks.named_arms(self._names):
+            self._race.tell(np.ascontiguousarray(vector, dtype=np.float64))
 
     def run(self, rewards: Rewards) -> UnequalResult:
         """Race to the end, in compiled code without the GIL.
@@ -238,7 +239,8 @@ class UnequalRace:
             The answer when the race is over, as `result` gives it.
         """
         source = _source(rewards, self._sizes)
-        self._race.run(source, source.scan_advantage if self._scan_advantage is None else self._scan_advantage)
+        with _checks.named_arms(self._names):
+            self._race.run(source, source.scan_advantage if self._scan_advantage is None else self._scan_advantage)
         return self.result()
 
     def result(self) -> UnequalResult:

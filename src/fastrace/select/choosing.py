@@ -186,7 +186,8 @@ def select_best(
             error.rule = rule  # type: ignore[attr-defined]
         raise
     if cells and result.stopped_by == "max_pulls":
-        result = _exactly(result, source.source, support)
+        with _checks.named_arms(rule._names):
+            result = _exactly(result, source.source, support)
     return rule._named(result, pull, source)
 
 
@@ -244,7 +245,8 @@ def _exactly(result: SelectionResult, population: Source, support: _checks.Suppo
         if bad is not None:
             row, arm = bad
             reward, advice = float(block[row, arm]), "widen support or scale the rewards"
-            raise ValueError(reward_outside(reward, arm, first + row, float(low[arm]), float(high[arm]), advice))
+            said = reward_outside(reward, arm, first + row, float(low[arm]), float(high[arm]), advice)
+            raise _checks.arm_error(arm, said)
         total += block.sum(axis=0)
     mean = total / population.n_rows
     ranks = np.argsort(-mean, kind="stable")

@@ -177,7 +177,8 @@ class Selection(ABC):
         ValueError
             If a reward is nan or outside the support, or the number of rewards is wrong; nothing is changed then.
         """
-        self._core.tell(rewards)
+        with _checks.named_arms(self._names):
+            self._core.tell(rewards)
 
     def run(
         self, pull: Any, max_pulls: int | None = None, *, order: str = "random", rng: _checks.RngLike = None
@@ -226,7 +227,8 @@ class Selection(ABC):
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         source = self._rewards(pull, order, rng)
-        self._core.run(source, min(limit, NO_LIMIT))
+        with _checks.named_arms(self._names):
+            self._core.run(source, min(limit, NO_LIMIT))
         return self._named(self.result(), pull, source)
 
     def _rewards(self, pull: Any, order: str, rng: _checks.RngLike = None) -> PullSource:

@@ -14,7 +14,7 @@ from fastrace.streams._rounds cimport BY_HORIZON, CHOSEN, DROPPED, EXACT, OPEN, 
 
 import numpy as np
 
-from fastrace._base._checks import DamagedError
+from fastrace._base._checks import DamagedError, arm_error
 from fastrace._draws import _row_order
 from fastrace.streams._rounds import STOPPED_BY
 
@@ -40,10 +40,10 @@ cdef class StreamRace(Rounds):
                     if order is not None:
                         where = f"the reward of arm {self.arm[j]} in row {row_in(order, first + i)} is {x!r}"
                     if x != x or x in (INFINITY, -INFINITY):
-                        return ValueError(f"{where}; a reward must be a finite number inside support=({low!r}, "
-                                          f"{high!r})")
-                    return ValueError(f"{where}, outside support=({low!r}, {high!r}): the promise holds only for "
-                                      f"rewards inside it; widen support or scale the rewards")
+                        return arm_error(self.arm[j], f"{where}; a reward must be a finite number inside support="
+                                                      f"({low!r}, {high!r})")
+                    return arm_error(self.arm[j], f"{where}, outside support=({low!r}, {high!r}): the promise holds "
+                                                  f"only for rewards inside it; widen support or scale the rewards")
         return RuntimeError("a reward changed while it was read")
 
     def support(self, Py_ssize_t place):

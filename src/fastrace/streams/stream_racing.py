@@ -193,7 +193,8 @@ class StreamRace:
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape (k, {n_open}), rounds "
                 f"by arms still in the race, are needed"
             )
-        return self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
+        with _checks.named_arms(self._names):
+            return self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
 
     def run(
         self,
@@ -257,7 +258,8 @@ class StreamRace:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
         columns = column_names(rewards)
         self._names = remembered(self._names, columns)
-        race.run(source, most, generator if order == "random" and not function else None)
+        with _checks.named_arms(self._names):
+            race.run(source, most, generator if order == "random" and not function else None)
         return named(self.result(), columns, source)
 
     def result(self) -> StreamRaceResult:
