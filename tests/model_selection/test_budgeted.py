@@ -55,18 +55,13 @@ def test_the_worse_of_two_classes_is_queried_logarithmically_often():
     assert counts[2] - counts[1] <= 2 * (counts[1] - counts[0]) + 2
 
 
-def test_outputs():
+def test_the_mean_of_models_and_the_class_queried_most():
     risks = {0: 0.3, 1: 0.1}
-
-    def tell(output):
-        method = BudgetedUCB([10, 10], 60, [RootPenalty(0.1)] * 2, kappa2=0.05, output=output)
-        while not method.done:
-            i, n = method.ask()
-            method.tell(i, n, risks[i], model=[1.0] if i == 0 else [2.0, 4.0])
-        return method
-
-    assert tell("most-queried").result().best == 1
-    method = tell("averaged")
+    method = BudgetedUCB([10, 10], 60, [RootPenalty(0.1)] * 2, kappa2=0.05)
+    while not method.done:
+        i, n = method.ask()
+        method.tell(i, n, risks[i], model=[1.0] if i == 0 else [2.0, 4.0])
+    assert method.result().best == 1
     share = method.queries / 60
     assert method.average == pytest.approx([share[0] + 2 * share[1], 4 * share[1]])
     assert BudgetedUCB([1], 1, [RootPenalty(1.0)]).run(lambda i, n: (0.5, None)).best == 0
@@ -172,7 +167,6 @@ def test_penalties(rng):
     ({"loss_bound": 0.0}, "loss_bound is 0"),
     ({"kappa2": -1.0}, "kappa2 is -1"),
     ({"log_term": "n"}, "log_term is 'n'"),
-    ({"output": "best"}, "output is 'best'"),
     ({"risk": "test"}, "risk is 'test'"),
 ])
 def test_bad_options_are_refused(change, wrong):

@@ -55,7 +55,7 @@ def vc_penalty(dimension: float, scale: float = 1.0, loss_bound: float = 1.0) ->
     Returns
     -------
     RootPenalty
-        The penalty as a function of the number of rows.
+        A function of the number of rows.
 
     Examples
     --------
@@ -72,17 +72,15 @@ def norm_ball_penalty(radius: float, row_norm: float, lipschitz: float = 1.0) ->
 
     Parameters
     ----------
-    radius : float
-        Largest norm of the weights.
-    row_norm : float
-        Largest norm of a row.
+    radius, row_norm : float
+        Largest norm of the weights, and of a row.
     lipschitz : float, default 1.0
         Lipschitz constant of the loss.
 
     Returns
     -------
     RootPenalty
-        The penalty as a function of the number of rows.
+        A function of the number of rows.
 
     Examples
     --------
@@ -107,7 +105,7 @@ def gap_penalty(train_risk: float, valid_risk: float, n: int) -> RootPenalty:
     Returns
     -------
     RootPenalty
-        The penalty as a function of the number of rows.
+        A function of the number of rows.
 
     Examples
     --------
@@ -138,24 +136,20 @@ def rademacher_penalty(
     Returns
     -------
     RootPenalty
-        The penalty as a function of the number of rows.
+        A function of the number of rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fastrace.model_selection import rademacher_penalty
-    >>> def training_error(X, labels):         # of a threshold at 0
-    ...     wrong = np.mean(np.sign(X[:, 0]) != labels)
-    ...     return min(wrong, 1.0 - wrong)
-    >>> X = np.random.default_rng(0).normal(size=(1000, 1))
-    >>> bool(rademacher_penalty(training_error, X, rng=1)(1000) < 0.1)
-    True
+    >>> rademacher_penalty(lambda X, labels: 0.375, np.zeros((100, 2)), rng=1)(100)
+    0.25
     """
     n_draws = _checks.integer(n_draws, "n_draws", 1, "it counts fits")
     n_rows = int(np.shape(X)[0])
     generator = _checks.generator(rng)
     errors = [training_error(X, 2 * generator.integers(0, 2, n_rows) - 1) for _ in range(n_draws)]
-    return RootPenalty(math.sqrt(n_rows) * max(0.0, 1.0 - 2.0 * float(np.mean(errors))))
+    return _from_error(float(np.mean(errors)), n_rows)
 
 
 def max_discrepancy_penalty(training_error: Callable[[Any, Any], float], X: Any, y: ArrayLike) -> RootPenalty:
@@ -164,7 +158,7 @@ def max_discrepancy_penalty(training_error: Callable[[Any, Any], float], X: Any,
     Parameters
     ----------
     training_error : callable
-        ``training_error(X, labels)`` fits and returns its share of wrong training rows.
+        ``training_error(X, labels)`` fits on rows X with labels -1 and 1 and returns its share of wrong training rows.
     X : array_like
         Rows, in random order.
     y : array_like
@@ -173,25 +167,25 @@ def max_discrepancy_penalty(training_error: Callable[[Any, Any], float], X: Any,
     Returns
     -------
     RootPenalty
-        The penalty as a function of the number of rows.
+        A function of the number of rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fastrace.model_selection import max_discrepancy_penalty
-    >>> def training_error(X, labels):         # of a threshold at 0
-    ...     wrong = np.mean(np.sign(X[:, 0]) != labels)
-    ...     return min(wrong, 1.0 - wrong)
-    >>> X = np.random.default_rng(0).normal(size=(1000, 1))
-    >>> y = np.where(X[:, 0] > 0.0, 1, -1)
-    >>> bool(max_discrepancy_penalty(training_error, X, y)(1000) < 0.1)
-    True
+    >>> max_discrepancy_penalty(lambda X, labels: 0.375, np.zeros((100, 2)), np.ones(100))(100)
+    0.25
     """
     flipped = np.array(y)
     if not np.isin(flipped, (-1, 1)).all():
         raise ValueError("y holds other values than -1 and 1; flipped labels are their negatives")
     flipped[: flipped.size // 2] *= -1
-    return RootPenalty(math.sqrt(flipped.size) * max(0.0, 1.0 - 2.0 * float(training_error(X, flipped))))
+    return _from_error(float(training_error(X, flipped)), flipped.size)
+
+
+def _from_error(error: float, n_rows: int) -> RootPenalty:
+    """The penalty of a class that fits labels which tell nothing with this share of errors."""
+    return RootPenalty(math.sqrt(n_rows) * max(0.0, 1.0 - 2.0 * error))
 
 
 class Penalties:

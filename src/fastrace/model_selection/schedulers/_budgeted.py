@@ -13,13 +13,12 @@ from fastrace._base import _checks
 from fastrace.model_selection._penalties import Penalties, Penalty
 from fastrace.model_selection.schedulers._scheduler import Allocation, Scheduler
 
-OUTPUTS = ("most-queried", "averaged")
-
 
 class Budgeted(Scheduler):
-    """Base of methods that are told risks, small ones good, of classes that train on so many rows in a quantum of time.
+    """Base of methods for model classes whose risks, small ones good, guide the choice.
 
-    Subclasses say whether held-out risks guide the choice (`_on_valid`); training risks do otherwise.
+    In one quantum of time a class trains on a number of rows of its own. Subclasses say whether the risk is measured on
+    held-out rows (`_on_valid`) or on the rows trained on.
     """
 
     _on_valid: bool
@@ -74,7 +73,7 @@ class BudgetedUCB(Budgeted):
     r"""Choose among unrelated model classes within a budget of time, by optimism about their penalised risks.
 
     One quantum of time trains class i on `rows_per_quantum[i]` more rows. Every class gets one; then the class with the
-    lowest optimistic risk gets the next, until `budget` quanta are spent.
+    lowest optimistic risk gets the next, until `budget` quanta are spent. The class queried most often is chosen.
 
     Parameters
     ----------
@@ -95,11 +94,8 @@ class BudgetedUCB(Budgeted):
         tenth of it chooses better.
     log_term : {"T", "t"}, default "T"
         ``log(budget)`` in the exploration term, or the logarithm of the quanta spent so far.
-    output : {"most-queried", "averaged"}, default "most-queried"
-        `result` calls the class queried most often best; "averaged" keeps the mean of the models' parameters as well,
-        see `average`.
     risk : {"train", "valid"}, default "train"
-        Which of the two risks told guides the choice; the paper's is the training risk.
+        Which risk guides the choice: that on the rows trained on, as in the paper, or that on held-out rows.
     names : sequence of str, optional
         Names of the classes.
 
@@ -150,7 +146,6 @@ class BudgetedUCB(Budgeted):
         loss_bound: float = 1.0,
         kappa2: float | None = None,
         log_term: str = "T",
-        output: str = "most-queried",
         risk: str = "train",
         names: Sequence[str] | None = None,
     ) -> None:
@@ -165,7 +160,6 @@ class BudgetedUCB(Budgeted):
         if log_term not in ("T", "t"):
             raise ValueError(f"log_term is {log_term!r}; 'T' or 't' is needed")
         self._horizon = log_term == "T"
-        self._output = _checks.choice(output, "output", OUTPUTS)
         self._on_valid = _checks.choice(risk, "risk", ("train", "valid")) == "valid"
         # gamma_i(T n_i), then gamma_i(n_i): both ends, so that every later value is checked against them
         self._far = [self._penalties(i, min(quanta * n, self._n_rows)) for i, n in enumerate(self._rates)]
@@ -184,9 +178,9 @@ class BudgetedUCB(Budgeted):
 
     @property
     def average(self) -> NDArray[np.float64]:
-        """Mean of the parameters told with each query; shorter vectors count as padded with zeros."""
+        """Mean of the models' parameters over queries; shorter vectors count as padded with zeros."""
         if self._total is None:
-            raise RuntimeError("no model has been told; give tell(..., model=parameters) with each query")
+            raise RuntimeError("there is no model yet; give tell(..., model=parameters) with each query")
         return self._total / self._n_answered
 
     def tell(
@@ -199,18 +193,9 @@ class BudgetedUCB(Budgeted):
         *,
         model: ArrayLike | None = None,
     ) -> None:
-        """Take the risks of a training that was asked for, small ones good.
+        """Take the risks of a training, as the base does, and the parameters of its `model`.
 
-        Parameters
-        ----------
-        learner, n : int
-            The training, as `ask` returned it.
-        train_score, valid_score : float or None
-            Risk on the rows trained on, and on held-out rows; the one that guides the choice is needed.
-        cost : float, optional
-            Rows by default.
-        model : array_like, shape (k,), optional
-            Parameters of the model, in a space that all classes share; see `average`.
+        These lie in a space that all classes share; their mean over queries is `average`.
         """
         parameters = None if model is None else _checks.reals(model, "model").ravel()
         answered = self._n_answered
@@ -275,7 +260,7 @@ class BudgetedUCB(Budgeted):
         return max(alive, key=lambda i: (self._queries[i], -i), default=-1)
 
     def _method(self) -> str:
-        return f"BudgetedUCB, {self._quanta} quanta, kappa2 {self._kappa2:g}, {self._output}"
+        return f"BudgetedUCB, {self._quanta} quanta, kappa2 {self._kappa2:g}"
 
     def _warnings(self) -> tuple[str, ...]:
         finished = sum(n == self._n_rows for n in self._asked)
@@ -328,11 +313,11 @@ class CoarseGrid(Budgeted):
         ``penalty(n)`` of each class (gamma_i), not negative, not increasing in n. Over classes the running maximum is
         taken.
     slack : float, default 1.0
-        Lambda: a class may stand for those whose penalty is at most 1 + slack times smaller. The larger it is, the
-        fewer classes are trained, on more rows each.
+        Lambda: a class stands for those whose penalty is at most 1 + slack times smaller. The larger, the fewer classes
+        are trained, on more rows each.
     criterion : {"penalized", "held-out"}, default "penalized"
-        Choose by training risk plus penalty, as in [1]_, or by the risk on held-out rows; penalties then only shape the
-        grid, and the choice no longer hangs on their scale.
+        Choose by training risk plus penalty, as in [1]_, or by the risk on held-out rows: the scale of penalties then
+        matters for the grid only.
     n_rows : int, optional
         Rows that there are.
     kappa2_select : float, default 0.0

@@ -28,21 +28,17 @@ class DAUB(Scheduler):
         Factor between sizes, above 1 (r).
     training_bound : bool, default True
         Bound the projection by the training score, which is an upper bound in expectation where training and
-        held-out rows come from one distribution. Learners that fit their rows perfectly are not bounded by it.
+        held-out rows come from one distribution. A learner that fits its rows perfectly is not bounded by it.
     clip_slope : bool, default True
         Take a falling slope for a level one. False is the rule as printed in [1]_.
     curve : float, default 1.0
-        Scale of rows on which learning curves are taken for straight: slope and projection are linear in
-        ``(n**curve - 1) / curve``. 1 is the rule of [1]_, 0 is ``log(n)``, and negative exponents saturate, as power
-        laws do. See Notes and `DAUB.saturating`.
+        Learning curves are projected as straight lines in ``(n**curve - 1) / curve``. 1 is the rule of [1]_ and 0 means
+        ``log(n)``. Negative exponents saturate, as power laws do: projections are tighter, and more is assumed.
     verify : bool, default False
         Do not stop at the first learner trained in full while the projection of another is above its score.
     capped : bool, default True
-        Never spend more rows than training all learners in full. Where the climb of the learner on top costs more than
-        training it and its rivals in full, these are trained in full: rivals are those whose projection is at least its
-        score. They skip sizes, so the choice is made once no other projection is above the best of their scores. Where
-        rows for one full training only would be left, those with the best scores are trained in full. False is the rule
-        of [1]_, which has no such limit.
+        Never spend more rows than training all learners in full; False is the rule of [1]_, which has no such limit.
+        See Notes.
     rounding : {"ceil", "multiple"}, default "ceil"
         Sizes are rounded up, or to the nearest multiple of `first`, as in the experiments of [1]_.
     sizes : sequence of int, optional
@@ -57,22 +53,25 @@ class DAUB(Scheduler):
     Notes
     -----
     The bound of a learner trained on n rows is :math:`\min(f^T, f^V + (N - n) f')`, with f' the least-squares slope
-    through its last three validation scores. A score below the one before moves both to their mean. If curves are
-    known without noise, are non-decreasing and concave, and `f'` is a one-sided difference, then a learner more than
-    :math:`\Delta` worse than the best costs at most :math:`\frac{r}{r-1} c_j(r n_j^\Delta)`, where
-    :math:`n_j^\Delta` is the first n with :math:`f_j'(n) \le \Delta / N` (Theorem 2 of [1]_); with slopes over three
-    sizes, as here, read :math:`r^2 n_j^\Delta` for :math:`n_j^\Delta`. The one chosen costs at most
-    :math:`\frac{r}{r-1} + 1` full trainings: one more than in [1]_, where `n_rows` is a size of the geometric grid.
-    With noise there is no proof. The same holds for curves concave in
-    another scale of rows, `curve`: the smaller the exponent, the tighter the projection and the more is assumed. A
-    learner that leaves chance late has a convex curve, and no method that looks at small samples first can see that.
+    through its last three validation scores. A score below the one before moves both to their mean.
 
-    All learners are trained on the first three sizes: with ``first * (1 + ratio + ratio**2)`` above a quarter of
-    `n_rows` little can be won, and the result says so. If the third size is `n_rows` already, all are trained in full.
-    A decision costs O(log n_learners), and up to r / (r - 1) looks at rivals where `capped`.
+    If scores have no noise, curves are non-decreasing and concave (on the scale of `curve`), and `f'` is a one-sided
+    difference, then a learner more than :math:`\Delta` worse than the best costs at most
+    :math:`\frac{r}{r-1} c_j(r n_j^\Delta)`, where :math:`n_j^\Delta` is the first n with
+    :math:`f_j'(n) \le \Delta / N` (Theorem 2 of [1]_); with slopes over three sizes, as here, read
+    :math:`r^2 n_j^\Delta` for :math:`n_j^\Delta`. The one chosen costs at most :math:`\frac{r}{r-1} + 1` full
+    trainings: one more than in [1]_, where `n_rows` is a size of the geometric grid. With noise there is no proof. A
+    learner that leaves chance late has a convex curve, which no method that looks at small samples first can see.
 
-    Ties go to the learner with the smaller number. With several trainings outstanding the next best learners are
-    trained too, and the rule stops only when nothing of the first three sizes is outstanding.
+    Where `capped`, and the climb of the learner on top costs more than training it and its rivals in full, these are
+    trained in full; rivals are those whose projection is at least its score. They skip sizes, so the choice is made
+    once no other projection is above the best of their scores. Where rows for only one full training would be left,
+    those with the best scores are trained in full. If the first three sizes are too large for any saving, all learners
+    are trained in full at once; the result says so, and warns where they exceed a quarter of `n_rows`.
+
+    A decision costs O(log n_learners), and up to r / (r - 1) looks at rivals where `capped`. Ties go to the learner
+    with the smaller number. With several trainings outstanding the next best learners are trained too, and the rule
+    stops only when nothing of the first three sizes is outstanding.
 
     References
     ----------
