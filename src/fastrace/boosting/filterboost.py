@@ -24,7 +24,7 @@ try:
     from sklearn.utils.validation import check_is_fitted, validate_data
 
     from fastrace.boosting._rounds import RULES, Rounds, log_inv_share
-    from fastrace.model_selection._sklearn import check_sample_weight
+    from fastrace.model_selection._sklearn import check_sample_weight, keep_parameters
 except ImportError as error:
     raise ImportError('fastrace.boosting needs scikit-learn 1.6: python -m pip install "scikit-learn>=1.6"') from error
 
@@ -158,22 +158,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.estimator = estimator
-        self.n_estimators = n_estimators
-        self.epsilon = epsilon
-        self.delta = delta
-        self.tau = tau
-        self.rule = rule
-        self.selection = selection
-        self.n_bins = n_bins
-        self.binning = binning
-        self.categorical_features = categorical_features
-        self.full_pass = full_pass
-        self.max_samples = max_samples
-        self.learner_samples = learner_samples
-        self.min_edge = min_edge
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

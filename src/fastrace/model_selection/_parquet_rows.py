@@ -50,9 +50,9 @@ class ParquetRows:
     `DAUBSearchCV` trains on it with ``shuffle=False``, its files in random order already, and a float for `cv`: each
     subset is then the first so many rows. With ``warm_start=True``, learners that have ``partial_fit`` get the new rows
     of a subset one row group at a time, and held-out rows are predicted the same way, so that memory holds one row
-    group and the column of targets. Other learners get their subset as one array: all training rows, if they are
-    chosen. With ``shuffle=True`` every subset touches nearly every row group. A reading process or thread opens the
-    files anew. Write files in row groups of moderate size (``row_group_size=50_000``, say): a row group is read whole.
+    group and the column of targets; the one chosen is trained so too. Other learners get their subset as one array: in
+    the end all rows. With ``shuffle=True`` every subset touches nearly every row group. Write files in row groups of
+    moderate size (``row_group_size=50_000``, say): a row group is read whole.
 
     Examples
     --------

@@ -47,16 +47,15 @@ def race_predictions(
         True values.
     y_pred : array_like of shape (n_rows, n_candidates) or (n_rows, n_candidates, n_classes), sequence, dict or callable
         Predictions: one array (a memory map, say), a frame, a sequence or dict of arrays, one per candidate, or
-        ``y_pred(candidates, rows)`` that returns them, shape (len(rows), len(candidates), ...). For accuracy these are
-        labels, of the kind of `y_true`. For scores of probabilities (``"neg_log_loss"``, ``"neg_brier_score"``) these
-        are the probabilities of all classes: the last axis is needed, or arrays of shape (n_rows, n_classes).
+        ``y_pred(candidates, rows)`` that returns them, shape (len(rows), len(candidates), ...). Labels for accuracy, of
+        the kind of `y_true`; probabilities of all classes for ``"neg_log_loss"`` and ``"neg_brier_score"``.
     scoring : str, scorer or RowScore, default "accuracy"
         A score that is a mean over rows; larger is better.
     delta : float, default 0.05
         Probability that the candidate chosen is not the best on all rows, in (0, 1).
     bound : str, default "auto"
         See `FiniteRace`. ``"auto"`` is rigorous where the range of scores is known (accuracy, Brier score, or
-        `support`), and takes means of `first_look` rows as normal elsewhere.
+        `support`); elsewhere means of `first_look` rows are taken as normal.
     support : tuple of float, optional
         Interval that holds every row's score.
     sample_weight : array_like, shape (n_rows,), optional

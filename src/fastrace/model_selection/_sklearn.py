@@ -32,8 +32,9 @@ from sklearn.utils.validation import _num_samples as num_samples
 __all__ = [
     "BaseSearchCV", "Callbacks", "Composition", "MultimetricScorer", "best_index", "check_method_params",
     "check_refit_names_a_score", "check_sample_weight", "constraints", "fit_and_score", "fit_context",
-    "insert_error_scores", "metric_of", "num_samples", "report_failed_fits", "routed_parameters", "score_rows",
-    "scorer_of", "scorers_and_metric", "split_rows", "table_of_results", "take_rows", "yields_constant_splits",
+    "insert_error_scores", "keep_parameters", "metric_of", "num_samples", "report_failed_fits", "routed_parameters",
+    "score_rows", "scorer_of", "scorers_and_metric", "split_rows", "table_of_results", "take_rows",
+    "yields_constant_splits",
 ]
 
 
@@ -49,6 +50,14 @@ class Composition(_BaseComposition):
         """Set parameters, those of a learner as ``name__parameter``."""
         self._set_params("learners", **params)
         return self
+
+
+def keep_parameters(given: dict[str, Any]) -> None:
+    """Keep what ``__init__`` has been given, each parameter under its own name, as scikit-learn wants it: `locals`."""
+    estimator = given["self"]
+    for name, value in given.items():
+        if name not in ("self", "__class__"):
+            setattr(estimator, name, value)
 
 
 def constraints(**other: Any) -> dict[str, Any]:

@@ -40,15 +40,17 @@ estimator : estimator, or list of (str, estimator)
 param_grid : dict or list of dict, optional
     Parameters and their values, as for `GridSearchCV`. If a value has a method ``rvs``, `n_candidates` settings are
     drawn, as by `RandomizedSearchCV`. With a list of learners, parameters are called ``name__parameter``: each
-    learner is combined with all values of its own ones, and those without any go along as they are. To leave
-    learners out, list the others under ``choice``. `n_candidates` settings are drawn for each learner that has
-    distributions.""",
+    learner is combined with all values of its own ones (or has settings drawn), and those without any go along as
+    they are. To leave learners out, list the others under ``choice``.""",
     "n_candidates": """\
 n_candidates : int, default 10
     Settings drawn from distributions.""",
     "cv": """\
 cv : int, float, splitter or iterable, optional
     As for `GridSearchCV`; a float in (0, 1) is one split with that share of the rows held out.""",
+    "progress": """\
+progress : bool, default False
+    Show a bar (needs rich).""",
     "best": """\
 best_index_, best_params_, best_score_, best_estimator_, refit_time_, scorer_, n_splits_, multimetric_
     As for `GridSearchCV`. For a list of learners `best_estimator_` is the learner itself.""",
@@ -106,6 +108,7 @@ class CandidateSearch(BaseSearchCV):
 
     N_SEEDS = 2                              # candidates, splits, and what else a search draws
     checkpoint: Any = None
+    return_train_score = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

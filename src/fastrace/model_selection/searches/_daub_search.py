@@ -25,6 +25,7 @@ from fastrace.model_selection._sklearn import (
     check_refit_names_a_score,
     constraints,
     insert_error_scores,
+    keep_parameters,
     num_samples,
     report_failed_fits,
     table_of_results,
@@ -77,8 +78,8 @@ class DAUBSearchCV(CandidateSearch):
     ratio : float, optional
         Factor between sizes (r); 4, for ``"daub"`` 1.5 and for ``"halving"`` 2.8.
     training_bound, clip_slope
-        See `DAUB`; for ``method="daub"``. A training bound needs training scores: they are computed, whatever
-        `return_train_score` says.
+        See `DAUB`; for ``method="daub"``. Training scores that only the training bound needs are those of at most 3000
+        of the rows trained on.
     curve : float, optional
         See `DAUB`; -1/2, for ``"daub"`` 1.
     verify : bool, default False
@@ -90,35 +91,31 @@ class DAUBSearchCV(CandidateSearch):
         Seconds that fitting on one split and scoring may take; a candidate that takes longer is dropped, with the
         reason. See Notes for what can be promised. The last training, for `refit`, has no limit.
     warm_start : bool, default False
-        Train learners that have ``partial_fit`` on the new rows only, from the model of the size before. One pass over
-        the rows in all; for estimators without it this does not matter.
+        Train learners that have ``partial_fit`` on the new rows only, from the model of the size before: one pass over
+        the rows in all.
     shuffle : bool, default True
-        Take rows of each training part in random order (stratified for classifiers: every class is among the first).
-        False takes them as they are: with a float for `cv` the subsets are then slices of `X`, without any copy, as
-        wanted for memory maps and for `ParquetRows`. The rows must be in random order already.
+        Take rows of each training part in random order, for classifiers stratified. False takes them in their order,
+        which must be random: with a float for `cv` subsets are then slices of `X`, without any copy, as wanted for
+        memory maps and `ParquetRows`.
     scoring, n_jobs, refit
-        As for `GridSearchCV`; with several scores the one that `refit` names decides, or the first. Jobs go through
-        joblib, so that any of its backends works. The answer does not depend on `n_jobs`: idle workers train ahead what
-        is likely to come next.
+        As for `GridSearchCV`; with several scores the one that `refit` names decides, or the first. Any backend of
+        joblib works. The answer does not depend on `n_jobs`: idle workers train ahead what is likely to come next.
     {cv}
     verbose, pre_dispatch
         As for `GridSearchCV`.
     error_score : "raise" or float, default nan
         Score to report for a training that fails, or whose score is nan. Whatever its value, the candidate is tried
-        again on more rows (it may need some: neighbours, classes), and dropped and never chosen if it fails on all of
-        them, runs out of memory or time, or ends its worker. With ``"raise"`` the search ends, and the trainings that
-        are finished are kept.
+        again on more rows (it may need some: neighbours, classes), and dropped if it fails on all of them, runs out of
+        memory or time, or ends its worker. ``"raise"`` ends the search, and finished trainings are kept.
     return_train_score : bool, default False
         As for `GridSearchCV`.
     random_state : int, RandomState or None
         Order of rows, split and settings drawn.
     checkpoint : str or path, optional
-        File that keeps the scores of finished trainings, written after each of them (but for at most a fifth of the
-        time, and at the end), in one step and with a checksum; it holds no code. A later `fit` with the same data and
-        settings goes on from it. The file of another search, or a damaged one, is refused and left as it is. If it
-        cannot be written, the search says so and goes on.
-    progress : bool, default False
-        Show a bar (needs rich).
+        File that keeps the scores of finished trainings, from which a later `fit` with the same data and settings goes
+        on. It is replaced in one step, has a checksum, and holds no code. The file of another search, or a damaged one,
+        is refused and left as it is. If it cannot be written, the search says so and goes on.
+    {progress}
 
     Attributes
     ----------
@@ -129,10 +126,8 @@ class DAUBSearchCV(CandidateSearch):
     {best}
     candidates_ : list of dict
         Settings of each candidate.
-    rows_ : ndarray of int, shape (n_candidates,)
-        Rows trained on, averaged over folds.
-    seconds_ : ndarray of float, shape (n_candidates,)
-        Seconds of fitting and scoring, summed over folds.
+    rows_, seconds_ : ndarray, shape (n_candidates,)
+        Rows trained on, averaged over folds, and seconds of fitting and scoring, summed over folds.
     result_ : LearnerResult
         What the method found; prints as a table. ``result_.dropped`` has the reasons of those dropped.
     {trainings}
@@ -148,28 +143,21 @@ class DAUBSearchCV(CandidateSearch):
 
     Notes
     -----
-    No more rows are spent than by training all candidates in full: where the rounds, or what is left to buy, would cost
-    more, the rest is trained in full. Time is another matter: each training is followed by predictions of all held-out
-    rows, which for learners that are slow to predict and quick to train cost more than the training.
+    All candidates get the same nested subsets in each fold. No more rows are spent than by training all candidates in
+    full: where the method would need more, the rest is trained in full. Seconds are another matter: each training is
+    followed by predictions of all held-out rows, which may cost more than the training.
 
-    All candidates get the same nested subsets in each fold. A decision takes microseconds. Training scores that nobody
-    asked for, for the training bound, are those of at most 3000 of the rows trained on.
+    No finished training is lost: an interrupted `fit` keeps each of them in `checkpoint` and in `trainings_`, and the
+    next `fit` on the same data comes to the same answer. A worker that dies costs the candidate that it was training,
+    after one more try, and no other.
 
-    No finished training is lost: an interrupted `fit` keeps each of them in `checkpoint` and in `trainings_`, from
-    which the next `fit` on the same data goes on, to the same answer; a worker that dies costs the candidate that it
-    was training, after one more try, and no other.
+    Seconds of `time_limit` count from the start of a training in its worker. A training that passes it is left to
+    itself. Where it runs in a process (joblib's loky backend), the process is ended, even if compiled code never lets
+    go of the interpreter (within ``2 * time_limit + 1`` seconds). With threads, one job, or Dask, it goes on in a
+    thread of its own until it ends; code that never lets go of the interpreter cannot even be left.
 
-    A training that passes `time_limit` is left to itself. With processes (joblib's loky backend) it is then ended, even
-    if it runs compiled code that never lets go of the interpreter (within ``2 * time_limit + 1`` seconds). With
-    threads, with one job, and with Dask it cannot be ended: it goes on in a thread of its own, takes its processor and
-    its memory until it ends or the program does, and one that never lets go of the interpreter cannot even be left.
-    Time counts from the start of the training in its worker, however busy the machine is.
-
-    Run with one job, threads, loky, multiprocessing, Dask (a local cluster) and Ray (a local one).
-
-    Subsets of memory maps are views, and those of `ParquetRows` are read by row groups, so that tables larger than
-    memory can be searched; what a learner does with its rows is its own affair, and the chosen one is trained on
-    all of them, by row groups if it has ``partial_fit`` and `warm_start` is set.
+    Run with one job, threads, loky, multiprocessing, Dask and Ray (local clusters). For tables larger than memory see
+    `ParquetRows`.
 
     References
     ----------
@@ -221,26 +209,7 @@ class DAUBSearchCV(CandidateSearch):
         checkpoint: Any = None,
         progress: bool = False,
     ) -> None:
-        super().__init__(
-            estimator=estimator, scoring=scoring, n_jobs=n_jobs, refit=refit, cv=cv, verbose=verbose,
-            pre_dispatch=pre_dispatch, error_score=error_score, return_train_score=return_train_score,
-        )
-        self.param_grid = param_grid
-        self.method = method
-        self.first = first
-        self.ratio = ratio
-        self.training_bound = training_bound
-        self.clip_slope = clip_slope
-        self.curve = curve
-        self.verify = verify
-        self.budget = budget
-        self.n_candidates = n_candidates
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.checkpoint = checkpoint
-        self.progress = progress
+        keep_parameters(locals())
 
     def _splitter(self, X: Any, y: Any, seed: int) -> Any:
         if isinstance(self.cv, float) and not self.shuffle:            # the last rows are held out, by slices

@@ -19,6 +19,7 @@ from fastrace.model_selection._sklearn import (
     MultimetricScorer,
     best_index,
     constraints,
+    keep_parameters,
     report_failed_fits,
     table_of_results,
 )
@@ -53,37 +54,34 @@ class RacingSearchCV(CandidateSearch):
     first_look : int, default 100
         Rows of the first look, at least 2.
     growth : float, default 1.4
-        Factor between looks. Each costs a call of every model still in the race.
+        Factor between looks. Each look calls every model still in the race.
     max_pulls : int, optional
         Most predictions of held-out rows to ask for, over all candidates. A race that reaches it ends with the best
         mean so far and without the promise: ``race_.stopped_by`` is then "max_pulls", and ``race_.active`` are the
         candidates that may be the best.
     {n_candidates}
     n_jobs, refit
-        As for `GridSearchCV`. Trainings go through joblib's backend; predictions are made in threads, for models are
-        not sent about for a block of rows. The answer does not depend on `n_jobs`.
+        As for `GridSearchCV`. Trainings go through joblib's backend, predictions are made in threads. The answer does
+        not depend on `n_jobs`.
     {cv}
     verbose, pre_dispatch
         As for `GridSearchCV`.
     error_score : "raise" or float, default nan
-        What to do about a training or prediction that fails, and the score that is then reported. Whatever its value,
-        the candidate is out of the race.
+        What to report for a training or prediction that fails. Whatever its value, the candidate is out of the race.
     random_state : int, RandomState or None
         Rows asked for first, a split by share, settings drawn.
     time_limit : float, optional
         Seconds that a training may take, as in `DAUBSearchCV`; predictions have none.
-    progress : bool, default False
-        Show a bar of trainings (needs rich).
+    {progress}
 
     Attributes
     ----------
     cv_results_ : dict
         A row per candidate with the keys of `GridSearchCV`, and ``n_predictions`` (held-out rows predicted),
         ``half_width`` (of the comparison with the leader, nan where the bound has none, as for betting) and
-        ``eliminated_at`` (rows that the race had read then; -1 for those never eliminated). Scores of candidates that
-        were eliminated are estimates without a standard error. The score raced for: that of the best, plus the mean
-        difference on the rows read for both, so that ranks agree with the race; all other scores: the mean over the
-        rows read of the candidate. The best has rank 1 in the score raced for.
+        ``eliminated_at`` (rows that the race had read then; -1 for those never eliminated). Scores of eliminated
+        candidates are estimates without a standard error: for the score raced for, that of the best plus the mean
+        difference on the rows read of both, so that ranks agree with the race; for others, the mean over the rows read.
     {best}
     race_ : RaceResult
         What the race found; prints as a table.
@@ -100,19 +98,17 @@ class RacingSearchCV(CandidateSearch):
     -----
     The score raced for is the mean over splits of the mean over held-out rows, as in `GridSearchCV`, also where splits
     differ in size or rows in weight. The rows read are a random sample without replacement of all held-out rows; a
-    race that has read them all returns the exact answer, and that is what happens on small data or between candidates
-    about as good as each other. What is saved is prediction, not training: use it for learners that are slow to
-    predict (neighbours, kernels, large committees, remote models), and `DAUBSearchCV` for those slow to train. All
-    models are kept until the race is over. For predictions that exist already, see `race_predictions`.
+    race that has read them all returns the exact answer, as on small data or between candidates about equally good.
+    What is saved is prediction, not training: use it for learners that are slow to predict (neighbours, kernels, large
+    committees, remote models), and `DAUBSearchCV` for those slow to train. All models are kept until the race is over.
 
     How much is read depends on the gaps. With 50 candidates, 10^6 held-out rows and ``delta=0.05``, neighbours three
-    standard errors of a full comparison apart, a tenth of the predictions is read (200 of 200 races right). With all 49
-    others just three standard errors below the best, 97 % is: at three standard errors no method that keeps the promise
-    can do with few rows, as a tenth of them leaves a standard error as large as the gap.
+    standard errors of a full comparison apart, a tenth of the predictions is read. With all 49 others three standard
+    errors below the best, 97 % is: a tenth of the rows leaves a standard error as large as the gap.
 
-    AUC, F1, precision, recall, average precision, explained variance and medians are not means over rows: a row's share
-    in them depends on the predictions for all the others, so that few rows say nothing certain about them. Race for log
-    loss or the Brier score instead, or compare in full by `GridSearchCV`; `DAUBSearchCV` takes any score.
+    AUC, F1, precision, recall, average precision, explained variance and medians are not means over rows: few rows say
+    nothing certain about them. Race for log loss or the Brier score instead, or compare in full by `GridSearchCV`;
+    `DAUBSearchCV` takes any score. For predictions that exist already, see `race_predictions`.
 
     References
     ----------
@@ -157,21 +153,7 @@ class RacingSearchCV(CandidateSearch):
         time_limit: float | None = None,
         progress: bool = False,
     ) -> None:
-        super().__init__(
-            estimator=estimator, scoring=scoring, n_jobs=n_jobs, refit=refit, cv=cv, verbose=verbose,
-            pre_dispatch=pre_dispatch, error_score=error_score, return_train_score=False,
-        )
-        self.param_grid = param_grid
-        self.delta = delta
-        self.bound = bound
-        self.support = support
-        self.first_look = first_look
-        self.growth = growth
-        self.max_pulls = max_pulls
-        self.n_candidates = n_candidates
-        self.random_state = random_state
-        self.time_limit = time_limit
-        self.progress = progress
+        keep_parameters(locals())
 
     def _row_scores(self) -> dict[str, RowScore]:
         """The scores by name, the one that is raced first."""
