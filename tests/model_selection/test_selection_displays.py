@@ -38,14 +38,14 @@ def test_curves_stand_as_they_did_at_each_decision(result):
     shown = SelectionCurveDisplay.from_search(result, at=[15, total], n_learners=5)
     assert len(shown.axes_) == 2 and shown.axes_[0].figure is shown.figure_
     for panel, moment in zip(shown.axes_, (15, total), strict=True):
-        told = result.history[:moment]
+        so_far = result.history[:moment]
         curves = {line.get_label(): line for line in panel.get_lines() if line.get_label() in "abcde"}
         assert set(curves) == set("abcde")
         for i, name in enumerate("abcde"):
-            points = sorted((one.n, one.valid_score) for one in told if one.learner == i)
+            points = sorted((one.n, one.valid_score) for one in so_far if one.learner == i)
             assert np.array_equal(curves[name].get_xydata(), points)
         ends = {line.get_ydata()[0] for line in panel.get_lines() if line.get_marker() == "_"}
-        last = {one.learner: one for one in told}
+        last = {one.learner: one for one in so_far}
         assert ends == {one.bound for one in last.values() if one.n < 100_000}
     assert len(shown.plot().axes_) == len(shown.decisions()) == 4
     assert shown.decisions()[0] == 15 and shown.decisions()[-1] == total
@@ -57,6 +57,24 @@ def test_curves_stand_as_they_did_at_each_decision(result):
             shown.plot(at=wrong)
     with pytest.raises(ValueError, match="ax holds"):
         shown.plot(at=4, ax=axes)
+
+
+def test_a_learner_has_one_colour_in_all_panels_and_sixty_long_names_fit():
+    names = [f"HistGradientBoostingClassifier(learning_rate={i / 100}, max_depth={i}, l2_regularization=0.1)"
+             for i in range(60)]
+    many = DAUB(60, 100_000, names=names).run(lambda i, n: (None, 0.9 - 0.001 * i - (1 + i % 7) / n**0.5))
+    shown = SelectionCurveDisplay(many).plot()
+    colours = {}
+    for panel in shown.axes_:
+        for line in panel.get_lines():
+            if "Hist" in line.get_label():
+                colours.setdefault(line.get_label(), set()).add(line.get_color())
+        shown.figure_.canvas.draw()
+        inside, legend = panel.get_window_extent(), panel.get_legend().get_window_extent()
+        assert legend.width <= inside.width and panel.title.get_window_extent().width <= 1.2 * inside.width
+    assert colours and all(len(found) == 1 for found in colours.values())
+    regret = RegretDisplay(names, np.linspace(0, 1, 60), np.linspace(0.1, 1, 60)).plot()
+    assert max(map(len, str(regret).splitlines())) < 80
 
 
 def test_rows_spent_are_a_panel_of_the_result(result):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks
+from fastrace._base._words import short
 from fastrace.model_selection._results import LearnerResult
 
 
@@ -47,10 +48,8 @@ class SelectionCurveDisplay:
 
     Attributes
     ----------
-    axes_ : ndarray of matplotlib Axes
-        One per decision.
-    figure_ : matplotlib Figure
-        The figure that holds them.
+    axes_, figure_
+        Axes, one per decision, and the figure that holds them.
 
     Examples
     --------
@@ -66,24 +65,19 @@ class SelectionCurveDisplay:
     def __init__(self, result: LearnerResult) -> None:
         self.result = result
         self.names = result.names or tuple(f"learner {i}" for i in range(result.rows.size))
+        labels = [short(name) for name in self.names]
+        alike = len(set(labels)) < len(labels)          # where the middle of a name tells it from others
+        self._labels = [f"{i}: {short(name, 35)}" for i, name in enumerate(self.names)] if alike else labels
 
     @classmethod
-    def from_search(cls, search: Any, *, at: Any = None, n_learners: int = 8, ax: Any = None) -> SelectionCurveDisplay:
-        """Draw the curves of a fitted search, or of a `LearnerResult`.
-
-        Parameters
-        ----------
-        search : DAUBSearchCV or LearnerResult
-        at, n_learners, ax
-            See `plot`.
-        """
-        return cls(_result_of(search)).plot(at=at, n_learners=n_learners, ax=ax)
+    def from_search(cls, search: Any, **options: Any) -> SelectionCurveDisplay:
+        """Draw the curves of a fitted search, or of a `LearnerResult`, with the options of `plot`."""
+        return cls(_result_of(search)).plot(**options)
 
     def decisions(self, count: int = 4) -> list[int]:
         """Numbers of trainings after which to look: evenly spaced, once every learner has a projection, and the end."""
-        total = len(self.result.history)
+        total = start = len(self.result.history)
         waiting = set(range(self.result.rows.size)) - set(self.result.dropped)
-        start = total
         for k, training in enumerate(self.result.history):
             if math.isfinite(training.bound):
                 waiting.discard(training.learner)
@@ -103,7 +97,8 @@ class SelectionCurveDisplay:
             A panel for the state after so many trainings; by default four, from the first moment at which every
             learner has a projection to the end.
         n_learners : int, default 8
-            Learners drawn in colour: those whose projection is the best at that moment. The others are grey.
+            Learners drawn in colour: those whose projection is the best at that moment. The others are grey. A learner
+            has one colour in all panels.
         ax : matplotlib Axes or sequence of them, optional
             Where to draw, one per panel.
         """
@@ -113,13 +108,14 @@ class SelectionCurveDisplay:
         if not moments or max(moments) > total:
             raise ValueError(f"at is {at!r}; numbers of trainings from 1 to {total} are needed")
         self.axes_ = _panels(len(moments), ax)
+        colours: dict[int, str] = {}
         for panel, moment in zip(self.axes_, moments, strict=True):
-            self._panel(panel, moment, n_learners)
+            self._panel(panel, moment, n_learners, colours)
         self.axes_[0].set_ylabel("validation score")
         self.figure_ = self.axes_[0].figure
         return self
 
-    def _panel(self, panel: Any, moment: int, n_learners: int) -> None:
+    def _panel(self, panel: Any, moment: int, n_learners: int, colours: dict[int, str]) -> None:
         result, up = self.result, 1.0 if self.result.direction == "maximize" else -1.0
         curves: dict[int, list[tuple[int, float]]] = {}
         bounds: dict[int, float] = {}
@@ -129,19 +125,21 @@ class SelectionCurveDisplay:
                 bounds[training.learner] = training.bound
         order = sorted(curves, key=lambda i: (-up * bounds[i] if math.isfinite(bounds[i]) else math.inf, i))
         shown = order[:n_learners]
-        for i in [*order[n_learners:], *reversed(shown)]:
+        for i in order[n_learners:]:
+            panel.plot(*zip(*sorted(curves[i]), strict=True), color="0.8", marker=".", lw=0.7)
+        for i in reversed(shown):
+            colour = colours.setdefault(i, f"C{len(colours) % 10}")
             points = sorted(curves[i])
-            colour = f"C{shown.index(i) % 10}" if i in shown else "0.8"
-            label = self.names[i] if i in shown else None
-            panel.plot(*zip(*points, strict=True), color=colour, marker=".", lw=1.2 if i in shown else 0.7, label=label)
-            if i in shown and math.isfinite(bounds[i]) and points[-1][0] < result.n_rows:
+            panel.plot(*zip(*points, strict=True), color=colour, marker=".", lw=1.2, label=self._labels[i])
+            if math.isfinite(bounds[i]) and points[-1][0] < result.n_rows:
                 panel.plot([points[-1][0], result.n_rows], [points[-1][1], bounds[i]], color=colour, ls=":", lw=1)
                 panel.plot([result.n_rows], [bounds[i]], color=colour, marker="_", ms=12)
         last = result.history[moment - 1]
         panel.axvline(result.n_rows, color="0.6", lw=0.8)
-        panel.set(xscale="log", xlabel="rows trained on",
-                  title=f"after training {moment}: {self.names[last.learner]} on {last.n}")
-        panel.legend(fontsize="x-small", loc="lower right")
+        panel.set(xscale="log", xlabel="rows trained on")
+        panel.set_title(f"after training {moment}:\n{self._labels[last.learner]} on {last.n}", fontsize="medium")
+        if shown:
+            panel.legend(fontsize="x-small", loc="lower right")
 
 
 class RegretDisplay:
@@ -160,10 +158,8 @@ class RegretDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Where `plot` has drawn.
-    figure_ : matplotlib Figure
-        The figure that holds it.
+    ax_, figure_
+        Axes that `plot` has drawn on, and the figure that holds them.
 
     Examples
     --------
@@ -205,20 +201,19 @@ class RegretDisplay:
         for name, search in searches.items():
             result = _result_of(search)
             if scores.shape != result.rows.shape:
-                raise ValueError(
-                    f"full_scores has shape {scores.shape} and {name!r} chose among {result.rows.size} learners; a "
-                    f"score per learner is needed"
-                )
+                raise ValueError(f"full_scores has shape {scores.shape} and {name!r} chose among {result.rows.size} "
+                                 f"learners; a score per learner is needed")
             up = 1.0 if result.direction == "maximize" else -1.0
             regret.append(float(np.nanmax(up * scores) - up * scores[result.best]))
             fraction.append(result.fraction)
         return cls(list(searches), regret, fraction).plot(ax=ax)
 
     def __str__(self) -> str:
-        width = max([6, *(len(name) for name in self.names)])
+        names = [short(name) for name in self.names]
+        width = max([6, *map(len, names)])
         lines = [f"{'method':{width}}  {'regret':>9}  {f'{self.unit}, %':>9}"]
         for k in np.lexsort((self.fraction, self.regret)):
-            lines.append(f"{self.names[k]:{width}}  {self.regret[k]:>9.4g}  {100 * self.fraction[k]:>9.3g}")
+            lines.append(f"{names[k]:{width}}  {self.regret[k]:>9.4g}  {100 * self.fraction[k]:>9.3g}")
         return "\n".join(lines)
 
     def plot(self, *, ax: Any = None) -> RegretDisplay:
@@ -226,8 +221,8 @@ class RegretDisplay:
         self.ax_ = _panels(1, ax)[0]
         for k, name in enumerate(self.names):
             marker = "os^vDP*"[k // 10 % 7]
-            self.ax_.plot(self.fraction[k], self.regret[k], ls="", marker=marker, color=f"C{k % 10}", label=name)
+            self.ax_.plot(self.fraction[k], self.regret[k], ls="", marker=marker, color=f"C{k % 10}", label=short(name))
         self.ax_.set(xscale="log", xlabel=f"{self.unit}, over training all in full", ylabel="regret")
-        self.ax_.legend(fontsize="small")
+        self.ax_.legend(fontsize="small", ncols=1 + len(self.names) // 15)
         self.figure_ = self.ax_.figure
         return self

@@ -120,33 +120,29 @@ def _accuracy(y: Any, p: Any) -> Any:
     return right
 
 
-def _squared(y: Any, p: Any) -> Any:
-    return -np.square(np.asarray(y, np.float64) - np.asarray(p, np.float64))
+def _less(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The score that is larger where a loss of two arrays of floats is smaller."""
+    def score(y: Any, p: Any) -> Any:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return -loss(np.asarray(y, np.float64), np.asarray(p, np.float64))
+
+    return score
 
 
-def _absolute(y: Any, p: Any) -> Any:
-    return -np.abs(np.asarray(y, np.float64) - np.asarray(p, np.float64))
+def _percentage(y: Floats, p: Floats) -> Any:
+    return np.abs(y - p) / np.maximum(np.abs(y), np.finfo(np.float64).eps)
 
 
-def _percentage(y: Any, p: Any) -> Any:
-    return _absolute(y, p) / np.maximum(np.abs(np.asarray(y, np.float64)), np.finfo(np.float64).eps)
+def _squared_log(y: Floats, p: Floats) -> Any:
+    return np.square(np.log1p(y) - np.log1p(p))
 
 
-def _squared_log(y: Any, p: Any) -> Any:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return -np.square(np.log1p(np.asarray(y, np.float64)) - np.log1p(np.asarray(p, np.float64)))
+def _poisson(y: Floats, p: Floats) -> Any:
+    return 2.0 * np.where(p > 0.0, np.where(y > 0.0, y * np.log(y / p), 0.0) - y + p, np.nan)
 
 
-def _poisson(y: Any, p: Any) -> Any:
-    y, p = np.asarray(y, np.float64), np.asarray(p, np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return -2.0 * np.where(p > 0.0, np.where(y > 0.0, y * np.log(y / p), 0.0) - y + p, np.nan)
-
-
-def _gamma(y: Any, p: Any) -> Any:
-    y, p = np.asarray(y, np.float64), np.asarray(p, np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return -2.0 * np.where((p > 0.0) & (y > 0.0), np.log(p / y) + y / p - 1.0, np.nan)
+def _gamma(y: Floats, p: Floats) -> Any:
+    return 2.0 * np.where((p > 0.0) & (y > 0.0), np.log(p / y) + y / p - 1.0, np.nan)
 
 
 def _columns(y: Any, labels: Any) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
@@ -157,6 +153,8 @@ def _columns(y: Any, labels: Any) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
 
 class NamedRowScore(RowScore):
     """A score of scikit-learn that is a mean over rows."""
+
+    _of_outputs: Callable[..., Any] = staticmethod(np.mean)     # score of a row from those of its outputs
 
     def __init__(self, name: str) -> None:
         function, response_method, support, _ = NAMED[name]
@@ -186,8 +184,8 @@ class NamedRowScore(RowScore):
         return response
 
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
-        scores = self.function(y, self._fitting(y, response))
-        return scores.mean(axis=1) if scores.ndim == 2 else scores
+        scores = self._whole(y, self._fitting(y, response), constants)
+        return self._of_outputs(scores, axis=1) if scores.ndim == 2 else scores
 
     def table(self, y: Any, block: Any, labels: Any, constants: Any) -> Floats:
         if self.response_method == "predict" and y.ndim == 1 and block.ndim == 2:
@@ -195,12 +193,14 @@ class NamedRowScore(RowScore):
         return super().table(y, block, labels, constants)
 
     def _whole(self, y: Any, block: Any, constants: Any) -> Any:
-        """Scores of predictions by candidate, for one output."""
+        """Scores of predictions, by candidate of one output, or by output of one candidate."""
         return self.function(y, block)
 
 
 class Accuracy(NamedRowScore):
     """The share of the rows whose prediction equals the class; of rows with several outputs, all of which do."""
+
+    _of_outputs = staticmethod(np.min)
 
     def _fold(self, y: Any, weights: Floats) -> Fold:
         y = np.asarray(y)
@@ -217,10 +217,6 @@ class Accuracy(NamedRowScore):
         if y.size:
             check_labels(y, block, constants)
         return self.function(y, block)
-
-    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
-        scores = self._whole(y, self._fitting(y, response), constants)
-        return scores.min(axis=1) if scores.ndim == 2 else scores
 
 
 class _Balanced(Accuracy):
@@ -245,17 +241,11 @@ class _R2(NamedRowScore):
         spread = np.asarray(weights @ np.square(y - weights @ y))
         return Fold(weights, 1.0 / np.where(spread > 0.0, spread, np.finfo(np.float64).tiny))
 
-    def _scale(self, lost: Any, constants: Any) -> Any:
+    def _whole(self, y: Any, block: Any, constants: Any) -> Any:
+        lost = self.function(y, block)
         with np.errstate(over="ignore"):
             found = 1.0 + lost * constants
         return np.where(constants < 1.0 / np.finfo(np.float64).tiny, found, lost == 0.0)
-
-    def _whole(self, y: Any, block: Any, constants: Any) -> Any:
-        return self._scale(self.function(y, block), constants)
-
-    def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
-        found = self._scale(self.function(y, self._fitting(y, response)), constants)
-        return found.mean(axis=1) if found.ndim == 2 else found
 
 
 class OfProbabilities(NamedRowScore):
@@ -299,6 +289,7 @@ class _Brier(OfProbabilities):
 
 
 Entry = tuple[Callable[..., Any], str, tuple[float, float] | None, str]
+_squared = _less(lambda y, p: np.square(y - p))
 NAMED: dict[str, Entry] = {      # by name: function, response, support, and the metric of scikit-learn
     "accuracy": (_accuracy, "predict", (0.0, 1.0), "accuracy_score"),
     "balanced_accuracy": (_accuracy, "predict", (0.0, 1.0), "balanced_accuracy_score"),
@@ -306,12 +297,10 @@ NAMED: dict[str, Entry] = {      # by name: function, response, support, and the
     "neg_brier_score": (_squared, "predict_proba", (-2.0, 0.0), "brier_score_loss"),
     "r2": (_squared, "predict", None, "r2_score"),
     "neg_mean_squared_error": (_squared, "predict", None, "mean_squared_error"),
-    "neg_mean_absolute_error": (_absolute, "predict", None, "mean_absolute_error"),
-    "neg_mean_absolute_percentage_error": (_percentage, "predict", None, "mean_absolute_percentage_error"),
-    "neg_mean_squared_log_error": (_squared_log, "predict", None, "mean_squared_log_error"),
-    "neg_mean_poisson_deviance": (_poisson, "predict", None, "mean_poisson_deviance"),
-    "neg_mean_gamma_deviance": (_gamma, "predict", None, "mean_gamma_deviance"),
-}
+} | {f"neg_{metric}": (_less(loss), "predict", None, metric) for metric, loss in (
+    ("mean_absolute_error", lambda y, p: np.abs(y - p)), ("mean_absolute_percentage_error", _percentage),
+    ("mean_squared_log_error", _squared_log), ("mean_poisson_deviance", _poisson), ("mean_gamma_deviance", _gamma),
+)}
 KINDS: dict[str, type[NamedRowScore]] = {
     "accuracy": Accuracy, "balanced_accuracy": _Balanced, "r2": _R2, "neg_log_loss": _LogLoss,
     "neg_brier_score": _Brier,

@@ -10,29 +10,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from fastrace._base import _checks
 from fastrace.model_selection._sklearn import Composition
 
-
-def _learner_has(name: str) -> Any:
-    def check(self: Candidates) -> bool:
-        getattr(getattr(self, "learner_", None) or self.chosen(), name)
-        return True
-
-    return check
-
-
-def _of_learner(name: str, doc: str) -> Any:
-    """A method that the fitted learner answers, where it has it."""
-    def method(self: Candidates, X: Any) -> Any:
-        check_is_fitted(self)
-        return getattr(self.learner_, name)(X)
-
-    method.__name__, method.__doc__ = name, doc
-    return available_if(_learner_has(name))(method)
+OF_LEARNER = ("predict", "predict_proba", "decision_function", "transform", "score", "classes_", "n_features_in_")
 
 
 class Candidates(Composition):
@@ -73,28 +55,11 @@ class Candidates(Composition):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "learner_")
 
-    @property
-    def classes_(self) -> Any:
-        """Classes, of a classifier."""
-        check_is_fitted(self)
-        return self.learner_.classes_
-
-    @property
-    def n_features_in_(self) -> Any:
-        """Columns seen in `fit`."""
-        check_is_fitted(self)
-        return self.learner_.n_features_in_
-
-    @available_if(_learner_has("score"))
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Score of the chosen learner."""
-        check_is_fitted(self)
-        return self.learner_.score(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
-
-    predict = _of_learner("predict", "Predictions of the chosen learner.")
-    predict_proba = _of_learner("predict_proba", "Probabilities by the chosen learner.")
-    decision_function = _of_learner("decision_function", "Decision function of the chosen learner.")
-    transform = _of_learner("transform", "Transformation by the chosen learner.")
+    def __getattr__(self, name: str) -> Any:
+        """What the learner answers: the fitted one, or before that the one to be fitted."""
+        if name not in OF_LEARNER:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.learner_ if "learner_" in vars(self) else self.chosen(), name)
 
 
 def settings_of(search: Any, random_state: np.random.RandomState) -> list[dict[str, Any]]:
