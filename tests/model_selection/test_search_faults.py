@@ -363,7 +363,7 @@ def test_a_worker_killed_once_costs_nothing(table, tmp_path, backend, search, re
     counts = {}
     for final, n, _ in trainings():
         counts[final, n] = counts.get((final, n), 0) + 1
-    assert sum(counts.values()) <= 2 * len(wanted.cv_results_["params"]) + 4        # two at a time were not finished
+    assert max(counts.values()) <= 2 * 2        # splits, what was in the killed worker's hands once more
     if search is DAUBSearchCV:
         assert not made.result_.dropped and made.result_.allocations == wanted.result_.allocations
         assert all(count == 2 for (_, n), count in counts.items() if n == "40")
