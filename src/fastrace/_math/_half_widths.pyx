@@ -5,7 +5,7 @@ Counts are `long long`, which has 64 bits on every platform; arguments as checke
 
 cimport cython
 
-from fastrace._math cimport _anytime, _bounds, _rule, _schedules, _skewness
+from fastrace._math cimport _bounds, _rule, _schedules, _skewness
 
 BOUNDS = tuple([_rule.bound_name(k).decode() for k in range(_rule.N_BOUNDS)])
 RIGOROUS = tuple([bound for bound in BOUNDS if bound != "normal"])      # they need a support
@@ -79,18 +79,3 @@ cdef double stream_slack(double low, double high) noexcept nogil:
 @cython.ufunc
 cdef double tie_width(double low, double high) noexcept nogil:
     return _bounds.tie_width(low, high)
-
-
-@cython.ufunc
-cdef double mixture_rho(double v_best, double log_inv_alpha) noexcept nogil:
-    return _anytime.mixture_rho(v_best, log_inv_alpha)
-
-
-@cython.ufunc
-cdef double normal_mixture_boundary(double v, double rho, double level) noexcept nogil:
-    return _anytime.normal_mixture_boundary(v, rho, level)
-
-
-@cython.ufunc
-cdef double log_gamma_rest(double x) noexcept nogil:
-    return _anytime.log_gamma_rest(x)

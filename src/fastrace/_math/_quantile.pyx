@@ -6,7 +6,7 @@ The density of z_k on the paths that have not left [low, B] is carried from look
 equal panels; all terms are positive, so that the mass which leaves through B is known to relative accuracy.
 """
 
-from libc.math cimport INFINITY, M_LN2, M_PI, M_SQRT1_2, ceil, cos, erfc, exp, expm1, fabs, fmax, fmin, log, log1p, sqrt
+from libc.math cimport INFINITY, M_LN2, M_PI, M_SQRT1_2, ceil, erfc, exp, expm1, fabs, fmax, fmin, log, log1p, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 cimport numpy as cnp
@@ -44,27 +44,8 @@ cdef struct step_t:         # from one look to the next
 
 cdef double node[NODES]
 cdef double weight[NODES]
-
-
-cdef void gauss_legendre() noexcept:
-    """Roots of the Legendre polynomial by Newton's rule, and their weights."""
-    cdef double x, p, before, slope, last
-    cdef int i, k
-    for i in range(NODES):
-        x = cos(M_PI * (i + 0.75) / (NODES + 0.5))
-        last = 2.0
-        slope = 1.0
-        while fabs(x - last) > 1e-15:
-            before, p = 1.0, x
-            for k in range(2, NODES + 1):
-                before, p = p, ((2 * k - 1) * x * p - (k - 1) * before) / k
-            slope = NODES * (x * p - before) / (x * x - 1.0)
-            last, x = x, x - p / slope
-        node[i] = x
-        weight[i] = 2.0 / ((1.0 - x * x) * slope * slope)
-
-
-gauss_legendre()
+for _k, (_node, _weight) in enumerate(zip(*np.polynomial.legendre.leggauss(NODES))):
+    node[_k], weight[_k] = _node, _weight
 
 
 cdef double smallest_step(const step_t *steps, Py_ssize_t n_steps) noexcept nogil:
