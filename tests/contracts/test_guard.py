@@ -433,7 +433,7 @@ def test_cores_of_races_are_set_up_once_and_never_used_before():
         if cls is _lil.LilRace:
             uses["tell"] = (1.0,)
         if cls is _unequal.UnequalCore:
-            uses |= {"tell": (np.ones(2),)}
+            uses |= {"tell": (np.ones(2),), "answer": (3.0, 3.0)}
         for name, given in uses.items():
             if hasattr(new, name):
                 with pytest.raises(RuntimeError, match=NEVER_SET_UP):
@@ -646,7 +646,7 @@ ARGUMENTS = {
     "_threshold.ThresholdRace": lambda: (
         (fr.sources.ArraySource(ROWS), "normal", [50, 200], [3.0, 3.0], [2.0, 2.0]),
         {"shuffled": False, "guard": False, "advantage": 1.0, "rng": generator()}),
-    "_unequal.Ragged": call([np.ones(3), np.ones(5)]),
+    "_ragged.Ragged": call([np.ones(3), np.ones(5)]),
     "_unequal.UnequalCore": lambda: (([3, 5],), dict(fr.UnequalRace([3, 5], support=(0, 1))._options)),
     "_weighted.AliasTable": call(np.ones(5)), "_weighted.WeightedRace": weighted,
     "_xla_chain.Crew": call(lambda: None, True),

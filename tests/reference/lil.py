@@ -177,6 +177,27 @@ def race_unequal(vectors, offset, delta, rng, first=10, kind="sidak", student=Fa
             return leader, pulls, k + 1
 
 
+def sum_interval(x, size, n_arms, delta, bound, *, constant=0.0, temperature=1.0, student=False, support=None):
+    """Interval of an arm's sum from the rewards x of a look: delta is shared among arms, sides and five looks."""
+    from scipy import stats
+
+    n, share, ends = len(x), delta / (2 * n_arms * 5), support or (-math.inf, math.inf)
+    total, read = constant + size * np.mean(x) / temperature, constant + math.fsum(x) / temperature
+    if n == size:
+        return read, read
+    if bound == "normal":
+        quantile = stats.t.isf(share, n - 1) if student else stats.norm.isf(share)
+        width = bounds.normal(n, size, np.std(x, ddof=1 if student else 0), quantile)
+    elif bound == "hoeffding-serfling":
+        width = bounds.hoeffding_serfling(n, size, share, ends)
+    else:
+        widths = {"serfling": bounds.serfling, "empirical-bernstein-serfling": bounds.empirical_bernstein_serfling}
+        width = widths[bound](n, size, np.std(x), share, ends)
+    width *= size / temperature
+    low, high = (read + (size - n) * end / temperature for end in ends)
+    return max(total - width, low), min(total + width, high)
+
+
 def race_unequal_adaptive(vectors, offset, delta, rng, first=10, kind="sidak", student=False, temperature=1.0,
                           support=(-math.inf, math.inf), shared=0.0):
     """One arm at a time: (best, rows read of each arm, looks taken). Rewards must differ within each arm."""

@@ -1,10 +1,9 @@
 """Compiled race of sums over populations of different sizes."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY, fabs, isfinite, sqrt
+from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan, sqrt
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
 from numpy.random cimport bitgen_t
 cimport numpy as cnp
 
@@ -18,6 +17,7 @@ from fastrace._math._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_s
 from fastrace._math._rule cimport NORMAL, constant_so_far, look_init, look_t, look_width, width_of_two
 from fastrace._math._simd cimport fr_range, fr_sum
 from fastrace._math._skewness cimport tail_half_width, tail_rows
+from fastrace.races._judge cimport BY_BOUND, BY_EXACT, RUNNING, SINGLE
 from fastrace.races._reading cimport (REWARDS_PER_ASK, ROWS_IN_ORDER_PER_CHECK, ROWS_PER_CHECK, first_bad,
                                       first_outside, read_keyed)
 from fastrace.sources cimport Source
@@ -26,29 +26,23 @@ import numpy as np
 
 from fastrace._base._checks import DamagedError, arm_error
 from fastrace._math import _half_widths
+from fastrace.races._judge import STOPPED_BY
 from fastrace.sources import reward_outside
 
 cnp.import_array()
 
-STOPPED_BY = ("", "bound", "exact", "single")
 N_LOOKS = 6     # tenths of the rows beyond the first look: 0, 1, 2, 4, 8, 10
-
-cdef enum:      # places in STOPPED_BY
-    RUNNING
-    BY_BOUND
-    BY_READING_ALL
-    SINGLE
 
 cdef enum:
     LAST_LOOK = 5
 
 cdef int[6] TENTHS = [0, 1, 2, 4, 8, 10]
 
-cdef struct population_t:
-    keyed_order_t order
+cdef struct population_t:   # ordered by size: a million of them stand side by side
+    keyed_order_t order     # of its rows; `order.n` is how many it has
     running_t seen
     moments4_t shape        # of the same rewards, for their skewness; only where tails are guarded
-    int64_t size, pulls
+    int64_t pulls
     double known            # what is added to the sum: offset, and the source's known part
     double low, high        # of one reward
     double largest          # absolute value of a reward seen
@@ -57,95 +51,15 @@ cdef struct population_t:
     double half_of_sum      # half-width of that estimate
     double highest          # what the sum can be at most, given the support
     int level               # looks at this arm
-    bint wanted             # to be read for the next look
-    bint stale              # whether `sum`, `half_of_sum` and `highest` are of an earlier look
-    bint active
-    bint impossible         # a reward of -inf has been seen
-    bint scanned            # read in order, without a variance
-    bint held               # whether a decision waited for more of its rewards
+    char wanted             # to be read for the next look
+    char stale              # whether `sum`, `half_of_sum` and `highest` are of an earlier look
+    char active
+    char impossible         # a reward of -inf has been seen
+    char scanned            # read in order, without a variance
+    char held               # whether a decision waited for more of its rewards
 
 
 cdef int64_t MOST_LOOKS_PER_ARM = 20      # far more than an arm can be wanted for
-
-
-cdef class Ragged(Source):
-    """Rewards of arms of different lengths, each a vector of float32 or float64, read in place."""
-
-    cdef object vectors
-    cdef Py_ssize_t n_vectors       # that there is memory for
-    cdef const char **data
-    cdef Py_ssize_t *stride
-    cdef bint *single
-
-    def __cinit__(self, vectors, *args, **kwargs):
-        cdef Py_ssize_t d = max(len(vectors), 1)
-        guard_await(&self.guard, 1)
-        self.n_vectors = len(vectors)
-        self.data = <const char **>malloc(d * sizeof(char *))
-        self.stride = <Py_ssize_t *>malloc(d * sizeof(Py_ssize_t))
-        self.single = <bint *>malloc(d * sizeof(bint))
-        if self.data == NULL or self.stride == NULL or self.single == NULL:
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.data)
-        free(self.stride)
-        free(self.single)
-
-    def __init__(self, vectors):
-        cdef Py_ssize_t i
-        cdef cnp.ndarray vector
-        if len(vectors) != self.n_vectors:
-            raise ValueError("the vectors are those that the object was made with")
-        # Measured: 20 ns a row at random, order included, against 0.7 in order.
-        super().__init__(len(vectors), max(v.shape[0] for v in vectors), scan_advantage=24.0)
-        self.vectors = vectors
-        for i in range(self.n_arms):
-            vector = vectors[i]
-            self.data[i] = <const char *>cnp.PyArray_DATA(vector)
-            self.stride[i] = vector.strides[0]
-            self.single[i] = vector.dtype.type is np.float32
-        guard_built(&self.guard, 1)
-
-    def read(self, rows, arms=None):
-        """Refuse: only the race knows which rows each arm has."""
-        raise TypeError("arms of different lengths have no common rows to read")
-
-    def totals(self):
-        """Refuse: only the race knows which rows each arm has."""
-        raise TypeError("arms of different lengths have no common rows to add up")
-
-    cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                  double **out) except -1 nogil:
-        cdef Py_ssize_t i, j, stride
-        cdef const char *data
-        for j in range(n_arms):
-            data = self.data[arms[j]]
-            stride = self.stride[arms[j]]
-            if self.single[arms[j]]:
-                for i in range(n_rows):
-                    out[j][i] = (<const float *>(data + rows[i] * stride))[0]
-            else:
-                for i in range(n_rows):
-                    out[j][i] = (<const double *>(data + rows[i] * stride))[0]
-        return 0
-
-    cdef int fill_range(self, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                        double **out) except -1 nogil:
-        cdef Py_ssize_t i, j, stride
-        cdef const char *data
-        for j in range(n_arms):
-            stride = self.stride[arms[j]]
-            data = self.data[arms[j]] + first * stride
-            if self.single[arms[j]]:
-                for i in range(n_rows):
-                    out[j][i] = (<const float *>(data + i * stride))[0]
-            elif stride == sizeof(double):
-                memcpy(out[j], data, n_rows * sizeof(double))
-            else:
-                for i in range(n_rows):
-                    out[j][i] = (<const double *>(data + i * stride))[0]
-        return 0
 
 
 cdef class UnequalCore:
@@ -171,7 +85,8 @@ cdef class UnequalCore:
     cdef bint stale                     # whether what is known beside the rewards has changed since the last look
     cdef Py_ssize_t best
     cdef cnp.ndarray _quantile, _offset
-    cdef double *quantile
+    cdef double *quantile               # one for all, or one per arm and look
+    cdef bint by_arm
 
     def __cinit__(self, sizes, *args, **kwargs):
         guard_await(&self.guard, 0)
@@ -188,23 +103,26 @@ cdef class UnequalCore:
                  adaptive, pooling, strict=True, tails=False):
         cdef Py_ssize_t i
         cdef const int64_t[::1] size = np.array(sizes, dtype=np.int64)
-        cdef const double[::1] lows = np.array(low, dtype=np.float64), highs = np.array(high, dtype=np.float64)
+        cdef const double[::1] lows, highs
         cdef int64_t first = first_look
         cdef int kind = _half_widths.BOUNDS.index(bound)
-        offset, quantile = np.array(offset, dtype=np.float64), np.array(quantile, dtype=np.float64)
-        if not (size.shape[0] == lows.shape[0] == highs.shape[0] == self.n_arms >= 1 and np.min(sizes) >= 0
-                and offset.shape == (self.n_arms,) and not np.isnan(offset).any() and (offset < np.inf).all()
-                and not np.isnan(low).any() and not np.isnan(high).any()):
+        low, high = (np.array(ends if np.ndim(ends) else [ends] * self.n_arms, np.float64) for ends in (low, high))
+        offset, quantile = np.array(offset, dtype=np.float64), np.ascontiguousarray(quantile, dtype=np.float64)
+        if not (size.shape[0] == self.n_arms >= 1 and np.min(sizes) >= 0
+                and low.shape == high.shape == offset.shape == (self.n_arms,) and not np.isnan(offset).any()
+                and (offset < np.inf).all() and not np.isnan(low).any() and not np.isnan(high).any()):
             raise ValueError("one size, low, high and offset per arm are needed")
         if not (first >= 1 and temperature > 0.0 and pooling >= 0.0 and log_inv_delta == log_inv_delta
-                and (kind != NORMAL or quantile.size == self.n_arms * LAST_LOOK)):
+                and (kind != NORMAL or quantile.size in (1, self.n_arms * LAST_LOOK))):
             raise ValueError("first_look, temperature, pooling, log_inv_delta or quantile cannot be right")
         guard_build(&self.guard, 0, self)
         self._offset = offset
         self.first_look = first
         self.bound = kind
         self.student = student
+        lows, highs = low, high
         self._quantile = quantile
+        self.by_arm = quantile.size > 1
         self.quantile = <double *>cnp.PyArray_DATA(self._quantile)
         self.log_inv_delta = log_inv_delta
         self.temperature = temperature
@@ -214,7 +132,7 @@ cdef class UnequalCore:
         self.tails = tails and kind == NORMAL
         self.stale = True
         for i in range(self.n_arms):
-            self.arm[i].size = size[i]
+            self.arm[i].order.n = size[i]
             self.arm[i].known = offset[i]
             self.arm[i].low = lows[i]
             self.arm[i].high = highs[i]
@@ -232,7 +150,7 @@ cdef class UnequalCore:
         try:
             with lock, nogil:
                 for i in range(self.n_arms):
-                    keyed_order_init(&self.arm[i].order, self.arm[i].size, bits)
+                    keyed_order_init(&self.arm[i].order, self.arm[i].order.n, bits)
             self._start()
         finally:
             guard_leave(&self.guard)
@@ -282,52 +200,79 @@ cdef class UnequalCore:
         return count
 
     cdef inline int64_t _target(self, const population_t *arm) noexcept nogil:
-        """Rows of an arm at its next look; each look reads at least one more until all are read."""
-        cdef int64_t rest = arm.size - self.first_look, extra
-        if rest <= 0:
-            return arm.size
-        extra = rest // 10 * TENTHS[arm.level] + rest % 10 * TENTHS[arm.level] // 10
-        return self.first_look + min(max(extra, <int64_t>arm.level), rest)
+        """Rows of an arm at its next look."""
+        return self._rows_at(arm, arm.level)
 
-    cdef double _half_width(self, Py_ssize_t i) noexcept nogil:
-        """Of the estimated sum."""
-        cdef population_t *arm = &self.arm[i]
-        cdef double variance, std
-        cdef look_t look
-        if arm.pulls == arm.size:
-            return 0.0
-        variance = running_variance(&arm.seen, 1.0 if self.student or self.pooling > 0.0 else 0.0)
+    cdef inline int64_t _rows_at(self, const population_t *arm, int level) noexcept nogil:
+        """Rows of an arm at the look after `level` others; each look reads at least one more until all are read."""
+        cdef int64_t rest = arm.order.n - self.first_look, extra
+        if rest <= 0:
+            return arm.order.n
+        extra = rest // 10 * TENTHS[level] + rest % 10 * TENTHS[level] // 10
+        return self.first_look + min(max(extra, <int64_t>level), rest)
+
+    cdef double _spread(self, const population_t *arm) noexcept nogil:
+        """Standard deviation of the rewards of an arm; nan where it is not known."""
+        cdef double variance = running_variance(&arm.seen, 1.0 if self.student or self.pooling > 0.0 else 0.0), std
         if self.pooling > 0.0:
             variance = (variance * <double>(arm.pulls - 1) + self.pooling * self.pooled) / \
                 (<double>(arm.pulls - 1) + self.pooling)
         std = sqrt(variance)
-        if self.bound == NORMAL and constant_so_far(std, arm.largest):
-            self.constant = True
-            arm.held = self.tails
+        return NAN if self.bound == NORMAL and constant_so_far(std, arm.largest) else std
+
+    cdef double _half_width(self, const population_t *arm, double share, double quantile) noexcept nogil:
+        """Of the estimated sum, with log(1 / share of delta) or the normal rule's quantile."""
+        cdef double std
+        cdef look_t look
+        if arm.pulls == arm.order.n:
+            return 0.0
+        std = self._spread(arm)
+        if isnan(std):
             return INFINITY
-        look_init(&look, self.bound, arm.pulls, arm.size, self.log_inv_delta, self._quantile_of(i))
-        return look_width(&look, std, arm.high - arm.low) * (<double>arm.size / self.temperature)
+        look_init(&look, self.bound, arm.pulls, arm.order.n, share, quantile)
+        return look_width(&look, std, arm.high - arm.low) * (<double>arm.order.n / self.temperature)
 
     cdef inline double _quantile_of(self, Py_ssize_t i) noexcept nogil:
-        return self.quantile[i * LAST_LOOK + self.arm[i].level - 1] if self.bound == NORMAL else 0.0
+        if self.bound != NORMAL:
+            return 0.0
+        return self.quantile[i * LAST_LOOK + self.arm[i].level - 1 if self.by_arm else 0]
+
+    cdef inline double _estimate(self, const population_t *arm) noexcept nogil:
+        """The sum as its rewards suggest it."""
+        return arm.known + (arm.seen.mean + arm.seen.mean_low) / self.temperature * <double>arm.order.n
+
+    cdef inline double _lowest(self, const population_t *arm) noexcept nogil:
+        """What the sum is at least, given the support."""
+        return self._with_rest(arm, arm.low)
+
+    cdef inline double _highest(self, const population_t *arm) noexcept nogil:
+        """What the sum is at most, given the support."""
+        return self._with_rest(arm, arm.high)
+
+    cdef inline double _with_rest(self, const population_t *arm, double reward) noexcept nogil:
+        """The sum if all rows not read had this reward."""
+        cdef double read = arm.known + (arm.seen.mean + arm.seen.mean_low) / self.temperature * <double>arm.pulls
+        if arm.pulls == arm.order.n:
+            return read
+        return read + <double>(arm.order.n - arm.pulls) * reward / self.temperature
 
     cdef int _refresh(self, Py_ssize_t i) except -1 nogil:
         """Estimate the sum of an arm, and what it can be at most."""
         cdef population_t *arm = &self.arm[i]
-        cdef double read = (arm.seen.mean + arm.seen.mean_low) / self.temperature
-        arm.highest = arm.known + read * <double>arm.pulls
-        if arm.pulls < arm.size:
-            arm.highest += <double>(arm.size - arm.pulls) * arm.high / self.temperature
-        if arm.impossible or (arm.level == 0 and arm.size > 0):
+        arm.highest = self._highest(arm)
+        if arm.impossible or (arm.level == 0 and arm.order.n > 0):
             arm.sum = -INFINITY
             arm.half_of_sum = INFINITY
             arm.stale = False
             return 0
-        arm.sum = arm.known + read * <double>arm.size
+        arm.sum = self._estimate(arm)
         if not arm.sum < INFINITY:
             with gil:
                 raise arm_error(i, f"the rewards of arm {i} sum to {arm.sum} though each is finite: scale them down")
-        arm.half_of_sum = self._half_width(i)
+        arm.half_of_sum = self._half_width(arm, self.log_inv_delta, self._quantile_of(i))
+        if self.bound == NORMAL and arm.half_of_sum == INFINITY:        # rewards that agree say nothing of the rest
+            self.constant = True
+            arm.held = self.tails
         arm.stale = False
         return 0
 
@@ -351,13 +296,6 @@ cdef class UnequalCore:
                 leader = i
         return leader
 
-    cdef inline double _lowest(self, const population_t *arm) noexcept nogil:
-        """What the sum is at least, given the support."""
-        cdef double read = (arm.seen.mean + arm.seen.mean_low) * <double>arm.pulls / self.temperature
-        if arm.pulls == arm.size:
-            return arm.known + read
-        return arm.known + read + <double>(arm.size - arm.pulls) * arm.low / self.temperature
-
     cdef double _floor(self, Py_ssize_t leader) noexcept nogil:
         """What the sum of the leader is at least, given its rewards and the support."""
         cdef population_t *arm = &self.arm[leader]
@@ -366,20 +304,20 @@ cdef class UnequalCore:
     cdef double _reach_of_tail(self, Py_ssize_t i, double side) noexcept nogil:
         """Half-width of an arm's sum, towards its right tail if `side` is 1, left if -1."""
         cdef population_t *arm = &self.arm[i]
-        cdef double width = arm.half_of_sum, scale = <double>arm.size / self.temperature
+        cdef double width = arm.half_of_sum, scale = <double>arm.order.n / self.temperature
         if not self.tails or not 0.0 < width < INFINITY:
             return width
         return scale * tail_half_width(width / scale, moments4_std(&arm.shape), side * moments4_skewness(&arm.shape),
-                                       arm.pulls, arm.size, self._quantile_of(i))
+                                       arm.pulls, arm.order.n, self._quantile_of(i))
 
     cdef bint _hides_tail(self, Py_ssize_t i, double side, double gap) noexcept nogil:
         """Whether a lead of `gap` between two sums must wait until more of this arm's tail has been seen."""
         cdef population_t *arm = &self.arm[i]
         cdef double skewness
-        if not self.tails or arm.pulls == arm.size:
+        if not self.tails or arm.pulls == arm.order.n:
             return False
         skewness = side * moments4_skewness(&arm.shape)
-        if tail_rows(skewness, moments4_std(&arm.shape) * skewness, gap * (self.temperature / <double>arm.size),
+        if tail_rows(skewness, moments4_std(&arm.shape) * skewness, gap * (self.temperature / <double>arm.order.n),
                      arm.pulls) <= <double>arm.pulls:
             return False
         arm.held = True
@@ -428,12 +366,12 @@ cdef class UnequalCore:
                 arm.active = False
                 arm.half_width = 0.0
                 continue
-            all_read = all_read and arm.pulls == arm.size
+            all_read = all_read and arm.pulls == arm.order.n
             left += 1
             if i == leader or leader < 0:
                 continue
             beaten = False
-            if arm.level > 0 or arm.size == 0:
+            if arm.level > 0 or arm.order.n == 0:
                 width = width_of_two(self.bound, of_leader, self._reach_of_tail(i, 1.0))
                 arm.half_width = width
                 beaten = most - arm.sum > width
@@ -442,7 +380,7 @@ cdef class UnequalCore:
                     beaten = not self._hides_tail(i, 1.0, most - arm.sum) and not wait
             if self.adaptive and not beaten:
                 beaten = self._out_of_reach(i, leader, lowest) or (
-                    arm.pulls == arm.size and self.arm[leader].pulls == self.arm[leader].size)
+                    arm.pulls == arm.order.n and self.arm[leader].pulls == self.arm[leader].order.n)
             if beaten:
                 arm.active = False
                 left -= 1
@@ -453,7 +391,7 @@ cdef class UnequalCore:
             with gil:
                 raise RuntimeError("the race makes no progress: its state is damaged")
         if all_read:
-            self.status = BY_READING_ALL
+            self.status = BY_EXACT
             for i in range(self.n_arms):
                 self.arm[i].active = i == leader
         elif left == 1:
@@ -463,7 +401,7 @@ cdef class UnequalCore:
 
     cdef double _reach(self, const population_t *arm) noexcept nogil:
         """The largest sum of an arm that its rewards do not speak against."""
-        if arm.level == 0 and arm.size > 0:
+        if arm.level == 0 and arm.order.n > 0:
             return arm.highest
         return min(arm.highest, arm.sum + arm.half_of_sum)
 
@@ -471,7 +409,7 @@ cdef class UnequalCore:
         """How much a row of the arm's next look lessens what its sum adds to the (squared) half-width of a gap."""
         cdef int64_t target = self._target(arm)
         cdef double spread = arm.half_of_sum * arm.half_of_sum if self.bound == NORMAL else arm.half_of_sum
-        cdef double left = variance_factor(target, arm.size) / variance_factor(arm.pulls, arm.size)
+        cdef double left = variance_factor(target, arm.order.n) / variance_factor(arm.pulls, arm.order.n)
         return spread * (1.0 - left) / <double>(target - arm.pulls)
 
     cdef int _choose(self) except -1 nogil:
@@ -515,10 +453,10 @@ cdef class UnequalCore:
         if rival < 0 or self.arm[rival].wanted:
             return 0
         arm = &self.arm[rival]
-        if leader >= 0 and self.arm[leader].pulls < self.arm[leader].size and arm.sum > -INFINITY and \
-                (arm.pulls == arm.size or self._gain(&self.arm[leader]) >= self._gain(arm)):
+        if leader >= 0 and self.arm[leader].pulls < self.arm[leader].order.n and arm.sum > -INFINITY and \
+                (arm.pulls == arm.order.n or self._gain(&self.arm[leader]) >= self._gain(arm)):
             rival = leader
-        self.arm[rival].wanted = self.arm[rival].pulls < self.arm[rival].size
+        self.arm[rival].wanted = self.arm[rival].pulls < self.arm[rival].order.n
         return 0
 
     cdef int _settle(self) except -1 nogil:
@@ -579,8 +517,8 @@ cdef class UnequalCore:
         cdef Py_ssize_t count
         cdef double sum = 0.0, rest = 0.0, part, low, high
         cdef bint impossible = False, outside = False
-        while first < arm.size:
-            count = <Py_ssize_t>min(<int64_t>MOMENTS_BLOCK, arm.size - first)
+        while first < arm.order.n:
+            count = <Py_ssize_t>min(<int64_t>MOMENTS_BLOCK, arm.order.n - first)
             source.fill_range(first, count, &i, 1, &rewards)
             part = fr_sum(rewards, count)
             if self.strict or not isfinite(part):
@@ -597,12 +535,12 @@ cdef class UnequalCore:
             if since_check >= ROWS_IN_ORDER_PER_CHECK:
                 check_signals()
                 since_check = 0
-        arm.pulls = arm.size
+        arm.pulls = arm.order.n
         arm.scanned = True
         arm.impossible = impossible
-        arm.seen.mean = (sum + rest) / <double>arm.size
+        arm.seen.mean = (sum + rest) / <double>arm.order.n
         arm.seen.mean_low = 0.0
-        arm.seen.n = arm.size
+        arm.seen.n = arm.order.n
         self.outside = self.outside or outside
         return 0
 
@@ -612,7 +550,7 @@ cdef class UnequalCore:
         while self.status == RUNNING:
             for i in range(self.n_arms):
                 target = self._target(&self.arm[i]) if self.arm[i].wanted else 0
-                if <double>(target - self.arm[i].pulls) * advantage > <double>self.arm[i].size and \
+                if <double>(target - self.arm[i].pulls) * advantage > <double>self.arm[i].order.n and \
                         self.arm[i].pulls < target and not self.arm[i].impossible:
                     self._read_in_order(source, i, rewards)
                 while self.arm[i].pulls < target and not self.arm[i].impossible:
@@ -719,8 +657,8 @@ cdef class UnequalCore:
             if source.n_arms != self.n_arms:
                 raise ValueError(f"the rewards are of {source.n_arms} arms; this race was set up for {self.n_arms}")
             for i in range(self.n_arms):
-                if self.arm[i].size > source.n_rows:
-                    raise ValueError(f"arm {i} has {self.arm[i].size} rewards here; the source has {source.n_rows} "
+                if self.arm[i].order.n > source.n_rows:
+                    raise ValueError(f"arm {i} has {self.arm[i].order.n} rewards here; the source has {source.n_rows} "
                                      f"rows")
             rewards = <double *>malloc(MOMENTS_BLOCK * sizeof(double))
             rows = <int64_t *>malloc(MOMENTS_BLOCK * sizeof(int64_t))
@@ -739,38 +677,53 @@ cdef class UnequalCore:
     def done(self):
         return self.status != RUNNING
 
-    def answer(self):
-        """What is known so far, under the names of `UnequalResult`."""
-        return guarded(&self.guard, self, self._answer, ())
+    def answer(self, share, quantile, student=None):
+        """What is known so far, under the names of `UnequalResult`.
 
-    def _answer(self):
-        cdef Py_ssize_t i
-        total = np.full(self.n_arms, np.nan)
+        Each end of an interval may fail with probability exp(-share), or lies `quantile` standard errors from the sum;
+        ``student(quantile, pulls)`` replaces the quantile. In the middle of a look only the support limits a sum.
+        """
+        return guarded(&self.guard, self, self._answer, (share, quantile, student))
+
+    def _answer(self, double share, double quantile, student):
+        cdef Py_ssize_t i, d = self.n_arms
+        cdef double width
+        cdef population_t *arm
+        table = np.full((4, d), np.nan)
+        pulls, kept = np.zeros(d, dtype=np.int64), np.zeros((2, d), dtype=bool)
+        cdef double[::1] total = table[0], half_width = table[1], lower = table[2], upper = table[3]
+        cdef int64_t[::1] read = pulls
+        cdef char[:, ::1] flag = kept.view(np.int8)
+        cdef const double[::1] limits = None
         if self.pooling > 0.0:
             self._pool()
-        half_width, width = np.full(self.n_arms, np.nan), np.full(self.n_arms, np.inf)
-        pulls = np.zeros(self.n_arms, dtype=np.int64)
-        active = np.zeros(self.n_arms, dtype=bool)
-        best = self.best
-        for i in range(self.n_arms):
-            pulls[i] = self.arm[i].pulls
-            active[i] = self.arm[i].active
-            if self.arm[i].impossible or self.arm[i].known == -INFINITY:
-                total[i] = -INFINITY
-            elif pulls[i] or not self.arm[i].size:
-                total[i] = self.arm[i].known + (self.arm[i].seen.mean + self.arm[i].seen.mean_low) * \
-                    <double>self.arm[i].size / self.temperature
-            if self.n_looks and pulls[i] and i != best:
-                half_width[i] = self.arm[i].half_width
-            if total[i] == -INFINITY or (pulls[i] == self.arm[i].size and i == best):
+        for i in range(d):
+            read[i] = self.arm[i].pulls
+        if student is not None:
+            limits = np.ascontiguousarray(student(quantile, np.maximum(pulls, 1)))
+        for i in range(d):
+            arm = &self.arm[i]
+            flag[0, i], flag[1, i] = arm.active != 0, arm.held != 0
+            if self.n_looks and arm.pulls and i != self.best:
+                half_width[i] = arm.half_width
+            lower[i], upper[i] = -INFINITY, INFINITY
+            if arm.impossible or arm.known == -INFINITY:
+                total[i] = lower[i] = upper[i] = -INFINITY
+            elif arm.pulls == arm.order.n:
+                total[i] = lower[i] = upper[i] = self._estimate(arm)
+            elif arm.pulls > 0:
+                width = INFINITY
+                if arm.level > 0 and arm.pulls == self._rows_at(arm, arm.level - 1):
+                    width = self._half_width(arm, share, quantile if student is None else limits[i])
+                total[i] = self._estimate(arm)
+                # Rows not read lie within the support, which the estimate keeps if a reward has left it.
+                lower[i] = max(total[i] - width, min(total[i], self._lowest(arm)))
+                upper[i] = min(total[i] + width, max(total[i], self._highest(arm)))
+            if total[i] == -INFINITY or (arm.pulls == arm.order.n and i == self.best):
                 half_width[i] = 0.0
-            width[i] = 0.0 if total[i] == -INFINITY or pulls[i] == self.arm[i].size else (
-                self._half_width(i) if self.arm[i].level else INFINITY)
-        held = [i for i in range(self.n_arms) if self.arm[i].held]
-        return dict(held_back=np.array(held, dtype=np.intp), best=best,
-                    active=np.flatnonzero(active), total=total, lower=total - width,
-                    upper=total + width, half_width=half_width, pulls=pulls,
-                    n_looks=self.n_looks, stopped_by=STOPPED_BY[self.status])
+        return dict(best=self.best, active=np.flatnonzero(kept[0]), total=table[0].copy(), lower=table[2].copy(),
+                    upper=table[3].copy(), half_width=table[1].copy(), pulls=pulls, n_looks=self.n_looks,
+                    stopped_by=STOPPED_BY[self.status], held_back=np.flatnonzero(kept[1]))
 
     def _get_state(self):
         return guarded(&self.guard, self, self._state, ())
@@ -811,7 +764,7 @@ cdef class UnequalCore:
             raise ValueError(f"the state is of {n.shape[0]} arms; this race has {self.n_arms}")
         if not (key.shape[1] == 2 and n.shape[1] == 9 and s.shape[1] == 11
                 and 0 <= state["n_looks"] <= MOST_LOOKS_PER_ARM * (self.n_arms + 1)
-                and 0 <= state["best"] < self.n_arms and 0 <= state["status"] < len(STOPPED_BY)
+                and 0 <= state["best"] < self.n_arms and 0 <= state["status"] <= SINGLE
                 and isinstance(state["outside"], bool) and isinstance(state["constant"], bool)
                 and all(self._may_be(i, n[i], s[i]) for i in range(self.n_arms))):
             raise DamagedError("the saved race is damaged: its counts cannot be right")
@@ -820,7 +773,7 @@ cdef class UnequalCore:
             raise DamagedError("the saved race is damaged: it goes on without an arm")
         for i in range(self.n_arms):
             arm = &self.arm[i]
-            keyed_order_set(&arm.order, arm.size, key[i, 0], key[i, 1])
+            keyed_order_set(&arm.order, arm.order.n, key[i, 0], key[i, 1])
             arm.pulls, arm.seen.n, arm.active, arm.impossible = n[i, 0], n[i, 1], n[i, 2] != 0, n[i, 3] != 0
             arm.level, arm.wanted, arm.scanned = n[i, 4], n[i, 5] != 0, n[i, 6] != 0
             arm.seen.mean, arm.seen.mean_low, arm.seen.m2, arm.seen.m2_low = s[i, 0], s[i, 1], s[i, 2], s[i, 3]
@@ -845,11 +798,11 @@ cdef class UnequalCore:
             if s[k] != s[k]:
                 return False
         arm.level = <int>n[4] if 0 <= n[4] <= MOST_LOOKS_PER_ARM * (self.n_arms + 1) else -1
-        if arm.level < 0 or not 0 <= n[0] <= arm.size or not 0 <= n[1] <= n[0] or s[2] < 0.0 or s[5] < 0.0:
+        if arm.level < 0 or not 0 <= n[0] <= arm.order.n or not 0 <= n[1] <= n[0] or s[2] < 0.0 or s[5] < 0.0:
             return False
         if not 0 <= n[7] <= n[1] or not 0 <= n[8] <= 1 or s[8] < 0.0:
             return False
-        if n[0] == arm.size:
+        if n[0] == arm.order.n:
             return True
         # Rows are left: it stands where its looks ended, or within the next one.
         if arm.level > LAST_LOOK or (n[0] == 0) != (arm.level == 0) and not n[5]:

@@ -17,6 +17,7 @@ from fastrace._base._words import counted
 from fastrace._math._half_widths import INVERTED
 from fastrace.races import _options
 from fastrace.races._options import RaceOptions
+from fastrace.races._ragged import Ragged
 from fastrace.results import UnequalResult
 from fastrace.sources import CallableSource, Source
 
@@ -163,16 +164,16 @@ class UnequalRace:
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")
         if support is None:
-            low, high = np.full(n_arms, -np.inf), np.full(n_arms, np.inf)
+            low, high = np.array(-np.inf), np.array(np.inf)
         else:
             low, high = _checks.support_bounds(support, n_arms)
         constants = _options.constants(offset, "offset", n_arms)
         n_running = int((constants > -np.inf).sum())
-        quantile = np.zeros((n_arms, INEXACT_LOOKS))
+        quantile = np.zeros(1)
         if self._bound == "normal" and n_running > 1:
             quantile += _quantile(self._delta / (n_running - 1), kind, INEXACT_PAIRS if adaptive else INEXACT_LOOKS)
             if student:
-                quantile[:] = bounds.student_quantile(quantile, _plan(self._sizes, first_look))
+                quantile = bounds.student_quantile(quantile, _plan(self._sizes, first_look))
         self._options: dict[str, Any] = {
             "first_look": first_look,
             "bound": self._bound,
@@ -245,7 +246,12 @@ class UnequalRace:
 
     def result(self) -> UnequalResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
-        known = self._race.answer()
+        # All intervals hold together: delta is shared among arms, sides, and the looks at each arm.
+        share = math.log(2.0 * self._sizes.size) + math.log(INEXACT_LOOKS) - math.log(self._delta)
+        student = self._options["student"] and self._bound == "normal"
+        known = self._race.answer(
+            share, _unequal._upper_quantile(-share), bounds.student_quantile if student else None
+        )
         rows = sum(self._sizes.tolist())
         told = []
         if self._race.outside:
@@ -356,7 +362,7 @@ def race_sums(
                 )
             vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(rewards)]  # type: ignore[arg-type]
             sizes = np.array([part.shape[0] for part in vectors], dtype=np.int64)
-            rewards = _unequal.Ragged(vectors) if vectors else vectors
+            rewards = Ragged(vectors) if vectors else vectors
         race = UnequalRace(
             sizes,
             delta,
@@ -460,11 +466,11 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
         if flat.shape[0] != total:
             raise ValueError(f"rewards has {flat.shape[0]} entries; sizes add up to {total}")
         ends = np.cumsum(sizes).tolist()
-        return _unequal.Ragged([flat[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)])
+        return Ragged([flat[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)])
     vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(rewards)]  # type: ignore[arg-type]
     if [v.shape[0] for v in vectors] != sizes.tolist():
         raise ValueError(f"rewards has vectors of {[v.shape[0] for v in vectors]} entries; sizes are {sizes.tolist()}")
-    return _unequal.Ragged(vectors)
+    return Ragged(vectors)
 
 
 @_checks.rebuilds(2, UnequalRace, subclasses=True)
