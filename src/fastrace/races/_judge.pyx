@@ -303,9 +303,9 @@ cdef class RaceJudge(RaceMemory):
         probability. Normal means do so with at most twice the probability, by reflection.
         """
         # Where the budget ends before the first look, all arms that take part have read equally much.
-        first = min(pulls[pulls > 0].min(initial=self.n_rows), self.look[0])
-        before = np.concatenate([[first], self._looks])[np.searchsorted(self._looks, pulls, "right")]
-        return np.maximum(before - 1, 1)
+        looks = np.asarray(self._looks)
+        first = min(pulls[pulls > 0].min(initial=self.n_rows), looks[0])
+        return np.maximum(np.concatenate([[first], looks])[np.searchsorted(looks, pulls, "right")] - 1, 1)
 
     cdef void _interval(self, Py_ssize_t i, int64_t n, int64_t rows, double mean, double std, double share,
                         double quantile, double *lower, double *upper) noexcept nogil:
