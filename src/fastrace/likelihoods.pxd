@@ -25,19 +25,16 @@ cdef extern from "_glm.h" nogil:
         const double *y
         const signed char *sign
         double scale, df
-    void fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows,
-                     int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms, double **out,
-                     double *scratch)
-    void fr_glm_sum(const fr_glm *m, const double *theta, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
-                    Py_ssize_t n_arms, double *out, double *block, double *scratch)
-    void fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
-                        const double *const *theta, Py_ssize_t n_arms, double *const *eta, double *scratch)
-    void fr_glm_gather(const fr_glm *m, const int64_t *rows, int64_t first, Py_ssize_t n_rows, double *block)
-    void fr_glm_log_likelihood(const fr_glm *m, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
-                               Py_ssize_t n_arms, double **eta)
+        void (*gemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *,
+                     double *, int *) noexcept nogil
+    void fr_glm_ready(fr_glm *m)
+    int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows, int64_t first,
+                    Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms, double **out)
+    int fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
+                       const double *const *theta, Py_ssize_t n_arms, double *const *eta)
     void fr_glm_expand(const fr_glm *m, const double *y, Py_ssize_t n, double *l0, double *l1, double *l2)
-    void fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, Py_ssize_t n_rows, double *l0,
-                            double *l1, double *l2, double *scratch)
+    int fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, Py_ssize_t n_rows, double *l0,
+                           double *l1, double *l2)
 
 
 cdef class GLMSource(TermSource):

@@ -22,13 +22,6 @@ from fastrace._base import _checks, _frames
 
 cnp.import_array()
 
-# Rows between two looks at pending signals in a full pass; arms and multiplications a row from which BLAS is faster
-# than our own loop, which needs no copy of the rows (at 4 arms of 1000 columns ours took a quarter of its time).
-cdef enum:
-    ROWS_PER_CHECK = 1 << 14
-    BLAS_ARMS = 16
-    BLAS_PRODUCTS = 2048
-
 _FAMILIES = {(<bytes>fr_families[k].name).decode(): k for k in range(FR_N_FAMILIES)}
 # outcomes that a family takes: whether each is one of them, and what is needed
 _OUTCOMES = {
@@ -174,6 +167,8 @@ cdef class GLMSource(TermSource):
         self.model.sign = NULL
         self.model.scale = self.scale
         self.model.df = self.df
+        self.model.gemm = dgemm
+        fr_glm_ready(&self.model)
         if self.outcomes == "binary":
             # One byte an outcome: rows read at random then miss the cache once, not twice.
             self.signs = np.where(self.y > 0.0, 1, -1).astype(np.int8)
@@ -273,41 +268,10 @@ cdef class GLMSource(TermSource):
 
     cdef int terms(self, const double *about, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
                    const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
-        cdef Py_ssize_t p = self.model.n_columns
-        cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters)
-        cdef double *scratch = NULL
-        if about == NULL and n_arms >= BLAS_ARMS and p * n_arms >= BLAS_PRODUCTS:
-            return _by_blas(&self.model, theta, rows, first, n_rows, arms, n_arms, out)
-        if self.model.column_stride != (4 if self.model.single else 8):
-            scratch = <double *>malloc(FR_GLM_BLOCK * p * sizeof(double))
-            if scratch == NULL:
-                with gil:
-                    raise MemoryError()
-        fr_glm_fill(&self.model, theta, about, rows, first, n_rows, arms, n_arms, out, scratch)
-        free(scratch)
-        return 0
-
-    cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
-                      double *out) except -1 nogil:
-        cdef Py_ssize_t p = self.model.n_columns, count
-        cdef int64_t last = first + n_rows
-        cdef bint apart = self.model.column_stride != (4 if self.model.single else 8)
-        cdef double *block
-        if n_arms >= BLAS_ARMS and p * n_arms >= BLAS_PRODUCTS:
-            return Source.add_sums(self, first, n_rows, arms, n_arms, out)
-        block = <double *>malloc(FR_GLM_BLOCK * (n_arms + (p if apart else 0)) * sizeof(double))
-        if block == NULL:
+        if fr_glm_fill(&self.model, <const double *>cnp.PyArray_DATA(self.parameters), about, rows, first, n_rows, arms,
+                       n_arms, out):
             with gil:
                 raise MemoryError()
-        try:
-            while first < last:
-                count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, last - first)
-                fr_glm_sum(&self.model, <const double *>cnp.PyArray_DATA(self.parameters), first, count, arms, n_arms,
-                           out, block, block + FR_GLM_BLOCK * n_arms if apart else NULL)
-                first += count
-                check_signals()
-        finally:
-            free(block)
         return 0
 
     cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
@@ -378,50 +342,14 @@ cdef class GLMSource(TermSource):
         if not (0 <= start and 0 <= length and start + length <= self.n_rows):
             raise ValueError(f"rows {first} to {start + length} were asked for; the source has rows 0 to {self.n_rows}")
         cdef cnp.ndarray out = np.empty((3, length))
-        cdef cnp.ndarray scratch = np.empty((FR_GLM_BLOCK, self.model.n_columns))
         cdef double *to = <double *>cnp.PyArray_DATA(out)
-        cdef bint apart = self.model.column_stride != (4 if self.model.single else 8)
+        cdef int failed
         with nogil:
-            fr_glm_derivatives(&self.model, <const double *>cnp.PyArray_DATA(hat), start, length, to, to + length,
-                               to + 2 * length, <double *>cnp.PyArray_DATA(scratch) if apart else NULL)
+            failed = fr_glm_derivatives(&self.model, <const double *>cnp.PyArray_DATA(hat), start, length, to,
+                                        to + length, to + 2 * length)
+        if failed:
+            raise MemoryError()
         return out[0], out[1], out[2]
-
-
-cdef int _by_blas(const fr_glm *model, const double *theta, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
-                  const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
-    """The same rewards where p times the number of arms is large: blocks of rows times parameters by dgemm."""
-    cdef Py_ssize_t p = model.n_columns, start = 0, count, j
-    cdef double *x = <double *>malloc(FR_GLM_BLOCK * p * sizeof(double))
-    cdef double *parameters = <double *>malloc(n_arms * p * sizeof(double))
-    cdef double *eta = <double *>malloc(FR_GLM_BLOCK * n_arms * sizeof(double))
-    cdef double **column = <double **>malloc(n_arms * sizeof(double *))
-    cdef const int64_t *block_rows = NULL
-    cdef int m, n = <int>n_arms, k = <int>p
-    cdef double unit = 1.0, zero = 0.0
-    try:
-        if x == NULL or parameters == NULL or eta == NULL or column == NULL:
-            with gil:
-                raise MemoryError()
-        for j in range(n_arms):
-            memcpy(parameters + j * p, theta + arms[j] * p, p * sizeof(double))
-        while start < n_rows:
-            count = min(FR_GLM_BLOCK, n_rows - start)
-            m = <int>count
-            if rows != NULL:
-                block_rows = rows + start
-            fr_glm_gather(model, block_rows, first + start, count, x)
-            dgemm(b"T", b"N", &m, &n, &k, &unit, x, &k, parameters, &k, &zero, eta, &m)
-            for j in range(n_arms):
-                memcpy(out[j] + start, eta + j * count, count * sizeof(double))
-                column[j] = out[j] + start
-            fr_glm_log_likelihood(model, block_rows, first + start, count, n_arms, column)
-            start += count
-    finally:
-        free(x)
-        free(parameters)
-        free(eta)
-        free(column)
-    return 0
 
 
 def _check_theta(theta, shape):

@@ -4,10 +4,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 cimport numpy as cnp
 
-from scipy.linalg.cython_blas cimport dgemm
-
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
-from fastrace.likelihoods cimport FR_GLM_BLOCK, GLMSource, fr_glm_gather, fr_glm_predict
+from fastrace.likelihoods cimport FR_GLM_BLOCK, GLMSource, fr_glm_predict
 from fastrace._models._expanded cimport TermSource
 
 import numpy as np
@@ -22,11 +20,6 @@ cdef extern from "_softmax.h" nogil:
     void fr_softmax_expand(const double *hat, Py_ssize_t n_free, Py_ssize_t n, double *share, double *log_sum)
     void fr_softmax_residuals(const double *eta, const double *hat, const double *share, const double *log_sum,
                               Py_ssize_t n_free, Py_ssize_t n, double *out)
-
-# As in likelihoods.pyx: where BLAS is faster than our own loop.
-cdef enum:
-    BLAS_CLASSES = 16
-    BLAS_PRODUCTS = 2048
 
 
 cdef class SoftmaxSource(TermSource):
@@ -89,47 +82,37 @@ cdef class SoftmaxSource(TermSource):
         cdef const int32_t *labels = <const int32_t *>cnp.PyArray_DATA(self.labels)
         cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters)
         cdef const double *table
-        cdef bint by_blas = n_free >= BLAS_CLASSES and p * n_free >= BLAS_PRODUCTS
-        cdef bint apart = self.rows.model.column_stride != (4 if self.rows.model.single else 8)
-        cdef Py_ssize_t size = n_free * FR_GLM_BLOCK, room = p * FR_GLM_BLOCK if by_blas or apart else 0
+        cdef Py_ssize_t size = n_free * FR_GLM_BLOCK
         cdef const double **tables = <const double **>malloc(n_free * sizeof(double *))
         cdef double **columns = <double **>malloc(n_free * sizeof(double *))
-        cdef double *work = <double *>malloc((3 * size + FR_GLM_BLOCK + room) * sizeof(double))
+        cdef double *work = <double *>malloc((3 * size + FR_GLM_BLOCK) * sizeof(double))
         cdef int32_t label[FR_GLM_BLOCK]
         cdef double *eta = work
         cdef double *hat_eta = work + size
         cdef double *share = work + 2 * size
         cdef double *log_sum = work + 3 * size
-        cdef double *scratch = log_sum + FR_GLM_BLOCK
         cdef double *column
         cdef const int64_t *block_rows = NULL
-        cdef int m, n = <int>n_free, q = <int>p, stride = FR_GLM_BLOCK
-        cdef double unit = 1.0, zero = 0.0
         try:
             if tables == NULL or columns == NULL or work == NULL:
                 with gil:
                     raise MemoryError()
             while start < n_rows:
                 count = min(FR_GLM_BLOCK, n_rows - start)
-                m = <int>count
                 if rows != NULL:
                     block_rows = rows + start
-                if by_blas:
-                    fr_glm_gather(&self.rows.model, block_rows, first + start, count, scratch)
                 if hat == NULL:
                     for i in range(count):
                         label[i] = labels[block_rows[i] if rows != NULL else first + start + i]
                 for j in range(-1 if hat != NULL else 0, n_arms):
                     table = hat if j < 0 else theta + arms[j] * n_free * p
                     column = hat_eta if j < 0 else eta
-                    if by_blas:
-                        dgemm(b"T", b"N", &m, &n, &q, &unit, scratch, &q, <double *>table, &q, &zero, column, &stride)
-                    else:
-                        for k in range(n_free):
-                            tables[k] = table + k * p
-                            columns[k] = column + k * FR_GLM_BLOCK
-                        fr_glm_predict(&self.rows.model, block_rows, first + start, count, tables, n_free, columns,
-                                       scratch if apart else NULL)
+                    for k in range(n_free):
+                        tables[k] = table + k * p
+                        columns[k] = column + k * FR_GLM_BLOCK
+                    if fr_glm_predict(&self.rows.model, block_rows, first + start, count, tables, n_free, columns):
+                        with gil:
+                            raise MemoryError()
                     if j < 0:
                         fr_softmax_expand(hat_eta, n_free, count, share, log_sum)
                     elif hat != NULL:

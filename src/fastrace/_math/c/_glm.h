@@ -16,32 +16,28 @@ typedef struct {
     const double *y;                            /* outcomes, or */
     const signed char *sign;                    /* where not NULL: 1 where the outcome is 1, else -1 */
     double scale, df;                           /* of families that have them, else 1 */
+    fr_shape shape;                             /* what follows from them, by fr_glm_ready */
+    void (*gemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *, double *,
+                 int *);                        /* dgemm of BLAS, for many arms */
 } fr_glm;
 
-/* Scratch: NULL if the columns of x are adjacent, else FR_GLM_BLOCK * n_columns doubles. */
+void fr_glm_ready(fr_glm *m);
+
+/* Functions that return int return 0, or -1 for want of memory. */
 
 /* out[j][i] for rows[i] (NULL: first + i) and parameters theta + arms[j] * n_columns: the log-likelihood l(eta),
    eta = x . theta. With theta_hat and hat = x . theta_hat, less l(hat) + l'(hat) (eta - hat) + l''(hat) (eta - hat)^2 / 2. */
-void fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows,
-                 int64_t first, ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out,
-                 double *scratch);
+int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows, int64_t first,
+                ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out);
 
-/* out[j] += sum of the log-likelihood over rows first .. first + n_rows - 1. Block: FR_GLM_BLOCK * n_arms doubles. */
-void fr_glm_sum(const fr_glm *m, const double *theta, int64_t first, ptrdiff_t n_rows, const ptrdiff_t *arms,
-                ptrdiff_t n_arms, double *out, double *block, double *scratch);
-
-/* The pieces of the above: eta[j][i] = x[rows[i]] . theta[j], rows copied as doubles, linear predictors turned into
-   log-likelihoods in place. */
-void fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, const double *const *theta,
-                    ptrdiff_t n_arms, double *const *eta, double *scratch);
-void fr_glm_gather(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *block);
-void fr_glm_log_likelihood(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, ptrdiff_t n_arms,
-                           double **eta);
+/* eta[j][i] = x[rows[i]] . theta[j], at most FR_GLM_BLOCK rows. */
+int fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, const double *const *theta,
+                   ptrdiff_t n_arms, double *const *eta);
 
 /* l, l' and l'' of n outcomes y at the predictors that l0 holds. */
 void fr_glm_expand(const fr_glm *m, const double *y, ptrdiff_t n, double *l0, double *l1, double *l2);
 
 /* l, l' and l'' at theta_hat on rows first .. first + n_rows - 1. */
-void fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *l0,
-                        double *l1, double *l2, double *scratch);
+int fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *l0,
+                       double *l1, double *l2);
 #endif
