@@ -137,8 +137,8 @@ def test_pseudo_priors_stand_at_the_mode_with_its_curvature(posterior):
         used = np.r_[np.arange(q + 1), posterior._centre.shape[1] - 1]
         mode, root = posterior._centre[j, used], posterior._root[j][np.ix_(used, used)]
 
-        def gradient(z, q=q):
-            return posterior._negative_log_posterior(z, q)[1]
+        def gradient(z):
+            return posterior._negative_log_posterior(z)[1]
 
         assert np.abs(gradient(mode)).max() < 1e-2
         curvature = np.array([(gradient(mode + h * e) - gradient(mode - h * e)) / (2 * h) for e in np.eye(q + 2)])

@@ -78,13 +78,13 @@ class Posterior(OrderPosterior):
         self.alone = [np.ones((1, q + 2)) for q in self.orders]
         self.single = [ArchSource(returns[self.most - q :] ** 2, q, alone, natural=True)
                        for q, alone in zip(self.orders, self.alone, strict=True)]
-        self.near_mode = [self._slopes(j) for j in range(len(self.orders))]
+        self.near_mode = [self._sums(mode[used])[1:] for mode, used in zip(self.mode, self.used, strict=True)]
 
     @property
     def laplace(self) -> Array:
         """Log evidence of each order by the normal approximation, the largest 0."""
-        found = np.array([self._constant[j] - self._negative_log_posterior(self._centre[j][used], q)[0]
-                          for j, (q, used) in enumerate(zip(self.orders, self.used, strict=True))])
+        found = np.array([self._constant[j] - self._negative_log_posterior(self._centre[j][used])[0]
+                          for j, used in enumerate(self.used)])
         return found - special.logsumexp(found)
 
     def fresh(self, rng: np.random.Generator) -> Array:
@@ -117,15 +117,6 @@ class Posterior(OrderPosterior):
         part = term_derivatives(self.squares if rows is None else self.squares[rows], lags @ x[:-1], x[-1])
         scale = self.n_terms / len(lags)
         return np.asarray(scale * np.append(lags.T @ part["dv"], part["dn"].sum()) * slope + 2.0 * np.exp(-x) - 1.0)
-
-    def _slopes(self, j: int) -> tuple[Array, Array]:
-        """Gradient and second derivatives of the log likelihood of one order at its mode, by weights and nu."""
-        mode = self.mode[j][self.used[j]]
-        lags = self.lags[:, : mode.size - 1]
-        part = term_derivatives(self.squares, lags @ mode[:-1], mode[-1])
-        mixed = lags.T @ part["dvn"]
-        bent = np.block([[(lags.T * part["dvv"]) @ lags, mixed[:, None]], [mixed[None, :], part["dnn"].sum()]])
-        return np.append(lags.T @ part["dv"], part["dn"].sum()), bent
 
     def expanded_gradient(self, j: int, z: Array) -> Array:
         """As `gradient`, but of the expansion about the mode by weights and nu, which reads nothing."""

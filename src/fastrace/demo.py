@@ -19,7 +19,7 @@ from fastrace._base._words import counted
 from fastrace._models._arch import ArchSource
 from fastrace._models._expanded import Expanded, Expansion
 from fastrace.control_variates import ControlVariate
-from fastrace.mcmc.models.arch import term_derivatives
+from fastrace.mcmc.models.arch import term_sums
 from fastrace.races.sampling import DiscreteSampler
 from fastrace.results import SamplerStats
 from fastrace.sources import as_source
@@ -182,26 +182,24 @@ class OrderPosterior:
             self.plain, Expansion(self.plain, self._mode), self._expansions, always_read=self.always_read
         )
 
-    def _negative_log_posterior(self, z: Array, q: int) -> tuple[float, Array]:
+    def _sums(self, x: Array) -> tuple[float, Array, Array]:
+        """Sum of the terms of the order with parameters x, its gradient and its Hessian in them."""
+        lags = self._lags[:, : x.size - 1]
+        return term_sums(self._squares, lags, lags @ x[:-1], x[-1])
+
+    def _negative_log_posterior(self, z: Array) -> tuple[float, Array]:
         x = softplus(z)
-        lags = self._lags[:, : q + 1]
-        parts = term_derivatives(self._squares, lags @ x[:-1], x[-1])
-        gradient = np.append(lags.T @ parts["dv"], parts["dn"].sum())
+        value, gradient, _ = self._sums(x)
         slope = -np.expm1(-x)
-        value = parts["value"].sum() + (np.log(slope) - x).sum()
-        return -value, -(gradient * slope + 2 * np.exp(-x) - 1)
+        return -(value + (np.log(slope) - x).sum()), -(gradient * slope + 2 * np.exp(-x) - 1)
 
     def _fit(self, j: int) -> None:
         q = self.orders[j]
         start = inverse_softplus(np.r_[0.3, np.full(q, 0.6 / q), 5.0])
-        found = optimize.minimize(self._negative_log_posterior, start, args=(q,), jac=True, method="BFGS")
+        found = optimize.minimize(self._negative_log_posterior, start, jac=True, method="BFGS")
         x = softplus(found.x)
-        lags = self._lags[:, : q + 1]
-        parts = term_derivatives(self._squares, lags @ x[:-1], x[-1])
-        gradient = np.append(lags.T @ parts["dv"], parts["dn"].sum())
-        mixed = lags.T @ parts["dvn"]
+        _, gradient, curvature = self._sums(x)
         slope = -np.expm1(-x)
-        curvature = np.block([[(lags.T * parts["dvv"]) @ lags, mixed[:, None]], [mixed[None, :], parts["dnn"].sum()]])
         precision = -(curvature * np.outer(slope, slope) + np.diag((gradient - 2) * slope * np.exp(-x)))
         factor = np.linalg.cholesky(precision)
         used = np.flatnonzero(self._used[j])
@@ -216,13 +214,9 @@ class OrderPosterior:
         self._value = np.zeros(n_arms)
         self._gradient = np.zeros((n_arms, width))
         self._hessian = np.zeros((n_arms, width, width))
-        for j in range(n_arms):
-            part = term_derivatives(self._squares, self._lags @ self._mode[j, :-1], self._mode[j, -1])
-            self._value[j] = part["value"].sum()
-            self._gradient[j] = np.append(self._lags.T @ part["dv"], part["dn"].sum())
-            self._hessian[j, :-1, :-1] = (self._lags.T * part["dvv"]) @ self._lags
-            self._hessian[j, :-1, -1] = self._hessian[j, -1, :-1] = self._lags.T @ part["dvn"]
-            self._hessian[j, -1, -1] = part["dnn"].sum()
+        for j, used in enumerate(self._used):
+            value, gradient, hessian = self._sums(self._mode[j, used])
+            self._value[j], self._gradient[j, used], self._hessian[j][np.ix_(used, used)] = value, gradient, hessian
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """Parameters of every order from its pseudo-prior, shape (n_arms, max(orders) + 2): a_0, ..., a_q, nu last.

@@ -15,7 +15,7 @@ except ImportError as error:
 from fastrace._base import _checks
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.models.model import Model
-from fastrace.mcmc.protocol import Steps, joined
+from fastrace.mcmc.protocol import Steps
 
 __all__ = ["KernelMove", "RacingStretchMove"]
 
@@ -30,9 +30,9 @@ class KernelMove(Move):  # type: ignore[misc]
     n_steps : int, default 1
         Steps in one move.
     log_prob : bool, default False
-        Compute the log-probability of the walkers after the move, by the function the sampler was given: all rows. By
-        default it is NaN, the move must be the sampler's only one, and a run is gone on with from
-        ``emcee.State(last.coords, random_state=last.random_state)``, since emcee refuses to start from NaN.
+        Compute the log-probability of the walkers after the move by the sampler's function, which reads all rows.
+        By default it is NaN. The move must then be the sampler's only one. To continue a run, start from
+        ``emcee.State(last.coords, random_state=last.random_state)``: emcee refuses to start from NaN.
 
     Attributes
     ----------
@@ -68,28 +68,29 @@ class KernelMove(Move):  # type: ignore[misc]
         return np.stack([self.kernel.init(None, generator).position for _ in range(n_walkers)])
 
     def propose(self, model: Any, state: Any) -> tuple[Any, NDArray[np.bool_]]:
-        """Move every walker; emcee asks."""
-        rng = _shared(model.random)
-        self._states = [self._at(i, x) for i, x in enumerate(state.coords)]
-        self.steps = []
-        for i, before in enumerate(self._states):
-            self._states[i], steps = self.kernel.run(rng, before, self.n_steps)
-            self.steps.append(steps)
-        return self._moved(model, state)
-
-    def _at(self, i: int, x: NDArray[np.float64]) -> Any:
-        """The walker's state, with what its kernel knows of it, unless something else has moved it."""
-        if i < len(self._states) and np.array_equal(self._states[i].position, x):
-            return self._states[i]
-        return self.kernel.init(x)
-
-    def _moved(self, model: Any, state: Any) -> tuple[Any, NDArray[np.bool_]]:
+        """Move every walker; emcee calls this."""
+        self._states = [self._state(i, x) for i, x in enumerate(state.coords)]
+        self.steps = self._move(np.random.Generator(model.random._bit_generator))  # the stream that backends keep
         state.coords = np.stack([moved.position for moved in self._states])
         if self.log_prob:
             state.log_prob, state.blobs = model.compute_log_prob_fn(state.coords)
         else:
             state.log_prob = np.full(len(state.coords), np.nan)
         return state, np.array([steps.accepted.any() for steps in self.steps])
+
+    def _state(self, i: int, x: NDArray[np.float64]) -> Any:
+        """The walker's state, with what its kernel keeps of it, unless something else has moved it."""
+        if i < len(self._states) and np.array_equal(self._states[i].position, x):
+            return self._states[i]
+        return self.kernel.init(x)
+
+    def _move(self, rng: np.random.Generator) -> list[Steps]:
+        """Move all walkers."""
+        return [self._run(i, rng) for i in range(len(self._states))]
+
+    def _run(self, i: int, rng: np.random.Generator) -> Steps:
+        self._states[i], steps = self.kernel.run(rng, self._states[i], self.n_steps)
+        return steps
 
 
 class RacingStretchMove(KernelMove):
@@ -143,24 +144,14 @@ class RacingStretchMove(KernelMove):
         other = self._others[rng.integers(len(self._others))]
         return other + z * (x - other), (len(x) - 1.0) * float(np.log(z))
 
-    def propose(self, model: Any, state: Any) -> tuple[Any, NDArray[np.bool_]]:
-        n, dim = state.coords.shape
+    def _move(self, rng: np.random.Generator) -> list[Steps]:
+        n, dim = len(self._states), self.kernel.model.dim
         if n < 2 * dim or n < 4:
             raise ValueError(f"{n} walkers came for {dim} parameters; at least {max(4, 2 * dim)} are needed, or the "
                              f"ensemble does not span the space")
-        rng = _shared(model.random)
-        self._states = [self._at(i, x) for i, x in enumerate(state.coords)]
-        steps: list[list[Steps]] = [[] for _ in range(n)]
+        steps: dict[int, Steps] = {}
         order = rng.permutation(n)
         for half, rest in ((order[: n // 2], order[n // 2 :]), (order[n // 2 :], order[: n // 2])):
             self._others = np.stack([self._states[i].position for i in rest])
-            for i in half:
-                self._states[i], made = self.kernel.run(rng, self._states[i], 1)
-                steps[i].append(made)
-        self.steps = [joined(parts) for parts in steps]
-        return self._moved(model, state)
-
-
-def _shared(random: Any) -> np.random.Generator:
-    """A Generator on the stream of emcee's RandomState, whose state its backends keep."""
-    return np.random.Generator(random._bit_generator)
+            steps |= {i: self._run(i, rng) for i in half}
+        return [steps[i] for i in range(n)]

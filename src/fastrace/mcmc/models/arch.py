@@ -122,28 +122,36 @@ class ARCH(Model):
         with np.errstate(over="ignore"):
             natural = np.exp(np.clip(at, -600.0, 600.0))
         n = float(natural[-1])
+        scale = np.append(np.ones(d - 1), n)  # x holds the weights' own
         value, gradient, hessian = 0.0, np.zeros(d), np.zeros((d, d))
         lags = np.lib.stride_tricks.sliding_window_view(self._squares, q + 1)[:, ::-1]
         for _, lagged in chunks(lags):
             square = lagged[:, 0]
             x = lagged * natural[:-1]  # what each parameter adds to the variance
             x[:, 0] = natural[0]
-            v = x.sum(axis=1)
-            part = term_derivatives(square, v, n)
-            l_v, l_vv, l_n, l_nn, l_vn = (part[name] for name in ("dv", "dvv", "dn", "dnn", "dvn"))
-            value += float(np.sum(part["value"]))
-            slope = l_v @ x
-            gradient[:-1] += slope
-            gradient[-1] += n * l_n.sum()
-            hessian[:-1, :-1] += x.T @ (l_vv[:, None] * x) + np.diag(slope)
-            cross = n * (l_vn @ x)
-            hessian[-1, :-1] += cross
-            hessian[:-1, -1] += cross
-            hessian[-1, -1] += n * n * l_nn.sum() + n * l_n.sum()
+            part, slope, bend = term_sums(square, x, x.sum(axis=1), n)
+            value += part
+            gradient += scale * slope
+            hessian += np.outer(scale, scale) * bend + np.diag(scale * slope)
         return value, gradient, hessian
 
     def _start(self) -> Array:
         return self.start
+
+
+def term_sums(square: Array, columns: Array, variance: Array, nu: float) -> tuple[float, Array, Array]:
+    """Sum of the log densities of returns, its gradient and its Hessian in weights w and nu.
+
+    The variances are columns @ w plus what does not depend on w.
+    """
+    part = term_derivatives(square, variance, nu)
+    d = columns.shape[1] + 1
+    gradient, hessian = np.empty(d), np.empty((d, d))
+    gradient[:-1], gradient[-1] = part["dv"] @ columns, part["dn"].sum()
+    hessian[:-1, :-1] = columns.T @ (part["dvv"][:, None] * columns)
+    hessian[-1, :-1] = hessian[:-1, -1] = part["dvn"] @ columns
+    hessian[-1, -1] = part["dnn"].sum()
+    return float(np.sum(part["value"])), gradient, hessian
 
 
 def term_derivatives(square: Array, variance: Array, nu: float) -> dict[str, Array]:

@@ -93,14 +93,12 @@ class Model:
                 f"deviations are needed, infinite ones for a flat prior"
             )
         self.prior_precision = 1.0 / sd**2
-        if log_prior is not None and not callable(log_prior):
-            raise TypeError(f"log_prior is {_checks.shown(log_prior)}; a function of the parameters is needed")
         if log_prior is not None:
+            if not callable(log_prior):
+                raise TypeError(f"log_prior is {_checks.shown(log_prior)}; a function of the parameters is needed")
             _checks.takes(log_prior, "log_prior", "theta")
         self.log_prior = log_prior
-        if isinstance(names, str) or (names is not None and len(names) != self.dim):
-            raise ValueError(f"names is {names!r}; a name for each of {counted(self.dim, 'parameter')} is needed")
-        self.names = None if names is None else tuple(map(str, names))
+        self.names = _checks.arm_names(names, self.dim, "parameter")
 
     @property
     def has_derivatives(self) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,24 +29,22 @@ Derivatives = Callable[[Array, NDArray[np.int64]], tuple[ArrayLike, ArrayLike]]
 class _TermsModel(Model):
     """A user's own terms, and what they say of the derivatives."""
 
-    derivatives: Derivatives | None
-    third_derivatives: Array | None
-    start: Array
-
     def _plain(self) -> tuple[Source, Array]:
         """A new source of the terms themselves, and where it reads its parameters."""
         raise NotImplementedError
 
-    def _set_derivatives(
-        self, derivatives: Derivatives | None, third_derivatives: ArrayLike | None, start: ArrayLike | None
+    def __init__(
+        self, dim: int, n_rows: int, derivatives: Derivatives | None, third_derivatives: ArrayLike | None,
+        start: ArrayLike | None, *prior: Any,
     ) -> None:
+        super().__init__(dim, n_rows, *prior)
         if derivatives is not None and not callable(derivatives):
             raise TypeError(f"derivatives is {_checks.shown(derivatives)}; a function of (theta, rows) is needed")
         self.derivatives = derivatives
         self.start = np.zeros(self.dim) if start is None else np.array(start, dtype=np.float64)
         if self.start.shape != (self.dim,) or not np.isfinite(self.start).all():
             raise ValueError(f"start is {_checks.shown(start)}; {self.dim} finite parameters are needed")
-        self.third_derivatives = None
+        self.third_derivatives: Array | None = None
         if third_derivatives is not None:
             if derivatives is None:
                 raise ValueError("third_derivatives came without derivatives, about whose expansion it bounds the rest")
@@ -59,25 +59,24 @@ class _TermsModel(Model):
     def has_derivatives(self) -> bool:
         return self.derivatives is not None
 
-    def _parts(
-        self, at: Array, rows: NDArray[np.int64], source: Source
-    ) -> tuple[Array, Array, Array]:
-        """Values, gradients and Hessians of some terms; `source` has its arm 0 at the same parameters."""
+    def _parts(self, at: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """Values, gradients and Hessians of the terms, some rows at a time."""
         assert self.derivatives is not None
-        k, d = len(rows), self.dim
-        gradient, hessian = self.derivatives(at.copy(), rows)
-        return source.read(rows, [0])[:, 0], _shaped(gradient, (k, d), "the gradient"), \
-            _shaped(hessian, (k, d, d), "the Hessian")
-
-    def _expand(self, at: Array) -> Parts:
-        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
         source, theta = self._plain()
         theta[:] = at
         for first in range(0, self.n_rows, CHUNK):
-            parts = self._parts(at, np.arange(first, min(first + CHUNK, self.n_rows)), source)
-            value += float(parts[0].sum())
-            gradient += parts[1].sum(axis=0)
-            hessian += parts[2].sum(axis=0)
+            rows = np.arange(first, min(first + CHUNK, self.n_rows))
+            gradient, hessian = self.derivatives(at.copy(), rows)
+            shape = len(rows), self.dim
+            yield source.read(rows, [0])[:, 0], _shaped(gradient, shape, "the gradient"), \
+                _shaped(hessian, (*shape, self.dim), "the Hessian")
+
+    def _expand(self, at: Array) -> Parts:
+        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        for values, gradients, hessians in self._parts(at):
+            value += float(values.sum())
+            gradient += gradients.sum(axis=0)
+            hessian += hessians.sum(axis=0)
         return value, gradient, hessian
 
     def _start(self) -> Array:
@@ -93,14 +92,7 @@ class _TermsModel(Model):
         """Derivatives of each term at a point, kept for the races to come."""
         kept = self._kept
         if kept is None or kept[0] != hat.tobytes():
-            source, theta = self._plain()
-            theta[:] = hat
-            parts = [
-                packed(*self._parts(hat, np.arange(first, min(first + CHUNK, self.n_rows)), source))
-                for first in range(0, self.n_rows, CHUNK)
-            ]
-            kept = hat.tobytes(), np.concatenate(parts)
-            self._kept = kept
+            kept = self._kept = hat.tobytes(), np.concatenate([packed(*parts) for parts in self._parts(hat)])
         return kept[1]
 
     def __getstate__(self) -> dict[str, object]:
@@ -164,33 +156,26 @@ class FunctionModel(_TermsModel):
         log_prior: LogPrior | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(dim, n_rows, prior_mean, prior_sd, log_prior, names)
         if not callable(terms):
             raise TypeError(f"terms is {_checks.shown(terms)}; a function of (theta, rows) is needed")
         _checks.takes(terms, "terms", "theta", "rows")
         self.terms = terms
-        self._set_derivatives(derivatives, third_derivatives, start)
+        super().__init__(dim, n_rows, derivatives, third_derivatives, start, prior_mean, prior_sd, log_prior, names)
 
     def __repr__(self) -> str:
         return f"FunctionModel({self.terms!r}, {counted(self.dim, 'parameter')}, {counted(self.n_rows, 'row')})"
 
     def _plain(self) -> tuple[Source, Array]:
         theta = np.zeros((2, self.dim))
-        return CallableSource(_Terms(self.terms, theta), 2, self.n_rows), theta
+        return CallableSource(partial(terms_of_arms, self.terms, theta), 2, self.n_rows), theta
 
 
-class _Terms:
-    """Rewards of the two arms of a `FunctionModel`."""
-
-    def __init__(self, terms: Terms, theta: Array) -> None:
-        self.terms = terms
-        self.theta = theta
-
-    def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Array:
-        out = np.empty((len(rows), len(arms)))
-        for j, arm in enumerate(arms):
-            out[:, j] = _shaped(self.terms(self.theta[arm].copy(), rows), (len(rows),), "terms")
-        return out
+def terms_of_arms(terms: Terms, theta: Array, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Array:
+    """Rewards of arms that have their parameters in the rows of `theta`."""
+    out = np.empty((len(rows), len(arms)))
+    for j, arm in enumerate(arms):
+        out[:, j] = _shaped(terms(theta[arm].copy(), rows), (len(rows),), "terms")
+    return out
 
 
 def _shaped(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
@@ -246,8 +231,8 @@ class SourceModel(_TermsModel):
     ) -> None:
         self.make = make
         source, theta = self._plain()
-        super().__init__(theta.shape[1], source.n_rows, prior_mean, prior_sd, log_prior, names)
-        self._set_derivatives(derivatives, third_derivatives, start)
+        super().__init__(theta.shape[1], source.n_rows, derivatives, third_derivatives, start, prior_mean, prior_sd,
+                         log_prior, names)
 
     def __repr__(self) -> str:
         return f"SourceModel({self.make!r}, {counted(self.dim, 'parameter')}, {counted(self.n_rows, 'row')})"

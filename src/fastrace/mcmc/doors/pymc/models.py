@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base._words import counted
 from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.mcmc.models.own_terms import terms_of_arms
 from fastrace.sources import CallableSource, Source
 
 __all__ = ["PyMCModel", "from_pymc"]
@@ -278,10 +280,12 @@ class PyMCModel(Model):
         parts = self._graphs.call("terms", self._whole(theta), np.asarray(rows, dtype=np.int64), *self._fixed_values())
         return np.asarray(parts[0] if len(parts) == 1 else sum(parts), dtype=np.float64)
 
-    def left(
-        self, theta: NDArray[np.float64], hat: NDArray[np.float64], rows: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """What their second-order expansion at `hat`, other continuous variables included, leaves of these terms."""
+    def left(self, theta: NDArray[np.float64], rows: NDArray[np.int64], hat: Any) -> NDArray[np.float64]:
+        """What their second-order expansion at `hat`, other continuous variables included, leaves of these terms.
+
+        A graph of its own: a table of each row's derivatives, as `FunctionModel` keeps, would take
+        1 + d + d (d + 1) / 2 numbers a row and d (d + 3) / 2 passes to make, and would not follow the other variables.
+        """
         rows = np.asarray(rows, dtype=np.int64)
         return np.asarray(self._graphs.call("left", self._whole(theta), hat, rows, *self._fixed_values()))
 
@@ -304,7 +308,8 @@ class PyMCModel(Model):
 
     def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
         theta = np.zeros((2, self.dim))
-        return CallableSource(_Rewards(self, theta, _hat_of(reference)), 2, self.n_rows), theta
+        terms = self.terms if reference is None else partial(self.left, hat=_hat_of(reference))
+        return CallableSource(partial(terms_of_arms, terms, theta), 2, self.n_rows), theta
 
     def _expanded(self, name: str, at: NDArray[np.float64], *rows: NDArray[np.int64]) -> Expansion:
         """A sum, its gradient and its Hessian in all continuous variables."""
@@ -373,13 +378,19 @@ class PyMCModel(Model):
         if hat is None:
             return self.log_prior
         if isinstance(reference, ExpandedReference):
-            return _Rest(self, hat, *reference.rest)
+            return partial(self._rest_left, hat, reference.rest)
         if self.others:
             raise ValueError(
                 f"the reference does not say how it expands the prior, which may depend on {', '.join(self.others)}; "
                 f"one that this model's reference() made is needed"
             )
-        return _Rest(self, hat, *self._expanded("rest_expansion", hat))
+        return partial(self._rest_left, hat, self._expanded("rest_expansion", hat))
+
+    def _rest_left(self, hat: NDArray[np.float64], expansion: Expansion, theta: NDArray[np.float64]) -> float:
+        """What its second-order expansion leaves of the log prior."""
+        value, gradient, hessian = expansion
+        step = self._whole(theta) - hat
+        return self.rest(theta) - value - float(gradient @ step + 0.5 * (step @ hessian @ step))
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,32 +439,3 @@ def _hat_of(reference: Reference | None) -> NDArray[np.float64] | None:
     if reference is None:
         return None
     return np.array(reference.whole_hat if isinstance(reference, JointReference) else reference.theta_hat)
-
-
-class _Rewards:
-    """Terms of the two arms, less their expansion if there is a point to expand at."""
-
-    def __init__(self, model: PyMCModel, theta: NDArray[np.float64], hat: NDArray[np.float64] | None) -> None:
-        self.model, self.theta, self.hat = model, theta, hat
-
-    def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        out = np.empty((len(rows), len(arms)))
-        for j, arm in enumerate(arms):
-            at = self.theta[arm]
-            out[:, j] = self.model.terms(at, rows) if self.hat is None else self.model.left(at, self.hat, rows)
-        return out
-
-
-class _Rest:
-    """What its second-order expansion leaves of the log prior."""
-
-    def __init__(
-        self, model: PyMCModel, hat: NDArray[np.float64], value: float, gradient: NDArray[np.float64],
-        hessian: NDArray[np.float64],
-    ) -> None:
-        self.model = model
-        self.hat, self.value, self.gradient, self.hessian = hat, value, gradient, hessian
-
-    def __call__(self, theta: NDArray[np.float64]) -> float:
-        step = self.model._whole(theta) - self.hat
-        return self.model.rest(theta) - self.value - float(self.gradient @ step + 0.5 * (step @ self.hessian @ step))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -265,7 +266,7 @@ class CategoricalStep(_RowStep):
             for values in [self._states(value) if given is None else given] * size
         ]
         variables = [
-            Categorical(len(values), _Factors(self, i), self.rows.n_rows, log_prior=_Offset(self, i))
+            Categorical(len(values), partial(self._factors, i), self.rows.n_rows, log_prior=partial(self._offset, i))
             for i, values in enumerate(self.states)
         ]
         self.kernel = kernel(variables, **options)
@@ -300,32 +301,22 @@ class CategoricalStep(_RowStep):
     def _theta(self) -> NDArray[np.float64]:
         return self.at_states(self.chain.position)
 
-
-class _Factors:
-    """Terms of some rows at some states of one entry."""
-
-    def __init__(self, step: CategoricalStep, i: int) -> None:
-        self.step, self.i = step, i
-
-    def __call__(self, states: NDArray[np.intp], rows: NDArray[np.int64], z: NDArray[np.intp]) -> NDArray[np.float64]:
-        theta = self.step.at_states(z)
+    def _factors(
+        self, i: int, states: NDArray[np.intp], rows: NDArray[np.int64], z: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """Terms of some rows at some states of one entry."""
+        theta = self.at_states(z)
         out = np.empty((len(rows), len(states)))
         for j, s in enumerate(states):
-            theta[self.i] = self.step.states[self.i][s]
-            out[:, j] = self.step.rows.terms(theta.copy(), rows)
+            theta[i] = self.states[i][s]
+            out[:, j] = self.rows.terms(theta.copy(), rows)
         return out
 
-
-class _Offset:
-    """Log-density of all but the terms at every state of one entry."""
-
-    def __init__(self, step: CategoricalStep, i: int) -> None:
-        self.step, self.i = step, i
-
-    def __call__(self, z: NDArray[np.intp]) -> NDArray[np.float64]:
-        theta = self.step.at_states(z)
-        out = np.empty(len(self.step.states[self.i]))
-        for s, state in enumerate(self.step.states[self.i]):
-            theta[self.i] = state
-            out[s] = self.step.rows.rest(theta.copy())
+    def _offset(self, i: int, z: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Log-density of all but the terms at every state of one entry."""
+        theta = self.at_states(z)
+        out = np.empty(len(self.states[i]))
+        for s, state in enumerate(self.states[i]):
+            theta[i] = state
+            out[s] = self.rows.rest(theta.copy())
         return out
