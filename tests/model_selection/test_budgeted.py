@@ -119,6 +119,15 @@ def test_the_coarse_grid_meets_its_condition(rng, slack):
         assert result.best == wanted
 
 
+def test_the_coarse_grid_has_the_fewest_shares_there_are(rng):
+    for _ in range(25):
+        k, quanta, slack = int(rng.integers(1, 8)), float(rng.uniform(500, 5000)), float(rng.choice([0.2, 1.0, 3.0]))
+        rates = np.sort(rng.integers(5, 100, k))[::-1]
+        penalties = [vc_penalty(d) for d in np.sort(rng.integers(1, 60, k))]
+        found = CoarseGrid(rates, quanta, penalties, slack=slack).grid
+        assert len(found) == twin.coarse_shares(penalties, rates, quanta, slack)
+
+
 def test_the_coarse_grid_by_held_out_risk_and_with_failures():
     penalties = [vc_penalty(d) for d in (1, 4, 16, 64)]
     method = CoarseGrid([64, 16, 4, 1], 1000, penalties, slack=0.5, criterion="held-out")

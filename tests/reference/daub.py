@@ -1,5 +1,6 @@
 """Twins of DAUB, halving and Algorithm 1 of Agarwal et al., in plain Python: one line per line of a paper."""
 
+import itertools
 import math
 
 import numpy as np
@@ -177,6 +178,16 @@ def budgeted_ucb(risk, rates, quanta, penalties, kappa2, log_term="T", n_rows=ma
             break
         query(best)
     return log
+
+
+def coarse_shares(penalties, rates, quanta, slack):
+    """The smallest s for which some s classes satisfy Definition 1 with shares of T / s, by trying all sets of them."""
+    for s in range(1, len(rates) + 1):
+        shares = [math.floor(quanta * n / s) for n in rates]
+        g = np.maximum.accumulate([gamma(n) for gamma, n in zip(penalties, shares, strict=True)])
+        if any(covers(g, chosen, slack) for chosen in itertools.combinations(range(len(rates)), s)):
+            return s
+    return None
 
 
 def covers(g, chosen, slack):

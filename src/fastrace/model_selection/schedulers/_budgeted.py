@@ -406,13 +406,8 @@ class CoarseGrid(Budgeted):
         s = 1
         while len(found := chosen(s)) > s:
             s += 1
-        while len(found) < s:                     # more time for each, if the grid holds for that as well
-            smaller = chosen(len(found))
-            if len(smaller) > len(found):
-                spare = [i for i in range(len(rates) - 1, -1, -1) if i not in found]
-                found = sorted([*found, *spare[: s - len(found)]], reverse=True)
-            else:
-                s, found = len(found), smaller
+        spare = [i for i in range(len(rates) - 1, -1, -1) if i not in found]      # shares that the grid leaves over
+        found = sorted([*found, *spare[: s - len(found)]], reverse=True)
         return found, {i: rows(i, s) for i in found}
 
     @property
