@@ -397,7 +397,13 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         return np.log(self.predict_proba(X))
 
     def staged_decision_function(self, X: ArrayLike) -> Iterator[Floats]:
-        """Yield what `decision_function` would return after each round."""
+        """Yield the scores after each round.
+
+        Yields
+        ------
+        ndarray of float, shape (n_rows,) or (n_rows, n_classes)
+            What `decision_function` would return after the round.
+        """
         block = self._ready(X)
         totals = [np.zeros(len(block)) for _ in self._boosters]
         for t in range(self.n_iter_):
@@ -407,14 +413,12 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
             yield totals[0].copy() if len(totals) == 1 else np.column_stack(totals)
 
     def staged_predict(self, X: ArrayLike) -> Iterator[NDArray[Any]]:
-        """Yield the classes after each round, shape (n_rows,)."""
-        for scores in self.staged_decision_function(X):
-            yield self._classes(scores)
+        """Return an iterator of the classes after each round, shape (n_rows,)."""
+        return map(self._classes, self.staged_decision_function(X))
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[Floats]:
-        """Yield the probabilities after each round, shape (n_rows, n_classes)."""
-        for scores in self.staged_decision_function(X):
-            yield _probabilities(scores)
+        """Return an iterator of the probabilities after each round, shape (n_rows, n_classes)."""
+        return map(_probabilities, self.staged_decision_function(X))
 
     def _classes(self, scores: Floats) -> NDArray[Any]:
         places = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.intp)

@@ -44,17 +44,7 @@ class Budgeted(Scheduler):
         self, learner: int, n: int, train_score: float | None, valid_score: float | None = None,
         cost: float | None = None,
     ) -> None:
-        """Take the risks of a training that was asked for, small ones good.
-
-        Parameters
-        ----------
-        learner, n : int
-            The training, as `ask` returned it.
-        train_score, valid_score : float or None
-            Risk on the rows trained on, and on held-out rows; the one that guides the choice is needed.
-        cost : float, optional
-            Rows by default.
-        """
+        """Take the risks of a training, small ones good, as `DAUB.tell`; the one that guides the choice is needed."""
         needed = valid_score if self._on_valid else train_score
         if needed is None:
             which = "valid_score" if self._on_valid else "train_score"
@@ -193,9 +183,9 @@ class BudgetedUCB(Budgeted):
         *,
         model: ArrayLike | None = None,
     ) -> None:
-        """Take the risks of a training, as the base does, and the parameters of its `model`.
+        """Take the risks of a training, small ones good, as `DAUB.tell`; the one that guides the choice is needed.
 
-        These lie in a space that all classes share; their mean over queries is `average`.
+        The parameters of its `model` lie in a space that all classes share; their mean over queries is `average`.
         """
         parameters = None if model is None else _checks.reals(model, "model").ravel()
         answered = self._n_answered

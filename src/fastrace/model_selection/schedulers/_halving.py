@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from fastrace._base import _checks
+from fastrace.model_selection.schedulers import _sizes
 from fastrace.model_selection.schedulers._scheduler import IN_FULL, NONE_LEFT, Allocation, Common, Scheduler
-from fastrace.model_selection.schedulers._sizes import (
-    ceil,
-    checked_curve,
-    checked_factor,
-    checked_sizes,
-    halving_plan,
-    on_scale,
-    plan_on,
-)
 
 
 class Rounds(Common, total=False):
@@ -81,23 +73,23 @@ class SuccessiveHalving(Scheduler):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(n_learners, n_rows, **common)
-        self._factor = checked_factor(factor)
+        self._factor = _sizes.checked_factor(factor)
         smallest = _checks.integer(smallest, "smallest", 1, "learners are trained on rows")
         if isinstance(first, str):
             first = _checks.choice(first, "first", ("exhaust", "smallest"))
         else:
             first = self._checked_first(first)
         self._finish = bool(finish)
-        plan = halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, bool(aggressive))
+        plan = _sizes.halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, bool(aggressive))
         if sizes is None and growth is None:
             found = sorted({n for n, _ in plan})
             if self._finish and found[-1] < self._n_rows:
                 found.append(self._n_rows)
         else:
             if isinstance(first, str):
-                first = halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, False)[0][0]
-            found = checked_sizes(first, 2.0 if growth is None else growth, self._n_rows, sizes=sizes)
-            plan = plan_on(found, self._n_learners, self._factor)
+                first = _sizes.halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, False)[0][0]
+            found = _sizes.checked_sizes(first, 2.0 if growth is None else growth, self._n_rows, sizes=sizes)
+            plan = _sizes.plan_on(found, self._n_learners, self._factor)
         self._plan = plan                         # rows, learners
         self._in_full = self._rows_of(plan) > self._n_rows * self._n_learners      # as the rounds would cost more
         if self._in_full:
@@ -157,7 +149,7 @@ class SuccessiveHalving(Scheduler):
         if self._later or new:                    # the next size of the ladder, though the plan may leave it out
             rows = next(n for n in self._ladder if n > now)
             if number == len(self._plan) or self._plan[number][0] > rows:
-                self._plan.insert(number, (rows, max(1, ceil(len(self._alive) / self._factor))))
+                self._plan.insert(number, (rows, max(1, _sizes.ceil(len(self._alive) / self._factor))))
         elif number == len(self._plan):
             if now == self._n_rows or not self._finish:
                 self._stop("complete", order[0])
@@ -248,7 +240,7 @@ class DAUBHalving(SuccessiveHalving):
         **rounds: Unpack[Rounds],
     ) -> None:
         super().__init__(n_learners, n_rows, first, factor, **rounds)
-        self._curve = checked_curve(curve)
+        self._curve = _sizes.checked_curve(curve)
         self._training_bound = bool(training_bound)
         self._before: dict[int, tuple[int, float]] = {}
         self._projected: set[int] = set()         # learners with two scores or more
@@ -263,8 +255,8 @@ class DAUBHalving(SuccessiveHalving):
         if before is not None:
             self._projected.add(learner)
         if before is not None and before[0] < n and valid > before[1]:
-            x = on_scale(n, self._n_rows, self._curve)
-            bound = valid - x * (valid - before[1]) / (x - on_scale(before[0], self._n_rows, self._curve))
+            x = _sizes.on_scale(n, self._n_rows, self._curve)
+            bound = valid - x * (valid - before[1]) / (x - _sizes.on_scale(before[0], self._n_rows, self._curve))
         if self._training_bound:
             bound = min(bound, train)
         if n == self._n_rows:

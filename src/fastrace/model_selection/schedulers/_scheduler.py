@@ -280,15 +280,13 @@ class Scheduler:
         valid_score : float
             Score on held-out rows. A score that is nan or infinite drops the learner.
         cost : float, optional
-            Cost of the training, at least 0. By default that of the method's `cost`: rows, the seconds since it was
-            asked for, or what the user's function says.
+            Cost of the training, at least 0; by default what the method's `cost` says.
 
         Raises
         ------
-        ValueError
-            If the training was not asked for, or the cost is negative or nan; nothing is changed then.
-        TypeError
-            If a score is not a number.
+        ValueError, TypeError
+            If the training was not asked for, a score is not a number, or the cost is negative or nan; nothing is
+            changed then.
         """
         key = learner, n
         asked = self._outstanding.get(key)

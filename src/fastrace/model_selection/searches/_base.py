@@ -16,16 +16,7 @@ from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_
 from sklearn.utils import check_random_state, get_tags, indexable
 
 from fastrace._base._docs import filled
-from fastrace.model_selection._sklearn import (
-    BaseSearchCV,
-    Callbacks,
-    check_method_params,
-    fit_context,
-    num_samples,
-    routed_parameters,
-    scorer_of,
-    scorers_and_metric,
-)
+from fastrace.model_selection import _sklearn
 from fastrace.model_selection.searches._candidates import Candidates, fault, settings_of
 from fastrace.model_selection.searches._checkpoint import Checkpoint, Saved
 from fastrace.model_selection.searches._workers import Crew
@@ -63,7 +54,7 @@ trainings_ : object
 
 def managed(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Check the parameters before `fit`, and end scikit-learn's callbacks after it."""
-    inner = fit_context(prefer_skip_nested_validation=False)(fit)
+    inner = _sklearn.fit_context(prefer_skip_nested_validation=False)(fit)
 
     @functools.wraps(fit)
     def outer(self: Any, X: Any, y: Any = None, **params: Any) -> Any:
@@ -84,7 +75,7 @@ class Task:
     scorers: Any
     metric: Any                              # name of the score that decides
     routed: Any
-    callbacks: Callbacks
+    callbacks: _sklearn.Callbacks
     crew: Crew
     checkpoint: Checkpoint
     saved: Saved | None
@@ -100,7 +91,7 @@ class Task:
         return kept
 
 
-class CandidateSearch(BaseSearchCV):
+class CandidateSearch(_sklearn.BaseSearchCV):
     """A search over named learners, over a grid of settings, or over settings drawn from distributions.
 
     A subclass fills the table of results, and says which candidate is chosen (`_search`).
@@ -151,7 +142,7 @@ class CandidateSearch(BaseSearchCV):
         """
         task = self._begin(X, y, params)
         self._search(task)
-        self.scorer_ = scorer_of(task.scorers)
+        self.scorer_ = _sklearn.scorer_of(task.scorers)
         if self.refit:
             self._refit(task)
         del self.trainings_
@@ -160,12 +151,12 @@ class CandidateSearch(BaseSearchCV):
 
     def _begin(self, X: Any, y: Any, params: dict[str, Any]) -> Task:
         """Check what came, and draw what is random: candidates and splits."""
-        scorers, metric = scorers_and_metric(self)
+        scorers, metric = _sklearn.scorers_and_metric(self)
         X, y = indexable(X, y)
-        params = check_method_params(X, params=params)
-        routed = routed_parameters(self, params)
-        callbacks = Callbacks(self, X, y, params)
-        if num_samples(X) < 1:
+        params = _sklearn.check_method_params(X, params=params)
+        routed = _sklearn.routed_parameters(self, params)
+        callbacks = _sklearn.Callbacks(self, X, y, params)
+        if _sklearn.num_samples(X) < 1:
             raise ValueError("Found array with 0 sample(s) (X is empty) while a minimum of 1 is required.")
         crew = Crew(self.n_jobs, self.pre_dispatch, self.time_limit, self.error_score == "raise")
         checkpoint = Checkpoint(self.checkpoint)

@@ -18,15 +18,7 @@ OF_LEARNER = ("predict", "predict_proba", "decision_function", "transform", "sco
 
 
 class Candidates(Composition):
-    """Learners by name, one of which is fitted.
-
-    Parameters
-    ----------
-    learners : list of (str, estimator)
-        The learners.
-    choice : str, optional
-        The one that `fit` trains; the first by default.
-    """
+    """Learners by name, of which `fit` trains the one that `choice` names, by default the first."""
 
     def __init__(self, learners: Any, choice: str | None = None) -> None:
         self.learners = learners

@@ -18,19 +18,8 @@ from sklearn.utils.multiclass import type_of_target
 
 from fastrace._base import _checks
 from fastrace._base._progress import meter
+from fastrace.model_selection import _sklearn
 from fastrace.model_selection._parquet_rows import ParquetRows
-from fastrace.model_selection._sklearn import (
-    MultimetricScorer,
-    best_index,
-    check_refit_names_a_score,
-    constraints,
-    insert_error_scores,
-    keep_parameters,
-    num_samples,
-    report_failed_fits,
-    table_of_results,
-    yields_constant_splits,
-)
 from fastrace.model_selection.schedulers._daub import DAUB
 from fastrace.model_selection.schedulers._halving import DAUBHalving, SuccessiveHalving
 from fastrace.model_selection.schedulers._scheduler import Allocation, Scheduler
@@ -178,7 +167,7 @@ class DAUBSearchCV(CandidateSearch):
     {'choice': 'one'}
     """
 
-    _parameter_constraints = constraints()
+    _parameter_constraints = _sklearn.constraints()
 
     def __init__(
         self,
@@ -209,15 +198,15 @@ class DAUBSearchCV(CandidateSearch):
         checkpoint: Any = None,
         progress: bool = False,
     ) -> None:
-        keep_parameters(locals())
+        _sklearn.keep_parameters(locals())
 
     def _splitter(self, X: Any, y: Any, seed: int) -> Any:
         if isinstance(self.cv, float) and not self.shuffle:            # the last rows are held out, by slices
-            n_rows = num_samples(X)
+            n_rows = _sklearn.num_samples(X)
             cut = n_rows - math.ceil(self._share() * n_rows)
             return check_cv([(np.arange(cut), np.arange(cut, n_rows))])
         found = super()._splitter(X, y, seed)
-        if self.checkpoint is not None and not yields_constant_splits(found):
+        if self.checkpoint is not None and not _sklearn.yields_constant_splits(found):
             raise ValueError("cv draws other splits each time; give its random_state an int, so that a search can go "
                              "on from its checkpoint")
         return found
@@ -268,7 +257,7 @@ class DAUBSearchCV(CandidateSearch):
         sizes = self._sizes(len(task.settings), n_rows, 1 if classes is None else int(classes.max()) + 1)
         if self.budget is not None and self.budget < sizes[0]:
             raise ValueError(f"budget is {self.budget}; the first training takes {sizes[0]} rows")
-        several = isinstance(task.scorers, MultimetricScorer) or None
+        several = isinstance(task.scorers, _sklearn.MultimetricScorer) or None
         method = self._scheduler(names_of(task.settings), n_rows, sizes)
         return Run(method, n_rows, self._trainings(task, orders, sizes), metric=task.metric, several=several)
 
@@ -338,7 +327,7 @@ class DAUBSearchCV(CandidateSearch):
             if run.several is None:
                 run.several = isinstance(out[0]["test_scores"], dict)
                 if run.several:
-                    check_refit_names_a_score(self, out[0]["test_scores"])
+                    _sklearn.check_refit_names_a_score(self, out[0]["test_scores"])
                     run.metric = self.refit
             valid, train = _means(out, run.metric, self._train_scores)
             if math.isfinite(valid):
@@ -356,9 +345,9 @@ class DAUBSearchCV(CandidateSearch):
         settings, trainings, metric = task.settings, run.trainings, run.metric
         rows = [item for item in run.done if not isinstance(trainings.get(item), Failure)]
         outs = [out for item in rows for out in trainings.get(item)]
-        report_failed_fits(outs, self.error_score)
+        _sklearn.report_failed_fits(outs, self.error_score)
         if callable(self.scoring):
-            insert_error_scores(outs, self.error_score)
+            _sklearn.insert_error_scores(outs, self.error_score)
         dropped = run.method.dropped
         if len(dropped) == len(settings):
             raise none_left("no learner is left", {
@@ -368,7 +357,7 @@ class DAUBSearchCV(CandidateSearch):
         self.candidates_ = settings
         self.multimetric_ = bool(run.several)
         bounds = {(training.learner, training.n): training.bound for training in self.result_.history}
-        results = table_of_results(self, [settings[i] for i, _ in rows], self.n_splits_, outs, {
+        results = _sklearn.table_of_results(self, [settings[i] for i, _ in rows], self.n_splits_, outs, {
             "candidate": [i for i, _ in rows], "n_resources": [n for _, n in rows], "iter": list(range(len(rows))),
             "upper_bound": [bounds[item] for item in rows],
         })
@@ -383,7 +372,7 @@ class DAUBSearchCV(CandidateSearch):
             self.seconds_[i] += self.n_splits_ * (results["mean_fit_time"][k] + results["mean_score_time"][k])
         if self.refit or not self.multimetric_:
             if callable(self.refit):
-                self.best_index_ = best_index(self, metric, results)
+                self.best_index_ = _sklearn.best_index(self, metric, results)
             else:
                 self.best_index_ = chosen
                 self.best_score_ = results[f"mean_test_{metric}"][chosen]

@@ -14,15 +14,8 @@ from sklearn.utils.metadata_routing import process_routing
 
 from fastrace._base import _checks
 from fastrace._base._progress import meter
+from fastrace.model_selection import _sklearn
 from fastrace.model_selection._row_scores import RowScore, row_score, row_scores
-from fastrace.model_selection._sklearn import (
-    MultimetricScorer,
-    best_index,
-    constraints,
-    keep_parameters,
-    report_failed_fits,
-    table_of_results,
-)
 from fastrace.model_selection.searches._base import CandidateSearch, Task
 from fastrace.model_selection.searches._candidates import Candidates
 from fastrace.model_selection.searches._checkpoint import fingerprint, head
@@ -127,7 +120,7 @@ class RacingSearchCV(CandidateSearch):
     ({'n_neighbors': 25}, True)
     """
 
-    _parameter_constraints = constraints(scoring="no_validation")
+    _parameter_constraints = _sklearn.constraints(scoring="no_validation")
     N_SEEDS = 3
 
     def __init__(
@@ -153,7 +146,7 @@ class RacingSearchCV(CandidateSearch):
         time_limit: float | None = None,
         progress: bool = False,
     ) -> None:
-        keep_parameters(locals())
+        _sklearn.keep_parameters(locals())
 
     def _row_scores(self) -> dict[str, RowScore]:
         """The scores by name, the one that is raced first."""
@@ -192,10 +185,10 @@ class RacingSearchCV(CandidateSearch):
         if self.race_.warnings:
             warnings.warn("the race is not as promised: " + "; ".join(self.race_.warnings), UserWarning, stacklevel=5)
         self.fraction_read_ = race.made / (len(task.settings) * race.n_rows)
-        self.multimetric_ = isinstance(task.scorers, MultimetricScorer)
+        self.multimetric_ = isinstance(task.scorers, _sklearn.MultimetricScorer)
         self._report(task, trained, race)
         if callable(self.refit):
-            self.best_index_ = best_index(self, "score", self.cv_results_)
+            self.best_index_ = _sklearn.best_index(self, "score", self.cv_results_)
         else:
             self.best_index_ = self.race_.best
             self.best_score_ = self.cv_results_[f"mean_test_{metrics[0].name}"][self.best_index_]
@@ -233,7 +226,7 @@ class RacingSearchCV(CandidateSearch):
             lost = trainings.get((i, n_rows))    # who hangs or kills its worker is not tried on more splits
             for k in range(len(orders)):
                 found[i, k] = kept.parts.get((i, n_rows, k), lost)
-        report_failed_fits([_as_fit(out) for out in found.values()], self.error_score)
+        _sklearn.report_failed_fits([_as_fit(out) for out in found.values()], self.error_score)
         return found
 
     def _report(self, task: Task, trained: dict[tuple[int, int], Any], race: HeldOut) -> None:
@@ -254,7 +247,7 @@ class RacingSearchCV(CandidateSearch):
         half_width[race.failed] = np.nan
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="One or more of the")
-            results = table_of_results(self, task.settings, n_splits, outs, {
+            results = _sklearn.table_of_results(self, task.settings, n_splits, outs, {
                 "n_predictions": race.pulls, "half_width": half_width, "eliminated_at": race.eliminated_at})
         for m, (name, (scores, mean)) in enumerate(zip(names, tables, strict=True)):
             results[f"mean_test_{name}"] = mean
@@ -272,7 +265,7 @@ class RacingSearchCV(CandidateSearch):
 
 def _weights(scorers: Any, params: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Weights of the rows for each score."""
-    if isinstance(scorers, MultimetricScorer) and get_config()["enable_metadata_routing"] and params:
+    if isinstance(scorers, _sklearn.MultimetricScorer) and get_config()["enable_metadata_routing"] and params:
         routed = process_routing(scorers, "score", **params)
         sent = {name: dict(routed[name].score) for name in names}
     else:

@@ -13,16 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import get_tags
 
+from fastrace.model_selection import _sklearn
 from fastrace.model_selection._parquet_rows import ParquetRows, as_slice, read_rows
-from fastrace.model_selection._sklearn import (
-    MultimetricScorer,
-    check_method_params,
-    fit_and_score,
-    num_samples,
-    score_rows,
-    split_rows,
-    take_rows,
-)
 from fastrace.model_selection.searches._candidates import Candidates, name_of
 from fastrace.model_selection.searches._workers import Crew, Failure
 
@@ -32,24 +24,11 @@ Part = tuple[int, int, int]              # candidate, rows, split
 
 
 class Trainings:
-    """Trainings of candidates on the first n rows of each split's training part.
+    """Trainings of candidates on the first n rows of each split's training part, whose row numbers are `orders`.
 
-    Parameters
-    ----------
-    task : Task
-        What is searched.
-    orders, tests : list of ndarray
-        Numbers of the training and held-out rows of each split.
-    parts : dict
-        What is finished already: what `trained` returned, or a `Failure`, by candidate, rows and split.
-    options : dict
-        Of `fit_and_score`.
-    sizes : list of int
-        Numbers of rows on which a learner with ``partial_fit`` is trained, for `warm`.
-    warm : bool
-        Whether it goes on from the model of the size before.
-    sampled : bool
-        Whether to score some of the rows trained on.
+    `parts` are those that are finished: what `trained` returned, or a `Failure`, by candidate, rows and split.
+    `options` are those of `fit_and_score`. Where `warm`, a learner with ``partial_fit`` goes on from its model of the
+    size before; where `sampled`, some of the rows trained on are scored.
     """
 
     def __init__(
@@ -121,19 +100,19 @@ def trained(
 ) -> dict[str, Any]:
     """One training by `fit_and_score`, its score on some of the rows trained on, and its `Failure` or None."""
     heard = Listener(options["scorer"])
-    if not isinstance(heard.scorer, MultimetricScorer):          # that one collects the errors itself
+    if not isinstance(heard.scorer, _sklearn.MultimetricScorer):          # that one collects the errors itself
         options["scorer"] = heard
     watch_fit(estimator, heard)
-    out: dict[str, Any] = fit_and_score(estimator, X, y, return_estimator=True, **options)
+    out: dict[str, Any] = _sklearn.fit_and_score(estimator, X, y, return_estimator=True, **options)
     out["failure"] = heard.failure
     model = out["estimator"] if return_estimator else out.pop("estimator")
     if sampled:
         train, scores = options["train"], out["test_scores"]
         if out["fit_error"] is None:
             rows = train[:TRAIN_SCORE_ROWS]
-            part = split_rows(model, X, y, rows, train)
-            weights = check_method_params(X, params=options["score_params"], indices=rows)
-            scores = score_rows(model, *part, options["scorer"], weights, options["error_score"])
+            part = _sklearn.split_rows(model, X, y, rows, train)
+            weights = _sklearn.check_method_params(X, params=options["score_params"], indices=rows)
+            scores = _sklearn.score_rows(model, *part, options["scorer"], weights, options["error_score"])
         out["train_scores"] = scores
     if warm and out["fit_error"] is None:
         out["model"] = getattr(model, "model", model)
@@ -202,7 +181,7 @@ class Gradual:
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Gradual:
         learner = self.estimator.chosen() if isinstance(self.estimator, Candidates) else self.estimator
-        n = num_samples(X)
+        n = _sklearn.num_samples(X)
         if not self.warm or not hasattr(learner, "partial_fit"):
             self.model = self.estimator
             self.model.fit(read_rows(X), *([] if y is None else [y]), **params)
@@ -216,10 +195,10 @@ class Gradual:
             rows, done = np.arange(done, stop), stop
             for block in X[rows].blocks() if isinstance(X, ParquetRows) else [slice(None)]:
                 places = rows[block]
-                part = X[places].read() if isinstance(X, ParquetRows) else take_rows(
+                part = X[places].read() if isinstance(X, ParquetRows) else _sklearn.take_rows(
                     X, as_slice(places) if isinstance(X, np.ndarray) else places)
-                target = [] if y is None else [take_rows(y, places)]
-                weights = {name: take_rows(value, places) for name, value in extra.items()}
+                target = [] if y is None else [_sklearn.take_rows(y, places)]
+                weights = {name: _sklearn.take_rows(value, places) for name, value in extra.items()}
                 self.model.partial_fit(part, *target, **weights, **rest)
         return self
 
@@ -242,7 +221,7 @@ class Gradual:
 
 
 def _per_row(value: Any, n: int) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, str) and num_samples(value) == n
+    return hasattr(value, "__len__") and not isinstance(value, str) and _sklearn.num_samples(value) == n
 
 
 def _by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
