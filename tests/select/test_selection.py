@@ -12,7 +12,7 @@ from scipy import LowLevelCallable, optimize, stats
 import ctrl_c
 import fastrace as fr
 from fastrace.pulls import BernoulliPulls, RecordedPulls, ResampledPulls, UniformPulls, as_pulls
-from fastrace.select._adapt import _log_level, _width_at
+from fastrace.select._adapt import _level, _log_level, _width_at
 from fastrace.select.selection import scales
 from guarantee import assert_fits, assert_rate_at_most
 from reference import lucb as lucb_twin
@@ -511,6 +511,8 @@ def test_the_mean_of_gamma_mixtures_is_a_little_more_careful_than_its_formula(se
         assert ours <= max(exact, 0.0) + 1e-8 * (1 + abs(v))
         if exact > 3.0:
             assert ours >= exact - 0.06
+        level = _level("gamma-mixture", (1000, 0.0, v, 1.0), s / 1000, mixtures, 6.0)      # the quick way, to rounding
+        assert level == pytest.approx(math.exp(-ours), rel=1e-11 * (1 + ours), abs=0.0)
 
 
 @pytest.mark.parametrize("kind", ["normal-mixture", "gamma-mixture"])

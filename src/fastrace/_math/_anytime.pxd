@@ -39,6 +39,16 @@ cdef inline double log_gamma_rest(double x) noexcept nogil:
             + inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))))
 
 
+cdef inline double gamma_rest(double x) noexcept nogil:
+    """exp(log_gamma_rest(x)), with a root in place of a logarithm."""
+    cdef double inverse = 1.0 / x, square = inverse * inverse, small
+    if x < 20.0:
+        return exp(log_gamma_rest(x))
+    small = inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0)))
+    return sqrt(2.0 * M_PI * inverse) * (
+        1.0 + small * (1.0 + small / 2.0 * (1.0 + small / 3.0 * (1.0 + small / 4.0 * (1.0 + small / 5.0)))))
+
+
 cdef inline double log_mixture_start(double rho, incomplete_gamma_t below) noexcept nogil:
     """The part of the log mixture that depends on rho alone."""
     return -log_gamma_rest(rho) - log(below(rho, rho, 0))
@@ -64,6 +74,7 @@ cdef struct mixture_t:
     int n                           # mixtures in the mean, from 1 to MOST_SCALES
     double[MOST_SCALES] rho         # of each, in squared widths of the support, above 0
     double[MOST_SCALES] start       # log_mixture_start of each, and the log of its weight; weights add up to 1
+    double[MOST_SCALES] factor      # exp(start)
     incomplete_gamma_t below
 
 
@@ -101,6 +112,20 @@ cdef inline double log_mean_mixture_at_least(double s, double v, const mixture_t
     for k in range(mixture.n):
         sum += exp(part[k] - top)
     return top + log(sum)
+
+
+cdef inline double one_over_mean_mixture(double s, double v, const mixture_t *mixture) noexcept nogil:
+    """exp(-log_mean_mixture_at_least), to rounding, at half its price."""
+    cdef double sum = 0.0, shape, room, missing
+    cdef int k
+    for k in range(mixture.n):
+        shape = v + mixture.rho[k]
+        room = s - shape * log1p(s / shape)
+        if room > 600.0:            # its exponential might not be a number
+            return exp(-log_mean_mixture_at_least(s, v, mixture))
+        missing = exp(-room)
+        sum += mixture.factor[k] * gamma_rest(shape) * (1.0 - missing if missing < 0.5 else 0.5) / missing
+    return 1.0 / sum
 
 
 cdef inline double mean_mixture_boundary(double v, const mixture_t *mixture, double log_inv_alpha) noexcept nogil:
@@ -151,6 +176,7 @@ cdef inline int set_mixture(mixture_t *mixture, object scales, double log_inv_al
             raise ValueError(f"scale {k} is {scales[k]}; a sum of squared errors and a weight, above 0, are needed")
         mixture.rho[k] = mixture_rho(best_v, log_inv_alpha)
         mixture.start[k] = log_mixture_start(mixture.rho[k], mixture.below) + log(weight / total)
+        mixture.factor[k] = exp(mixture.start[k])
     return 0
 
 

@@ -5,10 +5,10 @@
 level is that of a one-sided bound. Kalyanakrishnan & Stone (2010), section 4.
 """
 
-from libc.math cimport INFINITY, erfc, log, log1p, sqrt
+from libc.math cimport INFINITY, erfc, exp, log, log1p, sqrt
 from libc.stdint cimport int64_t
 
-from fastrace._math._anytime cimport log_mean_mixture_at_least, mixture_t
+from fastrace._math._anytime cimport log_mean_mixture_at_least, mixture_t, one_over_mean_mixture
 
 cdef enum kind_t:
     HOEFFDING                   # at one number of pulls
@@ -66,6 +66,14 @@ cdef inline double log_level(kind_t kind, const evidence_t *arm, double gap) noe
     if kind == NORMAL_MIXTURE:
         return log_level_normal_mixture(arm, gap)
     return log_level_gamma_mixture(arm, gap)
+
+
+cdef inline double level(kind_t kind, const evidence_t *arm, double gap) noexcept nogil:
+    """exp(log_level), to rounding."""
+    if kind == GAMMA_MIXTURE and gap > 0.0 and arm.pulls > 0:
+        return min(1.0, one_over_mean_mixture(arm.pulls * (gap / arm.span), arm.error / (arm.span * arm.span),
+                                              arm.mixture))
+    return exp(log_level(kind, arm, gap))
 
 
 cdef inline double width_at(kind_t kind, const evidence_t *arm, double log_wanted) noexcept nogil:

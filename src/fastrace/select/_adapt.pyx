@@ -16,7 +16,7 @@ from fastrace._base._guard cimport guard_check_built
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._sum_tree cimport sum_tree_build, sum_tree_find, sum_tree_set, sum_tree_size, sum_tree_t
 from fastrace._math._anytime cimport mixture_t, set_mixture
-from fastrace._math._cutoff cimport cutoff_between, evidence_t, kind_t, log_level, standard_error, width_at
+from fastrace._math._cutoff cimport cutoff_between, evidence_t, kind_t, level, log_level, standard_error, width_at
 from fastrace.select._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, MOST_PER_BATCH, Selector, per_arm
 
 import numpy as np
@@ -105,9 +105,13 @@ cdef class Adapt(Selector):
         """How far an arm's mean lies on its side of the cutoff; that of a selected arm is raised by epsilon."""
         return self.mean[arm] + self.epsilon - cutoff if self.is_best[arm] else cutoff - self.mean[arm]
 
+    cdef inline double log_level_at(self, Py_ssize_t arm, double cutoff) noexcept nogil:
+        cdef evidence_t seen = self.evidence(arm)
+        return log_level(self.kind, &seen, self.gap(arm, cutoff))
+
     cdef inline double level_at(self, Py_ssize_t arm, double cutoff) noexcept nogil:
-        cdef evidence_t known = self.evidence(arm)
-        return log_level(self.kind, &known, self.gap(arm, cutoff))
+        cdef evidence_t seen = self.evidence(arm)
+        return level(self.kind, &seen, self.gap(arm, cutoff))
 
     cdef double cutoff_hat(self) noexcept nogil:
         cdef Py_ssize_t best = self.best.item[0], rest = self.rest.item[0]
@@ -122,7 +126,7 @@ cdef class Adapt(Selector):
         for i in range(self.n_arms):
             if (i & 1023) == 1023:
                 self.worked(1024 * LEVEL_COST)
-            x = exp(self.level_at(i, cutoff))
+            x = self.level_at(i, cutoff)
             if x >= 1.0:
                 return INFINITY
             sum -= log1p(-x)
@@ -140,7 +144,7 @@ cdef class Adapt(Selector):
             if (i & 1023) == 1023:
                 self.worked(1024 * LEVEL_COST)
             if not self.settled(i, cutoff):
-                x = self.level_at(i, cutoff)
+                x = self.log_level_at(i, cutoff)
                 largest = x if x > largest else largest
         return exp(largest)
 
@@ -209,7 +213,7 @@ cdef class Adapt(Selector):
             for i in range(self.n_arms):
                 if (i & 1023) == 1023:
                     self.worked(1024 * LEVEL_COST)
-                self.weight[i] = exp(self.level_at(i, cutoff)) if self.pulls[i] < self.cap[i] else 0.0
+                self.weight[i] = self.level_at(i, cutoff) if self.pulls[i] < self.cap[i] else 0.0
                 sum += self.weight[i]
             if not sum > 0.0:
                 self.status = BY_CAP
@@ -276,7 +280,7 @@ cdef class Adapt(Selector):
 
     cdef void bracket(self, Py_ssize_t arm, double *above, double *below) noexcept nogil:
         """The largest and the smallest level of an arm over the window."""
-        cdef double low = exp(self.level_at(arm, self.window_low)), high = exp(self.level_at(arm, self.window_high))
+        cdef double low = self.level_at(arm, self.window_low), high = self.level_at(arm, self.window_high)
         above[0] = high if self.is_best[arm] else low
         below[0] = low if self.is_best[arm] else high
 
@@ -290,7 +294,7 @@ cdef class Adapt(Selector):
     cdef double reach(self, Py_ssize_t arm, double cutoff) noexcept nogil:
         """How far the cutoff may move until an arm's logarithm of the level moves by about 0.7."""
         cdef double gap = self.gap(arm, cutoff), least = self.span[arm] / (2.0 * sqrt(<double>self.pulls[arm]))
-        return 0.35 * max(gap, least) / max(-self.level_at(arm, cutoff), 0.5)
+        return 0.35 * max(gap, least) / max(-self.log_level_at(arm, cutoff), 0.5)
 
     cdef int reweigh_all(self, double cutoff) except -1 nogil:
         """A new window around the cutoff, and new weights for all arms; O(n)."""
@@ -323,7 +327,7 @@ cdef class Adapt(Selector):
         if self.all_times:
             for side in range(2):
                 i = self.best.item[0] if side == 0 else self.rest.item[0]
-                if not self.settled(i, cutoff) and self.n_arms * exp(self.level_at(i, cutoff)) > self.delta:
+                if not self.settled(i, cutoff) and self.n_arms * self.level_at(i, cutoff) > self.delta:
                     return False
             return True
         return self.below_sum * (1.0 - 1e-9) <= -log1p(-self.delta)
@@ -349,7 +353,7 @@ cdef class Adapt(Selector):
         while self.above.sum[1] > 0.0:
             at = self.uniform() * self.above.sum[1]
             arm = sum_tree_find(&self.above, &at)
-            if at < exp(self.level_at(arm, cutoff)):
+            if at < self.level_at(arm, cutoff):
                 self.drawn += 1
                 self.ask_for(arm, 1)
                 return 0
@@ -397,7 +401,7 @@ cdef class Adapt(Selector):
         if self.ready:
             cutoff = self.choose_cutoff()
             for i in range(self.n_arms):
-                level[i] = exp(self.level_at(i, cutoff))
+                level[i] = self.level_at(i, cutoff)
         return out
 
     def widths(self):
@@ -453,6 +457,14 @@ def _log_level(kind, arm, gap, scales=(), log_inv_alpha=6.0):
     cdef mixture_t mixture
     _evidence(&evidence, &mixture, arm[0], arm[1], arm[2], arm[3], scales, log_inv_alpha)
     return log_level(<kind_t><int>KINDS.index(kind), &evidence, gap)
+
+
+def _level(kind, arm, gap, scales=(), log_inv_alpha=6.0):
+    """`level` of one arm: (pulls, m2, error, span)."""
+    cdef evidence_t evidence
+    cdef mixture_t mixture
+    _evidence(&evidence, &mixture, arm[0], arm[1], arm[2], arm[3], scales, log_inv_alpha)
+    return level(<kind_t><int>KINDS.index(kind), &evidence, gap)
 
 
 def _width_at(kind, arm, log_aim, scales=(), log_inv_alpha=6.0):
