@@ -202,8 +202,8 @@ cdef class LilRace:
             arm.rest = 0.0
         else:
             with gil:
-                raise arm_error(i, f"the reward of arm {i} on row {self._row(i)} is {reward}; a race needs rewards that "
-                                   f"are finite, or -inf for an arm that cannot win")
+                raise arm_error(i, f"the reward of arm {i} on row {self._row(i)} is {reward}; a race needs rewards "
+                                   f"that are finite, or -inf for an arm that cannot win")
         arm.pulls += 1
         self.total += 1
         if self.opened < self.n_running:

@@ -49,7 +49,7 @@ cdef class Adapt(Selector):
     cdef cnp.ndarray _cap
     cdef const int64_t *cap
     cdef mixture_t mixture          # of bounds that hold at all times
-    cdef double *level              # of each arm at the cutoff; or the half-width at the level delta / n
+    cdef double *level              # of each arm at the cutoff last tried; or the half-width at the level delta / n
     # one by one
     cdef sum_tree_t above           # at least the level of each arm, for cutoffs in the window; 0 for arms at their cap
     cdef double *below              # at most the level
@@ -119,38 +119,41 @@ cdef class Adapt(Selector):
         return cutoff_between(self.mean[best] + self.epsilon, self.mean[rest], standard_error(&one),
                               standard_error(&other))
 
-    cdef double neg_log_right(self, double cutoff) except? -1.0 nogil:
-        """-log of the product of (1 - level) over all arms; infinite if a level is 1."""
+    cdef int fill_levels(self, double cutoff) except -1 nogil:
+        """The level of each arm at a cutoff."""
         cdef Py_ssize_t i
-        cdef double x, sum = 0.0
         for i in range(self.n_arms):
             if (i & 1023) == 1023:
                 self.worked(1024 * LEVEL_COST)
-            x = self.level_at(i, cutoff)
-            if x >= 1.0:
+            self.level[i] = self.level_at(i, cutoff)
+        return 0
+
+    cdef double neg_log_right(self) noexcept nogil:
+        """-log of the product of (1 - level) over all arms; infinite if a level is 1."""
+        cdef Py_ssize_t i
+        cdef double sum = 0.0
+        for i in range(self.n_arms):
+            if self.level[i] >= 1.0:
                 return INFINITY
-            sum -= log1p(-x)
+            sum -= log1p(-self.level[i])
         return sum
 
     cdef inline bint settled(self, Py_ssize_t arm, double cutoff) noexcept nogil:
         """Whether an arm has had DIRECT's pulls, which bound its mean to epsilon / 2, and is that far away."""
         return self.pulls[arm] >= self.cap[arm] and self.gap(arm, cutoff) >= 0.5 * self.epsilon
 
-    cdef double largest_level(self, double cutoff) except? -1.0 nogil:
+    cdef double largest_level(self, double cutoff) noexcept nogil:
         """Of the arms that no fixed number of pulls has settled."""
         cdef Py_ssize_t i
-        cdef double x, largest = -INFINITY
+        cdef double largest = 0.0
         for i in range(self.n_arms):
-            if (i & 1023) == 1023:
-                self.worked(1024 * LEVEL_COST)
-            if not self.settled(i, cutoff):
-                x = self.log_level_at(i, cutoff)
-                largest = x if x > largest else largest
-        return exp(largest)
+            if self.level[i] > largest and not self.settled(i, cutoff):
+                largest = self.level[i]
+        return largest
 
     cdef double objective(self, double cutoff) except? -1.0 nogil:
-        self.worked(self.n_arms * LEVEL_COST)
-        return self.largest_level(cutoff) if self.all_times else self.neg_log_right(cutoff)
+        self.fill_levels(cutoff)
+        return self.largest_level(cutoff) if self.all_times else self.neg_log_right()
 
     cdef double cutoff_star(self) except? -1.0 nogil:
         """The cutoff with the smallest error bound: 64 points, then golden section around the best one."""
@@ -188,9 +191,8 @@ cdef class Adapt(Selector):
 
     cdef double error_at(self, double cutoff) except? -1.0 nogil:
         """The error bound: delta^c; with bounds for all times n times the largest level, for that is proved."""
-        if self.all_times:
-            return min(1.0, self.n_arms * self.largest_level(cutoff))
-        return -expm1(-self.neg_log_right(cutoff))
+        cdef double value = self.objective(cutoff)
+        return min(1.0, self.n_arms * value) if self.all_times else -expm1(-value)
 
     # What to pull next.
 
@@ -211,9 +213,7 @@ cdef class Adapt(Selector):
                 self.status = BY_DELTA
                 return 0
             for i in range(self.n_arms):
-                if (i & 1023) == 1023:
-                    self.worked(1024 * LEVEL_COST)
-                self.weight[i] = self.level_at(i, cutoff) if self.pulls[i] < self.cap[i] else 0.0
+                self.weight[i] = self.level[i] if self.pulls[i] < self.cap[i] else 0.0
                 sum += self.weight[i]
             if not sum > 0.0:
                 self.status = BY_CAP
@@ -395,14 +395,10 @@ cdef class Adapt(Selector):
 
     def _levels(self):
         cdef Py_ssize_t i
-        out = np.ones(self.n_arms)
-        cdef double[::1] level = out
-        cdef double cutoff
-        if self.ready:
-            cutoff = self.choose_cutoff()
-            for i in range(self.n_arms):
-                level[i] = self.level_at(i, cutoff)
-        return out
+        if not self.ready:
+            return np.ones(self.n_arms)
+        self.fill_levels(self.choose_cutoff())
+        return np.array([self.level[i] for i in range(self.n_arms)])
 
     def widths(self):
         """Half-width of each arm's one-sided bound at the level delta / n."""
