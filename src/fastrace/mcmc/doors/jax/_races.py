@@ -57,9 +57,11 @@ def _register() -> None:
     """Make the compiled functions known to XLA, under the version of its interface that it has."""
     header = Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
     found = dict(re.findall(r"#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", header.read_text(encoding="utf-8")))
-    for module in (_xla, _xla_chain):
-        module.speak(int(found["MAJOR"]), int(found["MINOR"]))
-    for name, capsule in (_xla.targets() | _xla_chain.targets()).items():
+    major, minor = int(found["MAJOR"]), int(found["MINOR"])
+    if major != 0:
+        raise ImportError(f"this jaxlib's interface for compiled functions has version {major}.{minor}; this fastrace "
+                          f"knows versions 0.*: take a newer fastrace")
+    for name, capsule in (_xla.targets(major, minor) | _xla_chain.targets(major, minor)).items():
         jax.ffi.register_ffi_target(name, capsule, platform="cpu")
 
 

@@ -8,7 +8,7 @@ dimensions are a batch; where a program runs a batch until its last race is over
 
 from cpython.pycapsule cimport PyCapsule_New
 from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan, sqrt
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
@@ -16,15 +16,15 @@ from numpy.random cimport bitgen_t
 
 from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_t
 from fastrace._draws._rng cimport gumbel, random_standard_exponential
-from fastrace._draws._row_stream cimport row_stream_init, row_stream_t
+from fastrace._draws._row_stream cimport row_stream_t
 from fastrace._math._betting cimport bets_init
 from fastrace._math._criteria cimport full_pass_pays, race_sits_out, rows_needed
 from fastrace._math._simd cimport fr_sum
 from fastrace._math._rule cimport (NORMAL, look_t, look_width, rule_look, rule_t, tally_clear, tally_decides,
                                    tally_extend, tally_needs, tally_t)
-from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_F32, XLA_INVALID_ARGUMENT, XLA_S32, XLA_S64, XLA_U32,
-                                                key_seed, xla_array_t, xla_asks, xla_batch, xla_buffer_t, xla_error,
-                                                xla_fits, xla_frame_t, xla_is_real, xla_last, xla_put_real, xla_real)
+from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_F32, XLA_INVALID_ARGUMENT, XLA_S64, key_seed,
+                                                xla_array_t, xla_batch, xla_buffer_t, xla_error, xla_frame_t,
+                                                xla_last, xla_put_real, xla_ready, xla_real)
 
 import numpy as np
 
@@ -67,16 +67,7 @@ cdef struct race_t:
     double threshold
     tally_t tally
 
-cdef int major_version = 0, minor_version = 3
-
-
-def speak(major, minor):
-    """Set the version of XLA's interface that the functions say they are for: the one whose XLA asks."""
-    global major_version, minor_version
-    if major != 0:
-        raise ImportError(f"this jaxlib's interface for compiled functions has version {major}.{minor}; this fastrace "
-                          f"knows versions 0.*: take a newer fastrace")
-    major_version, minor_version = major, minor
+cdef int[2] version         # of XLA's interface: the one whose XLA asks
 
 
 def plan(kind, n_rows, looks, log_inv_delta, quantile, *, n_arms, delayed, guard, advantage, low, high):
@@ -116,17 +107,23 @@ def words(n_arms):
     return (sizeof(head_t) + (3 * k + k * k) * sizeof(double)) // 4
 
 
-cdef const char *take_plan(const xla_frame_t *frame, plan_t *out, bint arms) noexcept nogil:
-    """Copy the plan of a call; NULL, or what is wrong."""
-    cdef xla_array_t *given = <xla_array_t *>frame.attributes.at[0]
+cdef bint ready(const xla_frame_t *frame, const char *arguments, plan_t *plan, bint arms, void **answer) noexcept nogil:
+    """As `xla_ready` of a function with one result, a state, and a plan, which it takes up."""
+    cdef xla_array_t *given
+    if not xla_ready(frame, version, arguments, b"u", 1, answer):
+        return False
+    given = <xla_array_t *>frame.attributes.at[0]
     if frame.attributes.kinds[0] != XLA_ARRAY or given.dtype != XLA_S64 or given.size * 8 < sizeof(plan_t):
-        return b"a function of fastrace was called without its plan"
-    memcpy(out, given.data, sizeof(plan_t))
-    if out.size != sizeof(plan_t) or out.make != MAKE or (out.n_arms > 0) != arms or (
-            given.size * 8 != sizeof(plan_t) + out.rule.n_looks * sizeof(look_t)):
-        return b"the plan of this race was made by another version of fastrace: trace the function anew"
-    out.rule.look = <look_t *>(<char *>given.data + sizeof(plan_t))
-    return NULL
+        answer[0] = refuse(frame, b"a function of fastrace was called without its plan")
+        return False
+    memcpy(plan, given.data, sizeof(plan_t))
+    if plan.size != sizeof(plan_t) or plan.make != MAKE or (plan.n_arms > 0) != arms or (
+            given.size * 8 != sizeof(plan_t) + plan.rule.n_looks * sizeof(look_t)):
+        answer[0] = refuse(frame, b"the plan of this race was made by another version of fastrace: trace the function "
+                           b"anew")
+        return False
+    plan.rule.look = <look_t *>(<char *>given.data + sizeof(plan_t))
+    return True
 
 
 cdef inline void carry(xla_buffer_t *out, const xla_buffer_t *given) noexcept nogil:
@@ -172,34 +169,23 @@ cdef void *refuse_beyond(const xla_frame_t *frame, const plan_t *p, int64_t row,
     return refuse(frame, text)
 
 
-cdef void seed(row_stream_t *stream, const uint32_t *key, int64_t n, uint64_t purpose) noexcept nogil:
-    """A stream from the words of a JAX key; another for another purpose."""
-    row_stream_init(stream)
-    key_seed(stream, key, n, purpose)
-
-
 # Random numbers for a proposal.
 
 cdef void *draw_noise(xla_frame_t *frame) noexcept nogil:
     """(key) -> standard normals of any number, one uniform number; `purpose` 1 of the key."""
     cdef row_stream_t stream
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *key
     cdef xla_buffer_t *normals
     cdef xla_buffer_t *uniform
     cdef int64_t b, i, width, n
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 1, 2, 0)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not xla_ready(frame, version, b"u", b"rr", 0, &answer):
+        return answer
     key = frame.arguments.at[0]
     normals, uniform = frame.results.at[0], frame.results.at[1]
-    if key.dtype != XLA_U32 or not xla_is_real(normals) or normals.dtype != uniform.dtype:
-        return refuse(frame, b"a key of 32-bit words, and float32 or float64 results, are needed")
     width, n = xla_last(key, 1), xla_last(normals, 1)
     for b in range(xla_batch(key, 1)):
-        seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
+        key_seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
         for i in range(n):
             xla_put_real(normals, b * n + i, random_standard_normal(&stream.bits))
         xla_put_real(uniform, b, stream.bits.next_double(stream.bits.state))
@@ -216,7 +202,7 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
     cdef row_stream_t stream
     cdef plan_t p
     cdef race_t *race
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *key
     cdef xla_buffer_t *ratios
     cdef xla_buffer_t *losses
@@ -225,24 +211,15 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
     cdef double ratio, level, first
     cdef bint delayed
     cdef int64_t b, width
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 4, 1, 1)
-    if wrong == NULL:
-        wrong = take_plan(frame, &p, False)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not ready(frame, b"urii", &p, False, &answer):
+        return answer
     key, ratios, losses = frame.arguments.at[0], frame.arguments.at[1], frame.arguments.at[2]
     near, out = frame.arguments.at[3], frame.results.at[0]
-    if (key.dtype != XLA_U32 or not xla_is_real(ratios) or losses.dtype != XLA_S32 or near.dtype != XLA_S32
-            or out.dtype != XLA_U32):
-        return refuse(frame, b"a race opens with a key, a float32 or float64 log ratio, an int32 count and an int32 "
-                      b"that says whether both states are near")
     width = xla_last(key, 1)
     clear(out)
     for b in range(xla_batch(key, 1)):
         race = <race_t *>(<char *>out.data + b * sizeof(race_t))
-        seed(&stream, <const uint32_t *>key.data + b * width, width, 2)
+        key_seed(&stream, <const uint32_t *>key.data + b * width, width, 2)
         ratio = xla_real(ratios, b)
         if isnan(ratio):
             return refuse(frame, b"the log prior or the proposal's log ratio is nan; a number is needed, or -inf where "
@@ -273,19 +250,14 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
 cdef void *race_rows(xla_frame_t *frame) noexcept nogil:
     """(state of either kind) -> the rows that the race reads next; 0 past its end."""
     cdef head_t *head
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *states
     cdef xla_buffer_t *out
     cdef int32_t *row
     cdef int64_t b, i, n, width, left
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 1, 1, 0)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not xla_ready(frame, version, b"u", b"i", 0, &answer):
+        return answer
     states, out = frame.arguments.at[0], frame.results.at[0]
-    if states.dtype != XLA_U32 or out.dtype != XLA_S32:
-        return refuse(frame, b"rows follow from the state of a race, as int32")
     width, n = xla_last(states, 1), xla_last(out, 1)
     row = <int32_t *>out.data
     for b in range(xla_batch(states, 1)):
@@ -300,23 +272,16 @@ cdef void *race_look(xla_frame_t *frame) noexcept nogil:
     """(state, differences at the rows it asked for) -> state."""
     cdef plan_t p
     cdef race_t *race
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *given
     cdef xla_buffer_t *out
     cdef double block[BLOCK]
     cdef double level, slack, half_width = NAN, value
     cdef int64_t b, n, i, start, count, todo
     cdef bint constant = False, skewed = False
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 2, 1, 1)
-    if wrong == NULL:
-        wrong = take_plan(frame, &p, False)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not ready(frame, b"ur", &p, False, &answer):
+        return answer
     given, out = frame.arguments.at[1], frame.results.at[0]
-    if frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(given):
-        return refuse(frame, b"a look takes the state of a race and float32 or float64 differences")
     carry(out, frame.arguments.at[0])
     n, slack = xla_last(given, 1), slack_of(given, &p)
     for b in range(xla_batch(given, 1)):
@@ -362,7 +327,7 @@ cdef void *total_add(xla_frame_t *frame) noexcept nogil:
     Totals are doubles, as pairs of words, so that programs without float64 can carry them. Terms have one row of values
     per arm, shape (..., arms, rows); `on` is 0 where nothing is to be added, 1 where -inf is an error, else 2.
     """
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *given
     cdef xla_buffer_t *spans
     cdef xla_buffer_t *ons
@@ -372,15 +337,9 @@ cdef void *total_add(xla_frame_t *frame) noexcept nogil:
     cdef double *total
     cdef int64_t b, n, k, i, start, count, skip, n_arms
     cdef int32_t on
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 4, 1, 0)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not xla_ready(frame, version, b"urii", b"u", 0, &answer):
+        return answer
     given, spans, ons, out = frame.arguments.at[1], frame.arguments.at[2], frame.arguments.at[3], frame.results.at[0]
-    if frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(given) or spans.dtype != XLA_S32 or (
-            ons.dtype != XLA_S32):
-        return refuse(frame, b"a total takes words, float32 or float64 terms, int32 rows and an int32 switch")
     carry(out, frame.arguments.at[0])
     n, n_arms = xla_last(given, 1), xla_last(given, 2)
     total = <double *>out.data
@@ -410,19 +369,13 @@ cdef void *race_close(xla_frame_t *frame) noexcept nogil:
     Only of a race that is lost; the others stay as they are.
     """
     cdef race_t *race
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *out
     cdef double rest
     cdef int64_t b
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 4, 1, 0)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not xla_ready(frame, version, b"uuur", b"u", 0, &answer):
+        return answer
     out = frame.results.at[0]
-    if frame.arguments.at[1].dtype != XLA_U32 or frame.arguments.at[2].dtype != XLA_U32 or (
-            not xla_is_real(frame.arguments.at[3])):
-        return refuse(frame, b"a race closes with two totals and a float32 or float64 difference")
     carry(out, frame.arguments.at[0])
     for b in range(xla_batch(out, 1)):
         race = <race_t *>(<char *>out.data + b * sizeof(race_t))
@@ -443,29 +396,24 @@ cdef void *arms_open(xla_frame_t *frame) noexcept nogil:
     cdef head_t *head
     cdef double *offset
     cdef double *out_flag
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *key
     cdef xla_buffer_t *priors
     cdef xla_buffer_t *out
     cdef double noise
     cdef int64_t b, j, width, k, size, possible
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 2, 1, 1)
-    if wrong == NULL:
-        wrong = take_plan(frame, &p, True)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not ready(frame, b"ur", &p, True, &answer):
+        return answer
     key, priors, out = frame.arguments.at[0], frame.arguments.at[1], frame.results.at[0]
-    if key.dtype != XLA_U32 or not xla_is_real(priors) or xla_last(priors, 1) != p.n_arms:
-        return refuse(frame, b"a race of arms opens with a key and a float32 or float64 log prior of each arm")
+    if xla_last(priors, 1) != p.n_arms:
+        return refuse(frame, b"a race of arms opens with a log prior of each arm")
     width, k, size = xla_last(key, 1), p.n_arms, xla_last(out, 1)
     clear(out)
     for b in range(xla_batch(key, 1)):
         head = <head_t *>(<uint32_t *>out.data + b * size)
         offset = <double *>(head + 1)
         out_flag = offset + 2 * k
-        seed(&stream, <const uint32_t *>key.data + b * width, width, 2)
+        key_seed(&stream, <const uint32_t *>key.data + b * width, width, 2)
         possible = 0
         for j in range(k):
             noise = gumbel(&stream.bits)
@@ -505,7 +453,7 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
     """(state, log-factors at the rows it asked for, shape (..., rows, arms)) -> state."""
     cdef plan_t p
     cdef head_t *head
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *given
     cdef xla_buffer_t *out
     cdef double *offset
@@ -515,16 +463,11 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
     cdef double value, base, gap, width, needed, seen, slack
     cdef int64_t b, n, i, j, m, k, size, todo, best, kept
     cdef bint known = False
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 2, 1, 1)
-    if wrong == NULL:
-        wrong = take_plan(frame, &p, True)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not ready(frame, b"ur", &p, True, &answer):
+        return answer
     given, out = frame.arguments.at[1], frame.results.at[0]
-    if frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(given) or xla_last(given, 1) != p.n_arms:
-        return refuse(frame, b"a look takes the state of a race and float32 or float64 log-factors of each arm")
+    if xla_last(given, 1) != p.n_arms:
+        return refuse(frame, b"a look takes log-factors of each arm")
     carry(out, frame.arguments.at[0])
     k, n, size, slack = p.n_arms, xla_last(given, 2), xla_last(out, 1), slack_of(given, &p)
     for b in range(xla_batch(given, 2)):
@@ -603,21 +546,16 @@ cdef void *arms_close(xla_frame_t *frame) noexcept nogil:
     """(state, totals) -> state: the exact draw, of a race that is lost."""
     cdef plan_t p
     cdef head_t *head
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_buffer_t *out
     cdef const double *total
     cdef double *offset
     cdef double score, highest
     cdef int64_t b, j, k, size, best
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 2, 1, 1)
-    if wrong == NULL:
-        wrong = take_plan(frame, &p, True)
-    if wrong != NULL:
-        return refuse(frame, wrong)
+    if not ready(frame, b"uu", &p, True, &answer):
+        return answer
     out = frame.results.at[0]
-    if frame.arguments.at[1].dtype != XLA_U32 or xla_last(frame.arguments.at[1], 1) != 2 * p.n_arms:
+    if xla_last(frame.arguments.at[1], 1) != 2 * p.n_arms:
         return refuse(frame, b"a race of arms closes with one total an arm")
     carry(out, frame.arguments.at[0])
     k, size = p.n_arms, xla_last(out, 1)
@@ -640,8 +578,9 @@ cdef void *arms_close(xla_frame_t *frame) noexcept nogil:
     return NULL
 
 
-def targets():
-    """The functions by name, as capsules for `jax.ffi.register_ffi_target`."""
+def targets(major, minor):
+    """The functions by name, as capsules for `jax.ffi.register_ffi_target`, for this version of XLA's interface."""
+    version[0], version[1] = major, minor
     return {
         "fastrace_noise": PyCapsule_New(<void *>draw_noise, NULL, NULL),
         "fastrace_race_open": PyCapsule_New(<void *>race_open, NULL, NULL),

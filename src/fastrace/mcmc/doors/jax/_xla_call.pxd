@@ -6,8 +6,9 @@ at the end, under a new minor version, so the ones below stay where they are. No
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport strlen
 
-from fastrace._draws._row_stream cimport row_stream_seed, row_stream_t
+from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed, row_stream_t
 
 cdef enum:
     XLA_METADATA = 1            # an extension: XLA asks what the function is
@@ -113,31 +114,55 @@ cdef inline void *xla_error(const xla_frame_t *frame, int code, const char *mess
     return frame.api.create_error(&error)
 
 
-cdef inline bint xla_asks(const xla_frame_t *frame, int major, int minor) noexcept nogil:
-    """Answer if XLA only asks what the function is: a plain one, for this version of the interface."""
-    cdef xla_metadata_t *metadata
-    if frame.extension == NULL or frame.extension.kind != XLA_METADATA:
-        return False
-    metadata = (<xla_ask_t *>frame.extension).metadata
-    metadata.version.struct_size = sizeof(xla_version_t)
-    metadata.version.extension = NULL
-    metadata.version.major = major
-    metadata.version.minor = minor
-    metadata.traits = 0
-    return True
+cdef inline bint xla_is_real(const xla_buffer_t *buffer) noexcept nogil:
+    return buffer.dtype == XLA_F32 or buffer.dtype == XLA_F64
 
 
-cdef inline const char *xla_fits(const xla_frame_t *frame, int64_t n_arguments, int64_t n_results,
-                                 int64_t n_attributes) noexcept nogil:
-    """NULL if the call has the expected form, else what is wrong with it."""
+cdef inline bint xla_has_kind(const xla_buffer_t *buffer, char kind) noexcept nogil:
+    """Whether it holds words (u), int32 (i), or numbers of either precision (r)."""
+    if kind == b"r":
+        return xla_is_real(buffer)
+    return buffer.dtype == (XLA_U32 if kind == b"u" else XLA_S32)
+
+
+cdef inline const char *xla_misfit(const xla_frame_t *frame, const char *arguments, const char *results,
+                                   int64_t n_attributes) noexcept nogil:
+    """NULL if the call has the expected form, else what is wrong with it. Strings have one letter for each kind."""
+    cdef int64_t i
     if frame.struct_size < sizeof(xla_frame_t):
         return b"this XLA is too old: its call frame lacks fields that fastrace needs"
     if frame.stage != XLA_EXECUTE:
         return b"fastrace's functions are for execution only"
-    if (frame.arguments.size != n_arguments or frame.results.size != n_results
+    if (frame.arguments.size != <int64_t>strlen(arguments) or frame.results.size != <int64_t>strlen(results)
             or frame.attributes.size != n_attributes):
         return b"a function of fastrace was called with the wrong number of arguments, results or attributes"
+    for i in range(frame.arguments.size):
+        if not xla_has_kind(frame.arguments.at[i], arguments[i]):
+            return b"a function of fastrace was called with arguments of the wrong types"
+    for i in range(frame.results.size):
+        if not xla_has_kind(frame.results.at[i], results[i]):
+            return b"a function of fastrace was called for results of the wrong types"
     return NULL
+
+
+cdef inline bint xla_ready(const xla_frame_t *frame, const int *version, const char *arguments, const char *results,
+                           int64_t n_attributes, void **answer) noexcept nogil:
+    """Whether a function should go on; if not, `answer` is for XLA, which may only ask what the function is."""
+    cdef xla_metadata_t *metadata
+    cdef const char *wrong
+    answer[0] = NULL
+    if frame.extension != NULL and frame.extension.kind == XLA_METADATA:
+        metadata = (<xla_ask_t *>frame.extension).metadata
+        metadata.version.struct_size = sizeof(xla_version_t)
+        metadata.version.extension = NULL
+        metadata.version.major = version[0]
+        metadata.version.minor = version[1]
+        metadata.traits = 0
+        return False
+    wrong = xla_misfit(frame, arguments, results, n_attributes)
+    if wrong != NULL:
+        answer[0] = xla_error(frame, XLA_INVALID_ARGUMENT, wrong)
+    return wrong == NULL
 
 
 cdef inline int64_t xla_batch(const xla_buffer_t *buffer, int64_t inner) noexcept nogil:
@@ -166,14 +191,11 @@ cdef inline void xla_put_real(const xla_buffer_t *buffer, int64_t i, double valu
         (<double *>buffer.data)[i] = value
 
 
-cdef inline bint xla_is_real(const xla_buffer_t *buffer) noexcept nogil:
-    return buffer.dtype == XLA_F32 or buffer.dtype == XLA_F64
-
-
 cdef inline void key_seed(row_stream_t *stream, const uint32_t *key, int64_t n, uint64_t purpose) noexcept nogil:
-    """Seed a stream by the words of a JAX key; another stream for another purpose."""
+    """A stream from the words of a JAX key; another stream for another purpose."""
     cdef uint64_t z = purpose
     cdef int64_t i
+    row_stream_init(stream)
     for i in range(n):
         z = (z ^ key[i]) + <uint64_t>0x9E3779B97F4A7C15
         z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9

@@ -1,8 +1,8 @@
 # cython: cdivision=True
 """Steps of compiled kernels as a function that XLA calls.
 
-The function is told a kernel by number and finds it in a table of those alive; it holds the interpreter's lock only to
-borrow an engine, and not while it makes steps. All of a chain is in the arrays that go in and come out.
+A call names its kernel by a number, which is the key of the kernel's engines in `crews`. The interpreter's lock is held
+to borrow an engine, and not while steps are made. The state of a chain is in the arrays that go in and come out.
 """
 
 from cpython.pycapsule cimport PyCapsule_New
@@ -11,23 +11,17 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport strncpy
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_t
-from fastrace._draws._row_stream cimport row_stream_init, row_stream_t
-from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_INVALID_ARGUMENT, XLA_S32, XLA_S64, XLA_U32, key_seed,
-                                                xla_array_t, xla_asks, xla_batch, xla_buffer_t, xla_error, xla_fits,
-                                                xla_frame_t, xla_is_real, xla_last, xla_put_real, xla_real)
+from fastrace._draws._row_stream cimport row_stream_t
+from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_INVALID_ARGUMENT, XLA_S64, key_seed, xla_array_t,
+                                                xla_batch, xla_buffer_t, xla_error, xla_frame_t, xla_last,
+                                                xla_put_real, xla_ready, xla_real)
 from fastrace.mcmc.kernels._chain cimport Chain
 
 import secrets
 
-cdef int major_version = 0, minor_version = 3
+cdef int[2] version         # of XLA's interface
 
 crews = {}          # by number; whoever made the function keeps the crew alive
-
-
-def speak(major, minor):
-    """As `fastrace.mcmc.doors.jax._xla.speak`."""
-    global major_version, minor_version
-    major_version, minor_version = major, minor
 
 
 cdef class Crew:
@@ -131,7 +125,6 @@ cdef _steps(xla_frame_t *frame, int64_t number, int64_t n_steps):
                 chain.new[j] = chain.now[j]
             chain.to_z(chain.now, chain.z0)
             chain._take_cache(_loaded(&(<cache_t *>caches.data)[b], crew.races))
-            row_stream_init(&stream)
             key_seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
             with nogil:
                 _advance(chain, &stream, into, b, n_steps, info + 5 * b)
@@ -153,27 +146,22 @@ cdef bint _try(xla_frame_t *frame, int64_t number, int64_t n_steps, char *messag
 
 cdef void *chain_steps(xla_frame_t *frame) noexcept nogil:
     cdef char message[1000]
-    cdef const char *wrong
+    cdef void *answer
     cdef xla_array_t *order
-    if xla_asks(frame, major_version, minor_version):
-        return NULL
-    wrong = xla_fits(frame, 3, 3, 1)
-    if wrong == NULL:
-        order = <xla_array_t *>frame.attributes.at[0]
-        if frame.attributes.kinds[0] != XLA_ARRAY or order.dtype != XLA_S64 or order.size != 2:
-            wrong = b"a function of fastrace was called without its kernel"
-        elif (frame.arguments.at[0].dtype != XLA_U32 or not xla_is_real(frame.arguments.at[1])
-                or frame.arguments.at[2].dtype != XLA_U32 or frame.results.at[2].dtype != XLA_S32
-                or frame.results.at[0].dtype != frame.arguments.at[1].dtype):
-            wrong = b"a step takes a key of 32-bit words, a float32 or float64 position and what the chain knows of it"
-    if wrong != NULL:
-        return xla_error(frame, XLA_INVALID_ARGUMENT, wrong)
+    if not xla_ready(frame, version, b"uru", b"rui", 1, &answer):
+        return answer
+    order = <xla_array_t *>frame.attributes.at[0]
+    if frame.attributes.kinds[0] != XLA_ARRAY or order.dtype != XLA_S64 or order.size != 2:
+        return xla_error(frame, XLA_INVALID_ARGUMENT, b"a function of fastrace was called without its kernel")
+    if frame.results.at[0].dtype != frame.arguments.at[1].dtype:
+        return xla_error(frame, XLA_INVALID_ARGUMENT, b"positions must go out as they came in, float32 or float64")
     message[999] = 0
     if not _try(frame, (<const int64_t *>order.data)[0], (<const int64_t *>order.data)[1], message):
         return xla_error(frame, XLA_INVALID_ARGUMENT, message)
     return NULL
 
 
-def targets():
-    """The function by name, as a capsule for `jax.ffi.register_ffi_target`."""
+def targets(major, minor):
+    """The function by name, as a capsule for `jax.ffi.register_ffi_target`, for this version of XLA's interface."""
+    version[0], version[1] = major, minor
     return {"fastrace_chain_steps": PyCapsule_New(<void *>chain_steps, NULL, NULL)}
