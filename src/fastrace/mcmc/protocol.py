@@ -67,13 +67,7 @@ class Steps:
 
     def info(self, i: int) -> StepInfo:
         """The numbers of one step."""
-        return StepInfo(
-            int(self.rows[i]),
-            int(self.looks[i]),
-            bool(self.accepted[i]),
-            bool(self.full_pass[i]),
-            bool(self.undecided[i]),
-        )
+        return StepInfo(*(getattr(self, name)[i].item() for name in STATISTICS))
 
 
 def joined(parts: list[Steps]) -> Steps:

@@ -100,20 +100,26 @@ class RowMetropolis(RowKernel):
 
 
 class MinibatchMetropolis(RowMetropolis):
-    """Base of the exact kernels that draw rows in proportion to bounds on their terms."""
+    """Base of the exact kernels that draw rows in proportion to bounds on what a control variate leaves of them."""
 
     full_pass_advice = WIDE_BOUNDS
     _engine_class: type[MinibatchChain]
+    _purpose: str  # what bounds are needed for, in an error
 
-    def _controlled_weights(self, purpose: str) -> NDArray[np.float64]:
-        """The bounds on what the control variate leaves, or the reason why there are none."""
+    def __init__(
+        self, model: Model, *, proposal: str | Propose = "auto", size: float = 1.0, walk_share: float = 0.1,
+        control_variate: str | ArrayLike | Reference = "auto", delayed: bool = True, full_pass_at: float = 0.5,
+    ) -> None:
+        super().__init__(model, proposal=proposal, size=size, walk_share=walk_share, control_variate=control_variate,
+                         delayed=delayed)
         if self._weights is not None:
-            return self._weights
-        if self.reference is not None and not self.controlled:
+            self._draw_by(self._weights, full_pass_at)
+        elif self.reference is not None and not self.controlled:
             raise ValueError("control_variate is None; minibatches are drawn from what a control variate leaves: one "
                              "is needed")
-        raise ValueError(f"{self.model!r} gives no bound on the third derivative of each row's term, {purpose}; use "
-                         f"RacingMetropolis, which needs none")
+        else:
+            raise ValueError(f"{self.model!r} gives no bound on the third derivative of each row's term, "
+                             f"{self._purpose}; use RacingMetropolis, which needs none")
 
     def _draw_by(self, weights: NDArray[np.float64], full_pass_at: float) -> None:
         """Take up where rows are drawn from, and when a step reads all of them instead."""

@@ -204,7 +204,7 @@ cdef class FireflyChain(MinibatchChain):
     cdef int64_t *bright            # ascending
     cdef int64_t *pool              # drawn or kept rows, ascending, and below how often each was drawn; 0: bright, kept
     cdef int64_t *times
-    cdef Py_ssize_t n_bright, room_bright, room_pool
+    cdef Py_ssize_t n_bright
 
     def __dealloc__(self):
         free(self.bright)
@@ -227,7 +227,7 @@ cdef class FireflyChain(MinibatchChain):
                                  f"bright rows of a state ascend: a state is of one kernel alone")
             last = rows[i]
         self.lit = False
-        self.reserve_bright(n)
+        self.reserve(n)
         for i in range(n):
             self.bright[i] = rows[i]
         self.n_bright = n
@@ -240,18 +240,12 @@ cdef class FireflyChain(MinibatchChain):
             return None
         return tuple(self.bright[i] for i in range(self.n_bright))
 
-    cdef int reserve_bright(self, Py_ssize_t count) except -1 nogil:
-        if count > self.room_bright:
+    cdef int reserve(self, Py_ssize_t count) except -1 nogil:
+        if count > self.room:
             grow(<void **>&self.bright, count, sizeof(int64_t))
-            self.room_bright = with_spare(count)
-        return 0
-
-    cdef int reserve_pool(self, Py_ssize_t count) except -1 nogil:
-        if count > self.room_pool:
             grow(<void **>&self.pool, count, sizeof(int64_t))
             grow(<void **>&self.times, count, sizeof(int64_t))
-            self.room_pool = with_spare(count)
-        return 0
+        return MinibatchChain.reserve(self, count)
 
     cdef int cubes(self, double *before, double *after) noexcept nogil:
         """Cubes of the distances from the point of expansion; infinite outside the radius of the weights."""
@@ -271,8 +265,7 @@ cdef class FireflyChain(MinibatchChain):
         cdef Py_ssize_t i = 0, b = 0, n = 0, same
         cdef int64_t row
         cdef bint anew
-        self.reserve(count)
-        self.reserve_pool(count + self.n_bright)
+        self.reserve(count + self.n_bright)
         for i in range(count):
             self.rows[i] = alias_draw(self.table.table, self.table.n, &self.stream.bits)
         qsort(self.rows, count, sizeof(int64_t), by_row)
@@ -317,8 +310,6 @@ cdef class FireflyChain(MinibatchChain):
         n = self.gather(<Py_ssize_t>random_poisson(&self.stream.bits, sum) if sum > 0.0 else 0)
         self.step.n_read = n
         self.step.n_looks = 1
-        self.reserve(n)
-        self.reserve_bright(n)
         arms[0], arms[1] = 0, 1
         out[0], out[1] = self.before, self.after
         if n:

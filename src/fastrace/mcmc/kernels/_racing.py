@@ -31,15 +31,8 @@ class Racing(RowKernel):
     outside = False  # whether a difference has been met that `support` does not hold
 
     def _race_by(
-        self,
-        delta: float,
-        bound: str,
-        first_look: int | None,
-        growth: float | None,
-        access: str,
-        student: bool,
-        skewness_guard: bool | None,
-        scan_advantage: float | None,
+        self, delta: float, bound: str, first_look: int | None, growth: float | None, access: str, student: bool,
+        skewness_guard: bool | None, scan_advantage: float | None,
     ) -> None:
         """Take up the options of a race; all arguments are checked now, not at the first step."""
         shuffled = getattr(self.model, "shuffled", None)
@@ -49,15 +42,11 @@ class Racing(RowKernel):
         if access == "shuffled" and shuffled is False:
             raise ValueError("access is 'shuffled' and the model keeps its rows in the order they came in, which may "
                              "follow the outcome; give GLM(..., shuffle=seed)")
+        if bound == "auto" and self.controlled:
+            bound = self._automatic(student, skewness_guard)
         self._options: dict[str, Any] = {
-            "delta": delta,
-            "bound": self._automatic(student, skewness_guard) if bound == "auto" and self.controlled else bound,
-            "first_look": first_look,
-            "growth": growth,
-            "access": access,
-            "student": student,
-            "skewness_guard": skewness_guard,
-            "scan_advantage": scan_advantage,
+            "delta": delta, "bound": bound, "first_look": first_look, "growth": growth, "access": access,
+            "student": student, "skewness_guard": skewness_guard, "scan_advantage": scan_advantage,
         }
         self._table: AliasTable | None = None
         test = self._test(self.model.engine(self.reference if self.controlled else None)[0])

@@ -282,16 +282,9 @@ class RowKernel:
         precision = self.model.prior_precision
         apart = not self.controlled and bool((precision > 0.0).any())
         return self._chain(
-            source,
-            theta,
-            self._center,
-            self._factor,
-            move,
-            surrogate=self.controlled,
-            log_prior=self.model.log_prior_beside(reference),
-            prior_mean=self.model.prior_mean if apart else None,
-            prior_precision=precision if apart else None,
-            weights=self._bounds_of_moves(),
+            source, theta, self._center, self._factor, move, surrogate=self.controlled,
+            log_prior=self.model.log_prior_beside(reference), prior_mean=self.model.prior_mean if apart else None,
+            prior_precision=precision if apart else None, weights=self._bounds_of_moves(),
         )
 
     def _bounds_of_moves(self) -> tuple[float, float, float, Any, float] | None:
@@ -299,13 +292,8 @@ class RowKernel:
         if self._weights is None:
             return None
         assert self.reference is not None
-        return (
-            float(self._weights.max()),
-            math.fsum(self._weights),
-            self.reference.radius,
-            self.reference.from_hat,
-            self.reference.rounding,
-        )
+        about = self.reference
+        return float(self._weights.max()), math.fsum(self._weights), about.radius, about.from_hat, about.rounding
 
     def _chain(self, source: Source, *args: Any, **options: Any) -> Chain:
         raise NotImplementedError

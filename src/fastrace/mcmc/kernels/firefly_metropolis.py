@@ -22,11 +22,8 @@ class FireflyMetropolis(MinibatchMetropolis):
     fraction : float, default 1.0
         Share of the rows, chosen at random, whose variables are drawn anew before a decision, in (0, 1]. Less than 1
         reads less and mixes more slowly.
-    proposal, size, walk_share, control_variate, delayed
-        As in `RacingMetropolis`; a control variate is needed.
-    full_pass_at : float, default 0.5
-        Expected draws of rows in a step, as a share of all rows, from which on it reads all rows in order instead. The
-        chain stays exact.
+    proposal, size, walk_share, control_variate, delayed, full_pass_at
+        As in `PoissonMinibatchMetropolis`.
 
     Raises
     ------
@@ -70,6 +67,7 @@ class FireflyMetropolis(MinibatchMetropolis):
     """
 
     _engine_class = FireflyChain
+    _purpose = "and so no lower bound of its likelihood"
 
     def __init__(
         self,
@@ -83,15 +81,8 @@ class FireflyMetropolis(MinibatchMetropolis):
         delayed: bool = True,
         full_pass_at: float = 0.5,
     ) -> None:
-        super().__init__(
-            model,
-            proposal=proposal,
-            size=size,
-            walk_share=walk_share,
-            control_variate=control_variate,
-            delayed=delayed,
-        )
-        self._draw_by(self._controlled_weights("and so no lower bound of its likelihood"), full_pass_at)
+        super().__init__(model, proposal=proposal, size=size, walk_share=walk_share, control_variate=control_variate,
+                         delayed=delayed, full_pass_at=full_pass_at)
         self.fraction = _checks.real(fraction, "fraction")
         if not 0.0 < self.fraction <= 1.0:
             raise ValueError(f"fraction is {fraction}; a share of the rows in (0, 1] is needed")

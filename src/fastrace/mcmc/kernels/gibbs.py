@@ -214,13 +214,8 @@ class Gibbs:
         return self._exact(rng, self.variables[i], z, offset, engine, tally)
 
     def _exact(
-        self,
-        rng: np.random.Generator,
-        variable: Categorical,
-        z: States,
-        offset: NDArray[np.float64],
-        source: Source | None,
-        tally: Tally,
+        self, rng: np.random.Generator, variable: Categorical, z: States, offset: NDArray[np.float64],
+        source: Source | None, tally: Tally,
     ) -> int:
         noise = -np.log(rng.standard_exponential(variable.n_states))
         possible = np.flatnonzero(offset > -np.inf)

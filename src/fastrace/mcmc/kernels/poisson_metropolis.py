@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from numpy.typing import ArrayLike
-
-from fastrace.mcmc.kernels._metropolis import MinibatchMetropolis, Propose
+from fastrace.mcmc.kernels._metropolis import MinibatchMetropolis
 from fastrace.mcmc.kernels._minibatch import PoissonChain
-from fastrace.mcmc.models.model import Model, Reference
 
 
 class PoissonMinibatchMetropolis(MinibatchMetropolis):
@@ -65,24 +62,4 @@ class PoissonMinibatchMetropolis(MinibatchMetropolis):
     """
 
     _engine_class = PoissonChain
-
-    def __init__(
-        self,
-        model: Model,
-        *,
-        proposal: str | Propose = "auto",
-        size: float = 1.0,
-        walk_share: float = 0.1,
-        control_variate: str | ArrayLike | Reference = "auto",
-        delayed: bool = True,
-        full_pass_at: float = 0.5,
-    ) -> None:
-        super().__init__(
-            model,
-            proposal=proposal,
-            size=size,
-            walk_share=walk_share,
-            control_variate=control_variate,
-            delayed=delayed,
-        )
-        self._draw_by(self._controlled_weights("without which no minibatch is exact"), full_pass_at)
+    _purpose = "without which no minibatch is exact"

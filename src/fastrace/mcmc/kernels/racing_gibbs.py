@@ -107,14 +107,8 @@ class RacingGibbs(Gibbs):
         if variable.sizes is not None:
             return None
         sampler = DiscreteSampler(
-            variable.source(z),
-            bound=self.bound,
-            delta=self.delta,
-            support=self.support,
-            first_look=self.first_look,
-            student=self.student,
-            tail_guard=self.tail_guard,
-            outside="warn",  # `mcmc.sample` says so at the end
+            variable.source(z), bound=self.bound, delta=self.delta, support=self.support, first_look=self.first_look,
+            student=self.student, tail_guard=self.tail_guard, outside="warn",  # `mcmc.sample` says so at the end
             rng=0,
         )
         return sampler.source, sampler
@@ -160,16 +154,9 @@ class RacingGibbs(Gibbs):
         sizes, factors = variable.own(z)
         noise = -np.log(rng.standard_exponential(variable.n_states))
         race = UnequalRace(
-            sizes,
-            self.delta,
-            "normal" if self.bound == "auto" else self.bound,
-            10 if self.first_look is None else self.first_look,
-            self.support,
-            offset=offset + noise,
-            student=self.student,
-            allocation="even" if self.support is None else "adaptive",
-            outside="warn",
-            rng=rng,
+            sizes, self.delta, "normal" if self.bound == "auto" else self.bound,
+            10 if self.first_look is None else self.first_look, self.support, offset=offset + noise,
+            student=self.student, allocation="even" if self.support is None else "adaptive", outside="warn", rng=rng,
         )
         result = race.run(factors)
         tally.rows += int(result.pulls.sum())

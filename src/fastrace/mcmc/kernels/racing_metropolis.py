@@ -143,14 +143,6 @@ class RacingMetropolis(Racing, RowMetropolis):
         scan_advantage: float | None = None,
         options: RaceOptions | None = None,
     ) -> None:
-        RowMetropolis.__init__(
-            self,
-            model,
-            proposal=proposal,
-            size=size,
-            walk_share=walk_share,
-            covariance=covariance,
-            control_variate=control_variate,
-            delayed=delayed,
-        )
+        RowMetropolis.__init__(self, model, proposal=proposal, size=size, walk_share=walk_share, covariance=covariance,
+                               control_variate=control_variate, delayed=delayed)
         self._race_by(delta, bound, first_look, growth, access, student, skewness_guard, scan_advantage)

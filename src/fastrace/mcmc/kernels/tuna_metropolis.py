@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from fastrace._base import _checks
-from fastrace.mcmc.kernels._metropolis import MinibatchMetropolis, Propose
+from fastrace.mcmc.kernels._metropolis import MinibatchMetropolis, Propose, RowMetropolis
 from fastrace.mcmc.kernels._minibatch import TunaChain
 from fastrace.mcmc.models.model import Model
 
@@ -67,7 +67,7 @@ class TunaMetropolis(MinibatchMetropolis):
     ) -> None:
         if proposal != "random-walk" and not callable(proposal):
             raise ValueError(f"proposal is {proposal!r}; TunaMH takes 'random-walk' or a function (rng, theta)")
-        super().__init__(model, proposal=proposal, size=size, control_variate=None, delayed=False)
+        RowMetropolis.__init__(self, model, proposal=proposal, size=size, control_variate=None, delayed=False)
         self.chi = _checks.real(chi, "chi")
         if not 0.0 < self.chi < math.inf:
             raise ValueError(f"chi is {chi}; a positive number is needed")

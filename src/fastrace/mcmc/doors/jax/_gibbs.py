@@ -141,13 +141,8 @@ class JaxRacingGibbs:
             bound = "serfling"
         self._races = {
             name: Race(
-                variable.rows.n,
-                n_arms=variable.n_states,
-                delta=delta,
-                bound=bound,
-                support=support,
-                first_look=first_look,
-                advantage=ADVANTAGE if scan_advantage is None else scan_advantage,
+                variable.rows.n, n_arms=variable.n_states, delta=delta, bound=bound, support=support,
+                first_look=first_look, advantage=ADVANTAGE if scan_advantage is None else scan_advantage,
             )
             for name, variable in self.variables.items()
         }

@@ -186,26 +186,18 @@ class JaxRacingMetropolis:
         self.order = control_variate
         self._check_terms(flat)
         self.propose = proposal if callable(proposal) else None
-        self.proposal, self.size, self.walk_share = checked_proposal(
-            proposal, size, walk_share, self.order is not None
-        )
+        controlled = self.order is not None
+        self.proposal, self.size, self.walk_share = checked_proposal(proposal, size, walk_share, controlled)
+        screened = bool(delayed) and (controlled or (log_prior is not None and self.proposal in FOLLOWING))
         self._race = Race(
-            self.n_rows,
-            n_arms=0,
-            delta=delta,
-            bound=bound,
-            support=support,
-            first_look=first_look,
-            advantage=ADVANTAGE[self.order] if scan_advantage is None else scan_advantage,
-            delayed=bool(delayed) and (self.order is not None or (
-                log_prior is not None and self.proposal in FOLLOWING)),
-            guard=skewness_guard,
+            self.n_rows, n_arms=0, delta=delta, bound=bound, support=support, first_look=first_look, delayed=screened,
+            advantage=ADVANTAGE[self.order] if scan_advantage is None else scan_advantage, guard=skewness_guard,
         )
         self.bound, self.delta = self._race.bound, self._race.delta
         self._near = math.sqrt(self.dim) + NEAR
         self.reference: Reference | None = None
         center, factor = np.zeros(self.dim), np.eye(self.dim)
-        if self.order is not None or self.proposal in FOLLOWING:
+        if controlled or self.proposal in FOLLOWING:
             if covariance is not None:
                 raise ValueError("covariance came with a control variate; its proposals follow the reference")
             self.reference, gradient, hessian = self._refer(flat, reference)

@@ -140,17 +140,8 @@ class Race:
     """The plan of races of one kind, and the loop that reads rows until a verdict falls."""
 
     def __init__(
-        self,
-        n_rows: int,
-        *,
-        n_arms: int,
-        delta: float,
-        bound: str,
-        support: _checks.Support | None,
-        first_look: int,
-        advantage: float,
-        delayed: bool = False,
-        guard: bool | None = None,
+        self, n_rows: int, *, n_arms: int, delta: float, bound: str, support: _checks.Support | None, first_look: int,
+        advantage: float, delayed: bool = False, guard: bool | None = None,
     ) -> None:
         self.n_rows, self.n_arms = n_rows, n_arms
         self.first_look = min(_checks.integer(first_look, "first_look", 2, "one row has no variance"), n_rows)

@@ -12,7 +12,6 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
-from numpy.random cimport bitgen_t
 
 from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_t
 from fastrace._draws._rng cimport gumbel, random_standard_exponential
@@ -22,16 +21,12 @@ from fastrace._math._criteria cimport full_pass_pays, race_sits_out, rows_needed
 from fastrace._math._simd cimport fr_sum
 from fastrace._math._rule cimport (NORMAL, look_t, look_width, rule_look, rule_t, tally_clear, tally_decides,
                                    tally_extend, tally_needs, tally_t)
-from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_F32, XLA_INVALID_ARGUMENT, XLA_S64, key_seed,
-                                                xla_array_t, xla_batch, xla_buffer_t, xla_error, xla_frame_t,
-                                                xla_last, xla_put_real, xla_ready, xla_real)
+from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_F32, XLA_S64, key_seed, xla_array_t, xla_batch,
+                                                xla_buffer_t, xla_frame_t, xla_last, xla_ready, xla_real, xla_refuse)
 
 import numpy as np
 
 cnp.import_array()
-
-cdef extern from "numpy/random/distributions.h" nogil:
-    double random_standard_normal(bitgen_t *bits)
 
 cdef enum:          # first word of every state
     PENDING = 0
@@ -114,13 +109,13 @@ cdef bint ready(const xla_frame_t *frame, const char *arguments, plan_t *plan, b
         return False
     given = <xla_array_t *>frame.attributes.at[0]
     if frame.attributes.kinds[0] != XLA_ARRAY or given.dtype != XLA_S64 or given.size * 8 < sizeof(plan_t):
-        answer[0] = refuse(frame, b"a function of fastrace was called without its plan")
+        answer[0] = xla_refuse(frame, b"a function of fastrace was called without its plan")
         return False
     memcpy(plan, given.data, sizeof(plan_t))
     if plan.size != sizeof(plan_t) or plan.make != MAKE or (plan.n_arms > 0) != arms or (
             given.size * 8 != sizeof(plan_t) + plan.rule.n_looks * sizeof(look_t)):
-        answer[0] = refuse(frame, b"the plan of this race was made by another version of fastrace: trace the function "
-                           b"anew")
+        answer[0] = xla_refuse(frame, b"the plan of this race was made by another version of fastrace: trace the "
+                               b"function anew")
         return False
     plan.rule.look = <look_t *>(<char *>given.data + sizeof(plan_t))
     return True
@@ -140,10 +135,6 @@ cdef inline void clear(xla_buffer_t *out) noexcept nogil:
         memset(out.data, 0, n * 4)
 
 
-cdef void *refuse(const xla_frame_t *frame, const char *message) noexcept nogil:
-    return xla_error(frame, XLA_INVALID_ARGUMENT, message)
-
-
 cdef void *refuse_value(const xla_frame_t *frame, int64_t row, double value, bint difference) noexcept nogil:
     cdef char text[320]
     if difference:
@@ -153,7 +144,7 @@ cdef void *refuse_value(const xla_frame_t *frame, int64_t row, double value, bin
     else:
         snprintf(text, sizeof(text), b"the log-likelihood of row %lld is %g; finite numbers are needed, or -inf where "
                  b"the parameters are impossible", <long long>row, value)
-    return refuse(frame, text)
+    return xla_refuse(frame, text)
 
 
 cdef double slack_of(const xla_buffer_t *given, const plan_t *p) noexcept nogil:
@@ -166,30 +157,7 @@ cdef void *refuse_beyond(const xla_frame_t *frame, const plan_t *p, int64_t row,
     snprintf(text, sizeof(text), b"row %lld gives the race %.9g, which is outside its support (%.9g, %.9g): the bound "
              b"does not hold; give a support that contains every %s", <long long>row, value, p.low, p.high,
              b"term" if p.n_arms > 0 else b"raced difference of terms")
-    return refuse(frame, text)
-
-
-# Random numbers for a proposal.
-
-cdef void *draw_noise(xla_frame_t *frame) noexcept nogil:
-    """(key) -> standard normals of any number, one uniform number; `purpose` 1 of the key."""
-    cdef row_stream_t stream
-    cdef void *answer
-    cdef xla_buffer_t *key
-    cdef xla_buffer_t *normals
-    cdef xla_buffer_t *uniform
-    cdef int64_t b, i, width, n
-    if not xla_ready(frame, version, b"u", b"rr", 0, &answer):
-        return answer
-    key = frame.arguments.at[0]
-    normals, uniform = frame.results.at[0], frame.results.at[1]
-    width, n = xla_last(key, 1), xla_last(normals, 1)
-    for b in range(xla_batch(key, 1)):
-        key_seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
-        for i in range(n):
-            xla_put_real(normals, b * n + i, random_standard_normal(&stream.bits))
-        xla_put_real(uniform, b, stream.bits.next_double(stream.bits.state))
-    return NULL
+    return xla_refuse(frame, text)
 
 
 # One sum against a threshold.
@@ -222,8 +190,8 @@ cdef void *race_open(xla_frame_t *frame) noexcept nogil:
         key_seed(&stream, <const uint32_t *>key.data + b * width, width, 2)
         ratio = xla_real(ratios, b)
         if isnan(ratio):
-            return refuse(frame, b"the log prior or the proposal's log ratio is nan; a number is needed, or -inf where "
-                          b"the parameters are impossible")
+            return xla_refuse(frame, b"the log prior or the proposal's log ratio is nan; a number is needed, or -inf "
+                              b"where the parameters are impossible")
         race.head.verdict = REJECTED
         first = -random_standard_exponential(&stream.bits)
         race.threshold = first - ratio
@@ -389,13 +357,30 @@ cdef void *race_close(xla_frame_t *frame) noexcept nogil:
 
 # Many arms, perturbed by Gumbel noise: offsets, means, who is out, and sums of products of deviations.
 
+cdef struct arms_t:         # where the parts of a state are
+    int64_t k
+    double *offset
+    double *mean            # each row less its first arm that is not out: differences of arms are what counts
+    double *out             # 0, 1 if it was beaten, 2 if a row is impossible
+    double *product         # of deviations, k by k
+
+
+cdef inline arms_t arms_of(head_t *head, int64_t k) noexcept nogil:
+    cdef arms_t arms
+    arms.k = k
+    arms.offset = <double *>(head + 1)
+    arms.mean = arms.offset + k
+    arms.out = arms.mean + k
+    arms.product = arms.out + k
+    return arms
+
+
 cdef void *arms_open(xla_frame_t *frame) noexcept nogil:
     """(key, log prior of each arm) -> state."""
     cdef row_stream_t stream
     cdef plan_t p
     cdef head_t *head
-    cdef double *offset
-    cdef double *out_flag
+    cdef arms_t arms
     cdef void *answer
     cdef xla_buffer_t *key
     cdef xla_buffer_t *priors
@@ -406,112 +391,140 @@ cdef void *arms_open(xla_frame_t *frame) noexcept nogil:
         return answer
     key, priors, out = frame.arguments.at[0], frame.arguments.at[1], frame.results.at[0]
     if xla_last(priors, 1) != p.n_arms:
-        return refuse(frame, b"a race of arms opens with a log prior of each arm")
+        return xla_refuse(frame, b"a race of arms opens with a log prior of each arm")
     width, k, size = xla_last(key, 1), p.n_arms, xla_last(out, 1)
     clear(out)
     for b in range(xla_batch(key, 1)):
         head = <head_t *>(<uint32_t *>out.data + b * size)
-        offset = <double *>(head + 1)
-        out_flag = offset + 2 * k
+        arms = arms_of(head, k)
         key_seed(&stream, <const uint32_t *>key.data + b * width, width, 2)
         possible = 0
         for j in range(k):
             noise = gumbel(&stream.bits)
-            offset[j] = xla_real(priors, b * k + j)
-            if isnan(offset[j]) or offset[j] == INFINITY:
-                return refuse(frame, b"a log prior is nan or +inf; numbers are needed, -inf where a state is ruled out")
-            if offset[j] == -INFINITY:
-                out_flag[j] = 1.0
+            arms.offset[j] = xla_real(priors, b * k + j)
+            if isnan(arms.offset[j]) or arms.offset[j] == INFINITY:
+                return xla_refuse(frame, b"a log prior is nan or +inf; numbers are needed, -inf where a state is ruled "
+                                  b"out")
+            if arms.offset[j] == -INFINITY:
+                arms.out[j] = 1.0
                 continue
-            offset[j] += noise
+            arms.offset[j] += noise
             head.more = <int32_t>j
             possible += 1
         if possible == 0:
-            return refuse(frame, b"every state of a variable is ruled out by its log prior; nothing can be drawn")
+            return xla_refuse(frame, b"every state of a variable is ruled out by its log prior; nothing can be drawn")
         head.verdict = PENDING if possible > 1 and p.rule.n_rows > 0 else ACCEPTED
         keyed_order_init(&head.order, p.rule.n_rows, &stream.bits)
     return NULL
 
 
-cdef double std_between(const double *product, int64_t k, int64_t i, int64_t j, int64_t n, bint *known) noexcept nogil:
+cdef double std_between(const arms_t *arms, int64_t i, int64_t j, int64_t n, bint *known) noexcept nogil:
     """Standard deviation of the difference of two arms; not known where rounding is all there is."""
-    cdef double both = product[i * k + i] + product[j * k + j], rest = both - 2.0 * product[i * k + j]
+    cdef const double *product = arms.product
+    cdef double both = product[i * arms.k + i] + product[j * arms.k + j], rest = both - 2.0 * product[i * arms.k + j]
     known[0] = rest > 1e-13 * both
     return sqrt(rest / <double>n) if rest > 0.0 else 0.0
 
 
-cdef int64_t leader_of(const double *mean, const double *offset, const double *out_flag, int64_t k,
-                       double n_rows) noexcept nogil:
+cdef int64_t leader_of(const arms_t *arms, double n_rows) noexcept nogil:
     cdef int64_t j, best = -1
-    for j in range(k):
-        if out_flag[j] == 0.0 and (best < 0 or mean[j] + offset[j] / n_rows > mean[best] + offset[best] / n_rows):
+    for j in range(arms.k):
+        if arms.out[j] == 0.0 and (best < 0 or arms.mean[j] + arms.offset[j] / n_rows
+                                   > arms.mean[best] + arms.offset[best] / n_rows):
             best = j
     return best
+
+
+cdef void *take_rows(const xla_frame_t *frame, const plan_t *p, const head_t *head, const arms_t *arms,
+                     const xla_buffer_t *given, int64_t first, int64_t count) noexcept nogil:
+    """Welford's steps of `count` rows of log-factors, the first at `first` of those given; NULL, or an error."""
+    cdef double value, base, seen, slack = slack_of(given, p)
+    cdef double *mean = arms.mean
+    cdef double *out = arms.out
+    cdef int64_t i, j, m, k = arms.k
+    for i in range(count):
+        base = NAN
+        for j in range(k):
+            if out[j] != 0.0:
+                continue
+            value = xla_real(given, (first + i) * k + j)
+            if isnan(value) or value == INFINITY:
+                return refuse_value(frame, keyed_order_at(&head.order, head.n_read + i), value, False)
+            if value == -INFINITY:
+                out[j] = 2.0
+                continue
+            if value < p.low - slack or value > p.high + slack:
+                return refuse_beyond(frame, p, keyed_order_at(&head.order, head.n_read + i), value)
+            if isnan(base):
+                base = value
+        seen = <double>(head.n_read + i)
+        for j in range(k):
+            if out[j] == 0.0:
+                # Of the pair (j, m) the earlier deviation times the later one.
+                value = xla_real(given, (first + i) * k + j) - base - mean[j]
+                for m in range(j + 1):
+                    if out[m] == 0.0:
+                        arms.product[j * k + m] += value * (xla_real(given, (first + i) * k + m) - base - mean[m]) * (
+                            seen / (seen + 1.0))
+        for j in range(k):
+            if out[j] == 0.0:
+                mean[j] += (xla_real(given, (first + i) * k + j) - base - mean[j]) / (seen + 1.0)
+    for j in range(k):
+        for m in range(j):
+            arms.product[m * k + j] = arms.product[j * k + m]
+    return NULL
+
+
+cdef void judge_arms(const plan_t *p, head_t *head, const arms_t *arms, int64_t best) noexcept nogil:
+    """A look: drop the arms that the leader beats, and see whether to go on."""
+    cdef double gap, width, needed = 0.0
+    cdef int64_t j, kept = 0
+    cdef bint known = False
+    for j in range(arms.k):
+        if j == best or arms.out[j] != 0.0:
+            continue
+        gap = arms.mean[best] - arms.mean[j] + (arms.offset[best] - arms.offset[j]) / <double>p.rule.n_rows
+        width = std_between(arms, best, j, head.n_read, &known)
+        width = look_width(&p.rule.look[head.looks - 1], width, 2.0 * (p.high - p.low))
+        if (p.rule.bound == NORMAL and not known) or not gap > width:
+            kept += 1
+            needed = max(needed, rows_needed(gap, width if known else INFINITY, head.n_read, p.rule.n_rows))
+        else:
+            arms.out[j] = 1.0
+    if kept == 0:
+        head.verdict = ACCEPTED
+    elif p.advantage > 1.0 and full_pass_pays(needed, head.n_read, p.rule.look[head.looks].n, p.rule.n_rows,
+                                              p.rule.n_rows, p.advantage):
+        head.verdict = LOST
 
 
 cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
     """(state, log-factors at the rows it asked for, shape (..., rows, arms)) -> state."""
     cdef plan_t p
     cdef head_t *head
+    cdef arms_t arms
     cdef void *answer
     cdef xla_buffer_t *given
     cdef xla_buffer_t *out
-    cdef double *offset
-    cdef double *mean
-    cdef double *out_flag
-    cdef double *product
-    cdef double value, base, gap, width, needed, seen, slack
-    cdef int64_t b, n, i, j, m, k, size, todo, best, kept
-    cdef bint known = False
+    cdef int64_t b, n, size, todo, best
     if not ready(frame, b"ur", &p, True, &answer):
         return answer
     given, out = frame.arguments.at[1], frame.results.at[0]
     if xla_last(given, 1) != p.n_arms:
-        return refuse(frame, b"a look takes log-factors of each arm")
+        return xla_refuse(frame, b"a look takes log-factors of each arm")
     carry(out, frame.arguments.at[0])
-    k, n, size, slack = p.n_arms, xla_last(given, 2), xla_last(out, 1), slack_of(given, &p)
+    n, size = xla_last(given, 2), xla_last(out, 1)
     for b in range(xla_batch(given, 2)):
         head = <head_t *>(<uint32_t *>out.data + b * size)
         if head.verdict != PENDING:
             continue
-        offset = <double *>(head + 1)
-        mean = offset + k
-        out_flag = mean + k
-        product = out_flag + k
+        arms = arms_of(head, p.n_arms)
         todo = min(n, p.rule.n_rows - head.n_read)
-        for i in range(todo):
-            # Differences of arms are what counts, so each row may be seen from one of its arms.
-            base = NAN
-            for j in range(k):
-                if out_flag[j] != 0.0:
-                    continue
-                value = xla_real(given, (b * n + i) * k + j)
-                if isnan(value) or value == INFINITY:
-                    return refuse_value(frame, keyed_order_at(&head.order, head.n_read + i), value, False)
-                if value == -INFINITY:
-                    out_flag[j] = 2.0
-                    continue
-                if value < p.low - slack or value > p.high + slack:
-                    return refuse_beyond(frame, &p, keyed_order_at(&head.order, head.n_read + i), value)
-                if isnan(base):
-                    base = value
-            seen = <double>(head.n_read + i)
-            for j in range(k):
-                if out_flag[j] == 0.0:
-                    # Welford's step; of the pair (j, m) the earlier deviation times the later one.
-                    value = xla_real(given, (b * n + i) * k + j) - base - mean[j]
-                    for m in range(j + 1):
-                        if out_flag[m] == 0.0:
-                            product[j * k + m] += value * (xla_real(given, (b * n + i) * k + m) - base - mean[m]) * (
-                                seen / (seen + 1.0))
-            for j in range(k):
-                if out_flag[j] == 0.0:
-                    mean[j] += (xla_real(given, (b * n + i) * k + j) - base - mean[j]) / (seen + 1.0)
-        for j in range(k):
-            for m in range(j):
-                product[m * k + j] = product[j * k + m]
+        answer = take_rows(frame, &p, head, &arms, given, b * n, todo)
+        if answer != NULL:
+            return answer
         head.n_read += <int32_t>todo
-        best = leader_of(mean, offset, out_flag, k, <double>p.rule.n_rows)
+        best = leader_of(&arms, <double>p.rule.n_rows)
         if best < 0:            # of those left; one that was dropped may be possible
             head.verdict = LOST
             continue
@@ -521,24 +534,8 @@ cdef void *arms_look(xla_frame_t *frame) noexcept nogil:
         head.looks += 1
         if head.n_read == p.rule.n_rows:
             head.verdict = ACCEPTED
-            continue
-        kept, needed = 0, 0.0
-        for j in range(k):
-            if j == best or out_flag[j] != 0.0:
-                continue
-            gap = mean[best] - mean[j] + (offset[best] - offset[j]) / <double>p.rule.n_rows
-            width = std_between(product, k, best, j, head.n_read, &known)
-            width = look_width(&p.rule.look[head.looks - 1], width, 2.0 * (p.high - p.low))
-            if (p.rule.bound == NORMAL and not known) or not gap > width:
-                kept += 1
-                needed = max(needed, rows_needed(gap, width if known else INFINITY, head.n_read, p.rule.n_rows))
-            else:
-                out_flag[j] = 1.0
-        if kept == 0:
-            head.verdict = ACCEPTED
-        elif p.advantage > 1.0 and full_pass_pays(needed, head.n_read, p.rule.look[head.looks].n, p.rule.n_rows,
-                                                  p.rule.n_rows, p.advantage):
-            head.verdict = LOST
+        else:
+            judge_arms(&p, head, &arms, best)
     return NULL
 
 
@@ -556,7 +553,7 @@ cdef void *arms_close(xla_frame_t *frame) noexcept nogil:
         return answer
     out = frame.results.at[0]
     if xla_last(frame.arguments.at[1], 1) != 2 * p.n_arms:
-        return refuse(frame, b"a race of arms closes with one total an arm")
+        return xla_refuse(frame, b"a race of arms closes with one total an arm")
     carry(out, frame.arguments.at[0])
     k, size = p.n_arms, xla_last(out, 1)
     for b in range(xla_batch(out, 1)):
@@ -571,7 +568,8 @@ cdef void *arms_close(xla_frame_t *frame) noexcept nogil:
             if score > highest:       # also of an arm that the race had dropped: it may have been wrong
                 best, highest = j, score
         if best < 0:
-            return refuse(frame, b"every state of a variable has probability 0 given the others; nothing can be drawn")
+            return xla_refuse(frame, b"every state of a variable has probability 0 given the others; nothing can be "
+                              b"drawn")
         head.more = <int32_t>best
         head.looks += 1
         head.verdict = ACCEPTED
@@ -582,7 +580,6 @@ def targets(major, minor):
     """The functions by name, as capsules for `jax.ffi.register_ffi_target`, for this version of XLA's interface."""
     version[0], version[1] = major, minor
     return {
-        "fastrace_noise": PyCapsule_New(<void *>draw_noise, NULL, NULL),
         "fastrace_race_open": PyCapsule_New(<void *>race_open, NULL, NULL),
         "fastrace_race_rows": PyCapsule_New(<void *>race_rows, NULL, NULL),
         "fastrace_race_look": PyCapsule_New(<void *>race_look, NULL, NULL),

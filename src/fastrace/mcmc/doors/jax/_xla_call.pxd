@@ -17,7 +17,6 @@ cdef enum:
     XLA_ARRAY = 1               # kinds of attribute
     XLA_SCALAR = 3
     XLA_INVALID_ARGUMENT = 3    # an error code
-    XLA_INTERNAL = 13
 
 cdef enum:                      # element types
     XLA_S32 = 4
@@ -104,13 +103,13 @@ cdef struct xla_frame_t:
     xla_attributes_t attributes
 
 
-cdef inline void *xla_error(const xla_frame_t *frame, int code, const char *message) noexcept nogil:
+cdef inline void *xla_refuse(const xla_frame_t *frame, const char *message) noexcept nogil:
     """An error for XLA to raise; it copies the message."""
     cdef xla_error_t error
     error.struct_size = sizeof(xla_error_t)
     error.extension = NULL
     error.message = message
-    error.code = code
+    error.code = XLA_INVALID_ARGUMENT
     return frame.api.create_error(&error)
 
 
@@ -161,7 +160,7 @@ cdef inline bint xla_ready(const xla_frame_t *frame, const int *version, const c
         return False
     wrong = xla_misfit(frame, arguments, results, n_attributes)
     if wrong != NULL:
-        answer[0] = xla_error(frame, XLA_INVALID_ARGUMENT, wrong)
+        answer[0] = xla_refuse(frame, wrong)
     return wrong == NULL
 
 

@@ -1,5 +1,5 @@
 # cython: cdivision=True
-"""Steps of compiled kernels as a function that XLA calls.
+"""Steps of compiled kernels, and random numbers for proposals of others, as functions that XLA calls.
 
 A call names its kernel by a number, which is the key of the kernel's engines in `crews`. The interpreter's lock is held
 to borrow an engine, and not while steps are made. The state of a chain is in the arrays that go in and come out.
@@ -9,15 +9,18 @@ from cpython.pycapsule cimport PyCapsule_New
 from libc.math cimport NAN, isfinite
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport strncpy
+from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_t
 from fastrace._draws._row_stream cimport row_stream_t
-from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_INVALID_ARGUMENT, XLA_S64, key_seed, xla_array_t,
-                                                xla_batch, xla_buffer_t, xla_error, xla_frame_t, xla_last,
-                                                xla_put_real, xla_ready, xla_real)
+from fastrace.mcmc.doors.jax._xla_call cimport (XLA_ARRAY, XLA_S64, key_seed, xla_array_t, xla_batch, xla_buffer_t,
+                                                xla_frame_t, xla_last, xla_put_real, xla_ready, xla_real, xla_refuse)
 from fastrace.mcmc.kernels._chain cimport Chain
 
 import secrets
+
+cdef extern from "numpy/random/distributions.h" nogil:
+    double random_standard_normal(bitgen_t *bits)
 
 cdef int[2] version         # of XLA's interface
 
@@ -144,6 +147,27 @@ cdef bint _try(xla_frame_t *frame, int64_t number, int64_t n_steps, char *messag
     return True
 
 
+cdef void *draw_noise(xla_frame_t *frame) noexcept nogil:
+    """(key) -> standard normals of any number, one uniform number; `purpose` 1 of the key."""
+    cdef row_stream_t stream
+    cdef void *answer
+    cdef xla_buffer_t *key
+    cdef xla_buffer_t *normals
+    cdef xla_buffer_t *uniform
+    cdef int64_t b, i, width, n
+    if not xla_ready(frame, version, b"u", b"rr", 0, &answer):
+        return answer
+    key = frame.arguments.at[0]
+    normals, uniform = frame.results.at[0], frame.results.at[1]
+    width, n = xla_last(key, 1), xla_last(normals, 1)
+    for b in range(xla_batch(key, 1)):
+        key_seed(&stream, <const uint32_t *>key.data + b * width, width, 1)
+        for i in range(n):
+            xla_put_real(normals, b * n + i, random_standard_normal(&stream.bits))
+        xla_put_real(uniform, b, stream.bits.next_double(stream.bits.state))
+    return NULL
+
+
 cdef void *chain_steps(xla_frame_t *frame) noexcept nogil:
     cdef char message[1000]
     cdef void *answer
@@ -152,16 +176,19 @@ cdef void *chain_steps(xla_frame_t *frame) noexcept nogil:
         return answer
     order = <xla_array_t *>frame.attributes.at[0]
     if frame.attributes.kinds[0] != XLA_ARRAY or order.dtype != XLA_S64 or order.size != 2:
-        return xla_error(frame, XLA_INVALID_ARGUMENT, b"a function of fastrace was called without its kernel")
+        return xla_refuse(frame, b"a function of fastrace was called without its kernel")
     if frame.results.at[0].dtype != frame.arguments.at[1].dtype:
-        return xla_error(frame, XLA_INVALID_ARGUMENT, b"positions must go out as they came in, float32 or float64")
+        return xla_refuse(frame, b"positions must go out as they came in, float32 or float64")
     message[999] = 0
     if not _try(frame, (<const int64_t *>order.data)[0], (<const int64_t *>order.data)[1], message):
-        return xla_error(frame, XLA_INVALID_ARGUMENT, message)
+        return xla_refuse(frame, message)
     return NULL
 
 
 def targets(major, minor):
-    """The function by name, as a capsule for `jax.ffi.register_ffi_target`, for this version of XLA's interface."""
+    """The functions by name, as capsules for `jax.ffi.register_ffi_target`, for this version of XLA's interface."""
     version[0], version[1] = major, minor
-    return {"fastrace_chain_steps": PyCapsule_New(<void *>chain_steps, NULL, NULL)}
+    return {
+        "fastrace_noise": PyCapsule_New(<void *>draw_noise, NULL, NULL),
+        "fastrace_chain_steps": PyCapsule_New(<void *>chain_steps, NULL, NULL),
+    }
