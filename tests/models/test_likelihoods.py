@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+from fastrace import likelihoods, mcmc
 from fastrace.likelihoods import GLMSource, PairSource
 from fastrace.sources import ArraySource
 from reference import sources as twin
@@ -27,6 +28,55 @@ def problem(rng, family, n_rows=300, p=7, n_arms=3, dtype=np.float64):
 def make(rng, family, **arguments):
     X, y, theta = problem(rng, family, **arguments)
     return GLMSource(X, y, theta, family, scale=1.5, df=3.5)
+
+
+# Families: their bounds by differences, without a line of their own here
+
+
+def test_every_family_has_a_twin():
+    needed = "a new family needs a twin in tests/reference/sources.py, and outcomes in `problem` and `test_equals_scipy`"
+    assert list(likelihoods._FAMILIES) == FAMILIES, needed
+
+
+@pytest.mark.parametrize("family", list(likelihoods._FAMILIES))
+def test_derivatives_and_bounds_of_a_family_hold(family):
+    """By differences in eta, at outcomes of the kind that the family takes."""
+    scale, df = (0.7, 3.5) if family in likelihoods.SCALED else (None, 4.0)
+    source = GLMSource(np.ones((2, 1)), [0.0, 1.0], None, family, scale, df)
+    outcomes = {"binary": [0.0, 1.0], "count": [0.0, 1.0, 4.0], "real": [-2.0, 0.0, 0.5]}[source.outcomes]
+    h, eta = 1e-4, np.linspace(-6.0, 6.0, 2001)
+    parts = []
+    for y in outcomes:
+        (up, up1, up2), (down, down1, down2) = (source.expand(y, eta + sign * h) for sign in (1, -1))
+        value, slope, bend = source.expand(y, eta)
+        size = 1.0 + np.abs(value) + np.abs(bend)
+        assert (np.abs((up - down) / (2 * h) - slope) < 1e-6 * size).all()
+        assert (np.abs((up1 - down1) / (2 * h) - bend) < 1e-6 * size).all()
+        assert (np.abs(slope) <= source.steepest * (1.0 + 1e-12)).all()
+        third = np.abs(up2 - down2) / (2 * h)
+        assert (third <= source.third_derivatives(eta - h, eta + h) + 1e-7 * size).all()
+        parts.append((value, slope, bend))
+        if source.of_residual:
+            for ours, moved in zip(parts[-1], source.expand(y + 1.5, eta + 1.5), strict=True):
+                np.testing.assert_allclose(ours, moved, rtol=1e-9, atol=1e-12)
+    if source.outcomes == "count":      # linear in the outcome
+        for zero, single, four in zip(*parts, strict=True):
+            np.testing.assert_allclose(four, zero + 4.0 * (single - zero), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", list(likelihoods._FAMILIES))
+def test_a_model_of_every_family_has_a_mode_and_kernels(family, rng):
+    X = np.column_stack([np.ones(400), rng.standard_normal((400, 2))])
+    y = np.abs(np.rint(rng.standard_normal(400)))
+    scale = {"scale": 1.0} if family in likelihoods.SCALED else {}
+    model = mcmc.GLM(X, np.minimum(y, 1.0), family, **scale, prior_sd=10.0)
+    reference = model.reference()
+    value, gradient, _ = model._log_posterior(reference.theta_hat)
+    np.testing.assert_allclose(gradient @ reference.factor, 0.0, atol=1e-4)
+    for kernel in (mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis):
+        trace = mcmc.sample(kernel(model), n_draws=20, n_chains=1, n_tune=0, rng=1)
+        assert trace.rows.mean() < 400 and np.isfinite(trace.draws).all()
+    assert np.isfinite(mcmc.Binned(model).engine(None)[0].totals()).all()
 
 
 # The twins
