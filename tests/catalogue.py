@@ -204,7 +204,10 @@ def made(name):
     required = {key for key, parameter in parameters.items() if parameter.default is parameter.empty
                 and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)}
     given = {key: _argument(parameters[key]) for key in parameters if key in required or key in OPTIONAL}
-    return cls(**given)
+    try:
+        return cls(**given)
+    except (TypeError, ValueError) as error:
+        raise LookupError(f"{name} cannot be made of {given}: give it a line in MADE of tests/catalogue.py") from error
 
 
 def _argument(parameter):

@@ -18,7 +18,7 @@ def test_a_golden_pickle_goes_on_as_it_did(version, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_saved_today_is_what_was_saved_then(name):
-    assert name in KEPT[NEWEST], "a new class: it gets a golden pickle with the next release"
+    assert name in KEPT[NEWEST], "a new class: python tests/golden/make.py adds it to the newest file"
     assert agree(KEPT[NEWEST][name][1], goes_on(halfway(name)))
 
 

@@ -1,6 +1,6 @@
-"""Objects saved in mid-run by each release, and how each goes on. `python tests/golden/make.py` saves those of today.
+"""Objects saved in mid-run by each release, and how each goes on. `python tests/golden/make.py` adds those of new classes.
 
-The file of a release is never made again: it is what a user may have on disk. Every class of `tests/catalogue.py` is in
+What stands in a file is never made again: it is what a user may have on disk. Every class of `tests/catalogue.py` is in
 it, but for those that hold objects of other libraries, which those libraries save in their own way.
 """
 
@@ -67,11 +67,12 @@ def halfway(name):
 
 
 def save():
-    kept = {}
-    for name in NAMES:
+    path = HERE / f"{fr.__version__}.pickle.gz"
+    kept = load(path) if path.exists() else {}
+    for name in [name for name in NAMES if name not in kept]:
         saved = pickle.dumps(halfway(name), protocol=4)
         kept[name] = saved, goes_on(pickle.loads(saved))
-    with gzip.GzipFile(HERE / f"{fr.__version__}.pickle.gz", "wb", mtime=0) as file:
+    with gzip.GzipFile(path, "wb", mtime=0) as file:
         pickle.dump(kept, file, protocol=4)
 
 

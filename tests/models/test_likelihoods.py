@@ -312,7 +312,7 @@ def test_one_parameter_vector_is_one_arm(rng):
 
 
 @pytest.mark.parametrize("change, words", [
-    ({"family": "probit"}, "'logistic', 'gaussian', 'poisson', 'student-t'"),
+    ({"family": "no such"}, "'logistic', 'gaussian', 'poisson', 'student-t'"),
     ({"scale": 0.0}, "scale is 0.0"),
     ({"family": "gaussian"}, "scale is missing"),
     ({"family": "student-t"}, "scale is missing"),

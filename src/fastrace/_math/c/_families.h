@@ -6,7 +6,7 @@
 #include "_vecmath.h"
 
 enum { FR_BINARY, FR_COUNT, FR_REAL };      /* outcomes: 0 or 1, which arrive as -1 or 1; 0, 1, 2, ...; any number */
-enum { FR_OF_OUTCOME, FR_OF_RESIDUAL };     /* the term is linear in the outcome, or a function of y - eta */
+enum { FR_OF_OUTCOME, FR_OF_RESIDUAL };     /* linear in the outcome, as all of two outcomes are, or of y - eta */
 
 /* X(enumerator, function, name, outcomes, form) */
 #define FR_FAMILIES(X)                                                  \
