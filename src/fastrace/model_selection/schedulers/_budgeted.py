@@ -188,13 +188,14 @@ class BudgetedUCB(Budgeted):
         The parameters of its `model` lie in a space that all classes share; their mean over queries is `average`.
         """
         parameters = None if model is None else _checks.reals(model, "model").ravel()
-        answered = self._n_answered
-        super().tell(learner, n, train_score, valid_score, cost)
-        if parameters is not None and self._n_answered > answered:
-            total = np.zeros(0) if self._total is None else self._total
-            self._total = np.zeros(max(total.size, parameters.size))
-            self._total[: total.size] = total
-            self._total[: parameters.size] += parameters
+        with self._lock:
+            answered = self._n_answered
+            super().tell(learner, n, train_score, valid_score, cost)
+            if parameters is not None and self._n_answered > answered:
+                total = np.zeros(0) if self._total is None else self._total
+                self._total = np.zeros(max(total.size, parameters.size))
+                self._total[: total.size] = total
+                self._total[: parameters.size] += parameters
 
     def _propose(self) -> Allocation | None:
         while self._n_asked < self._n_learners:

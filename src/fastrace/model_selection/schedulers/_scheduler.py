@@ -215,7 +215,6 @@ class Scheduler:
         """Learners that failed, and why."""
         return dict(self._dropped)
 
-    @_alone
     def ask(self) -> Allocation | None:
         """Return the next training as (learner, rows).
 
@@ -233,24 +232,25 @@ class Scheduler:
         RuntimeError
             If the choice has been made.
         """
-        if self._stopped_by:
-            raise RuntimeError(f"the selection is over, stopped by {self._stopped_by!r}: see result()")
-        item = self._again() if self._returned else None
-        if item is None:
-            item = self._propose()
+        with self._lock:
+            if self._stopped_by:
+                raise RuntimeError(f"the selection is over, stopped by {self._stopped_by!r}: see result()")
+            item = self._again() if self._returned else None
             if item is None:
-                return None
-        if self._limited:
-            price = 0.0 if self._cost == "seconds" else self._charge(*item, None)
-            if self._spent + self._ahead + price > self._budget or self._spent >= self._budget:
-                self._returned.appendleft(item)
-                if not self._outstanding:
-                    self._stop("budget", self._leader())
-                return None
-            self._reserved[item] = price
-            self._ahead += price
-        self._outstanding[item] = 0.0 if self._by_rows else time.perf_counter()
-        return item
+                item = self._propose()
+                if item is None:
+                    return None
+            if self._limited:
+                price = 0.0 if self._cost == "seconds" else self._charge(*item, None)
+                if self._spent + self._ahead + price > self._budget or self._spent >= self._budget:
+                    self._returned.appendleft(item)
+                    if not self._outstanding:
+                        self._stop("budget", self._leader())
+                    return None
+                self._reserved[item] = price
+                self._ahead += price
+            self._outstanding[item] = 0.0 if self._by_rows else time.perf_counter()
+            return item
 
     def _again(self) -> Allocation | None:
         """The first training that was taken back, of a learner that was not dropped since."""
@@ -260,7 +260,6 @@ class Scheduler:
                 return item
         return None
 
-    @_alone
     def tell(
         self,
         learner: int,
@@ -288,31 +287,32 @@ class Scheduler:
             If the training was not asked for, a score is not a number, or the cost is negative or nan; nothing is
             changed then.
         """
-        key = learner, n
-        asked = self._outstanding.get(key)
-        if asked is None:
-            raise ValueError(f"learner {learner} on {n} rows was not asked for; tell what ask() returned, once")
-        valid = valid_score if type(valid_score) is float else _score(valid_score, "valid_score")
-        if train_score is None:
-            train, given, usable = math.inf, math.nan, True
-        else:
-            given = train_score if type(train_score) is float else _score(train_score, "train_score")
-            train, usable = self._upward * given, given == given
-        price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
-        self._close(key)
-        self._spent += price
-        if learner in self._dropped:
-            self._log.append((learner, n, given, valid, price, math.nan, "dropped before"))
-            return
-        if not (usable and math.isfinite(valid)):
-            what = f"validation score is {valid}" if usable else "training score is nan"
-            self._log.append((learner, n, given, valid, price, math.nan, what))
-            self._drop(learner, f"{what} on {n} rows")
-            return
-        if n >= self._reached[learner]:
-            self._reached[learner], self._last[learner] = n, valid
-        bound = self._take(learner, n, train, self._upward * valid)
-        self._log.append((learner, n, given, valid, price, self._upward * bound, ""))
+        with self._lock:
+            key = learner, n
+            asked = self._outstanding.get(key)
+            if asked is None:
+                raise ValueError(f"learner {learner} on {n} rows was not asked for; tell what ask() returned, once")
+            valid = valid_score if type(valid_score) is float else _score(valid_score, "valid_score")
+            if train_score is None:
+                train, given, usable = math.inf, math.nan, True
+            else:
+                given = train_score if type(train_score) is float else _score(train_score, "train_score")
+                train, usable = self._upward * given, given == given
+            price = float(n) if cost is None and self._by_rows else self._charge(learner, n, cost, asked)
+            self._close(key)
+            self._spent += price
+            if learner in self._dropped:
+                self._log.append((learner, n, given, valid, price, math.nan, "dropped before"))
+                return
+            if not (usable and math.isfinite(valid)):
+                what = f"validation score is {valid}" if usable else "training score is nan"
+                self._log.append((learner, n, given, valid, price, math.nan, what))
+                self._drop(learner, f"{what} on {n} rows")
+                return
+            if n >= self._reached[learner]:
+                self._reached[learner], self._last[learner] = n, valid
+            bound = self._take(learner, n, train, self._upward * valid)
+            self._log.append((learner, n, given, valid, price, self._upward * bound, ""))
 
     @_alone
     def fail(
