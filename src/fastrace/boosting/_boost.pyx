@@ -232,7 +232,7 @@ cdef class StumpStream:
     cdef uint8_t *highest       # code of each feature
     cdef double *table          # score by feature and code
     cdef int64_t *used          # features that have a score
-    cdef int64_t *hist          # sum of y by feature and code, of the examples that passed in this round
+    cdef double *hist           # sum of y by feature and code, of the examples that passed in this round
     cdef double *prefix
     cdef Py_ssize_t n_used
     cdef int64_t balance        # sum of y
@@ -256,7 +256,7 @@ cdef class StumpStream:
                                   and (begins <= ends).all() and (ends < np.diff(places)[features]).all()):
             raise ValueError("a stump needs a feature, and codes of it from first to last")
         size = int(places[n_features])
-        table, hist, prefix = np.zeros(size), np.zeros(size, np.int64), np.zeros(size)
+        table, hist, prefix = np.zeros(size), np.zeros(size), np.zeros(size)
         guard_build(&self.guard, 0, self)
         self.rule = rule
         self.filter = filter
@@ -272,7 +272,7 @@ cdef class StumpStream:
         self.highest = <uint8_t *>cnp.PyArray_DATA(self._highest)
         self.table = <double *>cnp.PyArray_DATA(self._table)
         self.used = <int64_t *>cnp.PyArray_DATA(self._used)
-        self.hist = <int64_t *>cnp.PyArray_DATA(self._hist)
+        self.hist = <double *>cnp.PyArray_DATA(self._hist)
         self.prefix = <double *>cnp.PyArray_DATA(self._prefix)
         guard_built(&self.guard, 0)
 
@@ -340,24 +340,20 @@ cdef class StumpStream:
             return STATUS[self.rule.state]
         return STATUS[ERROR_BELOW] if self.filter.over else ""
 
-    cdef void _judge(self, int64_t n) noexcept nogil:
-        cdef Py_ssize_t h
-        cdef int64_t k
-        cdef double running, half = 0.5 * self.balance
-        cdef Py_ssize_t f
+    cdef void set_edges(self, const double *hist, double balance, double *edges) noexcept nogil:
+        """Sums of z of all stumps, from the sums of y by feature and code, and in all."""
+        cdef Py_ssize_t f, h
+        cdef int64_t begin, k
+        cdef double running
         for f in range(self.n_features):
             running = 0.0
             for k in range(self.offset[f], self.offset[f + 1]):
-                running += self.hist[k]
+                running += hist[k]
                 self.prefix[k] = running
         for h in range(self.rule.n_hypotheses):
-            self.rule.sums[h] = self._inside(h) - half
-        self.rule.look(n)
-
-    cdef inline double _inside(self, Py_ssize_t h) noexcept nogil:
-        cdef int64_t begin = self.offset[self.feature[h]]
-        cdef double inside = self.prefix[begin + self.last[h]]
-        return inside - self.prefix[begin + self.first[h] - 1] if self.first[h] else inside
+            begin = self.offset[self.feature[h]]
+            running = self.prefix[begin + self.last[h]]
+            edges[h] = (running - self.prefix[begin + self.first[h] - 1] if self.first[h] else running) - 0.5 * balance
 
     cdef int fit(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, Py_ssize_t n_scores) except -1:
         """Refuse rows of another shape."""
@@ -413,7 +409,8 @@ cdef class StumpStream:
                         self.balance += sign
                         self.seen += 1
                         if self.seen == rule.next_look:
-                            self._judge(self.seen)
+                            self.set_edges(self.hist, <double>self.balance, self.rule.sums)
+                            rule.look(self.seen)
                     if (i - start) % ROWS_PER_CHECK == 0:
                         check_signals()
         finally:
@@ -435,13 +432,11 @@ cdef class StumpStream:
     cdef tuple _pass(self, const uint8_t[:, ::1] codes, const int8_t[::1] y, const double[::1] weights,
                      const double[::1] score):
         """`full_pass` for those who hold the guards."""
-        cdef Py_ssize_t n = codes.shape[0], i, j, d = self.n_features, h
+        cdef Py_ssize_t n = codes.shape[0], i, j, d = self.n_features
         cdef cnp.ndarray hist = np.zeros(self._table.shape[0])
         cdef cnp.ndarray out = np.zeros(self.rule.n_hypotheses)
         cdef double *sums = <double *>cnp.PyArray_DATA(hist)
-        cdef double *sum_of_z = <double *>cnp.PyArray_DATA(out)
-        cdef double q, running, total = 0.0, balance = 0.0, weight = 0.0
-        cdef int64_t k
+        cdef double q, total = 0.0, balance = 0.0, weight = 0.0
         cdef const uint8_t *code
         with nogil:
             for i in range(n):
@@ -459,13 +454,7 @@ cdef class StumpStream:
                     sums[self.offset[j] + code[j]] += q
                 if i % ROWS_PER_CHECK == ROWS_PER_CHECK - 1:
                     check_signals()
-            for j in range(d):
-                running = 0.0
-                for k in range(self.offset[j], self.offset[j + 1]):
-                    running += sums[k]
-                    self.prefix[k] = running
-            for h in range(self.rule.n_hypotheses):
-                sum_of_z[h] = self._inside(h) - 0.5 * balance
+            self.set_edges(sums, balance, <double *>cnp.PyArray_DATA(out))
         self.total_drawn += n
         return out, total, weight
 
