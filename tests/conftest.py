@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """What the collection has made stays until the end: garbage collections need not look at it again."""
+    """What the collection has made stays until the end: garbage collections need not look at it."""
     gc.collect()
     gc.freeze()
 
@@ -48,6 +48,13 @@ def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
         seeds = [int(s) for s in os.environ.get("FASTRACE_SEEDS", "20160619").split(",")]
         metafunc.parametrize("seed", seeds)
+
+
+@pytest.fixture(scope="module")
+def settled():
+    """Garbage collections leave out what is there already, which makes them quick."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

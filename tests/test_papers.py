@@ -1,18 +1,21 @@
 """The experiments of papers/, run as a user runs them."""
 
+import contextlib
 import csv
 import importlib
+import io
 import math
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fastrace.control_variates import BinnedTaylor
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
 from papers import common
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,9 +30,28 @@ def start(script, folder, *arguments):
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"MPLBACKEND": "Agg"})
 
 
+def call(script, folder, *arguments):
+    """The same in this process, which has imported the package already."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = [script, "--output", str(folder), *arguments]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = module(script).main()
+    except SystemExit as error:
+        status = error.code
+    finally:
+        sys.argv = before
+    return SimpleNamespace(returncode=status or 0, stdout=out.getvalue(), stderr=err.getvalue())
+
+
+def module(script):
+    (found,) = (file for file in SCRIPTS if file.name == script)
+    return importlib.import_module(".".join(found.parts))
+
+
 def run(script, folder, *arguments):
     """What the script prints, and its table as a list of dictionaries, numbers as numbers."""
-    done = start(script, folder, "--no-progress", *arguments)
+    done = call(script, folder, "--no-progress", *arguments)
     assert done.returncode == 0, done.stderr
     with (folder / f"{script}.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
@@ -39,16 +61,22 @@ def run(script, folder, *arguments):
     return done.stdout, lines
 
 
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
+# Scales of the noise, draws of each setting, and rewards read in it: `--quick` as it is, and less.
+GRIDS = {"few": (["1e-4", "1e-2"], "60", "6e5"), "all": (["1e-5", "1e-4", "1e-3", "1e-2"], "300", "3e6")}
+
+
+@pytest.fixture(scope="module", params=["few", pytest.param("all", marks=pytest.mark.long)])
+def quick(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("quick")
-    return folder, *run("discrete_sampling_synthetic", folder, "--quick", "--rows", "20000")
+    sigmas, draws, work = GRIDS[request.param]
+    return folder, *run("discrete_sampling_synthetic", folder, "--quick", "--rows", "20000", "--sigma", *sigmas,
+                        "--draws", draws, "--work", work)
 
 
 def test_quick_writes_a_table_and_a_figure(quick):
     folder, printed, lines = quick
     settings = {(line["rewards"], line["sigma"], line["delta"], line["rule"]) for line in lines}
-    assert len(lines) == len(settings) == 3 * 4 * 2 * RULES
+    assert len(lines) == len(settings) == 3 * len({line["sigma"] for line in lines}) * 2 * RULES
     for line in lines:
         assert line["draws"] >= 5
         assert line["error"] == pytest.approx(line["errors"] / line["draws"], rel=1e-5)
@@ -90,16 +118,17 @@ SHARES = {
 }
 
 
-def test_shares_read_are_those_of_an_independent_implementation(tmp_path):
+@few_or_many(("draws", "work"), (400, 1.5e7), (2000, 7e7))
+def test_shares_read_are_those_of_an_independent_implementation(tmp_path, draws, work):
     _, lines = run(
         "discrete_sampling_synthetic", tmp_path, "--arms", "10", "--rewards", "normal", "--delta", "0.01",
-        "--sigma", "1e-5", "1e-4", "1e-3", "--rules", *SHARES, "--draws", "2000", "--work", "7e7",
+        "--sigma", "1e-5", "1e-4", "1e-3", "--rules", *SHARES, "--draws", str(draws), "--work", str(work),
     )
     assert len(lines) == 9
     for line in lines:
-        shares, draws = SHARES[line["rule"]]
+        shares, measured = SHARES[line["rule"]]
         wanted = shares[(1e-5, 1e-4, 1e-3).index(line["sigma"])]
-        error = line["fraction_read_se"] * math.hypot(1.0, math.sqrt(line["draws"] / draws))
+        error = line["fraction_read_se"] * math.hypot(1.0, math.sqrt(line["draws"] / measured))
         assert line["fraction_read"] == pytest.approx(wanted, abs=4.0 * error + 0.03 * wanted), line
 
 
@@ -118,15 +147,15 @@ def test_the_table_does_not_depend_on_threads_or_on_the_grid(tmp_path):
 
 @pytest.mark.parametrize("wrong", ["--delta 1", "--sigma 0", "--arms 1", "--jobs -1", "--rules x"])
 def test_bad_options_are_refused(tmp_path, wrong):
-    done = start("discrete_sampling_synthetic", tmp_path, *wrong.split())
+    done = call("discrete_sampling_synthetic", tmp_path, *wrong.split())
     assert done.returncode == 2
     assert "error:" in done.stderr
 
 
 def test_filterboost_quick_takes_fewest_samples_by_bets_and_resumes(tmp_path):
     stamps = []
-    for _ in range(2):      # the second time from the table
-        done = start("filterboost", tmp_path, "--quick", "--no-progress", "--sets", "breast_cancer", "--runs", "2")
+    for _ in range(2):                  # the second time from the table
+        done = call("filterboost", tmp_path, "--quick", "--no-progress", "--sets", "breast_cancer", "--runs", "2")
         assert done.returncode == 0, done.stderr
         with (tmp_path / "filterboost.csv").open(newline="", encoding="utf-8") as file:
             lines = list(csv.DictReader(file))
@@ -139,11 +168,6 @@ def test_filterboost_quick_takes_fewest_samples_by_bets_and_resumes(tmp_path):
     assert sorted(stamps[0]) == sorted(stamps[1])
     assert (tmp_path / "filterboost.png").read_bytes().startswith(b"\x89PNG")
     assert "breast_cancer, 2 runs" in done.stdout
-
-
-def module(script):
-    (found,) = (file for file in SCRIPTS if file.name == script)
-    return importlib.import_module(".".join(found.parts))
 
 
 def test_arch_bins_are_the_binned_taylor_expansion_of_the_library():
@@ -224,8 +248,8 @@ def test_parts_and_limits_of_coreference_factors():
 
 
 def test_author_coreference_by_races_ends_where_exact_sampling_does(tmp_path):
-    for _ in range(2):      # the second time from the blocks kept
-        done = start("author_coreference", tmp_path, "--quick", "--no-progress", "--runs", "1", "--sweeps", "5")
+    for begin in (start, call):         # the second time from the blocks kept
+        done = begin("author_coreference", tmp_path, "--quick", "--no-progress", "--runs", "1", "--sweeps", "5")
         assert done.returncode == 0, done.stderr
     with (tmp_path / "author_coreference.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))

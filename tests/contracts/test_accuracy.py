@@ -54,12 +54,12 @@ def accuracy(cls, epsilon, law, trials, seed):
 
 
 @pytest.mark.parametrize(("epsilon", "trials"), [
-    pytest.param(0.1, 60, id="0.1 short"), pytest.param(0.1, 2000, id="0.1", marks=pytest.mark.long),
+    pytest.param(0.1, 40, id="0.1 short"), pytest.param(0.1, 2000, id="0.1", marks=pytest.mark.long),
     pytest.param(0.01, 200, id="0.01", marks=pytest.mark.long)])
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", RULES)
 def test_estimates_keep_their_relative_accuracy(name, law, epsilon, trials, seed):
-    """Fails from 20 misses of 60 runs, 14 of 30 and 268 of 2000 on: up to one run in ten may miss."""
+    """Fails from 16 misses of 40 runs, 14 of 30 and 268 of 2000 on: up to one run in ten may miss."""
     by_range = 4.0 / (epsilon * LAWS[law][1]) ** 2          # what a rule needs that does not learn the variance
     trials = min(trials, max(30, int(2e8 / by_range)))
     missed, ended, _ = accuracy(RULES[name], epsilon, law, trials, seed)
@@ -100,7 +100,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("instances", [500, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("instances", [250, pytest.param(100_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_population_that_is_read_whole_gives_its_best(name, instances, rng):
     for _ in range(instances):
@@ -115,7 +115,7 @@ def test_a_population_that_is_read_whole_gives_its_best(name, instances, rng):
         assert (result.half_width[whole] == 0.0).all()
 
 
-@pytest.mark.parametrize("instances", [500, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("instances", [250, pytest.param(100_000, marks=pytest.mark.long)])
 def test_unequal_populations_that_are_read_whole_give_the_largest_sum(instances, rng):
     for _ in range(instances):
         columns = [rng.integers(0, 3, size=int(size)).astype(float) for size in rng.integers(1, 11, rng.integers(1, 5))]

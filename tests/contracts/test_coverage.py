@@ -18,12 +18,11 @@ from fastrace.races.acceptance import AcceptTest
 from fastrace.select.lucb import BOUNDS as LUCB_BOUNDS
 from fastrace.streams._stopping import Stream
 from fastrace.streams.sequences import BOUNDS as SEQUENCE_BOUNDS
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
 
-# (streams, rewards of each). At delta 0.1, `assert_rate_at_most` fails from 20 misses of 60 and 268 of 2000 on: a rule
+# (streams, rewards of each). At delta 0.1, `assert_rate_at_most` fails from 16 misses of 40 and 268 of 2000 on: a rule
 # that misses as often as it may is refused once in a million, and one that misses less often is refused less often.
-SIZES = [pytest.param(60, 600, id="short"), pytest.param(2000, 5000, id="full", marks=pytest.mark.long)]
-sizes = pytest.mark.parametrize(("trials", "n"), SIZES)
+sizes = few_or_many(("trials", "n"), (40, 600), (2000, 5000))
 DELTA = 0.1
 
 LAWS = {        # rewards in [0, 1]: draw and mean

@@ -488,7 +488,9 @@ def test_a_stream_read_while_another_thread_updates_it_says_so_or_answers():
     found = {"answers": 0, "refused": 0}
     running = threading.Thread(target=lambda: rule.update_many(x))
     running.start()
-    while running.is_alive():
+    going = True
+    while going:                        # and once more after the end
+        going = running.is_alive()
         try:
             lower, upper = rule.interval
             pickle.loads(pickle.dumps(rule))

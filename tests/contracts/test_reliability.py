@@ -18,7 +18,8 @@ import fastrace as fr
 from fastrace.control_variates import ControlVariate
 from fastrace.races._options import BOUNDS, RIGOROUS
 from fuzz import fuzz_race
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
+from resident import assert_grows_at_most
 
 RULES = [rule for rule in BOUNDS if rule != "auto"]
 
@@ -36,11 +37,12 @@ LAWS = {
 }
 
 
+@few_or_many("trials", 60, 1000)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("bound", RIGOROUS)
-def test_coverage_under_optional_stopping(bound, law, seed):
+def test_coverage_under_optional_stopping(bound, law, trials, seed):
     """A decision errs where the interval of some look missed the mean: next to it, on either side."""
-    trials, n_rows, delta, wrong = 200, 500, 0.1, 0
+    n_rows, delta, wrong = 500, 0.1, 0
     rng = np.random.default_rng(seed)
     for trial in range(trials):
         x = LAWS[law](n_rows, rng)
@@ -510,7 +512,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.resources
-def test_no_public_call_keeps_memory(name, seed):
+def test_no_public_call_keeps_memory(name, seed, settled):
     psutil = pytest.importorskip("psutil")
     x = np.random.default_rng(seed).normal(size=(60, 2))
     call, process, times = CALLS[name], psutil.Process(), 300
@@ -536,28 +538,26 @@ def test_no_public_call_keeps_memory(name, seed):
 @pytest.mark.resources
 def test_a_race_on_a_long_memory_map_allocates_by_arms(tmp_path):
     """10^8 rows that the file system has hardly stored."""
-    psutil = pytest.importorskip("psutil")
     n_rows = 10**8
     with open(tmp_path / "rows", "wb") as file:
         file.truncate(8 * n_rows)
     values = np.memmap(tmp_path / "rows", np.float32, "r", shape=(n_rows, 2))
-    offset, process = [0.0, 0.5 * n_rows], psutil.Process()
+    offset = [0.0, 0.5 * n_rows]
 
-    def race(access):
-        return fr.race(values, bound="serfling", support=(0, 1), offset=offset, access=access, rng=1)
+    def races():
+        for access in ("random", "shuffled"):
+            result = fr.race(values, bound="serfling", support=(0, 1), offset=offset, access=access, rng=1)
+            assert (result.best, result.stopped_by) == (1, "bound") and result.pulls[0] < 5000
 
-    race("shuffled")
-    before = process.memory_info().rss
+    races()                                 # maps the pages that it reads
+    assert_grows_at_most(30e6, races)
     tracemalloc.start()
     try:
-        for access in ("random", "shuffled"):
-            result = race(access)
-            assert (result.best, result.stopped_by) == (1, "bound") and result.pulls[0] < 5000
+        races()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 2 * 8 * 16 + 2**20
-    assert process.memory_info().rss - before < 30e6      # pages of the map that were touched
 
 
 @pytest.mark.resources
@@ -580,7 +580,7 @@ def test_decisions_and_pulls_allocate_nothing(seed):
 
 
 @pytest.mark.filterwarnings("ignore:Precision loss:RuntimeWarning")
-@pytest.mark.parametrize("runs", [300, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("runs", [150, pytest.param(20_000, marks=pytest.mark.long)])
 def test_the_fuzz_target_on_random_bytes(runs, seed):
     """Without its fuzzer; `python tests/fuzz/fuzz_race.py` runs it for as long as one likes."""
     rng = np.random.default_rng(seed)

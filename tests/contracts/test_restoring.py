@@ -5,14 +5,16 @@ import pytest
 
 import catalogue
 from fuzz import fuzz_restore
+from guarantee import few_or_many
 
 NAMES = [name for name in catalogue.OBJECTS if fuzz_restore.saved(name)]
 
 
+@few_or_many("states", 12, 400)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_damaged_state_is_refused_or_does_no_harm(name, seed):
+def test_a_damaged_state_is_refused_or_does_no_harm(name, states, seed):
     rng = np.random.default_rng([seed, *name.encode()])
-    for _ in range(40):
+    for _ in range(states):
         data = rng.bytes(40)
         try:
             fuzz_restore.fuzz(data, [name])

@@ -14,7 +14,6 @@ from fractions import Fraction
 import cloudpickle
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +23,7 @@ import ctrl_c
 from fastrace import moments
 from fastrace.moments import RunningComoments, RunningMoments
 from reference import moments as plain
+from resident import assert_grows_at_most
 
 
 def moments_of(xs, n_arms=1):
@@ -290,13 +290,15 @@ def test_counters_are_64_bits_wide():
 
 @pytest.mark.resources
 def test_a_million_arms_take_40_bytes_each():
-    process = psutil.Process()
-    m = RunningMoments(10**6)
     row = np.ones((1, 10**6))
-    before = process.memory_info().rss
-    m.update_many(row)
-    m.update_many(row)
-    assert process.memory_info().rss - before <= 64 * 10**6 + 2**20
+
+    def updated():
+        m = RunningMoments(10**6)
+        m.update_many(row)
+        m.update_many(row)
+        return m
+
+    m = assert_grows_at_most(64 * 10**6 + 2**20, updated)
     assert m.count.sum() == 2 * 10**6
     assert (m.mean == 1.0).all()
     assert m.variance()[-1] == 0.0
@@ -681,12 +683,10 @@ def test_memory_does_not_grow():
                 except ValueError:
                     pass
 
-    process = psutil.Process()
     everything(200)
-    blocks, rss = sys.getallocatedblocks(), process.memory_info().rss
-    everything(5000)
+    blocks = sys.getallocatedblocks()
+    assert_grows_at_most(256 * 1024, lambda: everything(5000))
     assert sys.getallocatedblocks() - blocks <= 100
-    assert process.memory_info().rss - rss <= 256 * 1024
 
 
 @pytest.mark.resources

@@ -1,13 +1,12 @@
 """B of Racing-Normal: known values, simulation, order of the kinds, behaviour at the limits."""
 
-import _thread
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import ctrl_c
 from fastrace import bounds
 from guarantee import assert_rate_at_most
 from reference import bounds as plain
@@ -254,9 +253,5 @@ def test_threads_get_the_serial_answer():
 
 @pytest.mark.resources
 def test_interrupt_leaves_a_long_solve():
-    timer = threading.Timer(0.2, _thread.interrupt_main)
-    with pytest.raises(KeyboardInterrupt):
-        timer.start()
-        bounds.normal_quantile(0.04, 3_000_000, 5000, 1.0005)
-    timer.join()
+    assert ctrl_c.press(lambda: bounds.normal_quantile(0.04, 3_000_000, 5000, 1.0005), 1) == 1
     assert bounds.normal_quantile(0.05, 1000) > 1.6

@@ -16,7 +16,7 @@ from fastrace.control_variates import ControlVariate, TaylorSurrogate
 from fastrace.mcmc.kernels.gibbs import Tally
 from fastrace.races._weighted import AliasTable, _verdicts
 from fastrace.sources import ArraySource, CallableSource
-from guarantee import assert_fits, assert_rate_at_most
+from guarantee import assert_fits, assert_rate_at_most, few_or_many
 from populations import POPULATIONS
 from reference import gibbs as gibbs_twin
 from reference import mcmc as twin
@@ -99,7 +99,8 @@ def test_exact_kernels_leave_an_enumerable_target_invariant(name, chains):
 
 
 @pytest.mark.parametrize(("name", "mixed"), [("poisson", 0.2), ("tuna", 2.0), ("firefly", 0.2), ("firefly-half", 0.2)])
-def test_minibatches_and_full_passes_leave_it_invariant_over_long_runs(name, mixed):
+@few_or_many("n_steps", 4000, 12_000)
+def test_minibatches_and_full_passes_leave_it_invariant_over_long_runs(name, mixed, n_steps):
     """Every step by a minibatch; then some of them by full passes."""
     lattice = Lattice(20)
     options = {} if name == "tuna" else {"control_variate": lattice.points[0] + 0.5}     # far from the mode
@@ -108,14 +109,14 @@ def test_minibatches_and_full_passes_leave_it_invariant_over_long_runs(name, mix
         kernel.full_pass_at = share
         counts, passes, rows = np.zeros(4, int), 0, 0
         for start in range(4):
-            _, steps = kernel.run(np.random.default_rng(start), kernel.init(lattice.points[start]), 12_000)
+            _, steps = kernel.run(np.random.default_rng(start), kernel.init(lattice.points[start]), n_steps)
             at = np.abs(steps.draws[100::20, None] - lattice.points).sum(axis=2).argmin(axis=1)
             counts += np.bincount(at, minlength=4)
             passes += int(steps.full_pass.sum())
             rows += int(steps.rows[~steps.full_pass].sum())
         assert_fits(counts, lattice.p)
-        assert 0.1 < passes / 48_000 < 0.9 if share == mixed else passes == 0
-        assert rows / (48_000 - passes) > 0.3
+        assert 0.1 < passes / (4 * n_steps) < 0.9 if share == mixed else passes == 0
+        assert rows / (4 * n_steps - passes) > 0.3
 
 
 @pytest.mark.parametrize("name", RACES)
@@ -181,12 +182,13 @@ def test_delayed_chains_are_their_twin_inside_the_ball_and_outside(name):
 
 @pytest.mark.parametrize("name", ["exact", "poisson", "firefly", "firefly-half"])
 @pytest.mark.parametrize("radius", [0.5, 1.6])
-def test_pairs_delayed_or_not_leave_an_enumerable_target_invariant(name, radius):
+@few_or_many("chains", 1500, 20_000)
+def test_pairs_delayed_or_not_leave_an_enumerable_target_invariant(name, radius, chains):
     """Of four states one, or three, are near the reference: pairs of both kinds, and of one in and one out."""
     lattice = Lattice()
     kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
     kernel._near, kernel._engines = radius, []
-    assert_fits(lattice.counts(kernel, 2500, 3, np.random.default_rng(5)), lattice.p)
+    assert_fits(lattice.counts(kernel, chains, 3, np.random.default_rng(5)), lattice.p)
 
 
 FAR = {
@@ -932,17 +934,21 @@ def test_bad_arguments(make, message):
 
 
 def test_gil_is_released():
-    """Two chains in threads of compiled code both make progress."""
+    """Another thread makes progress beside a chain of compiled code: beside a longer one, should chance keep it out."""
     kernel = mcmc.Metropolis(mcmc.GLM(*logistic(20_000, 3, 1)), control_variate=None)
-    done = []
-    state = kernel.init(rng=1)
-    worker = threading.Thread(target=lambda: done.append(kernel.run(np.random.default_rng(1), state, 300)))
-    worker.start()
-    ticks = 0
-    while worker.is_alive():
-        ticks += 1
-        worker.join(0.001)
-    assert done and ticks > 5
+    state, ticks = kernel.init(rng=1), 0
+    for n_steps in (300, 3000, 30_000):
+        done = []
+        worker = threading.Thread(
+            target=lambda n=n_steps, done=done: done.append(kernel.run(np.random.default_rng(1), state, n)))
+        worker.start()
+        while worker.is_alive():
+            ticks += 1
+            worker.join(0.001)
+        assert done
+        if ticks > 5:
+            break
+    assert ticks > 5
 
 
 # Slices.

@@ -6,7 +6,7 @@ from scipy import stats
 from test_mcmc import KERNELS, outcomes, scale_of
 
 from fastrace import mcmc
-from guarantee import assert_fits, assert_rate_at_most
+from guarantee import assert_fits, assert_rate_at_most, few_or_many
 
 KERNELS = {
     **KERNELS,
@@ -32,7 +32,7 @@ def assert_moments(draws, expected, alpha=1e-6):
 
 # Fits, thinned draws of each, and cells that the ranks fall into.
 sizes = pytest.mark.parametrize(("fits", "draws", "cells"), [
-    pytest.param(120, 19, 5, id="small"), pytest.param(1000, 99, 20, id="full", marks=pytest.mark.long)])
+    pytest.param(80, 19, 5, id="small"), pytest.param(1000, 99, 20, id="full", marks=pytest.mark.long)])
 
 
 @sizes
@@ -53,7 +53,7 @@ def test_simulation_based_calibration(name, fits, draws, cells):
         assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
 
 
-@pytest.mark.parametrize("steps", [360, pytest.param(100_000, marks=pytest.mark.long)])
+@few_or_many("steps", 200, 100_000)
 @pytest.mark.parametrize("name", KERNELS)
 def test_geweke_joint_distribution(name, steps):
     """Data and parameters drawn in turn must keep the prior of the parameters, and what they have with the data."""
@@ -81,7 +81,7 @@ def test_the_joint_test_tells_a_wrong_kernel():
     rng = np.random.default_rng(31)
     X = rng.standard_normal((30, 2)) / 2.0
     theta, kept = rng.standard_normal(2), []
-    for _ in range(400):
+    for _ in range(200):
         model = mcmc.GLM(X, outcomes("logistic", X, theta, rng), prior_sd=np.sqrt(0.5))
         theta = mcmc.Metropolis(model).run(rng, mcmc.Metropolis(model).init(theta), 4)[1].draws[-1]
         kept.append(theta**2)
@@ -131,7 +131,7 @@ def test_simulation_based_calibration_of_gibbs_kernels(name, fits, draws, cells)
     assert_fits(np.bincount(np.array(ranks) * cells // (last + 1), minlength=cells), np.full(cells, 1.0 / cells))
 
 
-@pytest.mark.parametrize("steps", [400, pytest.param(100_000, marks=pytest.mark.long)])
+@few_or_many("steps", 300, 100_000)
 @pytest.mark.parametrize("name", GIBBS)
 def test_geweke_joint_distribution_of_gibbs_kernels(name, steps):
     rng = np.random.default_rng(43)

@@ -13,7 +13,7 @@ from sklearn.metrics import fbeta_score, get_scorer, make_scorer, mean_squared_e
 import fastrace as fr
 from fastrace.model_selection import RowScore, race_predictions
 from fastrace.model_selection._row_scores import NAMED, named, row_score
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
 
 CLASSES = ("accuracy", "balanced_accuracy", "neg_log_loss", "neg_brier_score")
 
@@ -88,9 +88,10 @@ def binary(rng, n_rows, rates):
         0.7 * hard[:, 0] + 0.3 * rng.random(n_rows), rates)
 
 
-def test_promise_and_price_with_gaps_of_three_standard_errors():
-    """The full comparison's winner in at least 1 - delta of 200 races, at most a fifth of the predictions read."""
-    trials, delta, missed, read = 200, 0.05, 0, []
+@few_or_many("trials", 60, 200)
+def test_promise_and_price_with_gaps_of_three_standard_errors(trials):
+    """The full comparison's winner in at least 1 - delta of the races, at most a fifth of the predictions read."""
+    delta, missed, read = 0.05, 0, []
     rng = np.random.default_rng(17)
     n_rows, k = 100_000, 50
     error = np.sqrt(0.1 / n_rows)                   # about that of a paired difference

@@ -4,7 +4,6 @@ import copy
 import pickle
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ def same(a, b):
 @pytest.mark.parametrize("n", [1, 2, 5, 50, 1000, (1 << 33) + 5])
 def test_keyed_order_equals_its_twin(n, seed):
     rng = np.random.default_rng(seed)
-    keys = [int(rng.bit_generator.random_raw()) for _ in range(2)]
+    keys = tuple(int(rng.bit_generator.random_raw()) for _ in range(2))
     count = min(n, 200)
     assert _keyed_rows(n, 0, count, np.random.default_rng(seed)).tolist() == [
         keyed_order(n, keys, i) for i in range(count)
@@ -290,8 +289,8 @@ def test_max_pulls_cuts_short_and_says_so(seed):
 
 
 def test_one_race_in_two_threads_or_inside_itself_is_refused(seed):
-    values = np.random.default_rng(seed).random((50_000, 20))
-    race = fr.LilUCB(20, 50_000, 1e-9, (0, 1), rng=2)
+    values = np.random.default_rng(seed).random((3000, 3))
+    race = fr.LilUCB(3, 3000, 1e-9, (0, 1), rng=2)
 
     def inside(arms, rows):
         race.tell(0.5)
@@ -299,21 +298,21 @@ def test_one_race_in_two_threads_or_inside_itself_is_refused(seed):
 
     with pytest.raises(RuntimeError, match="in use"):
         race.run(inside)
-    source = as_source(values)
-    thread = threading.Thread(target=race.run, args=(source,))
+    asked, refused = threading.Event(), threading.Event()
+
+    def rewards(arms, rows):        # the run waits here until the other thread has been refused
+        asked.set()
+        assert refused.wait(60.0)
+        return values[np.ix_(rows, arms)]
+
+    thread = threading.Thread(target=race.run, args=(rewards,))
     thread.start()
-    refused = 0
-    while thread.is_alive():
-        try:
-            race.ask()
-        except RuntimeError:
-            refused += 1
-        except ValueError:      # over already
-            break
-        time.sleep(0.001)
+    assert asked.wait(60.0)
+    with pytest.raises(RuntimeError, match="in use"):
+        race.ask()
+    refused.set()
     thread.join()
-    assert refused
-    same(race.result(), fr.LilUCB(20, 50_000, 1e-9, (0, 1), rng=2).run(source))
+    same(race.result(), fr.LilUCB(3, 3000, 1e-9, (0, 1), rng=2).run(rewards))
 
 
 @pytest.mark.resources

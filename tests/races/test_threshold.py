@@ -7,7 +7,6 @@ import re
 import threading
 
 import numpy as np
-import psutil
 import pytest
 from scipy import stats
 
@@ -16,8 +15,9 @@ import fastrace as fr
 from fastrace.control_variates import ControlVariate, taylor_glm
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import ArraySource, CallableSource
-from guarantee import assert_fits, assert_rate_at_most
+from guarantee import assert_fits, assert_rate_at_most, few_or_many
 from reference import draws, threshold
+from resident import assert_grows_at_most
 
 RIGOROUS = ["betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling"]
 
@@ -309,8 +309,8 @@ def test_student_quantiles_go_with_a_divisor_of_one_less(rng, n, guard):
         test = fr.AcceptTest(d, bound="normal", student=True, first_look=n, access="shuffled", skewness_guard=guard,
                              rng=row)
         test.decide(-1e6)
-        starts = (np.roll(d, -start)[:n] for start in range(d.size))
-        seen = next(x for x in starts if x.mean() == pytest.approx(test.mean, rel=1e-13))
+        starts = np.lib.stride_tricks.sliding_window_view(np.concatenate([d, d[: n - 1]]), n)
+        seen = starts[np.flatnonzero(abs(starts.mean(axis=1) - test.mean) <= 1e-12)[0]]
         s = math.sqrt(((seen - seen.mean()) ** 2).sum() / (n - 1))
         v = (d.size - n) / (d.size - 1) / n
         assert (test.n_read, test.stopped_by) == (n, "bound")
@@ -387,12 +387,13 @@ def test_guarded_normal_rule_keeps_its_promise_on_what_expansions_leave(rng, fam
             assert_rate_at_most(plain, 960, 0.05)
 
 
-def test_the_guard_costs_little_on_normal_differences(rng):
+@few_or_many("decisions", 6000, 30_000)
+def test_the_guard_costs_little_on_normal_differences(decisions, rng):
     """Rows with the guard over rows without it: 1.002 on average over 25 seeds, standard deviation 0.006."""
     d = rng.standard_normal(20_000)
     d -= d.mean()
     read = dict.fromkeys((True, False), 0)
-    levels = rng.uniform(-0.3, 0.3, 30_000)
+    levels = rng.uniform(-0.3, 0.3, decisions)
     for guard in read:
         test = fr.AcceptTest(d, bound="normal", delta=0.05, skewness_guard=guard, scan_advantage=1.0, rng=1)
         for level in levels:
@@ -506,14 +507,15 @@ def is_locked(generator):
     return not free[0]
 
 
+@few_or_many("times", 4, 20)
 @pytest.mark.parametrize("access", ["random", "shuffled"])
 @pytest.mark.resources
-def test_interrupts(access):
+def test_interrupts(access, times):
     """Ctrl-C comes through in 100 ms, leaves no lock behind and the object usable."""
     endless = np.broadcast_to(np.array([[0.0]]), (2**33, 1))
     generator = np.random.default_rng(1)
     test = fr.AcceptTest(endless, bound="normal", access=access, rng=generator, scan_advantage=1.0)
-    assert ctrl_c.press(lambda: test.decide(1.0), 20) == 20
+    assert ctrl_c.press(lambda: test.decide(1.0), times) == times
     assert not is_locked(generator) and test.stopped_by == ""
     assert test.decide(-math.inf)
 
@@ -641,27 +643,31 @@ def test_more_rows_than_32_bits():
         seen.append(rows.copy())
         return np.full((rows.size, 1), 1.0) + 1e-3 * (rows % 7)[:, None]
 
-    before = psutil.Process().memory_info().rss
-    for access in ("random", "shuffled"):
-        test = fr.AcceptTest(CallableSource(rewards, 1, 2**33), bound="normal", access=access, first_look=50, rng=3)
-        assert test.decide(0.0) and test.n_read == 50
-        read = np.concatenate(seen)
-        assert np.unique(read).size == read.size == 50 and read.min() >= 0 and read.max() < 2**33
-        if access == "random":
-            assert read.max() > 2**31
-            assert not test.decide(2.0**35)
-            assert not np.array_equal(seen[-1], seen[0]), "a fresh order per decision"
-        seen.clear()
-    assert psutil.Process().memory_info().rss - before < 10e6
+    def decide():
+        for access in ("random", "shuffled"):
+            test = fr.AcceptTest(CallableSource(rewards, 1, 2**33), bound="normal", access=access, first_look=50, rng=3)
+            assert test.decide(0.0) and test.n_read == 50
+            read = np.concatenate(seen)
+            assert np.unique(read).size == read.size == 50 and read.min() >= 0 and read.max() < 2**33
+            if access == "random":
+                assert read.max() > 2**31
+                assert not test.decide(2.0**35)
+                assert not np.array_equal(seen[-1], seen[0]), "a fresh order per decision"
+            seen.clear()
+
+    assert_grows_at_most(10e6, decide)
 
 
 def test_reading_few_of_many_rows_touches_little_memory():
     table = np.broadcast_to(np.array([[1.0]]), (2**30, 1))
-    before = psutil.Process().memory_info().rss
-    test = fr.AcceptTest(table, bound="serfling", support=(0.0, 2.0), rng=1)
-    for _ in range(20):
-        assert test.decide(0.2 * 2**30) and test.n_read < 1000
-    assert psutil.Process().memory_info().rss - before < 40e6
+
+    def decide():
+        test = fr.AcceptTest(table, bound="serfling", support=(0.0, 2.0), rng=1)
+        for _ in range(20):
+            assert test.decide(0.2 * 2**30) and test.n_read < 1000
+        return test
+
+    assert_grows_at_most(40e6, decide)
 
 
 @pytest.mark.resources
@@ -669,7 +675,6 @@ def test_decisions_do_not_grow_memory(rng):
     d = rng.normal(0.0, 1.0, 300)
     test = fr.AcceptTest(d, bound="normal", rng=1)
     betting = fr.AcceptTest(d, support=(-10.0, 10.0), rng=1)
-    process = psutil.Process()
 
     def many(count):
         for _ in range(count):
@@ -678,9 +683,7 @@ def test_decisions_do_not_grow_memory(rng):
             test.result()
 
     many(5000)
-    before = process.memory_info().rss
-    many(50_000)
-    assert process.memory_info().rss - before <= 256 * 1024
+    assert_grows_at_most(256 * 1024, lambda: many(50_000))
 
 
 # State

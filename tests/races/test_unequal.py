@@ -3,7 +3,6 @@
 import copy
 import pickle
 import threading
-import time
 import tracemalloc
 
 import numpy as np
@@ -13,7 +12,7 @@ import ctrl_c
 import fastrace as fr
 from fastrace.control_variates import ControlVariate
 from fastrace.sources import ArraySource, as_source
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
 from reference import lil as reference
 
 
@@ -176,9 +175,10 @@ def test_an_arm_that_cannot_win_is_never_read():
     assert result.best == 1 and result.pulls.tolist() == [0, 0, 4]
 
 
+@few_or_many("trials", 200, 2000)
 @pytest.mark.parametrize("pooling", [0.0, 4.0])
-def test_adaptive_race_errs_no_more_and_reads_less(pooling, seed):
-    trials, missed, read, even = 600, 0, 0, 0
+def test_adaptive_race_errs_no_more_and_reads_less(pooling, trials, seed):
+    missed, read, even = 0, 0, 0
     for child in np.random.SeedSequence(seed).spawn(trials):
         vectors, offset = clusters(np.random.default_rng(child))
         vectors = [v.clip(-3.0, 3.0) for v in vectors]
@@ -224,8 +224,9 @@ def test_adaptive_race_ties_constants_and_impossible_arms(seed):
 @pytest.mark.parametrize("allocation", ["even", "adaptive"])
 @pytest.mark.parametrize("law", ["uniform", "skewed", "rare"])
 @pytest.mark.parametrize("bound", ["hoeffding-serfling", "empirical-bernstein-serfling", "serfling"])
-def test_rigorous_bounds_keep_their_promise(bound, law, allocation, seed):
-    trials, delta, missed, saved = 200, 0.1, 0, 0
+@few_or_many("trials", 100, 1000)
+def test_rigorous_bounds_keep_their_promise(bound, law, allocation, trials, seed):
+    delta, missed, saved = 0.1, 0, 0
     for child in np.random.SeedSequence(seed).spawn(trials):
         rng = np.random.default_rng(child)
         draw = {
@@ -458,24 +459,25 @@ def test_pickles_and_copies_continue_exactly(cut, options, seed):
 
 
 def test_one_race_in_two_threads_or_inside_itself_is_refused(seed):
-    vectors = [np.random.default_rng([seed, i]).normal(size=2_000_000) for i in range(3)]
-    race = racer([2_000_000] * 3, 1e-12, rng=3)
+    vectors = [np.random.default_rng([seed, i]).normal(size=20_000) for i in range(3)]
+    race = racer([20_000] * 3, 1e-12, rng=3)
     with pytest.raises(RuntimeError, match="in use"):
         race.run(lambda arm, rows: race.ask())
-    thread = threading.Thread(target=race.run, args=(vectors,))
+    asked, refused = threading.Event(), threading.Event()
+
+    def rewards(arm, rows):         # the run waits here until the other thread has been refused
+        asked.set()
+        assert refused.wait(60.0)
+        return vectors[arm][rows]
+
+    thread = threading.Thread(target=race.run, args=(rewards,))
     thread.start()
-    refused = 0
-    while thread.is_alive():
-        try:
-            race.ask()
-        except RuntimeError:
-            refused += 1
-        except ValueError:      # over already
-            break
-        time.sleep(0.001)
+    assert asked.wait(60.0)
+    with pytest.raises(RuntimeError, match="in use"):
+        race.ask()
+    refused.set()
     thread.join()
-    assert refused
-    same(race.result(), sampled(vectors, delta=1e-12, rng=3))
+    same(race.result(), racer([20_000] * 3, 1e-12, rng=3).run(rewards))
 
 
 @pytest.mark.resources

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 
 def bettors(n_rows):
     """Gaps and weights of Waudby-Smith & Ramdas's gambler on the sizes 16, 64, 256, ... < n_rows."""
@@ -16,26 +18,26 @@ def bettors(n_rows):
 def wealth(rewards, n_rows, low, sizes_up_to=None):
     """Log wealth after each reward, its largest value so far (at least 0), and whether mean <= 0 is impossible."""
     gaps, weights = bettors(n_rows if sizes_up_to is None else sizes_up_to)
-    logs = [math.log(weight) for weight in weights]
-    seen, path, peak, impossible = [], [], 0.0, False
-    for reward in rewards:
-        mean = -math.fsum(seen) / (n_rows - len(seen))
+    gaps, logs = np.array(gaps), np.log(weights)
+    rewards = np.asarray(rewards, dtype=float)
+    path, peak, largest, impossible = [], 0.0, abs(low), False
+    for n, reward in enumerate(rewards):
+        seen = rewards[:n]
+        mean = -seen.sum() / (n_rows - n)
         room = mean - low
-        slack = 1e-9 * max([abs(low), *map(abs, seen)])
+        slack = 1e-9 * largest
         impossible = impossible or room < -slack
-        if len(seen) >= 8 and room > slack:
-            centre = math.fsum(seen) / len(seen)
-            std = math.sqrt(math.fsum((x - centre) ** 2 for x in seen) / len(seen))
-            if std <= 1e-12 * max([abs(low), *map(abs, seen)]):
-                std = room / math.sqrt(len(seen))
-            for k, gap in enumerate(gaps):
-                bet = min(gap / std * n_rows / (n_rows - len(seen)), 0.9 / room)
-                logs[k] += math.log1p(bet * (reward - mean))
-        seen.append(reward)
-        top = max(logs, default=0.0)
-        path.append(top + math.log(math.fsum(math.exp(value - top) for value in logs)) if logs else 0.0)
+        if n >= 8 and room > slack:
+            std = seen.std()
+            if std <= 1e-12 * largest:
+                std = room / math.sqrt(n)
+            bets = np.minimum(gaps / std * n_rows / (n_rows - n), 0.9 / room)
+            logs += np.log1p(bets * (reward - mean))
+        largest = max(largest, abs(reward))
+        top = logs.max(initial=-math.inf)
+        path.append(top + math.log(np.exp(logs - top).sum()) if len(logs) else 0.0)
         peak = max(peak, path[-1])
-    if len(seen) < n_rows:
-        room = -math.fsum(seen) / (n_rows - len(seen)) - low
-        impossible = impossible or room < -1e-9 * max([abs(low), *map(abs, seen)])
+    if len(rewards) < n_rows:
+        room = -rewards.sum() / (n_rows - len(rewards)) - low
+        impossible = bool(impossible or room < -1e-9 * largest)
     return path, peak, impossible

@@ -1,5 +1,6 @@
 """Twins of the keyed order and of lil'UCB in plain Python: one line per line of the paper."""
 
+import functools
 import math
 
 import numpy as np
@@ -16,6 +17,7 @@ def mix(z):
     return z * 0x94D049BB133111EB & MASK
 
 
+@functools.lru_cache(1 << 16)
 def keyed_order(n, keys, i):
     """Position i of the order of [0, n) that belongs to two 64-bit keys."""
     bits = max(2, (n - 1).bit_length())
@@ -135,8 +137,6 @@ def tail_unseen(x, side, size, gap):
 
 def race_unequal(vectors, offset, delta, rng, first=10, kind="sidak", student=False, temperature=1.0):
     """Algorithm 1 with the corrected eq. 26: (best, rows read of each arm, looks taken)."""
-    from scipy import stats
-
     sizes = [len(v) for v in vectors]
     keys = draw_keys(rng, len(sizes))
     active = [i for i, c in enumerate(offset) if c > -math.inf]
@@ -156,7 +156,7 @@ def race_unequal(vectors, offset, delta, rng, first=10, kind="sidak", student=Fa
             elif np.ptp(x) <= 1e-12 * abs(x).max():
                 spread[i] = math.inf
             else:
-                q = quantile[i] = stats.t.isf(tail, n - 1) if student else stats.norm.isf(tail)
+                q = quantile[i] = bounds.student_isf(tail, n - 1) if student else bounds.normal_isf(tail)
                 v = (1 / n) * (1 - (n - 1) / (sizes[i] - 1))
                 spread[i] = q**2 * sizes[i] ** 2 * x.var(ddof=1 if student else 0) * v
         leader = max(active, key=lambda i: (total[i], -i))
@@ -201,8 +201,6 @@ def sum_interval(x, size, n_arms, delta, bound, *, constant=0.0, temperature=1.0
 def race_unequal_adaptive(vectors, offset, delta, rng, first=10, kind="sidak", student=False, temperature=1.0,
                           support=(-math.inf, math.inf), shared=0.0):
     """One arm at a time: (best, rows read of each arm, looks taken). Rewards must differ within each arm."""
-    from scipy import stats
-
     low, high = support[0] / temperature, support[1] / temperature
     arms = range(len(vectors))
     sizes = [len(v) for v in vectors]
@@ -233,7 +231,7 @@ def race_unequal_adaptive(vectors, offset, delta, rng, first=10, kind="sidak", s
                 if n == sizes[i]:
                     spread[i] = 0.0
                 else:
-                    q = quantile[i] = stats.t.isf(tail, n - 1) if student else stats.norm.isf(tail)
+                    q = quantile[i] = bounds.student_isf(tail, n - 1) if student else bounds.normal_isf(tail)
                     variance = squares[i] / (n - 1 if student else n)
                     if shared:
                         variance = (squares[i] + shared * pooled) / (n - 1 + shared)

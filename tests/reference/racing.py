@@ -4,9 +4,9 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
-from scipy import stats
 
 from reference import betting, bounds
+from reference.bounds import sample_skewness
 from reference.draws import Window
 
 
@@ -60,7 +60,9 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
                     beaten = gap > width and wait <= n
                 if bound == "normal" and guarded:
                     # What makes a lead look too large: differences, or one of two means, skewed the wrong way.
-                    skewness = stats.skew(d) if pairwise else min(stats.skew(d), stats.skew(seen[:, leader]))
+                    skewness = sample_skewness(d)
+                    if not pairwise:
+                        skewness = min(skewness, sample_skewness(seen[:, leader]))
                     beaten = beaten and bounds.skewness_inflation(skewness, n, n_rows, quantiles[k]) <= 0.25
             if beaten:
                 out.append(i)
@@ -79,19 +81,19 @@ def tail_evidence(seen, leader, i, gap, width, n_rows, quantile, pairwise):
     n, x, y = len(seen), seen[:, leader], seen[:, i]
     d = x - y
     if pairwise:
-        width = bounds.tail_half_width(width, d.std(), -stats.skew(d), n, n_rows, quantile)
+        width = bounds.tail_half_width(width, d.std(), -sample_skewness(d), n, n_rows, quantile)
     else:
         width = 0.0
         for c, side in ((x, -1), (y, 1)):
             half = bounds.normal(n, n_rows, c.std(), quantile)
-            width += bounds.tail_half_width(half, c.std(), side * stats.skew(c), n, n_rows, quantile)
+            width += bounds.tail_half_width(half, c.std(), side * sample_skewness(c), n, n_rows, quantile)
     wait = 0.0
     for c, side in ((x, -1), (y, 1)):
         if c.std() <= 1e-12 * abs(c.mean()):
             wait = n_rows
             continue
         square = (c - c.mean()) ** 2
-        size = -((d - d.mean()) * square).sum() / square.sum() if pairwise else c.std() * side * stats.skew(c)
+        size = -((d - d.mean()) * square).sum() / square.sum() if pairwise else c.std() * side * sample_skewness(c)
         rows = bounds.tail_rows(c, side, size, gap)
         wait = max(wait, rows if rows > n else 0.0)
     return width, wait

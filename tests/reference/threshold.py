@@ -7,6 +7,7 @@ import numpy as np
 from scipy import stats
 
 from reference import betting, bounds
+from reference.bounds import sample_skewness
 
 
 def looks_of(schedule, n_rows, first_look, growth):
@@ -31,7 +32,7 @@ def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, stude
     for k, n in enumerate(looks[:-1], start=1):
         if schedule == "korattikara":
             s = std * math.sqrt(n / (n - 1))
-            out.append(stats.t.isf(delta, n - 1) * s / math.sqrt(n) * math.sqrt(1 - (n - 1) / (n_rows - 1)))
+            out.append(bounds.student_isf(delta, n - 1) * s / math.sqrt(n) * math.sqrt(1 - (n - 1) / (n_rows - 1)))
         elif schedule == "bardenet":
             share = delta / (2 * k**2) / 2
             out.append(bounds.empirical_bernstein_serfling(n, n_rows, std, share, (0, span)))
@@ -39,7 +40,7 @@ def half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, stude
             quantile = bounds.normal_quantile(delta, n_rows, first_look, growth, one_exit)
             s = std
             if student:     # F^-1_{t, n-1}(Phi(B)), whose quotient has a standard deviation of divisor n - 1
-                quantile, s = stats.t.isf(stats.norm.sf(quantile), n - 1), std * math.sqrt(n / (n - 1))
+                quantile, s = bounds.student_isf(stats.norm.sf(quantile), n - 1), std * math.sqrt(n / (n - 1))
             out.append(quantile * s * math.sqrt(bounds.variance_factor(n, n_rows)))
         elif bound == "betting":
             out.append(bettors_quantile(delta, n, n_rows) * std * math.sqrt(bounds.variance_factor(n, n_rows)))
@@ -66,8 +67,8 @@ def bettors_quantile(delta, n, sizes_up_to):
 def held_back(x, n_rows, quantile):
     """What the guard adds to the half-width at m rows, over 1 / m - 1 / n_rows, after the sample x."""
     n = len(x)
-    skewness = max(0.0, abs(stats.skew(x)) - math.sqrt(6 / n))      # one standard error nearer to zero
-    variance_of_variance = (stats.kurtosis(x, fisher=False) - 1) / n
+    skewness = max(0.0, abs(sample_skewness(x)) - math.sqrt(6 / n))      # one standard error nearer to zero
+    variance_of_variance = (((x - x.mean())**4).mean() / x.var()**2 - 1) / n
     if bounds.skewness_inflation(-skewness, n, n_rows, quantile) > 0.25 or variance_of_variance > 0.05:
         return 7 * ((x - x.mean())**4).sum() ** 0.25
     return 0.0
@@ -116,7 +117,7 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
             answer.constant = answer.constant or k == 0
         elif abs(gap) > widths[k]:
             if bound == "normal" and not skewness_guard:
-                skewness = math.copysign(1, gap) * stats.skew(x)
+                skewness = math.copysign(1, gap) * sample_skewness(x)
                 shrunk = min(0.0, skewness + 2 * math.sqrt(6 / n))      # two standard errors nearer to zero
                 answer.skewed = bounds.skewness_inflation(shrunk, n, n_rows, quantile) > 0.25
             answer.accepted = bool(gap > 0)

@@ -12,7 +12,7 @@ import ctrl_c
 import fastrace as fr
 from fastrace.pulls import BernoulliPulls, CallablePulls, RecordedPulls, UniformPulls
 from fastrace.select import _lucb, choosing, selection
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
 from reference import lucb as reference
 
 BOUNDS = _lucb.BOUNDS
@@ -246,9 +246,10 @@ INSTANCES = {
 
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("name", list(INSTANCES))
-def test_wrong_sets_are_as_rare_as_promised(bound, name, seed):
+@few_or_many("trials", 40, 400)
+def test_wrong_sets_are_as_rare_as_promised(bound, name, trials, seed):
     means, n_best, epsilon = INSTANCES[name]
-    means, delta, wrong, trials = np.array(means), 0.2, 0, 40
+    means, delta, wrong = np.array(means), 0.2, 0
     worst = np.sort(means)[-n_best] - epsilon
     for k in range(trials):
         rule = fr.LUCB(len(means), n_best, epsilon, delta, bound=bound)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastrace.races._threshold import _wealth
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
 from reference import betting
 
 
@@ -116,16 +116,17 @@ def test_rest_on_the_bound_is_no_proof(rng):
     assert_rate_at_most(wrong, trials, 0.01)
 
 
-def test_promise_on_worst_populations(rng):
+@few_or_many("trials", 150, 1000)
+def test_promise_on_worst_populations(trials, rng):
     """P(the wealth ever reaches 1 / alpha) <= alpha at mean 0, on each population and its mirror image."""
     for x in populations(rng).values():
         wrong = {0.1: 0, 0.01: 0}
-        for _ in range(400):
+        for _ in range(trials):
             _, peak, impossible = _wealth(rng.permutation(x), x.size, x.min())[-1]
             for alpha in wrong:
                 wrong[alpha] += impossible or peak >= math.log(1 / alpha)
         for alpha, count in wrong.items():
-            assert_rate_at_most(count, 400, alpha)
+            assert_rate_at_most(count, trials, alpha)
 
 
 def test_constant_population_proves_nothing():

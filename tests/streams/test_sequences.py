@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
 from reference import sequences as twin
 
 BOUNDS = ["empirical-bernstein-mixture", "plug-in", "stitched", "hoeffding", "betting"]
@@ -315,9 +315,10 @@ def test_an_exact_tie_is_on_neither_side(support, seed):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_intervals_hold_the_mean_at_all_times(bound, law, seed):
-    trials, n = {"betting": (60, 600), "empirical-bernstein-mixture": (100, 600)}.get(bound, (300, 1500))
-    delta, missed = 0.1, 0
+@few_or_many("most", 100, 300)
+def test_intervals_hold_the_mean_at_all_times(bound, law, most, seed):
+    trials, n = {"betting": (40, 600), "empirical-bernstein-mixture": (60, 600)}.get(bound, (most, 1500))
+    trials, delta, missed = max(trials, most // 3), 0.1, 0
     for child in np.random.SeedSequence([seed, 1]).spawn(trials):
         sequence = fr.ConfidenceSequence(bound, delta=delta)
         sequence.update_many(LAWS[law](np.random.default_rng(child), n))
@@ -328,8 +329,9 @@ def test_intervals_hold_the_mean_at_all_times(bound, law, seed):
 
 @pytest.mark.parametrize("law", [law for law in LAWS if law not in ("bernoulli 0.01", "constant 0")])
 @pytest.mark.parametrize("name", RULES)
-def test_estimates_are_as_accurate_as_promised(name, law, seed):
-    trials, delta, missed = 60 if "Bet" in name else 300, 0.1, 0
+@few_or_many("most", 100, 300)
+def test_estimates_are_as_accurate_as_promised(name, law, most, seed):
+    trials, delta, missed = 60 if "Bet" in name else most, 0.1, 0
     for child in np.random.SeedSequence([seed, 2]).spawn(trials):
         rule = RULES[name](epsilon=0.25, delta=delta)
         rule.update_many(LAWS[law](np.random.default_rng(child), 20_000))

@@ -568,23 +568,19 @@ def test_ctrl_c_leaves_it_as_it_was():
 
 
 def test_a_second_caller_is_refused():
-    rule = fr.EBGStop(0.1, 0.05, (-1, 1))
-    x = np.zeros(30_000_000)
-    refused = []
-
-    def other():
+    rule, refused = fr.EBGStop(0.1, 0.05, (-1, 1)), []
+    for size in (10**7, 10**8, 10**9):          # longer, should this thread not come in between by chance
+        x = np.broadcast_to(np.float64(0.0), (size,))
+        thread = threading.Thread(target=rule.update_many, args=(x,))
+        thread.start()
         while not refused and thread.is_alive():
             try:
-                rule.update(0.5)
+                rule.update(0.0)
             except RuntimeError as error:
                 refused.append(error)
-
-    thread = threading.Thread(target=lambda: rule.update_many(x))
-    watcher = threading.Thread(target=other)
-    thread.start()
-    watcher.start()
-    thread.join()
-    watcher.join()
+        thread.join()
+        if refused:
+            break
     assert refused and "in use" in str(refused[0])
     assert rule.update(0.0) is False
 

@@ -11,7 +11,7 @@ import ctrl_c
 import fastrace as fr
 from fastrace._draws._row_order import RowOrder
 from fastrace.sources import CallableSource
-from guarantee import assert_rate_at_most
+from guarantee import assert_rate_at_most, few_or_many
 from reference.stream_racing import race as twin
 
 RACES = [fr.HoeffdingRace, fr.BernsteinRace, fr.BettingRace]
@@ -71,8 +71,9 @@ def test_bets_need_far_fewer_rewards(golden):
 
 @pytest.mark.parametrize("race", RACES)
 @pytest.mark.parametrize("n_best", [1, 3])
-def test_every_drop_equals_the_plain_twin(race, n_best, seed):
-    for k in range(25):
+@few_or_many("tables", 12, 100)
+def test_every_drop_equals_the_plain_twin(race, n_best, tables, seed):
+    for k in range(tables):
         rng = np.random.default_rng([seed, k])
         n_arms, n_rows = int(rng.integers(n_best, 9)), int(rng.choice([1, 64, 200, 400]))
         noise = rng.choice([0.02, 0.3, 1.0])
@@ -167,9 +168,10 @@ def shuffled(rewards, seed):
 
 @pytest.mark.parametrize("race", RACES)
 @pytest.mark.parametrize("n_best", [1, 3])
-def test_a_table_is_read_in_random_order_and_at_its_end_exactly(race, n_best, seed):
+@few_or_many("tables", 25, 100)
+def test_a_table_is_read_in_random_order_and_at_its_end_exactly(race, n_best, tables, seed):
     ends = set()
-    for k in range(25):
+    for k in range(tables):
         rng = np.random.default_rng([seed, k])
         n_arms, n_rows = int(rng.integers(n_best + 1, 9)), int(rng.choice([1, 64, 200, 500]))
         noise = rng.choice([0.02, 0.3, 1.0])
@@ -336,9 +338,10 @@ def test_best_sets_are_found(seed):
 
 @pytest.mark.parametrize("race", RACES)
 @pytest.mark.parametrize("law", ["bernoulli", "rare", "beta", "two-point", "constant"])
-def test_no_best_arm_is_lost(race, law, seed):
+@few_or_many("trials", 100, 1000)
+def test_no_best_arm_is_lost(race, law, trials, seed):
     # Arms 0 and 1 are equal and best, so any loss of either is an error.
-    trials, delta, lost = 150, 0.2, 0
+    delta, lost = 0.2, 0
     means = np.array([0.5, 0.5, 0.45, 0.3])
     for child in np.random.SeedSequence([seed, len(law)]).spawn(trials):
         rng = np.random.default_rng(child)

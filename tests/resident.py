@@ -1,0 +1,36 @@
+"""Resident memory of this process, robust against what its other parts do meanwhile."""
+
+import ctypes
+import gc
+import os
+
+import pytest
+
+LIBC = ctypes.CDLL(None) if os.name == "posix" else None
+
+
+def resident():
+    """Bytes that the process holds, without those that C's allocator has got back and keeps for later.
+
+    The test is skipped where psutil is missing.
+    """
+    gc.collect()
+    if hasattr(LIBC, "malloc_trim"):
+        LIBC.malloc_trim(0)
+    return pytest.importorskip("psutil").Process().memory_info().rss
+
+
+def assert_grows_at_most(most, call, attempts=5):
+    """Fail if each of several calls adds more bytes; return what the call returned, which is held meanwhile.
+
+    What is loaded or kept once, or by another thread, is added to one call or two; a leak to every call.
+    """
+    grown = []
+    for _ in range(attempts):
+        result = None           # what the call before it held is given back first
+        before = resident()
+        result = call()
+        grown.append(resident() - before)
+        if grown[-1] <= most:
+            return result
+    raise AssertionError(f"{attempts} calls in turn took {grown} bytes; at most {most:.0f} are let pass")
