@@ -110,20 +110,21 @@ def sample(
 
     Silence is no proof: chains that all miss one part of a posterior agree.
 
-    Runs are told apart by a hash of the kernel's options and of the model: of its arrays, and for functions of their
-    code and the arrays and numbers that they use directly. What functions keep in lists or objects of their own is not
-    looked into, nor are arrays used by variables of Gibbs kernels that have `prepare`, which may change them.
+    A checkpoint belongs to one run. Runs are recognised by a hash of the kernel's options and of the model. The hash
+    covers all arrays of the model, the code of functions, and the arrays and numbers that functions use directly. It
+    does not cover what functions keep in lists or in objects of their own. It does not cover arrays of Gibbs variables
+    that have `prepare` either, since `prepare` may change them.
 
-    A checkpoint is written whole, under another name first, and then put in its place. Its header tells the run and has
-    the SHA-256 of all its bytes; a file of which a byte has changed is refused. Chains are arrays and numbers, kept
-    without code: NumPy's npz and JSON. Only where a kernel that is not part of fastrace has states of other types are
-    they pickled, and read back by such a kernel alone: reading a pickle can run any code, and a checksum does not tell
-    who made it, so give such kernels only files that you trust. If a checkpoint cannot be written later on, because a
-    disk is full, sampling goes on; the result is returned, and a warning says that the file is not up to date.
+    A checkpoint is written whole under another name and then renamed, so that no half of one is ever found. Its header
+    names the run and holds the SHA-256 of all its bytes; a file with a changed byte is refused. Chains are saved as
+    arrays and numbers, without code, in NumPy's npz and JSON. Kernels that are not part of fastrace may have states of
+    other types: those are pickled. Reading a pickle can run any code, and a checksum does not say who made the file, so
+    give such kernels only files that you trust. If a checkpoint cannot be written later on, because a disk is full,
+    sampling goes on: the result is returned, and a warning says that the file is not up to date.
 
-    The draws depend on the seed and the kernel alone: not on threads, progress, callback or interruptions. Whatever
-    exception ends sampling early, a callback's, a user's function's or Ctrl-C, comes through unchanged and has the
-    trace so far as its attribute ``trace``; so has a warning that is made an error.
+    The draws depend on the seed and the kernel alone, and not on threads, progress, callback or interruptions. An
+    exception that ends sampling early, from a callback, a user's function or Ctrl-C, comes through unchanged. Its
+    attribute ``trace`` holds the trace so far. So does that of a warning that is made an error.
 
     Examples
     --------

@@ -51,8 +51,8 @@ class RacingMetropolis(Racing, RowMetropolis):
     access : {"auto", "random", "shuffled"}, default "auto"
         Which rows a race reads. "random": a subset drawn afresh for each race. "shuffled": consecutive rows from a
         random start, of rows that the model has put in random order, ``GLM(..., shuffle=1)``; each decision then keeps
-        its promise over that shuffle, which all decisions of the model share. "auto": "shuffled" if the model was told
-        to shuffle.
+        its promise over that shuffle, which all decisions of the model share. "auto": "shuffled" if the model
+        shuffles its rows.
     student, skewness_guard, scan_advantage
         As in `AcceptTest`. Where rows are drawn in proportion to bounds, a race turns to a full pass also at a
         `scan_advantage` of 1: once it seems to need more draws than the data have rows, since draws with replacement
