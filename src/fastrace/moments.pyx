@@ -17,9 +17,8 @@ from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard
 from fastrace._base._types cimport moments4_t, moments_t
 from fastrace._draws._tables cimport GROUP, VALUES_PER_CHECK, table_run, table_stretch, table_t
 from fastrace._math._moments cimport (MOMENTS_BLOCK, moments4_extend, moments4_extend_difference, moments4_kurtosis,
-                                      moments4_merge, moments4_push, moments4_skewness, moments4_std, moments_extend,
-                                      moments_merge, moments_push, moments_variance, running_merge, running_push,
-                                      running_t, running_variance)
+                                      moments4_skewness, moments4_std, moments_extend, moments_variance, running_merge,
+                                      running_push, running_t, running_variance)
 from fastrace._math._simd cimport fr_all_finite, fr_range, fr_sum
 
 cnp.import_array()
@@ -644,43 +643,26 @@ def _reductions(const double[::1] x):
     return fr_sum(first, x.shape[0]), low, high, fr_all_finite(first, x.shape[0])
 
 
-def _moments(parts, bint one_by_one=False, double ddof=1.0):
-    """moments_t of each part, merged, and the variance of all."""
-    cdef moments_t m, part
+def _moments(parts, double ddof=1.0):
+    """moments_t of all parts, one after the other, and their variance."""
+    cdef moments_t m
     cdef const double[::1] x
-    cdef Py_ssize_t i
     m.n = 0
     m.mean = m.m2 = 0.0
     for x in parts:
-        part.n = 0
-        part.mean = part.m2 = 0.0
-        if one_by_one:
-            for i in range(x.shape[0]):
-                moments_push(&part, x[i])
-        elif x.shape[0]:
-            moments_extend(&part, &x[0], x.shape[0])
-        moments_merge(&m, &part)
+        moments_extend(&m, &x[0] if x.shape[0] else NULL, x.shape[0])
     return m.n, m.mean, m.m2, moments_variance(&m, ddof)
 
 
-def _moments4(parts, others=None, bint one_by_one=False):
-    """moments4_t of each part, or of its difference to another, merged; then std, skewness and kurtosis of all."""
-    cdef moments4_t m, part
+def _moments4(parts, others=None):
+    """moments4_t of all parts, or of their differences to others; then std, skewness and kurtosis."""
+    cdef moments4_t m
     cdef const double[::1] x, y
-    cdef Py_ssize_t i, k
     m.n = 0
     m.mean = m.m2 = m.m3 = m.m4 = 0.0
-    for k in range(len(parts)):
-        x = parts[k]
-        part.n = 0
-        part.mean = part.m2 = part.m3 = part.m4 = 0.0
-        if one_by_one:
-            for i in range(x.shape[0]):
-                moments4_push(&part, x[i])
-        elif others is not None and x.shape[0]:
-            y = others[k]
-            moments4_extend_difference(&part, &x[0], &y[0], min(x.shape[0], y.shape[0]))
-        elif x.shape[0]:
-            moments4_extend(&part, &x[0], x.shape[0])
-        moments4_merge(&m, &part)
+    for x, y in zip(parts, parts if others is None else others, strict=True):
+        if others is None:
+            moments4_extend(&m, &x[0] if x.shape[0] else NULL, x.shape[0])
+        else:
+            moments4_extend_difference(&m, &x[0], &y[0], x.shape[0])
     return (m.n, m.mean, m.m2, m.m3, m.m4), moments4_std(&m), moments4_skewness(&m), moments4_kurtosis(&m)

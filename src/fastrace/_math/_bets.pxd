@@ -27,14 +27,8 @@ cdef extern from "_bets.h" nogil:
         double *below
 
     # Formulas
-    double fr_psi(double u) noexcept
-    double fr_plug_in_bet(double level, double square, double t) noexcept
-    double fr_wanted(const fr_bet_t *b, double away, double slope) noexcept
-    double fr_target_bet(double wanted, double variance, double scale, double cap) noexcept
-    double fr_kelly_bet(double distance, double variance) noexcept
     double fr_stitched(double level, double v) noexcept
     double fr_normal_mixture(double level, double v, double rho) noexcept
-
     double fr_unit(double x, double low, double span) noexcept
 
     # One reward with replacement; the same bits as by the block

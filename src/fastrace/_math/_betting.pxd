@@ -7,7 +7,7 @@ martingale without replacement is that of Waudby-Smith & Ramdas (2020). Several 
 guess of the standardised mean, and the wealth is their weighted sum: any fixed or predictable bets keep the promise.
 """
 
-from libc.math cimport INFINITY, NAN, fabs, log, pow, sqrt
+from libc.math cimport fabs, log, pow, sqrt
 from libc.stdint cimport int64_t
 
 cdef enum:

@@ -85,29 +85,6 @@ cdef inline double running_variance(const running_t *m, double ddof) noexcept no
     return max(m.m2 + m.m2_low, 0.0) / (<double>m.n - ddof)
 
 
-cdef inline void moments_push(moments_t *m, double x) noexcept nogil:
-    """Welford (1962)."""
-    cdef double step = x - m.mean
-    m.n += 1
-    m.mean += step / <double>m.n
-    m.m2 += step * (x - m.mean)
-
-
-cdef inline void moments_merge(moments_t *into, const moments_t *other) noexcept nogil:
-    """Chan, Golub & LeVeque (1979)."""
-    cdef double total, step
-    if other.n == 0:
-        return
-    if into.n == 0:
-        into[0] = other[0]
-        return
-    total = <double>into.n + <double>other.n
-    step = other.mean - into.mean
-    into.m2 += other.m2 + step * (step * (<double>into.n * (<double>other.n / total)))
-    into.mean += step * (<double>other.n / total)
-    into.n += other.n
-
-
 cdef inline void moments_extend(moments_t *m, const double *x, Py_ssize_t n) noexcept nogil:
     """Blocks of two passes, merged; rounded once, at the end."""
     cdef running_t run
@@ -147,14 +124,6 @@ cdef inline void moments4_merge(moments4_t *into, const moments4_t *other) noexc
     into.m2 += other.m2 + step * a * b * share
     into.mean += share * b
     into.n += other.n
-
-
-cdef inline void moments4_push(moments4_t *m, double x) noexcept nogil:
-    cdef moments4_t one
-    one.n = 1
-    one.mean = x
-    one.m2 = one.m3 = one.m4 = 0.0
-    moments4_merge(m, &one)
 
 
 cdef inline void moments4_add(moments4_t *m, const double *sums, Py_ssize_t n) noexcept nogil:

@@ -3,7 +3,6 @@
 
 cdef extern from "_simd.h" nogil:
     double fr_sum(const double *x, Py_ssize_t n) noexcept
-    void fr_moments2(const double *x, Py_ssize_t n, double *out) noexcept
     void fr_centred(const double *x, Py_ssize_t n, double *out) noexcept
     void fr_moments4(const double *x, Py_ssize_t n, double *out) noexcept
     void fr_moments4_difference(const double *x, const double *y, Py_ssize_t n, double *out) noexcept

@@ -54,14 +54,6 @@ void fr_centred(const double *x, ptrdiff_t n, double *out)
     if (out[2] < 0.0) out[2] = 0.0;
 }
 
-void fr_moments2(const double *x, ptrdiff_t n, double *out)
-{
-    double centred[3];
-    fr_centred(x, n, centred);
-    out[0] = centred[0] + centred[1];
-    out[1] = centred[2];
-}
-
 /* From sums of powers of d about a mean that is e too small. */
 static void finish4(double mean, double n, double s1, double s2, double s3, double s4, double *out)
 {

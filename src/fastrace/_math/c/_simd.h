@@ -5,9 +5,8 @@
 
 double fr_sum(const double *x, ptrdiff_t n);
 
-/* Two passes over x, which should fit the first-level cache; both zero the output when n is 0.
-   moments2: mean, sum of squared deviations. centred: the mean as a sum of two doubles, then that sum of squares. */
-void fr_moments2(const double *x, ptrdiff_t n, double *out);
+/* Two passes over x, which should fit the first-level cache: the mean as a sum of two doubles, and the sum of squared
+   deviations. All are 0 when n is 0. */
 void fr_centred(const double *x, ptrdiff_t n, double *out);
 /* Mean and sums of the second, third and fourth power of deviations; the second form of x - y. */
 void fr_moments4(const double *x, ptrdiff_t n, double *out);

@@ -1,18 +1,12 @@
-/* exp, log1p and softplus without branches or tables, so that loops over them become vector code. Only additions,
-   multiplications and divisions in a fixed order: without contraction (see _vecmath.c) every instruction set gives the
-   same bits. Polynomials go by pairs, since loops
-   over them wait for latency rather than for throughput. Errors against 80-bit arithmetic: tests/models/test_likelihoods.py. */
+/* exp and log1p without branches or tables, so that loops over them become vector code. Only additions,
+   multiplications and divisions in a fixed order: without contraction (see meson.build) every instruction set gives the
+   same bits. Polynomials go by pairs, since loops over them wait for latency rather than for throughput. Errors against 80-bit arithmetic: tests/models/test_likelihoods.py. */
 #ifndef FASTRACE_VECMATH_H
 #define FASTRACE_VECMATH_H
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-/* y[i] = f(x[i]); y may be x. */
-void fr_exp(const double *x, double *y, ptrdiff_t n);
-void fr_log1p(const double *x, double *y, ptrdiff_t n);
-void fr_softplus(const double *x, double *y, ptrdiff_t n);    /* log(1 + exp(x)) */
 
 #if defined(__GNUC__)
 #define FR_INLINE static inline __attribute__((always_inline))
@@ -116,10 +110,5 @@ FR_INLINE double fr_log1p1(double x)
     double y = k * 0x1.62e42p-1 + (fr_two_atanh(f / (2.0 + f)) + k * 0x1.fdf473de6af28p-22);
     y = u < INFINITY ? y : u;                                   /* infinity and nan stay */
     return u > 0.0 ? y : (u == 0.0 ? -INFINITY : NAN);
-}
-
-FR_INLINE double fr_softplus1(double x)
-{
-    return (x > 0.0 ? x : 0.0) + fr_log1p_unit(fr_exp_minus_abs(x));
 }
 #endif
