@@ -460,3 +460,10 @@ def test_the_work_of_a_search_does_not_grow_with_its_rounds(monkeypatch):
     many.fit(X, y)
     assert len(found) == 3 and many.result_.stopped_by == "budget"
     assert found[2] < 1.5 * found[0] + 20.0, found
+
+
+@pytest.mark.parametrize("method", ["daub", "halving", "daub-halving"])
+def test_a_first_size_above_all_rows_is_in_the_result(method):
+    search = DAUBSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, method=method, first=5000, cv=0.3, random_state=0)
+    X, y = make_classification(100, random_state=0)
+    assert search.fit(X, y).result_.warnings[0].startswith("first is 5000 and there are 70 rows")

@@ -319,3 +319,15 @@ def test_a_column_of_predictions_that_looks_like_an_index_is_warned_of(rng):
     assert [text for text in result.warnings if "column 'id' holds running numbers: leave it out" in text]
     result = race_predictions(y, {"a": y + 0.1, "b": y + 0.2}, scoring="neg_mean_squared_error", rng=1)
     assert "leave it out" not in str(result)
+
+
+def test_errors_of_options_name_the_function_that_was_called():
+    y = np.arange(200) % 2
+    with pytest.raises(ValueError, match=r"^race_predictions: delta is 2"):
+        race_predictions(y, np.column_stack([y, 1 - y]), delta=2)
+
+    def raises(arms, rows):
+        raise ValueError("of the user")
+
+    with pytest.raises(ValueError, match=r"^of the user"):
+        race_predictions(y, raises, n_candidates=2)

@@ -485,3 +485,11 @@ def test_distributions_are_drawn_for_each_learner_that_has_some(search):
 def test_grids_that_fit_no_learner_are_refused(search, grid, said):
     with pytest.raises(ValueError, match=said):
         made(search, LEARNERS, grid).fit(X, Y)
+
+
+@pytest.mark.parametrize(("kind", "option"), [
+    (DAUBSearchCV, {"curve": 99}), (RacingSearchCV, {"first_look": 1}), (RacingSearchCV, {"growth": 0.5}),
+])
+def test_errors_of_options_name_the_search_that_was_called(kind, option):
+    with pytest.raises(ValueError, match=rf"^{kind.__name__}: {next(iter(option))} is"):
+        kind(LogisticRegression(), {"C": [0.1, 1.0]}, cv=0.5, **option).fit(X, Y)

@@ -254,6 +254,7 @@ def options_of(caller: str) -> Iterator[None]:
     if _caller.get():
         yield
         return
+    caller = _face.get() or caller
     token = _caller.set(caller)
     try:
         yield
@@ -262,6 +263,16 @@ def options_of(caller: str) -> Iterator[None]:
         raise
     finally:
         _caller.reset(token)
+
+
+@contextlib.contextmanager
+def called_by(face: str) -> Iterator[None]:
+    """Let `options_of` name this class or function in what is called inside; other errors stay as they are."""
+    token = _face.set(face)
+    try:
+        yield
+    finally:
+        _face.reset(token)
 
 
 def names_caller(build: Callable[P, T]) -> Callable[P, T]:
@@ -287,6 +298,7 @@ def own_init(cls: Any) -> None:
 
 
 _caller: contextvars.ContextVar[str] = contextvars.ContextVar("_caller", default="")
+_face: contextvars.ContextVar[str] = contextvars.ContextVar("_face", default="")
 
 
 class Rebuild(Protocol):

@@ -96,11 +96,12 @@ def race_predictions(
     ends = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
     # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
     cost = math.inf if callable(y_pred) else 100.0
-    result = race(
-        CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=cost), delta, bound,
-        support=scaled_support(ends, rewards.scale), max_pulls=max_pulls,
-        first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
-    )
+    with _checks.called_by("race_predictions"):
+        result = race(
+            CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=cost), delta, bound,
+            support=scaled_support(ends, rewards.scale), max_pulls=max_pulls,
+            first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
+        )
     names = None if callable(y_pred) else column_names(y_pred)
     said = () if rewards.strangers is None else rewards.strangers.words(names)
     said += index_warnings(names, len(rewards.y), lambda rows, arms: rewards.read(arms, rows))

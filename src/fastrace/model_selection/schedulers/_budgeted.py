@@ -141,9 +141,7 @@ class BudgetedUCB(Budgeted):
     ) -> None:
         quanta = _checks.integer(budget, "budget", max(1, np.size(rows_per_quantum)), "every class is queried once")
         super().__init__(rows_per_quantum, quanta, penalties, n_rows, names)
-        bound = _checks.real(loss_bound, "loss_bound")
-        if not 0.0 < bound < math.inf:
-            raise ValueError(f"loss_bound is {loss_bound}; a positive number is needed, the largest loss")
+        bound = _checks.positive(loss_bound, "loss_bound", "it is the largest loss")
         self._kappa2 = math.sqrt(2.0) * bound if kappa2 is None else _checks.real(kappa2, "kappa2")
         if not 0.0 <= self._kappa2 < math.inf:
             raise ValueError(f"kappa2 is {kappa2}; a finite number of at least 0 is needed")
@@ -361,13 +359,9 @@ class CoarseGrid(Budgeted):
         failure: float = 3.0,
         names: Sequence[str] | None = None,
     ) -> None:
-        quanta = _checks.real(budget, "budget")
-        if not 0.0 < quanta < math.inf:
-            raise ValueError(f"budget is {budget}; a positive number of quanta is needed")
+        quanta = _checks.positive(budget, "budget", "it counts quanta of time")
         super().__init__(rows_per_quantum, quanta, penalties, n_rows, names)
-        self._slack = _checks.real(slack, "slack")
-        if not 0.0 < self._slack < math.inf:
-            raise ValueError(f"slack is {slack}; a positive number is needed")
+        self._slack = _checks.positive(slack, "slack", "a class stands for others with smaller penalties")
         self._on_valid = _checks.choice(criterion, "criterion", ("penalized", "held-out")) == "held-out"
         self._kappa2_select = _checks.real(kappa2_select, "kappa2_select")
         self._failure = _checks.real(failure, "failure")

@@ -258,7 +258,10 @@ class DAUBSearchCV(CandidateSearch):
         if self.budget is not None and self.budget < sizes[0]:
             raise ValueError(f"budget is {self.budget}; the first training takes {sizes[0]} rows")
         several = isinstance(task.scorers, _sklearn.MultimetricScorer) or None
-        method = self._scheduler(names_of(task.settings), n_rows, sizes)
+        with _checks.called_by(type(self).__name__):
+            method = self._scheduler(names_of(task.settings), n_rows, sizes)
+        if self.first != "auto":
+            method._checked_first(self.first)           # the result says so if there are not so many rows
         return Run(method, n_rows, self._trainings(task, orders, sizes), metric=task.metric, several=several)
 
     @property

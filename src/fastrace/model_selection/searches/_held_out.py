@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from fastrace._base import _checks
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
 from fastrace.model_selection._sklearn import split_rows
 from fastrace.model_selection.searches._base import Task, none_left
@@ -82,11 +83,12 @@ class HeldOut:
                     raise none_left("every candidate failed to predict, or to train", self.reasons)
                 offset = np.zeros(self.count)
                 offset[self.failed] = -np.inf
-                race = FiniteRace(
-                    self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
-                    growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,
-                    max_pulls=search.max_pulls, outside="warn", rng=np.random.default_rng(seed),
-                )
+                with _checks.called_by(type(search).__name__):
+                    race = FiniteRace(
+                        self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
+                        growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,
+                        max_pulls=search.max_pulls, outside="warn", rng=np.random.default_rng(seed),
+                    )
                 if self._race(race, parallel):
                     break
         self.result = replace(race.result(), names=self.names)
