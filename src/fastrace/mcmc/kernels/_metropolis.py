@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
-from fastrace.mcmc.kernels._minibatch import MinibatchChain
 from fastrace.mcmc.kernels._proposal import Proposal
 from fastrace.mcmc.kernels._rows import WINDOW, ChainState, RowKernel, Tuning, table_of
 from fastrace.mcmc.models.model import Model, Reference
@@ -76,7 +76,7 @@ class RowMetropolis(RowKernel):
             _, walk, _, _ = coefficients("random-walk", 1.0, self.model.dim, 0.0)
             return Proposal(1.0, tuning.reach * walk, walk, 0.5, **options)
         if self.propose is not None:
-            options["propose"] = _Bound(self.propose, rng)
+            options["propose"] = partial(self.propose, rng)  # type: ignore[arg-type]  # None where no step is made
         return Proposal(*coefficients(self.proposal, tuning.size, self.model.dim, self.walk_share), **options)
 
     def _reach(self, state: ChainState) -> float:
@@ -103,7 +103,6 @@ class MinibatchMetropolis(RowMetropolis):
     """Base of the exact kernels that draw rows in proportion to bounds on what a control variate leaves of them."""
 
     full_pass_advice = WIDE_BOUNDS
-    _engine_class: type[MinibatchChain]
     _purpose: str  # what bounds are needed for, in an error
 
     def __init__(
@@ -129,7 +128,7 @@ class MinibatchMetropolis(RowMetropolis):
         self._table = table_of(weights)
 
     def _chain(self, *args: Any, **options: Any) -> Any:
-        chain = self._engine_class(*args, **options)
+        chain = super()._chain(*args, **options)
         chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
         return chain
 
@@ -161,15 +160,3 @@ def coefficients(proposal: str, size: float, dim: int, walk_share: float) -> tup
         step = min(1.65 * dim ** (-1.0 / 6.0) * size, math.sqrt(2.0))
         return 1.0 - step * step / 2.0, step, walk, walk_share
     return 1.0, walk * size, walk, 0.0
-
-
-class _Bound:
-    """A user's proposal with the chain's own generator."""
-
-    def __init__(self, propose: Propose, rng: np.random.Generator | None) -> None:
-        self.propose = propose
-        self.rng = rng
-
-    def __call__(self, theta: NDArray[np.float64]) -> tuple[ArrayLike, float]:
-        assert self.rng is not None
-        return self.propose(self.rng, theta)

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
-from fastrace.mcmc.kernels._chain import Chain, Move
+from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.models.model import Model, NoModeError, Reference
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, joined, keep_partial
 from fastrace.races._weighted import AliasTable
-from fastrace.sources import Source
 
 WINDOW = 50  # steps between two changes of the proposal while tuning
 NEAR = 3.0  # how far beyond sqrt(dim) standard deviations from the reference's center a state is still near it
@@ -97,6 +96,7 @@ class RowKernel:
     variable = "theta"
     full_pass_advice = ""  # what to do where most steps read all rows; empty where the kernel is made for that
     size = 1.0  # of the move at the start
+    _engine_class: type[Chain] = ExactChain  # how a chain decides
 
     def __init__(
         self, model: Model, covariance: ArrayLike | None, control_variate: str | ArrayLike | Reference | None
@@ -295,8 +295,8 @@ class RowKernel:
         about = self.reference
         return float(self._weights.max()), math.fsum(self._weights), about.radius, about.from_hat, about.rounding
 
-    def _chain(self, source: Source, *args: Any, **options: Any) -> Chain:
-        raise NotImplementedError
+    def _chain(self, *args: Any, **options: Any) -> Any:
+        return self._engine_class(*args, **options)
 
     def _move(self, tuning: Tuning, rng: np.random.Generator | None, tune: bool) -> Move:
         raise NotImplementedError

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastrace.mcmc.kernels._chain import ExactChain
 from fastrace.mcmc.kernels._metropolis import RowMetropolis
 
 
@@ -33,6 +30,3 @@ class Metropolis(RowMetropolis):
     >>> bool((np.abs(trace.draws.mean(axis=(0, 1))) < 0.3).all())
     True
     """
-
-    def _chain(self, *args: Any, **options: Any) -> ExactChain:
-        return ExactChain(*args, **options)

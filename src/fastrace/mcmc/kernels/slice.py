@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks
-from fastrace.mcmc.kernels._chain import ExactChain
 from fastrace.mcmc.kernels._rows import RowKernel, Tuning
 from fastrace.mcmc.kernels._slice import Sweep
 from fastrace.mcmc.models.model import Model, Reference
@@ -61,6 +60,3 @@ class Slice(RowKernel):
 
     def _move(self, tuning: Tuning, rng: np.random.Generator | None, tune: bool) -> Sweep:
         return Sweep(self.width, self.max_steps)
-
-    def _chain(self, *args: Any, **options: Any) -> ExactChain:
-        return ExactChain(*args, **options)
