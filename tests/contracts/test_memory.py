@@ -210,13 +210,12 @@ WITH_ARMS = [name for name in catalogue.OBJECTS if hasattr(catalogue.public_clas
 # heaps and the arrays of a result, some 100 to 250 in all.
 BYTES = {"RunningMoments": 64, "RunningComoments": 64, "Direct": 96, "OCBA": 96, "BettingRace": 640,
          "HoeffdingRace": 640, "BernsteinRace": 640}         # races over streams keep a block of rounds
-OF_A_MILLION = {"Direct": 112, "OCBA": 112}     # measured: of fewer arms, the 4 MiB beside hide the rest
 
 
 @pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", WITH_ARMS)
 def test_rules_of_very_many_arms_hold_little_of_each(name, n):
-    most = BYTES.get(name, 272) if n < 1_000_000 else OF_A_MILLION.get(name, BYTES.get(name, 272))
+    most = BYTES.get(name, 272)
     made = []
 
     def worked():

@@ -8,7 +8,7 @@ what was pulled, or crossed the cutoff, gets a new weight; all do when the cutof
 has grown too wide for the levels. The law is exact.
 """
 
-from libc.math cimport INFINITY, NAN, exp, expm1, floor, log1p, sqrt
+from libc.math cimport INFINITY, NAN, expm1, floor, log1p, sqrt
 from libc.stdint cimport int64_t
 cimport numpy as cnp
 

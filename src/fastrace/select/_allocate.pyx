@@ -22,13 +22,11 @@ cdef class Ocba(Selector):
 
     cdef readonly int64_t batch, budget
     cdef readonly bint deficit
-    cdef double *share
 
     def _configure(self, *, budget, first, batch, deficit):
         if not (1 <= first and 1 <= batch and 0 <= budget):
             raise ValueError(f"first is {first}, batch {batch} and budget {budget}; counts of pulls are needed")
         self.budget, self.first, self.batch, self.deficit = budget, first, batch, deficit
-        self.share = <double *>self.room(self.n_arms, sizeof(double))
         self.room_for_blocks()
 
     cdef inline double deviation(self, Py_ssize_t i) noexcept nogil:
@@ -41,32 +39,32 @@ cdef class Ocba(Selector):
         return cutoff_between(self.mean[best], self.mean[rest], self.deviation(best) / sqrt(<double>self.pulls[best]),
                               self.deviation(rest) / sqrt(<double>self.pulls[rest]))
 
+    cdef double fill_shares(self) except? -1.0 nogil:
+        """The share of each arm as its `weight`, times their sum, which is returned."""
+        cdef Py_ssize_t i
+        cdef double cutoff = self.cutoff_between_tops(), gap, sum = 0.0
+        for i in range(self.n_arms):
+            gap = max(fabs(self.mean[i] - cutoff), 1e-12 * self.span[i])
+            self.weight[i] = (self.deviation(i) / gap) ** 2
+            sum += self.weight[i]
+        self.worked(20 * self.n_arms)
+        return sum
+
     cdef int plan(self) except -1 nogil:
         cdef Py_ssize_t i
         cdef int64_t size = min(self.batch, self.budget - self.total)
-        cdef double cutoff, gap, sum = 0.0, eligible = 0.0, ahead
+        cdef double sum, share, lacking, eligible = 0.0
         if size <= 0:
             self.status = BY_BUDGET
             return 0
-        cutoff = self.cutoff_between_tops()
+        sum = self.fill_shares()
         for i in range(self.n_arms):
-            gap = max(fabs(self.mean[i] - cutoff), 1e-12 * self.span[i])
-            self.share[i] = (self.deviation(i) / gap) ** 2
-            sum += self.share[i]
-        self.worked(20 * self.n_arms)
-        ahead = <double>(self.total + size)
-        for i in range(self.n_arms):
-            self.share[i] /= sum
-            self.weight[i] = self.share[i] * ahead - self.pulls[i]      # what the arm lacks
-            if not self.weight[i] > 0.0:
-                self.weight[i] = 0.0
-            elif not self.deficit:
-                self.weight[i] = self.share[i]
+            share = self.weight[i] / sum
+            lacking = share * <double>(self.total + size) - self.pulls[i]
+            self.weight[i] = 0.0 if not lacking > 0.0 else lacking if self.deficit else share
             eligible += self.weight[i]
         if not eligible > 0.0:          # rounding, with more than 2**53 pulls
-            for i in range(self.n_arms):
-                self.weight[i] = self.share[i]
-            eligible = 1.0
+            eligible = self.fill_shares()
         return self.spread_out(size, eligible) if self.deficit else self.draw_block(eligible, size)
 
     cdef int spread_out(self, int64_t size, double lacking) except -1 nogil:

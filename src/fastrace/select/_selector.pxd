@@ -102,5 +102,6 @@ cdef class Selector:
     cdef int _run(self, PullSource source, int64_t limit) except -1 nogil
 
 
-# A copy of `values`, one number of the given dtype per arm, none nan, all finite if asked; or an error that names them.
+# `values` as a vector, one number of the given dtype per arm, none nan, all finite if asked; or an error naming them.
+# It may be `values` itself, which nobody may change then.
 cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str name, bint finite=*)

@@ -43,7 +43,7 @@ cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str nam
     if np.issubdtype(dtype, np.integer):
         array = _whole_numbers(values, name, dtype)
     else:
-        array = np.array(values, dtype=dtype, order="C")
+        array = np.asarray(values, dtype=dtype, order="C")
     if (<object>array).shape != (n_arms,) or not (np.isfinite(array) if finite else ~np.isnan(array)).all():
         raise ValueError(f"{name} has shape {(<object>array).shape}; a vector of {n_arms} finite numbers is needed, "
                          f"one per arm")
