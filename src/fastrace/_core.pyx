@@ -40,6 +40,8 @@ cnp.import_array()
 cdef class Race(RaceJudge):
     """The loop over the memory of a race. `racing.FiniteRace` is its public face."""
 
+    _public_name = "race"
+
     cdef bint strict                    # refuse rewards outside the support
     cdef double scan_advantage          # 0: as the source says
     cdef int64_t max_pulls              # rewards that the race may ask for; negative: as many as it needs

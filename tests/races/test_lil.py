@@ -406,3 +406,16 @@ def test_races_do_not_grow_memory(seed):
 
     before = many(300)
     assert (many(1500) - before) * (1 if sys.platform == "darwin" else 1024) < 1 << 20
+
+
+def test_bounds_of_an_answer_stay_within_what_the_support_leaves():
+    values = np.random.default_rng(0).random((300, 3)) + [0.0, 0.1, 0.3]
+    race = fr.LilUCB(3, 300, support=(0, 1.3), offset=[0.0, 3.0, 0.0], rng=1)
+    for _ in range(40):
+        arms, rows = race.ask()
+        race.tell(values[rows, arms])
+        result = race.result()
+        read = result.pulls > 0
+        assert (result.lower[read] >= np.array([0.0, 0.01, 0.0])[read] - 1e-12).all()
+        assert (result.upper[read] <= np.array([1.3, 1.31, 1.3])[read] + 1e-12).all()
+        assert (result.lower[read] <= result.mean[read]).all() and (result.mean[read] <= result.upper[read]).all()

@@ -909,3 +909,57 @@ def test_intervals_of_few_rows_are_those_of_student(rng):
         race.tell(values[np.ix_(rows, arms)])
     wider = wide.result().upper - wide.result().lower > 1.5 * (narrow.result().upper - narrow.result().lower)
     assert wider.all()
+
+
+FLAGS = {
+    "race": lambda **flag: fr.race(np.ones((60, 2)), **flag),
+    "FiniteRace": lambda **flag: fr.FiniteRace(2, 60, **flag),
+    "DiscreteSampler": lambda **flag: fr.DiscreteSampler(np.ones((60, 2)), **flag),
+    "AcceptTest": lambda **flag: fr.AcceptTest(np.ones(60), **flag),
+    "UnequalRace": lambda **flag: fr.UnequalRace([3, 4], **flag),
+    "race_sums": lambda **flag: fr.race_sums([np.ones(3), np.ones(4)], **flag),
+    "RaceOptions": lambda **flag: fr.RaceOptions(**flag),
+}
+
+
+@pytest.mark.parametrize("value", ["yes", "no", 2, [True], np.ones(2)])
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_that_is_no_truth_value_is_refused(name, value):
+    with pytest.raises(TypeError, match=f"^{name}: student is .*; True or False is needed"):
+        FLAGS[name](student=value)
+    FLAGS[name](student=np.True_)
+
+
+def test_rewards_that_are_no_vectors_are_named():
+    for rewards in (5, None, "abc", 3.0):
+        with pytest.raises(TypeError, match="^race_sums: rewards is .*a list of vectors, one per arm, is needed"):
+            fr.race_sums(rewards)
+
+
+def test_what_decides_and_draws_says_its_settings():
+    test = fr.AcceptTest(np.linspace(0, 1, 60), delta=0.1, bound="betting", support=(0, 1), noise="barker", rng=1)
+    for text in ("n_rows=60", "delta=0.1", "bound='betting'", "noise='barker'", "access='random'"):
+        assert text in repr(test)
+    sampler = fr.DiscreteSampler(np.ones((60, 2)), delta=0.1, rng=1)
+    sampler.draw_many(3)
+    assert repr(sampler) == ("DiscreteSampler(n_arms=2, n_rows=60, delta=0.1, bound='normal', variance='pairwise', "
+                             "access='random'): 3 draws so far")
+
+
+def test_arguments_that_do_not_fit_name_the_class_once():
+    with pytest.raises(TypeError, match=r"^FiniteRace\.__init__\(\) got an unexpected keyword argument 'row'"):
+        fr.FiniteRace(2, 60, row=3)
+
+
+def test_an_object_in_use_is_called_what_users_call_it():
+    race = fr.FiniteRace(2, 60, rng=1)
+
+    class Nested(fr.sources.CallableSource):
+        pass
+
+    def rewards(arms, rows):
+        return race.run(source)
+
+    source = Nested(rewards, 2, 60)
+    with pytest.raises(RuntimeError, match="^this race is in use"):
+        race.run(source)

@@ -176,6 +176,13 @@ def twice(names: Sequence[str]) -> str | None:
     return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
 
 
+def flag(value: bool, name: str) -> bool:
+    """True or False; no other value, whose truth may not be what was meant."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} is {shown(value)}; True or False is needed")
+    return bool(value)
+
+
 def support_bounds(support: Support, n_arms: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(low, high) as one value per arm."""
     try:
@@ -259,7 +266,8 @@ def options_of(caller: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        error.args = (f"{caller}: {error}",)
+        # Python names a class itself where its arguments do not fit.
+        error.args = (str(error) if str(error).startswith((f"{caller}.", f"{caller}()")) else f"{caller}: {error}",)
         raise
     finally:
         _caller.reset(token)

@@ -63,10 +63,15 @@ cdef inline void guard_await(guard_t *guard, int level) noexcept nogil:
     guard[0] |= <guard_t>(2 << level)
 
 
+cdef inline str guarded_name(object owner):
+    """What users call the object: a part inside another says so in `_public_name`."""
+    return getattr(type(owner), "_public_name", type(owner).__name__)
+
+
 cdef inline int guard_build(guard_t *guard, int level, object owner) except -1:
     """In ``__init__``, when all arguments have been converted and before the first field is set."""
     if not guard_state(guard) & (2 << level):
-        raise TypeError(f"this {type(owner).__name__} is in use: __init__ runs once; make a new one to start again")
+        raise TypeError(f"this {guarded_name(owner)} is in use: __init__ runs once; make a new one to start again")
     return 0
 
 
@@ -79,7 +84,7 @@ cdef inline void guard_built(guard_t *guard, int level) noexcept nogil:
 
 cdef inline int guard_refuse(const guard_t *guard, object owner) except -1:
     """Why an object cannot be used now."""
-    name = type(owner).__name__
+    name = guarded_name(owner)
     if guard_state(guard) & ~1:
         raise RuntimeError(f"this {name} was never set up: a subclass must call super().__init__(...) in its __init__ "
                            f"before the object is used")

@@ -99,6 +99,12 @@ cdef inline double look_width(const look_t *look, double std, double span) noexc
     return width
 
 
+cdef inline double mean_with_rest(double mean, double known, double read, double reward) noexcept nogil:
+    """The mean over all rows if those not yet read, all but the share `read`, had this reward; `known` is its constant.
+    """
+    return known + read * (mean - known) + (1.0 - read) * reward
+
+
 cdef inline double width_of_two(int bound, double width, double other) noexcept nogil:
     """Half-width of the difference of two independent means or sums from those of each."""
     return sqrt(width * width + other * other) if bound == NORMAL else width + other

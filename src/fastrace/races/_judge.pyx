@@ -14,7 +14,7 @@ from fastrace._math._criteria cimport rows_needed
 from fastrace._math._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis,
                                       moments4_skewness, moments4_std)
 from fastrace._math._rule cimport (BETTING, NORMAL, SERFLING, constant_so_far, lead_stands, look_init,
-                                   look_t, look_width, quantile_of_equal_evidence)
+                                   look_t, look_width, mean_with_rest, quantile_of_equal_evidence)
 from fastrace._math._skewness cimport tail_half_width, tail_rows
 from fastrace.races._memory cimport RaceMemory
 from fastrace.races._reading cimport ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK
@@ -310,7 +310,7 @@ cdef class RaceJudge(RaceMemory):
     cdef void _interval(self, Py_ssize_t i, int64_t n, int64_t rows, double mean, double std, double share,
                         double quantile, double *lower, double *upper) noexcept nogil:
         """Interval of the mean of an arm from n rewards: the half-width at `rows`, cut to what the support leaves."""
-        cdef double width = INFINITY, read = <double>n / self.n_rows, constant, own
+        cdef double width = INFINITY, read = <double>n / self.n_rows, constant
         cdef look_t look
         lower[0], upper[0] = -INFINITY, INFINITY
         if isnan(mean):
@@ -325,9 +325,8 @@ cdef class RaceJudge(RaceMemory):
         lower[0], upper[0] = mean - width, mean + width
         if self.bounded_support:                        # which the mean keeps if a reward has left it
             constant = (self.offset[i] + self.shift[i]) / self.n_rows
-            own = constant + read * (mean - constant)
-            lower[0] = max(lower[0], min(mean, own + (1.0 - read) * self.low[i]))
-            upper[0] = min(upper[0], max(mean, own + (1.0 - read) * self.high[i]))
+            lower[0] = max(lower[0], min(mean, mean_with_rest(mean, constant, read, self.low[i])))
+            upper[0] = min(upper[0], max(mean, mean_with_rest(mean, constant, read, self.high[i])))
 
     def doubts(self, of_all_draws=False):
         """What may void the promise, as the fields of a `results.SamplerStats`; some draws look skewed by chance."""

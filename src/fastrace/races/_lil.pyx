@@ -13,6 +13,7 @@ from fastrace._base._signals cimport check_signals
 from fastrace._draws._keyed_order cimport keyed_order_at, keyed_order_init, keyed_order_set, keyed_order_t
 from fastrace._draws._ranks cimport rank_t, ranks_clear, ranks_enter, ranks_replay
 from fastrace._math._bounds cimport lower_end, upper_end
+from fastrace._math._rule cimport mean_with_rest
 from fastrace.races._reading cimport PULLS_AHEAD, PULLS_PER_CHECK, read_keyed
 from fastrace.sources cimport ArraySource, Source
 
@@ -53,6 +54,8 @@ cdef class LilRace:
     infinite where the logarithm is not positive and zero at T = n_rows. An arm of the highest bound is pulled next,
     until it has been read in full or some arm has at least ``1 + patience * (pulls of all others)`` pulls.
     """
+
+    _public_name = "LilUCB"
 
     cdef readonly Py_ssize_t n_arms
     cdef readonly int64_t n_rows, total
@@ -319,12 +322,12 @@ cdef class LilRace:
 
     def _answer(self):
         cdef Py_ssize_t i
-        cdef cnp.ndarray mean = np.full(self.n_arms, np.nan)
-        cdef cnp.ndarray half_width = np.full(self.n_arms, np.inf)
-        cdef cnp.ndarray pulls = np.zeros(self.n_arms, dtype=np.int64)
-        cdef double *m = <double *>cnp.PyArray_DATA(mean)
-        cdef double *h = <double *>cnp.PyArray_DATA(half_width)
-        cdef int64_t *t = <int64_t *>cnp.PyArray_DATA(pulls)
+        cdef double read, rest
+        mean, half_width = np.full(self.n_arms, np.nan), np.full(self.n_arms, np.inf)
+        lower, upper = np.full(self.n_arms, -np.inf), np.full(self.n_arms, np.inf)
+        pulls = np.zeros(self.n_arms, dtype=np.int64)
+        cdef double[::1] m = mean, h = half_width, least = lower, most = upper
+        cdef int64_t[::1] t = pulls
         guard_check_built(&self.guard, self)
         for i in range(self.n_arms):
             t[i] = self.arm[i].pulls
@@ -335,10 +338,19 @@ cdef class LilRace:
                 m[i] = self.arm[i].known
             if m[i] == -INFINITY:
                 h[i] = 0.0
+            if m[i] == m[i]:
+                least[i], most[i] = m[i] - h[i], m[i] + h[i]
+            if t[i] > 0 and h[i] > 0.0:     # rows not read lie within the support, which the mean keeps if one did not
+                read = <double>t[i] / <double>self.n_rows
+                rest = mean_with_rest(m[i], self.arm[i].known, read, self.low[i])
+                least[i] = max(least[i], min(m[i], rest))
+                rest = mean_with_rest(m[i], self.arm[i].known, read, self.high[i])
+                most[i] = min(most[i], max(m[i], rest))
         over = self.done
         best = self.best if over else self._most_pulled()
         return dict(best=best, active=np.array([best], dtype=np.intp) if over else self._running.copy(), mean=mean,
-                    half_width=half_width, pulls=pulls, n_looks=self.total, stopped_by=STOPPED_BY[self.status])
+                    lower=lower, upper=upper, half_width=half_width, pulls=pulls, n_looks=self.total,
+                    stopped_by=STOPPED_BY[self.status])
 
     def _get_state(self):
         return guarded(&self.guard, self, self._state, ())

@@ -95,6 +95,9 @@ class RaceOptions:
             "access": access,
             "scan_advantage": scan_advantage,
             "outside": strict,
+            "student": lambda value: _checks.flag(value, "student"),
+            "skewness_guard": lambda value: _checks.flag(value, "skewness_guard"),
+            "tail_guard": lambda value: _checks.flag(value, "tail_guard"),
         }
         with _checks.options_of("RaceOptions"):
             for name, value in self.given().items():

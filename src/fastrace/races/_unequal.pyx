@@ -70,6 +70,8 @@ cdef class UnequalCore:
     read all together, or, if `adaptive`, one at a time: the leader or the arm that may yet beat it.
     """
 
+    _public_name = "UnequalRace"
+
     cdef readonly Py_ssize_t n_arms
     cdef readonly int n_looks           # taken
     cdef readonly bint outside          # whether a reward lay outside the support

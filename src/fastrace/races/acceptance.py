@@ -165,6 +165,7 @@ class AcceptTest(ThresholdRace):
         rng: _checks.RngLike = None,
     ) -> None:
         rows = _differences(source)
+        student = _checks.flag(student, "student")
         self.delta = _checks.probability(delta, "delta")
         self.schedule = _checks.choice(schedule, "schedule", SCHEDULES)
         self._support = support
@@ -178,7 +179,7 @@ class AcceptTest(ThresholdRace):
                     f"support=(low, high), an interval that holds every difference, because nothing else limits what "
                     f"unread rows can be"
                 )
-            if student or skewness_guard:
+            if student or skewness_guard not in (None, False):
                 raise ValueError(f"student and skewness_guard belong to the normal rule; bound is {self.bound!r}")
         guard = _guarded(skewness_guard, self.bound, self.schedule)
         self.noise = _checks.choice(noise, "noise", ("metropolis", "barker"))
@@ -201,14 +202,14 @@ class AcceptTest(ThresholdRace):
             "first_look": first_look,
             "growth": growth,
             "schedule": self.schedule,
-            "student": bool(student),
+            "student": student,
             "skewness_guard": guard,
             "scan_advantage": scan_advantage,
             "outside": "raise" if strict else "warn",
         }
         looks = _looks(self.schedule, rows.n_rows, first_look, growth)
         share, quantile = _shares(
-            self.bound, self.schedule, self.delta, looks, first_look, growth, bool(student), guard
+            self.bound, self.schedule, self.delta, looks, first_look, growth, student, guard
         )
         super().__init__(
             rows,
@@ -248,6 +249,12 @@ class AcceptTest(ThresholdRace):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_test.saved(self.source, self._options, self._rng, self._get_order())
+
+    def __repr__(self) -> str:
+        said = ["delta", "bound", "schedule", "noise", "access"]
+        said += [name for name in ("student", "skewness_guard") if self._options[name]]
+        options = ", ".join(f"{name}={self._options[name]!r}" for name in said)
+        return f"{type(self).__name__}(n_rows={self.source.n_rows}, {options})"
 
     def decide(self, threshold: float) -> bool:
         """Whether the sum of the differences over all rows is above a threshold.
@@ -405,7 +412,9 @@ def _derived_support(source: Source) -> tuple[float, float] | None:
 
 def _guarded(skewness_guard: bool | None, bound: str, schedule: str = "geometric") -> bool:
     """Whether the skewness guard is on: by default with the normal rule, but for the papers' own schedules."""
-    return (bound == "normal" and schedule == "geometric") if skewness_guard is None else bool(skewness_guard)
+    return (bound == "normal" and schedule == "geometric") if skewness_guard is None else _checks.flag(
+        skewness_guard, "skewness_guard"
+    )
 
 
 def _looks(schedule: str, n_rows: int, first_look: int, growth: float) -> NDArray[np.int64]:

@@ -75,6 +75,12 @@ class LilUCB:
     for independent rewards also needs one over all numbers of pulls at once; that step is not proven. An arm that
     wins because it was read in full beats the *bounds* of the others.
 
+    `lower` and `upper` of the result are the mean less and plus the width of the bound that picks the next arm, cut to
+    what the support leaves possible. They are no confidence intervals. With the theory setting the upper ends
+    are the bounds of the proof, which all hold with probability at least ``1 - delta`` only for independent rewards,
+    and nothing is proved of the lower ends. With the heuristic setting nothing is proved of either. `race` gives
+    intervals that hold.
+
     The orders of rows are pseudo-random (see ``_keyed_order.pxd``), so memory is O(n_arms), whatever N is. A pull costs
     O(log n_arms); there are at most N n_arms of them. Driven by hand or by `run`, the same seed gives the same pulls.
 
@@ -184,7 +190,8 @@ class LilUCB:
         -------
         RaceResult
             With ``stopped_by`` "bound", "exact" (the best bound was of an arm read in full), "single" or "max_pulls",
-            and each arm's width of the upper bound as its `half_width`.
+            and each arm's width of the upper bound as its `half_width`. Its `lower` and `upper` are no confidence
+            intervals: see the notes of the class.
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         race = self._race
@@ -206,8 +213,6 @@ class LilUCB:
         if known["stopped_by"] == "max_pulls":
             told.append("max_pulls was reached: best is the arm pulled most so far, and nothing is promised of it")
         return RaceResult(
-            lower=known["mean"] - known["half_width"],
-            upper=known["mean"] + known["half_width"],
             n_rows=race.n_rows,
             fraction_read=race.total / size if size else 0.0,
             bound=f"lil'UCB {self._setting}",

@@ -58,9 +58,9 @@ class RaceSettings:
         if support is not None:
             self.low, self.high = _checks.support_bounds(support, self.n_arms)
         self.access = _options.access(access)
-        self.student = bool(student)
-        self.skewness_guard = bool(skewness_guard)
-        self.tail_guard = bool(tail_guard)
+        self.student = _checks.flag(student, "student")
+        self.skewness_guard = _checks.flag(skewness_guard, "skewness_guard")
+        self.tail_guard = _checks.flag(tail_guard, "tail_guard")
         self.scan_advantage = _options.scan_advantage(scan_advantage) or 0.0
         self.outside = "raise" if _options.strict(outside) else "warn"
         self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")

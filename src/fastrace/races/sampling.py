@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._base._progress import track
+from fastrace._base._words import counted
 from fastrace.races import _options
 from fastrace.races._options import RaceOptions
 from fastrace.races.racing import RaceSettings, source_of
@@ -129,6 +130,13 @@ class DiscreteSampler:
         options = (self._options, self._own_support)
         rng, _, state = self._core.saved()
         return _rebuild.saved(type(self), self._source, options, rng, self._log_prior, state, self._names)
+
+    def __repr__(self) -> str:
+        o = self._options
+        return (
+            f"{type(self).__name__}(n_arms={o.n_arms}, n_rows={o.n_rows}, delta={o.delta:g}, bound={o.bound!r}, "
+            f"variance={o.variance!r}, access={o.access!r}): {counted(self._core.n_draws, 'draw')} so far"
+        )
 
     @property
     def log_prior(self) -> NDArray[np.float64]:

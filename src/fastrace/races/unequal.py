@@ -160,6 +160,7 @@ class UnequalRace:
         if pooling > 0.0 and self._bound != "normal":
             raise ValueError(f"pooling is {pooling!r} and bound is {bound!r}; it is for the normal rule, as a rigorous "
                              f"bound needs each arm's own variance")
+        student = _checks.flag(student, "student")
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")
@@ -177,7 +178,7 @@ class UnequalRace:
         self._options: dict[str, Any] = {
             "first_look": first_look,
             "bound": self._bound,
-            "student": bool(student),
+            "student": student,
             "quantile": quantile,
             "log_inv_delta": math.log(n_running) + math.log(INEXACT_LOOKS) - math.log(self._delta),
             "temperature": tau,
@@ -186,7 +187,7 @@ class UnequalRace:
             "offset": constants,
             "adaptive": adaptive,
             "pooling": pooling,
-            "tails": bool(tail_guard),
+            "tails": _checks.flag(tail_guard, "tail_guard"),
             "strict": _options.strict(outside),
         }
         self._names = _checks.arm_names(names, n_arms)
@@ -360,7 +361,7 @@ def race_sums(
                 raise ValueError(
                     "sizes is missing; only a sequence of vectors, one per arm, shows how long its arms are"
                 )
-            vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(rewards)]  # type: ignore[arg-type]
+            vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(_several(rewards))]
             sizes = np.array([part.shape[0] for part in vectors], dtype=np.int64)
             rewards = Ragged(vectors) if vectors else vectors
         race = UnequalRace(
@@ -425,6 +426,15 @@ def _is_flat(rewards: Any) -> bool:
     return isinstance(rewards, np.ndarray) and rewards.ndim == 1 and rewards.dtype != object
 
 
+def _several(rewards: Any) -> Any:
+    if isinstance(rewards, (str, bytes)) or not (hasattr(rewards, "__iter__") or hasattr(rewards, "__getitem__")):
+        raise TypeError(
+            f"rewards is {_checks.shown(rewards)}; a list of vectors, one per arm, is needed, or one vector, a "
+            f"function or a Source, with sizes"
+        )
+    return rewards
+
+
 def _vector(values: Any, name: str) -> NDArray[Any]:
     """A vector that compiled code can read in place, or a copy of it."""
     array = np.asarray(values)
@@ -467,7 +477,7 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
             raise ValueError(f"rewards has {flat.shape[0]} entries; sizes add up to {total}")
         ends = np.cumsum(sizes).tolist()
         return Ragged([flat[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)])
-    vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(rewards)]  # type: ignore[arg-type]
+    vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(_several(rewards))]
     if [v.shape[0] for v in vectors] != sizes.tolist():
         raise ValueError(f"rewards has vectors of {[v.shape[0] for v in vectors]} entries; sizes are {sizes.tolist()}")
     return Ragged(vectors)

@@ -31,7 +31,8 @@ class RaceResult(ArmsResult):
         Interval of each mean at the arm's last look: with probability at least ``1 - delta`` as far as the bound holds,
         each of them holds its mean; it is cut to what the support leaves possible. A point for arms read in full;
         infinite ends where the rule has none. With `max_pulls`, whose end depends on the rewards, it has the half-width
-        of the last planned look, where the race may have gone on for some rows.
+        of the last planned look, where the race may have gone on for some rows. Those of `LilUCB` are not promised: see
+        its notes.
     half_width : ndarray of float, shape (n_arms,)
         Half-width of the comparison with the leader (``variance="pairwise"``) or of the arm's own mean
         (``"marginal"``) at the arm's last look; 0 where the mean is exact, nan where the rule has no half-width: for
@@ -108,8 +109,8 @@ class UnequalResult(ArmsResult):
     lower, upper : ndarray of float, shape (n_arms,)
         Interval of each sum at the arm's last look: with probability at least ``1 - delta`` as far as the bound holds,
         each of them holds its sum at all looks. For this, `delta` is shared among arms, sides and looks, which makes
-        them some 5 to 15 % wider than the half-width of one sum in a comparison. They are cut to what the support leaves
-        possible. A point for arms read in full; infinite ends where nothing is known.
+        them some 5 to 15 % wider than the half-width of one sum in a comparison. They are cut to what the support
+        leaves possible. A point for arms read in full; infinite ends where nothing is known.
     half_width : ndarray of float, shape (n_arms,)
         Half-width of the comparison of the arm's sum with the leader's at the arm's last look; 0 where both were exact,
         nan for the leader itself unless it was read in full.

@@ -24,6 +24,8 @@ cnp.import_array()
 cdef class StreamRace(Rounds):
     """One race; the classes of `stream_racing` check the arguments and name the answer."""
 
+    _public_name = "race"
+
     cdef RowOrder order                 # in which the rows of a population are read, or None
 
     # Rewards

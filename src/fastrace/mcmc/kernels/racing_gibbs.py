@@ -94,8 +94,8 @@ class RacingGibbs(Gibbs):
         self.bound = bound
         self.support = support
         self.first_look = first_look
-        self.student = bool(student)
-        self.tail_guard = bool(tail_guard)
+        self.student = _checks.flag(student, "student")
+        self.tail_guard = _checks.flag(tail_guard, "tail_guard")
         z = np.zeros(len(self.variables), np.intp)
         for variable in self.variables:
             self._engine(variable, z)  # argument checks now
