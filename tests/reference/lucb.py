@@ -58,6 +58,14 @@ def log_mean_of_mixtures(s, v, scales, log_inv_alpha):
     return special.logsumexp(terms)
 
 
+def normal_mixture(n, rho, log_inv_alpha):
+    """Half-width of the one-sided normal mixture, Howard et al. (2021), Prop. 6, as printed: by root finding."""
+    v = n / 4
+    return optimize.brentq(
+        lambda s: math.log(2) + 0.5 * math.log(rho / (v + rho)) + s * s / (2 * (v + rho))
+        + special.log_ndtr(s / math.sqrt(v + rho)) - log_inv_alpha, 0.0, 100 * (n + rho + log_inv_alpha)) / n
+
+
 def half_width(bound, n, v, scales, rounds, log_inv_alpha):
     """Half-width for rewards in [0, 1], one line per formula."""
     alpha = math.exp(-log_inv_alpha)

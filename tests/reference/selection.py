@@ -190,6 +190,37 @@ def race(table, m, horizon, delta, R):
     return selected, discarded, pulls
 
 
+def direct(pull, n, m, epsilon, delta):
+    """DIRECT (Kalyanakrishnan & Stone 2010, Algorithm 1): the set and the pulls of each arm."""
+    k = math.ceil(2 / epsilon**2 * math.log(n / delta))
+    mean = [math.fsum(pull(a) for _ in range(k)) / k for a in range(n)]
+    return set(sorted(range(n), key=lambda a: (-mean[a], a))[:m]), [k] * n
+
+
+def median_elimination(pull, arms, epsilon, delta, pulls):
+    """Even-Dar, Mannor & Mansour (2006), Algorithm 3: the arm that is left; adds to `pulls`."""
+    arms, e, d = list(arms), epsilon / 4, delta / 2
+    while len(arms) > 1:
+        k = math.ceil(1 / (e / 2) ** 2 * math.log(3 / d))
+        mean = {a: math.fsum(pull(a) for _ in range(k)) / k for a in arms}
+        for a in arms:
+            pulls[a] += k
+        below = sorted(arms, key=lambda a: (mean[a], -a))[:len(arms) // 2]      # the median
+        arms = [a for a in arms if a not in below]
+        e, d = 3 / 4 * e, d / 2
+    return arms[0]
+
+
+def incremental(pull, n, m, epsilon, delta):
+    """INCREMENTAL (Kalyanakrishnan & Stone 2010, Algorithm 2): the set and the pulls of each arm."""
+    selected, remaining, pulls = set(), set(range(n)), [0] * n
+    for _ in range(m):
+        arm = median_elimination(pull, sorted(remaining), epsilon, delta / m, pulls)
+        selected.add(arm)
+        remaining.remove(arm)
+    return selected, pulls
+
+
 def halving(pull, n, m, epsilon, delta, R=1.0):
     """HALVING with fresh rewards in each round: the set and the pulls of each arm."""
     e, d, left, pulls = epsilon / 4, delta / 2, list(range(n)), [0] * n
@@ -202,6 +233,16 @@ def halving(pull, n, m, epsilon, delta, R=1.0):
         left = sorted(sorted(left, key=lambda i: (-means[i], i))[:max((len(left) + 1) // 2, m)])
         e, d = 0.75 * e, d / 2
     return set(left), pulls
+
+
+def ocba_lacks(rewards, m, size):
+    """OCBA-m (Chen, He, Fu & Lee 2008): pulls, not whole ones, of each arm in a batch of `size`; from all rewards."""
+    u = [len(x) for x in rewards]
+    mean = [math.fsum(x) / len(x) for x in rewards]
+    s1 = [math.sqrt(math.fsum((r - p) ** 2 for r in x) / (len(x) - 1)) for x, p in zip(rewards, mean, strict=True)]
+    share, _ = ocba_shares(mean, s1, u, m)
+    lacking = [max(0.0, part * (sum(u) + size) - k) for part, k in zip(share, u, strict=True)]
+    return [size * x / sum(lacking) for x in lacking]
 
 
 def ocba_shares(mean, s1, u, m):

@@ -43,6 +43,15 @@ def test_half_widths_equal_the_formulas_in_print(bound, seed):
         assert _lucb._half_width(bound, n, v, scales, rounds, x) == pytest.approx(want, rel=1e-10)
 
 
+def test_the_closed_form_of_the_normal_mixture_is_a_little_wider_than_its_root(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+        n, x, v_best = int(rng.integers(1, 10**5)), rng.uniform(1, 30), 10 ** rng.uniform(0, 4)
+        exact = reference.normal_mixture(n, reference.rho_for(v_best, x), x)
+        ours = _lucb._half_width("hoeffding-mix", n, 0.0, [(v_best, 1.0)], 1, x)
+        assert exact * (1 - 1e-12) <= ours <= 1.03 * exact
+
+
 def test_the_mixture_is_the_integral_it_stands_for():
     for s, v, rho in [(3.0, 2.0, 1.5), (7.0, 10.0, 2.0), (40.0, 100.0, 20.0), (0.5, 5.0, 3.0)]:
         want = reference.log_gamma_mixture_by_integration(s, v, rho)

@@ -455,6 +455,55 @@ def test_the_price_of_plans_is_known_beforehand():
         assert fr.MedianElimination(50, 0.1, 0.15, support).planned_pulls == single
 
 
+class Streams:
+    """Uniform rewards of each arm from a generator of its own: one by one, or as a selection asks."""
+
+    def __init__(self, n, seed):
+        self.rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(n)]
+
+    def one(self, arm):
+        return self.rngs[arm].random()
+
+    def pull(self, arms, counts):
+        return [self.rngs[arm].random(count) for arm, count in zip(arms, counts, strict=True)]
+
+
+@pytest.mark.parametrize(("n", "m"), [(8, 2), (8, 1), (7, 3), (5, 4), (4, 4)])
+def test_direct_and_incremental_equal_their_twins(n, m, seed):
+    for cls, line in ((fr.Direct, twin.direct), (fr.Incremental, twin.incremental)):
+        rule = cls(n, m, 0.9, 0.5)
+        chosen, pulls = line(Streams(n, seed).one, n, m, 0.9, 0.5)
+        if m == n:
+            pulls = [0] * n             # there is nothing to find, so our rules pull nothing
+        result = rule.run(Streams(n, seed).pull)
+        assert set(np.ravel(result.best).tolist()) == chosen and result.pulls.tolist() == pulls
+        assert rule.planned_pulls == sum(pulls)
+    pulls = [0] * n
+    chosen = twin.median_elimination(Streams(n, seed).one, range(n), 0.9, 0.5, pulls)
+    result = fr.MedianElimination(n, 0.9, 0.5).run(Streams(n, seed).pull)
+    assert (result.best, result.pulls.tolist()) == (chosen, pulls)
+
+
+@pytest.mark.parametrize(("n", "m", "batch"), [(6, 2, 1), (6, 1, 7), (5, 4, 20), (12, 5, 50)])
+def test_every_batch_of_ocba_is_what_its_twin_lacks_rounded(n, m, batch, seed):
+    # Of two arms next to the cutoff with as many pulls both lack the same: which one comes first is up to rounding.
+    streams, rule = Streams(n, seed), fr.OCBA(n, m, 600, n0=10, batch=batch, draw="deficit")
+    rewards = [[] for _ in range(n)]
+    while not rule.done:
+        arms, counts = rule.ask()
+        if rewards[0]:
+            lacks, given = np.array(twin.ocba_lacks(rewards, m, int(counts.sum()))), np.zeros(n, int)
+            given[arms] = counts
+            assert counts.sum() == min(batch, 600 - rule.n_pulls)
+            assert (np.floor(lacks - 1e-9) <= given).all() and (given <= np.ceil(lacks + 1e-9)).all()
+            rest, up = lacks - np.floor(lacks + 1e-9), given > lacks + 1e-9         # the largest remainders
+            assert rest[up].min(initial=1.0) >= rest[~up].max(initial=0.0) - 1e-9
+        for arm, part in zip(arms, streams.pull(arms, counts), strict=True):
+            rewards[arm] += part.tolist()
+        rule.tell([rewards[arm][-count:] for arm, count in zip(arms, counts, strict=True)])
+    assert rule.result().pulls.tolist() == [len(part) for part in rewards]
+
+
 @pytest.mark.parametrize(("n", "m"), [(8, 2), (8, 1), (7, 3), (5, 4), (64, 4), (9, 9)])
 def test_halving_equals_its_twin(n, m, seed):
     table = np.random.default_rng(seed).random((fr.Halving(n, m, 0.9, 0.5).planned_pulls, n))
