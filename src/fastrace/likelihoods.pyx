@@ -23,11 +23,11 @@ from fastrace._base import _checks, _frames
 cnp.import_array()
 
 _FAMILIES = {(<bytes>fr_families[k].name).decode(): k for k in range(FR_N_FAMILIES)}
-# outcomes that a family takes: whether each is one of them, and what is needed
+# outcomes that a family takes: in a word, whether each is one of them, and what is needed
 _OUTCOMES = {
-    FR_BINARY: (lambda y: (y == 0) | (y == 1), "0 or 1"),
-    FR_COUNT: (lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y), "a whole number from 0 up"),
-    FR_REAL: (np.isfinite, "finite"),
+    FR_BINARY: ("binary", lambda y: (y == 0) | (y == 1), "0 or 1"),
+    FR_COUNT: ("count", lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y), "a whole number from 0 up"),
+    FR_REAL: ("real", np.isfinite, "finite"),
 }
 # of families with a scale: what it is, and an estimate of it
 SCALED = {
@@ -187,7 +187,7 @@ cdef class GLMSource(TermSource):
     @property
     def outcomes(self):
         """"binary" for outcomes 0 and 1, "count" for 0, 1, 2, ..., "real" for any number."""
-        return ("binary", "count", "real")[fr_families[self.model.family].outcomes]
+        return _OUTCOMES[fr_families[self.model.family].outcomes][0]
 
     @property
     def of_residual(self):
@@ -214,14 +214,16 @@ cdef class GLMSource(TermSource):
     def expand(self, y, eta):
         """Terms of outcomes `y` at predictors `eta` of the same shape (k,), and their first two derivatives in eta."""
         guard_check_built(&self.guard, self)
-        cdef cnp.ndarray outcome = np.array(np.broadcast_to(y, np.shape(eta)), dtype=np.float64)
-        cdef cnp.ndarray out = np.empty((3, len(outcome)))
+        cdef Py_ssize_t n = len(eta), i
+        cdef cnp.ndarray outcome = np.empty(n), out = np.empty((3, n))
         cdef double *parts = <double *>cnp.PyArray_DATA(out)
-        cdef Py_ssize_t n = outcome.shape[0]
-        if self.model.sign != NULL:
-            outcome = np.where(outcome > 0.0, 1.0, -1.0)
+        cdef double *of = <double *>cnp.PyArray_DATA(outcome)
+        outcome[:] = y
         out[0] = eta
-        fr_glm_expand(&self.model, <const double *>cnp.PyArray_DATA(outcome), n, parts, parts + n, parts + 2 * n)
+        if self.model.sign != NULL:
+            for i in range(n):
+                of[i] = 1.0 if of[i] > 0.0 else -1.0
+        fr_glm_expand(&self.model, of, n, parts, parts + n, parts + 2 * n)
         return out[0], out[1], out[2]
 
     @property
@@ -370,7 +372,7 @@ def _require_finite(table, names):
 
 
 def _check_outcomes(y, family):
-    good, needed = _OUTCOMES[fr_families[<int>_FAMILIES[family]].outcomes]
+    _, good, needed = _OUTCOMES[fr_families[<int>_FAMILIES[family]].outcomes]
     with np.errstate(invalid="ignore"):
         bad = ~good(y)
     if bad.any():

@@ -17,8 +17,8 @@ cdef extern from "_clones.h" nogil:
     void PREFETCH(const void *p)
 
 cdef enum:
-    AHEAD = 4                       # rows of the table asked of memory before they are read
-    SUM_BLOCK = 256                 # rows whose rewards stay in the first-level cache
+    AHEAD = 4                       # rows between a row and the one that is prefetched with it
+    SUM_BLOCK = 256                 # rows summed at once, which stay in the first-level cache
     ROWS_PER_CHECK = 1 << 14        # rows between two looks at pending signals
 
 

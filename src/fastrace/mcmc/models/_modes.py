@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastrace.mcmc.models._rows import chunks
 
-__all__ = ["NoModeError", "ascent", "find_mode", "movement", "normal_density", "require_proper"]
+__all__ = ["NoModeError", "ascent", "called", "find_mode", "movement", "normal_density"]
 
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Array]  # value, gradient, Hessian
@@ -95,7 +95,7 @@ def normal_density(
         )
     if values[0] <= _SINGULAR * len(at):
         weight = np.abs(vectors[:, 0])
-        flat = _called(weight, names)
+        flat = called(weight, names)
         silent = f"the data and the normal prior say nothing about one direction of parameters {flat}"
         share = moved(vectors[:, 0] / scale)
         if share > _COLLINEAR:
@@ -115,7 +115,7 @@ def normal_density(
     return at + covariance @ slope, np.asarray(whole / scale[:, None], dtype=np.float64)
 
 
-def _called(sizes: Array, names: Sequence[str] | None) -> str:
+def called(sizes: Array, names: Sequence[str] | None) -> str:
     """The parameters of the largest sizes, by name if they have names."""
     large = np.flatnonzero(sizes > 0.1 * sizes.max())
     return ", ".join(str(j) if names is None else repr(names[j]) for j in large.tolist())
@@ -145,25 +145,3 @@ def ascent(hessian: Array, gradient: Array) -> Array:
     scale, values, vectors = _scaled(-hessian)
     values = np.maximum(np.abs(values), _SINGULAR)
     return np.asarray(vectors @ ((vectors.T @ (gradient / scale)) / values) / scale)
-
-
-def require_proper(
-    precision: Array, more_prior: bool, least: float, most: float, step: Array, names: Sequence[str] | None
-) -> None:
-    """Raise if a step from the supposed mode moves predictors as if the likelihood had none.
-
-    `precision` is that of the normal prior; `more_prior` says that there is another part. `least` and `most` are the
-    extremes over rows of how far the step moves predictors in the direction that raises the likelihood. Where a
-    likelihood rises for ever, Newton's steps keep moving some predictors by about 1, all of them the right way, however
-    small the gradient has become. At a mode a step is almost 0.
-    """
-    if most > 0.1 and least >= -1e-3 * most:
-        sizes = np.where(precision > 0.0, 0.0, np.abs(step))
-        columns = _called(sizes, names)
-        rises = (f"the outcomes are separated: the likelihood rises for ever as theta moves along parameters "
-                 f"{columns}, on which the normal prior is flat")
-        if more_prior:
-            raise NoModeError(f"{rises}, and log_prior is not expanded. Give a finite prior_sd too, or "
-                              f"control_variate=None")
-        raise ValueError(f"the posterior is improper: {rises}. Give a finite prior_sd, such as 2.5 for columns of "
-                         f"standard deviation 1, or leave out what separates the outcomes")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.control_variates import residual_rounding
-from fastrace.mcmc.models._modes import Parts, find_mode, normal_density
+from fastrace.mcmc.models._modes import NoModeError, Parts, called, find_mode, normal_density
 from fastrace.mcmc.models._rows import CHUNK
 from fastrace.sources import Source
 
@@ -145,8 +145,35 @@ class Model:
         """Where to look for the mode from."""
         return np.zeros(self.dim)
 
-    def _require_proper(self, mode: Array, step: Array) -> None:
-        """Raise for a posterior that has no mode, given the last point of the search and the Newton step there."""
+    def _margins(self, at: Array) -> tuple[float, float] | None:
+        """Extremes over rows of how far `at` moves predictors in the direction that raises the likelihood.
+
+        None if outcomes cannot be separated.
+        """
+        return None
+
+    def _require_proper(self, hat: Array, step: Array) -> None:
+        """Raise if the outcomes are separated in a direction in which the prior is flat.
+
+        Where a likelihood rises for ever, Newton's steps keep moving some predictors by about 1, all of them the right
+        way, however small the gradient has become. At a mode a step is almost 0.
+        """
+        own = None if (self.prior_precision > 0.0).all() else self._margins(hat)
+        if own is None:
+            return
+        if not (self.prior_precision > 0.0).any() and own[0] > 0.0:
+            step = hat  # it separates all rows itself
+        least, most = self._margins(step) or own
+        if not (most > 0.1 and least >= -1e-3 * most):
+            return
+        rises = (f"the outcomes are separated: the likelihood rises for ever as theta moves along parameters "
+                 f"{called(np.where(self.prior_precision > 0.0, 0.0, np.abs(step)), self.names)}, on which the normal "
+                 f"prior is flat")
+        if self.log_prior is not None:
+            raise NoModeError(f"{rises}, and log_prior is not expanded. Give a finite prior_sd too, or "
+                              f"control_variate=None")
+        raise ValueError(f"the posterior is improper: {rises}. Give a finite prior_sd, such as 2.5 for columns of "
+                         f"standard deviation 1, or leave out what separates the outcomes")
 
     def _moved(self, direction: Array) -> float:
         """How far a step moves the predictors, over the sum of what its components move them; nan if unknown."""

@@ -139,22 +139,22 @@ def _glm_expansion(model: GLM, theta: Array) -> Expansion:
 
     def expand(at: Array) -> tuple[Array, Array, Array]:
         b, q = at.shape
-        value, gradient, hessian = np.empty((b, 2)), np.empty((b, 2, q)), np.empty((b, 2, q, q))
-        y = at[:, -1]
-        for j in range(2):
-            eta = at[:, :-1] @ theta[j]
-            if glm.of_residual:
-                value[:, j], slope, bend = glm.expand(y, eta)
-                by_y, mixed, twice = -slope, -bend, bend
-            else:  # linear in the outcome
-                none, single = glm.expand(0.0, eta), glm.expand(1.0, eta)
-                by_y, mixed, by_y_twice = (after - before for before, after in zip(none, single, strict=True))
-                value[:, j], slope, bend = none[0] + y * by_y, none[1] + y * mixed, none[2] + y * by_y_twice
-                twice = np.zeros(b)
-            gradient[:, j, :-1], gradient[:, j, -1] = slope[:, None] * theta[j], by_y
-            hessian[:, j, :-1, :-1] = bend[:, None, None] * np.outer(theta[j], theta[j])
-            hessian[:, j, :-1, -1] = hessian[:, j, -1, :-1] = mixed[:, None] * theta[j]
-            hessian[:, j, -1, -1] = twice
+        y, eta = at[:, -1:], at[:, :-1] @ theta.T
+        twice: Array | float
+        if glm.of_residual:
+            value, slope, bend = np.reshape(glm.expand(np.repeat(y, 2), eta.ravel()), (3, b, 2))
+            by_y, mixed, twice = -slope, -bend, bend
+        else:  # linear in the outcome
+            outcomes = np.repeat([0.0, 1.0], eta.size)
+            ends = np.reshape(glm.expand(outcomes, np.concatenate([eta, eta]).ravel()), (3, 2, b, 2))
+            by_y, mixed, by_y_twice = ends[:, 1] - ends[:, 0]
+            value, slope, bend = ends[:, 0] + y * (ends[:, 1] - ends[:, 0])
+            twice = 0.0
+        gradient, hessian = np.empty((b, 2, q)), np.empty((b, 2, q, q))
+        gradient[..., :-1], gradient[..., -1] = slope[..., None] * theta, by_y
+        np.multiply(bend[..., None, None], theta[:, :, None] * theta[:, None, :], out=hessian[..., :-1, :-1])
+        hessian[..., :-1, -1] = hessian[..., -1, :-1] = mixed[..., None] * theta
+        hessian[..., -1, -1] = twice
         return value, gradient, hessian
 
     return expand
@@ -165,21 +165,18 @@ def _arch_expansion(theta: Array) -> Expansion:
 
     def expand(at: Array) -> tuple[Array, Array, Array]:
         b, q = at.shape
-        value, gradient, hessian = np.empty((b, 2)), np.empty((b, 2, q)), np.empty((b, 2, q, q))
-        square = at[:, 0]
-        for j in range(2):
-            natural = np.exp(np.clip(theta[j], -100.0, 100.0))
-            n, lags = natural[-1], natural[1:-1]
-            half = 0.5 * (n + 1.0)
-            v = natural[0] + at[:, 1:] @ lags
-            whole = n * v + square
-            value[:, j] = 0.5 * n * np.log(v) - half * np.log(whole)
-            by_square, by_v = -half / whole, 0.5 * n / v - half * n / whole
-            gradient[:, j, 0], gradient[:, j, 1:] = by_square, by_v[:, None] * lags
-            twice = half / whole**2
-            hessian[:, j, 0, 0] = twice
-            hessian[:, j, 0, 1:] = hessian[:, j, 1:, 0] = (n * twice)[:, None] * lags
-            hessian[:, j, 1:, 1:] = (n * n * twice - 0.5 * n / v**2)[:, None, None] * np.outer(lags, lags)
-        return value, gradient, hessian
+        natural = np.exp(np.clip(theta, -100.0, 100.0))
+        square, n, lags = at[:, :1], natural[:, -1], natural[:, 1:-1]
+        half = 0.5 * (n + 1.0)
+        v = natural[:, 0] + at[:, 1:] @ lags.T
+        whole = n * v + square
+        twice = half / whole**2
+        gradient, hessian = np.empty((b, 2, q)), np.empty((b, 2, q, q))
+        gradient[..., 0], gradient[..., 1:] = -half / whole, (0.5 * n / v - half * n / whole)[..., None] * lags
+        hessian[..., 0, 0] = twice
+        hessian[..., 0, 1:] = hessian[..., 1:, 0] = (n * twice)[..., None] * lags
+        products = lags[:, :, None] * lags[:, None, :]
+        hessian[..., 1:, 1:] = (n * n * twice - 0.5 * n / v**2)[..., None, None] * products
+        return 0.5 * n * np.log(v) - half * np.log(whole), gradient, hessian
 
     return expand

@@ -15,8 +15,8 @@ from fastrace._models._expanded import Expanded
 from fastrace.control_variates import cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import parameters_of
-from fastrace.mcmc.models._modes import Parts, ascent, movement, require_proper
-from fastrace.mcmc.models._rows import chunks
+from fastrace.mcmc.models._modes import Parts, ascent, movement
+from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.sources import Source, column_names
 
@@ -144,21 +144,15 @@ class GLM(Model):
         _, gradient, hessian = self._with_prior(np.zeros(self.dim), 0.0, gradient, hessian)
         return ascent(hessian, gradient)
 
-    def _require_proper(self, hat: Array, step: Array) -> None:
-        """Raise if the outcomes are separated in a direction in which the prior is flat."""
-        if self._glm.outcomes == "real" or (self.prior_precision > 0.0).all():
-            return
-        y = np.asarray(self._glm.y)
+    def _margins(self, at: Array) -> tuple[float, float] | None:
+        if self._glm.outcomes == "real":
+            return None
+        y, moved = np.asarray(self._glm.y), self._predictors(at)
         if self._glm.outcomes == "count":  # rows with a count hold their predictors
-            moved = self._predictors(step)
             right = np.where(y > 0.0, -np.abs(moved), -moved)
         else:
-            sign = np.where(y > 0.5, 1.0, -1.0)
-            if not (self.prior_precision > 0.0).any() and (sign * self._predictors(hat)).min() > 0.0:
-                step = hat  # it separates all rows itself
-            right = sign * self._predictors(step)
-        require_proper(self.prior_precision, self.log_prior is not None, float(right.min()), float(right.max()), step,
-                       self.names)
+            right = np.where(y > 0.5, moved, -moved)
+        return float(right.min()), float(right.max())
 
     def _moved(self, direction: Array) -> float:
         return movement(self._glm.X, direction[:, None])
@@ -174,8 +168,7 @@ class GLM(Model):
 
     def _lengths(self, factor: Array) -> Array:
         """Norm of each whitened row: x . (theta - hat) is at most this times the whitened distance."""
-        out = np.concatenate([np.sqrt(np.square(x @ factor).sum(axis=1)) for _, x in chunks(self._glm.X)])
-        return out * (1.0 + 1e-12)
+        return lengths(self._glm.X, factor)
 
     def _predictors(self, at: Array) -> Array:
         return np.concatenate([x @ at for _, x in chunks(self._glm.X)])

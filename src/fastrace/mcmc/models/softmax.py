@@ -14,8 +14,8 @@ from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded
 from fastrace._models._softmax import SoftmaxSource
 from fastrace.likelihoods import GLMSource
-from fastrace.mcmc.models._modes import Parts, movement, require_proper
-from fastrace.mcmc.models._rows import chunks
+from fastrace.mcmc.models._modes import Parts, movement
+from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.sources import Source, column_names
 
@@ -152,15 +152,6 @@ class Softmax(Model):
     def _moved(self, direction: Array) -> float:
         return movement(self._data.rows.X, direction.reshape(self.n_classes - 1, self.n_columns).T)
 
-    def _require_proper(self, hat: Array, step: Array) -> None:
-        """Raise if the classes are separated in a direction in which the prior is flat."""
-        if (self.prior_precision > 0.0).all():
-            return
-        if not (self.prior_precision > 0.0).any() and self._margins(hat)[0] > 0.0:
-            step = hat  # it separates all rows itself
-        require_proper(self.prior_precision, self.log_prior is not None, *self._margins(step), step,
-                       self.names)
-
     def _margins(self, at: Array) -> tuple[float, float]:
         """Extremes over rows and other classes of the own class's predictor less the other's."""
         least, most = math.inf, -math.inf
@@ -188,8 +179,4 @@ class Softmax(Model):
         apart = factor[(k - 1) * p : k * p]
         if j:
             apart = apart - factor[(j - 1) * p : j * p]
-        narrow = np.linalg.qr(apart.T)[1]  # x apart has the length of narrow x
-        out = np.empty(self.n_rows)
-        for part, x in chunks(self._data.rows.X):
-            out[part] = np.sqrt(np.square(x @ narrow.T).sum(axis=1))
-        return out * (1.0 + 1e-12)
+        return lengths(self._data.rows.X, np.linalg.qr(apart.T)[1].T)  # of as many columns as X
