@@ -71,7 +71,7 @@ cdef class Rounds:
     cdef bint _is_clear(self) noexcept nogil
     cdef void _clear_at_block(self) noexcept nogil
     cdef bint _may_decide(self, Py_ssize_t n, double first, double last) noexcept nogil
-    cdef int _replay(self, fr_view *view, int64_t start, Py_ssize_t count) noexcept nogil
+    cdef void _replay(self, fr_view *view, int64_t start, Py_ssize_t count) noexcept nogil
     cdef void _end_exactly(self) noexcept nogil
     cdef double mean_of(self, Py_ssize_t place) noexcept nogil
     cdef double m2_of(self, Py_ssize_t place) noexcept nogil

@@ -7,7 +7,6 @@ testing all bounds after every round.
 
 from libc.math cimport INFINITY, NAN
 from libc.stdint cimport INT64_MAX, int64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
@@ -225,9 +224,6 @@ cdef class Rounds:
                 count = min(n_rounds - used[0], <Py_ssize_t>(BLOCK - self.rounds % BLOCK))
                 if self._is_clear() and self.rounds > 0 and count > 1:
                     done = self._block(view, used[0], count)
-                    if done < 0:
-                        with gil:
-                            raise MemoryError()
                 else:
                     done = self._round(view, used[0])
             if done == 0:
@@ -274,7 +270,7 @@ cdef class Rounds:
             fr_rounds_settle(&self.sums, self.n_open, <double>self.rounds)
 
     cdef Py_ssize_t _block(self, fr_view *view, Py_ssize_t first, Py_ssize_t count) noexcept nogil:
-        """Up to `count` rounds from one at which the sums are clear; -1 without memory."""
+        """Up to `count` rounds from one at which the sums are clear."""
         cdef fr_view here = view[0]
         cdef Py_ssize_t n = self.n_open, done, i
         cdef int64_t start = self.rounds
@@ -287,8 +283,7 @@ cdef class Rounds:
         self.rounds = start + done
         if self._may_decide(n, <double>(start + 1), <double>(start + done)):
             self.rounds = start
-            if self._replay(&here, start, done) < 0:
-                return -1
+            self._replay(&here, start, done)
             if self.rounds < start + done:      # what came after the last round that counts is taken back
                 done = <Py_ssize_t>(self.rounds - start)
                 for i in range(self.n_open):
@@ -316,15 +311,14 @@ cdef class Rounds:
             return top - bar <= self.epsilon
         return False
 
-    cdef int _replay(self, fr_view *view, int64_t start, Py_ssize_t count) noexcept nogil:
+    cdef void _replay(self, fr_view *view, int64_t start, Py_ssize_t count) noexcept nogil:
         """Go through a stretch again round by round, for the arms that may matter: those that may be decided about,
-        and those whose bounds may decide, in a race for one best arm. Ends early with the race. Returns -1 without
-        memory."""
+        and those whose bounds may decide, in a race for one best arm. Ends early with the race."""
         cdef Py_ssize_t n = self.n_open, i, k, m = 0, kept
         cdef double bar, sure_bar, sure_top
-        cdef double *room = <double *>malloc(9 * n * sizeof(double))
-        cdef Py_ssize_t *place = <Py_ssize_t *>malloc(n * sizeof(Py_ssize_t))
-        cdef signed char *verdict = <signed char *>malloc(n)
+        cdef double *room = self.work + 4 * n
+        cdef Py_ssize_t *place = <Py_ssize_t *>(room + 9 * n)
+        cdef signed char *verdict = <signed char *>(room + 10 * n)
         cdef double *narrow_lower = self.lower
         cdef double *narrow_upper = self.upper
         cdef double *wide_lower = room
@@ -337,11 +331,6 @@ cdef class Rounds:
         cdef double *upper = room + 7 * n
         cdef double *scratch = room + 8 * n
         cdef double t
-        if room == NULL or place == NULL or verdict == NULL:
-            free(room)
-            free(place)
-            free(verdict)
-            return -1
         fr_rounds_reach(&self.sums, n, &self.rule, <double>(start + 1), <double>(start + count), False, wide_lower,
                         wide_upper)
         # The bar that lower bounds set lies between sure_bar and bar.
@@ -381,20 +370,13 @@ cdef class Rounds:
             if self.status != RUNNING:
                 break
         self._compact()
-        free(room)
-        free(place)
-        free(verdict)
-        return 0
 
     cdef Py_ssize_t _narrowing_block(self, fr_view *view, Py_ssize_t count) noexcept nogil:
         """Up to `count` rounds of a race whose brackets are intersected, from one at which the sums are clear.
 
-        Running brackets only get narrower, so what those after the last round do not decide, none before did. Returns
-        -1 without memory."""
+        Running brackets only get narrower, so what those after the last round do not decide, none before did."""
         cdef Py_ssize_t n = self.n_open, done, i
-        cdef double *before = <double *>malloc(2 * n * sizeof(double))
-        if before == NULL:
-            return -1
+        cdef double *before = self.work + 4 * n
         memcpy(before, self.bets.lower, n * sizeof(double))
         memcpy(before + n, self.bets.upper, n * sizeof(double))
         done = fr_rounds_narrow(view, count, n, &self.rule, <double>self.rounds, &self.sums, self.bets.lower,
@@ -411,7 +393,6 @@ cdef class Rounds:
             self.rounds += done
             self._end_if_decided()
             self._clear_at_block()
-        free(before)
         return done
 
     cdef Py_ssize_t _bet(self, fr_view *view, Py_ssize_t round) noexcept nogil:
@@ -485,7 +466,7 @@ cdef class Rounds:
     cdef int _begin(self) except -1:
         if self.status != RUNNING:
             return 0
-        self._scratch = np.empty(6 * self.n_open)
+        self._scratch = np.empty(17 * self.n_open)      # lower, upper, 4 for sums and 11 for a replay
         self.lower = <double *>cnp.PyArray_DATA(self._scratch)
         self.upper = self.lower + self.n_open
         self.work = self.upper + self.n_open
