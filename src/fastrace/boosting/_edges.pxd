@@ -43,7 +43,6 @@ cdef class EdgeRule:
     cdef int look(self, int64_t n) noexcept nogil
     cdef void _set_width(self, int64_t n) noexcept nogil
     cdef bint _judge(self, Py_ssize_t h, int64_t n, double mean) noexcept nogil
-    cdef Py_ssize_t _most_certain(self) noexcept nogil
     cdef int64_t _look_after(self, int64_t n) noexcept nogil
     cdef object _copied(self, array)
     cdef dict get(self)

@@ -179,7 +179,7 @@ cdef class EdgeRule:
     cdef int look(self, int64_t n) noexcept nogil:
         """Judge the hypotheses after n examples, whose sums of z are in `sums`."""
         cdef double mean, most = -1.0, most_low = -1.0, most_high = 0.0
-        cdef Py_ssize_t h, fired = -1
+        cdef Py_ssize_t h, fired = -1, certain = 0
         self._set_width(n)
         for h in range(self.n_hypotheses):
             mean = self.sums[h] / <double>n
@@ -188,7 +188,9 @@ cdef class EdgeRule:
             if fabs(mean) > most:
                 most = fabs(mean)
                 self.best = h
-            most_low = max(most_low, self.low[h])
+            if self.low[h] > most_low:
+                most_low = self.low[h]
+                certain = h
             most_high = max(most_high, self.high[h])
         self.n = n
         self.next_look = self._look_after(n)
@@ -197,7 +199,7 @@ cdef class EdgeRule:
         if self.by_leader:
             if most_low > 0.0 and most_low >= (1.0 - self.tau) * most_high:
                 self.state = FIRED
-                self.best = self._most_certain()
+                self.best = certain
         elif fired >= 0:
             self.state = FIRED
             if not self.low[self.best] > 0.0:
@@ -205,13 +207,6 @@ cdef class EdgeRule:
         if self.state == RUNNING and most_high <= self.min_edge:
             self.state = NO_EDGE
         return self.state
-
-    cdef Py_ssize_t _most_certain(self) noexcept nogil:
-        cdef Py_ssize_t h, best = 0
-        for h in range(1, self.n_hypotheses):
-            if self.low[h] > self.low[best]:
-                best = h
-        return best
 
     cdef dict get(self):
         return dict(n=self.n, pending=self.pending, next_look=self.next_look, number=self.number, end=self.end,

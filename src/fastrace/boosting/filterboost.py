@@ -315,9 +315,9 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
             raise ValueError(f"n_bins is {self.n_bins}; at most 254 fit in a byte")
         if not 0.0 <= _checks.real(self.min_edge, "min_edge") < 0.5:
             raise ValueError(f"min_edge is {self.min_edge}; a number in [0, 0.5) is needed, as no edge is above 0.5")
-        _checks.choice(self.binning, "binning", ("uniform", "quantile"))
-        _checks.choice(self.selection, "selection", ("first", "leader"))
-        _checks.choice(self.full_pass, "full_pass", ("auto", "never"))
+        for name, options in (("binning", ("uniform", "quantile")), ("selection", ("first", "leader")),
+                              ("full_pass", ("auto", "never"))):
+            _checks.choice(getattr(self, name), name, options)
         _checks.integer(self.learner_samples, "learner_samples", 2, "a weak learner is fitted to them")
         if self.max_samples is not None:
             _checks.integer(self.max_samples, "max_samples", 1, "it counts rows read")
