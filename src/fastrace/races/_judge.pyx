@@ -47,9 +47,12 @@ cdef class RaceJudge(RaceMemory):
         """Set the looks (the last is n_rows), each one's quantile, and log(1 / delta) of one comparison at one look."""
         cdef cnp.ndarray look = np.array(looks, dtype=np.int64), quantile = np.array(quantiles, dtype=np.float64)
         cdef double level = log_inv_delta
-        if not (look.ndim == quantile.ndim == 1 and 0 < look.shape[0] == quantile.shape[0]
-                and look[0] >= 0 and look[look.shape[0] - 1] == self.n_rows
-                and (look[1:] > look[:look.shape[0] - 1]).all()):
+        cdef const int64_t *rows = <const int64_t *>cnp.PyArray_DATA(look)
+        cdef Py_ssize_t k, count = look.shape[0] if look.ndim == quantile.ndim == 1 else 0
+        cdef bint good = 0 < count == quantile.shape[0] and rows[0] >= 0 and rows[count - 1] == self.n_rows
+        for k in range(1, count if good else 0):
+            good = good and rows[k - 1] < rows[k]
+        if not good:
             raise ValueError("the plan of looks cannot be right: they grow, the last reads every row, and each has one "
                              "quantile")
         guard_check_idle(&self.guard, self)
@@ -279,7 +282,10 @@ cdef class RaceJudge(RaceMemory):
         if guard_take(&self.guard):
             self.measure()
             guard_leave(&self.guard)
-        spread = np.where(self._measured == pulls, self._spread, np.nan)
+        spread = self._spread.copy()
+        for i in range(d):
+            if (<int64_t *>cnp.PyArray_DATA(self._measured))[i] != (<int64_t *>cnp.PyArray_DATA(pulls))[i]:
+                (<double *>cnp.PyArray_DATA(spread))[i] = NAN
         rows = self._rows_of_intervals(pulls) if at_all_times else pulls
         if student is not None:
             limits = np.ascontiguousarray(student(quantile, np.maximum(rows, 1)))
