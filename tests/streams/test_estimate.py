@@ -433,8 +433,8 @@ def test_what_cannot_be_read_is_one_line(monkeypatch, capsys, tmp_path):
 
 
 def test_a_bad_line_is_named_and_nothing_is_lost(monkeypatch, capsys):
-    for bad, said in (("abc", "line 4 is 'abc'"), ("nan", "line 4: the reward is nan"),
-                      ("7", "line 4: the reward is 7.0"),
+    for bad, said in (("abc", "line 4 is 'abc'"), ("nan", "line 4 is nan; a number inside the support"),
+                      ("7", "line 4 is 7.0; a number inside the support"),
                       ("inf", "line 4"), ("1e", "line 4 is '1e'"), ("0.5 0.5", "line 4")):
         status, out, err = say(monkeypatch, capsys, f"0.5\n0.25\n0.75\n{bad}\n0.5\n")
         assert status == 2 and said in err
