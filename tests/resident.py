@@ -7,6 +7,11 @@ import os
 
 import pytest
 
+try:            # here, and not at the first measurement, whose blocks of memory it would be taken for
+    import psutil
+except ImportError:
+    psutil = None
+
 LIBC = ctypes.CDLL(None) if os.name == "posix" else None
 MMAP_THRESHOLD = -3             # an option of glibc's mallopt
 
@@ -33,7 +38,9 @@ def resident():
     gc.collect()
     if hasattr(LIBC, "malloc_trim"):
         LIBC.malloc_trim(0)
-    return pytest.importorskip("psutil").Process().memory_info().rss
+    if psutil is None:
+        pytest.skip("psutil is missing")
+    return psutil.Process().memory_info().rss
 
 
 def assert_grows_at_most(most, call, attempts=5):
