@@ -90,7 +90,7 @@ class Lattice:
         return out
 
 
-@pytest.mark.parametrize("chains", [2500, pytest.param(333_334, marks=pytest.mark.long)])
+@few_or_many("chains", 1500, 333_334)
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_kernels_leave_an_enumerable_target_invariant(name, chains):
     lattice = Lattice()
@@ -484,8 +484,9 @@ def test_means_and_deviations_agree_with_a_long_exact_run(family):
 # Hard data.
 
 
+@few_or_many("n_draws", 2500, 6000)
 @pytest.mark.parametrize("data", ["sorted", "heavy", "sparse", "duplicated"])
-def test_hard_data(data):
+def test_hard_data(data, n_draws):
     rng = np.random.default_rng(41)
     X, y = logistic(4000, 3, 42)
     if data == "sorted":
@@ -506,7 +507,8 @@ def test_hard_data(data):
         mcmc.RacingMetropolis(model, 0.01, control_variate=reference),
         mcmc.RacingSlice(model, 1e-3, control_variate=reference),
     ):
-        ours = mcmc.sample(kernel, n_draws=800 if isinstance(kernel, mcmc.RacingSlice) else 6000, n_chains=1, rng=2)
+        ours = mcmc.sample(kernel, n_draws=400 if isinstance(kernel, mcmc.RacingSlice) else n_draws, n_chains=1,
+                           rng=2)
         promise = 2.0 * getattr(kernel, "delta", 0.0)
         for j in range(3):
             a, b = exact.draws[0, :, j], ours.draws[0, :, j]
@@ -954,14 +956,15 @@ def test_gil_is_released():
 # Slices.
 
 
+@few_or_many("n_draws", 500, 1200)
 @pytest.mark.parametrize("kernel", [mcmc.Slice, mcmc.RacingSlice])
 @pytest.mark.parametrize("control_variate", ["auto", None])
-def test_slices_have_the_posterior(kernel, control_variate):
+def test_slices_have_the_posterior(kernel, control_variate, n_draws):
     X, y = logistic(1500, 2, 12)
     model = mcmc.GLM(X, y, prior_sd=5.0)
     reference = model.reference()
-    exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=6000, n_chains=1, rng=1)
-    ours = mcmc.sample(kernel(model, control_variate=control_variate), n_draws=1200, n_chains=1, n_tune=0, rng=2)
+    exact = mcmc.sample(mcmc.Metropolis(model, control_variate=reference), n_draws=5 * n_draws, n_chains=1, rng=1)
+    ours = mcmc.sample(kernel(model, control_variate=control_variate), n_draws=n_draws, n_chains=1, n_tune=0, rng=2)
     for j in range(2):
         for power in (1, 2):
             a, b = ((t.draws[0, :, j] - reference.center[j]) ** power for t in (exact, ours))

@@ -14,7 +14,7 @@ from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic, outcomes, scale_
 from fastrace import DiscreteSampler, mcmc
 from fastrace._models._expanded import OwnTerms
 from fastrace.sources import CallableSource, CallbackSource
-from guarantee import assert_fits, assert_rate_at_most
+from guarantee import assert_fits, assert_rate_at_most, few_or_many
 from reference import arch as arch_twin
 from reference import mcmc as twin
 
@@ -130,11 +130,12 @@ class SoftmaxLattice(Lattice):
         self.p /= self.p.sum()
 
 
+@few_or_many("chains", 1200, 20_000)
 @pytest.mark.parametrize("name", EXACT)
-def test_exact_kernels_leave_an_enumerable_softmax_posterior_invariant(name):
+def test_exact_kernels_leave_an_enumerable_softmax_posterior_invariant(name, chains):
     lattice = SoftmaxLattice()
     kernel = KERNELS[name](lattice.model, proposal=lattice.propose)
-    assert_fits(lattice.counts(kernel, 2000, 2, np.random.default_rng(5)), lattice.p)
+    assert_fits(lattice.counts(kernel, chains, 2, np.random.default_rng(5)), lattice.p)
 
 
 @pytest.mark.parametrize("name", RACES)

@@ -82,8 +82,9 @@ def test_by_hand():
     {"clip_slope": False, "training_bound": False, "verify": True, "capped": False},
     {"capped": False},
 ])
-def test_allocations_are_those_of_the_twin(rng, options):
-    for _ in range(60):
+@few_or_many("searches", 30, 300)
+def test_allocations_are_those_of_the_twin(rng, options, searches):
+    for _ in range(searches):
         n_rows, b, r = int(rng.integers(100, 20_000)), int(rng.integers(1, 400)), float(rng.uniform(1.2, 3.0))
         method = DAUB(int(rng.integers(1, 20)), n_rows, b, r, **options)
         sizes = twin.grid(b, r, n_rows)

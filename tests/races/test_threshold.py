@@ -372,19 +372,20 @@ def left_by_expansion(rng, family, n_rows=20_000, dim=5, intercept=0.0):
     return list((left[:, 8:] - left[:, :8]).T)
 
 
+@few_or_many("times", 30, 120)
 @pytest.mark.parametrize(("family", "intercept"), [("poisson", 0.5), ("logistic", 0.0), ("logistic", -5.0)])
-def test_guarded_normal_rule_keeps_its_promise_on_what_expansions_leave(rng, family, intercept):
+def test_guarded_normal_rule_keeps_its_promise_on_what_expansions_leave(rng, family, intercept, times):
     """They are skewed, and the plain rule errs there at up to several times delta."""
     guarded = plain = 0
     for d in left_by_expansion(rng, family, intercept=intercept):
         for side in (1, -1):
-            guarded += wrong_decisions(d, 60, side, rng, bound="normal", delta=0.05)[0]
-            plain += wrong_decisions(d, 60, side, rng, bound="normal", delta=0.05, skewness_guard=False)[0]
-    assert_rate_at_most(guarded, 960, 0.05)
+            guarded += wrong_decisions(d, times, side, rng, bound="normal", delta=0.05)[0]
+            plain += wrong_decisions(d, times, side, rng, bound="normal", delta=0.05, skewness_guard=False)[0]
+    assert_rate_at_most(guarded, 16 * times, 0.05)
     assert guarded < plain
     if family == "poisson":
         with pytest.raises(AssertionError, match="promised 0.05"):
-            assert_rate_at_most(plain, 960, 0.05)
+            assert_rate_at_most(plain, 16 * times, 0.05)
 
 
 @few_or_many("decisions", 6000, 30_000)

@@ -176,13 +176,13 @@ def test_target_rules_equal_the_twin(law, support, absolute):
 
     rule = target(epsilon, 0.1, support)
     rule.update_many(low + span * z)
-    expected = twin.stop(twin.target(z, 0.1, wanted), epsilon, support, absolute)
+    expected = twin.stop(twin.target(z[: rule.n_samples + 1], 0.1, wanted), epsilon, support, absolute)
     assert (rule.n_samples, rule.estimate) == (expected[0], pytest.approx(expected[1], rel=1e-9))
     bets = twin.target_bets(epsilon, low / span, epsilon / span if absolute else None)
     rule = target_bets(epsilon, 0.1, support)
     rule.update_many(low + span * z)
     if rule.n_samples < 300:
-        expected = twin.stop(twin.betting(z[:300], 0.1, bets, 0.9), epsilon, support, absolute)
+        expected = twin.stop(twin.betting(z[: rule.n_samples + 1], 0.1, bets, 0.9), epsilon, support, absolute)
         assert (rule.n_samples, rule.estimate) == (expected[0], pytest.approx(expected[1], rel=1e-9))
 
 
