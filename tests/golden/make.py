@@ -1,4 +1,4 @@
-"""Objects saved in mid-run by each release, and how each goes on. `python tests/golden/make.py` adds those of new classes.
+"""Objects saved in mid-run by each release, and how each goes on. `python tests/golden/make.py` adds new ones.
 
 What stands in a file is never made again: it is what a user may have on disk. Every class of `tests/catalogue.py` is in
 it, but for those that hold objects of other libraries, which those libraries save in their own way.

@@ -34,7 +34,7 @@ def make(rng, family, **arguments):
 
 
 def test_every_family_has_a_twin():
-    needed = "a new family needs a twin in tests/reference/sources.py, and outcomes in `problem` and `test_equals_scipy`"
+    needed = "a new family needs a twin in tests/reference/sources.py, outcomes in `problem` and `test_equals_scipy`"
     assert list(likelihoods._FAMILIES) == FAMILIES, needed
 
 
