@@ -386,7 +386,7 @@ cdef class SumStop(Stream):
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 1)
 
-    def _configure_sum(self):
+    def _configure_sums(self):
         guard_build(&self.guard, 1, self)
         self.wanted = upsilon_sum(self.epsilon_, -log(self.delta_))
         guard_built(&self.guard, 1)
@@ -432,7 +432,7 @@ cdef class ApproximationStop(Stream):
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 1)
 
-    def _configure_aa(self):
+    def _configure_sums(self):
         guard_build(&self.guard, 1, self)
         self.rough_epsilon = min(0.5, sqrt(self.epsilon_))
         self.wanted = upsilon_sum(self.rough_epsilon, -log(self.delta_) + log(3.0))

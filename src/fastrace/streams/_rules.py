@@ -28,6 +28,9 @@ delta : float, default 0.05
     "support": """\
 support : tuple of float, default (0, 1)
     Interval (low, high) that holds every reward, in reward units.""",
+    "positive support": """\
+support : tuple of float, default (0, 1)
+    Interval (low, high) that holds every reward, in reward units, with ``low >= 0``. Only `high` is used.""",
     "n_rows": """\
 n_rows : int, optional
     Size of the population if rewards are drawn from it without replacement, in uniformly random order. Once

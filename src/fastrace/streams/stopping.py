@@ -29,13 +29,21 @@ def _power(value: float) -> float:
     return _beyond_one(value, "power", "shares of delta like 1/k**power must have a finite sum")
 
 
-def _not_negative(support: Support, name: str) -> None:
-    if support[0] < 0.0:
-        raise ValueError(
-            f"support is {support!r}; {name} needs rewards that are never negative, for it rests on partial sums that "
-            f"never fall, and shifting the rewards would change what a relative accuracy means: take EBGStop or "
-            f"TargetEBStop"
-        )
+class _OfSums(_rules.StoppingRule):
+    """A rule over sums of rewards that are never negative."""
+
+    def __init__(
+        self: Any, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *,
+        max_samples: int | None = None, outside: str = "raise",
+    ) -> None:
+        if _checks.interval(support)[0] < 0.0:
+            raise ValueError(
+                f"support is {support!r}; {type(self).__name__} needs rewards that are never negative, for it rests on "
+                f"partial sums that never fall, and shifting the rewards would change what a relative accuracy means: "
+                f"take EBGStop or TargetEBStop"
+            )
+        self._relative(epsilon, delta, support, max_samples, outside)
+        self._configure_sums()
 
 
 class NAS(_rules.StoppingRule, HoeffdingStop):
@@ -126,7 +134,7 @@ class GeometricNAS(_rules.StoppingRule, HoeffdingStop):
         self._configure_hoeffding(**own)
 
 
-class SRA(_rules.StoppingRule, SumStop):
+class SRA(_OfSums, SumStop):
     r"""Estimate the mean of rewards that are never negative to a relative accuracy, by how fast their sum grows.
 
     The stopping rule algorithm. It does not see a small variance, and is among the best for Bernoulli rewards of small
@@ -134,9 +142,7 @@ class SRA(_rules.StoppingRule, SumStop):
 
     Parameters
     ----------
-    {epsilon} {delta}
-    support : tuple of float, default (0, 1)
-        Interval (low, high) that holds every reward, in reward units, with ``low >= 0``. Only `high` is used.
+    {epsilon} {delta} {positive support}
     max_samples : int, optional
         Rewards after which it gives up; it then knows the support only.
     {outside}
@@ -167,25 +173,15 @@ class SRA(_rules.StoppingRule, SumStop):
     0.0513
     """
 
-    def __init__(
-        self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, max_samples: int | None = None,
-        outside: str = "raise",
-    ) -> None:
-        _not_negative(_checks.interval(support), "SRA")
-        self._relative(epsilon, delta, support, max_samples, outside)
-        self._configure_sum()
 
-
-class AA(_rules.StoppingRule, ApproximationStop):
+class AA(_OfSums, ApproximationStop):
     r"""Estimate the mean of rewards that are never negative to a relative accuracy, optimally up to a constant.
 
     Three phases: a rough mean, a rough variance, and as many rewards as these two call for.
 
     Parameters
     ----------
-    {epsilon} {delta}
-    support : tuple of float, default (0, 1)
-        Interval (low, high) that holds every reward, in reward units, with ``low >= 0``. Only `high` is used.
+    {epsilon} {delta} {positive support}
     max_samples : int, optional
         Rewards after which it gives up, with what the first phase found.
     {outside}
@@ -221,14 +217,6 @@ class AA(_rules.StoppingRule, ApproximationStop):
     >>> rule.phase, round(rule.estimate, 3)
     (3, 0.499)
     """
-
-    def __init__(
-        self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, max_samples: int | None = None,
-        outside: str = "raise",
-    ) -> None:
-        _not_negative(_checks.interval(support), "AA")
-        self._relative(epsilon, delta, support, max_samples, outside)
-        self._configure_aa()
 
 
 class EBStop(_rules.StoppingRule, BernsteinStop):
