@@ -105,14 +105,18 @@ cdef class UnequalCore:
                  adaptive, pooling, strict=True, tails=False):
         cdef Py_ssize_t i
         cdef const int64_t[::1] size = np.array(sizes, dtype=np.int64)
-        cdef const double[::1] lows, highs
+        cdef const double[::1] lows, highs, constants
+        cdef bint good
         cdef int64_t first = first_look
         cdef int kind = _half_widths.BOUNDS.index(bound)
-        low, high = (np.array(ends if np.ndim(ends) else [ends] * self.n_arms, np.float64) for ends in (low, high))
+        low, high = np.full(self.n_arms, low, np.float64), np.full(self.n_arms, high, np.float64)
         offset, quantile = np.array(offset, dtype=np.float64), np.ascontiguousarray(quantile, dtype=np.float64)
-        if not (size.shape[0] == self.n_arms >= 1 and np.min(sizes) >= 0
-                and low.shape == high.shape == offset.shape == (self.n_arms,) and not np.isnan(offset).any()
-                and (offset < np.inf).all() and not np.isnan(low).any() and not np.isnan(high).any()):
+        good = size.shape[0] == self.n_arms >= 1 and offset.shape == (self.n_arms,)
+        if good:
+            lows, highs, constants = low, high, offset
+            for i in range(self.n_arms):
+                good &= size[i] >= 0 and constants[i] < INFINITY and lows[i] == lows[i] and highs[i] == highs[i]
+        if not good:
             raise ValueError("one size, low, high and offset per arm are needed")
         if not (first >= 1 and temperature > 0.0 and pooling >= 0.0 and log_inv_delta == log_inv_delta
                 and (kind != NORMAL or quantile.size in (1, self.n_arms * LAST_LOOK))):
@@ -122,7 +126,6 @@ cdef class UnequalCore:
         self.first_look = first
         self.bound = kind
         self.student = student
-        lows, highs = low, high
         self._quantile = quantile
         self.by_arm = quantile.size > 1
         self.quantile = <double *>cnp.PyArray_DATA(self._quantile)
