@@ -6,22 +6,16 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastrace import bounds
 from fastrace._base import _checks
 from fastrace.control_variates import ControlVariate
-from fastrace.races import _options
+from fastrace.races import _options, _schedules
 from fastrace.races._options import BOUNDS, RaceOptions
 from fastrace.races._threshold import ThresholdRace
-from fastrace.races.racing import normal_quantiles
 from fastrace.results import AcceptResult
 from fastrace.sources import Source, as_source
 
 __all__ = ["AcceptTest", "gibbs_binary", "in_slice", "metropolis_accept"]
-
-SCHEDULES = ("geometric", "korattikara", "bardenet")
-MOST_LOOKS = 10_000_000
 
 
 class AcceptTest(ThresholdRace):
@@ -167,10 +161,10 @@ class AcceptTest(ThresholdRace):
         rows = _differences(source)
         student = _checks.flag(student, "student")
         self.delta = _checks.probability(delta, "delta")
-        self.schedule = _checks.choice(schedule, "schedule", SCHEDULES)
+        self.schedule = _checks.choice(schedule, "schedule", _schedules.SCHEDULES)
         self._support = support
         known = support is not None or rows.support is not None
-        self.bound = _bound(_checks.choice(bound, "bound", BOUNDS), self.schedule, known)
+        self.bound = _schedules.bound_of(_checks.choice(bound, "bound", BOUNDS), self.schedule, known)
         self._derived = not known and self.bound != "normal" and _derived_support(rows) is not None
         if self.bound != "normal":
             if not known and not self._derived:
@@ -181,7 +175,7 @@ class AcceptTest(ThresholdRace):
                 )
             if student or skewness_guard not in (None, False):
                 raise ValueError(f"student and skewness_guard belong to the normal rule; bound is {self.bound!r}")
-        guard = _guarded(skewness_guard, self.bound, self.schedule)
+        guard = _schedules.guarded(skewness_guard, self.bound, self.schedule)
         self.noise = _checks.choice(noise, "noise", ("metropolis", "barker"))
         access = _options.access(access)
         if first_look is None:
@@ -207,8 +201,8 @@ class AcceptTest(ThresholdRace):
             "scan_advantage": scan_advantage,
             "outside": "raise" if strict else "warn",
         }
-        looks = _looks(self.schedule, rows.n_rows, first_look, growth)
-        share, quantile = _shares(
+        looks = _schedules.looks(self.schedule, rows.n_rows, first_look, growth)
+        share, quantile = _schedules.shares(
             self.bound, self.schedule, self.delta, looks, first_look, growth, student, guard
         )
         super().__init__(
@@ -395,77 +389,9 @@ def _differences(source: Any) -> Source:
     return rows
 
 
-def _bound(bound: str, schedule: str, known: bool) -> str:
-    """The rule behind "auto" and behind the papers' schedules."""
-    if schedule == "geometric":
-        return ("betting" if known else "normal") if bound == "auto" else bound
-    rule = "normal" if schedule == "korattikara" else "empirical-bernstein-serfling"
-    if bound not in ("auto", rule):
-        raise ValueError(f"bound is {bound!r} with schedule {schedule!r}, which brings its own: leave bound out")
-    return rule
-
-
 def _derived_support(source: Source) -> tuple[float, float] | None:
     """The interval of differences that a control variate derives from its parameters; None if it knows none."""
     return source.difference_support() if isinstance(source, ControlVariate) else None
-
-
-def _guarded(skewness_guard: bool | None, bound: str, schedule: str = "geometric") -> bool:
-    """Whether the skewness guard is on: by default with the normal rule, but for the papers' own schedules."""
-    return (bound == "normal" and schedule == "geometric") if skewness_guard is None else _checks.flag(
-        skewness_guard, "skewness_guard"
-    )
-
-
-def _looks(schedule: str, n_rows: int, first_look: int, growth: float) -> NDArray[np.int64]:
-    """Rows read at each look; the last is `n_rows`."""
-    if n_rows == 0:
-        return np.zeros(0, dtype=np.int64)
-    if schedule == "geometric":
-        return bounds.looks(n_rows, first_look, growth)
-    if schedule == "korattikara":
-        if n_rows // first_look > MOST_LOOKS:
-            raise ValueError(
-                f"first_look is {first_look}, which asks for {n_rows // first_look} looks at {n_rows} rows; at most "
-                f"{MOST_LOOKS} are allowed"
-            )
-        return np.append(np.arange(first_look, n_rows, first_look, dtype=np.int64), n_rows)
-    looks = [min(first_look, n_rows)]
-    while looks[-1] < n_rows:
-        looks.append(min(n_rows, max(looks[-1] + 1, math.ceil(growth * looks[-1]))))
-        if len(looks) > MOST_LOOKS:
-            raise ValueError(f"growth is {growth}, which asks for more than {MOST_LOOKS} looks; a larger one is needed")
-    return np.array(looks, dtype=np.int64)
-
-
-def _shares(
-    bound: str,
-    schedule: str,
-    delta: float,
-    looks: NDArray[np.int64],
-    first_look: int,
-    growth: float,
-    student: bool,
-    guard: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """log(1 / share of delta) and the normal rule's quantile at each look."""
-    share = np.full(looks.size, -math.log(delta))
-    quantile = np.zeros(looks.size)
-    n_looks = looks.size - 1  # the last one is exact and spends nothing
-    if n_looks < 1:
-        return share, quantile
-    if schedule == "korattikara":
-        level = bounds.normal_quantile_from_variances(delta, [1.0])
-        quantile = bounds.student_quantile(level, looks, ddof=0)
-    elif schedule == "bardenet":
-        # Two-sided in the paper, so each side has half of the look's share.
-        share = math.log(2.0) - np.log(bounds.look_delta(np.arange(1, looks.size + 1), delta))
-    elif bound == "normal":
-        # The first crossing on either side ends the race, unless the guard lets it pass: then each crossing counts.
-        quantile = normal_quantiles(looks, first_look, growth, -math.log(delta), one_exit=not guard, student=student)
-    elif bound != "betting":
-        share += math.log(n_looks)
-    return share, quantile
 
 
 @_options.takes_options

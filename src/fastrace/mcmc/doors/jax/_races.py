@@ -20,7 +20,7 @@ import fastrace.mcmc.doors.jax._xla as _xla
 import fastrace.mcmc.doors.jax._xla_chain as _xla_chain
 from fastrace._base import _checks
 from fastrace._math._half_widths import BOUNDS
-from fastrace.races.acceptance import _bound, _guarded, _looks, _shares
+from fastrace.races import _schedules
 from fastrace.races.racing import _plan
 
 PENDING, REJECTED, ACCEPTED, LOST = range(4)  # as in `fastrace.mcmc.doors.jax._xla`
@@ -146,7 +146,8 @@ class Race:
         self.n_rows, self.n_arms = n_rows, n_arms
         self.first_look = min(_checks.integer(first_look, "first_look", 2, "one row has no variance"), n_rows)
         self.delta = _checks.probability(delta, "delta")
-        self.bound = _bound(_checks.choice(bound, "bound", ("auto", *BOUNDS)), "geometric", support is not None)
+        name = _checks.choice(bound, "bound", ("auto", *BOUNDS))
+        self.bound = _schedules.bound_of(name, "geometric", support is not None)
         if self.bound != "normal" and support is None:
             raise ValueError(f"bound is {bound!r} and support is None; a rigorous bound needs support=(low, high), "
                              f"because nothing else limits what unread rows can be")
@@ -157,10 +158,12 @@ class Race:
             lows, highs = _checks.support_bounds(support, 1)
             low, high = float(lows[0]), float(highs[0])
         share: NDArray[np.float64]
-        guarded = n_arms == 0 and _guarded(guard, self.bound)
+        guarded = n_arms == 0 and _schedules.guarded(guard, self.bound)
         if n_arms == 0:
-            looks = _looks("geometric", n_rows, self.first_look, 2.0)
-            share, quantile = _shares(self.bound, "geometric", self.delta, looks, self.first_look, 2.0, False, guarded)
+            looks = _schedules.looks("geometric", n_rows, self.first_look, 2.0)
+            share, quantile = _schedules.shares(
+                self.bound, "geometric", self.delta, looks, self.first_look, 2.0, False, guarded
+            )
         else:
             looks, quantile, level = _plan(
                 n_arms, n_rows, self.delta, self.bound, "pairwise", self.first_look, 2.0, False, False
