@@ -110,6 +110,19 @@ def test_intervals_hold_wherever_a_budget_ends_the_race(seed):
     assert_rate_at_most(missed, trials, 0.3)
 
 
+@pytest.mark.parametrize(("n_rows", "first_look", "max_pulls"),
+                         [(40, 50, 60), (2000, 50, 6), (2000, 50, 30), (200, 256, 300)])
+def test_normal_intervals_say_nothing_before_the_first_look(n_rows, first_look, max_pulls):
+    """A budget may end the race there, and where the first look is that of all rows there is no other."""
+    values = np.random.default_rng(0).random((n_rows, 3)) - 0.5
+    result = fr.race(values, bound="normal", first_look=first_look, max_pulls=max_pulls, rng=1)
+    assert result.stopped_by == "max_pulls" and (0 < result.pulls).all() and (result.pulls < first_look).all()
+    assert (result.lower == -np.inf).all() and (result.upper == np.inf).all()
+    within = fr.race(values, bound="normal", support=(-0.5, 0.5), first_look=first_look, max_pulls=max_pulls, rng=1)
+    left = 1 - within.pulls / n_rows        # of the rows, each within the support
+    np.testing.assert_allclose(within.upper - within.lower, left, atol=1e-12)
+
+
 def test_the_printed_table_shows_the_interval():
     values = np.random.default_rng(0).random((4000, 3)) + [0.0, 0.3, 0.6]
     result = fr.race(values, support=(0, 1.6), rng=0)

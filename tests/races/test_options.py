@@ -47,24 +47,41 @@ def test_options_are_those_that_are_spelled_and_what_is_spelled_goes_first():
 
 
 def test_every_race_takes_options():
-    options = fr.RaceOptions(delta=0.01, student=True, first_look=64, bound="normal")
-    differences = np.random.default_rng(0).normal(0.1, 1.0, 10_000)
-    model = mcmc.GLM(catalogue.X, catalogue.Y, prior_sd=2.0)
-    made = [
-        fr.FiniteRace(3, 100, options=options), fr.UnequalRace([10, 20], options=options),
-        fr.AcceptTest(differences, options=options), fr.DiscreteSampler(VALUES * 0.01, options=options),
-        mcmc.RacingMetropolis(model, options=options), mcmc.RacingSlice(model, options=options),
-        mcmc.RacingGibbs(catalogue.ARGUMENTS["variables"](), options=options),
-    ]
-    for race in made:
-        assert "0.01" in repr(race) or getattr(race, "delta", 0.01) == 0.01, type(race)
-    for answer in [
-        fr.race_sums(list(VALUES.T), options=options, rng=1),
-        model_selection.race_predictions(catalogue.Y, np.ones((300, 2)), options=fr.RaceOptions(first_look=64), rng=1),
-        fr.metropolis_accept(differences, 0.0, options=options, rng=1), fr.in_slice(differences, 0.0, options=options),
-        fr.gibbs_binary(differences, options=options, rng=1),
-    ]:
-        assert answer is not None
+    """Each is what it is where the same options are spelled, and not what it is without."""
+    given = {"delta": 0.01, "student": True, "first_look": 64, "bound": "normal"}
+    differences = np.random.default_rng(0).normal(0.001, 1.0, 10_000)
+    model, scores = mcmc.GLM(catalogue.X, catalogue.Y, prior_sd=2.0), (np.arange(600).reshape(300, 2) % 7 < 3) * 1.0
+    sums = [column * (1.0 + 0.01 * arm) for arm, column in enumerate(VALUES.T)]
+
+    def kernel(cls, **options):
+        return mcmc.sample(cls(model, **options), n_draws=20, n_chains=1, n_tune=0, rng=1).rows
+
+    def told(race):
+        while not race.done and race.result().pulls.sum() < 600:
+            arms, rows = race.ask()
+            race.tell(VALUES[np.ix_(rows, arms)])
+        return race.result()
+
+    makers = {
+        "FiniteRace": lambda **o: told(fr.FiniteRace(3, 20_000, rng=1, **o)),
+        "UnequalRace": lambda **o: fr.UnequalRace([10_000, 9_000], rng=1, **o).run(lambda arm, rows: VALUES[rows, arm]),
+        "AcceptTest": lambda **o: repr(fr.AcceptTest(differences, **o)),
+        "DiscreteSampler": lambda **o: repr(fr.DiscreteSampler(VALUES * 0.01, **o)),
+        "race": lambda **o: fr.race(VALUES, rng=1, **o),
+        "race_sums": lambda **o: fr.race_sums(sums, rng=1, **o),
+        "metropolis_accept": lambda **o: fr.metropolis_accept(differences, 0.0, rng=1, **o),
+        "in_slice": lambda **o: fr.in_slice(differences, 0.0, rng=1, **o),
+        "RacingMetropolis": lambda **o: kernel(mcmc.RacingMetropolis, **o),
+        "RacingSlice": lambda **o: kernel(mcmc.RacingSlice, **o),
+        "race_predictions": lambda **o: model_selection.race_predictions(
+            catalogue.Y, scores, rng=1, **{key: value for key, value in o.items() if key != "student"}),
+    }
+    for name, make in makers.items():
+        words = {key: value for key, value in given.items() if name != "race_predictions" or key != "student"}
+        spelled = catalogue.plain(make(**words))
+        whole = {"options": fr.RaceOptions(**words)}
+        assert catalogue.plain(make(**whole)) == spelled, name
+        assert catalogue.plain(make()) != spelled, name
 
 
 def test_what_a_race_lacks_is_refused_and_the_race_names_itself():
@@ -74,15 +91,17 @@ def test_what_a_race_lacks_is_refused_and_the_race_names_itself():
         fr.race(VALUES, options=fr.RaceOptions(scan_advantage=2.0))
     with pytest.raises(ValueError, match="RacingGibbs: options has access, which"):
         mcmc.RacingGibbs(catalogue.ARGUMENTS["variables"](), options=fr.RaceOptions(access="random"))
+    with pytest.raises(TypeError, match=r"race\(\) got an unexpected keyword argument 'size'"):
+        fr.race(VALUES, options=fr.RaceOptions(delta=0.1), size=1)
     with pytest.raises(TypeError, match="FiniteRace: options is of type dict; RaceOptions"):
         fr.FiniteRace(3, 100, options={"delta": 0.1})
 
 
 @pytest.mark.parametrize("bad", [
     {"delta": 0.0}, {"bound": "none"}, {"first_look": 1}, {"growth": 1.0}, {"access": "any"}, {"scan_advantage": 0.5},
-    {"outside": "pass"}])
+    {"outside": "pass"}, {"support": (1, 0)}, {"support": 5}])
 def test_options_out_of_range_are_refused_where_they_are_said(bad):
-    with pytest.raises(ValueError, match=f"RaceOptions: {next(iter(bad))} is"):
+    with pytest.raises((TypeError, ValueError), match=f"RaceOptions: {next(iter(bad))}"):
         fr.RaceOptions(**bad)
 
 

@@ -126,8 +126,10 @@ def interval(x, looks, bound, delta, n_arms, *, constant=0.0, low=None, high=Non
     rows = max(max([k for k in looks if k <= n], default=first) - 1, 1) if cut else n
     share = delta / (2 * n_arms)
     if bound == "normal":
-        quantile = bounds.normal_isf(share / (len(looks) - 1) / (2 if cut else 1))
-        width = bounds.normal(rows, n_rows, std, quantile) if std > 1e-12 * abs(mean) else math.inf
+        width = math.inf                # means of fewer rows than the first look's are not taken as normal
+        if n >= looks[0] and std > 1e-12 * abs(mean):
+            quantile = bounds.normal_isf(share / (len(looks) - 1) / (2 if cut else 1))
+            width = bounds.normal(rows, n_rows, std, quantile)
     else:
         bound = {"hoeffding-serfling": bounds.hoeffding_serfling, "serfling": bounds.serfling,
                  "empirical-bernstein-serfling": bounds.empirical_bernstein_serfling, "betting": bounds.serfling}[bound]

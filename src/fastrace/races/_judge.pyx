@@ -275,6 +275,7 @@ cdef class RaceJudge(RaceMemory):
         ``student(quantile, rows)`` replaces the quantile. See `_rows_of_intervals` for `at_all_times`.
         """
         cdef Py_ssize_t i, d = self.n_arms
+        cdef int64_t normal_from = self.look[0] if self.bound == NORMAL and self.n_looks > 0 else 0
         cdef cnp.ndarray mean = self._mean.copy(), pulls = self._pulls.copy(), lower = np.empty(d), upper = np.empty(d)
         cdef cnp.ndarray rows, spread, limits = None
         guard_check_built(&self.guard, self)
@@ -283,8 +284,9 @@ cdef class RaceJudge(RaceMemory):
             self.measure()
             guard_leave(&self.guard)
         spread = self._spread.copy()
-        for i in range(d):
-            if (<int64_t *>cnp.PyArray_DATA(self._measured))[i] != (<int64_t *>cnp.PyArray_DATA(pulls))[i]:
+        for i in range(d):          # nor is the spread of fewer rows than the first look needs known to the normal rule
+            if ((<int64_t *>cnp.PyArray_DATA(self._measured))[i] != (<int64_t *>cnp.PyArray_DATA(pulls))[i]
+                    or (<int64_t *>cnp.PyArray_DATA(pulls))[i] < normal_from):
                 (<double *>cnp.PyArray_DATA(spread))[i] = NAN
         rows = self._rows_of_intervals(pulls) if at_all_times else pulls
         if student is not None:

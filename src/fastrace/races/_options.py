@@ -28,7 +28,8 @@ class RaceOptions:
 
     `race`, `FiniteRace`, `race_sums`, `UnequalRace`, `AcceptTest` and its functions, `DiscreteSampler`,
     `model_selection.race_predictions` and the racing kernels of `mcmc` do. What is None keeps the default of the race
-    that takes the options, and what a call spells itself goes before them.
+    that takes the options, and what a call spells itself goes before them. A race refuses an option that it does not
+    have: kernels have no `support`, for instance, since their models give it.
 
     Parameters
     ----------
@@ -95,6 +96,7 @@ class RaceOptions:
             "access": access,
             "scan_advantage": scan_advantage,
             "outside": strict,
+            "support": _ends,
             "student": lambda value: _checks.flag(value, "student"),
             "skewness_guard": lambda value: _checks.flag(value, "skewness_guard"),
             "tail_guard": lambda value: _checks.flag(value, "tail_guard"),
@@ -123,7 +125,10 @@ def takes_options(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
             return function(*args, **spelled)
         with _checks.options_of(type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__):
             given = _given(options, signature)
-        said = signature.bind_partial(*args, **spelled).arguments
+        try:
+            said = signature.bind_partial(*args, **spelled).arguments
+        except TypeError:                   # arguments that do not fit: Python says so, by the name of the race
+            return function(*args, **spelled)
         return function(*args, **spelled, **{name: value for name, value in given.items() if name not in said})
 
     return filled
@@ -138,6 +143,12 @@ def _given(options: Any, signature: inspect.Signature) -> dict[str, Any]:
     if foreign:
         raise ValueError(f"options has {', '.join(foreign)}, which this race does not have; leave out what it lacks")
     return given
+
+
+def _ends(support: Any) -> None:
+    """Check a support whose number of arms is not known yet."""
+    size = np.broadcast(*support).size if isinstance(support, (tuple, list)) and len(support) == 2 else 1
+    _checks.support_bounds(support, size)
 
 
 def population(n_arms: int, n_rows: int) -> tuple[int, int]:
