@@ -343,6 +343,36 @@ def test_arms_are_called_by_the_names_of_columns(library, rng):
     assert fr.race(np.column_stack(list(columns.values())), rng=1).names is None
 
 
+@pytest.mark.parametrize("make", [
+    lambda: fr.FiniteRace(2, 300, rng=1), lambda: fr.LilUCB(2, 300, support=(0, 2), rng=1),
+    lambda: fr.BettingRace(2, support=(0, 2)), lambda: fr.LUCB(2, 1, support=(0, 2), rng=1),
+], ids=["FiniteRace", "LilUCB", "BettingRace", "LUCB"])
+def test_a_table_that_is_refused_does_not_name_the_arms(make, rng):
+    columns = {"old": rng.random(300), "new": rng.random(300) + 0.9}
+    race = make()
+    with pytest.raises(ValueError, match="arm . is '[ab]'.* nan"):
+        race.run({"a": np.where(np.arange(300) % 4, columns["old"], np.nan), "b": columns["new"]})
+    assert race.result().names is None
+    assert race.run(columns).names == race.result().names == ("old", "new")
+    assert race.run({"x": columns["old"], "y": columns["new"]}).names == ("old", "new")
+
+
+def test_a_race_that_ctrl_c_ends_keeps_the_names_of_its_table(monkeypatch, rng):
+    race = fr.LUCB(2, 1, rng=1)
+    columns = {"old": rng.random(300), "new": rng.random(300)}
+    assert race.run(columns, 100).names == race.result().names == ("old", "new")
+    race = fr.FiniteRace(2, 300, rng=1)
+
+    class Interrupted:
+        def run(self, source):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(race, "_race", Interrupted())
+        race.run(columns)
+    assert race.result().names == ("old", "new")
+
+
 # What rewards cost.
 
 

@@ -13,7 +13,7 @@ import fastrace.races._lil as _lil
 from fastrace._base import _checks
 from fastrace.races import _options
 from fastrace.results import RaceResult
-from fastrace.results.columns import named, remembered
+from fastrace.results.columns import named, naming
 from fastrace.sources import Source, as_source, column_names
 
 SETTINGS = ("heuristic", "theory")
@@ -197,8 +197,7 @@ class LilUCB:
         race = self._race
         rewards = as_source(source, n_arms=race.n_arms, n_rows=race.n_rows)
         columns = column_names(source)
-        self._names = remembered(self._names, columns)
-        with _checks.named_arms(self._names):
+        with naming(self, columns):
             race.run(rewards, min(limit, NO_LIMIT))
         return named(self.result(), columns, rewards)
 

@@ -16,7 +16,7 @@ from fastrace._base import _checks
 from fastrace.races import _options
 from fastrace.races._options import MOST_ROWS, RaceOptions
 from fastrace.results import RaceResult
-from fastrace.results.columns import named, remembered
+from fastrace.results.columns import named, naming, remembered
 from fastrace.sources import Source, as_source, column_names
 
 MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
@@ -380,8 +380,7 @@ class FiniteRace:
         o = self._options
         rewards = as_source(source, n_arms=o.n_arms, n_rows=o.n_rows)
         columns = column_names(source)
-        self._names = remembered(self._names, columns)
-        with _checks.named_arms(self._names):
+        with naming(self, columns):
             self._race.run(rewards)
         return named(self.result(), columns, rewards)
 

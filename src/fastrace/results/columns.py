@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,6 +37,22 @@ def named(result: Result, columns: tuple[str, ...] | None, source: Any) -> Resul
 def remembered(names: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names that a race keeps when it is given a table: its own, or those of the columns if no two are alike."""
     return columns if names is None and columns is not None and _checks.twice(columns) is None else names
+
+
+@contextlib.contextmanager
+def naming(race: Any, columns: tuple[str, ...] | None) -> Iterator[None]:
+    """Let a race remember the names of a table that it runs on; one that is refused leaves the former names.
+
+    After Ctrl-C the race keeps them, as it has rows of that table.
+    """
+    former = race._names
+    race._names = remembered(former, columns)
+    try:
+        with _checks.named_arms(race._names):
+            yield
+    except Exception:
+        race._names = former
+        raise
 
 
 def index_warnings(

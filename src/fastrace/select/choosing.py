@@ -15,10 +15,10 @@ from fastrace._base import _checks, _progress
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import PullSource, ResampledPulls, is_population
 from fastrace.results import SelectionResult
-from fastrace.results.columns import best_of
+from fastrace.results.columns import best_of, remembered
 from fastrace.select.adaptive import Adapt
 from fastrace.select.lucb import LUCB
-from fastrace.select.selection import Selection
+from fastrace.select.selection import Selection, columns_of
 from fastrace.sources import Source, as_source, first_outside, reward_outside
 
 AT_ONCE = 1 << 13           # rows of a population read at once where all are
@@ -173,6 +173,7 @@ def select_best(
                 f"would be arbitrary"
             )
         source: Any = rule._rewards(pull, order)
+        rule._names = remembered(rule._names, columns_of(pull))
     cells = 0
     if isinstance(source, ResampledPulls) and source is not pull and name != "sar":
         cells = source.source.n_rows * source.n_arms

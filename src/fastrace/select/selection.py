@@ -15,7 +15,7 @@ from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
-from fastrace.results.columns import best_of, named, remembered
+from fastrace.results.columns import best_of, named, naming
 from fastrace.select._selector import LARGEST_BATCH, Selector
 from fastrace.sources import Source, as_source, column_names
 
@@ -227,25 +227,23 @@ class Selection(ABC):
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         source = self._rewards(pull, order, rng)
-        with _checks.named_arms(self._names):
+        with naming(self, columns_of(pull)):
             self._core.run(source, min(limit, NO_LIMIT))
         return self._named(self.result(), pull, source)
 
     def _rewards(self, pull: Any, order: str, rng: _checks.RngLike = None) -> PullSource:
-        """Where rewards come from; rows of a table are drawn with a child of the rule's `rng`, and name the arms."""
+        """Where rewards come from; rows of a table are drawn with a child of the rule's `rng`."""
         order = _checks.choice(order, "order", ("random", "given"))
         generator = None if rng is None else _checks.generator(rng)
         if not is_population(pull):
             return as_pulls(pull, self._n_arms)
         if order == "random" and generator is None:
             generator = self._core.rng.spawn(1)[0]
-        source = as_pulls(pull, self._n_arms, order=order, rng=generator)
-        self._names = remembered(self._names, _columns(pull))
-        return source
+        return as_pulls(pull, self._n_arms, order=order, rng=generator)
 
     def _named(self, result: SelectionResult, pull: Any, source: PullSource) -> SelectionResult:
         """The result with warnings of a table's columns."""
-        columns = _columns(pull)
+        columns = columns_of(pull)
         if columns is None:
             return result
         return named(result, columns, source.source if isinstance(source, ResampledPulls) else as_source(pull))
@@ -287,7 +285,8 @@ def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any])
     return rule
 
 
-def _columns(pull: Any) -> tuple[str, ...] | None:
+def columns_of(pull: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a table; None of what is no table or has no names."""
     return column_names(pull) if is_population(pull) and not isinstance(pull, Source) else None
 
 

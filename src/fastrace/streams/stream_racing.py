@@ -14,7 +14,7 @@ from fastrace._base import _checks
 from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.results import StreamRaceResult
-from fastrace.results.columns import best_of, named, remembered
+from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
 
 MOST_ROUNDS = 1 << 62
@@ -257,8 +257,7 @@ class StreamRace:
         if not function and source.n_rows == 0:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
         columns = column_names(rewards)
-        self._names = remembered(self._names, columns)
-        with _checks.named_arms(self._names):
+        with naming(self, columns):
             race.run(source, most, generator if order == "random" and not function else None)
         return named(self.result(), columns, source)
 
