@@ -35,6 +35,18 @@ def test_frames_of_every_library_make_the_model_of_their_numbers(kind, outcomes)
     np.testing.assert_array_equal(model.reference().center, plain.reference().center)
 
 
+@pytest.mark.parametrize("make", [mcmc.GLM, mcmc.Softmax])
+def test_two_columns_of_one_name_give_no_names_and_a_warning(make):
+    X, y = columns()
+    frame = pd.DataFrame(X).set_axis(["age", "age"], axis="columns")
+    with pytest.warns(UserWarning, match="more than one column is named 'age': go by the numbers") as seen:
+        assert make(frame, y).names is None
+    assert seen[0].filename == __file__
+    assert make(frame, y, names=["age", "income"]).names is not None
+    with pytest.raises(ValueError, match=r"names has 'age.*' more than once"):
+        make(frame, y, names=["age", "age"])
+
+
 def test_columns_of_different_types_are_numbers_together():
     X, y = columns()
     frame = pd.DataFrame(X).assign(count=np.arange(300), member=y > 0, score=pd.array([1, 2, 3] * 100, dtype="Int64"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -27,16 +28,27 @@ def named(result: Result, columns: tuple[str, ...] | None, source: Any) -> Resul
     if columns is None or len(columns) != source.n_arms:
         return result
     names = columns if result.names is None else result.names
-    warnings = result.warnings + index_warnings(columns, source.n_rows, source.read)
+    doubts = result.warnings + index_warnings(columns, source.n_rows, source.read)
     twin = _checks.twice(names)
     if twin is not None:
-        warnings += (f"more than one column is named {twin!r}: go by the numbers of the arms, or give names",)
-    return dataclasses.replace(result, names=names, warnings=warnings)
+        doubts += (f"more than one column is named {twin!r}: go by the numbers of the arms, or give names",)
+    return dataclasses.replace(result, names=names, warnings=doubts)
 
 
 def remembered(names: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names that a race keeps when it is given a table: its own, or those of the columns if no two are alike."""
     return columns if names is None and columns is not None and _checks.twice(columns) is None else names
+
+
+def model_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The names that a model's parameters have by the columns of its table: none, with a warning, if two are alike."""
+    twin = None if columns is None else _checks.twice(columns)
+    if twin is None:
+        return columns
+    warnings.warn(
+        f"more than one column is named {twin!r}: go by the numbers of the columns, or give names", stacklevel=3
+    )
+    return None
 
 
 @contextlib.contextmanager

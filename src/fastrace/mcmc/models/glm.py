@@ -18,6 +18,7 @@ from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement
 from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.results.columns import model_names
 from fastrace.sources import Source, column_names
 
 __all__ = ["GLM"]
@@ -101,7 +102,7 @@ class GLM(Model):
         if self.shuffled:
             order = _checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows)
             self._glm = self._source(self._glm.X[order], self._glm.y[order], None)
-        names = column_names(X) if names is None else names
+        names = model_names(column_names(X)) if names is None else names
         super().__init__(self._glm.X.shape[1], self._glm.n_rows, prior_mean, prior_sd, log_prior, names)
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._modes import Parts, movement
 from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.results.columns import model_names
 from fastrace.sources import Source, column_names
 
 __all__ = ["Softmax"]
@@ -100,7 +101,7 @@ class Softmax(Model):
             order = _checks.generator(shuffle, "shuffle").permutation(rows.n_rows)
             self._data = SoftmaxSource(rows.X[order], rows.y[order], nothing, self.n_classes, check_finite=False)
         self._classes = self._data.rows.y.astype(np.int32)
-        columns = column_names(X) if names is None else names
+        columns = model_names(column_names(X)) if names is None else names
         if columns is not None:
             names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
         super().__init__(nothing.size, rows.n_rows, prior_mean, prior_sd, log_prior, names)
