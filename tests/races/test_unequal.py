@@ -1,7 +1,10 @@
 """Sums over populations of different size: equal to the twin, exact where it must be, error below delta."""
 
 import copy
+import ctypes
+import mmap
 import pickle
+import sys
 import threading
 import tracemalloc
 
@@ -9,8 +12,10 @@ import numpy as np
 import pytest
 
 import ctrl_c
+import elsewhere
 import fastrace as fr
 from fastrace.control_variates import ControlVariate
+from fastrace.races import _unequal
 from fastrace.sources import ArraySource, as_source
 from guarantee import assert_rate_at_most, few_or_many
 from reference import lil as reference
@@ -456,6 +461,33 @@ def test_pickles_and_copies_continue_exactly(cut, options, seed):
     rebuild, (_, *rest) = race.__reduce__()
     with pytest.raises(ValueError, match="version 3"):
         rebuild(3, *rest)
+
+
+def between_fences(sizes, first, options):
+    """A race whose quantiles lie at an end of a page, with pages on either side that must not be read."""
+    race = fr.UnequalRace(sizes, student=True, first_look=10, **options)
+    page, quantile = mmap.PAGESIZE, race._options["quantile"]
+    memory = mmap.mmap(-1, 3 * page)
+    fenced = np.frombuffer(memory, np.float64, page // 8, page)
+    fenced = fenced[: quantile.size] if first else fenced[fenced.size - quantile.size:]
+    fenced = fenced.reshape(quantile.shape)
+    fenced[:] = quantile
+    start = fenced.ctypes.data // page * page
+    for fence in (start - page, start + page):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(page), 0) == 0
+    race._race = _unequal.UnequalCore(race._sizes, **race._options | {"quantile": fenced})
+    race._race.begin(np.random.default_rng(1))
+    rng = np.random.default_rng(2)
+    race.run([rng.random(size) for size in sizes])
+    return race.result().stopped_by, race.result().pulls.tolist()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pages are closed by mprotect")
+@pytest.mark.parametrize(("sizes", "first", "options"), [
+    ([100, 100], False, {}), ([0, 100, 100], True, {"allocation": "adaptive", "offset": [50.0, 0.0, 0.0]}),
+], ids=["last arm read in full", "first arm empty"])
+def test_quantiles_of_no_look_are_not_read(sizes, first, options):
+    assert elsewhere.call(between_fences, sizes, first, options) == ("exact", sizes)
 
 
 def test_one_race_in_two_threads_or_inside_itself_is_refused(seed):

@@ -238,7 +238,8 @@ cdef class UnequalCore:
         return look_width(&look, std, arm.high - arm.low) * (<double>arm.order.n / self.temperature)
 
     cdef inline double _quantile_of(self, Py_ssize_t i) noexcept nogil:
-        if self.bound != NORMAL:
+        """Of the arm's last look; 0 before the first one and once all its rows are read, when nothing can be wrong."""
+        if self.bound != NORMAL or self.arm[i].level == 0 or self.arm[i].pulls == self.arm[i].order.n:
             return 0.0
         return self.quantile[i * LAST_LOOK + self.arm[i].level - 1 if self.by_arm else 0]
 
