@@ -202,6 +202,50 @@ def test_an_error_about_a_reward_names_its_column():
         fr.race(values, rng=1)
 
 
+class Lost(ValueError):
+    """An error of a user, which has an arm of its own."""
+
+    def __init__(self, arm):
+        super().__init__("the store is gone", arm)
+        self.arm = arm
+
+
+@pytest.mark.parametrize("arm", [1, 7, "left"])
+def test_an_error_of_the_reward_function_leaves_a_race_with_names_unchanged(arm):
+    def lost(*given):
+        raise error
+
+    names, error = ["x", "y"], Lost(arm)
+    for call in (lambda: fr.race(lost, n_arms=2, n_rows=50, names=names, rng=1),
+                 lambda: fr.race_sums(lost, [50, 50], names=names, rng=1),
+                 lambda: fr.select_best(lost, 2, epsilon=0.1, names=names, rng=1),
+                 lambda: fr.HoeffdingRace(2, 50, support=(0, 1), names=names).run(lost),
+                 lambda: fr.LilUCB(2, 50, support=(0, 1), names=names).run(lost)):
+        with pytest.raises(Lost) as caught:
+            call()
+        assert caught.value is error and error.args == ("the store is gone", arm)
+
+
+@pytest.mark.parametrize("inner", [
+    lambda table: fr.race(table, rng=1), lambda table: fr.race(table, names=list("abcd"), rng=1),
+    lambda table: fr.metropolis_accept(table[:, 3], 0.5, rng=1),
+    lambda table: fr.HoeffdingRace(4, 400, support=(0, 2)).run(table, rng=1),
+])
+def test_an_error_of_a_race_that_a_reward_function_runs_is_not_named_by_the_outer_race(inner):
+    table = catalogue.VALUES.copy()
+    table[:, 3] = np.nan
+    with pytest.raises(ValueError, match="reward") as alone:
+        inner(table)
+
+    def rewards(arms, rows):
+        return inner(table)
+
+    for n_arms in (2, 4):
+        with pytest.raises(ValueError, match="reward") as caught:
+            fr.race(rewards, n_arms=n_arms, n_rows=50, names=list("pqrs")[:n_arms], rng=1)
+        assert type(caught.value) is ValueError and caught.value.args == alone.value.args
+
+
 def test_columns_of_one_name_are_told_apart_by_number_with_a_warning():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(catalogue.VALUES, columns=["x", "y", "x", "z"])

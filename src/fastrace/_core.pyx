@@ -424,14 +424,14 @@ cdef class Race(RaceJudge):
         cdef Py_ssize_t i = first_bad(x, count)
         if i >= 0:
             with gil:
-                raise arm_error(arm, _bad_reward(x[i], arm, row_in(self.order, start + i)))
+                raise arm_error(self, arm, _bad_reward(x[i], arm, row_in(self.order, start + i)))
         for i in range(count):
             if x[i] == -INFINITY:
                 self.dead[arm] = 1
                 self.new_flags |= IMPOSSIBLE_REWARD
         if not self.dead[arm]:
             with gil:
-                raise arm_error(arm, _overflow(arm, self.new_sum[arm]))
+                raise arm_error(self, arm, _overflow(arm, self.new_sum[arm]))
         return 0
 
     cdef int _refuse_outside(self, Py_ssize_t arm, const double *x, int64_t start, Py_ssize_t count) except -1 nogil:
@@ -439,16 +439,16 @@ cdef class Race(RaceJudge):
         cdef Py_ssize_t i = first_outside(x, count, lower_end(low, high), upper_end(low, high))
         if i >= 0:
             with gil:
-                raise arm_error(arm, reward_outside(x[i], arm, row_in(self.order, start + i), low, high))
+                raise arm_error(self, arm, reward_outside(x[i], arm, row_in(self.order, start + i), low, high))
         return 0
 
     cdef int _explain(self, Source source, Py_ssize_t arm) except -1:
         """Why a full pass gave a sum that is not finite: raise, unless a reward of -inf accounts for it."""
         row, impossible = bad_row(source, [arm])
         if row is not None:
-            raise arm_error(arm, _bad_reward(source.read([row], [arm])[0, 0], arm, row))
+            raise arm_error(self, arm, _bad_reward(source.read([row], [arm])[0, 0], arm, row))
         if not impossible or self.new_sum[arm] != -np.inf:
-            raise arm_error(arm, _overflow(arm, self.new_sum[arm]))
+            raise arm_error(self, arm, _overflow(arm, self.new_sum[arm]))
         self.new_flags |= IMPOSSIBLE_REWARD
         return 0
 

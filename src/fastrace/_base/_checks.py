@@ -152,26 +152,33 @@ def arm_names(names: Sequence[Any] | None, n_arms: int, noun: str = "arm") -> tu
     return found
 
 
-def arm_error(arm: int, text: str) -> ValueError:
-    """An error about a reward of an arm, which `named_arms` can name."""
+def arm_error(race: object, arm: int, text: str) -> ValueError:
+    """An error of a race about a reward of an arm, which the `named_arms` of the same race can name."""
     error = ValueError(text)
-    error.arm = arm  # type: ignore[attr-defined]
+    error._fastrace_arm = id(race), arm  # type: ignore[attr-defined]
     return error
 
 
 class named_arms:
-    """Context manager: let an `arm_error` begin with what the arm is called. Quick, as single draws enter it."""
+    """Context manager: let an `arm_error` of this race begin with what the arm is called; leave all other errors alone.
 
-    def __init__(self, names: Sequence[str] | None) -> None:
-        self.names = names
+    Those may come from a user's function, and even from another race that it runs. Quick, as single draws enter it.
+    """
+
+    def __init__(self, names: Sequence[str] | None, race: object) -> None:
+        self.names, self.race = names, race
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        arm = getattr(error, "arm", None)
-        if isinstance(error, ValueError) and self.names is not None and arm is not None:
-            error.args = (f"arm {arm} is {self.names[arm]!r}: {error}",)
+        if type(error) is not ValueError:
+            return
+        race, arm = vars(error).get("_fastrace_arm", (None, -1))
+        if race == id(self.race):
+            del error._fastrace_arm  # type: ignore[attr-defined]
+            if self.names is not None:
+                error.args = (f"arm {arm} is {self.names[arm]!r}: {error}",)
 
 
 def twice(names: Sequence[str]) -> str | None:

@@ -192,21 +192,21 @@ cdef class LilRace:
             if not lower_end(self.low[i], self.high[i]) <= reward <= upper_end(self.low[i], self.high[i]):
                 if self.strict:
                     with gil:
-                        raise arm_error(i, reward_outside(reward, i, self._row(i), self.low[i], self.high[i]))
+                        raise arm_error(self, i, reward_outside(reward, i, self._row(i), self.low[i], self.high[i]))
                 self.outside = True
             arm.rest += (arm.sum - (sum - part)) + (reward - part)
             arm.sum = sum
         elif reward == -INFINITY:
             if self._n_out() == self.n_running - 1:
                 with gil:
-                    raise arm_error(i, f"the reward of arm {i} on row {self._row(i)} is -inf, and every other arm has "
-                                       f"such a reward too: no arm is possible")
+                    raise arm_error(self, i, f"the reward of arm {i} on row {self._row(i)} is -inf, and every other "
+                                             f"arm has such a reward too: no arm is possible")
             arm.sum = -INFINITY
             arm.rest = 0.0
         else:
             with gil:
-                raise arm_error(i, f"the reward of arm {i} on row {self._row(i)} is {reward}; a race needs rewards "
-                                   f"that are finite, or -inf for an arm that cannot win")
+                raise arm_error(self, i, f"the reward of arm {i} on row {self._row(i)} is {reward}; a race needs "
+                                         f"rewards that are finite, or -inf for an arm that cannot win")
         arm.pulls += 1
         self.total += 1
         if self.opened < self.n_running:

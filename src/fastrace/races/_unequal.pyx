@@ -274,7 +274,8 @@ cdef class UnequalCore:
         arm.sum = self._estimate(arm)
         if not arm.sum < INFINITY:
             with gil:
-                raise arm_error(i, f"the rewards of arm {i} sum to {arm.sum} though each is finite: scale them down")
+                raise arm_error(self, i, f"the rewards of arm {i} sum to {arm.sum} though each is finite: scale them "
+                                         f"down")
         arm.half_of_sum = self._half_width(arm, self.log_inv_delta, self._quantile_of(i))
         if self.bound == NORMAL and arm.half_of_sum == INFINITY:        # rewards that agree say nothing of the rest
             self.constant = True
@@ -495,10 +496,10 @@ cdef class UnequalCore:
         with gil:
             if beyond < 0 or 0 <= bad < beyond:
                 row = first + bad if in_order else keyed_order_at(&arm.order, first + bad)
-                raise arm_error(i, f"the reward of arm {i} on row {row} is {rewards[bad]}; a race needs rewards that "
-                                f"are finite, or -inf for an arm that cannot win")
+                raise arm_error(self, i, f"the reward of arm {i} on row {row} is {rewards[bad]}; a race needs rewards "
+                                         f"that are finite, or -inf for an arm that cannot win")
             row = first + beyond if in_order else keyed_order_at(&arm.order, first + beyond)
-            raise arm_error(i, reward_outside(rewards[beyond], i, row, arm.low, arm.high))
+            raise arm_error(self, i, reward_outside(rewards[beyond], i, row, arm.low, arm.high))
 
     cdef void _take(self, Py_ssize_t i, const double *rewards, Py_ssize_t count) noexcept nogil:
         """Add inspected rewards of arm i, at most MOMENTS_BLOCK of them."""

@@ -172,7 +172,7 @@ class LilUCB:
                 f"rewards has shape {reward.shape} and dtype {reward.dtype}; one real number is needed, as "
                 f"lil'UCB pulls one arm at a time"
             )
-        with _checks.named_arms(self._names):
+        with _checks.named_arms(self._names, self._race):
             self._race.tell(float(reward.reshape(())))
 
     def run(self, source: Source | ArrayLike, max_pulls: int | None = None) -> RaceResult:
@@ -197,7 +197,7 @@ class LilUCB:
         race = self._race
         rewards = as_source(source, n_arms=race.n_arms, n_rows=race.n_rows)
         columns = column_names(source)
-        with naming(self, columns):
+        with naming(self, columns, race):
             race.run(rewards, min(limit, NO_LIMIT))
         return named(self.result(), columns, rewards)
 

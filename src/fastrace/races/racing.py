@@ -372,7 +372,7 @@ class FiniteRace:
             raise ValueError(
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers, rows by arms, are needed"
             )
-        with _checks.named_arms(self._names):
+        with _checks.named_arms(self._names, self._race):
             self._race.tell(block.astype(np.float64, copy=False))
 
     def run(self, source: Source | ArrayLike) -> RaceResult:
@@ -380,7 +380,7 @@ class FiniteRace:
         o = self._options
         rewards = as_source(source, n_arms=o.n_arms, n_rows=o.n_rows)
         columns = column_names(source)
-        with naming(self, columns):
+        with naming(self, columns, self._race):
             self._race.run(rewards)
         return named(self.result(), columns, rewards)
 
@@ -524,6 +524,6 @@ def race(
         given = _checks.arm_names(names, settings.n_arms)
         core = settings.start(constants, rng)
     columns = column_names(rewards)
-    with _checks.named_arms(remembered(given, columns)):
+    with _checks.named_arms(remembered(given, columns), core):
         core.run(source)
     return named(race_result(core, settings, given, source.n_always_read), columns, source)

@@ -180,7 +180,7 @@ class DiscreteSampler:
         states = np.empty(size, np.intp)
         step = max(1, size // 100) if progress else max(1, size)
         for start in track(range(0, size, step), progress, "drawing"):
-            with _checks.named_arms(self._names):
+            with _checks.named_arms(self._names, self._core):
                 self._core.draw_many(self._source, self._log_prior, states[start : start + step])
         return states
 

@@ -222,7 +222,7 @@ class UnequalRace:
                 f"rewards has shape {vector.shape} and dtype {vector.dtype}; a vector of real numbers is needed, "
                 f"one per row that ask() wanted"
             )
-        with _checks.named_arms(self._names):
+        with _checks.named_arms(self._names, self._race):
             self._race.tell(np.ascontiguousarray(vector, dtype=np.float64))
 
     def run(self, rewards: Rewards) -> UnequalResult:
@@ -241,7 +241,7 @@ class UnequalRace:
             The answer when the race is over, as `result` gives it.
         """
         source = _source(rewards, self._sizes)
-        with _checks.named_arms(self._names):
+        with _checks.named_arms(self._names, self._race):
             self._race.run(source, source.scan_advantage if self._scan_advantage is None else self._scan_advantage)
         return self.result()
 

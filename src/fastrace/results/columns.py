@@ -52,7 +52,7 @@ def model_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 @contextlib.contextmanager
-def naming(race: Any, columns: tuple[str, ...] | None) -> Iterator[None]:
+def naming(race: Any, columns: tuple[str, ...] | None, core: object) -> Iterator[None]:
     """Let a race remember the names of a table that it runs on; one that is refused leaves the former names.
 
     After Ctrl-C the race keeps them, as it has rows of that table.
@@ -60,7 +60,7 @@ def naming(race: Any, columns: tuple[str, ...] | None) -> Iterator[None]:
     former = race._names
     race._names = remembered(former, columns)
     try:
-        with _checks.named_arms(race._names):
+        with _checks.named_arms(race._names, core):
             yield
     except Exception:
         race._names = former

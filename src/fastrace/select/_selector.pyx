@@ -302,11 +302,11 @@ cdef class Selector:
 
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1:
         if reward != reward:
-            raise _checks.arm_error(arm, f"reward {pull} of arm {arm} is nan; every pull needs a real number. Nothing "
-                                         f"of this batch was used")
-        raise _checks.arm_error(arm, f"reward {pull} of arm {arm} is {reward!r}, outside support=({self.low[arm]!r}, "
-                                     f"{self.high[arm]!r}): the promise holds only for rewards inside it; widen "
-                                     f"support or scale. Nothing of this batch was used")
+            raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is nan; every pull needs a real number. "
+                                               f"Nothing of this batch was used")
+        raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is {reward!r}, outside support="
+                                           f"({self.low[arm]!r}, {self.high[arm]!r}): the promise holds only for "
+                                           f"rewards inside it; widen support or scale. Nothing of this batch was used")
 
     cdef int _serve(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil:
         """Take checked rewards, and plan on when the request is fulfilled."""

@@ -187,7 +187,7 @@ def select_best(
             error.rule = rule  # type: ignore[attr-defined]
         raise
     if cells and result.stopped_by == "max_pulls":
-        with _checks.named_arms(rule._names):
+        with _checks.named_arms(rule._names, source.source):
             result = _exactly(result, source.source, support)
     return rule._named(result, pull, source)
 
@@ -247,7 +247,7 @@ def _exactly(result: SelectionResult, population: Source, support: _checks.Suppo
             row, arm = bad
             reward, advice = float(block[row, arm]), "widen support or scale the rewards"
             said = reward_outside(reward, arm, first + row, float(low[arm]), float(high[arm]), advice)
-            raise _checks.arm_error(arm, said)
+            raise _checks.arm_error(population, arm, said)
         total += block.sum(axis=0)
     mean = total / population.n_rows
     ranks = np.argsort(-mean, kind="stable")

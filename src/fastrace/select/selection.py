@@ -177,7 +177,7 @@ class Selection(ABC):
         ValueError
             If a reward is nan or outside the support, or the number of rewards is wrong; nothing is changed then.
         """
-        with _checks.named_arms(self._names):
+        with _checks.named_arms(self._names, self._core):
             self._core.tell(rewards)
 
     def run(
@@ -227,7 +227,7 @@ class Selection(ABC):
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         source = self._rewards(pull, order, rng)
-        with naming(self, columns_of(pull)):
+        with naming(self, columns_of(pull), self._core):
             self._core.run(source, min(limit, NO_LIMIT))
         return self._named(self.result(), pull, source)
 

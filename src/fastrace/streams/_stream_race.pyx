@@ -42,10 +42,11 @@ cdef class StreamRace(Rounds):
                     if order is not None:
                         where = f"the reward of arm {self.arm[j]} in row {row_in(order, first + i)} is {x!r}"
                     if x != x or x in (INFINITY, -INFINITY):
-                        return arm_error(self.arm[j], f"{where}; a reward must be a finite number inside support="
-                                                      f"({low!r}, {high!r})")
-                    return arm_error(self.arm[j], f"{where}, outside support=({low!r}, {high!r}): the promise holds "
-                                                  f"only for rewards inside it; widen support or scale the rewards")
+                        return arm_error(self, self.arm[j], f"{where}; a reward must be a finite number inside "
+                                                            f"support=({low!r}, {high!r})")
+                    return arm_error(self, self.arm[j], f"{where}, outside support=({low!r}, {high!r}): the promise "
+                                                        f"holds only for rewards inside it; widen support or scale "
+                                                        f"the rewards")
         return RuntimeError("a reward changed while it was read")
 
     def support(self, Py_ssize_t place):

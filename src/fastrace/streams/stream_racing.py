@@ -193,7 +193,7 @@ class StreamRace:
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape (k, {n_open}), rounds "
                 f"by arms still in the race, are needed"
             )
-        with _checks.named_arms(self._names):
+        with _checks.named_arms(self._names, self._race):
             return self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
 
     def run(
@@ -257,7 +257,7 @@ class StreamRace:
         if not function and source.n_rows == 0:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
         columns = column_names(rewards)
-        with naming(self, columns):
+        with naming(self, columns, race):
             race.run(source, most, generator if order == "random" and not function else None)
         return named(self.result(), columns, source)
 
