@@ -266,3 +266,14 @@ def test_names_may_be_given_where_rewards_have_none():
                           (5, "names is 5; a sequence of names"), (["x", "y", "x"], "names has 'x' more than once")):
             with pytest.raises((TypeError, ValueError), match=said):
                 call(bad)
+
+
+@pytest.mark.parametrize("base", ["AbsoluteStop", "HoeffdingRace", "LUCB", "model_selection.DAUB"])
+def test_a_subclass_of_a_user_may_have_braces_in_its_docstring(base):
+    page = "Mine.\n\n    {alpha}\n    {alpha} {beta}\n    "
+    assert type("Own", (catalogue.public_classes()[base],), {"__doc__": page}).__doc__ == page
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.public_classes()))
+def test_no_docstring_holds_the_name_of_a_shared_paragraph(name):
+    assert not re.search(r"^ *(\{[\w ]+\} ?)+$", catalogue.public_classes()[name].__doc__ or "", flags=re.M)
