@@ -197,3 +197,18 @@ def test_increasing_penalties_are_refused():
         other.tell(*other.ask(), None, 0.5)
     with pytest.raises(TypeError, match="penalty 0"):
         BudgetedUCB([10], 5, [0.1])
+
+
+def test_an_error_of_a_penalty_keeps_its_arguments():
+    class DiskError(ValueError):
+        pass
+
+    for error in (DiskError(7, "disk"), DiskError("disk"), ValueError(7, "disk"), ValueError(7),
+                  UnicodeDecodeError("utf-8", b"x", 0, 1, "odd")):
+        def penalty(n, error=error):
+            raise error
+
+        said = error.args
+        with pytest.raises(ValueError) as caught:
+            BudgetedUCB([100, 100], 4, [penalty] * 2)
+        assert caught.value is error and error.args == said

@@ -277,8 +277,10 @@ def options_of(caller: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        # Python names a class itself where its arguments do not fit.
-        error.args = (str(error) if str(error).startswith((f"{caller}.", f"{caller}()")) else f"{caller}: {error}",)
+        # Functions of users raise classes of their own. Python names a class itself where its arguments do not fit.
+        if type(error) in (TypeError, ValueError) and len(error.args) == 1 and isinstance(error.args[0], str):
+            if not error.args[0].startswith((f"{caller}.", f"{caller}()")):
+                error.args = (f"{caller}: {error.args[0]}",)
         raise
     finally:
         _caller.reset(token)
