@@ -847,3 +847,27 @@ def test_a_run_without_learners_left_names_the_last_error_as_its_cause():
     with pytest.raises(RuntimeError, match="no learner is left") as caught:
         DAUB(3, 1000, 100).run(train)
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("kind", [DAUB, SuccessiveHalving, DAUBHalving, FixedSubset, Hyperband, ASHA])
+def test_a_training_whose_cost_raises_is_asked_again(kind):
+    fails = [True, False, True]
+
+    def cost(learner, n):
+        if fails and fails.pop(0):
+            raise OSError("no price yet")
+        return float(n)
+
+    options = {"rng": 0} if kind is Hyperband else {}
+    method, plain = kind(4, 5000, 100, cost=cost, budget=1e9, **options), kind(4, 5000, 100, **options)
+    asked = []
+    while len(asked) < 8:
+        try:
+            asked.append(method.ask())
+        except OSError:
+            assert len(method.outstanding) == len(asked)
+            continue
+        if asked[-1] is None:
+            break
+    expected = [plain.ask() for _ in asked]
+    assert asked == expected and not fails

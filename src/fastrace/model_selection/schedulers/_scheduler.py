@@ -241,7 +241,11 @@ class Scheduler:
                 if item is None:
                     return None
             if self._limited:
-                price = 0.0 if self._cost == "seconds" else self._charge(*item, None)
+                try:
+                    price = 0.0 if self._cost == "seconds" else self._charge(*item, None)
+                except BaseException:             # of the user's cost; the method has moved on
+                    self._returned.appendleft(item)
+                    raise
                 if self._spent + self._ahead + price > self._budget or self._spent >= self._budget:
                     self._returned.appendleft(item)
                     if not self._outstanding:
