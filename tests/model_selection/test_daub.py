@@ -871,3 +871,14 @@ def test_a_training_whose_cost_raises_is_asked_again(kind):
             break
     expected = [plain.ask() for _ in asked]
     assert asked == expected and not fails
+
+
+def test_the_error_where_no_learner_is_left_names_the_training_that_raised():
+    def train(learner, n):
+        if learner == 0:
+            raise KeyError("no column")
+        return None, math.nan
+
+    with pytest.raises(RuntimeError, match=r"; train\(0, 10\) raised the last of these errors") as caught:
+        DAUB(2, 1000, first=10).run(train)
+    assert isinstance(caught.value.__cause__, KeyError)

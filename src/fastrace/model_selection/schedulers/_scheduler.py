@@ -396,7 +396,7 @@ class Scheduler:
         if time_limit is not None and not _checks.real(time_limit, "time_limit") > 0.0:
             raise ValueError(f"time_limit is {time_limit}; a positive number of seconds is needed")
         self.cancel()
-        last = item = None                      # error of a training
+        last = blamed = None                    # the last error of a training, and whose it was
         while not self._stopped_by:
             item = self.ask()
             if item is None:
@@ -413,7 +413,7 @@ class Scheduler:
             except Exception as error:
                 if item not in self._outstanding:
                     raise
-                last = error
+                last, blamed = error, item
                 self.fail(*item, error, time.perf_counter() - began if self._cost == "seconds" else None)
             except BaseException:
                 self.cancel()
@@ -423,7 +423,7 @@ class Scheduler:
         try:
             return self.result()
         except RuntimeError as none_left:
-            hint = f"; train{item} raised the last of these errors: call it yourself to see where" if last else ""
+            hint = f"; train{blamed} raised the last of these errors: call it yourself to see where" if last else ""
             raise RuntimeError(f"{none_left}{hint}") from last
 
     @_alone
