@@ -849,6 +849,30 @@ def test_a_run_without_learners_left_names_the_last_error_as_its_cause():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+class Any(DAUB):
+    """Passes everything on."""
+
+    def __init__(self, *args, extra=None, **options):
+        super().__init__(*args, **options)
+        self.extra = extra
+
+
+class Renamed(DAUB):
+    def __init__(self, learners, **common):
+        super().__init__(learners, 1000, **common)
+
+
+def test_a_subclass_of_a_user_passes_its_arguments_on():
+    for method in (Any(3, 1000, first=10), Any(3, 1000, 10), Any(n_learners=3, n_rows=1000, first=10, extra=5),
+                   Renamed(3, first=10, budget=100.0)):
+        assert method.ask() == (0, 10)
+        assert pickle.loads(pickle.dumps(method)).outstanding == [(0, 10)]
+    assert list(inspect.signature(Any).parameters) == ["args", "extra", "options"]
+    assert list(inspect.signature(Renamed).parameters) == ["learners", "common"]
+    with pytest.raises(TypeError, match="^Any: there is no parameter 'sise'; there are n_learners"):
+        Any(3, 1000, sise=3)
+
+
 @pytest.mark.parametrize("kind", [DAUB, SuccessiveHalving, DAUBHalving, FixedSubset, Hyperband, ASHA])
 def test_a_training_whose_cost_raises_is_asked_again(kind):
     fails = [True, False, True]

@@ -94,14 +94,18 @@ class Scheduler:
     learner that is best so far (`_leader`). Scores reach them with the sign that makes larger better.
     """
 
-    __signature__: inspect.Signature
+    __signature__: inspect.Signature | None
     _first = 0                                # rows of the first training that were asked for, if there are not so many
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__doc__ = filled(cls.__doc__, SHARED)
-        if "__init__" in vars(cls):
+        if "__init__" not in vars(cls):
+            return
+        if cls.__module__.partition(".")[0] == "fastrace":
             _complete(cls)
+        else:
+            cls.__signature__ = None              # that of its own constructor, not that of the class above
 
     def __init__(
         self,
