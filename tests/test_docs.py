@@ -111,7 +111,7 @@ def _documented():
         if catalogue.LEFT_OUT.get(name) == catalogue.BASE:
             checks -= {"PR01", "EX01"}                              # subclasses say what they take, and show it
         if id(value) not in offered and "\n    ----" not in (value.__doc__ or ""):
-            checks -= {"PR01", "RT01", "EX01"}                      # a helper that modules of the package share
+            checks -= {"PR01", "RT01", "YD01", "EX01"}              # a helper that modules of the package share
         if isinstance(value, type) and not _shows_parameters(value):
             checks -= {"PR02", "PR03"}                              # the test below compares these with the stub
         yield f"fastrace.{name}", checks

@@ -56,10 +56,6 @@ def naming(race: Any, columns: tuple[str, ...] | None, core: object) -> Iterator
     """Let a race remember the names of a table that it runs on; one that is refused leaves the former names.
 
     After Ctrl-C the race keeps them, as it has rows of that table.
-
-    Yields
-    ------
-    None
     """
     former = race._names
     race._names = remembered(former, columns)
