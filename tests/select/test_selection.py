@@ -254,6 +254,12 @@ def test_random_sources_draw_what_they_say(seed):
     assert np.array_equal(pickle.loads(pickle.dumps(one)).read([0], [400]), one.read([0], [400]))
 
 
+@pytest.mark.parametrize("method", ["auto", "kl-lucb", "sar", "median-elimination"])
+def test_select_best_says_by_its_own_name_that_an_option_is_unknown(method):
+    with pytest.raises(TypeError, match=r"^select_best: unexpected keyword argument 'nonsense'"):
+        fr.select_best(np.full((20, 3), 0.5), method=method, max_pulls=100, nonsense=1)
+
+
 def test_recorded_rewards_that_run_out_name_the_arm():
     rule = fr.Direct(2, 1, 0.5)
     with pytest.raises(ValueError, match=r"arm 0 .* has 20 of its 20|arm 0 is to be pulled"):

@@ -701,6 +701,14 @@ def test_an_array_of_numbers_is_no_number():
             fr.EBStop(bad)
 
 
+@pytest.mark.parametrize(("accuracy", "method"), [
+    ("relative", "auto"), ("relative", "betting"), ("absolute", "auto"), ("absolute", "hoeffding"),
+])
+def test_estimate_mean_says_by_its_own_name_that_an_option_is_unknown(accuracy, method):
+    with pytest.raises(TypeError, match=r"^estimate_mean: unexpected keyword argument 'nonsense'"):
+        fr.estimate_mean(np.linspace(0.1, 0.9, 20), accuracy=accuracy, method=method, nonsense=1)
+
+
 PUBLIC = [cls for cls in vars(fr).values() if isinstance(cls, type) and cls.__module__.startswith("fastrace.streams.")]
 
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import numbers
+import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -280,10 +281,15 @@ def options_of(caller: str) -> Iterator[None]:
         # Functions of users raise classes of their own. Python names a class itself where its arguments do not fit.
         if type(error) in (TypeError, ValueError) and len(error.args) == 1 and isinstance(error.args[0], str):
             if not error.args[0].startswith((f"{caller}.", f"{caller}()")):
-                error.args = (f"{caller}: {error.args[0]}",)
+                error.args = (f"{caller}: {without_class(error.args[0])}",)
         raise
     finally:
         _caller.reset(token)
+
+
+def without_class(text: str) -> str:
+    """What Python says of an argument that a class does not have, without the class, which the user did not call."""
+    return re.sub(r"^[\w.]+\.__init__\(\) got an (?=unexpected keyword argument )", "", text)
 
 
 @contextlib.contextmanager

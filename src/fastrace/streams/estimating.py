@@ -157,7 +157,13 @@ def estimate_mean(
             n_rows = array.shape[0]
     if n_rows is not None:
         options = {"n_rows": n_rows, **options}
-    rule: Any = start_rule(method, epsilon, delta, support, accuracy, max_samples, options)
+    try:
+        rule: Any = start_rule(method, epsilon, delta, support, accuracy, max_samples, options)
+    except TypeError as error:
+        said = _checks.without_class(str(error))
+        if said != str(error):
+            error.args = (f"estimate_mean: {said}",)
+        raise
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
     rows = None if array is None or order == "given" else _rows(rule, array, generator)
