@@ -179,6 +179,7 @@ def test_one_arm_needs_no_draws():
     assert (result.best, result.pulls[0], result.stopped_by) == (0, 0, "single")
 
 
+@pytest.mark.filterwarnings("error")        # nor is anything divided by their number
 def test_no_rows_leaves_the_offsets():
     with pytest.raises(ValueError, match="0 rows"):
         fr.race(np.zeros((0, 3)))

@@ -318,7 +318,7 @@ cdef class RaceJudge(RaceMemory):
     cdef void _interval(self, Py_ssize_t i, int64_t n, int64_t rows, double mean, double std, double share,
                         double quantile, double *lower, double *upper) noexcept nogil:
         """Interval of the mean of an arm from n rewards: the half-width at `rows`, cut to what the support leaves."""
-        cdef double width = INFINITY, read = <double>n / self.n_rows, constant
+        cdef double width = INFINITY, read, constant
         cdef look_t look
         lower[0], upper[0] = -INFINITY, INFINITY
         if isnan(mean):
@@ -332,7 +332,7 @@ cdef class RaceJudge(RaceMemory):
             width = look_width(&look, std, self.high[i] - self.low[i])
         lower[0], upper[0] = mean - width, mean + width
         if self.bounded_support:                        # which the mean keeps if a reward has left it
-            constant = (self.offset[i] + self.shift[i]) / self.n_rows
+            read, constant = <double>n / self.n_rows, (self.offset[i] + self.shift[i]) / self.n_rows
             lower[0] = max(lower[0], min(mean, mean_with_rest(mean, constant, read, self.low[i])))
             upper[0] = min(upper[0], max(mean, mean_with_rest(mean, constant, read, self.high[i])))
 
