@@ -42,11 +42,6 @@ cdef double half_width(long long bound, long long n, long long n_rows, double st
 
 
 @cython.ufunc
-cdef int constant_so_far(double std, double size) noexcept nogil:
-    return _rule.constant_so_far(std, size)
-
-
-@cython.ufunc
 cdef double normal_tail(double quantile) noexcept nogil:
     return _bounds.exp(_bounds.log_normal_tail(quantile))
 

@@ -103,8 +103,7 @@ class RaceOptions:
         }
         with _checks.options_of("RaceOptions"):
             for name, value in self.given().items():
-                if name in checks:
-                    checks[name](value)
+                checks[name](value)
 
     def given(self) -> dict[str, Any]:
         """What is not None, by name."""
