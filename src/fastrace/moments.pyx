@@ -264,8 +264,8 @@ cdef class _Running:
         Raises
         ------
         ValueError
-            If a reward is nan or infinite (its position is told), or the shape is wrong, or an entry is masked. Nothing
-            is changed then.
+            If a reward is nan or infinite (the message gives its place), or the shape is wrong, or an entry is masked.
+            Nothing is changed then.
         TypeError
             If `xs` does not hold real numbers.
 

@@ -25,7 +25,7 @@ class SamplerStats(Result):
     looks_per_draw : float
         Mean number of looks.
     evaluations : int
-        Log-factors asked of the source, those read again in full passes included.
+        Log-factors read, counting again those that a full pass reads twice.
     bound : str
         The rule that eliminated states.
     delta : float
@@ -92,7 +92,7 @@ class AcceptResult(Result):
     n_read : int
         Distinct rows the decision rests on.
     n_evaluated : int
-        Rows asked of the source, those that a full pass read again included.
+        Rows read, counting again those that a full pass reads twice.
     n_looks : int
         Looks taken, the exact one included.
     stopped_by : str

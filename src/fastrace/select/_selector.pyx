@@ -29,7 +29,7 @@ LARGEST_BATCH = MOST_PER_BATCH
 STOPPED_BY = ("", "delta", "cap", "plan", "bound", "horizon", "budget", "single", "max_pulls")
 
 cdef enum:
-    REWARDS_PER_PIECE = 4096        # most rewards asked of a source at once
+    REWARDS_PER_PIECE = 4096        # most rewards that one request to a source holds
     PULLS_PER_CHECK = 1 << 13       # pulls between two looks at pending signals
     PIECES_PER_CHECK = 1 << 10      # requests between two looks, as each may cost more than its pulls
     WORK_PER_CHECK = 10_000_000     # nanoseconds of other work between two looks

@@ -286,7 +286,7 @@ def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any])
 
 
 def columns_of(pull: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a table; None of what is no table or has no names."""
+    """The column names of a table; None for anything that is not a table, or has no names."""
     return column_names(pull) if is_population(pull) and not isinstance(pull, Source) else None
 
 

@@ -132,7 +132,7 @@ def _long(part: Any) -> str:
 
 
 def head(X: Any, count: int = 64) -> Any:
-    """The first rows, by which data are told from other data."""
+    """The first rows: they show whether two fits have the same data."""
     try:
         return read_rows(take_rows(X, np.arange(min(count, num_samples(X)))))
     except Exception:
