@@ -464,14 +464,15 @@ class SubsetRace(Selection):
         rng: _checks.RngLike = None,
     ) -> None:
         self._check(n_arms, n_best, 0.0, delta, support, names)
+        beyond = _checks.flag(beyond, "beyond")
         self._begin(
             SubsetRace,
-            {**self._shared("epsilon"), "horizon": horizon, "bound": bound, "beyond": bool(beyond)},
+            {**self._shared("epsilon"), "horizon": horizon, "bound": bound, "beyond": beyond},
             rng,
             horizon=_checks.integer(horizon, "horizon", 1, "a race needs a round"),
             log_inv_delta=-math.log(self._delta),
             bernstein=_checks.choice(bound, "bound", RACE_BOUNDS) == "bernstein",
-            beyond=bool(beyond),
+            beyond=beyond,
         )
 
     def _bounds(self) -> dict[str, Any]:

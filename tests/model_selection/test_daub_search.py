@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from fastrace.model_selection import DAUB, DAUBSearchCV
 from fastrace.model_selection.searches._checkpoint import load
 from fastrace.model_selection.searches._daub_search import _nested
+from guarantee import few_or_many
 
 LEARNERS = [("bayes", GaussianNB()), ("dummy", DummyClassifier()), ("tree", DecisionTreeClassifier(random_state=0)),
             ("one", KNeighborsClassifier(1))]
@@ -165,7 +166,8 @@ def test_an_interrupted_search_goes_on(table, tmp_path):
         other.fit(X, y)
 
 
-def test_checkpoints_are_checked_byte_by_byte(table, tmp_path, rng):
+@few_or_many("changes", 150, 1500)
+def test_checkpoints_are_checked_byte_by_byte(table, tmp_path, rng, changes):
     """Of 3000 files with one byte changed 517 used to be loaded, with other scores."""
     path = tmp_path / "kept"
     rules(checkpoint=path, scoring=["accuracy"], refit="accuracy", return_train_score=True).fit(*table)
@@ -173,7 +175,7 @@ def test_checkpoints_are_checked_byte_by_byte(table, tmp_path, rng):
     kept = load(path)
     assert len(kept) > 20 and all(isinstance(one["test_scores"]["accuracy"], float) for one in kept.parts.values())
     assert {one.name for one in tmp_path.iterdir()} == {"kept"}            # nothing is left beside it
-    places = rng.choice(len(whole), 1500, replace=False)
+    places = rng.choice(len(whole), changes, replace=False)
     for place in [*range(150), *places]:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ int(rng.integers(1, 256))]) + whole[place + 1 :])
         with pytest.raises(ValueError, match="is damaged|holds no searches|of version|holds .*, not "):

@@ -152,10 +152,11 @@ class Adapt(Selection):
         optimal = _checks.choice(cutoff, "cutoff", CUTOFFS) == "optimal"
         first = _checks.integer(n0, "n0", 1, "every arm needs a mean")
         size, share = _batch(batch)
-        self._anytime = bool(anytime)
-        capped = bool(cap) and self._epsilon > 0.0
+        self._anytime = _checks.flag(anytime, "anytime")
+        cap, strict = _checks.flag(cap, "cap"), _checks.flag(strict, "strict")
+        capped = cap and self._epsilon > 0.0
         by_plan = self._policy == "uniform"
-        level = self._delta / 2.0 if capped and not by_plan and (strict or anytime) else self._delta
+        level = self._delta / 2.0 if capped and not by_plan and (strict or self._anytime) else self._delta
         if by_plan and self._epsilon == 0.0:
             raise ValueError(
                 'epsilon is 0.0; policy="uniform" needs epsilon > 0, as its pulls grow like 1 / epsilon**2'
@@ -165,7 +166,7 @@ class Adapt(Selection):
         else:
             caps = np.full(self._n_arms, NO_LIMIT, dtype=np.int64)
         by_variance = self._policy == "tightest"
-        if anytime and not by_plan:
+        if self._anytime and not by_plan:
             kind = "gamma-mixture" if by_variance else "normal-mixture"
         else:
             kind = "tightest" if by_variance else "hoeffding"
@@ -176,10 +177,10 @@ class Adapt(Selection):
                 "policy": policy,
                 "cutoff": cutoff,
                 "anytime": self._anytime,
-                "cap": bool(cap),
+                "cap": cap,
                 "n0": first,
                 "batch": share or size,
-                "strict": bool(strict),
+                "strict": strict,
             },
             rng,
             policy="proportional" if self._policy in ("hoeffding", "tightest") else self._policy,

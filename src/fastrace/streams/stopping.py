@@ -86,8 +86,9 @@ class NAS(_rules.StoppingRule, HoeffdingStop):
         self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, two_sided: bool = True,
         floor: float | None = None, max_samples: int | None = None, outside: str = "raise",
     ) -> None:
-        self._relative(epsilon, delta, support, max_samples, outside, floor, two_sided=bool(two_sided))
-        self._configure_hoeffding(two_sided=bool(two_sided))
+        two_sided = _checks.flag(two_sided, "two_sided")
+        self._relative(epsilon, delta, support, max_samples, outside, floor, two_sided=two_sided)
+        self._configure_hoeffding(two_sided=two_sided)
 
 
 class GeometricNAS(_rules.StoppingRule, HoeffdingStop):
@@ -129,7 +130,7 @@ class GeometricNAS(_rules.StoppingRule, HoeffdingStop):
         self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, beta: float = 1.5,
         two_sided: bool = True, floor: float | None = None, max_samples: int | None = None, outside: str = "raise",
     ) -> None:
-        own: dict[str, Any] = {"beta": _beta(beta), "two_sided": bool(two_sided)}
+        own: dict[str, Any] = {"beta": _beta(beta), "two_sided": _checks.flag(two_sided, "two_sided")}
         self._relative(epsilon, delta, support, max_samples, outside, floor, **own)
         self._configure_hoeffding(**own)
 
@@ -269,7 +270,7 @@ class EBStop(_rules.StoppingRule, BernsteinStop):
         own: dict[str, Any] = {
             "spending": _checks.choice(spending, "spending", SPENDING),
             "power": _power(power),
-            "use_support": bool(use_support),
+            "use_support": _checks.flag(use_support, "use_support"),
         }
         self._relative(epsilon, delta, support, max_samples, outside, floor, **own)
         self._configure_bernstein(schedule="every", **own)
@@ -333,7 +334,7 @@ class EBGStop(_rules.StoppingRule, BernsteinStop):
             "beta": preset_beta if beta is None else _beta(beta),
             "spending": preset_spending if spending is None else _checks.choice(spending, "spending", SPENDING),
             "power": preset_power if power is None else _power(power),
-            "use_support": bool(use_support),
+            "use_support": _checks.flag(use_support, "use_support"),
         }
         self._relative(epsilon, delta, support, max_samples, outside, floor, preset=preset, **own)
         self._configure_bernstein(schedule="geometric", **own)

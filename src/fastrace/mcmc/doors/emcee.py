@@ -58,7 +58,7 @@ class KernelMove(Move):  # type: ignore[misc]
     def __init__(self, kernel: Any, n_steps: int = 1, *, log_prob: bool = False) -> None:
         self.kernel = kernel
         self.n_steps = _checks.integer(n_steps, "n_steps", 1, "a move makes steps")
-        self.log_prob = bool(log_prob)
+        self.log_prob = _checks.flag(log_prob, "log_prob")
         self.steps: list[Steps] = []
         self._states: list[Any] = []
 

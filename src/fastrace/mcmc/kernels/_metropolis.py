@@ -54,7 +54,7 @@ class RowMetropolis(RowKernel):
                 f"proposal is {self.proposal!r}, which follows a normal density near the posterior, and the model has "
                 f"no derivatives to find one: give them, or use 'random-walk' or a function (rng, theta)"
             )
-        self.delayed = bool(delayed)
+        self.delayed = _checks.flag(delayed, "delayed")
 
     @property
     def _learns_covariance(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Unpack
 
+from fastrace._base import _checks
 from fastrace.model_selection.schedulers._scheduler import IN_FULL, NONE_LEFT, Allocation, Common, Scheduler
 from fastrace.model_selection.schedulers._sizes import checked_curve, checked_sizes, on_scale, projections
 
@@ -108,14 +109,14 @@ class DAUB(Scheduler):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(n_learners, n_rows, **common)
-        self._training_bound = bool(training_bound)
-        self._clip_slope = bool(clip_slope)
-        self._verify = bool(verify)
+        self._training_bound = _checks.flag(training_bound, "training_bound")
+        self._clip_slope = _checks.flag(clip_slope, "clip_slope")
+        self._verify = _checks.flag(verify, "verify")
         self._curve = checked_curve(curve)
         if sizes is None:
             first = self._checked_first(first)
         self._sizes = checked_sizes(first, ratio, self._n_rows, rounding, sizes)
-        self._capped = bool(capped)
+        self._capped = _checks.flag(capped, "capped")
         start = self._n_learners * sum(self._sizes[:3])
         self._in_full = (
             self._capped and len(self._sizes) > 1 and start + self._n_rows >= self._n_learners * self._n_rows

@@ -79,8 +79,9 @@ class SuccessiveHalving(Scheduler):
             first = _checks.choice(first, "first", ("exhaust", "smallest"))
         else:
             first = self._checked_first(first)
-        self._finish = bool(finish)
-        plan = _sizes.halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, bool(aggressive))
+        self._finish = _checks.flag(finish, "finish")
+        aggressive = _checks.flag(aggressive, "aggressive")
+        plan = _sizes.halving_plan(self._n_learners, self._n_rows, self._factor, smallest, first, aggressive)
         if sizes is None and growth is None:
             found = sorted({n for n, _ in plan})
             if self._finish and found[-1] < self._n_rows:
@@ -241,7 +242,7 @@ class DAUBHalving(SuccessiveHalving):
     ) -> None:
         super().__init__(n_learners, n_rows, first, factor, **rounds)
         self._curve = _sizes.checked_curve(curve)
-        self._training_bound = bool(training_bound)
+        self._training_bound = _checks.flag(training_bound, "training_bound")
         self._before: dict[int, tuple[int, float]] = {}
         self._projected: set[int] = set()         # learners with two scores or more
 

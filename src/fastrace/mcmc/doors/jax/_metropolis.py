@@ -188,7 +188,8 @@ class JaxRacingMetropolis:
         self.propose = proposal if callable(proposal) else None
         controlled = self.order is not None
         self.proposal, self.size, self.walk_share = checked_proposal(proposal, size, walk_share, controlled)
-        screened = bool(delayed) and (controlled or (log_prior is not None and self.proposal in FOLLOWING))
+        screens = controlled or (log_prior is not None and self.proposal in FOLLOWING)
+        screened = _checks.flag(delayed, "delayed") and screens
         self._race = Race(
             self.n_rows, n_arms=0, delta=delta, bound=bound, support=support, first_look=first_look, delayed=screened,
             advantage=ADVANTAGE[self.order] if scan_advantage is None else scan_advantage, guard=skewness_guard,
