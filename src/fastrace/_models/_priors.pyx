@@ -1,0 +1,565 @@
+# cython: cdivision=True
+"""Joint priors: coefficients, group effects, an auxiliary parameter, and the hyperparameters behind them.
+
+theta = [psi | phi]. psi holds the coefficients, the effects of each grouping factor, group by group, and last the
+logarithm of the auxiliary parameter, if it is learned. phi holds unconstrained hyperparameters: logarithms of scales,
+and of each factor with correlated effects the inverse hyperbolic tangents of canonical partial correlations.
+
+A coefficient's scale is fixed, shared with others and learned, or that of a regularised horseshoe (Piironen & Vehtari,
+2017): 1 / scale^2 = 1 / (global local)^2 + 1 / slab^2. The Cholesky factor of a factor's correlations has the rows
+L_ij = z_ij sqrt(prod_{k<j} (1 - z_ik^2)), and under LKJ(eta) each (1 + z_ij) / 2 has a beta distribution of its own
+(Lewandowski, Kurowicka & Joe, 2009), so that the density of phi is a product.
+"""
+
+from libc.math cimport M_PI, exp, isfinite, log, sqrt, tanh
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp, memcpy, memset
+cimport numpy as cnp
+
+from fastrace._math cimport _densities as d
+
+import numpy as np
+
+cnp.import_array()
+
+LOCATIONS = {"flat": d.FLAT, "normal": d.NORMAL, "student": d.STUDENT, "laplace": d.LAPLACE}
+SCALES = {"half-normal": d.HALF_NORMAL, "half-student": d.HALF_STUDENT, "gamma": d.GAMMA, "log-normal": d.LOG_NORMAL,
+          "inverse-gamma-of-square": d.INVERSE_GAMMA_OF_SQUARE, "partial-correlation": d.PARTIAL_CORRELATION}
+
+
+cdef double LOG_2PI = log(2.0 * M_PI)
+
+
+cdef d.density_t density_of(given):
+    """(name, a, b) as a struct."""
+    cdef d.density_t out
+    name, a, b = given
+    out.kind, out.a, out.b = SCALES[name], a, b
+    out.constant = d.scale_constant(out.kind, out.a, out.b)
+    return out
+
+
+cdef class JointPrior:
+    """The prior of all that a chain moves.
+
+    Parameters
+    ----------
+    coefficients : sequence of tuple
+        (kind, mean, scale, df, pool) of each: kind from `LOCATIONS`, pool the number of a pool or -1.
+    pools : sequence of tuple
+        ("shared", scale prior), or ("horseshoe", prior of the global scale, of each local scale, of the slab's scale).
+        A scale prior is (name in `SCALES`, a, b).
+    factors : sequence of tuple
+        (n_groups, scale priors of the q standard deviations, eta of LKJ, or None for independent effects).
+    aux : tuple or None
+        Scale prior of the auxiliary parameter.
+    own : sequence of tuple
+        (function, places): ``function(theta[places])`` returns a log density and its gradient.
+    """
+
+    def __init__(self, coefficients, pools=(), factors=(), aux=None, own=()):
+        self.given = (tuple(coefficients), tuple(pools), tuple(factors), aux, tuple(own))
+        hyper, places = [], []
+        members = [[j for j, c in enumerate(coefficients) if c[4] == k] for k in range(len(pools))]
+        for pool, mine in zip(pools, members, strict=True):
+            places.append(len(hyper))
+            hyper += [pool[1]] if pool[0] == "shared" else [pool[1], pool[3], *[pool[2]] * len(mine)]
+        n_seen = len(coefficients) + sum(n * len(sds) for n, sds, _ in factors) + (aux is not None)
+        widest = max([len(sds) for _, sds, _ in factors], default=0)
+        first_of_factors = len(hyper)
+        for _, sds, eta in factors:
+            hyper += list(sds)
+            if eta is not None:
+                q = len(sds)
+                hyper += [("partial-correlation", eta + 0.5 * (q - 2 - j), 0.0) for i in range(q) for j in range(i)]
+        self._allocate(len(coefficients), len(hyper), n_seen, [len(sds) for _, sds, _ in factors], widest)
+        for k, prior in enumerate(hyper):
+            self.hyper[k] = density_of(prior)
+        self._place_coefficients(coefficients, pools, places, members)
+        self._place_factors(factors, first_of_factors)
+        self.aux = n_seen - 1 if aux is not None else -1
+        if aux is not None:
+            self.of_aux = density_of(aux)
+        self.own = list(own)
+        self.normal = not own and all(c[0] in ("flat", "normal") for c in coefficients) and (
+            aux is None or aux[0] == "log-normal")
+        self.expand_at(np.zeros(n_seen))
+
+    def _allocate(self, Py_ssize_t n_coefficients, Py_ssize_t n_hyper, Py_ssize_t n_seen, widths, Py_ssize_t widest):
+        """One block of memory for structs and numbers; all of a fixed size from here on."""
+        cdef Py_ssize_t squares = sum(q * q for q in widths), k
+        cdef double *number
+        self.n_coefficients, self.n_factors = n_coefficients, len(widths)
+        self.n_seen, self.n_hyper, self.dim = n_seen, n_hyper, n_seen + n_hyper
+        cdef Py_ssize_t structs = (n_coefficients * sizeof(coefficient_t) + len(widths) * sizeof(factor_t)
+                                   + n_hyper * sizeof(d.density_t)) // sizeof(double)
+        self._memory = np.zeros(structs + n_hyper + 2 * n_coefficients + 3 * squares + 3 * widest)
+        self._near, self._free = np.zeros((2, n_seen)), np.zeros(n_seen, dtype=np.uint8)
+        number = <double *>cnp.PyArray_DATA(self._memory)
+        self.coefficients = <coefficient_t *>number
+        self.factors = <factor_t *>(self.coefficients + n_coefficients)
+        self.hyper = <d.density_t *>(self.factors + self.n_factors)
+        number += structs
+        self.phi = number
+        number += n_hyper
+        for k in range(n_hyper):
+            self.phi[k] = np.nan                        # of none yet
+        self.scale, self.share = number, number + n_coefficients
+        number += 2 * n_coefficients
+        for k in range(self.n_factors):
+            squares = widths[k] * widths[k]
+            self.factors[k].lower, self.factors[k].root = number, number + squares
+            self.factors[k].pull = number + 2 * squares
+            number += 3 * squares
+        self.work = number
+        self.near_mean = <double *>cnp.PyArray_DATA(self._near)
+        self.near_precision = self.near_mean + n_seen
+        self.free = <uint8_t *>cnp.PyArray_DATA(self._free)
+
+    def _place_coefficients(self, coefficients, pools, places, members):
+        cdef coefficient_t *c
+        for j, (kind, mean, scale, df, pool) in enumerate(coefficients):
+            c = &self.coefficients[j]
+            c.kind, c.mean, c.scale, c.df = LOCATIONS[kind], mean, scale, df
+            c.constant = d.location_constant(c.kind, c.df)
+            c.shared = c.local = c.overall = -1
+            if pool >= 0 and pools[pool][0] == "shared":
+                c.shared = places[pool]
+            elif pool >= 0:
+                c.overall = places[pool]
+                c.local = places[pool] + 2 + members[pool].index(j)
+
+    def _place_factors(self, factors, hyper):
+        cdef Py_ssize_t first = self.n_coefficients, k
+        self.n_precision = self.n_coefficients
+        for k, (n_groups, sds, eta) in enumerate(factors):
+            q = len(sds)
+            self.factors[k].first, self.factors[k].n_groups, self.factors[k].q = first, n_groups, q
+            self.factors[k].sd, self.factors[k].correlation = hyper, -1
+            hyper += q
+            if eta is not None and q > 1:
+                self.factors[k].correlation = hyper
+                hyper += q * (q - 1) // 2
+            first += n_groups * q
+            self.n_precision += n_groups * q * q
+        self.n_precision += self.n_seen - first
+
+    def __reduce__(self):
+        return _restored, (self.given, np.asarray(self._near), np.asarray(self._free))
+
+    def copy(self):
+        """A prior for another thread."""
+        return _restored(self.given, self._near, self._free)
+
+    def expand_at(self, psi):
+        """Choose the normal approximations of what is not normal in psi: second order at this point, where concave."""
+        cdef const double[::1] hat = np.ascontiguousarray(psi, dtype=np.float64)
+        cdef Py_ssize_t j
+        cdef double z, slope = 0.0
+        cdef coefficient_t *c
+        if hat.shape[0] != self.n_seen:
+            raise ValueError(f"psi has {hat.shape[0]} numbers; {self.n_seen} are needed")
+        for j in range(self.n_coefficients):
+            c = &self.coefficients[j]
+            self.near_mean[j] = c.mean
+            self.near_precision[j] = 0.0
+            if c.shared < 0 and c.local < 0 and c.kind != d.FLAT:
+                z = (hat[j] - c.mean) / c.scale
+                d.location_density(c.kind, c.df, z, &slope)
+                self._near_of(j, hat[j], slope / c.scale,
+                              d.location_curvature(c.kind, c.df, z) / (c.scale * c.scale))
+        if self.aux >= 0:
+            d.scale_density(&self.of_aux, hat[self.aux], &slope)
+            self._near_of(self.aux, hat[self.aux], slope, d.scale_curvature(&self.of_aux, hat[self.aux]))
+
+    cdef _near_of(self, Py_ssize_t j, double hat, double slope, double curvature):
+        if curvature > 1e-300 and isfinite(slope / curvature):
+            self.near_mean[j], self.near_precision[j] = hat + slope / curvature, curvature
+
+    def set_free(self, mask):
+        """Which of psi are standardised in xi: coefficients with a learned scale, and whole groups of effects."""
+        cdef const uint8_t[::1] given = np.ascontiguousarray(np.broadcast_to(np.asarray(mask, dtype=bool),
+                                                                             (self.n_seen,)), dtype=np.uint8)
+        cdef Py_ssize_t j, k, g, a, first
+        for j in range(self.n_seen):
+            self.free[j] = 0
+        for j in range(self.n_coefficients):
+            self.free[j] = given[j] and (self.coefficients[j].shared >= 0 or self.coefficients[j].local >= 0)
+        for k in range(self.n_factors):
+            for g in range(self.factors[k].n_groups):
+                first = self.factors[k].first + g * self.factors[k].q
+                for a in range(self.factors[k].q):
+                    self.free[first + a] = given[first]
+
+    # ---- densities
+
+    cdef int refresh(self, const double *phi) noexcept nogil:
+        """Scales and roots that these hyperparameters give; nothing to do if they are those of the last call."""
+        cdef Py_ssize_t j
+        cdef coefficient_t *c
+        cdef double of_local, of_slab
+        if self.n_hyper and not memcmp(phi, self.phi, self.n_hyper * sizeof(double)):
+            return 0
+        memcpy(self.phi, phi, self.n_hyper * sizeof(double))
+        for j in range(self.n_coefficients):
+            c = &self.coefficients[j]
+            if c.local >= 0:
+                of_local = exp(-2.0 * (phi[c.overall] + phi[c.local]))
+                of_slab = exp(-2.0 * phi[c.overall + 1])
+                self.scale[j] = 1.0 / sqrt(of_local + of_slab)
+                self.share[j] = of_local / (of_local + of_slab)
+            else:
+                self.scale[j] = exp(phi[c.shared]) if c.shared >= 0 else c.scale
+        for j in range(self.n_factors):
+            self.refresh_root(&self.factors[j], phi)
+        return 0
+
+    cdef void refresh_root(self, factor_t *f, const double *phi) noexcept nogil:
+        cdef Py_ssize_t q = f.q, i, j, place = f.correlation
+        cdef double left, z
+        memset(f.lower, 0, q * q * sizeof(double))
+        for i in range(q):
+            left = 1.0
+            if f.correlation >= 0:
+                for j in range(i):
+                    z = tanh(phi[place])
+                    f.lower[i * q + j] = z * sqrt(left)
+                    left *= 1.0 - z * z
+                    place += 1
+            f.lower[i * q + i] = sqrt(left)
+            for j in range(q):
+                f.root[i * q + j] = exp(phi[f.sd + i]) * f.lower[i * q + j]
+
+    cdef double log_hyper(self, const double *phi) except? -1.0 nogil:
+        cdef double out = 0.0, slope
+        cdef Py_ssize_t k
+        for k in range(self.n_hyper):
+            out += d.scale_density(&self.hyper[k], phi[k], &slope)
+        return out
+
+    cdef double log_density(self, const double *theta, double *gradient) except? -1.0 nogil:
+        cdef const double *phi = theta + self.n_seen
+        cdef double *by_phi = gradient + self.n_seen
+        cdef double out = 0.0, slope = 0.0, z, by_scale
+        cdef Py_ssize_t j, k
+        cdef coefficient_t *c
+        self.refresh(phi)
+        if gradient is not NULL:
+            memset(gradient, 0, self.dim * sizeof(double))
+        for k in range(self.n_hyper):
+            out += d.scale_density(&self.hyper[k], phi[k], &slope)
+            if gradient is not NULL:
+                by_phi[k] = slope
+        for j in range(self.n_coefficients):
+            c = &self.coefficients[j]
+            if c.kind == d.FLAT:
+                continue
+            z = (theta[j] - c.mean) / self.scale[j]
+            out += c.constant - log(self.scale[j]) + d.location_density(c.kind, c.df, z, &slope)
+            if gradient is not NULL:
+                gradient[j] = slope / self.scale[j]
+                by_scale = -1.0 - slope * z                     # by the log of the scale
+                if c.local >= 0:
+                    by_phi[c.overall] += by_scale * self.share[j]
+                    by_phi[c.local] += by_scale * self.share[j]
+                    by_phi[c.overall + 1] += by_scale * (1.0 - self.share[j])
+                elif c.shared >= 0:
+                    by_phi[c.shared] += by_scale
+        for k in range(self.n_factors):
+            out += self.effects(&self.factors[k], theta, gradient)
+        if self.aux >= 0:
+            out += d.scale_density(&self.of_aux, theta[self.aux], &slope)
+            if gradient is not NULL:
+                gradient[self.aux] = slope
+        if self.own:
+            out += self.ask_own(theta, gradient)
+        return out
+
+    cdef double effects(self, factor_t *f, const double *psi, double *gradient) noexcept nogil:
+        """Log density of one factor's effects; adds to the gradient."""
+        cdef Py_ssize_t q = f.q, g, a, b
+        cdef double *e = self.work
+        cdef double *v = self.work + q
+        cdef const double *u = psi + f.first
+        cdef double out = 0.0, sum
+        memset(f.pull, 0, q * q * sizeof(double))
+        for a in range(q):
+            out -= log(f.root[a * q + a])
+            f.pull[a * q + a] = -f.n_groups / f.root[a * q + a]
+        out = f.n_groups * (out - 0.5 * q * LOG_2PI)
+        for g in range(f.n_groups):
+            for a in range(q):                                  # e = root^-1 u
+                sum = u[a]
+                for b in range(a):
+                    sum -= f.root[a * q + b] * e[b]
+                e[a] = sum / f.root[a * q + a]
+                out -= 0.5 * e[a] * e[a]
+            if gradient is not NULL:
+                for a in range(q - 1, -1, -1):                  # v = root^-T e
+                    sum = e[a]
+                    for b in range(a + 1, q):
+                        sum -= f.root[b * q + a] * v[b]
+                    v[a] = sum / f.root[a * q + a]
+                    gradient[f.first + g * q + a] = -v[a]
+                    for b in range(a + 1):
+                        f.pull[a * q + b] += v[a] * e[b]
+            u += q
+        if gradient is not NULL:
+            self.spread_root(f, gradient + self.n_seen)
+        return out
+
+    cdef void spread_root(self, const factor_t *f, double *by_phi) noexcept nogil:
+        """From derivatives by the root of the covariance to those by hyperparameters: adds them."""
+        cdef Py_ssize_t q = f.q, i, j, k, first = f.correlation
+        cdef double z, later
+        for i in range(q):
+            for j in range(i + 1):
+                by_phi[f.sd + i] += f.pull[i * q + j] * f.root[i * q + j]
+        if f.correlation < 0:
+            return
+        for i in range(q):
+            later = f.pull[i * q + i] * f.root[i * q + i]       # entries beyond k all hold the factor sqrt(1 - z_ik^2)
+            for k in range(i - 1, -1, -1):
+                z = tanh(self.phi[first + k])
+                by_phi[first + k] -= z * later
+                j = i * q + k
+                by_phi[first + k] += f.pull[j] * self.slope_of(f, i, k, z)
+                later += f.pull[j] * f.root[j]
+            first += i
+
+    cdef double slope_of(self, const factor_t *f, Py_ssize_t i, Py_ssize_t k, double z) noexcept nogil:
+        """Derivative of entry (i, k) of the root by its own inverse hyperbolic tangent."""
+        cdef double left = 1.0
+        cdef Py_ssize_t j
+        for j in range(k):
+            left -= f.lower[i * f.q + j] * f.lower[i * f.q + j]
+        return exp(self.phi[f.sd + i]) * sqrt(max(left, 0.0)) * (1.0 - z * z)
+
+    cdef double ask_own(self, const double *theta, double *gradient) except? -1.0 with gil:
+        cdef cnp.ndarray point = np.empty(self.dim)
+        cdef double out = 0.0
+        cdef Py_ssize_t k
+        memcpy(cnp.PyArray_DATA(point), theta, self.dim * sizeof(double))
+        for function, places in self.own:
+            value, slopes = function(point if places is None else point[places])
+            out += value
+            if gradient is not NULL:
+                for k, slope in zip(range(self.dim) if places is None else places, slopes, strict=True):
+                    gradient[k] += slope
+        return out
+
+    # ---- the normal density of psi given phi
+
+    cdef int conditional(self, const double *phi, double *mean, double *precision) except -1 nogil:
+        cdef Py_ssize_t j, k, g, size
+        cdef coefficient_t *c
+        cdef factor_t *f
+        self.refresh(phi)
+        memcpy(mean, self.near_mean, self.n_seen * sizeof(double))
+        for j in range(self.n_coefficients):
+            c = &self.coefficients[j]
+            precision[j] = self.near_precision[j]
+            if c.kind == d.NORMAL:
+                mean[j] = c.mean
+                precision[j] = 1.0 / (self.scale[j] * self.scale[j])
+        precision += self.n_coefficients
+        for k in range(self.n_factors):
+            f = &self.factors[k]
+            size = f.q * f.q
+            self.precision_of(f, precision)
+            for g in range(1, f.n_groups):
+                memcpy(precision + g * size, precision, size * sizeof(double))
+            precision += f.n_groups * size
+        if self.aux >= 0:
+            precision[0] = self.near_precision[self.aux]
+        return 0
+
+    cdef void precision_of(self, const factor_t *f, double *out) noexcept nogil:
+        """root^-T root^-1, a column of the inverse at a time."""
+        cdef Py_ssize_t q = f.q, a, b, c
+        cdef double *e = self.work
+        cdef double sum
+        for c in range(q):
+            for a in range(c, q):
+                sum = 1.0 if a == c else 0.0
+                for b in range(c, a):
+                    sum -= f.root[a * q + b] * e[b]
+                e[a] = sum / f.root[a * q + a]
+            for a in range(q - 1, -1, -1):
+                sum = e[a] if a >= c else 0.0
+                for b in range(a + 1, q):
+                    sum -= f.root[b * q + a] * e[b]
+                e[a] = sum / f.root[a * q + a]
+                out[a * q + c] = e[a]
+
+    cdef double beside(self, const double *theta) except? -1.0 nogil:
+        cdef Py_ssize_t j
+        cdef coefficient_t *c
+        cdef double out = 0.0, slope = 0.0
+        if self.normal:
+            return 0.0
+        self.refresh(theta + self.n_seen)
+        for j in range(self.n_coefficients):
+            c = &self.coefficients[j]
+            if c.kind != d.FLAT and c.kind != d.NORMAL:
+                out += c.constant - log(self.scale[j]) - self.log_near(j, theta[j]) + d.location_density(
+                    c.kind, c.df, (theta[j] - c.mean) / self.scale[j], &slope)
+        if self.aux >= 0:
+            out += d.scale_density(&self.of_aux, theta[self.aux], &slope) - self.log_near(self.aux, theta[self.aux])
+        if self.own:
+            out += self.ask_own(theta, NULL)
+        return out
+
+    cdef double log_near(self, Py_ssize_t j, double x) noexcept nogil:
+        cdef double step = x - self.near_mean[j]
+        if self.near_precision[j] == 0.0:
+            return 0.0
+        return 0.5 * (log(self.near_precision[j]) - LOG_2PI - self.near_precision[j] * step * step)
+
+    # ---- standardised coordinates
+
+    cdef int seen_from(self, const double *xi, double *theta) except -1 nogil:
+        cdef Py_ssize_t j, k, _, a, b
+        cdef factor_t *f
+        self.refresh(xi + self.n_seen)
+        memcpy(theta, xi, self.dim * sizeof(double))
+        for j in range(self.n_coefficients):
+            if self.free[j]:
+                theta[j] = self.coefficients[j].mean + self.scale[j] * xi[j]
+        for k in range(self.n_factors):
+            f = &self.factors[k]
+            j = f.first
+            for _ in range(f.n_groups):
+                if self.free[j]:
+                    for a in range(f.q):
+                        theta[j + a] = 0.0
+                        for b in range(a + 1):
+                            theta[j + a] += f.root[a * f.q + b] * xi[j + b]
+                j += f.q
+        return 0
+
+    cdef int to_free(self, const double *theta, double *xi) except -1 nogil:
+        cdef Py_ssize_t j, k, _, a, b
+        cdef factor_t *f
+        self.refresh(theta + self.n_seen)
+        memcpy(xi, theta, self.dim * sizeof(double))
+        for j in range(self.n_coefficients):
+            if self.free[j]:
+                xi[j] = (theta[j] - self.coefficients[j].mean) / self.scale[j]
+        for k in range(self.n_factors):
+            f = &self.factors[k]
+            j = f.first
+            for _ in range(f.n_groups):
+                if self.free[j]:
+                    for a in range(f.q):
+                        for b in range(a):
+                            xi[j + a] -= f.root[a * f.q + b] * xi[j + b]
+                        xi[j + a] /= f.root[a * f.q + a]
+                j += f.q
+        return 0
+
+    cdef double pull_back(self, const double *xi, const double *theta, double *gradient) except? -1.0 nogil:
+        cdef double *by_phi = gradient + self.n_seen
+        cdef double out = 0.0, by_scale
+        cdef Py_ssize_t j, k
+        cdef coefficient_t *c
+        self.refresh(theta + self.n_seen)
+        for j in range(self.n_coefficients):
+            if not self.free[j]:
+                continue
+            c = &self.coefficients[j]
+            by_scale = 1.0 + gradient[j] * (theta[j] - c.mean)
+            gradient[j] *= self.scale[j]
+            out += log(self.scale[j])
+            if c.local >= 0:
+                by_phi[c.overall] += by_scale * self.share[j]
+                by_phi[c.local] += by_scale * self.share[j]
+                by_phi[c.overall + 1] += by_scale * (1.0 - self.share[j])
+            else:
+                by_phi[c.shared] += by_scale
+        for k in range(self.n_factors):
+            out += self.pull_effects(&self.factors[k], xi, gradient)
+        return out
+
+    cdef double pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil:
+        """`pull_back` for one factor's effects."""
+        cdef Py_ssize_t q = f.q, _, a, b, n_free = 0, j = f.first
+        cdef double out = 0.0, sum
+        memset(f.pull, 0, q * q * sizeof(double))
+        for _ in range(f.n_groups):
+            if self.free[j]:
+                n_free += 1
+                for a in range(q):                              # root^T of the gradient, from the top down, in place
+                    for b in range(a + 1):
+                        f.pull[a * q + b] += gradient[j + a] * xi[j + b]
+                for b in range(q):
+                    sum = 0.0
+                    for a in range(b, q):
+                        sum += f.root[a * q + b] * gradient[j + a]
+                    gradient[j + b] = sum
+            j += q
+        for a in range(q):
+            out += n_free * log(f.root[a * q + a])
+            f.pull[a * q + a] += n_free / f.root[a * q + a]
+        self.spread_root(f, gradient + self.n_seen)
+        return out
+
+    # ---- for Python
+
+    def value_and_gradient(self, theta):
+        """`log_density` of one point: a number, and an array of shape (dim,)."""
+        cdef cnp.ndarray point = self._point(theta, self.dim), gradient = np.empty(self.dim)
+        value = self.log_density(<const double *>cnp.PyArray_DATA(point), <double *>cnp.PyArray_DATA(gradient))
+        return value, gradient
+
+    def hyper_value(self, phi):
+        """`log_hyper`."""
+        cdef cnp.ndarray point = self._point(phi, self.n_hyper)
+        return self.log_hyper(<const double *>cnp.PyArray_DATA(point))
+
+    def conditional_of(self, phi):
+        """`conditional`: means of shape (n_seen,), precisions of shape (n_precision,)."""
+        cdef cnp.ndarray point = self._point(phi, self.n_hyper)
+        cdef cnp.ndarray mean = np.empty(self.n_seen), precision = np.empty(self.n_precision)
+        self.conditional(<const double *>cnp.PyArray_DATA(point), <double *>cnp.PyArray_DATA(mean),
+                         <double *>cnp.PyArray_DATA(precision))
+        return mean, precision
+
+    def beside_of(self, theta):
+        """`beside`."""
+        cdef cnp.ndarray point = self._point(theta, self.dim)
+        return self.beside(<const double *>cnp.PyArray_DATA(point))
+
+    def from_free(self, xi):
+        """theta of standardised coordinates."""
+        cdef cnp.ndarray point = self._point(xi, self.dim), theta = np.empty(self.dim)
+        self.seen_from(<const double *>cnp.PyArray_DATA(point), <double *>cnp.PyArray_DATA(theta))
+        return theta
+
+    def free_of(self, theta):
+        """Standardised coordinates of theta."""
+        cdef cnp.ndarray point = self._point(theta, self.dim), xi = np.empty(self.dim)
+        self.to_free(<const double *>cnp.PyArray_DATA(point), <double *>cnp.PyArray_DATA(xi))
+        return xi
+
+    def pulled_back(self, xi, gradient):
+        """The gradient by theta as one by xi, with that of the Jacobian, and the log of the Jacobian."""
+        cdef cnp.ndarray point = self._point(xi, self.dim), slopes = self._point(gradient, self.dim).copy()
+        cdef cnp.ndarray theta = self.from_free(xi)
+        jacobian = self.pull_back(<const double *>cnp.PyArray_DATA(point), <const double *>cnp.PyArray_DATA(theta),
+                                  <double *>cnp.PyArray_DATA(slopes))
+        return slopes, jacobian
+
+    def _point(self, value, size):
+        point = np.ascontiguousarray(value, dtype=np.float64)
+        if point.shape != (size,):
+            raise ValueError(f"a point of shape {point.shape} came; ({size},) is needed")
+        return point
+
+
+def _restored(given, near, free):
+    """A prior from what `__reduce__` saved."""
+    cdef JointPrior out = JointPrior(*given)
+    out._near[...] = near
+    out._free[...] = free
+    return out
