@@ -161,6 +161,7 @@ MADE = {        # what the names of parameters do not make
     "mcmc.Categorical": lambda: mcmc.Categorical(3, factors, 400),
     "mcmc.FunctionModel": lambda: mcmc.FunctionModel(terms, 2, 300),
     "mcmc.Trace": trace,
+    "mcmc.LaplaceResult": lambda: mcmc.laplace(mcmc.GLM(X, Y, prior_sd=2.0), 100, rng=SEED),
     "mcmc.Reference": lambda: mcmc.GLM(X, Y).reference(),
     "mcmc.PoissonMinibatchGibbs": lambda: mcmc.PoissonMinibatchGibbs(ARGUMENTS["variables"](), (0.0, 0.06)),
     "model_selection.ASHA": lambda: fr.model_selection.ASHA(5, 400, 50),

@@ -2,6 +2,7 @@
 
 `models` holds likelihoods and priors, `kernels` transitions, `doors` what other libraries use (PyMC, JAX, emcee, ...).
 `sampling` runs chains, with `_checkpoints` and `_fingerprint`; `trace` is what they leave, `bias` what races got wrong.
+`laplace` answers without a chain where the posterior is close to normal, by weights that `_pareto` smooths.
 `protocol` says what a kernel is. Single decisions are in `fastrace.races`, compiled likelihoods in `fastrace._models`.
 """
 
@@ -17,6 +18,7 @@ from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.kernels.slice import Slice
 from fastrace.mcmc.kernels.tuna_metropolis import TunaMetropolis
+from fastrace.mcmc.laplace import LaplaceResult, laplace
 from fastrace.mcmc.models.arch import ARCH
 from fastrace.mcmc.models.binned import Binned
 from fastrace.mcmc.models.model import GLM, FunctionModel, Model, Reference, SourceModel
@@ -35,6 +37,7 @@ __all__ = [
     "FunctionModel",
     "Gibbs",
     "Kernel",
+    "LaplaceResult",
     "Metropolis",
     "Model",
     "PoissonMinibatchGibbs",
@@ -54,5 +57,6 @@ __all__ = [
     "check_bias",
     "effective_sample_size",
     "from_pymc",
+    "laplace",
     "sample",
 ]

@@ -162,17 +162,7 @@ class Trace(Result):
         ImportError
             If ArviZ is not there; `to_arrays` needs nothing.
         """
-        try:
-            import arviz
-        except ImportError as error:
-            raise ImportError('to_arviz needs ArviZ: python -m pip install arviz') from error
-        groups = self.to_arrays()
-        attributes = {"inference_library": "fastrace", **{k: _plain(v) for k, v in self.kernel.items()}}
-        axis = f"{self.variable}_dim_0"
-        labels = {"coords": {axis: list(self.names)}, "dims": {self.variable: [axis]}} if self.names else {}
-        if int(arviz.__version__.split(".")[0]) >= 1:
-            return arviz.from_dict(groups, attrs={"posterior": attributes}, **labels)
-        return arviz.from_dict(**groups, attrs=attributes, **labels)
+        return arviz_tree(self.to_arrays(), self.kernel, self.variable, self.names)
 
     def _title(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
@@ -248,6 +238,22 @@ class Trace(Result):
         for c in range(self.n_chains):
             ax.plot(np.maximum(self.rows[c], 0.5), ".", color=f"C{c % 10}", markersize=1)
         ax.set(yscale="log", xlabel="draw", ylabel="rows read")
+
+
+def arviz_tree(
+    groups: dict[str, dict[str, NDArray[Any]]], about: dict[str, Any], variable: str, names: tuple[str, ...]
+) -> Any:
+    """Groups of arrays (chain, draw, ...) as the installed ArviZ keeps them, coordinates labelled by `names`."""
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError("to_arviz needs ArviZ: python -m pip install arviz") from error
+    attributes = {"inference_library": "fastrace", **{key: _plain(value) for key, value in about.items()}}
+    axis = f"{variable}_dim_0"
+    labels = {"coords": {axis: list(names)}, "dims": {variable: [axis]}} if names else {}
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        return arviz.from_dict(groups, attrs={"posterior": attributes}, **labels)
+    return arviz.from_dict(**groups, attrs=attributes, **labels)
 
 
 def _plain(value: Any) -> Any:

@@ -112,9 +112,12 @@ class ARCH(Model):
         return True
 
     def engine(self, reference: Reference | None) -> tuple[Source, Array]:
-        theta = np.zeros((2, self.dim))
-        own = ArchSource(self._squares, self.order, theta)
+        own, theta = self._arms(2)
         return own if reference is None else Expanded(own, reference.theta_hat), theta
+
+    def _arms(self, count: int) -> tuple[ArchSource, Array]:
+        theta = np.zeros((count, self.dim))
+        return ArchSource(self._squares, self.order, theta), theta
 
     def _expand(self, at: Array) -> Parts:
         """Sums of the terms, their gradients and Hessians in the logarithms."""

@@ -113,8 +113,12 @@ class GLM(Model):
         return True
 
     def engine(self, reference: Reference | None) -> tuple[Source, Array]:
-        own = self._source(self._glm.X, self._glm.y, np.zeros((2, self.dim)))
-        return own if reference is None else Expanded(own, reference.theta_hat), parameters_of(own)
+        own, theta = self._arms(2)
+        return own if reference is None else Expanded(own, reference.theta_hat), theta
+
+    def _arms(self, count: int) -> tuple[GLMSource, Array]:
+        own = self._source(self._glm.X, self._glm.y, np.zeros((count, self.dim)))
+        return own, parameters_of(own)
 
     def _source(self, X: NDArray[Any], y: Array, theta: Array | None) -> GLMSource:
         g = self._glm

@@ -114,9 +114,12 @@ class Softmax(Model):
         return True
 
     def engine(self, reference: Reference | None) -> tuple[Source, Array]:
-        theta = np.zeros((2, self.dim))
-        own = SoftmaxSource(self._data.rows.X, self._classes, theta, self.n_classes, check_finite=False)
+        own, theta = self._arms(2)
         return own if reference is None else Expanded(own, reference.theta_hat), theta
+
+    def _arms(self, count: int) -> tuple[SoftmaxSource, Array]:
+        theta = np.zeros((count, self.dim))
+        return SoftmaxSource(self._data.rows.X, self._classes, theta, self.n_classes, check_finite=False), theta
 
     def _expand(self, at: Array) -> Parts:
         p, free = self.n_columns, self.n_classes - 1

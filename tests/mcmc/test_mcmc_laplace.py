@@ -1,0 +1,202 @@
+"""Laplace approximations with Pareto-smoothed weights: the weights, the answers, and what they say of themselves."""
+
+import json
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from fastrace import mcmc
+from fastrace.mcmc import _pareto
+from reference import pareto
+
+
+def logistic(n_rows=1000, dim=2, **options):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n_rows, dim))
+    X[:, 0] = 1.0
+    return mcmc.GLM(X, rng.random(n_rows) < special.expit(X.sum(axis=1)), **options)
+
+
+def rare(n_rows=3000, positives=1):
+    rng = np.random.default_rng(8)
+    X = np.column_stack([np.ones(n_rows), rng.normal(size=n_rows)])
+    return mcmc.GLM(X, np.arange(n_rows) < positives, prior_sd=10.0)
+
+
+def ratios(n, sd, seed=1):
+    return sd * np.random.default_rng(seed).normal(size=n)
+
+
+@pytest.mark.parametrize("n", [25, 100, 224, 225, 226, 1000])
+@pytest.mark.parametrize("sd", [0.01, 0.5, 3.0])
+def test_smoothed_weights_are_those_of_the_twin(n, sd):
+    weights, k = pareto.smooth(ratios(n, sd))
+    log_weights, shape = _pareto.smoothed(ratios(n, sd))
+    assert shape == pytest.approx(k, abs=1e-9)
+    np.testing.assert_allclose(np.exp(log_weights), weights, rtol=1e-8)
+
+
+@pytest.mark.parametrize("sd", [0.1, 1.0, 3.0])
+def test_smoothed_weights_are_those_of_arviz(sd):
+    arviz = pytest.importorskip("arviz")
+    x = ratios(900, sd)     # a tail of 90, on whose size all versions agree
+    if hasattr(arviz, "psislw"):
+        expected, k = arviz.psislw(x.copy())
+    else:
+        expected, k = pytest.importorskip("arviz_stats.base").array_stats.psislw(-x)
+    log_weights, shape = _pareto.smoothed(x)
+    assert shape == pytest.approx(float(k), abs=1e-8)
+    np.testing.assert_allclose(log_weights, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("k", [0.2, 0.5, 0.9])
+def test_the_shape_of_a_known_tail_is_found(k):
+    weights = stats.genpareto.rvs(k, size=100_000, random_state=1)
+    assert _pareto.smoothed(np.log(weights))[1] == pytest.approx(k, abs=0.15)
+
+
+def test_weights_without_a_tail():
+    log_weights, k = _pareto.smoothed(np.full(100, -3.0))
+    assert k == 0.0
+    np.testing.assert_allclose(log_weights, -math.log(100.0))
+    impossible = np.where(np.arange(1000) < 400, -np.inf, ratios(1000, 0.1))
+    log_weights, k = _pareto.smoothed(impossible)
+    assert k < 0.5 and np.exp(log_weights).sum() == pytest.approx(1.0) and np.isneginf(log_weights[:400]).all()
+    few = np.full(1000, -np.inf)
+    few[:3] = [0.0, 0.1, 0.2]
+    assert _pareto.smoothed(few)[1] == math.inf
+
+
+def test_trust_asks_more_of_fewer_draws():
+    assert _pareto.trusted_below(100) == pytest.approx(0.5)
+    assert _pareto.trusted_below(10_000) == 0.7
+
+
+def test_a_normal_posterior_has_equal_weights():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    model = mcmc.GLM(X, X.sum(axis=1) + rng.normal(size=200), family="gaussian", scale=1.0, prior_sd=3.0)
+    answer = mcmc.laplace(model, 500, rng=1)
+    covariance = np.linalg.inv(X.T @ X + np.eye(3) / 9.0)
+    np.testing.assert_allclose(answer.center, covariance @ (X.T @ model._glm.y))
+    assert answer.pareto_k == 0.0 and answer.ess == pytest.approx(500.0) and answer.df == math.inf
+    assert answer.verdict.startswith("no chain is needed") and answer.warnings == ()
+
+
+def by_quadrature(model, half_width, count=161):
+    """Mean and deviation of each of two parameters by sums on a grid about the mode."""
+    about = model.reference()
+    z = np.linspace(-half_width, half_width, count)
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(z, z)], axis=1) @ about.factor.T + about.center
+    density = model.log_posteriors(grid)
+    weights = np.exp(density - density.max())
+    mean = weights @ grid / weights.sum()
+    return mean, np.sqrt(weights @ np.square(grid - mean) / weights.sum())
+
+
+@pytest.mark.parametrize("make", [logistic, rare], ids=["near normal", "one positive"])
+def test_moments_are_those_of_a_sum_over_a_grid(make):
+    model = make()
+    mean, sd = by_quadrature(model, 9.0)
+    answer = mcmc.laplace(model, 2000, rng=2)
+    error = sd / math.sqrt(answer._columns()["ess"].min())
+    assert (np.abs(answer.mean - mean) < 5.0 * error).all()         # 5 sd: by error once in 10^6
+    np.testing.assert_allclose(answer.sd, sd, rtol=6.0 / math.sqrt(answer._columns()["ess"].min()))
+    assert (np.abs(answer.resampled.mean(axis=0) - mean) < 7.0 * error).all()
+    assert math.isfinite(answer.df) == (make is rare)              # where tails are long, the density that has them
+
+
+def test_log_posteriors_are_sums_of_terms_and_prior():
+    rng = np.random.default_rng(3)
+    X, classes = rng.normal(size=(50, 2)), rng.integers(0, 3, 50)
+    y = rng.normal(size=80)
+    pairs = {"prior_mean": 0.5, "prior_sd": 2.0}
+    models = [mcmc.GLM(X, classes > 0, log_prior=lambda theta: -abs(theta[0]), **pairs),
+              mcmc.Softmax(X, classes, **pairs), mcmc.ARCH(y, 2),
+              mcmc.FunctionModel(lambda theta, rows: -0.5 * (y[rows] - theta[0]) ** 2, 1, 80, **pairs)]
+    for model in models:
+        points = 0.3 * rng.normal(size=(70, model.dim))
+        found = model.log_posteriors(points)
+        source, theta = model.engine(None)
+        for i in (0, 1, 63, 64, 69):
+            theta[:] = points[i]
+            own = source.read(np.arange(model.n_rows), [0]).sum()
+            own -= 0.5 * (np.square(points[i] - model.prior_mean) * model.prior_precision).sum()
+            own += model.log_prior(points[i]) if model.log_prior else 0.0
+            assert found[i] == pytest.approx(own, rel=1e-12)
+        with pytest.raises(ValueError, match=r"\(k, \d\) finite parameters are needed"):
+            model.log_posteriors(points[0])
+
+
+def test_a_log_prior_enters_the_weights():
+    free, held = logistic(), logistic(log_prior=lambda theta: 0.0 if theta[1] < 1.0 else -np.inf)
+    answer = mcmc.laplace(held, 1000, rng=1)
+    assert answer.resampled[:, 1].max() < 1.0 < mcmc.laplace(free, 1000, rng=1).resampled[:, 1].max()
+    nowhere = logistic(log_prior=lambda theta: -np.inf)
+    with pytest.raises(ValueError, match="the posterior is 0 at all 100 draws"):
+        mcmc.laplace(nowhere, 100, rng=1)
+
+
+def test_weights_that_cannot_be_trusted_are_warned_of():
+    model = rare()
+    with pytest.warns(UserWarning, match="a chain is needed: Pareto k is"):
+        answer = mcmc.laplace(model, 1000, rng=1, df=math.inf)
+    assert answer.pareto_k > 0.66 and answer.warnings == (answer.verdict,)
+    assert str(answer).count("a chain is needed") == 1
+    with pytest.warns(UserWarning, match=r"only \d+ of 300 draws are effective"):
+        mcmc.laplace(logistic(), 300, rng=1, df=0.1)
+
+
+def test_an_answer_prints_exports_draws_itself_and_pickles():
+    answer = mcmc.laplace(logistic(names=["base", "age"]), 400, rng=1)
+    assert "age" in str(answer) and "no chain is needed" in str(answer) and len(repr(answer)) < 200
+    assert json.loads(json.dumps(answer.to_dict()))["names"] == ["base", "age"]
+    again = pickle.loads(pickle.dumps(answer))
+    np.testing.assert_array_equal(again.resampled, answer.resampled)
+    same = mcmc.laplace(logistic(names=["base", "age"]), 400, rng=1)
+    np.testing.assert_array_equal(same.draws, answer.draws)
+    pytest.importorskip("pandas")
+    assert list(answer.to_frame()["coordinate"]) == ["base", "age"]
+    plt = pytest.importorskip("matplotlib.pyplot")
+    assert len(answer.plot()) == 2
+    plt.close("all")
+
+
+def test_arviz_takes_the_resampled_draws():
+    pytest.importorskip("arviz")
+    answer = mcmc.laplace(logistic(names=["base", "age"]), 200, rng=1)
+    kept = answer.to_arviz()["posterior"]["theta"]
+    np.testing.assert_array_equal(np.asarray(kept)[0], answer.resampled)
+    assert list(kept["theta_dim_0"].values) == ["base", "age"]
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    ({"n_draws": 24}, "n_draws is 24"),
+    ({"df": 0.0}, "df is 0.0; positive degrees"),
+    ({"df": "t"}, "df is 't'"),
+])
+def test_bad_arguments(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        mcmc.laplace(logistic(), **wrong)
+
+
+def test_models_without_a_mode_are_refused_by_name():
+    with pytest.raises(TypeError, match="model is 3"):
+        mcmc.laplace(3)
+    terms = mcmc.FunctionModel(lambda theta, rows: -theta[0] ** 2 * np.ones(len(rows)), 1, 10)
+    with pytest.raises(ValueError, match="FunctionModel has no derivatives"):
+        mcmc.laplace(terms)
+    x = np.linspace(-1.0, 1.0, 50)
+    with pytest.raises(ValueError, match="improper: the outcomes are separated"):
+        mcmc.laplace(mcmc.GLM(x[:, None], x > 0.0))
+
+
+def test_models_of_many_coordinates_print_some():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        text = str(mcmc.laplace(logistic(500, 25), 200, rng=1))
+    assert "... and 5 more; smallest ess" in text
