@@ -7,6 +7,7 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_t
 from fastrace._draws._row_stream cimport row_stream_seed, row_stream_t
+from fastrace._models._arrow cimport Arrow
 from fastrace.sources cimport Source
 
 cdef struct step_t:                 # what one step did, beside where it went
@@ -28,15 +29,18 @@ cdef class Move:
 
 cdef class Chain:
     cdef guard_t guard                      # level 1: subclasses that need a race or a table before they run
-    cdef readonly Py_ssize_t dim
+    # A state is [psi | phi]: what the source sees, and hyperparameters that only the prior sees, mostly none.
+    cdef readonly Py_ssize_t dim, n_seen, n_hyper
     cdef readonly Source source
     cdef readonly int64_t n_done            # steps of the last run that are in its arrays
     cdef Move move
-    # parameters of the two arms: where the chain is, and where it may go
-    cdef cnp.ndarray _theta
+    # parameters of the two arms: where the chain is, and where it may go; and the hyperparameters of both
+    cdef cnp.ndarray _theta, _phi
     cdef double *now
     cdef double *new
-    # whitened: theta = center + factor z, factor lower triangular
+    cdef double *phi_now
+    cdef double *phi_new
+    # whitened: psi = center + factor z, factor lower triangular; None where the move needs no such coordinates
     cdef cnp.ndarray _center, _factor, _columns, _work
     cdef object _given              # the arrays these were copied from
     cdef double *center
@@ -49,11 +53,13 @@ cdef class Chain:
     cdef object log_prior
     cdef cnp.ndarray _prior_mean, _prior_precision
     cdef double prior_now, prior_new
-    # bound on the change of each row's reward: weight_i times a function of z0 and z1; heaviest < 0 if there is none
+    # bound on the change of each row's reward: weight_i times a function of z0 and z1, or of psi in the metric of an
+    # arrow about `from_hat`; heaviest < 0 if there is none
     cdef double heaviest, total_weight, radius
     cdef double rounding                    # of that change, which is a difference of numbers as large as the terms
     cdef cnp.ndarray _from_hat
     cdef double *from_hat
+    cdef Arrow metric
     cdef step_t step
     cdef row_stream_t stream
 

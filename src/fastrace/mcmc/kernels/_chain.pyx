@@ -17,6 +17,7 @@ from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard
                                     guard_enter, guard_leave, guarded)
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._row_stream cimport row_stream_init
+from fastrace._models._arrow cimport Arrow
 from fastrace._math._bounds cimport cubic_change
 from fastrace._math._criteria cimport race_sits_out
 from fastrace._math._simd cimport fr_lower_product
@@ -59,10 +60,10 @@ cdef class Chain:
     ----------
     source : Source
         Two arms: rewards of the present state and of the proposal.
-    theta : ndarray of float64, shape (2, dim)
+    theta : ndarray of float64, shape (2, n_seen)
         Where the source reads its parameters.
-    center, factor : ndarray
-        Whitened coordinates; `factor` is lower triangular.
+    center, factor : ndarray or None
+        Whitened coordinates; `factor` is lower triangular. None if the move has no use for them.
     move : Move
         Which points a step tries.
     surrogate : bool
@@ -73,6 +74,11 @@ cdef class Chain:
     weights : tuple or None
         Heaviest row's weight and their sum, radius of validity in whitened units, the whitened center as seen from the
         point of expansion, and how far rounding may move the change of a row's reward.
+    n_hyper : int, default 0
+        Coordinates of a state after those that the source sees.
+    metric : Arrow or None
+        Lengths that the weights refer to, where there are no whitened coordinates: in place of the whitened center,
+        `weights` has the point of expansion itself.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -81,13 +87,15 @@ cdef class Chain:
         row_stream_init(&self.stream)
 
     def __init__(self, Source source not None, theta, center, factor, Move move not None, *, surrogate, log_prior=None,
-                 prior_mean=None, prior_precision=None, weights=None):
+                 prior_mean=None, prior_precision=None, weights=None, n_hyper=0, Arrow metric=None):
         if source.n_arms != 2 or theta.shape[0] != 2 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
             raise ValueError(f"the source has {source.n_arms} arms and theta has shape {theta.shape}; two arms and a "
                              f"float64 array of shape (2, dim) in C order are needed")
         guard_check_built(&source.guard, source)
         dim = theta.shape[1]
-        coordinates = _coordinates(center, factor, dim)
+        coordinates = (None, None, None) if center is None else _coordinates(center, factor, dim)
+        if metric is not None and (metric.dim != dim or center is not None):
+            raise ValueError(f"the metric has {metric.dim} coordinates; {dim} are needed, and no center beside it")
         mean = precision = None
         if prior_precision is not None:
             mean = np.array(np.broadcast_to(prior_mean, (dim,)), dtype=np.float64)
@@ -99,13 +107,19 @@ cdef class Chain:
             from_hat = np.array(np.broadcast_to(offset, (dim,)), dtype=np.float64)
         guard_build(&self.guard, 0, self)
         self.source = source
-        self.dim = dim
+        self.n_seen = dim
+        self.n_hyper = n_hyper
+        self.dim = dim + n_hyper
         self._theta = theta
         self.now = <double *>cnp.PyArray_DATA(self._theta)
-        self.new = self.now + self.dim
-        self._work = np.zeros((2, self.dim))
+        self.new = self.now + self.n_seen
+        self._phi = np.zeros((2, self.n_hyper))
+        self.phi_now = <double *>cnp.PyArray_DATA(self._phi)
+        self.phi_new = self.phi_now + self.n_hyper
+        self._work = np.zeros((2 if metric is None else 4, self.n_seen))
         self.z0 = <double *>cnp.PyArray_DATA(self._work)
-        self.z1 = self.z0 + self.dim
+        self.z1 = self.z0 + self.n_seen
+        self.metric = None if metric is None else metric.shared()
         self.surrogate = surrogate
         self.log_prior = log_prior
         self._prior_mean, self._prior_precision = mean, precision
@@ -126,18 +140,22 @@ cdef class Chain:
 
     def set_coordinates(self, center, factor):
         """Replace the whitened coordinates; `load` the state anew afterwards. Arrays given once must not change."""
+        if center is None:
+            return
         if self._given is not None and self._given[0] is center and self._given[1] is factor:
             return
         guard_check_built(&self.guard, self)
-        coordinates = _coordinates(center, factor, self.dim)
+        coordinates = _coordinates(center, factor, self.n_seen)
         guarded(&self.guard, self, self._use_coordinates, (coordinates, (center, factor)))
 
     def _use_coordinates(self, coordinates, given):
         self._center, self._factor, self._columns = coordinates
+        self._given = given
+        if self._center is None:
+            return
         self.center = <double *>cnp.PyArray_DATA(self._center)
         self.factor = <double *>cnp.PyArray_DATA(self._factor)
         self.columns = <double *>cnp.PyArray_DATA(self._columns)
-        self._given = given
 
     def use(self, Move move not None):
         """Make further steps by this move."""
@@ -145,25 +163,27 @@ cdef class Chain:
         self.move = move
 
     def whiten(self, position):
-        """The whitened coordinates of a position."""
-        cdef cnp.ndarray theta = self._vector(position, "position")
-        cdef cnp.ndarray z = np.empty(self.dim)
+        """The whitened coordinates of a position; none where the chain has none."""
+        cdef cnp.ndarray theta = self._vector(position, "position", self.dim)
+        cdef cnp.ndarray z = np.empty(self.n_seen)
         guard_check_built(&self.guard, self)
+        if self._center is None:
+            return np.empty(0)
         self.to_z(<const double *>cnp.PyArray_DATA(theta), <double *>cnp.PyArray_DATA(z))
         return z
 
-    def _vector(self, value, name):
+    def _vector(self, value, name, length):
         array = np.ascontiguousarray(value, dtype=np.float64)
-        if array.shape != (self.dim,):
-            raise ValueError(f"{name} has shape {np.shape(value)}; ({self.dim},) is needed: a state is of one kernel "
+        if array.shape != (length,):
+            raise ValueError(f"{name} has shape {np.shape(value)}; ({length},) is needed: a state is of one kernel "
                              f"alone")
         return array
 
     cdef void to_theta(self, const double *z, double *theta) noexcept nogil:
-        fr_lower_product(self.columns, self.center, z, self.dim, theta)
+        fr_lower_product(self.columns, self.center, z, self.n_seen, theta)
 
     cdef void to_z(self, const double *theta, double *z) noexcept nogil:
-        cdef Py_ssize_t i, j, d = self.dim
+        cdef Py_ssize_t i, j, d = self.n_seen
         cdef const double *row = self.factor
         cdef double sum
         for i in range(d):
@@ -176,15 +196,19 @@ cdef class Chain:
     def load(self, position, whitened, cache):
         """Take up a state; `cache` is what `cache` gave for it, or None."""
         cdef Py_ssize_t i
-        cdef const double[::1] theta = self._vector(position, "position")
-        cdef const double[::1] z = self._vector(whitened, "whitened")
+        cdef const double[::1] theta = self._vector(position, "position", self.dim)
+        cdef const double[::1] z = self._vector(whitened, "whitened", 0 if self._center is None else self.n_seen)
         guard_enter(&self.guard, self)
         try:
             self._take_cache(cache)
-            for i in range(self.dim):
+            for i in range(self.n_seen):
                 self.now[i] = theta[i]
                 self.new[i] = theta[i]
+            for i in range(z.shape[0]):
                 self.z0[i] = z[i]
+            for i in range(self.n_hyper):
+                self.phi_now[i] = theta[self.n_seen + i]
+                self.phi_new[i] = self.phi_now[i]
         finally:
             guard_leave(&self.guard)
 
@@ -199,12 +223,12 @@ cdef class Chain:
     @property
     def position(self):
         guard_check_built(&self.guard, self)
-        return self._theta[0].copy()
+        return np.concatenate([self._theta[0], self._phi[0]])
 
     @property
     def whitened(self):
         guard_check_built(&self.guard, self)
-        return self._work[0].copy()
+        return np.empty(0) if self._center is None else self._work[0].copy()
 
     cdef int decide(self, double threshold) except -1 nogil:
         """Whether the rewards of arm 1 sum to more than those of arm 0 and `threshold`: into `step.accepted`."""
@@ -218,8 +242,9 @@ cdef class Chain:
     cdef int arrive(self) except -1 nogil:
         """Take up the point that has been accepted."""
         self.moved_on()
-        memcpy(self.now, self.new, self.dim * sizeof(double))
-        memcpy(self.z0, self.z1, self.dim * sizeof(double))
+        memcpy(self.now, self.new, self.n_seen * sizeof(double))
+        memcpy(self.phi_now, self.phi_new, self.n_hyper * sizeof(double))
+        memcpy(self.z0, self.z1, self.n_seen * sizeof(double))
         self.prior_now = self.prior_new
         return 0
 
@@ -239,7 +264,8 @@ cdef class Chain:
                     self.prior_now = self.log_prior_of(self.now)
                     for t in range(n):
                         self.move.make(self, bits)
-                        memcpy(&draws[t, 0], self.now, self.dim * sizeof(double))
+                        memcpy(&draws[t, 0], self.now, self.n_seen * sizeof(double))
+                        memcpy(&draws[t, 0] + self.n_seen, self.phi_now, self.n_hyper * sizeof(double))
                         rows[t] = self.step.n_read
                         looks[t] = <int32_t>self.step.n_looks
                         flags[t] = <uint8_t>(self.step.accepted | (self.step.full_pass << 1)
@@ -260,7 +286,7 @@ cdef class Chain:
         if self._prior_precision is not None:
             mean = <const double *>cnp.PyArray_DATA(self._prior_mean)
             precision = <const double *>cnp.PyArray_DATA(self._prior_precision)
-            for i in range(self.dim):
+            for i in range(self.n_seen):
                 step = theta[i] - mean[i]
                 out -= 0.5 * precision[i] * step * step
         if self.log_prior is not None:
@@ -269,8 +295,8 @@ cdef class Chain:
         return out
 
     cdef double _ask_prior(self, const double *theta) except? -1.0:
-        cdef cnp.ndarray point = np.empty(self.dim)
-        memcpy(cnp.PyArray_DATA(point), theta, self.dim * sizeof(double))
+        cdef cnp.ndarray point = np.empty(self.n_seen)
+        memcpy(cnp.PyArray_DATA(point), theta, self.n_seen * sizeof(double))
         value = float(self.log_prior(point))
         if isnan(value) or value == INFINITY:
             raise ValueError(f"log_prior returned {value} at {point}; a finite number is needed, or -inf where the "
@@ -284,15 +310,30 @@ cdef class Chain:
         """A row of weight 1 changes its residual by at most this much; infinite where no bound is known."""
         cdef Py_ssize_t i
         cdef double a, b, before = 0.0, after = 0.0, both = 0.0, step = 0.0
+        cdef double *old = self.z0
+        cdef double *end = self.z1
         if self.heaviest < 0.0:
             return INFINITY
-        for i in range(self.dim):
-            a = self.z0[i] + self.from_hat[i]
-            b = self.z1[i] + self.from_hat[i]
-            before += a * a
-            after += b * b
-            both += a * b
-            step += (b - a) * (b - a)
+        if self.metric is not None:
+            for i in range(self.n_seen):
+                old[i] = self.now[i] - self.from_hat[i]
+                end[i] = self.new[i] - self.from_hat[i]
+            self.metric.product(old, end + self.n_seen)
+            self.metric.product(end, end + 2 * self.n_seen)
+            for i in range(self.n_seen):
+                a, b = end[self.n_seen + i], end[2 * self.n_seen + i]
+                before += old[i] * a
+                after += end[i] * b
+                both += end[i] * a
+                step += (end[i] - old[i]) * (b - a)
+        else:
+            for i in range(self.n_seen):
+                a = self.z0[i] + self.from_hat[i]
+                b = self.z1[i] + self.from_hat[i]
+                before += a * a
+                after += b * b
+                both += a * b
+                step += (b - a) * (b - a)
         if before > self.radius * self.radius or after > self.radius * self.radius:
             return INFINITY
         return cubic_change(before, both, after, step)

@@ -160,7 +160,7 @@ cdef class TunaChain(MinibatchChain):
     cdef double length_of_move(self) noexcept nogil:
         cdef Py_ssize_t i
         cdef double sum = 0.0
-        for i in range(self.dim):
+        for i in range(self.n_seen):
             sum += (self.z1[i] - self.z0[i]) * (self.z1[i] - self.z0[i])
         return sqrt(sum)
 
@@ -251,7 +251,7 @@ cdef class FireflyChain(MinibatchChain):
         """Cubes of the distances from the point of expansion; infinite outside the radius of the weights."""
         cdef Py_ssize_t i
         cdef double a, b, now = 0.0, new = 0.0
-        for i in range(self.dim):
+        for i in range(self.n_seen):
             a = self.z0[i] + self.from_hat[i]
             b = self.z1[i] + self.from_hat[i]
             now += a * a

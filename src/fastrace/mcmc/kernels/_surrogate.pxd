@@ -1,0 +1,36 @@
+"""Moves on a surrogate posterior: prior times expansion, no row. A chain then decides on what the rows leave of it."""
+
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from fastrace._base._guard cimport guard_t
+from fastrace._models._arrow cimport Quadratic
+from fastrace.mcmc.kernels._chain cimport Move
+
+
+# A transition that is reversible with respect to pi_s(theta) = prior(theta) exp(Q(psi)), theta = [psi | phi]. An inner
+# has working memory of its own and serves one thread. Nothing in it but that memory may change in `move`: how a move is
+# made depends on `theta`, on `size`, on what it was made with and on the bits alone, so that chains go on exactly from
+# a saved state.
+cdef class Inner:
+    cdef guard_t guard
+    cdef readonly Quadratic surrogate           # Q
+    cdef readonly Py_ssize_t n_seen, n_hyper, dim
+    cdef public double size                     # 1.0 is a whole move; smaller ones, above 0, go less far; 0 < size <= 1
+
+    # theta <- where the transition goes from theta, in place. Phi is on its unconstrained scale. A transition that
+    # stays leaves theta as it was, bit for bit.
+    cdef int move(self, double *theta, bitgen_t *bits) except -1 nogil
+    # log of what pi_s has beyond the density that `move` is reversible for; 0.0 unless a subclass needs it. The
+    # decision makes up for it.
+    cdef double beside(self, const double *theta) except? -1.0 nogil
+    # log pi_s(theta), up to a constant.
+    cdef double log_density(self, const double *theta) except? -1.0 nogil
+
+
+# The outer step: some inner moves, then one decision of the chain on what the rows leave.
+cdef class SurrogateMove(Move):
+    cdef readonly Inner inner
+    cdef readonly Py_ssize_t n_inner
+    cdef cnp.ndarray _theta
+    cdef double *theta                          # the point that the inner moves
