@@ -344,6 +344,9 @@ cdef class JointPrior:
             value, slopes = function(point if places is None else point[places])
             out += value
             if gradient is not NULL:
+                if slopes is None:
+                    raise ValueError("a log density has no gradient, and this kernel moves along gradients: give "
+                                     "LogDensity(function, gradient)")
                 for k, slope in zip(range(self.dim) if places is None else places, slopes, strict=True):
                     gradient[k] += slope
         return out

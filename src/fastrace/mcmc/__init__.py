@@ -22,6 +22,20 @@ from fastrace.mcmc.laplace import LaplaceResult, laplace
 from fastrace.mcmc.models.arch import ARCH
 from fastrace.mcmc.models.binned import Binned
 from fastrace.mcmc.models.model import GLM, FunctionModel, Model, Reference, SourceModel
+from fastrace.mcmc.models.priors import (
+    LKJ,
+    Exponential,
+    Gamma,
+    HalfCauchy,
+    HalfNormal,
+    HalfStudentT,
+    Horseshoe,
+    Laplace,
+    LogDensity,
+    LogNormal,
+    Normal,
+    StudentT,
+)
 from fastrace.mcmc.models.softmax import Softmax
 from fastrace.mcmc.protocol import Kernel, StepInfo, Steps
 from fastrace.mcmc.sampling import sample
@@ -30,16 +44,27 @@ from fastrace.mcmc.trace import Trace, effective_sample_size
 __all__ = [
     "ARCH",
     "GLM",
+    "LKJ",
     "BiasCheck",
     "Binned",
     "Categorical",
+    "Exponential",
     "FireflyMetropolis",
     "FunctionModel",
+    "Gamma",
     "Gibbs",
+    "HalfCauchy",
+    "HalfNormal",
+    "HalfStudentT",
+    "Horseshoe",
     "Kernel",
+    "Laplace",
     "LaplaceResult",
+    "LogDensity",
+    "LogNormal",
     "Metropolis",
     "Model",
+    "Normal",
     "PoissonMinibatchGibbs",
     "PoissonMinibatchMetropolis",
     "PyMCModel",
@@ -52,6 +77,7 @@ __all__ = [
     "SourceModel",
     "StepInfo",
     "Steps",
+    "StudentT",
     "Trace",
     "TunaMetropolis",
     "check_bias",

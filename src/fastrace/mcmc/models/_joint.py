@@ -1,0 +1,271 @@
+"""The joint prior of a model from the priors that a user names; natural scales for what chains move as logarithms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace._models._priors import JointPrior
+from fastrace.mcmc.models.priors import LKJ, HalfNormal, Horseshoe, Laplace, LogDensity, Normal, Scale, StudentT
+
+__all__ = ["Effects", "Layout", "constrained", "joint_prior", "unconstrained"]
+
+Array = NDArray[np.float64]
+Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
+INTERCEPT = "intercept"
+
+
+@dataclass(frozen=True)
+class Effects:
+    """One grouping factor: its name, number of groups, terms, and spreads of what they multiply."""
+
+    name: str
+    n_groups: int
+    terms: tuple[str, ...]
+    spreads: tuple[float, ...]
+    correlated: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What priors are put on, and the units of the data.
+
+    `means` and `spreads` are those of the columns; `center` and `noise` the mean of the outcome and the standard
+    deviation of one row, both on the scale of the predictor.
+    """
+
+    columns: tuple[str, ...]
+    means: tuple[float, ...]
+    spreads: tuple[float, ...]
+    factors: tuple[Effects, ...]
+    aux: str | None
+    n_rows: int
+    center: float
+    noise: float
+
+    def constant(self, j: int) -> bool:
+        """Whether column j is an intercept."""
+        return self.spreads[j] <= 1e-12 * abs(self.means[j])
+
+    def weak(self, j: int) -> Normal:
+        """Normal, with a standard deviation of 2.5 times the noise over the spread of the column."""
+        if self.constant(j) and self.means[j]:
+            return Normal(self.center / self.means[j], 2.5 * self.noise / abs(self.means[j]))
+        return Normal(0.0, 2.5 * self.noise / (self.spreads[j] or 1.0))
+
+    def weak_sd(self, effects: Effects, k: int) -> Scale:
+        """Half-normal, with 2.5 times the noise over the spread of what the effect multiplies."""
+        return HalfNormal(2.5 * self.noise / (effects.spreads[k] or 1.0))
+
+
+class _Builder:
+    """Collects the compiled description and the names of the hyperparameters."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.coefficients: list[Coefficient] = []
+        self.pools: list[tuple[Any, ...]] = []
+        self.pool_names: list[list[str]] = []
+
+    def pool(self, description: tuple[Any, ...], names: list[str]) -> int:
+        self.pools.append(description)
+        self.pool_names.append(names)
+        return len(self.pools) - 1
+
+    def assign(self, prior: Any, columns: Sequence[int], called: str) -> dict[int, Coefficient]:
+        """The compiled coefficients of columns that share one prior."""
+        if isinstance(prior, Horseshoe):
+            number = self._horseshoe(prior, columns, called)
+            return dict.fromkeys(columns, ("normal", 0.0, 1.0, 0.0, number))
+        if not isinstance(prior, (Normal, StudentT, Laplace)):
+            raise TypeError(f"the prior of {called} is {_checks.shown(prior)}; Normal, StudentT, Laplace or Horseshoe "
+                            f"is needed")
+        width = prior.sd if isinstance(prior, Normal) else prior.scale
+        kind = {Normal: "normal", StudentT: "student", Laplace: "laplace"}[type(prior)]
+        df = prior.df if isinstance(prior, StudentT) else 0.0
+        if isinstance(width, Scale):
+            word = "sd" if kind == "normal" else "scale"
+            number = self.pool(("shared", width.triple()), [f"{word}({called})"])
+            return dict.fromkeys(columns, (kind, prior.mean, 1.0, df, number))
+        if width == math.inf:
+            kind, width = "flat", 1.0
+        return dict.fromkeys(columns, (kind, prior.mean, width, df, -1))
+
+    def _horseshoe(self, prior: Horseshoe, columns: Sequence[int], called: str) -> int:
+        scale = prior.global_scale_of(len(columns), self.layout.n_rows, self.layout.noise)
+        half = 0.5 * prior.slab_df
+        priors = (("half-student", scale, prior.global_df), ("half-student", 1.0, prior.local_df),
+                  ("inverse-gamma-of-square", half, half * prior.slab_scale**2))
+        names = [f"global_scale({called})", f"slab_scale({called})"]
+        return self.pool(("horseshoe", *priors), names + [f"local_scale({self.layout.columns[j]})" for j in columns])
+
+
+def _coefficient_priors(builder: _Builder, prior: Any) -> None:
+    layout = builder.layout
+    everything = range(len(layout.columns))
+    found: dict[int, Coefficient] = {}
+    if isinstance(prior, Mapping):
+        for key, own in prior.items():
+            named = [j for j in everything if layout.columns[j] == key]
+            if not named and key == INTERCEPT:
+                named = [j for j in everything if layout.constant(j)]
+            if not named:
+                raise ValueError(f"prior names {key!r}; the columns are {', '.join(map(repr, layout.columns))}, and "
+                                 f"{INTERCEPT!r} is a constant one")
+            found |= builder.assign(own, named, str(key))
+    elif prior is not None:
+        shrinks = isinstance(prior, Horseshoe) or isinstance(getattr(prior, "sd", getattr(prior, "scale", 0)), Scale)
+        own = [j for j in everything if not (shrinks and layout.constant(j))]
+        found |= builder.assign(prior, own, "coefficients")
+    for j in everything:
+        if j not in found:
+            found |= builder.assign(layout.weak(j), [j], layout.columns[j])
+    builder.coefficients = [found[j] for j in everything]
+
+
+def _group_prior(layout: Layout, effects: Effects, given: Any) -> tuple[list[Scale], LKJ]:
+    """Priors of the standard deviations and correlations of one factor's effects."""
+    if isinstance(given, Mapping) and effects.name in given:
+        given = given[effects.name]
+    elif isinstance(given, Mapping) and not set(given) <= {"sd", "correlation"}:
+        given = None                                    # names of other factors
+    if isinstance(given, Scale):
+        given = {"sd": given}
+    given = {} if given is None else given
+    if not isinstance(given, Mapping) or not set(given) <= {"sd", "correlation"}:
+        raise ValueError(f"group_prior of {effects.name!r} is {_checks.shown(given)}; a prior of the standard "
+                         f"deviations such as HalfNormal(1.0), or a dict of 'sd' and 'correlation', is needed")
+    sd, correlation = given.get("sd"), given.get("correlation", LKJ())
+    if not isinstance(correlation, LKJ):
+        raise TypeError(f"the prior of the correlations of {effects.name!r} is {_checks.shown(correlation)}; LKJ is "
+                        f"needed")
+    sds = []
+    for k, term in enumerate(effects.terms):
+        own = sd.get(term) if isinstance(sd, Mapping) else sd
+        own = layout.weak_sd(effects, k) if own is None else own
+        if not isinstance(own, Scale):
+            raise TypeError(f"the prior of the standard deviation of {term!r} in {effects.name!r} is "
+                            f"{_checks.shown(own)}; a prior of a scale such as HalfNormal(1.0) is needed: under a flat "
+                            f"one the posterior can be improper")
+        sds.append(own)
+    return sds, correlation
+
+
+def _check_group_names(layout: Layout, given: Any) -> None:
+    names = {effects.name for effects in layout.factors}
+    if isinstance(given, Mapping) and not (set(given) <= names or set(given) <= {"sd", "correlation"}):
+        raise ValueError(f"group_prior names {', '.join(map(repr, given))}; the factors are "
+                         f"{', '.join(map(repr, sorted(names))) or 'none'}")
+    if given is not None and not names:
+        raise ValueError("group_prior was given, and the model has no groups: leave it out, or give groups")
+
+
+def joint_prior(
+    layout: Layout, prior: Any = None, group_prior: Any = None, scale_prior: Scale | None = None,
+    own: Sequence[LogDensity] = (), names: Sequence[str] | None = None,
+) -> tuple[JointPrior, list[str]]:
+    """The compiled prior, and names of its hyperparameters.
+
+    `names` are those of what the rows see, which densities of a user's own are found by.
+    """
+    builder = _Builder(layout)
+    _coefficient_priors(builder, prior)
+    hyper = [name for pool in builder.pool_names for name in pool]
+    factors = []
+    _check_group_names(layout, group_prior)
+    for effects in layout.factors:
+        sds, correlation = _group_prior(layout, effects, group_prior)
+        hyper += [f"sd({term}|{effects.name})" for term in effects.terms]
+        related = effects.correlated and len(effects.terms) > 1
+        if related:
+            hyper += [f"correlation({b},{a}|{effects.name})" for i, a in enumerate(effects.terms)
+                      for b in effects.terms[:i]]
+        factors.append((effects.n_groups, [sd.triple() for sd in sds], correlation.eta if related else None))
+    if scale_prior is not None and layout.aux is None:
+        raise ValueError("scale_prior was given, and the model learns no scale: leave it out")
+    if layout.aux is not None and not isinstance(scale_prior, Scale):
+        raise TypeError(f"scale_prior is {_checks.shown(scale_prior)}; a prior of a scale such as HalfStudentT(4, 1.0) "
+                        f"is needed")
+    aux = None if scale_prior is None else scale_prior.triple()
+    everything = [*(names or ()), *hyper]
+    compiled = [(density.evaluate, _places(density, everything)) for density in own]
+    return JointPrior(builder.coefficients, builder.pools, factors, aux, compiled), hyper
+
+
+def _places(density: LogDensity, names: Sequence[str]) -> list[int] | None:
+    if density.names is None:
+        return None
+    missing = [name for name in density.names if name not in names]
+    if missing:
+        raise ValueError(f"a LogDensity names {missing[0]!r}; the parameters are {', '.join(map(repr, names[:20]))}"
+                         f"{', ...' if len(names) > 20 else ''}")
+    return [names.index(name) for name in density.names]
+
+
+def _logs_and_correlations(prior: JointPrior) -> tuple[list[int], list[tuple[int, int]]]:
+    """Places of logarithms in theta, and (first place, number of effects) of each factor's correlations."""
+    coefficients, pools, factors, aux, _ = prior.given
+    place = prior.n_seen
+    logs = [place - 1] if aux is not None else []
+    for number, pool in enumerate(pools):
+        size = 1 if pool[0] == "shared" else 2 + sum(c[4] == number for c in coefficients)
+        logs += range(place, place + size)
+        place += size
+    related = []
+    for _, sds, eta in factors:
+        q = len(sds)
+        logs += range(place, place + q)
+        place += q
+        if eta is not None and q > 1:
+            related.append((place, q))
+            place += q * (q - 1) // 2
+    return logs, related
+
+
+def constrained(prior: JointPrior, theta: ArrayLike) -> Array:
+    """Points of shape (..., dim) with scales for their logarithms, and correlations for what chains move of them."""
+    out = np.array(theta, dtype=np.float64)
+    logs, related = _logs_and_correlations(prior)
+    out[..., logs] = np.exp(out[..., logs])
+    for first, q in related:
+        lower, k = np.zeros((*out.shape[:-1], q, q)), first
+        for i in range(q):
+            left = np.ones(out.shape[:-1])
+            for j in range(i):
+                z = np.tanh(out[..., k])
+                lower[..., i, j] = z * np.sqrt(left)
+                left = left * (1.0 - z * z)
+                k += 1
+            lower[..., i, i] = np.sqrt(left)
+        places = [(i, j) for i in range(q) for j in range(i)]
+        for k, (i, j) in enumerate(places, first):
+            out[..., k] = (lower[..., i, :] * lower[..., j, :]).sum(axis=-1)
+    return out
+
+
+def unconstrained(prior: JointPrior, values: ArrayLike) -> Array:
+    """The inverse of `constrained`. Raises ValueError where scales are not positive or correlations impossible."""
+    out = np.array(values, dtype=np.float64)
+    logs, related = _logs_and_correlations(prior)
+    if not (out[..., logs] > 0.0).all():
+        raise ValueError("scales must be positive numbers")
+    out[..., logs] = np.log(out[..., logs])
+    for first, q in related:
+        matrix = np.broadcast_to(np.eye(q), (*out.shape[:-1], q, q)).copy()
+        places = [(i, j) for i in range(q) for j in range(i)]
+        for k, (i, j) in enumerate(places, first):
+            matrix[..., i, j] = matrix[..., j, i] = out[..., k]
+        try:
+            lower = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError as error:
+            raise ValueError("correlations must be those of a positive definite matrix") from error
+        for k, (i, j) in enumerate(places, first):
+            left = 1.0 - np.square(lower[..., i, :j]).sum(axis=-1)
+            out[..., k] = np.arctanh(lower[..., i, j] / np.sqrt(left))
+    return out

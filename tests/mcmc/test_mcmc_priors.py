@@ -1,0 +1,182 @@
+"""Priors as objects: what they mean, the joint prior they make, natural scales, and densities of a user's own."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastrace import mcmc
+from fastrace.mcmc.models._joint import Effects, Layout, constrained, joint_prior, unconstrained
+from reference import priors as plain
+
+CLINIC = Effects("clinic", 3, ("1", "a"), (1.0, 2.0), True)
+WARD = Effects("ward", 2, ("1",), (1.0,), True)
+
+
+def layout(**other):
+    parts = {"columns": ("1", "a", "b"), "means": (1.0, 0.5, 0.0), "spreads": (0.0, 2.0, 0.5), "factors": (),
+             "aux": None, "n_rows": 100, "center": 3.0, "noise": 2.0}
+    return Layout(**(parts | other))
+
+
+def quartic(b):
+    return -float((b**4).sum())
+
+
+def of_quartic(b):
+    return -4.0 * b**3
+
+
+SCALES = [(mcmc.HalfNormal(1.5), stats.halfnorm(scale=1.5)), (mcmc.HalfCauchy(0.7), stats.halfcauchy(scale=0.7)),
+          (mcmc.Exponential(2.0), stats.expon(scale=0.5)), (mcmc.Gamma(2.0, 3.0), stats.gamma(2.0, scale=1 / 3)),
+          (mcmc.LogNormal(0.3, 0.8), stats.lognorm(0.8, scale=np.exp(0.3)))]
+
+
+@pytest.mark.parametrize(("scale", "truth"), SCALES, ids=[type(s).__name__ for s, _ in SCALES])
+def test_scales_have_the_density_of_their_name(scale, truth):
+    prior, names = joint_prior(layout(), mcmc.Normal(0.0, scale))
+    assert names == ["sd(coefficients)"]
+    for x in (0.05, 0.9, 4.0):
+        assert prior.hyper_value([np.log(x)]) == pytest.approx(truth.logpdf(x) + np.log(x), rel=1e-12)
+
+
+def test_half_student_is_twice_the_student_density():
+    prior, _ = joint_prior(layout(), mcmc.Laplace(0.0, mcmc.HalfStudentT(3.0, 2.5)))
+    truth = np.log(2.0) + stats.t(3.0, scale=2.5).logpdf(1.7) + np.log(1.7)
+    assert prior.hyper_value([np.log(1.7)]) == pytest.approx(truth, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("prior", "truth"),
+    [(mcmc.Normal(1.0, 2.0), stats.norm(1.0, 2.0)), (mcmc.StudentT(3.0, 1.0, 2.0), stats.t(3.0, 1.0, 2.0)),
+     (mcmc.Laplace(1.0, 2.0), stats.laplace(1.0, 2.0))], ids=["normal", "student", "laplace"])
+def test_coefficients_have_the_density_of_their_name(prior, truth):
+    joint, names = joint_prior(layout(), prior)
+    assert names == []
+    point = np.array([0.3, -1.0, 5.0])
+    assert joint.value_and_gradient(point)[0] == pytest.approx(truth.logpdf(point).sum(), rel=1e-12)
+
+
+def test_horseshoe_is_that_of_its_paper():
+    """Piironen & Vehtari (2017), equations 2.8 and 3.12, written with densities on the natural scale."""
+    prior, names = joint_prior(layout(), mcmc.Horseshoe(expected_nonzero=1.0, slab_scale=1.5, slab_df=5.0))
+    assert names == ["global_scale(coefficients)", "slab_scale(coefficients)", "local_scale(a)", "local_scale(b)"]
+    beta, tau, slab, local = np.array([0.4, -0.1]), 0.3, 1.2, np.array([2.0, 0.4])
+    scale = np.sqrt(slab**2 * local**2 / (slab**2 + tau**2 * local**2)) * tau
+    truth = stats.norm(0.0, scale).logpdf(beta).sum() + stats.halfcauchy.logpdf(local).sum()
+    truth += stats.halfcauchy(scale=1.0 / 1.0 * 2.0 / 10.0).logpdf(tau)
+    truth += stats.invgamma(2.5, scale=2.5 * 1.5**2).logpdf(slab**2) + np.log(2 * slab)
+    truth += np.log(tau * slab * local.prod())
+    truth += stats.norm(3.0, 5.0).logpdf(0.2)           # the intercept is not shrunk
+    point = unconstrained(prior, np.concatenate([[0.2], beta, [tau, slab], local]))
+    assert prior.value_and_gradient(point)[0] == pytest.approx(truth, rel=1e-12)
+
+
+def test_defaults_are_in_units_of_the_data():
+    joint, names = joint_prior(layout(factors=(CLINIC,)))
+    assert names == ["sd(1|clinic)", "sd(a|clinic)", "correlation(1,a|clinic)"]
+    assert joint.given[0] == (("normal", 3.0, 5.0, 0.0, -1), ("normal", 0.0, 2.5, 0.0, -1),
+                              ("normal", 0.0, 10.0, 0.0, -1))
+    assert joint.given[2] == ((3, [("half-normal", 5.0, 0.0), ("half-normal", 2.5, 0.0)], 2.0),)
+
+
+def test_priors_by_name():
+    both = layout(factors=(CLINIC, WARD), aux="scale")
+    joint, names = joint_prior(
+        both, {"intercept": mcmc.StudentT(), "b": mcmc.Normal(0.0, mcmc.HalfNormal())},
+        {"clinic": {"sd": {"a": mcmc.Exponential(3.0)}, "correlation": mcmc.LKJ(4.0)}, "ward": mcmc.HalfCauchy(2.0)},
+        mcmc.HalfStudentT(4.0, 2.0))
+    assert [c[0] for c in joint.given[0]] == ["student", "normal", "normal"]
+    assert names == ["sd(b)", "sd(1|clinic)", "sd(a|clinic)", "correlation(1,a|clinic)", "sd(1|ward)"]
+    assert joint.given[2][0][1:] == ([("half-normal", 5.0, 0.0), ("gamma", 1.0, 3.0)], 4.0)
+    assert joint.given[2][1] == (2, [("half-student", 2.0, 1.0)], None)
+
+
+def test_natural_scales_and_back():
+    joint, _ = joint_prior(
+        layout(factors=(Effects("g", 2, ("1", "a", "b"), (1.0, 1.0, 1.0), True),), aux="scale"),
+        mcmc.Horseshoe(global_scale=0.1), None, mcmc.HalfNormal())
+    theta = np.random.default_rng(3).normal(size=(2, 5, joint.dim))
+    values = constrained(joint, theta)
+    np.testing.assert_allclose(unconstrained(joint, values), theta, rtol=1e-9)
+    lower = plain.correlations(theta[1, 2, -3:], 3)
+    np.testing.assert_allclose(values[1, 2, -3:], (lower @ lower.T)[[1, 2, 2], [0, 0, 1]], rtol=1e-12)
+    np.testing.assert_allclose(values[..., joint.n_seen - 1:-3], np.exp(theta[..., joint.n_seen - 1:-3]))
+    assert (values[..., :joint.n_seen - 1] == theta[..., :joint.n_seen - 1]).all()
+    for bad, words in ((-values, "positive numbers"), (np.where(np.arange(joint.dim) > joint.dim - 4, 3.0, values),
+                                                      "positive definite")):
+        with pytest.raises(ValueError, match=words):
+            unconstrained(joint, bad)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [(lambda: mcmc.HalfNormal(0.0), "positive finite"), (lambda: mcmc.Normal(0.0, -1.0), "HalfNormal"),
+     (lambda: mcmc.Normal(np.inf), "finite number"), (lambda: mcmc.Horseshoe(), "one of both"),
+     (lambda: mcmc.Horseshoe(2.0, 1.0), "one of both"), (lambda: mcmc.StudentT(df=-1.0), "positive finite"),
+     (lambda: mcmc.LKJ(-1.0), "positive finite"), (lambda: mcmc.LogDensity(quartic, backend="stan"), "one of 'numpy'"),
+     (lambda: mcmc.LogDensity(quartic, of_quartic, backend="jax"), "leave it out"),
+     (lambda: mcmc.LogDensity(quartic, backend="numba"), "numba.cfunc"),
+     (lambda: joint_prior(layout(), mcmc.Horseshoe(5.0)), "fewer than all"),
+     (lambda: joint_prior(layout(), {"c": mcmc.Normal()}), "names 'c'"),
+     (lambda: joint_prior(layout(), None, mcmc.HalfNormal()), "no groups"),
+     (lambda: joint_prior(layout(factors=(WARD,)), None, {"wart": mcmc.HalfNormal()}), "factors are 'ward'"),
+     (lambda: joint_prior(layout(), None, None, mcmc.HalfNormal()), "learns no scale"),
+     (lambda: joint_prior(layout(), own=[mcmc.LogDensity(quartic, names=("z",))], names=["a"]), "names 'z'")])
+def test_what_is_impossible_is_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+@pytest.mark.parametrize("make", [lambda: joint_prior(layout(), 3.0), lambda: mcmc.LogDensity(2.0),
+                                  lambda: joint_prior(layout(factors=(WARD,)), None, {"sd": 2.0})])
+def test_wrong_kinds_are_refused(make):
+    with pytest.raises(TypeError, match="needed"):
+        make()
+
+
+def _with_jax(b):
+    return -(b**4).sum()
+
+
+def _numba():
+    numba = pytest.importorskip("numba")
+    types = numba.types
+
+    @numba.cfunc(types.float64(types.CPointer(types.float64), types.intp, types.CPointer(types.float64)))
+    def compiled(theta, n, gradient):
+        out = 0.0
+        for k in range(n):
+            out -= theta[k] ** 4
+            gradient[k] = -4.0 * theta[k] ** 3
+        return out
+
+    return compiled
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("jax", marks=pytest.mark.long),
+                                     pytest.param("pytensor", marks=pytest.mark.long)])
+def test_own_densities(backend):
+    if backend in ("jax", "pytensor"):
+        pytest.importorskip(backend)
+    function = _numba() if backend == "numba" else quartic if backend == "numpy" else _with_jax
+    density = mcmc.LogDensity(function, of_quartic if backend == "numpy" else None, ("b", "1"), backend)
+    joint, _ = joint_prior(layout(), mcmc.Normal(0.0, 1.0), own=[density], names=["1", "a", "b"])
+    point = np.array([0.3, -1.0, 2.0])
+    value, gradient = joint.value_and_gradient(point)
+    assert value == pytest.approx(stats.norm.logpdf(point).sum() - 0.3**4 - 16.0, rel=1e-12)
+    np.testing.assert_allclose(gradient, -point - 4.0 * np.array([0.3**3, 0.0, 8.0]), rtol=1e-12)
+    assert joint.beside_of(point) == pytest.approx(-0.3**4 - 16.0, rel=1e-12)
+    if backend == "numpy":
+        assert pickle.loads(pickle.dumps(joint)).value_and_gradient(point)[0] == value
+
+
+def test_an_own_density_without_a_gradient_serves_where_none_is_needed():
+    joint, _ = joint_prior(layout(), own=[mcmc.LogDensity(quartic)])
+    assert joint.beside_of(np.ones(3)) == -3.0
+    with pytest.raises(ValueError, match="gradient"):
+        joint.value_and_gradient(np.ones(3))
+    broken, _ = joint_prior(layout(), own=[mcmc.LogDensity(lambda b: np.nan)])
+    with pytest.raises(ValueError, match="returned nan"):
+        broken.beside_of(np.ones(3))
