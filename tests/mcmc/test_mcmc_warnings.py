@@ -7,8 +7,10 @@ import pytest
 from scipy import special
 
 from fastrace import mcmc
+from fastrace.mcmc._fit import other_mode, residual_k
 from fastrace.mcmc.protocol import Steps
 from fastrace.mcmc.trace import diagnosis, effective_sample_size
+from guarantee import assert_rate_at_most
 
 
 def logistic(n_rows=1000, dim=2, **options):
@@ -221,3 +223,142 @@ def test_draws_that_cannot_be_checked_are_returned():
     with pytest.warns(UserWarning, match="the draws could not be checked .ValueError"):
         trace = mcmc.sample(Words(), n_draws=200, n_chains=2, rng=1)
     assert trace.n_draws == 200
+
+
+def starts_of(kernel, n_chains, **options):
+    """Where chains begin, from the first call of each."""
+    begun = {}
+
+    class Watched:
+        """The kernel, whose first states are kept."""
+
+        def __getattr__(self, name):
+            return getattr(kernel, name)
+
+        def init(self, position=None, rng=None):
+            state = kernel.init(position, rng)
+            begun[len(begun)] = state.position
+            return state
+
+        def run(self, rng, state, n, *, tune=False):
+            return kernel.run(rng, state, n, tune=tune)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mcmc.sample(Watched(), n_draws=1, n_chains=n_chains, rng=1, **options)
+    return np.stack([begun[i] for i in range(n_chains)])
+
+
+@pytest.mark.parametrize("dim", [1, 2, 10])
+def test_starts_are_twice_as_wide_as_the_reference_where_there_is_tuning(dim):
+    kernel = mcmc.RacingMetropolis(logistic(1000, dim))
+    about = kernel.reference
+    for n_tune, sd in ((1, 2.0), (0, 1.0)):
+        starts = starts_of(kernel, 400, n_tune=n_tune)[:400]
+        z = np.linalg.solve(about.factor, (starts - about.center).T)
+        assert np.linalg.norm(z, axis=0).max() <= np.sqrt(dim) + 3.0 + 1e-9 or sd == 1.0
+        assert 0.75 * sd < z.std() < 1.15 * sd      # the farthest are brought in; 5 sd of 400 draws are 0.18
+
+
+def test_starts_lie_where_the_posterior_is_above_0():
+    half = logistic(log_prior=lambda theta: 0.0 if theta[0] > 1.0 else -np.inf)
+    assert 0.8 < half.reference().center[0] < 1.1
+    kernel = mcmc.RacingMetropolis(half)
+    kernel.reference.center[:] = [1.05, 1.0]
+    starts = np.stack([kernel.dispersed(np.random.default_rng(seed)) for seed in range(50)])
+    assert (starts[:, 0] > 1.0).all()
+
+
+def quadratic(n_rows=5000, mirror=1.0, **options):
+    """Outcomes about theta squared: modes at +1 and -1, the second of another mass if `mirror` is not 1."""
+    y = 1.0 + np.random.default_rng(0).normal(size=n_rows)
+
+    def terms(theta, rows):
+        return -0.5 * (y[rows] - theta[0] ** 2) ** 2
+
+    def derivatives(theta, rows):
+        left = y[rows] - theta[0] ** 2
+        return 2.0 * theta[:1] * left[:, None], (2.0 * left - 4.0 * theta[0] ** 2)[:, None, None]
+
+    return mcmc.FunctionModel(terms, 1, n_rows, derivatives=derivatives, start=[0.9], **options)
+
+
+def test_another_mode_is_found_and_named():
+    kernel = mcmc.RacingMetropolis(quadratic())
+    told = words_of(kernel, n_draws=500, n_chains=2)
+    assert len(told) == 1 and "another mode near theta = (-0.9" in told[0] and "about 1 times the mass" in told[0]
+    with pytest.warns(UserWarning, match="another mode near theta = .-0.9"):
+        answer = mcmc.laplace(quadratic(), 200, rng=1)
+    assert "another mode" in answer.warnings[0]
+    least = quadratic(prior_mean=1.0, prior_sd=0.2)     # what the prior leaves of the other is e^-50
+    assert words_of(mcmc.RacingMetropolis(least), n_draws=500, n_chains=2) == []
+
+
+def test_models_of_one_mode_are_quiet_and_cost_no_search():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(2000, 3))
+    student = mcmc.GLM(X, X.sum(axis=1) + rng.standard_t(3.0, size=2000), family="student-t", scale=1.0)
+    assert words_of(mcmc.RacingMetropolis(student), n_draws=500, n_chains=2) == []
+    r = rng.normal(size=1500)
+    assert not any("another mode" in words for words in words_of(mcmc.RacingMetropolis(mcmc.ARCH(r, 1)), n_draws=200))
+    assert other_mode(logistic(), logistic().reference()) is None
+
+
+def test_derivatives_that_fail_far_out_do_no_harm():
+    good = quadratic(1000)
+
+    def derivatives(theta, rows):
+        if theta[0] < 0.5:
+            raise ArithmeticError("out of range")
+        return good.derivatives(theta, rows)
+
+    model = mcmc.FunctionModel(good.terms, 1, 1000, derivatives=derivatives, start=[0.9])
+    assert words_of(mcmc.RacingMetropolis(model), n_draws=500, n_chains=2) == []
+
+
+def test_independent_proposals_with_short_tails():
+    rng = np.random.default_rng(8)
+    X = np.column_stack([np.ones(3000), rng.normal(size=3000)])
+    model = mcmc.GLM(X, np.arange(3000) < 1, prior_sd=10.0)
+    kernel = mcmc.RacingMetropolis(model, proposal="independent", walk_share=0.0)
+    assert any("Pareto k of the weights" in words and "crank-nicolson" in words
+               for words in words_of(kernel, n_draws=300, n_chains=2))
+    near = mcmc.RacingMetropolis(logistic(20_000), proposal="independent")
+    assert residual_k(near.model, near.reference) < 0.5         # from 4000 of the rows
+    assert words_of(near, n_draws=1000, n_chains=2) == []
+
+
+def test_a_kernel_may_ask_for_more_acceptance():
+    trace = of(np.random.default_rng(0).normal(size=(2, 200, 1)))
+    trace.chains[0].accepted[:170] = False
+    assert not any("accepted less" in words for words in diagnosis(trace, None, False))
+    assert "chain 0 accepted less than 20% of the proposals (the worst 15.00%)" in " ".join(
+        diagnosis(trace, None, False, least_accepted=0.2))
+
+
+def test_check_bias_of_slices():
+    model = logistic(2000, 3, prior_sd=10.0)
+    kernel = mcmc.RacingSlice(model, 0.05, control_variate=None, covariance=None)
+    trace = mcmc.sample(kernel, n_draws=30, n_chains=2, n_tune=0, rng=1)
+    check = mcmc.check_bias(kernel, trace, n=200, rng=1)
+    assert check.n_checked >= 200 and 0 < check.n_raced <= check.n_checked
+    assert_rate_at_most(check.n_wrong, check.n_checked, kernel.delta)
+    careless = mcmc.RacingSlice(model, 0.49, control_variate=None, first_look=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert mcmc.check_bias(careless, trace, n=200, rng=1).n_wrong > 0
+    with pytest.raises(TypeError, match="kernel is a Slice, whose decisions are not races"):
+        mcmc.check_bias(mcmc.Slice(model), trace)
+
+
+def test_check_bias_says_when_chains_have_not_mixed():
+    kernel = mcmc.RacingMetropolis(logistic(), proposal="random-walk", size=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        apart = mcmc.sample(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=300, n_chains=2, n_tune=0, rng=1)
+    with pytest.warns(UserWarning, match="R-hat of theta"):
+        check = mcmc.check_bias(kernel, apart, n=50, rng=1)
+    assert "R-hat" in check.warnings[0] and "warning: R-hat of theta" in str(check)
+    near = mcmc.RacingMetropolis(logistic())
+    check = mcmc.check_bias(near, mcmc.sample(near, n_draws=1000, n_chains=2, rng=1), n=50, rng=1)
+    assert check.warnings == () and "warning" not in str(check)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["GOOD", "LEAST", "smoothed", "trusted_below"]
+__all__ = ["GOOD", "LEAST", "MOST", "smoothed", "trusted_below"]
 
 Array = NDArray[np.float64]
 

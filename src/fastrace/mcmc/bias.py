@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from fastrace.mcmc.kernels.gibbs import Gibbs, Tally
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
-from fastrace.mcmc.trace import Trace
+from fastrace.mcmc.kernels.racing_slice import RacingSlice
+from fastrace.mcmc.kernels.slice import Slice
+from fastrace.mcmc.trace import Trace, unmixed
 
 __all__ = ["BiasCheck", "check_bias"]
 
@@ -35,6 +39,9 @@ class BiasCheck:
         Clopper-Pearson interval of the rate, at 95 %.
     delta : float
         The promise.
+    warnings : tuple of str
+        Why the decisions may not be those of the posterior: the chains have not mixed, so that their states are not
+        draws of it.
     """
 
     n_checked: int
@@ -43,41 +50,57 @@ class BiasCheck:
     rate: float
     interval: tuple[float, float]
     delta: float
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         low, high = self.interval
         return (
             f"{self.n_wrong} of {self.n_checked} decisions wrong ({self.n_raced} of them raced): rate {self.rate:.2g}, "
             f"95 % interval ({low:.2g}, {high:.2g}), promised {self.delta:g}"
+            + "".join(f"\nwarning: {words}" for words in self.warnings)
         )
 
 
 def check_bias(
-    kernel: RacingMetropolis | RacingGibbs, trace: Trace, n: int = 1000, rng: _checks.RngLike = None
+    kernel: RacingMetropolis | RacingGibbs | RacingSlice, trace: Trace, n: int = 1000, rng: _checks.RngLike = None
 ) -> BiasCheck:
     """Estimate the error rate of a racing kernel's decisions along a trace.
 
     Parameters
     ----------
-    kernel : RacingMetropolis or RacingGibbs
+    kernel : RacingMetropolis, RacingSlice or RacingGibbs
         The kernel that made the trace.
     trace : Trace
         Decisions are made anew at states drawn at random from it.
     n : int, default 1000
-        How many. Each costs a full pass, or two.
+        How many, or a few more: sweeps of a slice sampler are checked whole. Each costs a full pass, or two.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness.
 
     Returns
     -------
     BiasCheck
-        How many decisions were made twice, and how many of them the race got wrong.
+        How many decisions were made twice, how many of them the race got wrong, and whether the chains have mixed.
+
+    Raises
+    ------
+    TypeError
+        If the kernel does not race.
+    ValueError
+        If the trace is empty.
+
+    Warns
+    -----
+    UserWarning
+        If the chains have not mixed. Decisions at states that are not the posterior's may be easier than those that
+        matter: few wrong ones then say nothing of the draws.
 
     Notes
     -----
     From the same random numbers the race and the pass over all rows make the same proposal with the same threshold, or
     perturb the states with the same noise; they differ only if the race is wrong. For `RacingMetropolis` the proposal
-    is as it was tuned in the chain.
+    is as it was tuned in the chain. In a sweep of `RacingSlice` all that follows a wrong test differs: such a sweep
+    counts as one wrong test out of one, so that the rate is rather too high than too low.
 
     Examples
     --------
@@ -92,43 +115,57 @@ def check_bias(
     """
     n = _checks.integer(n, "n", 1, "something must be checked")
     gen = _checks.generator(rng)
-    if not isinstance(kernel, (RacingMetropolis, RacingGibbs)):
-        raise TypeError(f"kernel is a {type(kernel).__name__}; decisions of RacingMetropolis and RacingGibbs can be "
-                        f"made twice")
+    if not isinstance(kernel, (RacingMetropolis, RacingGibbs, RacingSlice)):
+        raise TypeError(f"kernel is a {type(kernel).__name__}, whose decisions are not races; RacingMetropolis, "
+                        f"RacingSlice or RacingGibbs is needed")
     if not trace.n_draws:
         raise ValueError("the trace is empty; sample first")
-    decided_twice = _gibbs_twice if isinstance(kernel, RacingGibbs) else _metropolis_twice(kernel)
-    wrong = raced = 0
-    for _ in range(n):
+    decided_twice = _twice(kernel)
+    checked = wrong = raced = 0
+    while checked < n:
         chain = int(gen.integers(trace.n_chains))
         position = trace.chains[chain].draws[gen.integers(len(trace.chains[chain]))]
-        differs, before_the_end = decided_twice(kernel, trace.states[chain], position, int(gen.integers(2**62)))
+        tests, differs, before_the_end = decided_twice(kernel, trace.states[chain], position,
+                                                       int(gen.integers(2**62)))
+        checked += tests
         wrong += differs
         raced += before_the_end
-    low = float(stats.beta.ppf(0.025, wrong, n - wrong + 1)) if wrong else 0.0
-    high = float(stats.beta.ppf(0.975, wrong + 1, n - wrong)) if wrong < n else 1.0
-    return BiasCheck(n, wrong, raced, wrong / n, (low, high), kernel.delta)
+    low = float(stats.beta.ppf(0.025, wrong, checked - wrong + 1)) if wrong else 0.0
+    high = float(stats.beta.ppf(0.975, wrong + 1, checked - wrong)) if wrong < checked else 1.0
+    problems = unmixed(trace)
+    for words in problems:
+        warnings.warn(words, stacklevel=2)
+    return BiasCheck(checked, wrong, raced, wrong / checked, (low, high), kernel.delta, tuple(problems))
 
 
-def _metropolis_twice(kernel: RacingMetropolis) -> Callable[[Any, Any, Any, int], tuple[bool, bool]]:
-    exact = Metropolis(
-        kernel.model,
-        proposal=kernel.propose or kernel.proposal,
-        walk_share=kernel.walk_share,
-        control_variate=kernel.reference if kernel.controlled else None,
-        delayed=kernel.delayed,
-    )
-
-    def twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[bool, bool]:
-        whitened = exact._whitened(position, state.tuning)
-        here = replace(state, position=position, whitened=whitened, cache=None)
-        race, full = (maker.run(np.random.default_rng(seed), here, 1)[1] for maker in (kernel, exact))
-        return bool(race.accepted[0] != full.accepted[0]), bool(race.looks[0] > 0 and not race.undecided[0])
-
-    return twice
+Twice = Callable[[Any, Any, Any, int], tuple[int, int, int]]  # tests made twice, wrong ones, those that ended early
 
 
-def _gibbs_twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[bool, bool]:
+def _twice(kernel: RacingMetropolis | RacingGibbs | RacingSlice) -> Twice:
+    """What makes the decisions from one state twice."""
+    if isinstance(kernel, RacingGibbs):
+        return _gibbs_twice
+    control_variate = kernel.reference if kernel.controlled else None
+    if isinstance(kernel, RacingSlice):
+        return partial(_rows_twice, Slice(kernel.model, width=kernel.width, max_steps=kernel.max_steps,
+                                          control_variate=control_variate))
+    return partial(_rows_twice, Metropolis(
+        kernel.model, proposal=kernel.propose or kernel.proposal, walk_share=kernel.walk_share,
+        control_variate=control_variate, delayed=kernel.delayed))
+
+
+def _rows_twice(exact: Any, kernel: Any, state: Any, position: Any, seed: int) -> tuple[int, int, int]:
+    whitened = exact._whitened(position, state.tuning)
+    here = replace(state, position=position, whitened=whitened, cache=None)
+    race, full = (maker.run(np.random.default_rng(seed), here, 1)[1] for maker in (kernel, exact))
+    if isinstance(exact, Slice):
+        differs = not np.array_equal(race.draws, full.draws)
+        tests = 1 if differs else int(full.looks[0])
+        return tests, differs, tests if race.rows[0] < full.rows[0] else 0
+    return 1, bool(race.accepted[0] != full.accepted[0]), bool(race.looks[0] > 0 and not race.undecided[0])
+
+
+def _gibbs_twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[int, int, int]:
     i = seed % len(kernel.variables)
     variable = kernel.variables[i]
     exact = Gibbs(kernel.variables)
@@ -137,4 +174,4 @@ def _gibbs_twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[boo
         z = np.array(position, dtype=np.intp)
         losses = np.zeros(len(z), np.intp)
         drawn.append(maker.draw(np.random.default_rng(seed), i, z, losses, maker._engine(variable, z), spent))
-    return drawn[0] != drawn[1], not tally.undecided
+    return 1, drawn[0] != drawn[1], not tally.undecided

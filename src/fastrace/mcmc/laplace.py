@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
+from fastrace.mcmc._fit import mode_words, other_mode
 from fastrace.mcmc.models.model import Model
 from fastrace.mcmc.trace import arviz_tree
 from fastrace.results import Column, Result, Table
@@ -194,7 +195,8 @@ def laplace(
     answers are exact for practical purposes: their error is that of `ess` independent draws. With k above 0.7 (less for
     fewer than 2154 draws: ``1 - 1 / log10(n_draws)``) they are not to be trusted. On posteriors of up to about 50
     parameters that are close to normal this is often the cheapest answer. Weights speak of the region that the draws
-    reach: another mode far away leaves no trace in k, but a chain that starts at the mode does not find it either.
+    reach: another mode far away leaves no trace in k. Where the log-likelihood is not known to be concave one is looked
+    for, from a few points on some of the rows, and a warning says where it is.
 
     The cost is one pass over the rows for each draw. Generalised linear models evaluate 64 draws at once by a product
     of matrices.
@@ -238,7 +240,8 @@ def laplace(
                 found = _weighted(model, other, n_draws, gen)
                 passes += n_draws
                 best = min(best, found, key=lambda weighted: weighted.k)
-    return _answer(model, best, passes, gen)
+    mode = other_mode(model, reference)
+    return _answer(model, best, passes, gen, [] if mode is None else [mode_words(model, *mode)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +303,10 @@ def _moments(found: _Weighted) -> _Proposal | None:
     return _Proposal(center, factor * math.sqrt((_LONG - 2.0) / _LONG), _LONG)
 
 
-def _answer(model: Model, best: _Weighted, passes: int, rng: np.random.Generator) -> LaplaceResult:
+def _answer(
+    model: Model, best: _Weighted, passes: int, rng: np.random.Generator, problems: list[str]
+) -> LaplaceResult:
+    """The result, with its problems as warnings."""
     n = len(best.draws)
     points = (np.arange(n) + rng.random()) / n  # one uniform serves all: systematic resampling
     cumulative = np.cumsum(np.exp(best.log_weights))
@@ -308,7 +314,6 @@ def _answer(model: Model, best: _Weighted, passes: int, rng: np.random.Generator
     p = best.proposal
     answer = LaplaceResult(best.draws, best.log_weights, best.draws[chosen], best.k, best.ess, p.center, p.factor, p.df,
                            passes, names=model.names or ())
-    problems = []
     if not best.k < _pareto.trusted_below(n):
         problems.append(answer.verdict)
     elif best.ess < min(_FEW, n / 4.0):

@@ -23,6 +23,7 @@ from fastrace._base import _checks, _files
 from fastrace._base._progress import meter
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
+from fastrace.mcmc._fit import fit_problems
 from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined
 from fastrace.mcmc.trace import Trace, diagnosis
@@ -55,8 +56,9 @@ def sample(
     kernel : Kernel
         Such as `RacingMetropolis`.
     init : array_like, sequence of array_like, or Trace, optional
-        Where all chains start, or where each does; by default where the kernel chooses, such as at independent draws of
-        the normal density that it follows. A `Trace` is continued: sampling takes up its states and generators,
+        Where all chains start, or where each does. By default each chain has a start of its own where the kernel has
+        a normal density to follow: a draw from it, twice as wide while there is tuning, so that chains that agree have
+        come together. Other kernels choose. A `Trace` is continued: sampling takes up its states and generators,
         without tuning.
     n_draws : int, default 1000
         Draws kept of each chain.
@@ -101,14 +103,18 @@ def sample(
     - split R-hat above 1.01; for chains of fewer than 1000 draws, above ``1 + 20 / n_draws``. Chains of 8 to 99 draws
       thus show large disagreements alone, and shorter ones none; the printed trace says so;
     - fewer than 100 effective draws a chain; for chains of 100 to 999 draws, fewer than ``n_draws / 20``;
-    - less than 10 % of the proposals of a chain of at least 100 draws accepted;
+    - less than 10 % of the proposals of a chain of at least 100 draws accepted, or 20 % of those of a surrogate;
     - chains that stayed more than ``sqrt(dim) + 6`` standard deviations from the normal density at the mode that the
       kernel follows;
     - minibatch kernels, which are there to read few rows, that read all rows in most steps of a chain;
     - several chains that all began at one point;
+    - another mode, which the kernel's normal density does not see: looked for by Newton's method from a few points on
+      some of the rows, in models with derivatives whose log-likelihood is not known to be concave;
+    - weights of independent proposals with a Pareto k above 0.7, see `laplace`: chains then get stuck in the tails;
     - a reward outside the support that a race was given, which voids its promise.
 
-    Silence is no proof: chains that all miss one part of a posterior agree.
+    Silence is no proof: chains that all miss one part of a posterior agree. Where a posterior is improper, because
+    outcomes are separated or columns collinear under a flat prior, the kernel refuses the model.
 
     A checkpoint belongs to one run. Runs are recognised by a hash of the kernel's options and of the model. The hash
     covers all arrays of the model, the code of functions, and the arrays and numbers that functions use directly. It
@@ -169,7 +175,8 @@ def sample(
             error.add_note(failure)
         raise
     trace = work.trace()
-    problems = ([] if failure is None else [failure]) + _problems(kernel, trace, one_start)
+    begins = not isinstance(init, Trace)
+    problems = ([] if failure is None else [failure]) + _problems(kernel, trace, one_start, begins)
     trace = replace(trace, warnings=tuple(problems))
     try:
         for words in problems:
@@ -195,15 +202,18 @@ def _begun(
     return Checkpoint(path, about, pickled), _started(kernel, init, n_draws, n_chains, rng, n_tune)
 
 
-def _problems(kernel: Kernel, trace: Trace, one_start: bool) -> list[str]:
-    """What is wrong with the draws, in words."""
+def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> list[str]:
+    """What is wrong with the draws, in words; `begins` says that the chains do not go on from a trace."""
     found = []
     if getattr(kernel, "outside", False):
         found.append("a reward lay outside support: the promise of the draws is void; widen support")
     reference = getattr(kernel, "reference", None)
     try:
         reference = reference if isinstance(reference, Reference) else None
-        found += diagnosis(trace, reference, one_start, getattr(kernel, "full_pass_advice", ""))
+        found += diagnosis(trace, reference, one_start, getattr(kernel, "full_pass_advice", ""),
+                           getattr(kernel, "least_accepted", None))
+        if reference is not None and begins:
+            found += fit_problems(kernel, reference)
     except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that
         found.append(f"the draws could not be checked ({type(error).__name__}: {error})")
     return found
@@ -228,10 +238,12 @@ def _started(
                     f"each, is needed"
                 )
             starts = list(np.asarray(init))
-    return [
-        ChainRun(i, kernel.init(start, own), own, n_tune, n_draws)
-        for i, (start, own) in enumerate(zip(starts, children, strict=True))
-    ]
+    spread = getattr(kernel, "dispersed", None) if init is None and n_tune else None
+    runs = []
+    for i, (start, own) in enumerate(zip(starts, children, strict=True)):
+        place = start if spread is None else spread(own)
+        runs.append(ChainRun(i, kernel.init(place, own), own, n_tune, n_draws))
+    return runs
 
 
 def _one_start(kernel: Kernel, init: Any, n_chains: int) -> bool:

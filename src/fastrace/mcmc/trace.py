@@ -342,13 +342,14 @@ def ess_limit(n_draws: int) -> float:
 
 
 def diagnosis(
-    trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = ""
+    trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = "",
+    least_accepted: float | None = None,
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
     `reference` is where the posterior was expected, for draws of its dimension. `one_start` says whether several chains
     all began at one point. `full_pass_advice` is what to do where most steps read all rows; it is empty if that is no
-    problem of the kernel.
+    problem of the kernel. `least_accepted` is the share of proposals that a kernel asks for itself; 0.1 by default.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
@@ -364,11 +365,14 @@ def diagnosis(
     if n >= _ENOUGH:
         out += _too_few_effective(trace, flat)
     if n >= _ENOUGH and real:
-        accepted = trace.accepted.mean(axis=1)
-        if accepted.min() < _REFUSING:
+        accepted, least = trace.accepted.mean(axis=1), _REFUSING if least_accepted is None else least_accepted
+        if accepted.min() < least:
             out.append(
-                f"{_chains(accepted < _REFUSING)} accepted less than {_REFUSING:.0%} of the proposals (the worst "
-                f"{accepted.min():.2%}) and hardly moved: tune for longer, take a smaller size, or another proposal"
+                f"{_chains(accepted < least)} accepted less than {least:.0%} of the proposals (the worst "
+                f"{accepted.min():.2%}) and hardly moved: "
+                + ("tune for longer, take a smaller size, or another proposal" if least_accepted is None else
+                   "the surrogate is far from the posterior there. Expand at the mean of the draws, take smaller "
+                   "moves, or a kernel on all rows")
             )
     if full_pass_advice and n >= _ENOUGH:
         share = trace.full_pass.mean(axis=1)
@@ -391,6 +395,12 @@ def diagnosis(
                 f"control_variate=trace.draws.mean(axis=(0, 1)), or write the model in other parameters"
             )
     return tuple(out)
+
+
+def unmixed(trace: Trace) -> list[str]:
+    """Words on chains that have not mixed, if so."""
+    out = _disagreement(trace) if trace.n_draws >= _LEAST else []
+    return out or (_too_few_effective(trace, trace._flat()) if trace.n_draws >= _ENOUGH else [])
 
 
 def _disagreement(trace: Trace) -> list[str]:

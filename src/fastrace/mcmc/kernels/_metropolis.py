@@ -68,6 +68,11 @@ class RowMetropolis(RowKernel):
             "delayed": self.delayed,
         }
 
+    @property
+    def proposes_reference(self) -> bool:
+        """Whether proposals are draws from the reference, so that its tails decide whether the chain gets stuck."""
+        return self.proposal == "independent"
+
     def _move(self, tuning: Tuning, rng: np.random.Generator | None, tune: bool) -> Proposal:
         screened = self.delayed and self.reference is not None and (
             self.controlled or self.model.log_prior is not None)

@@ -17,6 +17,7 @@ from fastrace.races._weighted import AliasTable
 
 WINDOW = 50  # steps between two changes of the proposal while tuning
 NEAR = 3.0  # how far beyond sqrt(dim) standard deviations from the reference's center a state is still near it
+SPREAD = 2.0  # standard deviations of starts, in those of the reference
 FIRST_COVARIANCE = 100  # tuning steps after which the covariance of the draws is taken up; then at twice as many
 
 
@@ -184,6 +185,22 @@ class RowKernel:
                 raise ValueError(f"position is {_checks.shown(position)}; {d} finite parameters are needed")
         tuning = self._untuned()
         return ChainState(start, self._whitened(start, tuning), None, tuning)
+
+    def dispersed(self, rng: np.random.Generator) -> NDArray[np.float64] | None:
+        """A start for one of several chains: a draw from the reference, twice as wide; None without a reference.
+
+        It lies near enough that a chain needs not travel, and where the posterior is not 0.
+        """
+        if self.reference is None:
+            return None
+        z = SPREAD * rng.standard_normal(self.model.dim)
+        z *= min(1.0, self._near / float(np.linalg.norm(z)))
+        for _ in range(20):
+            start = self._center + self._factor @ z
+            if self.model.possible(start):
+                break
+            z *= 0.7
+        return np.asarray(start, dtype=np.float64)
 
     def _untuned(self) -> Tuning:
         d = self.model.dim

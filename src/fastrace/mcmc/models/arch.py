@@ -107,6 +107,8 @@ class ARCH(Model):
     def __repr__(self) -> str:
         return f"ARCH({counted(self.n_rows, 'row')}, order={self.order})"
 
+    _positive = True
+
     @property
     def has_derivatives(self) -> bool:
         return True
@@ -121,13 +123,22 @@ class ARCH(Model):
 
     def _expand(self, at: Array) -> Parts:
         """Sums of the terms, their gradients and Hessians in the logarithms."""
-        q, d = self.order, self.dim
+        return self._expanded(at, self._lagged())
+
+    def _expand_some(self, at: Array, rows: NDArray[np.int64]) -> Parts:
+        return self._expanded(at, self._lagged()[rows])
+
+    def _lagged(self) -> Array:
+        """Squares of each row and of those before it, the latest first; not copied."""
+        return np.lib.stride_tricks.sliding_window_view(self._squares, self.order + 1)[:, ::-1]
+
+    def _expanded(self, at: Array, lags: Array) -> Parts:
+        d = self.dim
         with np.errstate(over="ignore"):
             natural = np.exp(np.clip(at, -600.0, 600.0))
         n = float(natural[-1])
         scale = np.append(np.ones(d - 1), n)  # x holds the weights' own
         value, gradient, hessian = 0.0, np.zeros(d), np.zeros((d, d))
-        lags = np.lib.stride_tricks.sliding_window_view(self._squares, q + 1)[:, ::-1]
         for _, lagged in chunks(lags):
             square = lagged[:, 0]
             x = lagged * natural[:-1]  # what each parameter adds to the variance

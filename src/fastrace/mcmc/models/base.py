@@ -74,6 +74,8 @@ class Model:
 
     names: tuple[str, ...] | None = None  # of models saved before they had names
     _computed: tuple[str, ...] = ("names",)  # attributes that do not change the draws
+    _positive = False  # whether the likelihood is above 0 everywhere
+    _concave = False  # whether the log-likelihood is, so that it has one mode at most
 
     def __init__(
         self,
@@ -159,6 +161,15 @@ class Model:
                              f"where the parameters are impossible")
         return out
 
+    def possible(self, theta: ArrayLike) -> bool:
+        """Whether a chain can stand at a point of shape (dim,): the posterior is not 0 there, and can be evaluated."""
+        if self._positive and self.log_prior is None:
+            return True
+        try:
+            return bool(np.isfinite(self.log_posteriors(np.atleast_2d(theta))[0]))
+        except (ValueError, ArithmeticError):
+            return False
+
     def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
         """Expand the log-likelihood at a point, by default the posterior mode."""
         if not self.has_derivatives:
@@ -187,6 +198,10 @@ class Model:
     def _expand(self, at: Array) -> Parts:
         """Sums of the terms, their gradients and Hessians."""
         raise NotImplementedError
+
+    def _expand_some(self, at: Array, rows: NDArray[np.int64]) -> Parts | None:
+        """The same of some rows; None if that takes a pass over all."""
+        return None
 
     def _start(self) -> Array:
         """Where to look for the mode from."""
@@ -239,6 +254,14 @@ class Model:
 
     def _log_posterior(self, at: Array) -> Parts:
         return self._with_prior(at, *self._expand(at))
+
+    def _some_log_posterior(self, at: Array, rows: NDArray[np.int64]) -> Parts | None:
+        """The same estimated from some rows; None if that takes a pass over all."""
+        parts = self._expand_some(at, rows)
+        if parts is None:
+            return None
+        times = self.n_rows / len(rows)
+        return self._with_prior(at, times * parts[0], times * parts[1], times * parts[2])
 
     def _with_prior(
         self, at: Array, value: float, gradient: Array, hessian: Array

@@ -108,6 +108,12 @@ class GLM(Model):
     def __repr__(self) -> str:
         return f"GLM({counted(self.n_rows, 'row')}, {counted(self.dim, 'column')}, family={self._glm.family!r})"
 
+    _positive = True
+
+    @property
+    def _concave(self) -> bool:  # type: ignore[override]
+        return self._glm.family != "student-t"
+
     @property
     def has_derivatives(self) -> bool:
         return True
@@ -123,6 +129,12 @@ class GLM(Model):
     def _source(self, X: NDArray[Any], y: Array, theta: Array | None) -> GLMSource:
         g = self._glm
         return GLMSource(X, y, theta, g.family, g.scale, g.df, check_finite=False)
+
+    def _expand_some(self, at: Array, rows: NDArray[np.int64]) -> Parts:
+        x = np.ascontiguousarray(self._glm.X[rows])
+        level, slope, curvature = self._source(x, self._glm.y[rows], None).derivatives(at, 0, len(rows))
+        x = np.asarray(x, dtype=np.float64)
+        return float(level.sum()), slope @ x, x.T @ (curvature[:, None] * x)
 
     def _expand(self, at: Array) -> Parts:
         value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))

@@ -59,21 +59,28 @@ class _TermsModel(Model):
     def has_derivatives(self) -> bool:
         return self.derivatives is not None
 
-    def _parts(self, at: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Values, gradients and Hessians of the terms, some rows at a time."""
+    def _parts(
+        self, at: Array, some: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Values, gradients and Hessians of all terms, or those of some rows, a few at a time."""
         assert self.derivatives is not None
         source, theta = self._plain()
         theta[:] = at
-        for first in range(0, self.n_rows, CHUNK):
-            rows = np.arange(first, min(first + CHUNK, self.n_rows))
+        n = self.n_rows if some is None else len(some)
+        for first in range(0, n, CHUNK):
+            last = min(first + CHUNK, n)
+            rows = np.arange(first, last) if some is None else some[first:last]
             gradient, hessian = self.derivatives(at.copy(), rows)
             shape = len(rows), self.dim
             yield source.read(rows, [0])[:, 0], _shaped(gradient, shape, "the gradient"), \
                 _shaped(hessian, (*shape, self.dim), "the Hessian")
 
     def _expand(self, at: Array) -> Parts:
+        return self._expand_some(at, None)
+
+    def _expand_some(self, at: Array, rows: NDArray[np.int64] | None) -> Parts:
         value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
-        for values, gradients, hessians in self._parts(at):
+        for values, gradients, hessians in self._parts(at, rows):
             value += float(values.sum())
             gradient += gradients.sum(axis=0)
             hessian += hessians.sum(axis=0)

@@ -109,6 +109,8 @@ class Softmax(Model):
     def __repr__(self) -> str:
         return f"Softmax({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}, {self.n_classes} classes)"
 
+    _positive = _concave = True
+
     @property
     def has_derivatives(self) -> bool:
         return True

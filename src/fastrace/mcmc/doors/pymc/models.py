@@ -373,6 +373,9 @@ class PyMCModel(Model):
                 at = find_mode(lambda x: self._expand(x, some), at)
         return find_mode(self._expand, at)
 
+    def _some_log_posterior(self, at: NDArray[np.float64], rows: NDArray[np.int64]) -> Expansion | None:
+        return None if len(self.around) else self._expand(at, rows)
+
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
         hat = _hat_of(reference)
         if hat is None:

@@ -1,0 +1,145 @@
+"""How well a normal density follows a posterior: the tail of its draws' weights, and modes that it does not see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace.mcmc import _pareto
+from fastrace.mcmc.models._modes import find_mode, normal_density
+from fastrace.mcmc.models.model import Model, Reference
+
+__all__ = ["fit_problems", "other_mode", "residual_k"]
+
+Array = NDArray[np.float64]
+
+_ROWS = 1000        # rows of a search for modes, at least
+_STARTS = 10        # of a search, at most; fewer in many dimensions
+_APART = 4.0        # standard deviations between modes that are two
+_MASS = 1e-3        # of a mode that matters, beside that of the first
+_DRAWS = 400        # whose weights tell the shape of the tail
+_TERMS = 4000       # rows that estimate each of these weights
+
+
+def fit_problems(kernel: Any, reference: Reference) -> list[str]:
+    """What is wrong with the normal density that a kernel over rows follows, one sentence each."""
+    model, out = kernel.model, []
+    mode = other_mode(model, reference)
+    if mode is not None:
+        out.append(mode_words(model, *mode))
+    if getattr(kernel, "proposes_reference", False):
+        k = residual_k(model, reference)
+        if not k < _pareto.MOST:
+            out.append(
+                f"Pareto k of the weights of draws from the normal density is {k:.2g}, above {_pareto.MOST}: "
+                f"its tails are too short for independent proposals, and chains get stuck where it has no mass without "
+                f"R-hat showing it. Take proposal='crank-nicolson' or 'random-walk'"
+            )
+    return out
+
+
+def mode_words(model: Model, at: Array, share: float) -> str:
+    """Words on another mode of a posterior."""
+    values = ", ".join(f"{x:.4g}" for x in at[:6]) + (", ..." if len(at) > 6 else "")
+    return (
+        f"the posterior has another mode near theta = ({values}), with about {share:.2g} times the mass of the one "
+        f"that the draws were made about, and they may all miss it. Run chains from both, with init and "
+        f"control_variate there, and weigh them by their mass, or write the model so that one mode is left"
+    )
+
+
+def residual_k(model: Model, reference: Reference) -> float:
+    """Pareto k of the weights of draws from a reference, the sum over rows estimated from a random subset of them.
+
+    All draws take the same rows. Where the expansion fits, what it leaves of a row is small, and so is the error of the
+    estimate.
+    """
+    rng = np.random.default_rng(0)
+    n = model.n_rows
+    rows = np.arange(n) if n <= _TERMS else np.sort(rng.choice(n, _TERMS, replace=False)).astype(np.int64)
+    source, theta = model.engine(reference)
+    beside = model.log_prior_beside(reference)
+    draws = reference.center + rng.standard_normal((_DRAWS, model.dim)) @ reference.factor.T
+    out = np.empty(_DRAWS)
+    for first in range(0, _DRAWS, 2):
+        theta[:] = draws[first : first + 2]
+        out[first : first + 2] = source.read(rows).sum(axis=0) * (n / len(rows)) + source.shifts()
+    if beside is not None:
+        out += [beside(draw.copy()) for draw in draws]
+    out = np.where(np.isnan(out), -np.inf, out)
+    return _pareto.smoothed(out)[1] if np.isfinite(out.max()) else math.inf
+
+
+def other_mode(model: Model, reference: Reference) -> tuple[Array, float] | None:
+    """Another mode of a posterior, and its mass over that of the mode that a reference follows; None if none is found.
+
+    Newton's method runs from a few points on some of the rows, and goes on from a new mode on all of them. It is
+    not tried where the log-likelihood is known to be concave, or where a part of the rows cannot be asked alone.
+    """
+    if model._concave or not model.has_derivatives:
+        return None
+    rng = np.random.default_rng(0)
+    n = min(model.n_rows, max(_ROWS, 10 * model.dim))
+    rows = np.sort(rng.choice(model.n_rows, n, replace=False)).astype(np.int64)
+    hat = reference.theta_hat
+    if model._some_log_posterior(hat, rows) is None:
+        return None
+
+    def some(at: Array) -> tuple[float, Array, Array]:
+        parts = model._some_log_posterior(at, rows)
+        assert parts is not None
+        return parts
+
+    found: list[tuple[float, Array]] = []
+    with np.errstate(all="ignore"):
+        near = hat
+        with suppress(Exception):
+            near = find_mode(some, hat, 1e-4)
+        for start in _starts(model, reference, rng):
+            with suppress(Exception):  # terms need not be defined so far out
+                at = find_mode(some, start, 1e-4)
+                if _apart(reference, at, near) > _APART:
+                    at = find_mode(model._log_posterior, at)
+                    if _apart(reference, at, hat) > _APART:
+                        found.append((_log_mass(model, at), at))
+                        break
+        if not found:
+            return None
+        share = math.inf
+        with suppress(Exception):
+            share = math.exp(min(700.0, found[0][0] - _log_mass(model, hat)))
+    return (found[0][1], share) if share > _MASS else None
+
+
+def _starts(model: Model, reference: Reference, rng: np.random.Generator) -> Iterator[Array]:
+    """Points from which Newton's method may reach another mode: mirror images, and points at random."""
+    base, hat = model._start(), reference.theta_hat
+    sd = np.sqrt(np.square(reference.factor).sum(axis=1))
+    away = np.maximum(np.abs(hat - base), 5.0 * sd)
+    with np.errstate(divide="ignore"):
+        prior_sd = 1.0 / np.sqrt(model.prior_precision)
+    spread = np.maximum(away, np.minimum(prior_sd, 10.0 * away))
+    count = max(2, min(_STARTS, 120 // model.dim))
+    yield 2.0 * base - hat
+    for j in np.argsort(-np.abs(hat - base) / sd)[: min(3, count // 2, model.dim - 1)]:
+        turned = hat.copy()
+        turned[j] = 2.0 * base[j] - hat[j]
+        yield turned
+    for _ in range(count):
+        yield base + spread * rng.standard_normal(model.dim)
+
+
+def _apart(reference: Reference, a: Array, b: Array) -> float:
+    return float(np.linalg.norm(np.linalg.solve(reference.factor, a - b)))
+
+
+def _log_mass(model: Model, mode: Array) -> float:
+    """Of the normal density at a mode, up to a constant of the model."""
+    _, slope, curvature = model._log_posterior(mode)
+    _, factor = normal_density(mode, slope, curvature, model._moved, False, model.names)
+    return float(model.log_posteriors(mode[None])[0]) + float(np.log(np.diag(factor)).sum())
