@@ -353,6 +353,10 @@ cdef class TaylorSurrogate(Expansion):
         guard_await(&self.guard, 2)
 
     def __init__(self, GLMSource glm not None, theta_hat):
+        beside = glm.beside()
+        if beside or hasattr(glm.X, "nnz"):
+            raise ValueError(f"glm has {', '.join(beside) or 'a sparse X'}; a surrogate of rows with columns in memory "
+                             f"alone is built here: use fastrace.mcmc.GLM, whose kernels expand such models")
         super().__init__(glm, theta_hat)
         hat = self.residual.theta_hat
         p = len(hat)

@@ -1,10 +1,36 @@
 """Log-likelihoods as compiled sources."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 cimport numpy as cnp
 
 from fastrace._models._expanded cimport TermSource
 from fastrace.sources cimport _BlockSource, Source
+
+cdef extern from "_effects.h" nogil:
+    ctypedef struct fr_factor:
+        const int32_t *code
+        Py_ssize_t start, width
+        int intercept, single
+        const char *z
+        Py_ssize_t row_stride
+        const Py_ssize_t *column
+    ctypedef struct fr_sparse:
+        const int64_t *begin
+        const int32_t *column
+        const char *value
+        int single
+    ctypedef struct fr_arrow:
+        int main
+        Py_ssize_t n_dense, n_main
+        double *gradient
+        double *dense
+        double *border
+        double *blocks
+    Py_ssize_t fr_arrow_entries(const fr_sparse *x, const fr_factor *factors, int n_factors, int main, int64_t first,
+                                Py_ssize_t n_rows)
+    void fr_arrow_add(const fr_arrow *to, const fr_sparse *x, const double *dense_x, Py_ssize_t p,
+                      const fr_factor *factors, int n_factors, int64_t first, Py_ssize_t n_rows, const double *slope,
+                      const double *bend, const double *mixed, Py_ssize_t *place, double *value)
 
 cdef extern from "_glm.h" nogil:
     enum:
@@ -27,6 +53,12 @@ cdef extern from "_glm.h" nogil:
         double scale, df
         void (*gemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *,
                      double *, int *) noexcept nogil
+        Py_ssize_t n_parameters
+        const double *offset
+        const double *weight
+        const fr_factor *factors
+        int n_factors
+        const fr_sparse *sparse
     void fr_glm_ready(fr_glm *m)
     int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows, int64_t first,
                     Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms, double **out)
@@ -38,7 +70,11 @@ cdef extern from "_glm.h" nogil:
 
 
 cdef class GLMSource(TermSource):
-    cdef readonly cnp.ndarray X, y
+    cdef readonly object X                      # ndarray, or csr_array of SciPy
+    cdef readonly cnp.ndarray y
+    cdef readonly object offset, weights        # ndarray of float64, shape (n_rows,), or None
+    cdef readonly object groups                 # the grouping factors as given, and
+    cdef readonly object factors                # as they are laid out in the parameters
     cdef readonly object family
     cdef readonly double scale, df
     # Sum over all rows of what the rewards leave out of the log-likelihood.
@@ -46,9 +82,14 @@ cdef class GLMSource(TermSource):
     cdef cnp.ndarray signs
     # Gaussian: sums of squares and products about `centre`, which give every later total without a row; or None.
     cdef cnp.ndarray centre, gram, cross
-    cdef double residual
+    cdef double residual, weight
     cdef fr_glm model
+    cdef fr_factor *c_factors
+    cdef fr_sparse c_sparse
+    cdef object kept                            # arrays that `model` points into
 
+    cdef int hold_columns(self) except -1
+    cdef int hold_factors(self) except -1
     cdef int summarise(self) except -1
 
 

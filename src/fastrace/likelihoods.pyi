@@ -4,17 +4,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._models._expanded import TermSource
+from fastrace._models.grouping import Factor, Groups
 from fastrace.sources import Source
 
 SCALED: dict[str, tuple[str, str]]
 
 class GLMSource(TermSource):
-    X: NDArray[Any]
+    X: Any
     y: NDArray[np.float64]
     family: str
     scale: float
     df: float
     constant: float
+    offset: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None
+    groups: tuple[Groups, ...]
+    factors: tuple[Factor, ...]
     def __init__(
         self,
         X: ArrayLike,
@@ -24,9 +29,13 @@ class GLMSource(TermSource):
         scale: float | None = ...,
         df: float = ...,
         *,
+        offset: ArrayLike | None = ...,
+        weights: ArrayLike | None = ...,
+        groups: Any = ...,
         support: Any = ...,
         check_finite: bool = ...,
     ) -> None: ...
+    def beside(self) -> dict[str, Any]: ...
     @property
     def theta(self) -> NDArray[np.float64]: ...
     @theta.setter

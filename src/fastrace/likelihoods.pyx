@@ -1,8 +1,8 @@
 """Generalised linear models, and differences of two arms, as compiled sources."""
 
 from libc.math cimport lgamma
-from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 cimport numpy as cnp
 
@@ -19,6 +19,7 @@ import operator
 import numpy as np
 
 from fastrace._base import _checks, _frames
+from fastrace._models.grouping import as_groups, row_numbers
 
 cnp.import_array()
 
@@ -51,11 +52,13 @@ cdef class GLMSource(TermSource):
     X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
         Explanatory variables. float32 and float64 in native byte order are read in place whatever their strides,
         read-only and memory-mapped ones too; they must then stay as they are. Other dtypes are converted once.
-        Errors name the columns of a frame of pandas, polars or Arrow, or of a dict.
+        Errors name the columns of a frame of pandas, polars or Arrow, or of a dict. A sparse table of SciPy is read by
+        rows (CSR), at a cost of its entries.
     y : array_like of real numbers, shape (n_rows,)
         Outcomes: 0 or 1 for the logistic family, whole numbers from 0 up for Poisson. Copied.
     theta : array_like of real numbers, shape (n_arms, p), optional
         Parameters, one row per arm; by default one arm of zeros. Assign `theta` or call `set_theta` to replace them.
+        Where there are `groups`, their effects follow the p coefficients.
     family : {"logistic", "gaussian", "poisson", "student-t"}, default "logistic"
         "logistic": P(y = 1) = 1 / (1 + exp(-eta)). "gaussian" and "student-t": y - eta over `scale` is standard
         normal or Student-t. "poisson": mean exp(eta); the term -log(y!), which depends on no parameter, is left out
@@ -64,6 +67,13 @@ cdef class GLMSource(TermSource):
         Of the Gaussian and Student-t families, which need it, in units of `y`. The others have none.
     df : float, default 4.0
         Degrees of freedom of the Student-t family.
+    offset : array_like of real numbers, shape (n_rows,), optional
+        Added to eta.
+    weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
+        How many times each row was seen: its reward is multiplied by this number.
+    groups : fastrace.mcmc.Groups, or sequence or dict of these, optional
+        Grouping factors. Effects follow the coefficients in `theta` factor by factor and group by group: eta is
+        offset + X[n] . coefficients + the effects of the groups of row n. A row costs O(p + effects of its groups).
     support : tuple of float or of arrays of shape (n_arms,), optional
         Interval (low, high) that holds every reward.
     check_finite : bool, default True
@@ -109,8 +119,8 @@ cdef class GLMSource(TermSource):
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, X, y, theta=None, family="logistic", scale=None, df=4.0, *, support=None,
-                 check_finite=True):
+    def __init__(self, X, y, theta=None, family="logistic", scale=None, df=4.0, *, offset=None, weights=None,
+                 groups=None, support=None, check_finite=True):
         if family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
         if scale is None or isinstance(scale, str):
@@ -124,44 +134,39 @@ cdef class GLMSource(TermSource):
             scale = 1.0 if scale is None else scale
         scale = _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
         df = _checks.positive(df, "df", "it says how heavy the tails are")
-        x, outcome = _frames.as_table(X, "X", "a table of numbers"), _frames.as_table(y, "y", "a vector of numbers")
-        for name, array in (("X", x), ("y", outcome)):
-            if np.ma.is_masked(array):
-                raise ValueError(f"{name} has masked entries; every row has a term, so fill or drop those rows first")
-        x, outcome = np.asarray(x), np.asarray(outcome)
-        if x.ndim != 2 or x.dtype.kind not in "fiub" or x.shape[1] == 0:
-            raise ValueError(f"X has shape {x.shape} and dtype {x.dtype}; real numbers of shape (n_rows, p), with at "
-                             f"least one column, are needed")
-        if x.dtype.type not in (np.float32, np.float64) or not x.dtype.isnative:
-            x = x.astype(np.float64)
-        if not x.flags.aligned:
-            x = x.copy()
-        if outcome.shape != x.shape[:1] or outcome.dtype.kind not in "fiub":
-            raise ValueError(f"y has shape {outcome.shape} and dtype {outcome.dtype}; real numbers of shape "
-                             f"({x.shape[0]},), one for each row of X, are needed")
-        if check_finite:
-            _require_finite(x, _frames.column_names(X))
+        x = _table(X, check_finite)
+        outcome = _outcomes(y, x.shape[0])
         _check_outcomes(outcome, family)
-        parameters = np.array(np.zeros(x.shape[1]) if theta is None else theta, dtype=np.float64, order="C", ndmin=2)
-        _check_theta(parameters, (max(len(parameters), 1), x.shape[1]))
+        columns, factors, width = _frames.column_names(X), [], x.shape[1]
+        groups = tuple(group.resolved(columns, x.shape[1]) for group in as_groups(groups))
+        for number, group in enumerate(groups):
+            factor = group.laid_out(x.shape[0], width, number)
+            width = factor.stop
+            factors.append(factor)
+        parameters = np.array(np.zeros(width) if theta is None else theta, dtype=np.float64, order="C", ndmin=2)
+        _check_theta(parameters, (max(len(parameters), 1), width))
+        a_row = (x.nnz / max(x.shape[0], 1) if _is_sparse(x) else x.shape[1]) + sum(f.width for f in factors)
         super().__init__(len(parameters), x.shape[0], scan_advantage=_scan_advantage(x),
-                         reward_cost=4.0 + 0.25 * x.shape[1], support=support)
+                         reward_cost=4.0 + 0.25 * a_row, support=support)
         self.expanded_advantage = self.scan_advantage
         self.expanded_cost = 1.5 * self.reward_cost
         self.X = x
         self.y = outcome.astype(np.float64)
         self.y.flags.writeable = False
+        self.offset = row_numbers(offset, "offset", x.shape[0], lambda v: True, "finite")
+        self.weights = row_numbers(weights, "weights", x.shape[0], _are_counts, "a whole number from 0 up")
+        self.groups = groups
+        self.factors = tuple(factors)
         self.parameters = parameters
         self.family = family
         self.scale = scale
         self.df = df
         self.constant = 0.0
         self.signs = None
-        self.model.x = <const char *>cnp.PyArray_DATA(self.X)
-        self.model.row_stride = self.X.strides[0]
-        self.model.column_stride = self.X.strides[1]
-        self.model.n_columns = self.X.shape[1]
-        self.model.single = x.dtype.type is np.float32
+        self.kept = []
+        self.hold_columns()
+        self.hold_factors()
+        self.model.n_parameters = width
         self.model.family = _FAMILIES[family]
         self.model.y = <const double *>cnp.PyArray_DATA(self.y)
         self.model.sign = NULL
@@ -174,13 +179,74 @@ cdef class GLMSource(TermSource):
             self.signs = np.where(self.y > 0.0, 1, -1).astype(np.int8)
             self.model.sign = <const signed char *>cnp.PyArray_DATA(self.signs)
         elif self.outcomes == "count":
-            self.constant = -_sum_of_log_factorials(self.y)
+            self.constant = -_sum_of_log_factorials(self.y, self.weights)
         guard_built(&self.guard, 1)
+
+    def __dealloc__(self):
+        free(self.c_factors)
+
+    cdef int hold_columns(self) except -1:
+        """Let the C struct see X."""
+        self.model.n_columns = self.X.shape[1]
+        self.model.single = self.X.dtype.type is np.float32
+        if not _is_sparse(self.X):
+            self.model.x = <const char *>cnp.PyArray_DATA(self.X)
+            self.model.row_stride, self.model.column_stride = self.X.strides
+            return 0
+        begin, column = self.X.indptr.astype(np.int64), self.X.indices.astype(np.int32, copy=False)
+        self.kept += [begin, column, self.X.data]
+        self.c_sparse.begin = <const int64_t *>cnp.PyArray_DATA(begin)
+        self.c_sparse.column = <const int32_t *>cnp.PyArray_DATA(column)
+        self.c_sparse.value = <const char *>cnp.PyArray_DATA(self.X.data)
+        self.c_sparse.single = self.model.single
+        self.model.sparse = &self.c_sparse
+        return 0
+
+    cdef int hold_factors(self) except -1:
+        """Let the C struct see the offset, the weights and the grouping factors."""
+        cdef fr_factor *f
+        if self.offset is not None:
+            self.model.offset = <const double *>cnp.PyArray_DATA(self.offset)
+        if self.weights is not None:
+            self.model.weight = <const double *>cnp.PyArray_DATA(self.weights)
+        self.c_factors = <fr_factor *>calloc(max(len(self.factors), 1), sizeof(fr_factor))
+        if self.c_factors == NULL:
+            raise MemoryError()
+        for k, factor in enumerate(self.factors):
+            z = self.X if factor.table is None else factor.table
+            if factor.columns and _is_sparse(z):
+                z = z[:, list(factor.columns)].toarray()
+                places = np.arange(len(factor.columns), dtype=np.intp) * z.strides[1]
+            elif factor.columns:
+                places = np.array(factor.columns, dtype=np.intp) * z.strides[1]
+            else:
+                places = np.arange(factor.width - factor.intercept, dtype=np.intp) * z.dtype.itemsize
+            codes = np.ascontiguousarray(factor.codes, dtype=np.int32)
+            self.kept += [codes, places, z]
+            f = &self.c_factors[k]
+            f.code = <const int32_t *>cnp.PyArray_DATA(codes)
+            f.start, f.width, f.intercept = factor.start, factor.width, factor.intercept
+            f.column = <const Py_ssize_t *>cnp.PyArray_DATA(places)
+            if len(places):
+                f.z = <const char *>cnp.PyArray_DATA(z)
+                f.row_stride = z.strides[0]
+                f.single = z.dtype.type is np.float32
+        self.model.factors = self.c_factors
+        self.model.n_factors = len(self.factors)
+        return 0
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _glm_source.saved(np.asarray(self.X), np.asarray(self.y), np.asarray(self.parameters), self.family,
-                                 self.scale, self.df, self.support)
+        plain = (np.asarray(self.X) if not _is_sparse(self.X) else self.X, np.asarray(self.y),
+                 np.asarray(self.parameters), self.family, self.scale, self.df, self.support)
+        more = self.beside()
+        return _glm_source.saved(*plain) if not more else _glm_source.saved(*plain, more)
+
+    def beside(self):
+        """The arguments after df that are not their defaults, by name: what another source of the rows needs."""
+        guard_check_built(&self.guard, self)
+        more = {"offset": self.offset, "weights": self.weights, "groups": self.groups or None}
+        return {name: value for name, value in more.items() if value is not None}
 
     # What `_math/c/_families.h` says of the family.
 
@@ -252,20 +318,20 @@ cdef class GLMSource(TermSource):
         cdef cnp.ndarray array
         cdef const double *x
         guard_check_built(&self.guard, self)
-        cdef Py_ssize_t i, size = self.n_arms * self.model.n_columns
+        cdef Py_ssize_t i, size = self.n_arms * self.model.n_parameters
         cdef double sum = 0.0
         if type(values) is np.ndarray and cnp.PyArray_TYPE(values) == cnp.NPY_DOUBLE \
                 and cnp.PyArray_ISCARRAY_RO(values):
             array = values
         else:
             array = np.ascontiguousarray(values, dtype=np.float64)
-        if array.ndim != 2 or array.shape[0] != self.n_arms or array.shape[1] != self.model.n_columns:
-            _check_theta(array, (self.n_arms, self.model.n_columns))
+        if array.ndim != 2 or array.shape[0] != self.n_arms or array.shape[1] != self.model.n_parameters:
+            _check_theta(array, (self.n_arms, self.model.n_parameters))
         x = <const double *>cnp.PyArray_DATA(array)
         for i in range(size):
             sum += x[i] - x[i]      # nan unless all are finite
         if sum != 0.0:
-            _check_theta(array, (self.n_arms, self.model.n_columns))
+            _check_theta(array, (self.n_arms, self.model.n_parameters))
         memcpy(cnp.PyArray_DATA(self.parameters), x, size * sizeof(double))
 
     cdef int terms(self, const double *about, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
@@ -283,7 +349,7 @@ cdef class GLMSource(TermSource):
         cdef const double *gram
         cdef const double *cross
         cdef double squares, step, product, inverse = 1.0 / self.scale
-        if self.model.family != FR_GAUSSIAN:
+        if self.model.family != FR_GAUSSIAN or self.model.n_factors or self.model.sparse != NULL:
             return Source.total(self, arms, n_arms, out)
         with gil:
             if self.gram is None:
@@ -300,7 +366,7 @@ cdef class GLMSource(TermSource):
                     product += gram[a * p + b] * (theta[arms[j] * p + b] - centre[b])
                 squares += step * product
             squares = 0.0 if squares < 0.0 else squares         # but not nan
-            out[j] = (self.n_rows * fr_families[FR_GAUSSIAN].constant(self.scale, self.df)
+            out[j] = (self.weight * fr_families[FR_GAUSSIAN].constant(self.scale, self.df)
                       - 0.5 * inverse * inverse * squares)
         return 0
 
@@ -309,9 +375,15 @@ cdef class GLMSource(TermSource):
         p = self.X.shape[1]
         centre = np.asarray(self.parameters).mean(axis=0)
         gram, cross, residual = np.zeros((p, p)), np.zeros(p), 0.0
+        self.weight = self.n_rows if self.weights is None else self.weights.sum()
         for first in range(0, self.n_rows, _CHUNK):
             x = np.asarray(self.X[first:first + _CHUNK], dtype=np.float64)
             left = self.y[first:first + _CHUNK] - x @ centre
+            if self.offset is not None:
+                left -= self.offset[first:first + _CHUNK]
+            if self.weights is not None:
+                root = np.sqrt(self.weights[first:first + _CHUNK])
+                x, left = root[:, None] * x, root * left
             gram += x.T @ x
             cross += x.T @ left
             residual += left @ left
@@ -338,7 +410,7 @@ cdef class GLMSource(TermSource):
         """
         guard_check_built(&self.guard, self)
         cdef cnp.ndarray hat = np.ascontiguousarray(theta_hat, dtype=np.float64)
-        _check_theta(hat[None], (1, self.model.n_columns))
+        _check_theta(hat[None], (1, self.model.n_parameters))
         cdef int64_t start = operator.index(first)
         cdef int64_t length = self.n_rows - start if count is None else operator.index(count)
         if not (0 <= start and 0 <= length and start + length <= self.n_rows):
@@ -380,24 +452,78 @@ def _check_outcomes(y, family):
         raise ValueError(f"y[{row}] is {y[row]}; each outcome of the {family} family must be {needed}")
 
 
-cdef double _sum_of_log_factorials(cnp.ndarray y):
+cdef double _sum_of_log_factorials(cnp.ndarray y, weights):
     cdef const double *x = <const double *>cnp.PyArray_DATA(y)
+    cdef const double *w = NULL
     cdef Py_ssize_t i
     cdef double sum = 0.0
+    if weights is not None:
+        w = <const double *>cnp.PyArray_DATA(weights)
     for i in range(y.shape[0]):
-        sum += lgamma(x[i] + 1.0)
+        sum += lgamma(x[i] + 1.0) * (1.0 if w == NULL else w[i])
     return sum
+
+
+def _are_counts(values):
+    return (values >= 0.0) & (values == np.floor(values))
+
+
+def _is_sparse(x):
+    """Whether X is a sparse table of SciPy: such a table alone has `nnz`."""
+    return hasattr(x, "nnz")
+
+
+def _table(X, check_finite):
+    """X as the C code reads it: an aligned array of floats, or a CSR table of them without doubles."""
+    if hasattr(X, "tocsr"):
+        x = X.tocsr()
+        if x.ndim != 2 or x.dtype.kind not in "fiub" or x.shape[1] == 0 or x.shape[1] > 2**31 - 1:
+            raise ValueError(f"X has shape {x.shape} and dtype {x.dtype}; real numbers of shape (n_rows, p), with at "
+                             f"least one column, are needed")
+        if not x.has_canonical_format:
+            x = x.copy()
+            x.sum_duplicates()
+        if x.dtype.type not in (np.float32, np.float64):
+            x = x.astype(np.float64)
+        if check_finite and not np.isfinite(x.data).all():
+            raise ValueError("X has entries that are not finite; finite numbers are needed")
+        return x
+    x = _frames.as_table(X, "X", "a table of numbers")
+    if np.ma.is_masked(x):
+        raise ValueError("X has masked entries; every row has a term, so fill or drop those rows first")
+    x = np.asarray(x)
+    if x.ndim != 2 or x.dtype.kind not in "fiub" or x.shape[1] == 0:
+        raise ValueError(f"X has shape {x.shape} and dtype {x.dtype}; real numbers of shape (n_rows, p), with at "
+                         f"least one column, are needed")
+    if x.dtype.type not in (np.float32, np.float64) or not x.dtype.isnative:
+        x = x.astype(np.float64)
+    if not x.flags.aligned:
+        x = x.copy()
+    if check_finite:
+        _require_finite(x, _frames.column_names(X))
+    return x
+
+
+def _outcomes(y, n_rows):
+    outcome = _frames.as_table(y, "y", "a vector of numbers")
+    if np.ma.is_masked(outcome):
+        raise ValueError("y has masked entries; every row has a term, so fill or drop those rows first")
+    outcome = np.asarray(outcome)
+    if outcome.shape != (n_rows,) or outcome.dtype.kind not in "fiub":
+        raise ValueError(f"y has shape {outcome.shape} and dtype {outcome.dtype}; real numbers of shape "
+                         f"({n_rows},), one for each row of X, are needed")
+    return outcome
 
 
 def _scan_advantage(x):
     # Measured, two arms on 10^6 rows of 20: 51 ns at random, 26 in order in float64; 49 and 19 in float32.
-    return 2.2 if x.nbytes > 1 << 24 else 1.2
+    return 2.2 if (x.data.nbytes if _is_sparse(x) else x.nbytes) > 1 << 24 else 1.2
 
 
 @_checks.rebuilds(1, GLMSource)
-def _glm_source(X, y, theta, family, scale, df, support):
+def _glm_source(X, y, theta, family, scale, df, support, beside=None):
     """Rebuild a pickled `GLMSource`."""
-    return GLMSource(X, y, theta, family, scale, df, support=support, check_finite=False)
+    return GLMSource(X, y, theta, family, scale, df, support=support, check_finite=False, **(beside or {}))
 
 
 cdef class PairSource(_BlockSource):

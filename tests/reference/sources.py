@@ -68,3 +68,17 @@ def binned_taylor(y, labels, references, value, gradient, hessian, rows, arms):
         for j, arm in enumerate(arms):
             out[i, j] = value[b, arm] + gradient[b, arm] @ step + 0.5 * step @ hessian[b, arm] @ step
     return out
+
+
+def design(X, factors):
+    """All columns of a model with groups: those of X, then of each factor, given as (codes, n_groups, values of shape
+    (n_rows, q)), q columns a group that are 0 in the rows of other groups.
+    """
+    X = np.asarray(X, dtype=float)
+    columns = [X]
+    for codes, n_groups, values in factors:
+        block = np.zeros((len(X), n_groups * values.shape[1]))
+        for row, group in enumerate(codes):
+            block[row, group * values.shape[1] : (group + 1) * values.shape[1]] = values[row]
+        columns.append(block)
+    return np.column_stack(columns)

@@ -6,6 +6,7 @@
 `protocol` says what a kernel is. Single decisions are in `fastrace.races`, compiled likelihoods in `fastrace._models`.
 """
 
+from fastrace._models.grouping import Groups
 from fastrace.mcmc.bias import BiasCheck, check_bias
 from fastrace.mcmc.doors.pymc.models import PyMCModel, from_pymc
 from fastrace.mcmc.kernels.firefly_metropolis import FireflyMetropolis
@@ -57,6 +58,7 @@ __all__ = [
     "HalfNormal",
     "HalfStudentT",
     "Horseshoe",
+    "Groups",
     "Kernel",
     "Laplace",
     "LaplaceResult",

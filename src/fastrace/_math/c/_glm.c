@@ -106,8 +106,8 @@ static void by_blas(const fr_glm *m, double *x, ptrdiff_t n_rows, const double *
 }
 
 /* Rows whose columns lie apart, or that meet many arms, are brought together first. */
-int fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, const double *const *theta,
-                   ptrdiff_t n_arms, double *const *eta)
+static int of_columns(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, const double *const *theta,
+                      ptrdiff_t n_arms, double *const *eta)
 {
     ptrdiff_t p = m->n_columns, size = (ptrdiff_t)(m->single ? sizeof(float) : sizeof(double));
     int many = n_arms >= BLAS_ARMS && p * n_arms >= BLAS_PRODUCTS;
@@ -126,6 +126,16 @@ int fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_
     return 0;
 }
 
+int fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, const double *const *theta,
+                   ptrdiff_t n_arms, double *const *eta)
+{
+    if (m->sparse) fr_sparse_predict(m->sparse, rows, first, n_rows, theta, n_arms, eta);
+    else if (of_columns(m, rows, first, n_rows, theta, n_arms, eta)) return -1;
+    if (m->offset || m->n_factors)
+        fr_effects_add(m->offset, m->factors, m->n_factors, rows, first, n_rows, theta, n_arms, eta);
+    return 0;
+}
+
 /* Outcomes of a block of rows. */
 static void outcomes(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *y)
 {
@@ -136,6 +146,14 @@ static void outcomes(const fr_glm *m, const int64_t *rows, int64_t first, ptrdif
         if (rows) for (ptrdiff_t i = 0; i < n_rows; i++) y[i] = m->y[rows[i]];
         else memcpy(y, m->y + first, (size_t)n_rows * sizeof(double));
     }
+}
+
+/* Terms of a block of rows, or derivatives of terms, times the weights of the rows. */
+static void weigh(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *terms)
+{
+    if (!m->weight) return;
+    if (rows) for (ptrdiff_t i = 0; i < n_rows; i++) terms[i] *= m->weight[rows[i]];
+    else for (ptrdiff_t i = 0; i < n_rows; i++) terms[i] *= m->weight[first + i];
 }
 
 void fr_glm_ready(fr_glm *m)
@@ -200,7 +218,7 @@ int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, c
         for (ptrdiff_t arm = 0; arm < n_arms; arm += ARMS) {
             ptrdiff_t part = smaller(n_arms - arm, ARMS);
             for (ptrdiff_t j = 0; j < part; j++) {
-                parameters[j] = theta + arms[arm + j] * m->n_columns;
+                parameters[j] = theta + arms[arm + j] * m->n_parameters;
                 column[j] = out[arm + j] + start;
             }
             parameters[part] = theta_hat;
@@ -214,11 +232,12 @@ int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, c
             for (ptrdiff_t j = 0; j < part; j++) {
                 if (!theta_hat) {
                     log_likelihood(m->family, &m->shape, y, count, column[j]);
-                    continue;
+                } else {
+                    memcpy(value, column[j], (size_t)count * sizeof(double));
+                    log_likelihood(m->family, &m->shape, y, count, value);
+                    residuals(hat, l0, l1, l2, count, value, column[j]);
                 }
-                memcpy(value, column[j], (size_t)count * sizeof(double));
-                log_likelihood(m->family, &m->shape, y, count, value);
-                residuals(hat, l0, l1, l2, count, value, column[j]);
+                weigh(m, block_rows, first + start, count, column[j]);
             }
         }
     }
@@ -240,6 +259,9 @@ int fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, 
         outcomes(m, NULL, first + start, count, y);
         if (fr_glm_predict(m, NULL, first + start, count, &theta_hat, 1, &eta)) return -1;
         derivatives(m->family, &m->shape, y, count, eta, l1 + start, l2 + start);
+        weigh(m, NULL, first + start, count, eta);
+        weigh(m, NULL, first + start, count, l1 + start);
+        weigh(m, NULL, first + start, count, l2 + start);
     }
     return 0;
 }

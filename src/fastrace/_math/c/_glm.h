@@ -4,9 +4,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "_effects.h"
 #include "_families.h"
 
-enum { FR_GLM_BLOCK = 256 };    /* rows whose intermediate results stay in the first-level cache */
+enum { FR_GLM_BLOCK = FR_ROWS };    /* rows whose intermediate results stay in the first-level cache */
 
 typedef struct {
     const char *x;                              /* float32 or float64, any strides in bytes */
@@ -17,6 +18,11 @@ typedef struct {
     const signed char *sign;                    /* where not NULL: 1 where the outcome is 1, else -1 */
     double scale, df;                           /* of families that have them, else 1 */
     fr_shape shape;                             /* what follows from them, by fr_glm_ready */
+    ptrdiff_t n_parameters;                     /* of an arm: coefficients, effects of the factors in turn */
+    const double *offset, *weight;              /* of each row: added to eta, and what its term is multiplied by; or NULL */
+    const fr_factor *factors;
+    int n_factors;
+    const fr_sparse *sparse;                    /* where not NULL, in place of x */
     void (*gemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *, double *,
                  int *);                        /* dgemm of BLAS, for many arms */
 } fr_glm;
@@ -25,19 +31,20 @@ void fr_glm_ready(fr_glm *m);
 
 /* Functions that return int return 0, or -1 for want of memory. */
 
-/* out[j][i] for rows[i] (NULL: first + i) and parameters theta + arms[j] * n_columns: the log-likelihood l(eta),
-   eta = x . theta. With theta_hat and hat = x . theta_hat, less l(hat) + l'(hat) (eta - hat) + l''(hat) (eta - hat)^2 / 2. */
+/* out[j][i] for rows[i] (NULL: first + i) and parameters theta + arms[j] * n_parameters: the log-likelihood l(eta) times the
+   row's weight, eta = offset + x . theta + effects. With theta_hat and hat its eta, less l(hat) + l'(hat) (eta - hat)
+   + l''(hat) (eta - hat)^2 / 2, times the weight. */
 int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows, int64_t first,
                 ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out);
 
-/* eta[j][i] = x[rows[i]] . theta[j], at most FR_GLM_BLOCK rows. */
+/* eta[j][i] of rows[i] at theta[j], at most FR_GLM_BLOCK rows. */
 int fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, const double *const *theta,
                    ptrdiff_t n_arms, double *const *eta);
 
-/* l, l' and l'' of n outcomes y at the predictors that l0 holds. */
+/* l, l' and l'' of n outcomes y, without weights, at the predictors that l0 holds. */
 void fr_glm_expand(const fr_glm *m, const double *y, ptrdiff_t n, double *l0, double *l1, double *l2);
 
-/* l, l' and l'' at theta_hat on rows first .. first + n_rows - 1. */
+/* l, l' and l'' times the weights at theta_hat on rows first .. first + n_rows - 1. */
 int fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *l0,
                        double *l1, double *l2);
 #endif

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace.mcmc.models._rows import chunks
+from fastrace._models.grouping import Factor
+from fastrace.mcmc.models._rows import products
 
 __all__ = ["NoModeError", "ascent", "called", "find_mode", "movement", "normal_density"]
 
@@ -129,12 +131,13 @@ def _scaled(matrix: Array) -> tuple[Array, Array, Array]:
     return scale, values, vectors
 
 
-def movement(table: NDArray[np.generic], steps: Array) -> float:
+def movement(table: Any, steps: Array, factors: Sequence[Factor] = ()) -> float:
     """Largest predictor of steps of shape (p, k), over the largest sum of absolute parts of one."""
     whole = parts = 0.0
-    for _, x in chunks(table):
-        whole = max(whole, float(np.abs(x @ steps).max()))
-        parts = max(parts, float((np.abs(x) @ np.abs(steps)).max()))
+    for _, moved in products(table, factors, steps):
+        whole = max(whole, float(np.abs(moved).max()))
+    for _, moved in products(table, factors, np.abs(steps), abs):
+        parts = max(parts, float(moved.max()))
     return whole / parts if parts > 0.0 else 0.0
 
 

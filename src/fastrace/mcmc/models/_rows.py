@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fastrace._models.grouping import Factor
 
 CHUNK = 4096
 
@@ -18,6 +20,26 @@ def chunks(table: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         yield part, np.asarray(table[part], dtype=np.float64)
 
 
-def lengths(table: NDArray[Any], factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Norm of each row of table @ factor, or a little more."""
-    return np.concatenate([np.sqrt(np.square(x @ factor).sum(axis=1)) for _, x in chunks(table)]) * (1.0 + 1e-12)
+def products(
+    table: Any, factors: Sequence[Factor], matrix: NDArray[np.float64], each: Callable[[Any], Any] = lambda x: x
+) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Rows of the design times a matrix, a few at a time. The design has the columns of the table, which may be sparse,
+    and those that the effects of the factors multiply; `each` is applied to its entries.
+    """
+    n, p = table.shape
+    for first in range(0, n, CHUNK):
+        part = slice(first, min(first + CHUNK, n))
+        x = table[part] if hasattr(table, "nnz") else np.asarray(table[part], dtype=np.float64)
+        out = each(x) @ matrix[:p]
+        for factor in factors:
+            values, effects = each(factor.values(table, part)), factor.start + factor.codes[part] * factor.width
+            for k in range(factor.width):
+                out += values[:, k].reshape(-1, *[1] * (out.ndim - 1)) * matrix[effects + k]
+        yield part, out
+
+
+def lengths(table: Any, factor: NDArray[np.float64], factors: Sequence[Factor] = ()) -> NDArray[np.float64]:
+    """Norm of each row of the design times `factor`, or a little more."""
+    return np.concatenate(
+        [np.sqrt(np.square(x).sum(axis=1)) for _, x in products(table, factors, factor)]
+    ) * (1.0 + 1e-12)

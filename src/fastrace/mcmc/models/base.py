@@ -68,6 +68,8 @@ class Model:
     ----------
     dim, n_rows : int
         Numbers of parameters and of rows.
+    n_seen : int
+        How many parameters the rows see. They stand first; those that only the prior sees follow.
     names : tuple of str, or None
         What each parameter is called, in errors and in the traces of chains.
     """
@@ -103,6 +105,11 @@ class Model:
             _checks.takes(log_prior, "log_prior", "theta")
         self.log_prior = log_prior
         self.names = _checks.arm_names(names, self.dim, "parameter")
+
+    @property
+    def n_seen(self) -> int:
+        """How many parameters the rows see, which stand first."""
+        return self.dim
 
     @property
     def has_derivatives(self) -> bool:

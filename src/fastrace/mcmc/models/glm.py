@@ -11,12 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
+from fastrace._models._arrow import Arrow
 from fastrace._models._expanded import Expanded
+from fastrace._models._seen import expand_seen
+from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement
-from fastrace.mcmc.models._rows import chunks, lengths
+from fastrace.mcmc.models._rows import chunks, lengths, products
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.results.columns import model_names
 from fastrace.sources import Source, column_names
@@ -33,22 +36,32 @@ class GLM(Model):
     ----------
     X, y, family
         As in `fastrace.likelihoods.GLMSource`: "logistic", "gaussian", "poisson" or "student-t" regression. An array
-        `X` is read in place.
+        `X` is read in place, a memory map and a sparse table of SciPy in rows (CSR) too.
     scale : float, optional
         Of the "gaussian" and "student-t" families, which need it: the standard deviation of the outcome about its mean,
         or the scale of the Student distribution, in units of `y`. It is taken as given, not learned: the standard
         deviations of the coefficients are in proportion to it. See the examples for an estimate.
     df : float, default 4.0
         Degrees of freedom of the "student-t" family.
-    prior_mean, prior_sd : float or array_like of shape (p,), default 0 and infinity
-        Independent normal priors; an infinite standard deviation is a flat prior.
+    offset : array_like of shape (n_rows,), optional
+        Added to each row's predictor, such as the logarithm of the exposure of a count.
+    weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
+        How many times each row was seen: its log-likelihood is multiplied by this number.
+    groups : Groups, array_like, sequence or dict of these, optional
+        Grouping factors, each an array of codes, or a `Groups` where slopes vary or names matter. Several factors may
+        be crossed or nested. The predictor of a row is offset + x . coefficients + the effects of its groups. The
+        parameters are the coefficients, then the effects of each factor group by group, which need a finite `prior_sd`.
+    prior_mean, prior_sd : float or array_like of shape (dim,), default 0 and infinity
+        Independent normal priors; an infinite standard deviation is a flat prior. `dim` is the number of parameters:
+        p without groups.
     log_prior : callable, optional
         ``log_prior(theta)``, in place of the normal prior or besides. Python code: about a microsecond a step.
     shuffle : None, int, SeedSequence or Generator, optional
         Copy the rows in random order. Races then read consecutive rows, which is much faster where the data are far
         larger than the cache; see ``access`` in `RacingMetropolis`.
     names : sequence of str of length p, optional
-        What the parameters are called in errors and in traces; by default the columns of a frame or dict `X`.
+        What the coefficients are called in errors and in traces; by default the columns of a frame or dict `X`. The
+        intercept of group "3" of the factor "clinic" is called "1|clinic[3]", its slope of "age" "age|clinic[3]".
 
     Raises
     ------
@@ -79,6 +92,13 @@ class GLM(Model):
     >>> from scipy import stats
     >>> scale = np.median(np.abs(left)) / stats.t.ppf(0.75, df=4.0)
     >>> model = mcmc.GLM(X, z, family="student-t", scale=scale, df=4.0)
+
+    An intercept for each of 20 clinics, and a slope of the second column:
+
+    >>> clinic = rng.integers(0, 20, size=1000)
+    >>> model = mcmc.GLM(X, y, groups={"clinic": mcmc.Groups(clinic, slopes=[1])}, prior_sd=1.0)
+    >>> model.dim, model.names[2:4]
+    (42, ('1|clinic[0]', 'x1|clinic[0]'))
     """
 
     def __init__(
@@ -89,6 +109,9 @@ class GLM(Model):
         scale: float | None = None,
         df: float = 4.0,
         *,
+        offset: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        groups: Any = None,
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
@@ -97,16 +120,74 @@ class GLM(Model):
     ) -> None:
         if scale is not None and family not in SCALED:
             raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
-        self._glm = GLMSource(X, y, None, family, scale, df)
+        self._glm = GLMSource(X, y, None, family, scale, df, offset=offset, weights=weights, groups=groups)
         self.shuffled = shuffle is not None
         if self.shuffled:
-            order = _checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows)
-            self._glm = self._source(self._glm.X[order], self._glm.y[order], None)
+            self._shuffle(_checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows))
         names = model_names(column_names(X)) if names is None else names
-        super().__init__(self._glm.X.shape[1], self._glm.n_rows, prior_mean, prior_sd, log_prior, names)
+        dim = self._glm.theta.shape[1]
+        super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, self._all_names(names))
+        self._require_group_prior()
+
+    def _shuffle(self, order: NDArray[np.intp]) -> None:
+        g = self._glm
+        beside = {
+            name: tuple(group.reordered(order) for group in value) if name == "groups" else value[order]
+            for name, value in g.beside().items()
+        }
+        self._glm = GLMSource(g.X[order], g.y[order], None, g.family, g.scale, g.df, check_finite=False, **beside)
+
+    def _all_names(self, names: Sequence[str] | None) -> Sequence[str] | None:
+        """Of all parameters: the columns, "1|clinic[3]" for the intercept of group 3, "age|clinic[3]" for its slope."""
+        if not self.factors:
+            return names
+        columns = [f"x{k}" for k in range(self.n_columns)] if names is None else list(names)
+        if len(columns) == self.n_columns:
+            columns += [name for factor in self.factors for name in factor.effect_names()]
+        return columns
+
+    def _require_group_prior(self) -> None:
+        for factor in self.factors:
+            if not (self.prior_precision[factor.start : factor.stop] > 0.0).all():
+                raise ValueError(
+                    f"the effects of groups {factor.name!r} have a flat prior, under which the posterior is improper: "
+                    f"give prior_sd, a number or one for each of the {self.dim} parameters, finite for effects"
+                )
 
     def __repr__(self) -> str:
-        return f"GLM({counted(self.n_rows, 'row')}, {counted(self.dim, 'column')}, family={self._glm.family!r})"
+        groups = "".join(f", {counted(f.n_groups, 'group')} of {f.name!r}" for f in self.factors)
+        return (f"GLM({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}{groups}, "
+                f"family={self._glm.family!r})")
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of X, whose coefficients are the first parameters."""
+        return int(self._glm.X.shape[1])
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The grouping factors, with where each stands in the parameters; empty without groups."""
+        return tuple(self._glm.factors)
+
+    def expand_seen(self, psi: ArrayLike) -> tuple[float, Array, Arrow]:
+        """Expand the log-likelihood in what the rows see.
+
+        Parameters
+        ----------
+        psi : array_like of shape (n_seen,)
+            Coefficients, then the effects of each factor group by group.
+
+        Returns
+        -------
+        value : float
+            The log-likelihood but for terms that depend on no parameter.
+        gradient : ndarray of shape (n_seen,)
+            Its first derivatives.
+        hessian : Arrow
+            Its second derivatives: dense in all but the effects of the factor that has most of them, whose blocks are
+            kept apart.
+        """
+        return expand_seen(self._glm, np.asarray(psi, dtype=np.float64))
 
     _positive = True
 
@@ -123,12 +204,15 @@ class GLM(Model):
         return own if reference is None else Expanded(own, reference.theta_hat), theta
 
     def _arms(self, count: int) -> tuple[GLMSource, Array]:
-        own = self._source(self._glm.X, self._glm.y, np.zeros((count, self.dim)))
+        g = self._glm
+        theta = np.zeros((count, self.n_seen))
+        own = GLMSource(g.X, g.y, theta, g.family, g.scale, g.df, check_finite=False, **g.beside())
         return own, parameters_of(own)
 
-    def _source(self, X: NDArray[Any], y: Array, theta: Array | None) -> GLMSource:
-        g = self._glm
-        return GLMSource(X, y, theta, g.family, g.scale, g.df, check_finite=False)
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What the model has beside columns in memory and outcomes, in words; empty for most models."""
+        return (*self._glm.beside(), *(["a sparse X"] if hasattr(self._glm.X, "nnz") else []))
 
     def _expand_some(self, at: Array, rows: NDArray[np.int64]) -> Parts:
         x = np.ascontiguousarray(self._glm.X[rows])
@@ -137,6 +221,9 @@ class GLM(Model):
         return float(level.sum()), slope @ x, x.T @ (curvature[:, None] * x)
 
     def _expand(self, at: Array) -> Parts:
+        if self.factors or hasattr(self._glm.X, "nnz"):
+            level, pull, arrow = expand_seen(self._glm, at)
+            return level, pull, arrow.to_dense()
         value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
         for part, x in chunks(self._glm.X):
             level, slope, curvature = self._glm.derivatives(at, part.start, len(x))
@@ -147,24 +234,34 @@ class GLM(Model):
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
         weights, radius = cubic_weights(self._glm, self._lengths(factor), lambda: self._predictors(hat))
+        if self._glm.weights is not None:
+            weights = weights * self._glm.weights
         return weights, radius, self._rounding(hat)
 
     def _start(self) -> Array:
         """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""
-        if self._glm.outcomes != "count":
-            return np.zeros(self.dim)
-        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        start = np.zeros(self.dim)
+        if self._glm.outcomes != "count" or hasattr(self._glm.X, "nnz"):
+            return start
+        p = self.n_columns
+        gradient, hessian = np.zeros(p), np.zeros((p, p))
         for part, x in chunks(self._glm.X):
             mean = np.asarray(self._glm.y[part], dtype=np.float64) + 0.5
-            gradient += (mean * np.log(mean)) @ x
+            level = np.log(mean)
+            if self._glm.offset is not None:
+                level = level - self._glm.offset[part]
+            if self._glm.weights is not None:
+                mean = mean * self._glm.weights[part]
+            gradient += (mean * level) @ x
             hessian -= x.T @ (mean[:, None] * x)
-        _, gradient, hessian = self._with_prior(np.zeros(self.dim), 0.0, gradient, hessian)
-        return ascent(hessian, gradient)
+        step = -self.prior_mean[:p]
+        start[:p] = ascent(hessian - np.diag(self.prior_precision[:p]), gradient - self.prior_precision[:p] * step)
+        return start
 
     def _margins(self, at: Array) -> tuple[float, float] | None:
         if self._glm.outcomes == "real":
             return None
-        y, moved = np.asarray(self._glm.y), self._predictors(at)
+        y, moved = np.asarray(self._glm.y), self._movements(at)
         if self._glm.outcomes == "count":  # rows with a count hold their predictors
             right = np.where(y > 0.0, -np.abs(moved), -moved)
         else:
@@ -172,7 +269,7 @@ class GLM(Model):
         return float(right.min()), float(right.max())
 
     def _moved(self, direction: Array) -> float:
-        return movement(self._glm.X, direction[:, None])
+        return movement(self._glm.X, direction[:, None], self.factors)
 
     def slopes(self, reference: Reference) -> Array:
         steepest = self._glm.steepest
@@ -181,11 +278,17 @@ class GLM(Model):
                 f"the slope of the {self._glm.family} family's terms is not bounded, and TunaMH needs a bound; use "
                 f"PoissonMinibatchMetropolis or RacingMetropolis"
             )
-        return steepest * self._lengths(reference.factor)
+        slopes = steepest * self._lengths(reference.factor)
+        return slopes if self._glm.weights is None else slopes * self._glm.weights
 
     def _lengths(self, factor: Array) -> Array:
         """Norm of each whitened row: x . (theta - hat) is at most this times the whitened distance."""
-        return lengths(self._glm.X, factor)
+        return lengths(self._glm.X, factor, self.factors)
 
     def _predictors(self, at: Array) -> Array:
-        return np.concatenate([x @ at for _, x in chunks(self._glm.X)])
+        moved = self._movements(at)
+        return moved if self._glm.offset is None else moved + self._glm.offset
+
+    def _movements(self, step: Array) -> Array:
+        """How far a step of the parameters moves each row's predictor."""
+        return np.concatenate([moved for _, moved in products(self._glm.X, self.factors, step)])

@@ -1,0 +1,344 @@
+"""Grouping factors: which group each row belongs to, and which effects vary from group to group."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks, _frames
+
+__all__ = ["Factor", "Groups", "as_groups"]
+
+
+class Factor(NamedTuple):
+    """A grouping factor as a likelihood lays it out: the effects of group g are parameters
+    ``start + g * width, ..., start + (g + 1) * width - 1``.
+    """
+
+    name: str
+    codes: NDArray[np.int32]
+    levels: tuple[str, ...]
+    start: int
+    terms: tuple[str, ...]  # "1" for the intercept, then the slopes
+    intercept: bool
+    columns: tuple[int, ...]  # of X, which the slopes multiply, or
+    table: NDArray[np.float64] | None  # values of their own, shape (n_rows, slopes)
+    correlated: bool
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.levels)
+
+    @property
+    def width(self) -> int:
+        """Effects of a group."""
+        return len(self.terms)
+
+    @property
+    def stop(self) -> int:
+        """The parameter after the last effect."""
+        return self.start + self.n_groups * self.width
+
+    def effect_names(self) -> list[str]:
+        """What the effects are called: "1|clinic[3]" is the intercept of group "3" of the factor "clinic"."""
+        return [f"{term}|{self.name}[{level}]" for level in self.levels for term in self.terms]
+
+    def values(self, X: Any, rows: slice) -> NDArray[np.float64]:
+        """What the effects of consecutive rows multiply, shape (count, width)."""
+        ones = np.ones((rows.stop - rows.start, int(self.intercept)))
+        if self.width == self.intercept:
+            return ones
+        slopes = self.table[rows] if self.table is not None else X[rows][:, list(self.columns)]
+        return np.column_stack([ones, slopes.toarray() if hasattr(slopes, "toarray") else slopes])
+
+
+class Groups:
+    """A grouping factor of a model: each of its groups has an intercept, slopes, or both of its own.
+
+    Parameters
+    ----------
+    codes : array_like of shape (n_rows,), or tuple of such arrays
+        The group of each row: whole numbers, words or other hashables, or a categorical column of pandas, whose
+        categories are all groups, those without a row too. A tuple of arrays is a nested factor: a group is a
+        combination that some row has.
+    slopes : sequence of str or int, or array_like of real numbers of shape (n_rows, k), optional
+        What the varying slopes multiply: columns of the model's X, by name or by number, or values of their own.
+    intercept : bool, default True
+        Whether the intercept varies.
+    correlated : bool, default True
+        Whether the effects of a group are correlated under the prior. Nothing with a single effect a group.
+    name : str, optional
+        What the factor is called in names of parameters; "group", or the key of a dict of factors, by default.
+
+    Attributes
+    ----------
+    codes : ndarray of int32, shape (n_rows,)
+        Numbers of the groups in `levels`.
+    levels : tuple
+        The groups: sorted where they can be, in the order of their appearance otherwise.
+
+    Raises
+    ------
+    ValueError
+        If a group is missing (None or nan), shapes disagree, slopes are not finite, or neither an intercept nor a slope
+        varies.
+
+    Examples
+    --------
+    >>> from fastrace import mcmc
+    >>> clinic = mcmc.Groups(["b", "a", "b"], name="clinic")
+    >>> clinic
+    Groups('clinic', 2 groups, intercept)
+    >>> clinic.levels, clinic.codes.tolist()
+    (('a', 'b'), [1, 0, 1])
+    >>> mcmc.Groups((["b", "a", "b"], [0, 0, 1])).levels
+    (('a', 0), ('b', 0), ('b', 1))
+    """
+
+    def __init__(
+        self,
+        codes: Any,
+        slopes: Any = None,
+        intercept: bool = True,
+        correlated: bool = True,
+        name: str | None = None,
+    ) -> None:
+        called = "groups" if name is None else f"groups {name!r}"
+        self.codes, self.levels = _coded(codes, called)
+        self.intercept = _checks.flag(intercept, "intercept")
+        self.correlated = _checks.flag(correlated, "correlated")
+        self.name = name if name is None else str(name)
+        self.columns: tuple[str | int, ...] = ()
+        self.slope_names: tuple[str, ...] = ()
+        self.table: NDArray[np.float64] | None = None
+        if slopes is not None:
+            self._take_slopes(slopes, called)
+        if not (self.intercept or self.slope_names):
+            raise ValueError(f"{called} have no intercept and no slopes; at least one effect must vary among them")
+
+    def _take_slopes(self, slopes: Any, called: str) -> None:
+        if isinstance(slopes, (str, int, np.integer)):
+            slopes = (slopes,)
+        if isinstance(slopes, (list, tuple)) and all(isinstance(c, (str, int, np.integer)) for c in slopes):
+            self.columns = tuple(c if isinstance(c, str) else operator.index(c) for c in slopes)
+            self.slope_names = tuple(str(c) for c in self.columns)
+            if _checks.twice(self.slope_names) is not None:
+                raise ValueError(f"slopes of {called} name {_checks.twice(self.slope_names)!r} twice; each varies once")
+            return
+        table = np.asarray(_frames.as_table(slopes, f"slopes of {called}", "a table of numbers"))
+        table = table[:, None] if table.ndim == 1 else table
+        if table.ndim != 2 or len(table) != len(self.codes) or table.dtype.kind not in "fiub":
+            raise ValueError(f"slopes of {called} have shape {table.shape} and dtype {table.dtype}; names or numbers "
+                             f"of columns, or real numbers of shape ({len(self.codes)}, k), are needed")
+        self.table = np.ascontiguousarray(table, dtype=np.float64)
+        if not np.isfinite(self.table).all():
+            raise ValueError(f"slopes of {called} are not all finite")
+        names = _frames.column_names(slopes)
+        self.slope_names = names or tuple(f"slope{k}" for k in range(table.shape[1]))
+
+    def __repr__(self) -> str:
+        effects = ["intercept"] * self.intercept + [f"slope of {name!r}" for name in self.slope_names]
+        name = "" if self.name is None else f"{self.name!r}, "
+        return f"Groups({name}{len(self.levels)} groups, {', '.join(effects)})"
+
+    def reordered(self, order: NDArray[np.intp] | slice) -> Groups:
+        """The same factor of rows in another order, or of some of them."""
+        new = object.__new__(Groups)
+        new.__dict__.update(self.__dict__)
+        new.codes = self.codes[order]
+        new.table = None if self.table is None else self.table[order]
+        return new
+
+    def resolved(self, columns: Sequence[str] | None, n_columns: int) -> Groups:
+        """The same factor with slopes by the numbers of columns of X, and called as X calls them."""
+        if not self.columns:
+            return self
+        new = self.reordered(slice(None))
+        numbers = tuple(_column(c, columns, n_columns, self.name or "group") for c in self.columns)
+        new.columns = numbers
+        if columns is not None:
+            new.slope_names = tuple(columns[c] for c in numbers)
+        elif not any(isinstance(c, str) for c in self.columns) and self.slope_names == tuple(map(str, numbers)):
+            new.slope_names = tuple(f"x{c}" for c in numbers)
+        return new
+
+    def laid_out(self, n_rows: int, start: int, number: int) -> Factor:
+        """How a likelihood of so many rows holds the resolved factor, its effects from parameter `start` on."""
+        name = self.name or ("group" if number == 0 else f"group{number}")
+        if len(self.codes) != n_rows:
+            raise ValueError(f"groups {name!r} have {len(self.codes)} rows; {n_rows}, as many as X, are needed")
+        terms = ("1",) * self.intercept + self.slope_names
+        columns = tuple(c for c in self.columns if not isinstance(c, str))
+        return Factor(name, self.codes, tuple(map(_level_name, self.levels)), start, terms, self.intercept, columns,
+                      self.table, self.correlated)
+
+
+def as_groups(groups: Any) -> tuple[Groups, ...]:
+    """Factors of `groups` as a user may give them: one, several, a dict of them, or codes in place of any."""
+    if groups is None:
+        return ()
+    if isinstance(groups, Mapping):
+        return tuple(_named(value, str(name)) for name, value in groups.items())
+    if isinstance(groups, (list, tuple)) and groups and all(isinstance(g, Groups) for g in groups):
+        return tuple(groups)
+    if isinstance(groups, list) and groups and all(np.ndim(g) > 0 or isinstance(g, (Groups, tuple)) for g in groups):
+        return tuple(g if isinstance(g, Groups) else Groups(g) for g in groups)
+    return (groups if isinstance(groups, Groups) else Groups(groups, name=_series_name(groups)),)
+
+
+def _named(value: Any, name: str) -> Groups:
+    if not isinstance(value, Groups):
+        return Groups(value, name=name)
+    if value.name is not None:
+        return value
+    new = value.reordered(slice(None))
+    new.name = name
+    return new
+
+
+def _series_name(codes: Any) -> str | None:
+    name = getattr(codes, "name", None)
+    return name if isinstance(name, str) else None
+
+
+def _level_name(level: Hashable) -> str:
+    return ":".join(map(str, level)) if isinstance(level, tuple) else str(level)
+
+
+def _column(column: str | int, names: Sequence[str] | None, n_columns: int, factor: str) -> int:
+    if isinstance(column, str):
+        if names is None or column not in names:
+            known = "X has columns without names" if names is None else f"X has columns {', '.join(map(repr, names))}"
+            raise ValueError(f"slopes of groups {factor!r} name column {column!r}; {known}")
+        return list(names).index(column)
+    if not 0 <= column < n_columns:
+        raise ValueError(f"slopes of groups {factor!r} name column {column}; X has columns 0 to {n_columns - 1}")
+    return column
+
+
+def _coded(codes: Any, called: str) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+    """Numbers of the groups, and the groups."""
+    if isinstance(codes, tuple):
+        return _crossed([_coded(part, called) for part in codes], called)
+    categories = getattr(getattr(codes, "cat", codes), "categories", None)
+    if categories is not None and hasattr(getattr(codes, "cat", codes), "codes"):
+        held = np.array(getattr(codes, "cat", codes).codes, dtype=np.int32)
+        _require_groups(held, called)
+        _refuse_missing(held < 0, codes, called)
+        return held, tuple(categories.tolist())
+    values = codes if isinstance(codes, np.ndarray) else np.asarray(_plain(codes))
+    if values.ndim != 1:
+        raise ValueError(f"{called} have shape {values.shape}; one group for each row, shape (n_rows,), is needed")
+    _require_groups(values, called)
+    if values.dtype.kind == "O":
+        return _of_objects(values.tolist(), called)
+    if values.dtype.kind == "f":
+        _refuse_missing(np.isnan(values), values, called)
+    elif values.dtype.kind in "mM":
+        _refuse_missing(np.isnat(values), values, called)
+    if values.dtype.kind in "iub":
+        return _of_integers(values)
+    levels, numbers = np.unique(values, return_inverse=True)
+    return numbers.ravel().astype(np.int32), tuple(levels.tolist())
+
+
+def _plain(codes: Any) -> Any:
+    """Values of a series or a list; an array of objects where the values are of several kinds."""
+    if hasattr(codes, "to_numpy"):
+        return codes.to_numpy()
+    if isinstance(codes, (str, bytes)) or not hasattr(codes, "__len__"):
+        raise ValueError(f"groups is {_checks.shown(codes)}; one group for each row is needed")
+    kinds = {type(code) for code in codes}
+    numbers = all(issubclass(kind, (int, float, np.number)) for kind in kinds)
+    if numbers or (len(kinds) == 1 and not kinds & {tuple, list}):
+        return codes
+    out = np.empty(len(codes), dtype=object)
+    out[:] = list(codes)
+    return out
+
+
+def _require_groups(values: NDArray[Any], called: str) -> None:
+    if len(values) == 0:
+        raise ValueError(f"{called} are empty; one group for each row is needed")
+
+
+def _refuse_missing(bad: NDArray[np.bool_], codes: Any, called: str) -> None:
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"the group of row {row} of {called} is missing; each row must belong to a group: leave such "
+                         f"rows out, or make them a group of their own")
+
+
+def _of_objects(values: list[Any], called: str) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+    missing = np.array([v is None or (isinstance(v, float) and v != v) or type(v).__name__ in ("NAType", "NaTType")
+                        for v in values])
+    _refuse_missing(missing, values, called)
+    try:
+        levels = dict.fromkeys(values)
+    except TypeError as error:
+        raise ValueError(f"{called} hold values that cannot be told apart by their hash: {error}") from None
+    try:
+        order: list[Any] = sorted(levels)
+    except TypeError:
+        order = list(levels)
+    number = {level: k for k, level in enumerate(order)}
+    return np.fromiter((number[v] for v in values), dtype=np.int32, count=len(values)), tuple(order)
+
+
+def _of_integers(values: NDArray[Any]) -> tuple[NDArray[np.int32], tuple[int, ...]]:
+    """Without a sort where the numbers lie close together."""
+    low, high = int(values.min()), int(values.max())
+    if high - low >= max(4 * len(values), 1 << 16):
+        levels, numbers = np.unique(values, return_inverse=True)
+        return numbers.ravel().astype(np.int32), tuple(levels.tolist())
+    present = np.zeros(high - low + 1, dtype=bool)
+    codes = np.empty(len(values), dtype=np.int32)
+    for first in range(0, len(values), 1 << 20):
+        part = slice(first, first + (1 << 20))
+        codes[part] = values[part].astype(np.int64) - low
+        present[codes[part]] = True
+    number = (np.cumsum(present) - 1).astype(np.int32)
+    if not present.all():
+        for first in range(0, len(values), 1 << 20):
+            codes[first : first + (1 << 20)] = number[codes[first : first + (1 << 20)]]
+    return codes, tuple((np.flatnonzero(present) + low).tolist())
+
+
+def _crossed(
+    parts: list[tuple[NDArray[np.int32], tuple[Any, ...]]], called: str
+) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+    """Combinations of groups that some row has."""
+    if not parts:
+        raise ValueError(f"{called} are an empty tuple; arrays of groups, one inside the other, are needed")
+    if len({len(codes) for codes, _ in parts}) != 1:
+        raise ValueError(f"the arrays of {called} have {', '.join(str(len(codes)) for codes, _ in parts)} entries; all "
+                         f"must have one for each row")
+    joint = parts[0][0].astype(np.int64)
+    for codes, levels in parts[1:]:
+        joint = np.unique(joint, return_inverse=True)[1].ravel() * len(levels) + codes
+    first, numbers = np.unique(joint, return_index=True, return_inverse=True)[1:]
+    combined = tuple(tuple(levels[codes[row]] for codes, levels in parts) for row in first)
+    return numbers.ravel().astype(np.int32), combined
+
+
+def row_numbers(values: ArrayLike | None, name: str, n_rows: int, good: Any, needed: str) -> NDArray[np.float64] | None:
+    """A number for each row, or None, if all are finite and `good`."""
+    if values is None:
+        return None
+    given = np.asarray(_frames.as_table(values, name, "a vector of numbers"))
+    if np.ma.is_masked(given) or given.dtype.kind not in "fiub" or given.shape not in ((), (n_rows,)):
+        raise ValueError(f"{name} has shape {given.shape} and dtype {given.dtype}; real numbers of shape ({n_rows},), "
+                         f"one for each row of X, are needed")
+    kept = given.dtype == np.float64 and given.flags.owndata and given.flags.c_contiguous and not given.flags.writeable
+    out = given if kept and given.ndim == 1 else np.array(np.broadcast_to(given, (n_rows,)), dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        bad = ~(np.isfinite(out) & good(out))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"{name}[{row}] is {out[row]:g}; each must be {needed}")
+    out.flags.writeable = False
+    return out

@@ -1,0 +1,228 @@
+"""Models with groups, offsets, weights and sparse tables: equal to plain models with a column for each effect."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from fastrace import likelihoods, mcmc
+from fastrace._models._seen import expand_seen
+from fastrace.control_variates import TaylorSurrogate
+from fastrace.likelihoods import GLMSource
+from reference import sources as twin
+
+N, P = 230, 3
+FAMILIES = list(likelihoods._FAMILIES)
+LAYOUTS = {
+    "float64": lambda x: x,
+    "float32": lambda x: x.astype(np.float32).astype(float).astype(np.float32),
+    "Fortran": np.asfortranarray,
+    "sparse": scipy.sparse.csr_array,
+    "sparse float32": lambda x: scipy.sparse.csr_array(x.astype(np.float32)),
+}
+
+
+def outcomes(rng, family, n=N):
+    """Of any family."""
+    return rng.integers(0, 2, n).astype(float)
+
+
+def arguments(family):
+    return {"scale": 0.8, "df": 3.5} if family in likelihoods.SCALED else {}
+
+
+def crossed(rng, X):
+    """Two factors: intercept and two slopes in 7 groups, a slope of own values in 11; and their twin's columns."""
+    first, second, own = rng.integers(0, 7, N), rng.integers(0, 11, N), rng.normal(size=(N, 1))
+    first[:7], second[:11] = np.arange(7), np.arange(11)
+    groups = [mcmc.Groups(first, slopes=[2, 0]), mcmc.Groups(second, slopes=own, intercept=False)]
+    dense = X.toarray() if scipy.sparse.issparse(X) else np.asarray(X, dtype=float)
+    values = np.column_stack([np.ones(N), dense[:, [2, 0]]])
+    return groups, twin.design(dense, [(first, 7, values), (second, 11, own)])
+
+
+def pair(rng, family, layout="float64"):
+    """A source with everything, and a plain one with a column for each effect and a row for each time it was seen."""
+    table = rng.normal(size=(N, P)) * (rng.random((N, P)) < 0.6)
+    X = LAYOUTS[layout](table)
+    groups, design = crossed(rng, X)
+    offset, weights, y = rng.normal(size=N), rng.integers(0, 4, N), outcomes(rng, family)
+    theta = 0.3 * rng.normal(size=(3, design.shape[1]))
+    own = GLMSource(X, y, theta, family, **arguments(family), offset=offset, weights=weights, groups=groups)
+    plain = GLMSource(np.column_stack([design, offset]), y, np.column_stack([theta, np.ones(3)]), family,
+                      **arguments(family))
+    return own, plain, design, weights
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_equals_a_column_for_each_effect(family, layout, rng):
+    own, plain, design, weights = pair(rng, family, layout)
+    rows = np.arange(N)
+    expected = plain.read(rows) * weights[:, None]
+    size = 1e-11 * np.abs(expected).max()
+    np.testing.assert_allclose(own.read(rows), expected, atol=size)
+    np.testing.assert_allclose(own.totals(), expected.sum(axis=0), atol=N * size)
+    again = pickle.loads(pickle.dumps(own))
+    np.testing.assert_array_equal(again.read(rows), own.read(rows))
+    some = rng.integers(0, N, 50)
+    np.testing.assert_array_equal(own.read(some, [2]), own.read(rows)[some][:, [2]])
+    hat = own.theta[1]
+    value, gradient, hessian = expand_seen(own, hat)
+    level, slope, bend = plain.derivatives(np.append(hat, 1.0))
+    np.testing.assert_allclose(value, level @ weights, rtol=1e-11)
+    np.testing.assert_allclose(gradient, (weights * slope) @ design, atol=1e-9 * np.abs(slope).sum())
+    np.testing.assert_allclose(hessian.to_dense(), design.T @ ((weights * bend)[:, None] * design),
+                               atol=1e-9 * np.abs(bend).sum())
+    assert hessian.blocks.shape == (7, 3, 3) and hessian.dense.shape == (P + 11, P + 11) and hessian.start == P
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_residuals_are_terms_less_their_expansions(family, rng):
+    X, y = rng.normal(size=(N, P)), outcomes(rng, family)
+    model = mcmc.GLM(X, y, family, **arguments(family), offset=rng.normal(size=N), weights=rng.integers(1, 3, N),
+                     groups={"a": rng.integers(0, 4, N), "b": rng.integers(0, 3, N)}, prior_sd=1.0)
+    reference = model.reference()
+    source, theta = model.engine(None)
+    left, moved = model.engine(reference)
+    theta[:] = moved[:] = reference.theta_hat + 0.1 * rng.normal(size=(2, model.dim))
+    value, gradient, hessian = model.expand_seen(reference.theta_hat)
+    for arm in range(2):
+        step = theta[arm] - reference.theta_hat
+        expansion = value + gradient @ step + 0.5 * step @ hessian.to_dense() @ step
+        assert abs(source.totals()[arm] - expansion - left.totals()[arm]) < 1e-9 * (1.0 + abs(value))
+    np.testing.assert_allclose(gradient - reference.theta_hat, 0.0, atol=1e-3)     # the mode under the prior
+    if reference.weights is not None and reference.radius == math.inf:
+        steps = np.linalg.solve(reference.factor, (theta - reference.theta_hat).T).T
+        reach = np.abs(steps[0] - steps[1])
+        longest = max(np.linalg.norm(steps, axis=1))
+        bound = reference.weights * 0.5 * longest**2 * np.linalg.norm(reach) + reference.rounding
+        change = np.abs(np.diff(left.read(np.arange(N)), axis=1)[:, 0])
+        assert (change <= bound * (1.0 + 1e-9)).all()
+
+
+def test_gaussian_totals_with_offset_and_weights_take_no_rows(rng):
+    X, y, offset, weights = rng.normal(size=(N, P)), rng.normal(size=N), rng.normal(size=N), rng.integers(0, 3, N)
+    source = GLMSource(X, y, rng.normal(size=(2, P)), "gaussian", 0.7, offset=offset, weights=weights)
+    np.testing.assert_allclose(source.totals(), source.read(np.arange(N)).sum(axis=0), rtol=1e-11)
+    assert source.scan_advantage > 1e6
+
+
+def test_a_weight_is_a_row_seen_so_often(rng):
+    X, y, weights = rng.normal(size=(N, P)), rng.poisson(1.0, N), rng.integers(0, 4, N)
+    weighted, repeated = (mcmc.GLM(X[i], y[i], "poisson", weights=w, prior_sd=2.0)
+                          for i, w in ((np.arange(N), weights), (np.repeat(np.arange(N), weights), None)))
+    np.testing.assert_allclose(weighted.reference().center, repeated.reference().center, rtol=1e-6)
+    np.testing.assert_allclose(weighted._glm.constant, repeated._glm.constant, rtol=1e-12)
+
+
+def test_chains_with_groups_have_the_posterior_of_a_column_for_each_effect(rng):
+    """Two models of the same posterior, one machine: the same chain."""
+    X, codes = rng.normal(size=(2000, 2)), rng.integers(0, 5, 2000)
+    y = rng.random(2000) < 0.4
+    grouped = mcmc.GLM(X, y, groups=codes, prior_sd=1.5)
+    plain = mcmc.GLM(np.column_stack([X, np.eye(5)[codes]]), y, prior_sd=1.5)
+    for kernel in (mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis):
+        ours, theirs = (mcmc.sample(kernel(m), n_draws=200, n_chains=1, n_tune=0, rng=3) for m in (grouped, plain))
+        np.testing.assert_allclose(ours.draws, theirs.draws, atol=1e-6)
+
+
+# Names and codes
+
+
+def test_names_of_effects():
+    X = {"age": np.arange(6.0), "dose": np.array([1.0, 0, 1, 0, 1, 1])}
+    groups = {"clinic": mcmc.Groups(list("bababa"), slopes=["dose"]), "ward": (list("bababa"), [1, 1, 2, 2, 2, 2])}
+    model = mcmc.GLM(X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=1.0)
+    assert model.names == ("age", "dose", "1|clinic[a]", "dose|clinic[a]", "1|clinic[b]", "dose|clinic[b]",
+                           "1|ward[a:1]", "1|ward[a:2]", "1|ward[b:1]", "1|ward[b:2]")
+    assert model.n_seen == model.dim == 10
+    assert [(f.start, f.stop, f.width, f.n_groups) for f in model.factors] == [(2, 6, 2, 2), (6, 10, 1, 4)]
+    assert repr(model).startswith("GLM(6 rows, 2 columns, 2 groups of 'clinic', 4 groups of 'ward'")
+    shuffled = mcmc.GLM(X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=1.0, shuffle=1, offset=np.arange(6.0))
+    np.testing.assert_allclose(shuffled.reference().center, mcmc.GLM(
+        X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=1.0, offset=np.arange(6.0)).reference().center, atol=1e-9)
+
+
+@pytest.mark.parametrize("codes, levels, numbers", [
+    (["b", "a", "b"], ("a", "b"), [1, 0, 1]),
+    ([30, -10, 30], (-10, 30), [1, 0, 1]),
+    (np.array([2**62, 5, 2**62]), (5, 2**62), [1, 0, 1]),
+    (np.array([True, False, True]), (False, True), [1, 0, 1]),
+    ([1.5, 0.5, 1.5], (0.5, 1.5), [1, 0, 1]),
+    (["x", 3, "x"], ("x", 3), [0, 1, 0]),
+    ([(1, 2), (0, 9), (1, 2)], ((0, 9), (1, 2)), [1, 0, 1]),
+    ((["u", "u", "v"], [1, 0, 1]), (("u", 0), ("u", 1), ("v", 1)), [1, 0, 2]),
+])
+def test_codes_of_many_kinds(codes, levels, numbers):
+    groups = mcmc.Groups(codes)
+    assert groups.levels == levels and groups.codes.tolist() == numbers and groups.codes.dtype == np.int32
+
+
+def test_a_categorical_column_keeps_groups_without_rows():
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(pandas.Categorical(["b", "c", "b"], categories=["a", "b", "c"]), name="site")
+    groups = mcmc.Groups(column)
+    assert groups.levels == ("a", "b", "c") and groups.codes.tolist() == [1, 2, 1]
+    model = mcmc.GLM(np.ones((3, 1)), [0, 1, 1], groups=column, prior_sd=2.0)
+    assert model.names[1] == "1|site[a]"
+    center, factor = model.reference().center, model.reference().factor
+    np.testing.assert_allclose([center[1], (factor @ factor.T)[1, 1]], [0.0, 4.0], atol=1e-9)   # its prior
+
+
+def test_one_row_a_group_is_right(rng):
+    X, y = np.ones((40, 1)), rng.poisson(2.0, 40)
+    model = mcmc.GLM(X, y, "poisson", groups=np.arange(40), prior_sd=0.5)
+    _, gradient, _ = model._log_posterior(model.reference().theta_hat)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-3)
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"groups": [0, 1, math.nan, 1, 0]}, "the group of row 2 of groups is missing"),
+    ({"groups": ["a", None, "b", "b", "a"]}, "the group of row 1 of groups is missing"),
+    ({"groups": {"g": np.array(["2020-01-01", "NaT"] * 2 + ["NaT"], dtype="M8[D]")}}, "row 1 of groups 'g' is missing"),
+    ({"groups": np.zeros(4, dtype=int)}, "groups 'group' have 4 rows; 5, as many as X"),
+    ({"groups": np.zeros((5, 2))}, r"groups have shape \(5, 2\)"),
+    ({"groups": []}, "groups are empty"),
+    ({"groups": "clinic"}, "one group for each row is needed"),
+    ({"groups": [0, 1, 1, 0, 0], "prior_sd": math.inf}, "groups 'group' have a flat prior.*finite"),
+    ({"offset": [0, 0, 0, 0, math.inf]}, r"offset\[4\] is inf; each must be finite"),
+    ({"offset": [0, 0]}, r"offset has shape \(2,\)"),
+    ({"weights": [1, 1, 1.5, 1, 1]}, r"weights\[2\] is 1.5; each must be a whole number from 0 up"),
+    ({"weights": [1, 1, 1, -1, 1]}, r"weights\[3\] is -1"),
+    ({"weights": [1, 1, 1, 1, math.nan]}, r"weights\[4\] is nan"),
+    ({"weights": ["a"] * 5}, "weights"),
+    ({"X": scipy.sparse.csr_array([[math.nan, 1.0]] * 5)}, "not finite"),
+    ({"X": scipy.sparse.csr_array(np.ones((5, 2), dtype=complex))}, "complex128"),
+])
+def test_bad_arguments(change, words):
+    given = {"X": np.ones((5, 2)), "y": [0, 1, 0, 1, 1], "prior_sd": 1.0} | change
+    with pytest.raises((ValueError, TypeError), match=words):
+        mcmc.GLM(**given)
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"slopes": ["age"]}, "name column 'age'; X has columns without names"),
+    ({"slopes": [2]}, "name column 2; X has columns 0 to 1"),
+    ({"slopes": [0, 0]}, "name '0' twice"),
+    ({"slopes": np.zeros((4, 1))}, r"slopes of groups have shape \(4, 1\)"),
+    ({"slopes": np.full((5, 1), math.nan)}, "slopes of groups are not all finite"),
+    ({"intercept": False}, "no intercept and no slopes"),
+    ({"codes": ([0, 1, 1, 0, 0], [1, 2])}, "have 5, 2 entries"),
+    ({"codes": ()}, "empty tuple"),
+    ({"codes": [[0], [1], [1], [0], [0]]}, "cannot be told apart"),
+])
+def test_bad_groups(change, words):
+    with pytest.raises(ValueError, match=words):
+        mcmc.GLM(np.ones((5, 2)), [0, 1, 0, 1, 1], groups=mcmc.Groups(**{"codes": [0, 1, 1, 0, 0]} | change),
+                 prior_sd=1.0)
+
+
+def test_what_expands_columns_alone_refuses_by_name(rng):
+    X, y = rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
+    with pytest.raises(ValueError, match="model has offset, groups; bins"):
+        mcmc.Binned(mcmc.GLM(X, y, offset=X[:, 0], groups=y, prior_sd=1.0))
+    with pytest.raises(ValueError, match="glm has a sparse X"):
+        TaylorSurrogate(GLMSource(scipy.sparse.csr_array(X), y), np.zeros(2))
