@@ -161,6 +161,8 @@ MADE = {        # what the names of parameters do not make
     "mcmc.Categorical": lambda: mcmc.Categorical(3, factors, 400),
     "mcmc.FunctionModel": lambda: mcmc.FunctionModel(terms, 2, 300),
     "mcmc.Groups": lambda: mcmc.Groups(np.arange(300) % 3, slopes=[1], name="site"),
+    "mcmc.Horseshoe": lambda: mcmc.Horseshoe(2.0),
+    "mcmc.LogDensity": lambda: mcmc.LogDensity(math.fsum, names=("x0",)),
     "mcmc.Trace": trace,
     "mcmc.LaplaceResult": lambda: mcmc.laplace(mcmc.GLM(X, Y, prior_sd=2.0), 100, rng=SEED),
     "mcmc.Reference": lambda: mcmc.GLM(X, Y).reference(),

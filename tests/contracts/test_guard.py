@@ -641,6 +641,7 @@ ARGUMENTS = {
     "_memory.RaceMemory": lambda: (
         (2, 200), {"pairwise": True, "shuffled": False, "betting": True, "low": np.zeros(2), "high": np.ones(2),
                    "rng": generator()}),
+    "_priors.JointPrior": call([("normal", 0.0, 1.0, 0.0, -1)] * 2),
     "_row_order.RowOrder": lambda: ((200, generator()), {}),
     "_softmax.SoftmaxSource": call(ROWS, WINS, np.zeros((2, 2)), 2),
     "_rounds.Rounds": call(3, "hoeffding", 100, 1, 0.1, 3.0, np.zeros(3), np.ones(3)),
@@ -718,7 +719,7 @@ def says_never_set_up(errors):
 
 
 # Set up whole by __new__, so that no subclass can forget it.
-WHOLE = {"_row_order.RowOrder", "_chain.Move", "_proposal.Proposal", "_slice.Sweep"}
+WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep"}
 # No method of its own; whoever takes one looks at its guard.
 NO_METHODS = {"_weighted.WeightedRace", "_xla_chain.Crew"}
 

@@ -57,7 +57,7 @@ cdef class JointPrior:
         (function, places): ``function(theta[places])`` returns a log density and its gradient.
     """
 
-    def __init__(self, coefficients, pools=(), factors=(), aux=None, own=()):
+    def __cinit__(self, coefficients, pools=(), factors=(), aux=None, own=()):
         self.given = (tuple(coefficients), tuple(pools), tuple(factors), aux, tuple(own))
         hyper, places = [], []
         members = [[j for j, c in enumerate(coefficients) if c[4] == k] for k in range(len(pools))]

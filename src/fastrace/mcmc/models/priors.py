@@ -47,7 +47,14 @@ def _finite(owner: object, *fields: str) -> None:
 
 
 class Scale:
-    """A prior of a positive number: of a standard deviation, or of another scale. Use one of its subclasses."""
+    """A prior of a positive number: of a standard deviation, or of another scale. Use one of its subclasses.
+
+    Examples
+    --------
+    >>> from fastrace import mcmc
+    >>> mcmc.Exponential(2.0).triple()  # what the compiled prior reads
+    ('gamma', 1.0, 2.0)
+    """
 
     def triple(self) -> Triple:
         """Name and parameters of the compiled density."""
