@@ -18,6 +18,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar import Add, Mul
 from pytensor.tensor.elemwise import Elemwise
 
+from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
+
+Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
+
 PROBED = 40  # rows asked for when a model is checked
 
 
@@ -86,11 +90,72 @@ class RowGraphs:
         self._rest = pt.as_tensor(0.0)
         if rest:
             self._rest = graph_replace([model.logp(vars=rest)], self._swap, strict=False)[0].astype("float64")
+        self._jacobian: NDArray[np.float64] | None = None
+        self.predictors, self.design = self._predictors(whole, values, by_row)
+
+    def _predictors(self, whole: list[Any], values: list[Any], by_row: dict[Any, Any]) -> tuple[Any, Any]:
+        """What the rows see as linear predictors, with their numbers; None where the terms are nothing of the kind."""
+        outcomes = set(ancestors([self.model.rvs_to_values[v] for v in self.observed])).intersection(self.containers)
+        try:
+            found = Predictors(whole, values, self.containers, list(outcomes), self.n_rows)
+            self._leaves = [pt.dvector(f"predictor_{j}") for j in range(len(found.leaves))]
+            self._scalars = [pt.dscalar(f"scalar_{j}") for j in range(len(found.scalars))]
+            cut = dict(zip([*found.leaves, *found.scalars], [*self._leaves, *self._scalars], strict=True))
+            terms = graph_replace(graph_replace(whole, cut, strict=False), by_row, strict=False)
+            if not set(values).isdisjoint(ancestors(terms)):
+                raise Unseen("a parameter that is in no predictor")
+            self._curve = functools.reduce(lambda a, b: a + b, terms).astype("float64")
+            seen = [s.astype("float64") for s in graph_replace(found.seen, self._swap, strict=False)]
+            self._seen = pt.concatenate(seen)
+            if not set(self._fixed).isdisjoint(ancestors([self._seen])):
+                raise Unseen("a discrete variable")
+            return found, Design(found, {v: self._start[v.name] for v in values})
+        except Unseen:
+            return None, None
 
     @property
     def feel_fixed(self) -> bool:
         """Whether the terms depend on a fixed variable."""
         return not set(self._fixed).isdisjoint(ancestors(self._terms))
+
+    def slopes(self, theta: NDArray[np.float64], rows: Any, *fixed: Any) -> Parts:
+        """Sum of the terms of some rows, a slice or numbers, with its gradient and Hessian in what they see."""
+        seen, design = self.call("seen", theta, *fixed), self.design
+        index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        m, p = len(self._leaves), design.n_coefficients
+        out = self.call("curvature", *design.predictors(seen[:p], rows), *seen[p:], index, *fixed)
+        first, second = out[1 : 1 + m + len(self._scalars)], iter(out[1 + m + len(self._scalars) :])
+        gradient, hessian = np.zeros(len(seen)), np.zeros((len(seen), len(seen)))
+        for j, slope in enumerate(first):
+            if j < m:
+                gradient[:p] += design.back(j, rows, slope)
+            else:
+                gradient[p + j - m] = slope
+            for k in range(j + 1):
+                bend = next(second)
+                if j < m:
+                    block = design.squares(j, k, rows, bend)
+                    hessian[:p, :p] += block if j == k else block + block.T
+                elif k < m:
+                    hessian[p + j - m, :p] += design.back(k, rows, bend)
+                    hessian[:p, p + j - m] = hessian[p + j - m, :p]
+                else:
+                    hessian[p + j - m, p + k - m] = hessian[p + k - m, p + j - m] = bend
+        return float(out[0].sum()), gradient, hessian
+
+    def pulled(self, theta: NDArray[np.float64], parts: Parts, *fixed: Any) -> Parts:
+        """A function of what the rows see as one of the parameters: value, gradient and Hessian by the chain rule."""
+        value, gradient, hessian = parts
+        nothing = np.zeros(len(theta))
+        jacobian = self._jacobian
+        if jacobian is None:
+            units = np.eye(len(gradient))
+            jacobian = np.stack([self.call("pulled", theta, unit, nothing, *fixed)[0] for unit in units])
+            self._jacobian = jacobian if self.predictors.rearranged else None
+        bent = jacobian.T @ hessian @ jacobian
+        if not self.predictors.rearranged:
+            bent += np.stack([self.call("pulled", theta, gradient, unit, *fixed)[1] for unit in np.eye(len(theta))])
+        return value, gradient @ jacobian, (bent + bent.T) / 2.0
 
     # Which rows there are, and models that have none.
 
@@ -220,7 +285,38 @@ class RowGraphs:
             by_weight = [_grad(along, weight), _grad(twice, weight)]
             first_order, second_order = graph_replace(by_weight, ones, strict=False)
             return [theta, hat, index], self._sum() - at_hat - first_order - 0.5 * second_order
+        if name == "seen":  # what the rows see
+            return [theta], self._seen
+        if name == "pulled":  # the gradient of a weighted sum of it, and that gradient's times a vector
+            weight = pt.dvector("weight")
+            slope = _grad((self._seen * weight).sum(), theta)
+            return [theta, weight, vector], [slope, _grad((slope * vector).sum(), theta)]
+        if name == "curve":
+            return [*self._leaves, *self._scalars, index], self._curve
+        if name == "curvature":
+            return [*self._leaves, *self._scalars, index], self._curvature()
         raise KeyError(name)
+
+    def _curvature(self) -> list[Any]:
+        """Terms of some rows; their derivatives by predictors and by scalars, first and second.
+
+        Each is one number for each row, but for those by scalars alone, which are sums.
+        """
+        leaves, scalars = self._leaves, self._scalars
+        total, weight = self._curve.sum(), pt.dvector("weight")
+        first = [_grad(total, x) for x in [*leaves, *scalars]]
+        out = [self._curve, *first]
+        for j, slope in enumerate(first):
+            for k in range(j + 1):
+                if j < len(leaves):
+                    out.append(_grad(slope.sum(), leaves[k]))
+                elif k < len(leaves):  # a sum's derivative by the weights is one value for each row
+                    along = _grad((first[k] * weight).sum(), scalars[j - len(leaves)])
+                    by_row = pytensor.gradient.grad(along, weight, disconnected_inputs="ignore")
+                    out.append(graph_replace([by_row], {weight: pt.ones_like(leaves[k])}, strict=False)[0])
+                else:
+                    out.append(_grad(slope, scalars[k - len(leaves)]))
+        return out
 
     def _sum(self) -> Any:
         return functools.reduce(lambda a, b: a + b, self._terms)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._base._progress import meter
 from fastrace._base._words import counted
 from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
@@ -32,6 +34,7 @@ def from_pymc(
     *,
     rows: Any = None,
     compile_kwargs: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
 ) -> PyMCModel:
     """The log-likelihood of an unchanged PyMC model, row by row, for the kernels of `fastrace.mcmc`.
 
@@ -48,6 +51,9 @@ def from_pymc(
         that are as long as there are rows.
     compile_kwargs : dict, optional
         For `pytensor.function`, such as ``{"mode": "NUMBA"}``.
+    progress : bool, optional
+        Whether `PyMCModel.reference` shows on standard error how many rows it has differentiated; by default where
+        that is a terminal.
 
     Returns
     -------
@@ -99,7 +105,7 @@ def from_pymc(
     if discrete:
         raise ValueError(f"{', '.join(discrete)}: a model whose free variables are all continuous is needed; for "
                          f"discrete ones give pymc.sample a step of fastrace.mcmc.doors.pymc.CategoricalStep")
-    return PyMCModel(model, observed, rows=rows, compile_kwargs=compile_kwargs)
+    return PyMCModel(model, observed, rows=rows, compile_kwargs=compile_kwargs, progress=progress)
 
 
 class PyMCModel(Model):
@@ -114,7 +120,7 @@ class PyMCModel(Model):
     variables : sequence of variables, optional
         Those that make up the parameters, in this order, or their names; by default all free ones. What the others are
         is said by `set_others`.
-    rows, compile_kwargs
+    rows, compile_kwargs, progress
         As in `from_pymc`.
 
     Attributes
@@ -147,9 +153,11 @@ class PyMCModel(Model):
 
     def __init__(
         self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
-        compile_kwargs: Mapping[str, Any] | None = None,
+        compile_kwargs: Mapping[str, Any] | None = None, progress: bool | None = None,
     ) -> None:
-        self.pymc_model = model
+        self.pymc_model, self.progress = model, progress
+        self._read = 0
+        self._show: Callable[[int], None] = _silent
         chosen = list(model.observed_RVs) if observed is None else self._variables(observed, "observed")
         if not chosen or not set(chosen) <= set(model.observed_RVs):
             potentials = [v.name for v in model.potentials]
@@ -325,14 +333,36 @@ class PyMCModel(Model):
         `rest` is the part that is no term, if it is known.
         """
         value, gradient, hessian = self._expanded("rest_expansion", at) if rest is None else rest
+        part = self._expand_terms(at, rows)
+        scale = 1.0 if rows is None else self.n_rows / len(rows)
+        # Not in place: the rest's is kept.
+        return value + part[0] * scale, gradient + part[1] * scale, hessian + part[2] * scale
+
+    def _expand_terms(self, at: NDArray[np.float64], rows: NDArray[np.int64] | None) -> Expansion:
+        """Sums of the terms of all rows, or of some, with gradient and Hessian in the parameters.
+
+        Where the terms are functions of linear predictors the passes over the rows give derivatives in these, and
+        derivatives of what the rows see by the parameters bring them to the parameters, without a row. Elsewhere each
+        row is differentiated, which takes a pass for each parameter.
+        """
         n = self.n_rows if rows is None else len(rows)
-        for first in range(0, n, _CHUNK):
-            last = min(first + _CHUNK, n)
-            part = self._expanded("expansion", at, np.arange(first, last) if rows is None else rows[first:last])
-            value = value + part[0] * self.n_rows / n
-            gradient = gradient + part[1] * self.n_rows / n  # not in place: the rest's is kept
-            hessian = hessian + part[2] * self.n_rows / n
-        return value, gradient, hessian
+        spans = [(first, min(first + _CHUNK, n)) for first in range(0, n, _CHUNK)]
+        parts: Iterator[Expansion]
+        if self._graphs.design is None:
+            parts = (self._expanded("expansion", at, np.arange(*span) if rows is None else rows[slice(*span)])
+                     for span in spans)
+            return self._summed(parts, spans)
+        numbers = [slice(*span) if rows is None else rows[slice(*span)] for span in spans]
+        parts = (self._graphs.slopes(at, some, *self._fixed_values()) for some in numbers)
+        return self._graphs.pulled(at, self._summed(parts, spans), *self._fixed_values())
+
+    def _summed(self, parts: Iterator[Expansion], spans: list[tuple[int, int]]) -> Expansion:
+        total: Any = (0.0, 0.0, 0.0)
+        for (first, last), part in zip(spans, parts, strict=True):
+            total = tuple(a + b for a, b in zip(total, part, strict=True))
+            self._read += last - first
+            self._show(self._read)
+        return total[0], total[1], total[2]
 
     def reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None = None) -> Reference:
         """Expand the log-posterior at a point, an array or a point of PyMC, by default at its mode.
@@ -341,6 +371,14 @@ class PyMCModel(Model):
         """
         if not self._derivable:
             return super().reference()
+        shown = sys.stderr.isatty() if self.progress is None else self.progress
+        with meter("rows differentiated", None, shown) as self._show:
+            try:
+                return self._reference(theta_hat)
+            finally:
+                self._read, self._show = 0, _silent
+
+    def _reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None) -> Reference:
         if theta_hat is None:
             hat = self._mode()
         elif isinstance(theta_hat, Mapping):
@@ -431,6 +469,10 @@ class JointReference(ExpandedReference):
         """Mean of the conditional density."""
         d = len(self.center)
         return np.asarray(self.whole_center[:d] + self.gain @ (others - self.whole_center[d:]))
+
+
+def _silent(done: int) -> None:
+    """No progress is shown."""
 
 
 def _entry(name: str, index: tuple[int, ...]) -> str:

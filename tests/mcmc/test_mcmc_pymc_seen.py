@@ -1,0 +1,87 @@
+"""What the rows of a PyMC model see of its parameters: linear predictors found in the graph, and expansions in them."""
+
+import os
+
+os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
+
+import numpy as np
+import pytest
+
+from fastrace import mcmc
+
+pm = pytest.importorskip("pymc")
+pt = pytest.importorskip("pytensor.tensor")
+
+N = 60
+RNG = np.random.default_rng(0)
+DATA = {"x": RNG.normal(size=(N, 2)), "g": RNG.integers(0, 3, N), "o": RNG.normal(size=N), "y": RNG.normal(size=N),
+        "k": RNG.integers(0, 2, N)}
+
+
+def by_groups(X, G, offset):
+    """Intercept, slopes, a scaled intercept of each group, slopes of each group, an offset."""
+    tau, z = pm.HalfNormal("tau"), pm.Normal("z", shape=(3, 2))
+    return pm.Normal("a") + X @ pm.Normal("b", shape=2) + tau * z[G, 0] + (X * z[G]).sum(axis=1) + offset
+
+
+def logistic(d):
+    pm.Bernoulli("obs", logit_p=by_groups(d["x"], d["g"], d["o"]), observed=d["k"])
+
+
+def counts(d):
+    mu = pm.Deterministic("mu", pm.math.exp(by_groups(d["x"], d["g"], d["o"])))
+    pm.NegativeBinomial("obs", mu=mu, alpha=pm.HalfNormal("alpha"), observed=d["k"])
+
+
+def two_predictors(d):
+    mean = pm.Normal("a") + pm.Normal("b", shape=3)[d["g"]] * d["o"]
+    pm.Normal("obs", mean, pm.math.exp(pm.Normal("c") - pm.Normal("e") * d["o"]), observed=d["y"])
+
+
+def two_scalars(d):
+    mean = d["x"] @ (pm.HalfNormal("s") * pm.Normal("b", shape=2))
+    pm.StudentT("obs", nu=2.0 + pm.HalfNormal("nu"), mu=mean, sigma=pm.HalfNormal("sigma"), observed=d["y"])
+
+
+def softmax(d):
+    pm.Categorical("obs", logit_p=d["x"] @ pm.Normal("b", shape=(2, 3)), observed=d["k"])
+
+
+def made(build, **options):
+    with pm.Model() as model:
+        build({name: pm.Data(name, value) for name, value in DATA.items()})
+    return mcmc.from_pymc(model, **options)
+
+
+@pytest.mark.parametrize(("build", "n_predictors", "n_scalars"), [
+    (logistic, 1, 0), pytest.param(counts, 1, 1, marks=pytest.mark.long), (two_predictors, 2, 0),
+    pytest.param(two_scalars, 1, 2, marks=pytest.mark.long)])
+def test_expansions_in_what_the_rows_see_are_those_in_the_parameters(build, n_predictors, n_scalars):
+    """The chain rule against automatic differentiation of every row."""
+    model = made(build)
+    graphs = model._graphs
+    assert len(graphs.predictors.leaves) == n_predictors and len(graphs.predictors.scalars) == n_scalars
+    at = np.random.default_rng(1).normal(scale=0.5, size=model.dim)
+    some = np.array([3, 59, 8, 8])
+    found = [model._expand(at), model._expand(at, some)]
+    graphs.design = None
+    for ours, plain in zip(found, [model._expand(at), model._expand(at, some)], strict=True):
+        for a, b in zip(ours, plain, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_terms_that_are_no_functions_of_predictors_are_differentiated_row_by_row():
+    model = made(softmax)
+    assert model._graphs.design is None and model.reference().center.shape == (6,)
+
+
+def test_the_rows_differentiated_are_shown(capsys):
+    def build(d):
+        pm.Normal("obs", d["x"] @ pm.Normal("b", shape=2), 1.0, observed=d["y"])
+
+    model = made(build, progress=True)
+    model.reference()
+    assert "rows differentiated" in capsys.readouterr().err
+    model.progress = False
+    model.reference()
+    assert capsys.readouterr().err == ""
