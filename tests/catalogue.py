@@ -140,6 +140,8 @@ ARGUMENTS = {
     "rows_per_quantum": [10, 20, 30], "penalties": lambda: [penalty()] * 3, "order": 2, "dim": 2,
     "returns": VALUES[:300, 0] - 0.5, "X": X, "y": Y, "terms": terms, "make": make_source, "n_states": 3,
     "factors": factors, "model": lambda: mcmc.GLM(X, Y, prior_sd=2.0), "function": rewards_of, "values": VALUES,
+    "groups": np.repeat(np.arange(6), 50), "n_classes": 2,
+    "mixture": lambda: mcmc.MixtureOf(mcmc.GLM(X, Y, prior_sd=2.0), np.repeat(np.arange(6), 50), 2),
     "variables": lambda: [mcmc.Categorical(3, factors, 400), mcmc.Categorical(2, factors, 400)], "support": (0.0, 1.2),
     "bound": "normal",
 }

@@ -18,10 +18,12 @@ from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.kernels.slice import Slice
+from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
 from fastrace.mcmc.kernels.tuna_metropolis import TunaMetropolis
 from fastrace.mcmc.laplace import LaplaceResult, laplace
 from fastrace.mcmc.models.arch import ARCH
 from fastrace.mcmc.models.binned import Binned
+from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import GLM, FunctionModel, Model, Reference, SourceModel
 from fastrace.mcmc.models.priors import (
     LKJ,
@@ -65,6 +67,7 @@ __all__ = [
     "LogDensity",
     "LogNormal",
     "Metropolis",
+    "MixtureOf",
     "Model",
     "Normal",
     "PoissonMinibatchGibbs",
@@ -80,6 +83,7 @@ __all__ = [
     "StepInfo",
     "Steps",
     "StudentT",
+    "SurrogateGibbs",
     "Trace",
     "TunaMetropolis",
     "check_bias",

@@ -15,11 +15,12 @@ import numpy as np
 from fastrace._base import _files
 from fastrace.mcmc.kernels._rows import ChainState, Tuning
 from fastrace.mcmc.kernels.gibbs import GibbsState
+from fastrace.mcmc.kernels.surrogate_gibbs import MixtureState
 from fastrace.mcmc.protocol import Steps, joined
 
 VERSION = 3
 PLAIN, PICKLED = "chains", "pickled chains"
-_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (ChainState, GibbsState, Steps, Tuning)}
+_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (ChainState, GibbsState, MixtureState, Steps, Tuning)}
 _GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 

@@ -376,6 +376,7 @@ class _Work:
                 max(run.seconds for run in self.runs),
                 self.kernel.variable,
                 names=names if empty.draws.shape[1:] == (len(names),) else (),
+                parts=tuple(getattr(self.kernel, "parts", ())),
             )
 
     def _maybe_save(self, last: float) -> float:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,34 @@ _ENOUGH = 100  # draws of a chain, below which effective sizes and acceptance ar
 _REFUSING = 0.1  # share of proposals accepted
 _MOST = 0.5  # share of steps that read all rows
 _FAR = 6.0  # standard deviations beyond sqrt(dim)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A variable within the flat vector of what a kernel draws.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+        As many numbers of the vector as their product, in C order.
+    dims : tuple of str
+        Name of each axis.
+    coords : tuple of tuples
+        Labels along each axis.
+    whole : bool, default False
+        Whether the numbers are whole, such as labels of classes.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    coords: tuple[tuple[Any, ...], ...]
+    whole: bool = False
+
+    def names(self) -> tuple[str, ...]:
+        """What each of the numbers is called."""
+        return tuple(f"{self.name}[{', '.join(map(str, place))}]" for place in product(*self.coords))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +78,8 @@ class Trace(Result):
     warnings : tuple of str
         Problems with the draws, one sentence each: chains that disagree, move too slowly, refuse nearly all proposals,
         are far from where the posterior was expected, or all began at one point. `sample` gives each as a warning too.
+    parts : tuple of Part
+        The variables that the vector of draws is made of, in their order, where a kernel draws several; else empty.
     """
 
     chains: tuple[Steps, ...] = field(repr=False)
@@ -59,6 +90,7 @@ class Trace(Result):
     variable: str = "theta"
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] = field(default=(), repr=False)
+    parts: tuple[Part, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         shape = self.chains[0].draws.shape[1:] if self.chains else ()
@@ -135,10 +167,23 @@ class Trace(Result):
     def to_arrays(self) -> dict[str, dict[str, NDArray[Any]]]:
         """Groups "posterior" and "sample_stats", as ArviZ names them: each name to an array of (chain, draw, ...)."""
         return {
-            "posterior": {self.variable: self.draws},
+            "posterior": self._variables(),
             "sample_stats": {f"n_{name}" if name in ("rows", "looks") else name: getattr(self, name)
                              for name in STATISTICS},
         }
+
+    def _variables(self) -> dict[str, NDArray[Any]]:
+        """The draws by variable."""
+        draws = self.draws
+        if not self.parts:
+            return {self.variable: draws}
+        out, first = {}, 0
+        for part in self.parts:
+            last = first + math.prod(part.shape)
+            values = draws[:, :, first:last].reshape(*draws.shape[:2], *part.shape)
+            out[part.name] = np.rint(values).astype(np.int64) if part.whole else values
+            first = last
+        return out
 
     def to_dict(self) -> dict[str, Any]:
         """Return draws and statistics as plain values that ``json.dumps`` accepts.
@@ -162,7 +207,7 @@ class Trace(Result):
         ImportError
             If ArviZ is not there; `to_arrays` needs nothing.
         """
-        return arviz_tree(self.to_arrays(), self.kernel, self.variable, self.names)
+        return arviz_tree(self.to_arrays(), self.kernel, self.variable, self.names, self.parts)
 
     def _title(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
@@ -241,16 +286,22 @@ class Trace(Result):
 
 
 def arviz_tree(
-    groups: dict[str, dict[str, NDArray[Any]]], about: dict[str, Any], variable: str, names: tuple[str, ...]
+    groups: dict[str, dict[str, NDArray[Any]]], about: dict[str, Any], variable: str, names: tuple[str, ...],
+    parts: tuple[Part, ...] = (),
 ) -> Any:
-    """Groups of arrays (chain, draw, ...) as the installed ArviZ keeps them, coordinates labelled by `names`."""
+    """Groups of arrays (chain, draw, ...) as the installed ArviZ keeps them, labelled by `parts`, or else `names`."""
     try:
         import arviz
     except ImportError as error:
         raise ImportError("to_arviz needs ArviZ: python -m pip install arviz") from error
     attributes = {"inference_library": "fastrace", **{key: _plain(value) for key, value in about.items()}}
     axis = f"{variable}_dim_0"
-    labels = {"coords": {axis: list(names)}, "dims": {variable: [axis]}} if names else {}
+    labels: dict[str, Any] = {}
+    if parts:
+        labels = {"coords": {axis: list(at) for part in parts for axis, at in zip(part.dims, part.coords, strict=True)},
+                  "dims": {part.name: list(part.dims) for part in parts}}
+    elif names:
+        labels = {"coords": {axis: list(names)}, "dims": {variable: [axis]}}
     if int(arviz.__version__.split(".")[0]) >= 1:
         return arviz.from_dict(groups, attrs={"posterior": attributes}, **labels)
     return arviz.from_dict(**groups, attrs=attributes, **labels)

@@ -9,6 +9,7 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check, guard_check_built, guard_check_idle
 from fastrace._draws._alias cimport alias_draw
+from fastrace._math._poisson cimport poisson_factor
 from fastrace.mcmc.kernels._chain cimport Chain, refuse_sum
 from fastrace.races._weighted cimport AliasTable, slack_of
 
@@ -128,7 +129,7 @@ cdef class PoissonChain(MinibatchChain):
         cdef double size = self.size_of_move(), rate = self.total_weight * size
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
         cdef Py_ssize_t i, count
-        cdef double log_ratio = 0.0, change, bound, here, slack = slack_of(self.rounding)
+        cdef double log_ratio = 0.0, change, bound, slack = slack_of(self.rounding)
         if not rate < self.most:
             return self.full_pass(threshold)
         count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
@@ -136,10 +137,7 @@ cdef class PoissonChain(MinibatchChain):
         for i in range(count):
             bound = weight[self.rows[i]] * size
             change = held(self, i, bound, slack)
-            # Rate of the row here and for the way back: here + change. Their sum is 2 bound - |change|.
-            here = bound - change if change > 0.0 else bound
-            if self.stream.bits.next_double(self.stream.bits.state) * bound < here:
-                log_ratio += log((here + change) / here)
+            log_ratio += poisson_factor(change, bound, self.stream.bits.next_double(self.stream.bits.state))
         self.step.accepted = log_ratio > threshold
         return 0
 

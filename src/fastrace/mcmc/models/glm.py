@@ -123,19 +123,21 @@ class GLM(Model):
         self._glm = GLMSource(X, y, None, family, scale, df, offset=offset, weights=weights, groups=groups)
         self.shuffled = shuffle is not None
         if self.shuffled:
-            self._shuffle(_checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows))
+            self._glm = self._taken(_checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows))
         names = model_names(column_names(X)) if names is None else names
         dim = self._glm.theta.shape[1]
         super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, self._all_names(names))
         self._require_group_prior()
 
-    def _shuffle(self, order: NDArray[np.intp]) -> None:
+    def _taken(self, rows: NDArray[np.intp] | slice, n_arms: int = 1) -> GLMSource:
+        """These rows in this order, with all that each has, and arms of zeros."""
         g = self._glm
         beside = {
-            name: tuple(group.reordered(order) for group in value) if name == "groups" else value[order]
+            name: tuple(group.reordered(rows) for group in value) if name == "groups" else value[rows]
             for name, value in g.beside().items()
         }
-        self._glm = GLMSource(g.X[order], g.y[order], None, g.family, g.scale, g.df, check_finite=False, **beside)
+        theta = np.zeros((n_arms, g.theta.shape[1]))
+        return GLMSource(g.X[rows], g.y[rows], theta, g.family, g.scale, g.df, check_finite=False, **beside)
 
     def _all_names(self, names: Sequence[str] | None) -> Sequence[str] | None:
         """Of all parameters: the columns, "1|clinic[3]" for the intercept of group 3, "age|clinic[3]" for its slope."""
@@ -215,22 +217,15 @@ class GLM(Model):
         return (*self._glm.beside(), *(["a sparse X"] if hasattr(self._glm.X, "nnz") else []))
 
     def _expand_some(self, at: Array, rows: NDArray[np.int64]) -> Parts:
-        x = np.ascontiguousarray(self._glm.X[rows])
-        level, slope, curvature = self._source(x, self._glm.y[rows], None).derivatives(at, 0, len(rows))
-        x = np.asarray(x, dtype=np.float64)
-        return float(level.sum()), slope @ x, x.T @ (curvature[:, None] * x)
+        return _summed(self._taken(rows), at)
+
+    def _in_order(self, order: NDArray[np.intp]) -> GLMSource:
+        """Two arms of the rows in another order; rows that are in it already stay where they are."""
+        as_they_are = bool((order == np.arange(len(order))).all())
+        return self._taken(slice(None) if as_they_are else order, 2)
 
     def _expand(self, at: Array) -> Parts:
-        if self.factors or hasattr(self._glm.X, "nnz"):
-            level, pull, arrow = expand_seen(self._glm, at)
-            return level, pull, arrow.to_dense()
-        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
-        for part, x in chunks(self._glm.X):
-            level, slope, curvature = self._glm.derivatives(at, part.start, len(x))
-            value += level.sum()
-            gradient += slope @ x
-            hessian += x.T @ (curvature[:, None] * x)
-        return float(value), gradient, hessian
+        return _summed(self._glm, at)
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
         weights, radius = cubic_weights(self._glm, self._lengths(factor), lambda: self._predictors(hat))
@@ -292,3 +287,23 @@ class GLM(Model):
     def _movements(self, step: Array) -> Array:
         """How far a step of the parameters moves each row's predictor."""
         return np.concatenate([moved for _, moved in products(self._glm.X, self.factors, step)])
+
+
+def expanded(glm: GLMSource, at: Array, first: int, last: int) -> Parts:
+    """Sums of the terms of rows `first` to ``last - 1``, their gradients and Hessians."""
+    dim = glm.X.shape[1]
+    value, gradient, hessian = 0.0, np.zeros(dim), np.zeros((dim, dim))
+    for part, x in chunks(glm.X[first:last]):
+        level, slope, curvature = glm.derivatives(at, first + part.start, len(x))
+        value += level.sum()
+        gradient += slope @ x
+        hessian += x.T @ (curvature[:, None] * x)
+    return float(value), gradient, hessian
+
+
+def _summed(glm: GLMSource, at: Array) -> Parts:
+    """The same of all rows, whatever the design."""
+    if glm.factors or hasattr(glm.X, "nnz"):
+        level, pull, arrow = expand_seen(glm, at)
+        return level, pull, arrow.to_dense()
+    return expanded(glm, at, 0, glm.n_rows)

@@ -1,0 +1,495 @@
+# cython: cdivision=True
+"""Sweeps of a mixture of regressions over groups of rows, proposed from one expansion a group, corrected by few rows.
+
+With Q_g the expansion of group g and R_g = L_g - Q_g what it leaves of the log-likelihood, a sweep draws
+
+    the label of each group      from weight_k exp(Q_g(theta_k)),
+    the parameters of each class from prior(theta) exp(sum of Q_g(theta) over its groups), which is normal,
+
+and accepts each change with probability min(1, exp(change of the sum of R_g over the groups that it touches)): of one
+group for a label, of all groups of the class for parameters. Weights and hyperparameters have closed forms.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport INFINITY, exp, log, sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+cimport numpy as cnp
+from numpy.random cimport bitgen_t
+
+from scipy.linalg.cython_blas cimport dtrsv
+from scipy.linalg.cython_lapack cimport dpotrf, dpotrs
+
+from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
+                                    guard_t)
+from fastrace._base._signals cimport check_signals
+from fastrace._draws._alias cimport alias_draw
+from fastrace._draws._rng cimport random_standard_exponential
+from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed, row_stream_t
+from fastrace._math._poisson cimport poisson_factor
+from fastrace._models._expanded cimport TermSource
+from fastrace._models._group_expansions cimport GroupExpansions
+from fastrace.races._weighted cimport slack_of
+
+import numpy as np
+
+from fastrace.races._weighted import refuse_change
+
+cnp.import_array()
+
+cdef extern from "numpy/random/distributions.h" nogil:
+    double random_standard_normal(bitgen_t *bits)
+    double random_standard_gamma(bitgen_t *bits, double shape)
+    int64_t random_poisson(bitgen_t *bits, double rate)
+
+cdef enum:
+    ROWS_AT_ONCE = 256
+    WORK_PER_CHECK = 1 << 16
+
+cdef double AIM = 0.65          # acceptance of a class's proposals that tuning shortens them for
+
+
+cdef class SurrogateGibbsCore:
+    """One chain's memory and its sweeps.
+
+    Parameters
+    ----------
+    source : TermSource
+        Two arms; the rows of each group follow each other, as in `groups`.
+    theta : ndarray of float64, shape (2, dim)
+        Where the source reads its parameters.
+    groups : GroupExpansions
+    n_classes : int
+    prior_mean, prior_precision : array_like of shape (dim,)
+        Of the parameters of each class, or, if hierarchical, of their common mean.
+    moves : tuple of bool
+        Whether parameters, weights, and the mean and spread of the classes are drawn.
+    concentration : float
+        Of the symmetric Dirichlet prior of the weights.
+    sd_scale : float
+        Of the half-Cauchy priors of the spreads.
+    most : float
+        Expected share of the rows of a group that are read from which on all of them are.
+    order_by : int
+        Coefficient by which recorded classes ascend, or -1.
+    """
+
+    cdef guard_t guard
+    cdef readonly int64_t n_done
+    cdef TermSource source
+    cdef GroupExpansions groups
+    cdef Py_ssize_t n_groups, n_classes, dim, order_by, size
+    cdef bint moves_parameters, moves_weights, hierarchical
+    cdef double concentration, sd_scale, most
+    cdef object _kept                   # arrays behind the pointers
+    # what the source reads
+    cdef double *now
+    cdef double *new
+    cdef const double *about            # (n_groups, n_about): points of expansion as the source wants them
+    cdef Py_ssize_t n_about
+    # the state: labels, parameters of classes, weights and their logs, mean and spread of the classes, size of moves
+    cdef Py_ssize_t *label
+    cdef double *theta
+    cdef double *weight
+    cdef double *log_weight
+    cdef double *mean
+    cdef double *spread
+    cdef double *noise
+    # priors: of the classes, as they stand, and of their mean
+    cdef double *precision
+    cdef const double *prior_mean
+    cdef const double *prior_precision
+    # room
+    cdef double *powers                 # (n_classes + 1, n_terms): features of the classes, and of a proposal
+    cdef double *values                 # (n_groups, n_classes)
+    cdef double *sums                   # (n_classes, n_terms)
+    cdef double *curvature              # (dim, dim)
+    cdef double *center                 # (dim,)
+    cdef double *score                  # (n_classes,)
+    cdef double *room                   # (2 dim,)
+    cdef Py_ssize_t *member             # groups, class after class, and where each class begins
+    cdef Py_ssize_t *begin
+    cdef Py_ssize_t *order              # classes as they are recorded, and the place of each
+    cdef Py_ssize_t *rank
+    cdef int64_t rows[ROWS_AT_ONCE]
+    cdef double before[ROWS_AT_ONCE]
+    cdef double after[ROWS_AT_ONCE]
+    # of this run: decisions on labels, accepted; on parameters, accepted
+    cdef int64_t tally[4]
+    cdef int64_t n_read                 # of this sweep
+    cdef int64_t n_decided, n_accepted, n_full
+    cdef row_stream_t stream
+
+    def __cinit__(self):
+        guard_await(&self.guard, 0)
+        row_stream_init(&self.stream)
+
+    def __init__(self, TermSource source not None, theta, GroupExpansions groups not None, n_classes, prior_mean,
+                 prior_precision, *, moves, concentration, sd_scale, most, order_by):
+        guard_check_built(&source.guard, source)
+        guard_check_built(&groups.guard, groups)
+        cdef Py_ssize_t d = groups.dim, k = n_classes, g = groups.n_groups
+        if source.n_arms != 2 or source.n_rows != groups.n_rows or theta.shape != (2, d) \
+                or theta.dtype != np.float64 or not theta.flags.c_contiguous:
+            raise ValueError(f"the source has {source.n_arms} arms of {source.n_rows} rows and theta shape "
+                             f"{theta.shape}; two arms of {groups.n_rows} rows and (2, {d}) are needed")
+        mean = np.array(np.broadcast_to(prior_mean, (d,)), dtype=np.float64)
+        precision = np.array(np.broadcast_to(prior_precision, (d,)), dtype=np.float64)
+        guard_build(&self.guard, 0, self)
+        self.source, self.groups = source, groups
+        self.n_groups, self.n_classes, self.dim = g, k, d
+        self.moves_parameters, self.moves_weights, self.hierarchical = moves
+        self.concentration, self.sd_scale, self.most, self.order_by = concentration, sd_scale, most, order_by
+        self.size = g + (k * d if self.moves_parameters else 0) + (k if self.moves_weights else 0) \
+            + (2 * d if self.hierarchical else 0)
+        about = np.stack([source.expanded_at(hat) for hat in np.asarray(groups.hats)])
+        self._kept = (theta, mean, precision, about)
+        self.now = <double *>cnp.PyArray_DATA(theta)
+        self.new = self.now + d
+        self.about = <const double *>cnp.PyArray_DATA(about)
+        self.n_about = about.shape[1]
+        self.prior_mean = <const double *>cnp.PyArray_DATA(mean)
+        self.prior_precision = <const double *>cnp.PyArray_DATA(precision)
+        self.label, self.member, self.begin = self._places(g), self._places(g), self._places(k + 1)
+        self.order, self.rank = self._places(k), self._places(k)
+        self.theta, self.weight, self.log_weight = self._numbers(k * d), self._numbers(k), self._numbers(k)
+        self.mean, self.spread, self.noise = self._numbers(d), self._numbers(d), self._numbers(k)
+        self.precision = self._numbers(d)
+        self.powers, self.sums = self._numbers((k + 1) * groups.n_terms), self._numbers(k * groups.n_terms)
+        self.values, self.score = self._numbers(g * k), self._numbers(k)
+        self.curvature, self.center, self.room = self._numbers(d * d), self._numbers(d), self._numbers(2 * d)
+        guard_built(&self.guard, 0)
+
+    cdef double *_numbers(self, Py_ssize_t count) except NULL:
+        array = np.zeros(max(count, 1))
+        self._kept += (array,)
+        return <double *>cnp.PyArray_DATA(array)
+
+    cdef Py_ssize_t *_places(self, Py_ssize_t count) except NULL:
+        array = np.zeros(max(count, 1), dtype=np.intp)
+        self._kept += (array,)
+        return <Py_ssize_t *>cnp.PyArray_DATA(array)
+
+    def load(self, labels, theta, weights, mean, spread, noise):
+        """Take up a state; arrays of the shapes of the model's parts, checked by the caller."""
+        cdef const cnp.npy_intp[::1] label = np.ascontiguousarray(labels, dtype=np.intp)
+        cdef const double[:, ::1] point = np.ascontiguousarray(theta, dtype=np.float64)
+        cdef const double[::1] share = np.ascontiguousarray(weights, dtype=np.float64)
+        cdef const double[::1] middle = np.ascontiguousarray(mean, dtype=np.float64)
+        cdef const double[::1] wide = np.ascontiguousarray(spread, dtype=np.float64)
+        cdef const double[::1] size = np.ascontiguousarray(noise, dtype=np.float64)
+        cdef Py_ssize_t d = self.dim, k = self.n_classes, i
+        if label.shape[0] != self.n_groups or (point.shape[0], point.shape[1]) != (k, d) or share.shape[0] != k \
+                or middle.shape[0] != d or wide.shape[0] != d or size.shape[0] != k:
+            raise ValueError("a state is of one kernel alone")
+        if min(labels) < 0 or max(labels) >= k:
+            raise ValueError(f"labels go from {min(labels)} to {max(labels)}; 0 to {k - 1} are needed")
+        guard_enter(&self.guard, self)
+        for i in range(self.n_groups):
+            self.label[i] = label[i]
+        memcpy(self.theta, &point[0, 0], k * d * sizeof(double))
+        for i in range(k):
+            self.weight[i], self.noise[i] = share[i], size[i]
+            self.log_weight[i] = log(share[i])
+        for i in range(d):
+            self.mean[i], self.spread[i] = middle[i], wide[i]
+        guard_leave(&self.guard)
+
+    @property
+    def noise_shares(self):
+        """The share of noise in the proposals of each class, in (0, 1]."""
+        guard_check_built(&self.guard, self)
+        return np.array([self.noise[i] for i in range(self.n_classes)])
+
+    @property
+    def decisions(self):
+        """Of the last run: decisions on labels and how many were accepted, and the same of parameters."""
+        guard_check_built(&self.guard, self)
+        return np.array([self.tally[i] for i in range(4)], dtype=np.int64)
+
+    def position(self):
+        """The state as it is recorded, with the classes in the order that they are held in."""
+        cdef double[::1] out = np.empty(self.size)
+        cdef Py_ssize_t order_by = self.order_by
+        guard_enter(&self.guard, self)
+        self.order_by = -1
+        self.write(&out[0])
+        self.order_by = order_by
+        guard_leave(&self.guard)
+        return np.asarray(out)
+
+    def run(self, rng, double[:, ::1] draws, int64_t[::1] rows, int32_t[::1] looks, uint8_t[::1] flags, n_tuned=-1):
+        """Make as many sweeps as the arrays have places. From 0 up, `n_tuned` sweeps have adapted the moves before."""
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        cdef Py_ssize_t n = draws.shape[0], t
+        cdef int64_t work = 0, tuned = n_tuned
+        if draws.shape[1] != self.size or rows.shape[0] != n or looks.shape[0] != n or flags.shape[0] != n:
+            raise ValueError("the arrays of a run must agree in length")
+        guard_enter(&self.guard, self)
+        try:
+            self.n_done = 0
+            for i in range(4):
+                self.tally[i] = 0
+            with rng.bit_generator.lock:
+                with nogil:
+                    self.take_prior()
+                    for t in range(n):
+                        self.sweep(bits, tuned + t if tuned >= 0 else -1)
+                        self.write(&draws[t, 0])
+                        rows[t] = self.n_read
+                        looks[t] = <int32_t>self.n_decided
+                        flags[t] = <uint8_t>((2 * self.n_accepted >= self.n_decided)
+                                             | ((self.n_full > 0 and self.n_full == self.n_decided) << 1))
+                        self.n_done = t + 1
+                        work += 1024 + self.n_read
+                        if work >= WORK_PER_CHECK:
+                            work = 0
+                            check_signals()
+        finally:
+            guard_leave(&self.guard)
+
+    cdef void write(self, double *to) noexcept nogil:
+        """Labels, then what moves of parameters, weights, mean and spread; classes in the order asked for."""
+        cdef Py_ssize_t d = self.dim, i, j, k
+        for k in range(self.n_classes):         # insertion sort
+            i = k
+            while self.order_by >= 0 and i > 0 and (self.theta[self.order[i - 1] * d + self.order_by]
+                                                    > self.theta[k * d + self.order_by]):
+                self.order[i] = self.order[i - 1]
+                i -= 1
+            self.order[i] = k
+        for k in range(self.n_classes):
+            self.rank[self.order[k]] = k
+        for i in range(self.n_groups):
+            to[i] = <double>self.rank[self.label[i]]
+        to += self.n_groups
+        if self.moves_parameters:
+            for k in range(self.n_classes):
+                memcpy(to + self.rank[k] * d, self.theta + k * d, d * sizeof(double))
+            to += self.n_classes * d
+        if self.moves_weights:
+            for k in range(self.n_classes):
+                to[self.rank[k]] = self.weight[k]
+            to += self.n_classes
+        if self.hierarchical:
+            for j in range(d):
+                to[j] = self.mean[j]
+                to[d + j] = self.spread[j]
+
+    cdef void take_prior(self) noexcept nogil:
+        """The normal prior of the classes as it stands."""
+        cdef Py_ssize_t j
+        for j in range(self.dim):
+            if self.hierarchical:
+                self.precision[j] = 1.0 / (self.spread[j] * self.spread[j])
+            else:
+                self.mean[j], self.precision[j] = self.prior_mean[j], self.prior_precision[j]
+
+    cdef int sweep(self, bitgen_t *bits, int64_t tuned) except -1 nogil:
+        cdef Py_ssize_t g, k, j
+        cdef bint accepted
+        row_stream_seed(&self.stream, bits.next_uint64(bits.state))
+        self.n_read = self.n_decided = self.n_accepted = self.n_full = 0
+        self.groups.features(self.theta, self.n_classes, self.powers)
+        self.groups.values_of(self.powers, self.n_classes, self.values)
+        for g in range(self.n_groups):
+            self.draw_label(g, bits)
+        self.tally[0] += self.n_decided
+        self.tally[1] += self.n_accepted
+        self.sort_members()
+        if self.moves_parameters:
+            self.groups.add_up(self.label, self.n_classes, self.sums)
+            for k in range(self.n_classes):
+                j = self.n_decided
+                accepted = self.draw_parameters(k, bits)
+                if self.n_decided > j:
+                    self.tally[2] += 1
+                    self.tally[3] += accepted
+                    if tuned >= 0:
+                        self.noise[k] = min(1.0, max(0.01, self.noise[k] * exp((accepted - AIM) / sqrt(1.0 + tuned))))
+        if self.moves_weights:
+            self.draw_weights(bits)
+        if self.hierarchical:
+            self.draw_hyperparameters(bits)
+            self.take_prior()
+        return 0
+
+    cdef int draw_label(self, Py_ssize_t g, bitgen_t *bits) except -1 nogil:
+        cdef const double *value = self.values + g * self.n_classes
+        cdef Py_ssize_t k, now = self.label[g], new = now
+        cdef double largest = -INFINITY, total = 0.0, left
+        for k in range(self.n_classes):
+            self.score[k] = value[k] + self.log_weight[k]
+            largest = max(largest, self.score[k])
+        for k in range(self.n_classes):
+            self.score[k] = exp(self.score[k] - largest)
+            total += self.score[k]
+        left = bits.next_double(bits.state) * total
+        for k in range(self.n_classes):
+            if self.score[k] > 0.0:
+                new = k
+                left -= self.score[k]
+                if left < 0.0:
+                    break
+        if new == now:
+            return 0
+        memcpy(self.now, self.theta + now * self.dim, self.dim * sizeof(double))
+        memcpy(self.new, self.theta + new * self.dim, self.dim * sizeof(double))
+        left = 0.0
+        k = self.weigh(g, value[new] - value[now], &left)
+        if self.decide(left, k, bits):
+            self.label[g] = new
+        return 0
+
+    cdef bint decide(self, double log_ratio, bint full, bitgen_t *bits) noexcept nogil:
+        """A Metropolis decision; a ratio that is nan refuses."""
+        cdef bint accepted = log_ratio > -random_standard_exponential(bits)
+        self.n_decided += 1
+        self.n_accepted += accepted
+        self.n_full += full
+        return accepted
+
+    cdef int weigh(self, Py_ssize_t g, double expected, double *log_ratio) except -1 nogil:
+        """Add what group g says of a move from arm 0 to arm 1 that its expansion does not: 1 if it read all its rows.
+
+        `expected` is the change of the expansion. By a Poisson minibatch, whose factors make the decision exact, or by
+        all rows; which of the two depends on both points alike.
+        """
+        cdef int64_t first = (<const int64_t *>cnp.PyArray_DATA(self.groups.starts))[g]
+        cdef int64_t n = (<const int64_t *>cnp.PyArray_DATA(self.groups.starts))[g + 1] - first, count, part
+        cdef double size = self.groups.size_of_move(g, self.now, self.new, self.room)
+        cdef double rate = (<const double *>cnp.PyArray_DATA(self.groups.totals))[g] * size
+        cdef double slack = slack_of((<const double *>cnp.PyArray_DATA(self.groups.roundings))[g])
+        cdef double sums[2]
+        cdef Py_ssize_t arms[2]
+        arms[0], arms[1] = 0, 1
+        if not rate < self.most * n:
+            sums[0] = sums[1] = 0.0
+            self.source.add_sums(first, n, arms, 2, sums)
+            log_ratio[0] += sums[1] - sums[0] - expected
+            self.n_read += n
+            return 1
+        count = random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
+        self.n_read += count
+        while count > 0:
+            part = min(count, <int64_t>ROWS_AT_ONCE)
+            self.read(g, first, <uint32_t>n, <Py_ssize_t>part, size, slack, log_ratio)
+            count -= part
+        return 0
+
+    cdef int read(self, Py_ssize_t g, int64_t first, uint32_t n, Py_ssize_t count, double size, double slack,
+                  double *log_ratio) except -1 nogil:
+        """Draw rows of a group in proportion to their weights; their factors of the acceptance ratio."""
+        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.groups.weights)
+        cdef Py_ssize_t arms[2]
+        cdef double *out[2]
+        cdef double change, bound
+        cdef Py_ssize_t i
+        arms[0], arms[1] = 0, 1
+        out[0], out[1] = self.before, self.after
+        for i in range(count):
+            self.rows[i] = first + alias_draw(self.groups.table + first, n, &self.stream.bits)
+        self.source.terms(self.about + g * self.n_about, self.rows, 0, count, arms, 2, out)
+        for i in range(count):
+            bound = weight[self.rows[i]] * size
+            change = self.after[i] - self.before[i]
+            if not (-bound - slack <= change <= bound + slack):
+                with gil:
+                    refuse_change(self.rows[i], self.before[i], self.after[i], bound)
+            change = min(max(change, -bound), bound)
+            log_ratio[0] += poisson_factor(change, bound, self.stream.bits.next_double(self.stream.bits.state))
+        return 0
+
+    cdef void sort_members(self) noexcept nogil:
+        """The groups of class k: member[begin[k]] to member[begin[k + 1] - 1], ascending."""
+        cdef Py_ssize_t g, k, count = 0, own
+        for k in range(self.n_classes + 1):
+            self.begin[k] = 0
+        for g in range(self.n_groups):
+            self.begin[self.label[g]] += 1
+        for k in range(self.n_classes + 1):
+            own = self.begin[k]
+            self.begin[k] = count
+            count += own
+        for g in range(self.n_groups):
+            self.member[self.begin[self.label[g]]] = g
+            self.begin[self.label[g]] += 1
+        for k in range(self.n_classes, 0, -1):
+            self.begin[k] = self.begin[k - 1]
+        self.begin[0] = 0
+
+    cdef bint draw_parameters(self, Py_ssize_t k, bitgen_t *bits) except -1 nogil:
+        """New parameters of a class, from the normal density that its groups' expansions and the prior make.
+
+        theta' = center + sqrt(1 - s^2) (theta - center) + s noise is reversible with respect to it for any share s of
+        noise; at s = 1 it is an independent draw.
+        """
+        cdef Py_ssize_t d = self.dim, m = self.groups.n_terms, j
+        cdef int size = <int>d, one = 1, info = 0
+        cdef const double *origin = <const double *>cnp.PyArray_DATA(self.groups.origin)
+        cdef double *theta = self.theta + k * d
+        cdef double *power = self.powers + self.n_classes * m
+        cdef double share = self.noise[k], keep = sqrt(max(0.0, 1.0 - share * share)), log_ratio = 0.0
+        cdef bint full = False
+        self.groups.unpack(self.sums + k * m, self.center, self.curvature)
+        for j in range(d):
+            self.center[j] += self.precision[j] * (self.mean[j] - origin[j])
+            self.curvature[j * d + j] += self.precision[j]
+        dpotrf(b"L", &size, self.curvature, &size, &info)
+        if info == 0:
+            dpotrs(b"L", &size, &one, self.curvature, &size, self.center, &size, &info)
+        if info != 0:
+            with gil:
+                raise ValueError(f"the expansions and the prior of class {k} are not curved downwards in every "
+                                 f"direction: columns are collinear to double precision; centre and scale them, or "
+                                 f"give a smaller prior_sd")
+        for j in range(d):
+            self.new[j] = random_standard_normal(bits)
+        dtrsv(b"L", b"T", b"N", &size, self.curvature, &size, self.new, &one)
+        for j in range(d):
+            self.center[j] += origin[j]
+            self.new[j] = self.center[j] + keep * (theta[j] - self.center[j]) + share * self.new[j]
+        if self.begin[k] < self.begin[k + 1]:
+            memcpy(self.now, theta, d * sizeof(double))
+            self.groups.features(self.new, 1, power)
+            for j in range(self.begin[k], self.begin[k + 1]):
+                full |= self.weigh(self.member[j], self.groups.value(self.member[j], power)
+                                   - self.groups.value(self.member[j], self.powers + k * m), &log_ratio)
+            if not self.decide(log_ratio, full, bits):
+                return False
+        memcpy(theta, self.new, d * sizeof(double))
+        return True
+
+    cdef void draw_weights(self, bitgen_t *bits) noexcept nogil:
+        """Given the labels, Dirichlet."""
+        cdef double total = 0.0
+        cdef Py_ssize_t k
+        for k in range(self.n_classes):
+            self.weight[k] = random_standard_gamma(bits, self.concentration + (self.begin[k + 1] - self.begin[k]))
+            total += self.weight[k]
+        for k in range(self.n_classes):
+            self.weight[k] /= total
+            self.log_weight[k] = log(self.weight[k])
+
+    cdef void draw_hyperparameters(self, bitgen_t *bits) noexcept nogil:
+        """Mean and spread of each coefficient over the classes.
+
+        A half-Cauchy spread of scale A is inverse gamma given a number a: spread^2 | a ~ IG(1 / 2, 1 / a), a ~ IG(1 /
+        2, 1 / A^2) (Makalic & Schmidt 2016). With T the sum of squares of K classes about their mean: a | spread ~
+        IG(1, 1 / spread^2 + 1 / A^2), and spread^2 | a ~ IG((1 + K) / 2, 1 / a + T / 2).
+        """
+        cdef Py_ssize_t d = self.dim, k, j
+        cdef double sum, squares, precision, own, rate
+        for j in range(d):
+            sum = squares = 0.0
+            for k in range(self.n_classes):
+                sum += self.theta[k * d + j]
+            own = 1.0 / (self.spread[j] * self.spread[j])
+            precision = self.prior_precision[j] + own * self.n_classes
+            self.mean[j] = ((self.prior_precision[j] * self.prior_mean[j] + own * sum) / precision
+                            + random_standard_normal(bits) / sqrt(precision))
+            for k in range(self.n_classes):
+                squares += (self.theta[k * d + j] - self.mean[j]) * (self.theta[k * d + j] - self.mean[j])
+            rate = random_standard_exponential(bits) / (own + 1.0 / (self.sd_scale * self.sd_scale))    # 1 / a
+            rate = (rate + 0.5 * squares) / random_standard_gamma(bits, 0.5 * (1.0 + self.n_classes))
+            self.spread[j] = sqrt(rate)

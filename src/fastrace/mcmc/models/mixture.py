@@ -1,0 +1,286 @@
+"""Mixtures of generalised linear models over groups of rows, and the expansions of the groups."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace._base._words import counted
+from fastrace._models._group_expansions import GroupExpansions, about_one_origin
+from fastrace.control_variates import cubic_weights, residual_rounding
+from fastrace.likelihoods import GLMSource
+from fastrace.mcmc.models._modes import find_mode
+from fastrace.mcmc.models._rows import chunks, lengths
+from fastrace.mcmc.models.glm import GLM, expanded
+
+__all__ = ["MixtureOf"]
+
+Array = NDArray[np.float64]
+_BENT = -1e-9  # eigenvalue of a curvature whose diagonal is 1, below which it is not rounding
+_SHARE = 0.05  # of a group's own curvature that the ridge may add to its metric
+
+
+class MixtureOf:
+    r"""A mixture of generalised linear models: each group of rows belongs to one of several classes.
+
+    All rows of a group, such as the events of a user, have the parameters of the group's class. Classes, labels of the
+    groups and weights of the classes are unknown. `SurrogateGibbs` draws them, and is what `sample` takes for a
+    mixture.
+
+    Parameters
+    ----------
+    model : GLM
+        The rows and the prior of the parameters of each class, which must be a normal one: give ``prior_sd``.
+    groups : array_like of shape (n_rows,)
+        The group of each row: numbers or words. Rows are copied in the order of groups, unless they are in it.
+    n_classes : int
+        Number of classes, or the largest number of them that is possible: see the notes.
+    concentration : float, default 1.0
+        Of the symmetric Dirichlet prior of the weights. Small values, such as ``1 / n_classes``, leave classes that the
+        data do not need empty.
+    weights : array_like of shape (n_classes,), optional
+        The weights, if they are given and not learned.
+    parameters : array_like of shape (n_classes, p), optional
+        The parameters of the classes, if they are given: then the labels, and the weights unless given too, are drawn.
+    hierarchical : bool, default False
+        Learn where the classes lie: parameter j of each class is normal with mean ``mean[j]`` and standard deviation
+        ``sd[j]``, both unknown. The model's prior is then that of ``mean``, and ``sd[j]`` has a half-Cauchy prior.
+    sd_scale : float, default 1.0
+        Scale of that half-Cauchy prior.
+
+    Attributes
+    ----------
+    levels : tuple
+        What the groups are called, in the order of the labels.
+    n_groups, n_classes, dim, n_rows : int
+    expansions : GroupExpansions
+        The log-likelihood of each group to second order, about its own maximum.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, the prior is flat somewhere, or the model has a ``log_prior``.
+    TypeError
+        If `model` is no `GLM`.
+
+    Notes
+    -----
+    Labels have no names: a posterior is the same whatever classes are called, and chains may exchange the names of
+    classes on the way or differ in them from the start. Means of ``theta[k]`` and R-hat then say nothing. Ask what does
+    not depend on names, such as `together` and `occupied`; or let `SurrogateGibbs` record classes in the order of one
+    coefficient, which names them well where that coefficient separates them.
+
+    For an unknown number of classes take `n_classes` larger than what can be needed and a small `concentration`:
+    `occupied` then counts the classes in use (Rousseau & Mengersen 2011).
+
+    A group is expanded at the mode of its own posterior under the prior, which is the maximum of its likelihood where
+    that says much, and is defined where a group is separated or has few rows. That takes a few passes over the rows.
+    Memory: ``1.5 p**2`` numbers a group and 3 numbers a row, beside the rows.
+
+    References
+    ----------
+    .. [1] Rousseau, Mengersen, "Asymptotic behaviour of the posterior distribution in overfitted mixture models",
+       JRSS B 73(5), 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> user = np.repeat(np.arange(12), 500)
+    >>> X = rng.normal(size=(6000, 2))
+    >>> slopes = np.array([[1.0, 0.0], [-1.0, 0.5]])[user % 2]
+    >>> y = rng.random(6000) < 1 / (1 + np.exp(-(X * slopes).sum(axis=1)))
+    >>> mixture = mcmc.MixtureOf(mcmc.GLM(X, y, prior_sd=2.5), groups=user, n_classes=2)
+    >>> trace = mcmc.sample(mcmc.SurrogateGibbs(mixture, order_by=0), n_draws=200, n_chains=2, rng=1)
+    >>> trace.to_arrays()["posterior"]["label"][0, -1]
+    array([1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0])
+    """
+
+    def __init__(
+        self,
+        model: GLM,
+        groups: ArrayLike,
+        n_classes: int,
+        *,
+        concentration: float = 1.0,
+        weights: ArrayLike | None = None,
+        parameters: ArrayLike | None = None,
+        hierarchical: bool = False,
+        sd_scale: float = 1.0,
+    ) -> None:
+        if not isinstance(model, GLM):
+            raise TypeError(f"model is {_checks.shown(model)}; a GLM, whose terms have expansions, is needed")
+        if model.dim != model.n_columns or "a sparse X" in model.beside:
+            raise ValueError(f"model is {model!r}; a table of numbers as X, and a coefficient for each column and "
+                             f"nothing else, are needed: no grouping factors, no scale to learn, no sparse X")
+        self.model = model
+        self.n_classes = _checks.integer(n_classes, "n_classes", 1, "groups belong to classes")
+        self.concentration = _checks.positive(concentration, "concentration", "it counts as so many groups a class")
+        self.sd_scale = _checks.positive(sd_scale, "sd_scale", "it is the scale of a standard deviation")
+        self.hierarchical = _checks.flag(hierarchical, "hierarchical")
+        self.weights = None if weights is None else _weights(weights, self.n_classes)
+        self.parameters = None if parameters is None else _states(parameters, self.n_classes, model.dim)
+        if self.hierarchical and self.parameters is not None:
+            raise ValueError("hierarchical=True came with parameters, which are then given and have no prior to learn")
+        self._check_prior()
+        code, levels = _coded(groups, model.n_rows)
+        self.levels = tuple(levels.tolist())
+        order = np.argsort(code, kind="stable")
+        self._order: NDArray[np.intp] = order
+        starts = np.append(0, np.cumsum(np.bincount(code)))
+        self.expansions = _expansions(model._in_order(order), starts, *self._ridge())
+
+    def __repr__(self) -> str:
+        return (f"MixtureOf({self.model!r}, {counted(self.n_groups, 'group')}, n_classes={self.n_classes})")
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters of a class."""
+        return self.model.dim
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.model.n_rows
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.levels)
+
+    def _check_prior(self) -> None:
+        if self.parameters is not None:
+            return
+        if self.model.log_prior is not None:
+            raise ValueError("the model has a log_prior; classes are drawn from a normal prior times expansions: give "
+                             "prior_mean and prior_sd, or hierarchical=True")
+        flat = np.flatnonzero(self.model.prior_precision == 0.0)
+        if len(flat):
+            raise ValueError(f"prior_sd of the model is infinite for parameters {flat.tolist()}; a class without "
+                             f"groups has its prior alone: give a finite prior_sd, such as 2.5 for columns of standard "
+                             f"deviation 1")
+
+    def _ridge(self) -> tuple[Array, Array]:
+        """Mean and precision of the normal density under which each group is expanded at its mode."""
+        if self.parameters is None:
+            return self.model.prior_mean, self.model.prior_precision
+        spread = 3.0 * self.parameters.std(axis=0)
+        floor = 1e-3 * float(spread.max()) or 1.0
+        return self.parameters.mean(axis=0), 1.0 / np.maximum(spread, floor) ** 2
+
+    def engine(self) -> tuple[GLMSource, Array]:
+        """A new source of two arms of the rows in the order of groups, and the array it reads its parameters from."""
+        from fastrace.mcmc.kernels._chain import parameters_of
+
+        source = self.model._in_order(self._order)
+        return source, parameters_of(source)
+
+    def occupied(self, trace: Any) -> NDArray[np.int64]:
+        """How many classes have groups, in each draw: shape (n_chains, n_draws)."""
+        labels = np.sort(self._labels(trace), axis=2)
+        return np.asarray(1 + (np.diff(labels, axis=2) > 0).sum(axis=2), dtype=np.int64)
+
+    def together(self, trace: Any) -> Array:
+        """Posterior probability that two groups are of one class: shape (n_groups, n_groups)."""
+        labels = self._labels(trace).reshape(-1, self.n_groups)
+        out = np.zeros((self.n_groups, self.n_groups))
+        for k in range(self.n_classes):
+            inside = (labels == k).astype(np.float64)
+            out += inside.T @ inside
+        return out / max(len(labels), 1)
+
+    def _labels(self, trace: Any) -> NDArray[np.int64]:
+        found = trace.to_arrays()["posterior"].get("label")
+        if found is None or found.shape[2:] != (self.n_groups,):
+            raise ValueError(f"the trace holds no labels of {counted(self.n_groups, 'group')}; one of SurrogateGibbs, "
+                             f"with keep_labels=True, of this mixture is needed")
+        return np.asarray(found)
+
+
+def _weights(weights: ArrayLike, n_classes: int) -> Array:
+    out = np.array(weights, dtype=np.float64)
+    if out.shape != (n_classes,) or not (np.isfinite(out).all() and (out >= 0.0).all() and out.sum() > 0.0):
+        raise ValueError(f"weights is {_checks.shown(weights)}; {n_classes} numbers from 0 up, not all of them 0, are "
+                         f"needed")
+    return np.asarray(out / out.sum())
+
+
+def _states(parameters: ArrayLike, n_classes: int, dim: int) -> Array:
+    out = np.array(parameters, dtype=np.float64, order="C")
+    if out.shape != (n_classes, dim) or not np.isfinite(out).all():
+        raise ValueError(f"parameters has shape {out.shape}; finite numbers of shape {(n_classes, dim)}, one row a "
+                         f"class, are needed")
+    return out
+
+
+def _coded(groups: ArrayLike, n_rows: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """The number of each row's group, and what the groups are called."""
+    given = np.asarray(groups)
+    if given.shape != (n_rows,):
+        raise ValueError(f"groups has shape {given.shape}; ({n_rows},), one group for each row, is needed")
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        raise ValueError(f"groups[{int(np.argmin(np.isfinite(given)))}] is not finite; each row needs a group")
+    try:
+        levels, code = np.unique(given, return_inverse=True)
+    except TypeError as error:
+        raise TypeError("groups cannot be sorted; give numbers or words, of one kind and without gaps") from error
+    return code.reshape(-1), levels
+
+
+def _expansions(glm: GLMSource, starts: NDArray[np.int64], mean: Array, precision: Array) -> GroupExpansions:
+    """Expand each group at the mode of its log-likelihood plus the log of a normal density."""
+    n, d = len(starts) - 1, len(mean)
+    hats, values, gradients = np.empty((n, d)), np.empty(n), np.empty((n, d))
+    curvatures, metrics = np.empty((n, d, d)), np.empty((n, d, d))
+    weights, radii, roundings = np.zeros(int(starts[-1])), np.zeros(n), np.zeros(n)
+    start = mean
+    for g in range(n):
+        rows = slice(int(starts[g]), int(starts[g + 1]))
+
+        def ridged(at: Array, rows: slice = rows) -> tuple[float, Array, Array]:
+            value, gradient, hessian = expanded(glm, at, rows.start, rows.stop)
+            step = at - mean
+            pull = precision * step
+            return value - 0.5 * float(step @ pull), gradient - pull, hessian - np.diag(precision)
+
+        hats[g] = find_mode(ridged, start, 1e-6)
+        start = start + (hats[g] - start) / (g + 1)
+        values[g], gradients[g], hessian = expanded(glm, hats[g], rows.start, rows.stop)
+        curvatures[g], bent = _upright(-(hessian + hessian.T) / 2.0)
+        own = np.diag(curvatures[g])
+        metrics[g] = curvatures[g] + np.diag(np.where(own > 0.0, np.minimum(precision, _SHARE * own), precision))
+        if not bent:
+            weights[rows], radii[g], roundings[g] = _bounds(glm, hats[g], metrics[g], rows)
+    return GroupExpansions(starts, hats, *about_one_origin(hats, values, gradients, curvatures), metrics, weights,
+                           radii, roundings)
+
+
+def _upright(curvature: Array) -> tuple[Array, bool]:
+    """A curvature without its negative part, which terms that are not concave may have, and whether it had one."""
+    scale = np.sqrt(np.abs(np.diag(curvature)))
+    scale[scale == 0.0] = 1.0
+    values, vectors = np.linalg.eigh(curvature / np.outer(scale, scale))
+    if values[0] >= _BENT:
+        return curvature, False
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T * np.outer(scale, scale), True
+
+
+def _bounds(glm: GLMSource, hat: Array, metric: Array, rows: slice) -> tuple[Array, float, float]:
+    """Of the rows of a group: bounds on third derivatives, how far they hold, and what rounding may do."""
+    scale = np.sqrt(np.diag(metric))
+    factor = np.linalg.inv(np.linalg.cholesky(metric / np.outer(scale, scale))).T / scale[:, None]
+    x = glm.X[rows]
+    beside = 0.0 if glm.offset is None else glm.offset[rows]
+    weights, radius = cubic_weights(glm, lengths(x, factor),
+                                    lambda: beside + np.concatenate([part @ hat for _, part in chunks(x)]))
+    if glm.weights is not None:
+        weights = weights * glm.weights[rows]
+    if not np.isfinite(weights).all():
+        return np.zeros(len(x)), 0.0, 0.0
+    largest = float(np.abs(glm.derivatives(hat, rows.start, len(x))[0]).max())
+    return weights, min(radius, math.inf), residual_rounding(largest)

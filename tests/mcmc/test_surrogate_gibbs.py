@@ -1,0 +1,401 @@
+"""Mixtures over groups: exact against enumeration and the twin, calibrated, and nothing made is lost."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from scipy import special, stats
+from test_mcmc import outcomes, scale_of
+
+from fastrace import mcmc
+from guarantee import assert_fits, assert_rate_at_most, few_or_many
+from reference import mcmc as rows_twin
+from reference import surrogate_gibbs as twin
+
+FAMILIES = ["logistic", "gaussian", "poisson", "student-t"]
+DECISIONS = ["poisson", "exact"]
+
+
+def mixture(family="logistic", sizes=(300,) * 6, dim=2, n_classes=2, spread=0.3, seed=0, shuffled=False, **options):
+    """Groups of these sizes whose classes go round, and the classes' parameters."""
+    rng = np.random.default_rng(seed)
+    theta = spread * rng.standard_normal((n_classes, dim))
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    X = rng.standard_normal((len(group), dim))
+    y = np.concatenate([outcomes(family, X[group == g], theta[g % n_classes], rng) for g in range(len(sizes))])
+    if shuffled:
+        order = rng.permutation(len(y))
+        X, y, group = X[order], y[order], group[order]
+    model = mcmc.GLM(X, y, family, **scale_of(family), prior_sd=1.0)
+    return mcmc.MixtureOf(model, group, n_classes, **options), theta
+
+
+def totals(mix, theta):
+    """The log-likelihood of each group at each state."""
+    source, X, y = mix.model._glm, np.asarray(mix.model._glm.X), np.asarray(mix.model._glm.y)
+    out = np.zeros((mix.n_groups, len(theta)))
+    for g in range(mix.n_groups):
+        rows = mix._order[mix.expansions.starts[g] : mix.expansions.starts[g + 1]]
+        for k, at in enumerate(theta):
+            out[g, k] = rows_twin.log_terms(source.family, X[rows], y[rows], at, source.scale, source.df).sum()
+    return out
+
+
+# Expansions.
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_expansions_follow_the_groups_and_add_up(family):
+    mix, theta = mixture(family, sizes=(2000, 1500, 3000), shuffled=True)
+    groups = mix.expansions
+    near = theta[0] + 0.002 * np.random.default_rng(1).standard_normal((4, 2))
+    own = groups.values_at(np.asarray(groups.hats))
+    change = groups.values_at(near) - groups.values_at(near[:1])
+    exact = totals(mix, near) - totals(mix, near[:1])
+    assert np.allclose(change[0], exact[0], atol=0.01)
+    assert np.allclose(np.diag(own), [totals(mix, hat[None])[g, 0] for g, hat in enumerate(groups.hats)], atol=1e-6)
+    assert np.allclose(groups.values_at_hats(), np.diag(own))
+    slope, curvature = groups.derivatives(groups.coefficients.sum(axis=0))
+    step = near[0] - groups.origin
+    whole = groups.coefficients[:, 0].sum() + slope[0] @ step - 0.5 * step @ curvature[0] @ step
+    assert np.isclose(whole, groups.values_at(near[:1]).sum())
+
+
+def test_expansions_survive_pickling_bit_for_bit():
+    groups = mixture()[0].expansions
+    again = pickle.loads(pickle.dumps(groups))
+    point = np.random.default_rng(0).standard_normal((3, 2))
+    assert (again.values_at(point) == groups.values_at(point)).all()
+    assert (again.totals == groups.totals).all()
+
+
+def test_rows_in_the_order_of_groups_are_not_copied():
+    mix, _ = mixture()
+    assert np.shares_memory(mix.engine()[0].X, mix.model._glm.X)
+
+
+# Against the twin.
+
+
+@pytest.mark.parametrize("hierarchical", [False, True])
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_sweeps_are_those_of_the_twin(decision, hierarchical):
+    mix, _ = mixture(sizes=(60, 200, 1, 150, 40), n_classes=3, hierarchical=hierarchical, sd_scale=0.5)
+    kernel = mcmc.SurrogateGibbs(mix, decision)
+    state = kernel.init(rng=2)
+    found = kernel._split(state.position)
+    _, steps = kernel.run(np.random.default_rng(3), state, 60)
+    first, X, y = mix.expansions.starts, mix.model._glm.X, mix.model._glm.y
+    precision = mix.model.prior_precision
+    groups = [twin.Group(X[a:b], y[a:b], hat, precision)
+              for a, b, hat in zip(first[:-1], first[1:], mix.expansions.hats, strict=True)]
+    draws, read = twin.sweeps(
+        groups, found["label"].astype(int).tolist(), found["theta"], found["weight"], found.get("mean", np.zeros(2)),
+        found.get("sd", np.ones(2)), np.random.default_rng(3), 60, most=0.3 if decision == "poisson" else 0.0,
+        concentration=1.0, prior=(mix.model.prior_mean, precision), sd_scale=0.5 if hierarchical else None)
+    assert np.allclose(steps.draws, draws, rtol=1e-9, atol=1e-9)
+    assert (steps.rows == read).all()
+    assert len(np.unique(steps.draws[:, :5], axis=0)) > 5
+
+
+# The right law.
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_labels_have_their_exact_law(family, decision):
+    """Where groups are small the expansions alone are far off, which the same test sees."""
+    sizes = (12, 40, 5, 1)
+    theta = np.array([[0.0, 0.0], [1.0, -0.5], [-0.4, 1.2]])
+    mix, _ = mixture(family, sizes, n_classes=3, parameters=theta, weights=[0.5, 0.3, 0.2], spread=0.2)
+    exact = special.softmax(np.log(mix.weights) + totals(mix, theta), axis=1)
+    kernel = mcmc.SurrogateGibbs(mix, decision)
+    _, steps = kernel.run(np.random.default_rng(5), kernel.init(rng=1), 40_000)
+    labels = steps.draws[200::20].astype(int)
+    for g in range(len(sizes)):
+        likely = exact[g] > 1e-3
+        if likely.sum() > 1:
+            counts = np.bincount(labels[:, g], minlength=3)[likely]
+            assert_fits(counts, exact[g][likely] / exact[g][likely].sum())
+    if family == "logistic":
+        proposal = special.softmax(np.log(mix.weights) + mix.expansions.values_at(theta), axis=1)
+        assert np.abs(proposal - exact).sum(axis=1).max() > 0.02
+
+
+def test_offsets_and_weights_of_rows_count():
+    """Integer weights are repeated rows, an offset is a column whose coefficient is 1."""
+    rng = np.random.default_rng(3)
+    group, times = np.repeat(np.arange(3), 40), rng.integers(0, 4, 120)
+    X, offset = rng.standard_normal((120, 2)), rng.standard_normal(120)
+    y = (rng.random(120) < 0.4).astype(float)
+    theta = np.array([[0.3, -0.2], [-0.4, 0.1]])
+    order = rng.permutation(120)
+    short = mcmc.GLM(X[order], y[order], offset=offset[order], weights=times[order])
+    rows = np.repeat(np.arange(120), times)
+    long = mcmc.GLM(np.column_stack([X, offset])[rows], y[rows])
+    short = mcmc.MixtureOf(short, group[order], 2, parameters=theta)
+    long = mcmc.MixtureOf(long, group[rows], 2, parameters=np.column_stack([theta, np.ones(2)]))
+    exact = totals(long, long.parameters)
+    kernel = mcmc.SurrogateGibbs(short)
+    source, at = short.engine()
+    at[:] = theta
+    sums = np.add.reduceat(source.read(np.arange(120)), short.expansions.starts[:-1], axis=0)
+    assert np.allclose(np.diff(sums), np.diff(exact))
+    free, fixed = short.expansions.values_at(theta), long.expansions.values_at(long.parameters)
+    assert np.allclose(np.diff(free), np.diff(fixed), atol=0.3)
+    _, steps = kernel.run(rng, kernel.init(rng=0), 200)
+    assert np.isfinite(steps.draws).all()
+
+
+def one_dimensional(n_classes, concentration, seed=3):
+    """Four groups with one slope, and the posterior of their labels by sums over all labels and a grid of slopes."""
+    rng = np.random.default_rng(seed)
+    sizes = (8, 15, 5, 10)
+    group = np.repeat(np.arange(4), sizes)
+    X = rng.standard_normal((len(group), 1))
+    y = (rng.random(len(X)) < special.expit(X[:, 0] * np.array([1.5, -1.0, 1.0, 0.0])[group])).astype(float)
+    mix = mcmc.MixtureOf(mcmc.GLM(X, y, prior_sd=1.5), group, n_classes, concentration=concentration)
+    grid = np.linspace(-9.0, 9.0, 2001)
+    loss = np.stack([rows_twin.log_terms("logistic", X[group == g], y[group == g][:, None], grid[None]).sum(axis=0)
+                     for g in range(4)])
+    prior = stats.norm.logpdf(grid, 0.0, 1.5)
+    law, means = {}, {}
+    for labels in itertools.product(range(n_classes), repeat=4):
+        own = [prior + loss[[g for g in range(4) if labels[g] == k]].sum(axis=0) for k in range(n_classes)]
+        counts = np.bincount(labels, minlength=n_classes)
+        law[labels] = (sum(special.logsumexp(part) for part in own) + special.gammaln(counts + concentration).sum())
+        means[labels] = [special.softmax(part) @ grid for part in own]
+    keys = list(law)
+    share = special.softmax([law[key] for key in keys])
+    return mix, keys, share, np.array([means[key] for key in keys])
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_whole_mixture_has_its_exact_law(decision):
+    """Labels with parameters and weights integrated out, by enumeration, and the first class's slope."""
+    mix, keys, share, means = one_dimensional(2, 0.7)
+    kernel = mcmc.SurrogateGibbs(mix, decision)
+    _, steps = kernel.run(np.random.default_rng(8), kernel.init(rng=1), 60_000)
+    draws = steps.draws[100::15]
+    code = draws[:, :4].astype(int) @ [8, 4, 2, 1]
+    assert_fits(np.bincount(code, minlength=16), share)
+    mean = share @ means[:, 0]
+    error = draws[:, 4].std() / np.sqrt(mcmc.effective_sample_size(steps.draws[:, 4]))
+    assert abs(draws[:, 4].mean() - mean) < stats.norm.isf(5e-7) * error
+    occupied = np.bincount([len(set(key)) for key in keys], share, minlength=3)[1:]
+    found = np.bincount([len(set(row)) for row in draws[:, :4].tolist()], minlength=3)[1:]
+    assert_fits(found, occupied)
+
+
+def test_one_class_of_a_gaussian_model_has_its_closed_form_and_reads_no_row():
+    mix, _ = mixture("gaussian", n_classes=1)
+    kernel = mcmc.SurrogateGibbs(mix)
+    _, steps = kernel.run(np.random.default_rng(1), kernel.init(rng=1), 4000)
+    X, y = mix.model._glm.X, mix.model._glm.y
+    covariance = np.linalg.inv(X.T @ X + np.eye(2))
+    draws = steps.draws[:, 6:8]
+    z = (draws - covariance @ X.T @ y) @ np.linalg.inv(np.linalg.cholesky(covariance)).T
+    assert steps.rows.sum() == 0
+    assert steps.accepted.all()
+    for column in (*z.T, (z @ [1.0, 1.0]) / np.sqrt(2.0)):
+        assert stats.kstest(column, "norm").pvalue > 1e-6
+
+
+@few_or_many(("fits", "draws", "cells"), (60, 19, 5), (1500, 99, 20))
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_simulation_based_calibration(decision, fits, draws, cells):
+    """Of what does not depend on names: a group's slope, whether two groups are of one class, mean and spread."""
+    rng = np.random.default_rng(21)
+    ranks = []
+    group = np.repeat(np.arange(4), 12)
+    for _ in range(fits):
+        mean, sd = rng.standard_normal(1), np.abs(0.5 * rng.standard_cauchy(1))
+        theta = mean + sd * rng.standard_normal((2, 1))
+        weight = rng.dirichlet([1.0, 1.0])
+        label = rng.choice(2, 4, p=weight)
+        X = rng.standard_normal((48, 1))
+        y = (rng.random(48) < special.expit(X[:, 0] * theta[label[group], 0])).astype(float)
+        mix = mcmc.MixtureOf(mcmc.GLM(X, y, prior_sd=1.0), group, 2, hierarchical=True, sd_scale=0.5)
+        kernel = mcmc.SurrogateGibbs(mix, decision)
+        truth = np.concatenate([label, theta.ravel(), weight, mean, sd])
+        _, steps = kernel.run(rng, kernel.init(truth), draws * 20)
+        ranks.append([(facts(steps.draws[19::20]) < facts(truth[None])).sum(axis=0)])
+    for column in np.concatenate(ranks).T:
+        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+
+
+def facts(draws):
+    slope = np.take_along_axis(draws[:, 4:6], draws[:, :1].astype(int), 1)[:, 0]
+    same = (draws[:, 0] == draws[:, 1]) + 1e-3 * draws[:, 8]
+    return np.stack([slope, same, draws[:, 8], draws[:, 9], draws[:, 6:8].max(axis=1)], axis=1)
+
+
+# Chains.
+
+
+def test_checkpoints_threads_and_pickles_continue_bit_for_bit(tmp_path):
+    mix, _ = mixture(sizes=(80,) * 5, hierarchical=True)
+    kernel = mcmc.SurrogateGibbs(mix, order_by=1)
+    whole = mcmc.sample(kernel, n_draws=60, n_chains=3, rng=1, n_tune=40, threads=3)
+    turns = mcmc.sample(pickle.loads(pickle.dumps(kernel)), n_draws=60, n_chains=3, rng=1, n_tune=40, threads=1)
+    assert (whole.draws == turns.draws).all()
+    for n in (25, 60):
+        resumed = mcmc.sample(kernel, n_draws=n, n_chains=3, rng=1, n_tune=40, checkpoint=tmp_path / "run")
+    assert (whole.draws == resumed.draws).all()
+    assert kernel.acceptance(whole) == kernel.acceptance(resumed)
+    other = mcmc.SurrogateGibbs(mixture(sizes=(80,) * 5, hierarchical=True, seed=1)[0], order_by=1)
+    with pytest.raises(ValueError, match="another run"):
+        mcmc.sample(other, n_draws=60, n_chains=3, rng=1, n_tune=40, checkpoint=tmp_path / "run")
+
+
+def test_a_trace_names_its_variables_and_orders_classes():
+    mix, theta = mixture(sizes=(500,) * 6, spread=2.0, hierarchical=True)
+    trace = mcmc.sample(mcmc.SurrogateGibbs(mix, order_by=0), n_draws=50, n_chains=2, rng=1, n_tune=50)
+    found = trace.to_arrays()["posterior"]
+    assert {name: array.shape[2:] for name, array in found.items()} == {
+        "label": (6,), "theta": (2, 2), "weight": (2,), "mean": (2,), "sd": (2,)}
+    assert found["label"].dtype == np.int64
+    assert (np.diff(found["theta"][..., 0], axis=2) > 0.0).all()
+    rank = np.argsort(np.argsort(theta[:, 0]))
+    assert (found["label"] == rank[np.arange(6) % 2]).all()
+    assert trace.names[:2] == ("label[0]", "label[1]")
+    assert trace.names[6:8] == ("theta[0, 0]", "theta[0, 1]")
+    assert len(trace.names) == trace.draws.shape[2]
+    assert (mix.together(trace) == np.equal.outer(np.arange(6) % 2, np.arange(6) % 2)).all()
+    assert (mix.occupied(trace) == 2).all()
+
+
+def test_arviz_has_a_variable_for_each_part():
+    pytest.importorskip("arviz")
+    mix, _ = mixture()
+    trace = mcmc.sample(mcmc.SurrogateGibbs(mix, order_by=0), n_draws=20, n_chains=2, rng=1, n_tune=20)
+    posterior = trace.to_arviz()["posterior"]
+    assert posterior["theta"].dims == ("chain", "draw", "class", "coefficient")
+    assert posterior["label"].dims == ("chain", "draw", "group")
+    assert posterior["label"].dtype.kind == "i"
+
+
+def test_labels_may_be_left_out_of_the_trace():
+    mix, _ = mixture()
+    kernels = [mcmc.SurrogateGibbs(mix, keep_labels=keep) for keep in (True, False)]
+    full, bare = (mcmc.sample(kernel, n_draws=20, n_chains=1, rng=1, n_tune=0) for kernel in kernels)
+    assert (full.draws[:, :, 6:] == bare.draws).all()
+    with pytest.raises(ValueError, match="holds no labels"):
+        mix.occupied(bare)
+
+
+def test_surplus_classes_become_empty():
+    two, _ = mixture(sizes=(400,) * 8, spread=1.0)
+    many = mcmc.MixtureOf(two.model, np.repeat(np.arange(8), 400), 6, concentration=0.05)
+    start = np.concatenate([np.arange(8) % 6, np.zeros(12), np.full(6, 1.0 / 6.0)])
+    kernel = mcmc.SurrogateGibbs(many)
+    _, steps = kernel.run(np.random.default_rng(1), kernel.init(start), 400)
+    assert np.median([len(set(row)) for row in steps.draws[200:, :8].tolist()]) == 2
+
+
+@pytest.mark.filterwarnings("ignore:R-hat:UserWarning", "ignore:the effective:UserWarning")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_groups_of_one_row_separated_groups_and_empty_classes(family):
+    rng = np.random.default_rng(4)
+    group = np.repeat(np.arange(7), [1, 1, 30, 30, 2, 5, 200])
+    X = rng.standard_normal((len(group), 3))
+    y = outcomes(family, X, np.array([0.5, 0.0, -0.5]), rng)
+    if family == "logistic":
+        y[group == 2] = X[group == 2, 0] > 0.0      # separated
+        y[group == 3] = 1.0
+    if family == "poisson":
+        y[group == 3] = 0.0                         # a likelihood that rises for ever
+    X[group == 5, 2] = 0.0                          # a column that says nothing
+    mix = mcmc.MixtureOf(mcmc.GLM(X, y, family, **scale_of(family), prior_sd=2.0), group, 5, hierarchical=True)
+    trace = mcmc.sample(mcmc.SurrogateGibbs(mix), n_draws=100, n_chains=1, rng=1, n_tune=50)
+    assert np.isfinite(trace.draws).all()
+    assert trace.accepted.mean() > 0.3
+
+
+def test_far_proposals_of_counts_are_refused_and_not_lost():
+    """Where the terms overflow, a proposal has probability 0."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(3), 20)
+    X = np.column_stack([np.ones(60), rng.exponential(50.0, 60)])
+    y = rng.poisson(2.0, 60).astype(float)
+    mix = mcmc.MixtureOf(mcmc.GLM(X, y, "poisson", prior_sd=5.0), group, 3)
+    kernel = mcmc.SurrogateGibbs(mix)
+    _, steps = kernel.run(np.random.default_rng(1), kernel.init(rng=1), 300)
+    assert np.isfinite(steps.draws).all()
+
+
+def test_single_precision_and_words_as_groups():
+    mix, _ = mixture(seed=2)
+    words = np.array(["b", "a", "c", "d", "f", "e"])[np.repeat(np.arange(6), 300)]
+    model = mcmc.GLM(np.asarray(mix.model._glm.X, dtype=np.float32), mix.model._glm.y, prior_sd=1.0, names=["x", "z"])
+    named = mcmc.MixtureOf(model, words, 2)
+    kernel = mcmc.SurrogateGibbs(named, order_by="z")
+    assert named.levels == tuple("abcdef")
+    assert kernel.names[0] == "label[a]"
+    assert kernel.names[7] == "theta[0, z]"
+    assert np.isfinite(kernel.run(np.random.default_rng(0), kernel.init(), 50)[1].draws).all()
+
+
+def test_an_interrupted_run_keeps_what_it_made():
+    mix, _ = mixture(sizes=(40,) * 3)
+    kernel = mcmc.SurrogateGibbs(mix)
+
+    def stop(chain, steps):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as info:
+        mcmc.sample(kernel, n_draws=500, n_chains=1, rng=1, n_tune=0, callback=stop)
+    assert info.value.trace.n_draws == 32
+
+
+def test_bad_input_is_refused():
+    mix, theta = mixture()
+    model, group = mix.model, np.repeat(np.arange(6), 300)
+    X, y = model._glm.X, model._glm.y
+    cases = [
+        (ValueError, "groups has shape", lambda: mcmc.MixtureOf(model, group[:-1], 2)),
+        (ValueError, "not finite", lambda: mcmc.MixtureOf(model, np.where(group > 4, np.nan, group), 2)),
+        (TypeError, "groups cannot be sorted", lambda: mcmc.MixtureOf(model, [*group[:-1].tolist(), None], 2)),
+        (ValueError, "n_classes", lambda: mcmc.MixtureOf(model, group, 0)),
+        (ValueError, "concentration", lambda: mcmc.MixtureOf(model, group, 2, concentration=0.0)),
+        (ValueError, "sd_scale", lambda: mcmc.MixtureOf(model, group, 2, sd_scale=-1.0)),
+        (ValueError, "weights", lambda: mcmc.MixtureOf(model, group, 2, weights=[1.0, -1.0])),
+        (ValueError, "parameters", lambda: mcmc.MixtureOf(model, group, 3, parameters=theta)),
+        (ValueError, "hierarchical", lambda: mcmc.MixtureOf(model, group, 2, parameters=theta, hierarchical=True)),
+        (ValueError, "prior_sd", lambda: mcmc.MixtureOf(mcmc.GLM(X, y), group, 2)),
+        (ValueError, "log_prior", lambda: mcmc.MixtureOf(
+            mcmc.GLM(X, y, prior_sd=1.0, log_prior=lambda theta: 0.0), group, 2)),
+        (TypeError, "model is", lambda: mcmc.MixtureOf(mcmc.Softmax(X, y, 2), group, 2)),
+        (ValueError, "no grouping factors", lambda: mcmc.MixtureOf(
+            mcmc.GLM(X, y, prior_sd=1.0, groups=group), group, 2)),
+        (TypeError, "mixture is", lambda: mcmc.SurrogateGibbs(model)),
+        (ValueError, "decision", lambda: mcmc.SurrogateGibbs(mix, "coin")),
+        (ValueError, "order_by", lambda: mcmc.SurrogateGibbs(mix, order_by=2)),
+        (ValueError, "order_by", lambda: mcmc.SurrogateGibbs(mix, order_by="slope")),
+        (ValueError, "keep_labels", lambda: mcmc.SurrogateGibbs(
+            mcmc.MixtureOf(model, group, 2, parameters=theta, weights=[1, 1]), keep_labels=False)),
+    ]
+    for error, words, make in cases:
+        with pytest.raises(error, match=words):
+            make()
+    kernel = mcmc.SurrogateGibbs(mix)
+    good = kernel.init(rng=0).position
+    for place, value, words in [(0, 2.0, "labels"), (0, 0.5, "labels"), (6, np.nan, "position"), (-1, -1.0, "weights")]:
+        bad = good.copy()
+        bad[place] = value
+        with pytest.raises(ValueError, match=words):
+            kernel.init(bad)
+    with pytest.raises(ValueError, match="position"):
+        kernel.init(good[:-1])
+
+
+def test_acceptance_is_high_where_groups_are_tall():
+    mix, _ = mixture(sizes=(4000,) * 6, dim=4, spread=0.02)
+    kernel = mcmc.SurrogateGibbs(mix)
+    trace = mcmc.sample(kernel, n_draws=300, n_chains=1, rng=1, n_tune=100)
+    shares = kernel.acceptance(trace)
+    decided = trace.states[0].decisions
+    assert_rate_at_most(int(decided[0] - decided[1]), int(decided[0]), 0.1)
+    assert shares["parameters"] > 0.6
+    assert trace.rows.mean() < 0.05 * mix.n_rows
