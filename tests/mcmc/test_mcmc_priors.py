@@ -1,6 +1,7 @@
 """Priors as objects: what they mean, the joint prior they make, natural scales, and densities of a user's own."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ WARD = Effects("ward", 2, ("1",), (1.0,), True)
 
 def layout(**other):
     parts = {"columns": ("1", "a", "b"), "means": (1.0, 0.5, 0.0), "spreads": (0.0, 2.0, 0.5), "factors": (),
-             "aux": None, "n_rows": 100, "center": 3.0, "noise": 2.0}
+             "aux": None, "n_rows": 100, "center": 3.0, "noise": 2.0, "row_noise": 2.0}
     return Layout(**(parts | other))
 
 
@@ -180,3 +181,94 @@ def test_an_own_density_without_a_gradient_serves_where_none_is_needed():
     broken, _ = joint_prior(layout(), own=[mcmc.LogDensity(lambda b: np.nan)])
     with pytest.raises(ValueError, match="returned nan"):
         broken.beside_of(np.ones(3))
+
+
+# Priors of a GLM.
+
+RNG = np.random.default_rng(4)
+X = np.column_stack([np.ones(400), RNG.normal(size=(400, 2))])
+Y = (RNG.random(400) < 1.0 / (1.0 + np.exp(-X @ [0.3, 1.0, -0.5]))).astype(float)
+CLINICS = RNG.integers(0, 5, size=400)
+
+
+def frame(**other):
+    return mcmc.GLM(X, Y, names=("1", "age", "dose"), **other)
+
+
+def likelihood(model, psi):
+    eta = X @ psi[:3] + (psi[3:][CLINICS] if len(psi) == 8 else 0.0)
+    return (Y * eta - np.logaddexp(0.0, eta)).sum()
+
+
+def test_groups_have_a_learned_standard_deviation_by_default():
+    model = frame(groups={"clinic": CLINICS})
+    assert (model.dim, model.n_seen, model.n_hyper) == (9, 8, 1)
+    assert model.names[-2:] == ("1|clinic[4]", "sd(1|clinic)")
+    points = np.random.default_rng(5).normal(size=(3, 9))
+    spreads = X[:, 1:].std(axis=0)
+    for point, value in zip(points, model.log_posteriors(points), strict=True):
+        tau = np.exp(point[8])
+        truth = likelihood(model, point[:8]) + stats.norm(0.0, tau).logpdf(point[3:8]).sum()
+        truth += stats.halfnorm(scale=2.5).logpdf(tau) + point[8] + stats.norm(0.0, 2.5).logpdf(point[0])
+        truth += stats.norm(0.0, 2.5 / spreads).logpdf(point[1:3]).sum()
+        assert value == pytest.approx(truth, rel=1e-12)
+
+
+def test_normal_priors_as_objects_are_the_ones_by_number():
+    one, other = frame(prior=mcmc.Normal(0.5, 2.0)), frame(prior_mean=0.5, prior_sd=2.0)
+    assert one.joint_prior is None
+    assert (one.reference().center == other.reference().center).all()
+    mixed = frame(prior={"age": mcmc.Normal(1.0, 0.1), "dose": mcmc.Normal(0.0, np.inf)})
+    np.testing.assert_allclose(mixed.prior_precision, [0.16, 100.0, 0.0])
+    assert frame().joint_prior is None
+    assert not frame().prior_precision.any()
+
+
+@pytest.mark.parametrize("prior", [mcmc.Laplace(0.0, 0.1), mcmc.StudentT(3.0, 0.0, 0.2),
+                                   [mcmc.Normal(0.0, 1.0), mcmc.LogDensity(quartic, of_quartic)]])
+def test_other_priors_without_hyperparameters_serve_every_kernel(prior):
+    model = frame(prior=prior)
+    points = np.random.default_rng(6).normal(size=(2, 3))
+    truth = [likelihood(model, p) + model.joint_prior.value_of(p) for p in points]
+    np.testing.assert_allclose(model.log_posteriors(points), truth, rtol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                 # that there are few draws
+        trace = mcmc.sample(mcmc.Metropolis(model), n_draws=20, n_chains=1, rng=1)
+    assert np.isfinite(trace.draws).all()
+
+
+def test_natural_scales_of_a_model():
+    model = frame(groups={"clinic": CLINICS}, group_prior=mcmc.Exponential(1.0))
+    theta = np.linspace(-1.0, 1.0, 18).reshape(2, 9)
+    values = model.constrain(theta)
+    np.testing.assert_array_equal(values[:, :8], theta[:, :8])
+    np.testing.assert_allclose(values[:, 8], np.exp(theta[:, 8]))
+    np.testing.assert_allclose(model.unconstrain(values), theta)
+    assert (frame().constrain(theta[:, :3]) == frame().unconstrain(theta[:, :3])).all()
+
+
+def test_hyperparameters_are_not_for_kernels_that_move_in_normal_coordinates():
+    for model in (frame(prior=mcmc.Horseshoe(1.0)), frame(groups=CLINICS)):
+        with pytest.raises(ValueError, match="SurrogateMetropolis"):
+            mcmc.RacingMetropolis(model)
+
+
+def test_models_with_hyperparameters_pickle():
+    model = frame(prior=mcmc.Horseshoe(1.0), groups=CLINICS)
+    points = np.random.default_rng(7).normal(size=(2, model.dim))
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.log_posteriors(points) == model.log_posteriors(points)).all()
+    assert again.names == model.names
+
+
+@pytest.mark.parametrize("other", [{"prior_sd": 2.0}, {"prior_mean": 1.0}, {"log_prior": quartic}])
+def test_priors_are_said_in_one_way(other):
+    with pytest.raises(ValueError, match="all in one way"):
+        frame(prior=mcmc.Normal(), **other)
+
+
+def test_gaussian_defaults_have_the_units_of_the_outcome():
+    y = 5.0 + 10.0 * RNG.normal(size=400)
+    model = mcmc.GLM(X, y, "gaussian", 10.0, prior="weak", names=("1", "age", "dose"))
+    np.testing.assert_allclose(model.prior_mean, [y.mean(), 0.0, 0.0])
+    np.testing.assert_allclose(model.prior_precision ** -0.5 / (2.5 * y.std()), [1.0, *1.0 / X[:, 1:].std(axis=0)])

@@ -187,7 +187,7 @@ def test_one_row_a_group_is_right(rng):
     ({"groups": np.zeros((5, 2))}, r"groups have shape \(5, 2\)"),
     ({"groups": []}, "groups are empty"),
     ({"groups": "clinic"}, "one group for each row is needed"),
-    ({"groups": [0, 1, 1, 0, 0], "prior_sd": math.inf}, "groups 'group' have a flat prior.*finite"),
+    ({"groups": [0, 1, 1, 0, 0], "prior_sd": [1.0, 1.0, 1.0, math.inf]}, "groups 'group' have a flat prior.*finite"),
     ({"offset": [0, 0, 0, 0, math.inf]}, r"offset\[4\] is inf; each must be finite"),
     ({"offset": [0, 0]}, r"offset has shape \(2,\)"),
     ({"weights": [1, 1, 1.5, 1, 1]}, r"weights\[2\] is 1.5; each must be a whole number from 0 up"),

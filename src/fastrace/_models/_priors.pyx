@@ -515,6 +515,11 @@ cdef class JointPrior:
         value = self.log_density(<const double *>cnp.PyArray_DATA(point), <double *>cnp.PyArray_DATA(gradient))
         return value, gradient
 
+    def value_of(self, theta):
+        """`log_density` of one point; needs no gradient."""
+        cdef cnp.ndarray point = self._point(theta, self.dim)
+        return self.log_density(<const double *>cnp.PyArray_DATA(point), NULL)
+
     def hyper_value(self, phi):
         """`log_hyper`."""
         cdef cnp.ndarray point = self._point(phi, self.n_hyper)

@@ -12,13 +12,27 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._models._priors import JointPrior
-from fastrace.mcmc.models.priors import LKJ, HalfNormal, Horseshoe, Laplace, LogDensity, Normal, Scale, StudentT
+from fastrace.likelihoods import GLMSource
+from fastrace.mcmc.models._rows import CHUNK
+from fastrace.mcmc.models.priors import (
+    LKJ,
+    HalfCauchy,
+    HalfNormal,
+    HalfStudentT,
+    Horseshoe,
+    Laplace,
+    LogDensity,
+    Normal,
+    Scale,
+    StudentT,
+)
 
-__all__ = ["Effects", "Layout", "constrained", "joint_prior", "unconstrained"]
+__all__ = ["Effects", "Layout", "constrained", "joint_prior", "layout_of", "unconstrained"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
 INTERCEPT = "intercept"
+OF_UNITS = ("gaussian", "student-t")  # whose predictor has the units of the outcome
 
 
 @dataclass(frozen=True)
@@ -36,8 +50,9 @@ class Effects:
 class Layout:
     """What priors are put on, and the units of the data.
 
-    `means` and `spreads` are those of the columns; `center` and `noise` the mean of the outcome and the standard
-    deviation of one row, both on the scale of the predictor.
+    `means` and `spreads` are those of the columns. `center` is the mean of the outcome and `noise` its standard
+    deviation, where the predictor has its units, and 0 and 1 elsewhere. `row_noise` is the standard deviation of what
+    one row says of its predictor.
     """
 
     columns: tuple[str, ...]
@@ -48,6 +63,7 @@ class Layout:
     n_rows: int
     center: float
     noise: float
+    row_noise: float
 
     def constant(self, j: int) -> bool:
         """Whether column j is an intercept."""
@@ -59,9 +75,49 @@ class Layout:
             return Normal(self.center / self.means[j], 2.5 * self.noise / abs(self.means[j]))
         return Normal(0.0, 2.5 * self.noise / (self.spreads[j] or 1.0))
 
+    def weak_scale(self) -> Scale:
+        """Of the scale of the family: half-Student in units of the outcome, or half-Cauchy for a dispersion."""
+        return HalfStudentT(4.0, self.noise) if self.aux in OF_UNITS else HalfCauchy(1.0)
+
     def weak_sd(self, effects: Effects, k: int) -> Scale:
         """Half-normal, with 2.5 times the noise over the spread of what the effect multiplies."""
         return HalfNormal(2.5 * self.noise / (effects.spreads[k] or 1.0))
+
+
+def layout_of(source: GLMSource, columns: Sequence[str], learns_scale: bool) -> Layout:
+    """The layout of a likelihood, in one pass over its rows."""
+    means, spreads = _moments(source.X)
+    effects = []
+    for factor in source.factors:
+        table = factor.table
+        own = [1.0] * factor.intercept
+        own += [spreads[k] for k in factor.columns] if table is None else np.std(table, axis=0).tolist()
+        effects.append(Effects(factor.name, factor.n_groups, factor.terms, tuple(own), factor.correlated))
+    y = np.asarray(source.y, dtype=np.float64)
+    center, noise, mean = 0.0, 1.0, float(y.mean())
+    if source.family in OF_UNITS:
+        center, noise = mean, float(y.std()) or 1.0
+    row_noise = noise
+    if source.outcomes == "binary" and 0.0 < mean < 1.0:
+        row_noise = 1.0 / math.sqrt(mean * (1.0 - mean))
+    elif source.outcomes == "count" and mean > 0.0:
+        row_noise = 1.0 / math.sqrt(mean)
+    aux = source.family if learns_scale else None
+    return Layout(tuple(columns), tuple(means), tuple(spreads), tuple(effects), aux, source.n_rows, center, noise,
+                  row_noise)
+
+
+def _moments(table: Any) -> tuple[list[float], list[float]]:
+    """Means and standard deviations of columns, which may be sparse."""
+    n, first = table.shape[0], None
+    total = square = np.zeros(table.shape[1])
+    for start in range(0, n, CHUNK):
+        x = table[start:start + CHUNK]
+        x = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float64)
+        first = x[0] if first is None else first
+        total, square = total + (x - first).sum(axis=0), square + np.square(x - first).sum(axis=0)
+    variance = np.maximum(square / n - np.square(total / n), 0.0)
+    return (total / n + first).tolist(), np.sqrt(variance).tolist()
 
 
 class _Builder:
@@ -98,7 +154,7 @@ class _Builder:
         return dict.fromkeys(columns, (kind, prior.mean, width, df, -1))
 
     def _horseshoe(self, prior: Horseshoe, columns: Sequence[int], called: str) -> int:
-        scale = prior.global_scale_of(len(columns), self.layout.n_rows, self.layout.noise)
+        scale = prior.global_scale_of(len(columns), self.layout.n_rows, self.layout.row_noise)
         half = 0.5 * prior.slab_df
         priors = (("half-student", scale, prior.global_df), ("half-student", 1.0, prior.local_df),
                   ("inverse-gamma-of-square", half, half * prior.slab_scale**2))
@@ -189,7 +245,9 @@ def joint_prior(
         factors.append((effects.n_groups, [sd.triple() for sd in sds], correlation.eta if related else None))
     if scale_prior is not None and layout.aux is None:
         raise ValueError("scale_prior was given, and the model learns no scale: leave it out")
-    if layout.aux is not None and not isinstance(scale_prior, Scale):
+    if layout.aux is not None and scale_prior is None:
+        scale_prior = layout.weak_scale()
+    if scale_prior is not None and not isinstance(scale_prior, Scale):
         raise TypeError(f"scale_prior is {_checks.shown(scale_prior)}; a prior of a scale such as HalfStudentT(4, 1.0) "
                         f"is needed")
     aux = None if scale_prior is None else scale_prior.triple()

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
+from fastrace._models._priors import JointPrior
 from fastrace.control_variates import residual_rounding
+from fastrace.mcmc.models._joint import constrained, unconstrained
 from fastrace.mcmc.models._modes import NoModeError, Parts, called, find_mode, normal_density
 from fastrace.mcmc.models._rows import CHUNK
 from fastrace.sources import Source
@@ -76,6 +78,7 @@ class Model:
 
     names: tuple[str, ...] | None = None  # of models saved before they had names
     _computed: tuple[str, ...] = ("names",)  # attributes that do not change the draws
+    joint_prior: JointPrior | None = None  # where the prior is more than independent normal densities
     _positive = False  # whether the likelihood is above 0 everywhere
     _concave = False  # whether the log-likelihood is, so that it has one mode at most
 
@@ -109,7 +112,48 @@ class Model:
     @property
     def n_seen(self) -> int:
         """How many parameters the rows see, which stand first."""
-        return self.dim
+        return self.dim - self.n_hyper
+
+    @property
+    def n_hyper(self) -> int:
+        """How many parameters only the prior sees."""
+        return 0 if self.joint_prior is None else int(self.joint_prior.n_hyper)
+
+    def constrain(self, theta: ArrayLike) -> Array:
+        """From the coordinates in which chains move to natural ones.
+
+        Parameters
+        ----------
+        theta : array_like of shape (..., dim)
+            Parameters, with logarithms in place of scales and unbounded numbers in place of correlations.
+
+        Returns
+        -------
+        ndarray of shape (..., dim)
+            Scales and correlations themselves; all else as it was.
+        """
+        return np.array(theta, dtype=np.float64) if self.joint_prior is None else constrained(self.joint_prior, theta)
+
+    def unconstrain(self, values: ArrayLike) -> Array:
+        """From natural coordinates to those in which chains move, the inverse of `constrain`.
+
+        Parameters
+        ----------
+        values : array_like of shape (..., dim)
+            Parameters on their natural scales.
+
+        Returns
+        -------
+        ndarray of shape (..., dim)
+
+        Raises
+        ------
+        ValueError
+            If a scale is not positive, or correlations are impossible.
+        """
+        if self.joint_prior is None:
+            return np.array(values, dtype=np.float64)
+        return unconstrained(self.joint_prior, values)
 
     @property
     def has_derivatives(self) -> bool:
@@ -156,10 +200,12 @@ class Model:
         out = np.empty(len(points))
         for first in range(0, len(points), len(arms)):
             some = points[first : first + len(arms)]
-            arms[: len(some)] = some
+            arms[: len(some)] = some[:, : self.n_seen]
             out[first : first + len(some)] = source.totals(np.arange(len(some)))
-        steps = points - self.prior_mean
-        out -= 0.5 * np.square(steps) @ self.prior_precision
+        if self.joint_prior is not None and self.log_prior is None:
+            out += [self.joint_prior.value_of(point) for point in points]
+        else:
+            out -= 0.5 * np.square(points - self.prior_mean) @ self.prior_precision
         if self.log_prior is not None:
             out += [float(self.log_prior(point.copy())) for point in points]
         if np.isnan(out).any() or (out == math.inf).any():
@@ -181,6 +227,10 @@ class Model:
         """Expand the log-likelihood at a point, by default the posterior mode."""
         if not self.has_derivatives:
             raise ValueError(f"{type(self).__name__} has no derivatives to expand; use control_variate=None")
+        if self.n_hyper:
+            raise ValueError(f"the prior has {counted(self.n_hyper, 'hyperparameter')}, such as "
+                             f"{(self.names or ['a scale'])[-1]!r}, and this kernel's moves are normal in all "
+                             f"parameters: use SurrogateMetropolis(model), or give priors without any")
         if theta_hat is None:
             hat = find_mode(self._log_posterior, self._start(), check=self._require_proper)
         else:

@@ -13,20 +13,46 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow
 from fastrace._models._expanded import Expanded
+from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import parameters_of
+from fastrace.mcmc.models._joint import joint_prior, layout_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement
 from fastrace.mcmc.models._rows import chunks, lengths, products
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.mcmc.models.priors import LogDensity, Normal, Scale
 from fastrace.results.columns import model_names
 from fastrace.sources import Source, column_names
 
 __all__ = ["GLM"]
 
 Array = NDArray[np.float64]
+
+
+class _DensityOf:
+    """The log density of a joint prior as a function, for kernels that take one."""
+
+    def __init__(self, joint: JointPrior) -> None:
+        self.joint = joint
+
+    def __call__(self, theta: Array) -> float:
+        return float(self.joint.value_of(theta))
+
+
+def _without_densities(prior: Any) -> tuple[Any, tuple[LogDensity, ...]]:
+    """Priors of coefficients apart from log densities of a user's own."""
+    if isinstance(prior, LogDensity):
+        return Normal(0.0, math.inf), (prior,)
+    if isinstance(prior, (list, tuple)):
+        own = tuple(part for part in prior if isinstance(part, LogDensity))
+        rest = [part for part in prior if not isinstance(part, LogDensity)]
+        if len(rest) > 1:
+            raise TypeError(f"prior holds {len(rest)} priors of all coefficients; give one, or a dict by name")
+        return (rest[0] if rest else Normal(0.0, math.inf)), own
+    return (None if isinstance(prior, str) and prior == "weak" else prior), ()
 
 
 class GLM(Model):
@@ -50,7 +76,24 @@ class GLM(Model):
     groups : Groups, array_like, sequence or dict of these, optional
         Grouping factors, each an array of codes, or a `Groups` where slopes vary or names matter. Several factors may
         be crossed or nested. The predictor of a row is offset + x . coefficients + the effects of its groups. The
-        parameters are the coefficients, then the effects of each factor group by group, which need a finite `prior_sd`.
+        parameters are the coefficients, then the effects of each factor group by group, then the hyperparameters of the
+        prior: standard deviations and correlations of the effects, unless a finite `prior_sd` is given.
+    prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
+        Prior of the coefficients: one for all, or a dict by name of column, in which "intercept" is a constant column.
+        A sequence adds a `LogDensity` to a prior. A horseshoe, or a prior with a learned scale, leaves constant columns
+        out. "weak", and what a dict or such a prior leaves out, is weakly informative, in units of the data: normal
+        with mean 0 and a standard deviation of 2.5 s / (standard deviation of the column); for a constant column, of
+        2.5 s about the mean of the outcome. s is the standard deviation of the outcome of the "gaussian" and
+        "student-t" families, whose predictors have its units, and 1 elsewhere, where the mean is taken for 0. By
+        default "weak" where there are groups or a learned scale, and flat elsewhere.
+    group_prior : prior of a scale, or dict, optional
+        Of the effects, which are normal with mean 0. A prior such as `HalfNormal` of all their standard deviations, or
+        a dict of "sd", such a prior or a dict of them by effect ("1" for the intercept), and "correlation", an `LKJ`;
+        or a dict of these by name of factor. By default half-normal with a scale of 2.5 s / (standard deviation of
+        what the effect multiplies, 1 for intercepts), and ``LKJ(2)``.
+    scale_prior : prior of a scale, optional
+        Of a scale that is learned. By default half-Student with 4 degrees of freedom and scale s, or half-Cauchy with
+        scale 1 for a dispersion.
     prior_mean, prior_sd : float or array_like of shape (dim,), default 0 and infinity
         Independent normal priors; an infinite standard deviation is a flat prior. `dim` is the number of parameters:
         p without groups.
@@ -112,6 +155,9 @@ class GLM(Model):
         offset: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         groups: Any = None,
+        prior: Any = None,
+        group_prior: Any = None,
+        scale_prior: Scale | None = None,
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
@@ -126,7 +172,9 @@ class GLM(Model):
             self._glm = self._taken(_checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows))
         names = model_names(column_names(X)) if names is None else names
         dim = self._glm.theta.shape[1]
-        super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, self._all_names(names))
+        columns = self._all_names(names)
+        super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, columns)
+        self._take_priors(prior, group_prior, scale_prior)
         self._require_group_prior()
 
     def _taken(self, rows: NDArray[np.intp] | slice, n_arms: int = 1) -> GLMSource:
@@ -148,7 +196,39 @@ class GLM(Model):
             columns += [name for factor in self.factors for name in factor.effect_names()]
         return columns
 
+    @property
+    def _learns_scale(self) -> bool:
+        return len(self.prior_mean) > (self.factors[-1].stop if self.factors else self.n_columns)
+
+    def _take_priors(self, prior: Any, group_prior: Any, scale_prior: Scale | None) -> None:
+        """Make the joint prior where priors are given as objects, or groups and scales have no other."""
+        flat = not (self.prior_precision > 0.0).any() and self.log_prior is None
+        asked = not (prior is None and group_prior is None and scale_prior is None)
+        if asked and not (flat and (self.prior_mean == 0.0).all()):
+            raise ValueError("priors came as objects, and prior_mean, prior_sd or log_prior too: say all in one way; "
+                             "a log density of your own is a LogDensity")
+        if not asked and not (flat and (self.factors or self._learns_scale)):
+            return
+        prior, own = _without_densities(prior)
+        names = [f"x{k}" for k in range(self.n_columns)] if self.names is None else list(self.names)
+        layout = layout_of(self._glm, names[: self.n_columns], self._learns_scale)
+        joint, hyper = joint_prior(layout, prior, group_prior, scale_prior, own, names)
+        n_seen = joint.n_seen
+        kinds = [c[0] for c in joint.given[0]]
+        if joint.normal and not joint.n_hyper:          # independent normal densities, as before there were others
+            normal = np.array([kind == "normal" for kind in kinds])
+            self.prior_mean = np.where(normal, [c[1] for c in joint.given[0]], 0.0)
+            self.prior_precision = np.where(normal, [c[2] ** -2.0 for c in joint.given[0]], 0.0)
+            return
+        self.joint_prior = joint
+        if not joint.n_hyper:
+            self.log_prior = _DensityOf(joint)
+        self.dim = n_seen + joint.n_hyper
+        self.names = _checks.arm_names([*names, *hyper], self.dim, "parameter")
+
     def _require_group_prior(self) -> None:
+        if self.joint_prior is not None:
+            return
         for factor in self.factors:
             if not (self.prior_precision[factor.start : factor.stop] > 0.0).all():
                 raise ValueError(
@@ -235,7 +315,7 @@ class GLM(Model):
 
     def _start(self) -> Array:
         """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""
-        start = np.zeros(self.dim)
+        start = np.zeros(self.n_seen)
         if self._glm.outcomes != "count" or hasattr(self._glm.X, "nnz"):
             return start
         p = self.n_columns
