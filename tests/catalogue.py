@@ -160,6 +160,7 @@ MADE = {        # what the names of parameters do not make
     "control_variates.TaylorSurrogate": lambda: fr.control_variates.TaylorSurrogate(glm(), [0.2, 0.1]),
     "likelihoods.GLMSource": glm,
     "likelihoods.PairSource": lambda: fr.likelihoods.PairSource(fr.sources.ArraySource(VALUES), 1, 2),
+    "mcmc.Compressed": lambda: mcmc.compress(mcmc.GLM(X, Y, prior_sd=2.0)),
     "mcmc.Categorical": lambda: mcmc.Categorical(3, factors, 400),
     "mcmc.FunctionModel": lambda: mcmc.FunctionModel(terms, 2, 300),
     "mcmc.Groups": lambda: mcmc.Groups(np.arange(300) % 3, slopes=[1], name="site"),

@@ -391,14 +391,17 @@ cdef class ArrowFactor:
 
     cdef double prior_log_determinant(self, const double *precision) noexcept nogil:
         cdef Py_ssize_t t, _c, i, w
-        cdef double out = 0.0
+        cdef double out = 0.0, last = 0.0, log_last = 0.0
         cdef double small[64]
         for t in range(self.n_segments):
             w = self.segments[2 * t + 1]
             for _c in range(self.segments[2 * t]):
                 if w == 1:
                     if precision[0] > 0.0:
-                        out += log(precision[0])
+                        if precision[0] != last:        # mostly all of a run are equal
+                            last = precision[0]
+                            log_last = log(last)
+                        out += log_last
                 elif w <= 8:
                     memcpy(small, precision, w * w * sizeof(double))
                     if factor_block(small, w):
@@ -449,6 +452,14 @@ cdef class ArrowFactor:
     def whiten(self, x):
         """L' x: what `draw` takes back."""
         return self._apply(x, "whiten")
+
+    def prior_times(self, precision, x):
+        """P x."""
+        cdef cnp.ndarray p = _vector(precision, self.precision_size), vector = _vector(x, self.base.dim)
+        cdef cnp.ndarray out = np.empty(self.base.dim)
+        guard_check_built(&self.guard, self)
+        self.prior_product(data_of(p), data_of(vector), data_of(out))
+        return out
 
     def _apply(self, x, how):
         cdef cnp.ndarray out = _vector(x, self.base.dim)

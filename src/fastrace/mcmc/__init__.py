@@ -3,11 +3,13 @@
 `models` holds likelihoods and priors, `kernels` transitions, `doors` what other libraries use (PyMC, JAX, emcee, ...).
 `sampling` runs chains, with `_checkpoints` and `_fingerprint`; `trace` is what they leave, `bias` what races got wrong.
 `laplace` answers without a chain where the posterior is close to normal, by weights that `_pareto` smooths.
+`compression` expands likelihoods once, for chains that read few rows or none.
 `protocol` says what a kernel is. Single decisions are in `fastrace.races`, compiled likelihoods in `fastrace._models`.
 """
 
 from fastrace._models.grouping import Groups
 from fastrace.mcmc.bias import BiasCheck, check_bias
+from fastrace.mcmc.compression import Compressed, compress
 from fastrace.mcmc.doors.pymc.models import PyMCModel, from_pymc
 from fastrace.mcmc.kernels.firefly_metropolis import FireflyMetropolis
 from fastrace.mcmc.kernels.gibbs import Categorical, Gibbs
@@ -19,6 +21,7 @@ from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.kernels.slice import Slice
 from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
+from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.kernels.tuna_metropolis import TunaMetropolis
 from fastrace.mcmc.laplace import LaplaceResult, laplace
 from fastrace.mcmc.models.arch import ARCH
@@ -51,6 +54,7 @@ __all__ = [
     "BiasCheck",
     "Binned",
     "Categorical",
+    "Compressed",
     "Exponential",
     "FireflyMetropolis",
     "FunctionModel",
@@ -84,9 +88,11 @@ __all__ = [
     "Steps",
     "StudentT",
     "SurrogateGibbs",
+    "SurrogateMetropolis",
     "Trace",
     "TunaMetropolis",
     "check_bias",
+    "compress",
     "effective_sample_size",
     "from_pymc",
     "laplace",

@@ -33,7 +33,7 @@ cdef class Chain:
     cdef readonly Py_ssize_t dim, n_seen, n_hyper
     cdef readonly Source source
     cdef readonly int64_t n_done            # steps of the last run that are in its arrays
-    cdef Move move
+    cdef readonly Move move
     # parameters of the two arms: where the chain is, and where it may go; and the hyperparameters of both
     cdef cnp.ndarray _theta, _phi
     cdef double *now

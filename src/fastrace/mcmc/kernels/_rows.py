@@ -141,6 +141,11 @@ class RowKernel:
         return cholesky_of(covariance, self.model.dim)
 
     @property
+    def dim(self) -> int:
+        """Coordinates of a state."""
+        return self.model.dim
+
+    @property
     def names(self) -> tuple[str, ...] | None:
         """What the model calls its parameters."""
         return self.model.names
@@ -263,20 +268,24 @@ class RowKernel:
         self, rng: np.random.Generator, state: ChainState, n: int, tune: bool = False
     ) -> tuple[ChainState, Steps]:
         chain = self._take(state.tuning, rng, tune)
-        draws = np.empty((n, self.model.dim))
+        draws = np.empty((n, self.dim))
         rows, looks, flags = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.uint8)
         chain.load(state.position, state.whitened, state.cache)
         try:
             chain.run(rng, draws, rows, looks, flags)
         except BaseException as error:
             k = chain.n_done
-            steps = from_flags(draws[:k], rows[:k], looks[:k], flags[:k])
+            steps = from_flags(self._recorded(draws[:k]), rows[:k], looks[:k], flags[:k])
             keep_partial(error, replace(state, position=chain.position, whitened=chain.whitened, cache=None), steps)
             raise
         after = replace(state, position=chain.position, whitened=chain.whitened, cache=chain.cache)
         self._look(chain)
         self._engines.append(chain)
-        return after, from_flags(draws, rows, looks, flags)
+        return after, from_flags(self._recorded(draws), rows, looks, flags)
+
+    def _recorded(self, draws: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Draws as a trace shows them."""
+        return draws
 
     def _look(self, chain: Chain) -> None:
         """Note what a run has shown of the arguments."""

@@ -4,7 +4,8 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_t
-from fastrace._models._arrow cimport Quadratic
+from fastrace._models._arrow cimport ArrowFactor, Quadratic
+from fastrace._models._priors cimport JointPrior
 from fastrace.mcmc.kernels._chain cimport Move
 
 
@@ -32,5 +33,33 @@ cdef class Inner:
 cdef class SurrogateMove(Move):
     cdef readonly Inner inner
     cdef readonly Py_ssize_t n_inner
+    cdef public bint undecided                  # whether every move is taken, as on the way to where rows are few
     cdef cnp.ndarray _theta
     cdef double *theta                          # the point that the inner moves
+
+
+# Normal priors of psi given phi: phi from its marginal under the surrogate, then psi given phi, both without a row.
+cdef class NormalInner(Inner):
+    cdef JointPrior prior
+    cdef ArrowFactor factor
+    cdef readonly double walk_share             # share of slice moves among those of phi
+    cdef cnp.ndarray _memory
+    cdef double *mean                           # n_seen each: of the prior, of b, of standard normals, and scratch
+    cdef double *b
+    cdef double *z
+    cdef double *scratch
+    cdef double *precision
+    # where phi is looked for: a normal density near its marginal, its factor lower triangular
+    cdef double *phi_center
+    cdef double *phi_factor
+    cdef double *phi_try
+    cdef double *phi_step
+    cdef double *phi_here                       # what `factor` and `b` are of, with `value`; and
+    cdef double *phi_kept                       # where the last move began, with `kept`
+    cdef double value, kept
+    cdef bint fresh, has_kept
+
+    cdef double log_marginal(self, const double *phi) except? -1.0 nogil
+    cdef double log_proposal(self, const double *phi) noexcept nogil
+    cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil
+    cdef int slice_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil

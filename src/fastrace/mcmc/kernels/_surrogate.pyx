@@ -1,17 +1,31 @@
 # cython: cdivision=True
 """Moves on a surrogate posterior, and the step that lets a chain decide on what the rows leave of them."""
 
-from libc.math cimport isfinite
-from libc.string cimport memcpy
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport INFINITY, isfinite, log1p, sqrt
+from libc.string cimport memcmp, memcpy
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._draws._rng cimport random_standard_exponential
-from fastrace._models._arrow cimport Quadratic
+from fastrace._models._arrow cimport ArrowFactor, Quadratic
+from fastrace._models._priors cimport JointPrior
 from fastrace.mcmc.kernels._chain cimport Chain, Move, begin
 
 import numpy as np
+
+from fastrace._base import _checks
+
+cdef extern from "numpy/random/distributions.h" nogil:
+    double random_standard_normal(bitgen_t *bits)
+    double random_standard_gamma(bitgen_t *bits, double shape)
+
+cdef enum:
+    MOST_STEPS = 32             # outwards of a slice, and
+    MOST_SHRINKS = 200          # inwards; a slice so thin has no width left, and phi stays
+
+cdef double TAIL = 5.0          # degrees of freedom of independent proposals of phi
 
 cnp.import_array()
 
@@ -41,6 +55,28 @@ cdef class Inner:
     cdef double beside(self, const double *theta) except? -1.0 nogil:
         return 0.0
 
+    def draws(self, theta, n, rng):
+        """`n` moves from theta on the surrogate alone: the points after each, shape (n, dim)."""
+        cdef cnp.ndarray point = np.array(theta, dtype=np.float64), out = np.empty((n, self.dim))
+        cdef double *here = <double *>cnp.PyArray_DATA(point)
+        cdef double *to = <double *>cnp.PyArray_DATA(out)
+        cdef Py_ssize_t t, count = n
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        guard_check_built(&self.guard, self)
+        if point.shape[0] != self.dim or point.ndim != 1:
+            raise ValueError(f"theta is {_checks.shown(theta)}; {self.dim} numbers are needed")
+        with rng.bit_generator.lock, nogil:
+            for t in range(count):
+                self.move(here, bits)
+                memcpy(to + t * self.dim, here, self.dim * sizeof(double))
+        return out
+
+    def log_density_of(self, theta):
+        """log pi_s(theta), up to a constant."""
+        cdef cnp.ndarray point = np.array(theta, dtype=np.float64)
+        guard_check_built(&self.guard, self)
+        return self.log_density(<const double *>cnp.PyArray_DATA(point))
+
     cdef double log_density(self, const double *theta) except? -1.0 nogil:
         with gil:
             raise TypeError(f"{type(self).__name__} does not define log_density()")
@@ -55,11 +91,13 @@ cdef class SurrogateMove(Move):
         Of this chain alone.
     n_inner : int
         Inner moves between two decisions.
+    undecided : bool
+        Take every move without a decision: only while tuning.
     """
 
-    def __init__(self, Inner inner not None, n_inner=1):
+    def __init__(self, Inner inner not None, n_inner=1, undecided=False):
         guard_check_built(&inner.guard, inner)
-        self.inner, self.n_inner = inner, n_inner
+        self.inner, self.n_inner, self.undecided = inner, n_inner, undecided
         self._theta = np.zeros(inner.dim)
         self.theta = <double *>cnp.PyArray_DATA(self._theta)
 
@@ -82,7 +120,236 @@ cdef class SurrogateMove(Move):
         threshold -= self.inner.beside(self.theta)
         memcpy(chain.new, self.theta, n * sizeof(double))
         memcpy(chain.phi_new, self.theta + n, chain.n_hyper * sizeof(double))
-        chain.decide(threshold)
+        if self.undecided:
+            chain.step.accepted = True
+        else:
+            chain.decide(threshold)
         if chain.step.accepted:
             chain.arrive()
         return 0
+
+
+def layout_of(JointPrior prior not None):
+    """Runs of equal blocks, (count, width), in the precision that `prior` gives for psi."""
+    coefficients, _, factors, aux, _ = prior.given
+    runs = [(len(coefficients), 1)] + [(count, len(sds)) for count, sds, _ in factors]
+    return runs + ([(1, 1)] if aux is not None else [])
+
+
+cdef class NormalInner(Inner):
+    """Nested normal: phi from its marginal under the surrogate, then psi given phi, which is normal.
+
+    Let A = H + P(phi) and b = g + P(phi) (m(phi) - psi_hat), with g and H the surrogate's gradient and curvature, and m
+    and P mean and precision of the prior of psi given phi. Then psi given phi is N(psi_hat + A^-1 b, A^-1), and
+
+        log marginal(phi) = log p(phi) + (log|P| - log|A| + b' A^-1 b - (m - psi_hat)' P (m - psi_hat)) / 2.
+
+    Phi moves by independent proposals from a t density near that marginal, and in a share of the moves by a slice along
+    a random direction. psi = psi_hat + A^-1 b + L'^-1 z with A = L L', and z is standard normal whatever phi is: a
+    whole move draws it anew, a smaller one takes z to sqrt(1 - size^2) z + size xi. Both moves are reversible, and phi
+    and z are independent under the surrogate; so the pair is reversible too.
+
+    Parameters
+    ----------
+    surrogate : Quadratic
+    prior : JointPrior
+        Copied.
+    center, factor : array_like of shape (n_hyper,) and (n_hyper, n_hyper)
+        A normal density near the marginal of phi; `factor` is lower triangular.
+    walk_share : float
+        Share of slices among the moves of phi.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
+    def __init__(self, Quadratic surrogate not None, JointPrior prior not None, center=None, factor=None,
+                 walk_share=0.25):
+        cdef Py_ssize_t n = surrogate.dim, k = prior.n_hyper
+        cdef double *number
+        if prior.n_seen != n:
+            raise ValueError(f"the prior is of {prior.n_seen} parameters that rows see, and the surrogate of {n}")
+        middle = np.array(np.zeros(k) if center is None else center, dtype=np.float64)
+        lower = np.array(np.eye(k) if factor is None else factor, dtype=np.float64, order="C")
+        finite = np.isfinite(middle).all() and np.isfinite(lower).all()
+        if middle.shape != (k,) or lower.shape != (k, k) or not (finite and (np.diagonal(lower) > 0.0).all()):
+            raise ValueError(f"center has shape {middle.shape} and factor {lower.shape}; finite numbers of shape "
+                             f"({k},) and ({k}, {k}) are needed, the diagonal positive")
+        super().__init__(surrogate, k)
+        self.walk_share = walk_share
+        self.prior = prior.copy()
+        self.factor = ArrowFactor(surrogate.curvature, layout_of(prior))
+        self._memory = np.zeros(4 * n + self.factor.precision_size + 5 * k + k * k)
+        number = <double *>cnp.PyArray_DATA(self._memory)
+        self.mean, self.b, self.z, self.scratch = number, number + n, number + 2 * n, number + 3 * n
+        self.precision = number + 4 * n
+        number = self.precision + self.factor.precision_size
+        self.phi_center, self.phi_try, self.phi_step = number, number + k, number + 2 * k
+        self.phi_here, self.phi_kept, self.phi_factor = number + 3 * k, number + 4 * k, number + 5 * k
+        memcpy(self.phi_center, cnp.PyArray_DATA(middle), k * sizeof(double))
+        memcpy(self.phi_factor, cnp.PyArray_DATA(lower), k * k * sizeof(double))
+        guard_built(&self.guard, 1)
+
+    cdef double log_marginal(self, const double *phi) except? -1.0 nogil:
+        """Of phi, up to a constant; `factor` and `b` are then those of phi."""
+        cdef Py_ssize_t i, n = self.n_seen
+        cdef const double *hat = self.surrogate.hat
+        cdef double out, sum = 0.0
+        if self.fresh and not memcmp(phi, self.phi_here, self.n_hyper * sizeof(double)):
+            return self.value
+        memcpy(self.phi_here, phi, self.n_hyper * sizeof(double))
+        self.fresh = True
+        self.value = -INFINITY
+        out = self.prior.log_hyper(phi)
+        if not isfinite(out):
+            return self.value
+        self.prior.conditional(phi, self.mean, self.precision)
+        if not self.factor.decompose(self.precision):
+            return self.value
+        for i in range(n):
+            self.mean[i] -= hat[i]
+        self.factor.prior_product(self.precision, self.mean, self.b)
+        for i in range(n):
+            sum -= self.mean[i] * self.b[i]
+            self.b[i] += self.surrogate.slope[i]
+        self.factor.half_solve(self.b)
+        for i in range(n):
+            sum += self.b[i] * self.b[i]
+        out += 0.5 * (self.factor.prior_log_determinant(self.precision) - self.factor.log_determinant() + sum)
+        if isfinite(out):
+            self.value = out
+        return self.value
+
+    cdef double log_proposal(self, const double *phi) noexcept nogil:
+        """Log density of the independent proposals of phi, up to a constant."""
+        cdef Py_ssize_t i, j, k = self.n_hyper
+        cdef double sum, squares = 0.0
+        for i in range(k):
+            sum = phi[i] - self.phi_center[i]
+            for j in range(i):
+                sum -= self.phi_factor[i * k + j] * self.phi_step[j]
+            self.phi_step[i] = sum / self.phi_factor[i * k + i]
+            squares += self.phi_step[i] * self.phi_step[i]
+        return -0.5 * (TAIL + k) * log1p(squares / TAIL)
+
+    cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil:
+        """One move of phi, reversible for its marginal, whose logarithm at phi is `here`."""
+        cdef Py_ssize_t i, j, k = self.n_hyper
+        cdef double stretch, ratio
+        if not isfinite(here) or (self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share):
+            return self.slice_phi(phi, here, bits)
+        ratio = self.log_proposal(phi) - here
+        for i in range(k):
+            self.phi_step[i] = random_standard_normal(bits)
+        stretch = sqrt(0.5 * TAIL / random_standard_gamma(bits, 0.5 * TAIL))
+        for i in range(k):
+            self.phi_try[i] = 0.0
+            for j in range(i + 1):
+                self.phi_try[i] += self.phi_factor[i * k + j] * self.phi_step[j]
+            self.phi_try[i] = self.phi_center[i] + stretch * self.phi_try[i]
+        ratio -= self.log_proposal(self.phi_try)
+        if -random_standard_exponential(bits) < self.log_marginal(self.phi_try) + ratio:
+            memcpy(phi, self.phi_try, k * sizeof(double))
+        return 0
+
+    cdef int slice_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil:
+        """Neal's slice along a direction drawn from the normal density near the marginal: out, then in again."""
+        cdef Py_ssize_t i, j, k = self.n_hyper
+        cdef double level = here - random_standard_exponential(bits), low, high, step
+        cdef int side, _tries, left
+        for i in range(k):
+            self.phi_try[i] = random_standard_normal(bits)
+        for i in range(k):
+            self.phi_step[i] = 0.0
+            for j in range(i + 1):
+                self.phi_step[i] += self.phi_factor[i * k + j] * self.phi_try[j]
+        low = -2.5 * bits.next_double(bits.state)
+        high = low + 2.5
+        left = <int>(MOST_STEPS * bits.next_double(bits.state))
+        for side in range(2):
+            for _tries in range(left if side == 0 else MOST_STEPS - 1 - left):
+                step = low if side == 0 else high
+                for i in range(k):
+                    self.phi_try[i] = phi[i] + step * self.phi_step[i]
+                if not self.log_marginal(self.phi_try) > level:
+                    break
+                if side == 0:
+                    low -= 2.5
+                else:
+                    high += 2.5
+        for _tries in range(MOST_SHRINKS):
+            step = low + (high - low) * bits.next_double(bits.state)
+            for i in range(k):
+                self.phi_try[i] = phi[i] + step * self.phi_step[i]
+            if self.log_marginal(self.phi_try) > level:
+                memcpy(phi, self.phi_try, k * sizeof(double))
+                return 0
+            if step < 0.0:
+                low = step
+            else:
+                high = step
+        return 0
+
+    cdef int move(self, double *theta, bitgen_t *bits) except -1 nogil:
+        cdef Py_ssize_t i, n = self.n_seen, k = self.n_hyper
+        cdef double here, keep = sqrt(max(0.0, 1.0 - self.size * self.size))
+        cdef double *phi = theta + n
+        cdef const double *hat = self.surrogate.hat
+        if k > 0 and self.has_kept and keep == 0.0 and not memcmp(phi, self.phi_kept, k * sizeof(double)):
+            here = self.kept
+        else:
+            here = self.log_marginal(phi)
+        if keep > 0.0:
+            if not isfinite(here):
+                return 0                    # no normal density there: another start is needed
+            for i in range(n):
+                self.z[i] = theta[i] - hat[i]
+            self.factor.to_z(self.z)
+            for i in range(n):
+                self.z[i] -= self.b[i]
+        memcpy(self.phi_kept, phi, k * sizeof(double))
+        self.kept, self.has_kept = here, True
+        if k > 0:
+            self.move_phi(phi, here, bits)
+        if not isfinite(self.log_marginal(phi)):
+            return 0
+        for i in range(n):
+            self.scratch[i] = self.b[i] + self.size * random_standard_normal(bits)
+            if keep > 0.0:
+                self.scratch[i] += keep * self.z[i]
+        self.factor.from_z(self.scratch)
+        for i in range(n):
+            theta[i] = hat[i] + self.scratch[i]
+        return 0
+
+    cdef double beside(self, const double *theta) except? -1.0 nogil:
+        return self.prior.beside(theta)
+
+    cdef double log_density(self, const double *theta) except? -1.0 nogil:
+        return self.prior.log_density(theta, NULL) + self.surrogate.log_density(theta, NULL)
+
+    # For Python.
+
+    def marginal_of(self, phi):
+        """Log marginal density of phi under the surrogate, up to a constant; minus infinity where there is none."""
+        cdef cnp.ndarray point = self._point(phi, self.n_hyper)
+        guard_check_built(&self.guard, self)
+        return self.log_marginal(<double *>cnp.PyArray_DATA(point))
+
+    def mean_of(self, phi):
+        """Mean of psi given phi under the surrogate."""
+        cdef cnp.ndarray point = self._point(phi, self.n_hyper), out = np.empty(self.n_seen)
+        cdef double *x = <double *>cnp.PyArray_DATA(out)
+        guard_check_built(&self.guard, self)
+        if not isfinite(self.log_marginal(<double *>cnp.PyArray_DATA(point))):
+            raise ValueError(f"psi has no normal density given phi = {phi}")
+        memcpy(x, self.b, self.n_seen * sizeof(double))
+        self.factor.from_z(x)
+        out += self.surrogate.center
+        return out
+
+    def _point(self, phi, size):
+        point = np.array(phi, dtype=np.float64)
+        if point.shape != (size,):
+            raise ValueError(f"a point of shape ({size},) is needed, and {_checks.shown(phi)} came")
+        return point

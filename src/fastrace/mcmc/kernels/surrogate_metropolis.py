@@ -1,0 +1,302 @@
+"""Metropolis-Hastings on a surrogate of the likelihood, corrected by few rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+
+from fastrace._base import _checks
+from fastrace.mcmc.compression import Compressed, compress
+from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
+from fastrace.mcmc.kernels._minibatch import PoissonChain
+from fastrace.mcmc.kernels._racing import Racing
+from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, table_of
+from fastrace.mcmc.kernels._surrogate import Inner, NormalInner, SurrogateMove
+from fastrace.mcmc.models.model import Model, Reference
+from fastrace.sources import Source
+
+Array = NDArray[np.float64]
+
+DECISIONS = ("race", "poisson", "exact")
+INNERS = ("auto", "normal", "hmc")
+TARGET = 0.7  # share of whole moves accepted, below which moves become smaller
+LEAST = 0.05  # of a move's size
+FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
+
+BAD_FIT = (
+    "the expansion fits the posterior too badly for few rows to decide. The draws are right all the same, at the price "
+    "of a full pass each; smaller moves, size=0.3, leave less to decide"
+)
+
+
+class SurrogateMetropolis(Racing):
+    r"""Metropolis-Hastings on prior times expansion without rows, each step corrected by few of them.
+
+    The likelihood is expanded once, in what the rows see: coefficients and group effects, not the scales behind them.
+    The prior times that expansion is the surrogate. A step runs a kernel on the surrogate, which reads no row, and
+    accepts where it ends by what the rows leave of the expansion. So hierarchical models over tall data cost about as
+    much as their prior does.
+
+    Parameters
+    ----------
+    model : GLM or other Model
+        Log-likelihood terms, with derivatives, and a prior.
+    inner : {"auto", "normal", "hmc"}, default "auto"
+        How a step moves on the surrogate. "normal", the nested normal: hyperparameters from their marginal under the
+        surrogate, then all that rows see given them, which is normal; nearly independent draws. "hmc": Hamiltonian
+        trajectories, for priors that are far from normal. "auto": the first where hyperparameters are few.
+    decision : {"race", "poisson", "exact"}, default "race"
+        How a step is decided. "race": as in `RacingMetropolis`, wrong with probability `delta` at most. "poisson":
+        without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
+        "exact": by all rows.
+    n_inner : int, default 1
+        Moves on the surrogate between two decisions.
+    size : float, default 1.0
+        Of a move at the start, above 0. 1 is a whole one; tuning makes it smaller where too many are refused.
+    psi_hat : array_like of shape (n_seen,) or Compressed, optional
+        Where to expand, or the expansion; by default `compress` finds it.
+    delta, bound, first_look, growth, access, student, skewness_guard
+        Of the race, as in `RacingMetropolis`.
+    full_pass_at : float, default 0.5
+        Of the Poisson minibatch, as in `PoissonMinibatchMetropolis`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, the model has no derivatives, or it has no bounds and the decision needs them.
+
+    See Also
+    --------
+    compress : the expansion as an object.
+    PoissonMinibatchMetropolis, RacingMetropolis : for posteriors that are nearly normal.
+
+    Notes
+    -----
+    Let :math:`\pi_s(\theta) \propto p(\theta) e^{Q(\psi)}` be the surrogate and R the log-likelihood less its
+    expansion Q, so that the posterior is :math:`\pi_s e^R`. For a kernel T reversible with respect to
+    :math:`\pi_s`, the flow :math:`\pi(\theta) T(\theta, \theta') \min(1, e^{R(\psi') - R(\psi)})` is the same
+    in both directions, so that the posterior is invariant [1]_ [2]_; the decision is the race or minibatch that other
+    kernels make too.
+
+    The nested normal is what integrated nested Laplace approximations compute [3]_; here the rows correct it. Its
+    price is O(s^3 + G s^2) a marginal density for G groups and s other parameters.
+
+    While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
+
+    References
+    ----------
+    .. [1] Liu, "Monte Carlo Strategies in Scientific Computing", Springer 2001, section 9.4.3.
+    .. [2] Christen, Fox, "Markov chain Monte Carlo using an approximation", JCGS 14(4), 2005.
+    .. [3] Rue, Martino, Chopin, "Approximate Bayesian inference for latent Gaussian models by using integrated nested
+       Laplace approximations", JRSS-B 71(2), 2009.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 3))
+    >>> y = rng.random(20_000) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.0]))
+    >>> kernel = mcmc.SurrogateMetropolis(mcmc.GLM(X, y, prior_sd=10.0))
+    >>> trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
+    >>> bool(trace.accepted.mean() > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        inner: str = "auto",
+        decision: str = "race",
+        *,
+        n_inner: int = 1,
+        size: float = 1.0,
+        psi_hat: ArrayLike | Compressed | None = None,
+        delta: float = 0.05,
+        bound: str = "normal",
+        first_look: int | None = None,
+        growth: float | None = None,
+        access: str = "auto",
+        student: bool = False,
+        skewness_guard: bool | None = None,
+        full_pass_at: float = 0.5,
+    ) -> None:
+        _checks.choice(inner, "inner", INNERS)
+        self.decision = _checks.choice(decision, "decision", DECISIONS)
+        self.n_inner = _checks.integer(n_inner, "n_inner", 1, "a step needs a move")
+        self.size = _checks.real(size, "size")
+        if not 0.0 < self.size <= 1.0:
+            raise ValueError(f"size is {size}; a number above 0, at most 1, is needed")
+        self.full_pass_at = _checks.real(full_pass_at, "full_pass_at")
+        if not self.full_pass_at > 0.0:
+            raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
+        if not isinstance(model, Model):
+            raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model with derivatives is needed")
+        self.model = model
+        self.compressed = psi_hat if isinstance(psi_hat, Compressed) else compress(model, psi_hat)
+        self._engines: list[Chain] = []
+        self.controlled = True
+        self._metric = self.compressed.metric()
+        self._near = math.sqrt(self.compressed.n_seen) + 6.0
+        self.reference: Reference = self._carrier()
+        self.inner = "normal" if inner == "auto" else inner
+        self._settle()
+        if self.decision == "race":
+            self._race_by(delta, bound, first_look, growth, access, student, skewness_guard, None)
+        elif self.decision == "poisson":
+            if self.reference.weights is None:
+                raise ValueError(f"{model!r} gives no bound on the third derivative of each row's term, without which "
+                                 f"no minibatch is exact; take decision='race' or 'exact'")
+            self._table = table_of(self.reference.weights)
+
+    def _carrier(self) -> Reference:
+        """What the source expands at, and the bounds on what it leaves where the decision needs them."""
+        hat, bounded = np.array(self.compressed.psi_hat), self.decision == "poisson"
+        root = np.empty((0, 0))
+        if bounded or self.compressed.prior.n_hyper == 0:
+            root = self.compressed.covariance_root()
+        weights, radius, rounding = self.model._bounds(hat, root) if bounded else (None, math.inf, 0.0)
+        return Reference(hat, hat, root, weights, radius, rounding=rounding)
+
+    def _settle(self) -> None:
+        """Where the hyperparameters are under the surrogate, found without a row."""
+        self._phi_center, self._phi_factor = marginal_of(self.compressed)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return self.model.names
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of a state: what the rows see, then the hyperparameters."""
+        return int(self.compressed.prior.dim)
+
+    @property
+    def _weights(self) -> Array | None:
+        return self.reference.weights
+
+    @property
+    def full_pass_advice(self) -> str:  # type: ignore[override]
+        return "" if self.decision == "exact" else BAD_FIT
+
+    def describe(self) -> dict[str, Any]:
+        own = {"kernel": type(self).__name__, "inner": self.inner, "decision": self.decision, "n_inner": self.n_inner}
+        return own | ({"bound": self.bound, "delta": self.delta} if self.decision == "race" else {})
+
+    # States.
+
+    def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> ChainState:
+        if position is None:
+            start = self._draw(_checks.generator(rng))
+        else:
+            start = np.array(position, dtype=np.float64)
+            if start.shape != (self.dim,) or not np.isfinite(start).all():
+                raise ValueError(f"position is {_checks.shown(position)}; {self.dim} finite parameters are needed")
+            unconstrain = getattr(self.model, "unconstrain", None)
+            start = start if unconstrain is None else np.asarray(unconstrain(start), dtype=np.float64)
+        return ChainState(start, np.empty(0), None, self._untuned())
+
+    def _draw(self, rng: np.random.Generator) -> Array:
+        """Nearly a draw from the surrogate, on the scale on which a chain moves."""
+        center = np.concatenate([self.compressed.psi_hat, self._phi_center])
+        return np.asarray(self._inner().draws(center, FIRST_MOVES, rng)[-1])
+
+    def dispersed(self, rng: np.random.Generator) -> Array:
+        """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""
+        start, hat = self._draw(rng), self.compressed.psi_hat
+        n, step = len(hat), start[: len(hat)] - hat
+        far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step))))
+        start[:n] = hat + step * max(1.0, min(SPREAD, self._near / max(far, 1e-300)))
+        return self._recorded(start)
+
+    def _untuned(self) -> Tuning:
+        none = np.empty(0)
+        return Tuning(self.size, 0, 0, none, np.empty((0, 0)), 0, none, np.empty((0, 0)))
+
+    # Engines.
+
+    def _inner(self) -> Inner:
+        return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor)
+
+    def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
+        try:
+            chain = self._engines.pop()
+        except IndexError:
+            chain = self._engine(SurrogateMove(self._inner(), self.n_inner))
+        move: Any = chain.move
+        move.inner.size = tuning.size
+        move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds
+        return chain
+
+    def _engine(self, move: Move) -> Chain:
+        source, theta = self.model.engine(self.reference)
+        bounds = self._bounds_of_moves()
+        return self._chain(
+            source, theta, None, None, move, surrogate=True, weights=bounds, n_hyper=self.compressed.prior.n_hyper,
+            metric=None if bounds is None else self._metric,
+        )
+
+    def _bounds_of_moves(self) -> tuple[float, float, float, Any, float] | None:
+        if self._weights is None:
+            return None
+        about = self.reference
+        return float(self._weights.max()), math.fsum(self._weights), about.radius, about.theta_hat, about.rounding
+
+    def _chain(self, source: Source, *args: Any, **options: Any) -> Any:
+        if self.decision == "race":
+            return super()._chain(source, *args, **options)
+        if self.decision == "exact":
+            return ExactChain(source, *args, **options)
+        chain = PoissonChain(source, *args, **options)
+        chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
+        return chain
+
+    def _recorded(self, draws: Array) -> Array:
+        constrain = getattr(self.model, "constrain", None)
+        return draws if constrain is None else np.asarray(constrain(draws))
+
+    # Tuning.
+
+    def _reach(self, state: ChainState) -> float:
+        """Moves are not decided while a chain tunes far from where the expansion holds, in its first windows."""
+        if state.tuning.n_steps > 0 and state.tuning.reach == 0.0:
+            return 0.0
+        step = state.position[: self.compressed.n_seen] - self.compressed.psi_hat
+        far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step)))) / self._near
+        return far if far > 1.0 and state.tuning.n_steps < 2 * WINDOW else 0.0
+
+    def _resized(self, tuning: Tuning) -> Tuning:
+        if tuning.reach:
+            return replace(tuning, n_accepted=0)
+        if tuning.n_steps % WINDOW:
+            return tuning
+        gain = 2.0 / (tuning.n_steps / WINDOW) ** 0.6
+        size = tuning.size * math.exp(gain * (tuning.n_accepted / WINDOW - TARGET))
+        return replace(tuning, size=min(max(size, LEAST), 1.0), n_accepted=0)
+
+
+def marginal_of(compressed: Compressed) -> tuple[Array, Array]:
+    """Center and lower triangular factor of a normal density near the hyperparameters' marginal under the surrogate."""
+    prior = compressed.prior
+    inner = NormalInner(compressed.quadratic, prior)
+    k = prior.n_hyper
+    if k == 0:
+        return np.zeros(0), np.zeros((0, 0))
+    found = minimize(lambda phi: -inner.marginal_of(phi), np.zeros(k), method="Nelder-Mead",
+                     options={"maxiter": 400 * k, "maxfev": 400 * k, "xatol": 1e-4, "fatol": 1e-6, "adaptive": True})
+    center = np.asarray(found.x, dtype=np.float64)
+    h, unit = 0.05, np.eye(k)
+    curvature = np.empty((k, k))
+    for i in range(k):
+        for j in range(i + 1):
+            a, b = h * unit[i], h * unit[j]
+            ends = [inner.marginal_of(center + s * a + t * b) for s, t in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
+            curvature[i, j] = curvature[j, i] = -(ends[0] - ends[1] - ends[2] + ends[3]) / (4.0 * h * h)
+    values, vectors = np.linalg.eigh(np.where(np.isfinite(curvature), curvature, np.eye(k)))
+    values = np.clip(values, 0.05, 1e8)
+    return center, np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T))

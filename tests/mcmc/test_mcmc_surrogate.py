@@ -1,0 +1,277 @@
+"""Chains on surrogates: twins, closed forms, enumerable targets, calibration, and what every kernel must keep."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastrace import mcmc
+from fastrace._models._arrow import Arrow, Quadratic
+from fastrace._models._priors import JointPrior
+from fastrace.mcmc.kernels._surrogate import NormalInner
+from guarantee import assert_fits, few_or_many
+from reference import surrogate as twin
+
+SEED = 20161122
+
+
+class Grouped(mcmc.GLM):
+    """Groups as dummy columns behind the others, their intercepts normal with a half-normal standard deviation."""
+
+    def __init__(self, X, codes, n_groups, y, family="logistic", coefficient_sd=2.0, scale_sd=1.0, **options):
+        dummies = np.zeros((len(y), n_groups))
+        dummies[np.arange(len(y)), codes] = 1.0
+        super().__init__(np.column_stack([X, dummies]), y, family, prior_sd=1.0, **options)
+        normal = ("normal", 0.0, coefficient_sd, 0.0, -1)
+        self.joint_prior = JointPrior([normal] * X.shape[1], (), [(n_groups, [("half-normal", scale_sd, 0.0)], None)])
+
+
+def grouped_data(rng, n_rows, n_groups, tau=0.7, family="logistic"):
+    X = np.column_stack([np.ones(n_rows), rng.standard_normal(n_rows)])
+    codes = rng.integers(n_groups, size=n_rows)
+    eta = X @ [0.3, -0.6] + tau * rng.standard_normal(n_groups)[codes]
+    if family == "gaussian":
+        return X, codes, eta + rng.standard_normal(n_rows)
+    return X, codes, (rng.random(n_rows) < 1 / (1 + np.exp(-eta))) * 1.0
+
+
+def arrow_case(rng, s=2, groups=4, width=2, start=2):
+    """A positive definite arrow with its whole matrix, and the coordinates in the order of its factor."""
+    dim = s + groups * width
+    tables = rng.standard_normal((400, dim)) * (rng.random((400, dim)) < 0.6)
+    for row in tables:
+        g = rng.integers(groups)
+        for other in range(groups):
+            if other != g:
+                row[start + other * width : start + (other + 1) * width] = 0.0
+    H = tables.T @ tables / 20.0 + 1e-3 * np.eye(dim)
+    inside = np.arange(start, start + groups * width)
+    outside = np.delete(np.arange(dim), inside)
+    blocks = np.array([H[np.ix_(*2 * [inside[g * width : (g + 1) * width]])] for g in range(groups)])
+    return Arrow(H[np.ix_(outside, outside)], H[np.ix_(outside, inside)], blocks, start), H, np.r_[inside, outside]
+
+
+@pytest.mark.parametrize("size", [1.0, 0.4])
+@pytest.mark.parametrize("walk_share", [0.0, 0.5, 1.0])
+def test_the_nested_normal_is_its_twin(size, walk_share):
+    rng = np.random.default_rng(SEED)
+    arrow, H, order = arrow_case(rng)
+    hat, gradient = rng.standard_normal((2, arrow.dim))
+    scales = [("half-normal", 1.0, 0.0), ("half-normal", 0.5, 0.0)]
+    prior = JointPrior([("normal", 0.0, 2.0, 0.0, -1)] * 2, (), [(4, scales, None)])
+    center, factor = np.array([-0.2, -0.7]), np.array([[0.5, 0.0], [0.1, 0.6]])
+    inner = NormalInner(Quadratic(hat, 0.0, gradient, arrow), prior, center, factor, walk_share)
+    inner.size = size
+    plain = twin.NormalInner(hat, gradient, H, twin.Prior([2.0, 2.0], [(4, [1.0, 0.5])]), order, center, factor,
+                             walk_share, size)
+    for phi in rng.standard_normal((5, 2)):         # the constants of both differ
+        assert inner.marginal_of(phi) - inner.marginal_of(center) == pytest.approx(
+            plain.log_marginal(phi) - plain.log_marginal(center), rel=1e-9, abs=1e-9)
+    theta = np.r_[hat, center]
+    draws = inner.draws(theta, 40, np.random.default_rng(5))
+    stream = np.random.default_rng(5)
+    for draw in draws:
+        theta = plain.move(theta, stream)
+        np.testing.assert_allclose(draw, theta, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("n_inner", [1, 3])
+def test_an_exact_step_is_its_twin(n_inner):
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 60, 4)
+    model = Grouped(X, codes, 4, y)
+    kernel = mcmc.SurrogateMetropolis(model, decision="exact", n_inner=n_inner)
+    made = kernel.compressed
+    inner = kernel._inner()
+    order = np.arange(6)
+    plain = twin.NormalInner(made.psi_hat, made.slope, made.curvature.to_dense(), twin.Prior([2.0, 2.0], [(4, [1.0])]),
+                             order, kernel._phi_center, kernel._phi_factor, inner.walk_share)
+    table = np.column_stack([X, np.eye(4)[codes]])
+
+    def log_likelihood(psi):
+        return -np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (table @ psi)).sum()
+
+    state = kernel.init(np.r_[made.psi_hat, kernel._phi_center])
+    _, steps = kernel.run(np.random.default_rng(3), state, 60)
+    stream, theta = np.random.default_rng(3), state.position
+    for draw, accepted in zip(steps.draws, steps.accepted, strict=True):
+        theta, new = twin.exact_step(plain, log_likelihood, theta, stream, n_inner)
+        assert accepted == new
+        np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
+    assert 0.3 < steps.accepted.mean() < 1.0
+
+
+def assert_mean(draws, expected, alpha=1e-6):
+    error = draws.std() / np.sqrt(mcmc.effective_sample_size(draws))
+    assert abs(draws.mean() - expected) < stats.norm.isf(alpha / 2) * error
+
+
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+def test_a_gaussian_hierarchy_has_its_closed_form(decision):
+    """Marginal of the scale by quadrature of the outcomes' own normal density; its expansion is exact."""
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 80, 5, family="gaussian")
+    kernel = mcmc.SurrogateMetropolis(Grouped(X, codes, 5, y, "gaussian", scale=1.0), decision=decision)
+    trace = mcmc.sample(kernel, n_draws=2000, n_chains=1, n_tune=50, rng=SEED)
+    assert trace.accepted.mean() == 1.0
+    Z = np.eye(5)[codes]
+    logs = np.linspace(-7.0, 2.5, 150)
+    density = np.empty(len(logs))
+    means = np.empty((len(logs), 2))
+    for i, tau in enumerate(np.exp(logs)):
+        V = np.eye(80) + tau**2 * Z @ Z.T + 4.0 * X @ X.T
+        density[i] = stats.multivariate_normal(np.zeros(80), V).logpdf(y) - 0.5 * tau**2 + logs[i]
+        means[i] = 4.0 * X.T @ np.linalg.solve(V, y)
+    weight = np.exp(density - density.max())
+    weight /= weight.sum()
+    draws = trace.draws[0]
+    for k in range(2):
+        assert_mean(draws[:, k], weight @ means[:, k])
+    assert_mean(draws[:, -1], weight @ logs)
+    inside = np.cumsum(weight)
+    edges = np.interp([0.2, 0.4, 0.6, 0.8], inside, logs)
+    thinned = draws[::3, -1]
+    assert_fits(np.bincount(np.searchsorted(edges, thinned), minlength=5), np.full(5, 0.2))
+
+
+class Shrunk(mcmc.GLM):
+    """One coefficient, normal with a half-normal standard deviation."""
+
+    def __init__(self, x, y):
+        super().__init__(x[:, None], y, prior_sd=1.0)
+        self.joint_prior = JointPrior([("normal", 0.0, 1.0, 0.0, 0)], [("shared", ("half-normal", 1.0, 0.0))])
+
+
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+@pytest.mark.parametrize("size", [1.0, 0.5])
+def test_an_enumerable_target_is_kept_where_the_expansion_is_bad(decision, size):
+    rng = np.random.default_rng(SEED)
+    x = 2.0 * rng.standard_normal(14)
+    y = (rng.random(14) < 1 / (1 + np.exp(-1.5 * x))) * 1.0
+    kernel = mcmc.SurrogateMetropolis(Shrunk(x, y), decision=decision, size=size, first_look=10, student=True,
+                                      delta=0.01)
+    _, steps = kernel.run(rng, kernel.init(None, rng), 24_000)
+    b, log_sd = np.meshgrid(np.linspace(-3.0, 7.0, 300), np.linspace(-8.0, 2.0, 300), indexing="ij")
+    level = stats.norm.logpdf(b, 0.0, np.exp(log_sd)) - 0.5 * np.exp(2.0 * log_sd) + log_sd
+    level -= np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * b[..., None] * x).sum(axis=-1)
+    weight = np.exp(level - level.max())
+    weight /= weight.sum()
+    for column, values in zip(steps.draws.T, (b, log_sd), strict=True):
+        edges = np.interp([0.25, 0.5, 0.75], np.cumsum(weight.sum(axis=1 if values is b else 0)),
+                          values[:, 0] if values is b else values[0])
+        assert_fits(np.bincount(np.searchsorted(edges, column[::20]), minlength=4),
+                    np.diff(np.r_[0.0, [weight[values <= e].sum() for e in edges], 1.0]))
+    assert steps.accepted.mean() < 0.99
+
+
+@pytest.mark.parametrize(("fits", "draws", "cells"), [
+    pytest.param(40, 19, 5, id="small"), pytest.param(1000, 99, 20, id="full", marks=pytest.mark.long)])
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+def test_simulation_based_calibration(decision, fits, draws, cells):
+    rng = np.random.default_rng(SEED)
+    ranks = []
+    for _ in range(fits):
+        tau = abs(rng.standard_normal())
+        u = tau * rng.standard_normal(4)
+        b = rng.standard_normal(1)
+        X, codes = rng.standard_normal((50, 1)), rng.integers(4, size=50)
+        y = (rng.random(50) < 1 / (1 + np.exp(-X @ b - u[codes]))) * 1.0
+        model = Grouped(X, codes, 4, y, coefficient_sd=1.0)
+        kernel = mcmc.SurrogateMetropolis(model, decision=decision, first_look=10, student=True, delta=0.01)
+        _, steps = kernel.run(rng, kernel.init(np.r_[b, u, np.log(tau)]), draws * 12)
+        kept = steps.draws[11::12]
+        ranks.append([(kept[:, 0] < b[0]).sum(), (kept[:, 1] < u[0]).sum(), (kept[:, -1] < np.log(tau)).sum()])
+    for column in np.array(ranks).T:
+        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+
+
+@few_or_many("steps", 40, 50_000)
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+def test_geweke_joint_distribution(decision, steps):
+    """Outcomes and parameters drawn in turn must keep the prior of the parameters."""
+    rng = np.random.default_rng(SEED)
+    X, codes = rng.standard_normal((30, 1)) / 2.0, rng.integers(3, size=30)
+    tau, kept = 0.8, []
+    theta = np.r_[0.2, tau * rng.standard_normal(3), np.log(tau)]
+    for _ in range(steps):
+        y = (rng.random(30) < 1 / (1 + np.exp(-X @ theta[:1] - theta[1:4][codes]))) * 1.0
+        kernel = mcmc.SurrogateMetropolis(Grouped(X, codes, 3, y, coefficient_sd=1.0), decision=decision, first_look=10,
+                                          student=True, delta=0.01)
+        theta = kernel.run(rng, kernel.init(theta), 3)[1].draws[-1]
+        kept.append([theta[0], theta[0] ** 2, np.exp(theta[4]), np.exp(2 * theta[4]), theta[1] ** 2])
+    for column, expected in zip(np.array(kept).T, [0.0, 1.0, np.sqrt(2 / np.pi), 1.0, 1.0], strict=True):
+        assert_mean(column, expected)
+
+
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+def test_chains_resume_pickle_and_take_turns(decision, tmp_path):
+    rng = np.random.default_rng(SEED)
+    model = Grouped(*grouped_data(rng, 300, 5)[:2], 5, (rng.random(300) < 0.5) * 1.0)
+    kernel = mcmc.SurrogateMetropolis(model, decision=decision)
+    whole = mcmc.sample(kernel, n_draws=60, n_chains=2, n_tune=60, rng=3, threads=1).draws
+    threads = mcmc.sample(kernel, n_draws=60, n_chains=2, n_tune=60, rng=3, threads=2).draws
+    np.testing.assert_array_equal(whole, threads)
+    again = pickle.loads(pickle.dumps(kernel))
+    np.testing.assert_array_equal(whole, mcmc.sample(again, n_draws=60, n_chains=2, n_tune=60, rng=3).draws)
+    part = mcmc.sample(kernel, n_draws=25, n_chains=2, n_tune=60, rng=3)
+    rest = mcmc.sample(kernel, pickle.loads(pickle.dumps(part)), n_draws=35)
+    np.testing.assert_array_equal(whole, np.concatenate([part.draws, rest.draws], axis=1))
+    path = tmp_path / "chains"
+    mcmc.sample(kernel, n_draws=25, n_chains=2, n_tune=60, rng=3, checkpoint=path)
+    np.testing.assert_array_equal(whole, mcmc.sample(kernel, n_draws=60, n_chains=2, n_tune=60, rng=3,
+                                                     checkpoint=path).draws)
+    assert kernel.describe()["decision"] == decision
+
+
+def test_a_far_start_arrives_while_tuning():
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 2000, 5)
+    kernel = mcmc.SurrogateMetropolis(Grouped(X, codes, 5, y), decision="exact")
+    state, _ = kernel.run(rng, kernel.init(np.r_[np.full(7, 30.0), 3.0]), 100, tune=True)
+    assert kernel.compressed.distance(state.position[:7]) < kernel._near
+    _, steps = kernel.run(rng, state, 200)
+    assert steps.accepted.mean() > 0.3
+
+
+# The expansion as an object.
+
+
+def test_a_compressed_model_is_its_expansion():
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 500, 6)
+    model = Grouped(X, codes, 6, y)
+    made = mcmc.compress(model)
+    value, gradient, hessian = model._expand(made.psi_hat)
+    at = made.psi_hat + 0.1 * rng.standard_normal(8)
+    d = at - made.psi_hat
+    assert made.log_likelihood(at) == pytest.approx(value + gradient @ d + 0.5 * d @ hessian @ d, rel=1e-12)
+    np.testing.assert_allclose(made.gradient(at), gradient + hessian @ d, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(made.hessian_product(d), hessian @ d, rtol=1e-9, atol=1e-9)
+    again = pickle.loads(pickle.dumps(made))
+    assert again.log_likelihood(at) == made.log_likelihood(at)
+    root = made.covariance_root()
+    np.testing.assert_allclose(np.linalg.inv(root @ root.T), made.metric().to_dense(), rtol=1e-8, atol=1e-8)
+    assert made.distance(at) == pytest.approx(np.linalg.norm(np.linalg.solve(root, d)), rel=1e-9)
+
+
+def test_the_point_of_expansion_lies_in_the_bulk_and_not_in_the_neck():
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 3000, 30, tau=0.6)
+    kernel = mcmc.SurrogateMetropolis(Grouped(X, codes, 30, y), decision="exact")
+    trace = mcmc.sample(kernel, n_draws=500, n_chains=1, n_tune=50, rng=2)
+    draws = trace.draws[0, :, :32]
+    away = (kernel.compressed.psi_hat - draws.mean(axis=0)) / draws.std(axis=0)
+    assert np.abs(away).max() < 1.0
+    assert kernel.compressed.distance(draws.mean(axis=0)) < np.sqrt(32)
+
+
+def test_models_without_groups_are_expanded_at_their_mode():
+    rng = np.random.default_rng(SEED)
+    X, _, y = grouped_data(rng, 500, 2)
+    model = mcmc.GLM(X, y, prior_sd=2.0)
+    np.testing.assert_array_equal(mcmc.compress(model).psi_hat, model.reference().theta_hat)
+    with pytest.raises(ValueError, match="n_seen|finite"):
+        mcmc.compress(model, [0.0])
+    with pytest.raises(TypeError, match="model"):
+        mcmc.compress(X)
