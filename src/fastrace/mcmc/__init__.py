@@ -23,6 +23,7 @@ from fastrace.mcmc.kernels.slice import Slice
 from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.kernels.tuna_metropolis import TunaMetropolis
+from fastrace.mcmc.kernels.variable_selection import VariableSelection
 from fastrace.mcmc.laplace import LaplaceResult, laplace
 from fastrace.mcmc.models.arch import ARCH
 from fastrace.mcmc.models.binned import Binned
@@ -91,6 +92,7 @@ __all__ = [
     "SurrogateMetropolis",
     "Trace",
     "TunaMetropolis",
+    "VariableSelection",
     "check_bias",
     "compress",
     "effective_sample_size",

@@ -18,6 +18,7 @@ from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.kernels.slice import Slice
+from fastrace.mcmc.kernels.variable_selection import VariableSelection
 from fastrace.mcmc.trace import Trace, unmixed
 
 __all__ = ["BiasCheck", "check_bias"]
@@ -62,13 +63,14 @@ class BiasCheck:
 
 
 def check_bias(
-    kernel: RacingMetropolis | RacingGibbs | RacingSlice, trace: Trace, n: int = 1000, rng: _checks.RngLike = None
+    kernel: RacingMetropolis | RacingGibbs | RacingSlice | VariableSelection, trace: Trace, n: int = 1000,
+    rng: _checks.RngLike = None,
 ) -> BiasCheck:
     """Estimate the error rate of a racing kernel's decisions along a trace.
 
     Parameters
     ----------
-    kernel : RacingMetropolis, RacingSlice or RacingGibbs
+    kernel : RacingMetropolis, RacingSlice, RacingGibbs, or VariableSelection that races
         The kernel that made the trace.
     trace : Trace
         Decisions are made anew at states drawn at random from it.
@@ -115,7 +117,8 @@ def check_bias(
     """
     n = _checks.integer(n, "n", 1, "something must be checked")
     gen = _checks.generator(rng)
-    if not isinstance(kernel, (RacingMetropolis, RacingGibbs, RacingSlice)):
+    races = isinstance(kernel, VariableSelection) and kernel.decision == "race"
+    if not races and not isinstance(kernel, (RacingMetropolis, RacingGibbs, RacingSlice)):
         raise TypeError(f"kernel is a {type(kernel).__name__}, whose decisions are not races; RacingMetropolis, "
                         f"RacingSlice or RacingGibbs is needed")
     if not trace.n_draws:
@@ -141,10 +144,12 @@ def check_bias(
 Twice = Callable[[Any, Any, Any, int], tuple[int, int, int]]  # tests made twice, wrong ones, those that ended early
 
 
-def _twice(kernel: RacingMetropolis | RacingGibbs | RacingSlice) -> Twice:
+def _twice(kernel: RacingMetropolis | RacingGibbs | RacingSlice | VariableSelection) -> Twice:
     """What makes the decisions from one state twice."""
     if isinstance(kernel, RacingGibbs):
         return _gibbs_twice
+    if isinstance(kernel, VariableSelection):
+        return partial(_rows_twice, kernel._deciding("exact"))
     control_variate = kernel.reference if kernel.controlled else None
     if isinstance(kernel, RacingSlice):
         return partial(_rows_twice, Slice(kernel.model, width=kernel.width, max_steps=kernel.max_steps,

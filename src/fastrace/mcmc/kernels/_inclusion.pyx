@@ -1,0 +1,219 @@
+# cython: cdivision=True
+"""Which coefficients are in a model: moves on a surrogate posterior that reads no row."""
+
+from libc.math cimport INFINITY, exp, isfinite, log
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy, memset
+cimport numpy as cnp
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from numpy.random cimport bitgen_t
+from scipy.linalg.cython_blas cimport dtrsv
+from scipy.linalg.cython_lapack cimport dpotrf
+
+from fastrace._draws._rng cimport random_standard_exponential
+from fastrace.mcmc.kernels._chain cimport Chain, Move, begin
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from "numpy/random/distributions.h" nogil:
+    double random_standard_normal(bitgen_t *bits)
+
+
+cdef class InclusionMove(Move):
+    r"""Collapsed Gibbs over the coefficients in a model, then a draw of their values; one decision on the rows.
+
+    The surrogate's density is proportional to the prior of the set :math:`\gamma` of coefficients in the model times
+    :math:`\prod_{j \in \gamma} e^{g_j} \exp(c^\top b - b^\top A b / 2)`, where b is 0 outside :math:`\gamma`. With b
+    integrated out, adding j to the others multiplies it by :math:`e^{g_j} s^{-1/2} e^{r^2 / 2 s}`: s and r are the
+    Schur complement of :math:`A_{jj}` and what the others leave of :math:`c_j`. The matrix (A, c; c', 0), swept on
+    :math:`\gamma`, holds s and r of all j at once, so that a coefficient that stays as it is costs O(1), and one that
+    changes O(p^2).
+
+    Parameters
+    ----------
+    precision : ndarray of shape (p, p)
+        A.
+    linear, gain : ndarray of shape (p,)
+        c and g.
+    free : ndarray of int64
+        Coefficients that may be out; the others are always in.
+    log_prior : ndarray of shape (len(free) + 1,)
+        Log prior of each number of free coefficients in the model, beside g.
+    n_flips : int
+        Coefficients, drawn at random, that a step draws anew whether they are in.
+    """
+
+    cdef readonly Py_ssize_t p, n_free, n_flips
+    cdef cnp.ndarray _precision, _linear, _gain, _free, _log_prior, _swept, _work, _chosen
+    cdef double *swept                  # (p + 1, p + 1): the matrix, swept on the coefficients that are in
+    cdef double *theta
+    cdef double *factor                 # of the precision of those that are in, column after column
+    cdef int64_t *inside                # whether each is in
+    cdef Py_ssize_t count               # free ones that are in
+
+    def __cinit__(self, precision, linear, gain, free, log_prior, n_flips):
+        cdef Py_ssize_t p = len(linear)
+        self.p, self.n_free, self.n_flips = p, len(free), n_flips
+        self._precision = np.ascontiguousarray(precision, dtype=np.float64)
+        self._linear = np.ascontiguousarray(linear, dtype=np.float64)
+        self._gain = np.ascontiguousarray(gain, dtype=np.float64)
+        self._free = np.ascontiguousarray(free, dtype=np.int64)
+        self._log_prior = np.ascontiguousarray(log_prior, dtype=np.float64)
+        if (<object>self._precision).shape != (p, p) or len(gain) != p or len(log_prior) != len(free) + 1:
+            raise ValueError("the arrays of an InclusionMove must agree in length")
+        self._swept = np.zeros((p + 1) * (p + 1))
+        self._work = np.zeros(2 * p + p * p)
+        self._chosen = np.zeros(p, dtype=np.int64)
+        self.swept = <double *>cnp.PyArray_DATA(self._swept)
+        self.theta = <double *>cnp.PyArray_DATA(self._work)
+        self.factor = self.theta + 2 * p
+        self.inside = <int64_t *>cnp.PyArray_DATA(self._chosen)
+
+    def __reduce__(self):
+        raise TypeError("an InclusionMove belongs to the kernel that made it and is not saved")
+
+    def drawn(self, rng, theta, Py_ssize_t n):
+        """Where n moves on the surrogate lead from a point: a draw of the surrogate's density as n grows."""
+        cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+        cdef double[::1] start = np.array(theta, dtype=np.float64)
+        cdef Py_ssize_t _i
+        if start.shape[0] != self.p:
+            raise ValueError(f"theta has {start.shape[0]} entries; {self.p} are needed")
+        memcpy(self.theta, &start[0], self.p * sizeof(double))
+        with rng.bit_generator.lock, nogil:
+            for _i in range(n):
+                self.move(bits)
+        return np.array(self._work[: self.p])
+
+    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        """One step: the move is reversible for the surrogate, so that the rest of the ratio is what the rows leave."""
+        cdef double threshold
+        cdef Py_ssize_t i
+        begin(chain, bits)
+        threshold = -random_standard_exponential(bits)
+        memcpy(self.theta, chain.now, self.p * sizeof(double))
+        self.move(bits)
+        for i in range(self.p):
+            if not isfinite(self.theta[i]):
+                return 0
+        memcpy(chain.new, self.theta, self.p * sizeof(double))
+        chain.to_z(chain.new, chain.z1)
+        chain.decide(threshold)
+        if chain.step.accepted:
+            chain.arrive()
+        return 0
+
+    cdef int move(self, bitgen_t *bits) except -1 nogil:
+        """Replace `theta` by where a transition that is reversible for the surrogate leads."""
+        cdef const int64_t *free = <const int64_t *>cnp.PyArray_DATA(self._free)
+        cdef Py_ssize_t i, j, _t
+        cdef double log_odds
+        cdef bint chosen
+        self.load()
+        for _t in range(self.n_flips if self.n_free else 0):
+            i = <Py_ssize_t>(self.n_free * bits.next_double(bits.state))
+            j = free[min(i, self.n_free - 1)]
+            log_odds = self.log_odds(j)
+            chosen = bits.next_double(bits.state) * (1.0 + exp(-log_odds)) < 1.0
+            if chosen != self.inside[j]:
+                self.sweep(j)
+        self.draw_values(bits)
+        return 0
+
+    cdef void load(self) noexcept nogil:
+        """The matrix swept on the coefficients of `theta`, from the beginning: a chain can go on from its state."""
+        cdef const double *A = <const double *>cnp.PyArray_DATA(self._precision)
+        cdef const double *c = <const double *>cnp.PyArray_DATA(self._linear)
+        cdef const int64_t *free = <const int64_t *>cnp.PyArray_DATA(self._free)
+        cdef Py_ssize_t i, p = self.p
+        for i in range(p):
+            memcpy(self.swept + i * (p + 1), A + i * p, p * sizeof(double))
+            self.swept[i * (p + 1) + p] = self.swept[p * (p + 1) + i] = c[i]
+        self.swept[p * (p + 1) + p] = 0.0
+        memset(self.inside, 0, p * sizeof(int64_t))
+        self.count = -(p - self.n_free)         # those always in are no free ones
+        for i in range(self.n_free):
+            self.inside[free[i]] = 2
+        for i in range(p):
+            if self.inside[i] == 0 or self.theta[i] != 0.0:
+                self.inside[i] = 0
+                self.sweep(i)
+            else:
+                self.inside[i] = 0
+
+    cdef double log_odds(self, Py_ssize_t j) noexcept nogil:
+        """Of coefficient j being in, given the others."""
+        cdef Py_ssize_t p = self.p, others = self.count - (self.inside[j] != 0)
+        cdef const double *prior = <const double *>cnp.PyArray_DATA(self._log_prior)
+        cdef double s = self.swept[j * (p + 1) + j], r = self.swept[j * (p + 1) + p], pull
+        if self.inside[j]:
+            s = -1.0 / s                        # swept: -1 / s, and r / s
+            pull = r * r * s
+        else:
+            pull = r * r / s
+        if not s > 0.0:                         # a multiple of the others, beyond double precision
+            return -INFINITY
+        return (<const double *>cnp.PyArray_DATA(self._gain))[j] + prior[others + 1] - prior[others] + 0.5 * (
+            pull - log(s))
+
+    cdef void sweep(self, Py_ssize_t k) noexcept nogil:
+        """Beaton's sweep on a coefficient that was out, or its inverse on one that was in."""
+        cdef Py_ssize_t i, j, n = self.p + 1
+        cdef double *M = self.swept
+        cdef double *pivot = M + k * n
+        cdef double d = pivot[k], share
+        cdef double side = -1.0 if self.inside[k] else 1.0
+        for i in range(n):
+            if i != k:
+                share = M[i * n + k] / d
+                for j in range(n):
+                    if j != k:
+                        M[i * n + j] -= share * pivot[j]
+        for i in range(n):
+            if i != k:
+                pivot[i] = M[i * n + k] = side * pivot[i] / d
+        pivot[k] = -1.0 / d
+        self.count += -1 if self.inside[k] else 1
+        self.inside[k] = not self.inside[k]
+
+    cdef int draw_values(self, bitgen_t *bits) except -1 nogil:
+        """`theta` given the coefficients that are in: normal, with precision A and mean A^-1 c of those."""
+        cdef const double *A = <const double *>cnp.PyArray_DATA(self._precision)
+        cdef const double *c = <const double *>cnp.PyArray_DATA(self._linear)
+        cdef Py_ssize_t i, j, p = self.p
+        cdef int n = 0, step = 1, info = 0, a, b
+        cdef double *x = self.theta + p
+        for i in range(p):
+            if self.inside[i]:
+                x[n] = c[i]
+                n += 1
+        if n == 0:
+            memset(self.theta, 0, p * sizeof(double))
+            return 0
+        a = 0
+        for i in range(p):
+            if self.inside[i]:
+                b = 0
+                for j in range(p):
+                    if self.inside[j]:
+                        self.factor[a * n + b] = A[i * p + j]
+                        b += 1
+                a += 1
+        dpotrf(b"L", &n, self.factor, &n, &info)
+        if info != 0:
+            with gil:
+                raise ValueError("the precision of the coefficients in the model is not positive definite in double "
+                                 "precision: centre and scale the columns")
+        dtrsv(b"L", b"N", b"N", &n, self.factor, &n, x, &step)
+        for a in range(n):
+            x[a] += random_standard_normal(bits)
+        dtrsv(b"L", b"T", b"N", &n, self.factor, &n, x, &step)
+        a = 0
+        for i in range(p):
+            self.theta[i] = 0.0
+            if self.inside[i]:
+                self.theta[i] = x[a]
+                a += 1
+        return 0

@@ -1,0 +1,278 @@
+"""Which coefficients are in a model: spike-and-slab priors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base import _checks
+from fastrace.mcmc.kernels._inclusion import InclusionMove
+from fastrace.mcmc.kernels._metropolis import RowMetropolis
+from fastrace.mcmc.kernels._racing import AFFORDABLE
+from fastrace.mcmc.kernels._rows import ChainState, Tuning
+from fastrace.mcmc.kernels.metropolis import Metropolis
+from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
+from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
+from fastrace.mcmc.models.model import Model, Reference
+from fastrace.mcmc.protocol import StepInfo, Steps
+from fastrace.mcmc.trace import Trace
+
+__all__ = ["VariableSelection"]
+
+Array = NDArray[np.float64]
+Prior = ArrayLike | Callable[[int], float]
+
+_ARRIVING = 30      # moves on the surrogate that lead from a set at random to a start
+
+
+class VariableSelection:
+    r"""Spike-and-slab selection of coefficients: each is 0, or has the model's normal prior.
+
+    Parameters
+    ----------
+    model : GLM, Softmax or other Model with derivatives
+        Log-likelihood terms, and the slab: the independent normal priors that it was given by `prior_mean` and
+        `prior_sd`.
+    prior : float, array_like of shape (dim,), or callable, default 0.5
+        Probability of each coefficient to be in the model; 1 for those that always are, such as an intercept, which
+        may have a flat prior. Or a function of the number of coefficients in the model that returns the log prior of
+        each set of this size, up to a constant: ``lambda k: scipy.special.betaln(k + 1, p - k + 1)`` makes
+        every number of p coefficients as likely as any other.
+    decision : {"auto", "race", "poisson", "exact"}, default "auto"
+        How a move is decided on the rows: by a race, wrong with probability `delta` at most; exactly from a Poisson
+        minibatch, where the model has bounds for its rows; or by a pass over all of them. "auto" is "poisson" where the
+        bounds make minibatches small, else "race".
+    always : array_like of int, optional
+        Coefficients that are always in the model, beside those with `prior` 1.
+    n_flips : int, optional
+        Coefficients, drawn at random, of which a step draws anew whether they are in; by default as many as there are
+        to choose.
+    control_variate : Reference, array_like or "auto", default "auto"
+        Where the log-likelihood is expanded, by default at the posterior mode with all coefficients in the model.
+    delta : float, default 0.05
+        As in `RacingMetropolis`.
+
+    Raises
+    ------
+    ValueError
+        If the model has no derivatives or a `log_prior`, a coefficient that may be out has a flat prior, or an argument
+        is out of range.
+
+    See Also
+    --------
+    laplace : For one set of coefficients.
+
+    Notes
+    -----
+    A draw has exact zeros: ``(trace.draws != 0).mean(axis=(0, 1))`` are the probabilities of inclusion, see
+    `inclusion`.
+
+    A step is a surrogate transition [1]_. The surrogate is prior times second-order expansion of the likelihood. Given
+    a set of coefficients it is normal, so that their values can be integrated out: a step first runs Gibbs over sets,
+    `n_flips` coefficients at random one after the other, then draws the values [2]_. No row is read. The move is
+    reversible for the surrogate, so that accepting it with probability :math:`\min(1, \exp(R(b') - R(b)))` leaves the
+    posterior invariant, where R is what the expansion leaves of the log-likelihood; the rows are asked for that alone.
+    A coefficient that stays as it is costs O(1), one that changes O(dim^2), the values O(dim^3 / 3).
+
+    Sets that lack a coefficient which the data ask for strongly are badly expanded, and have no mass. `sample` warns
+    where less than 20 % of the moves are accepted: the expansion then does not follow the posterior.
+
+    References
+    ----------
+    .. [1] Liu, "Monte Carlo Strategies in Scientific Computing", 2001, section 9.4.3.
+    .. [2] George, McCulloch, "Approaches for Bayesian variable selection", Statistica Sinica 7, 1997.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastrace import mcmc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 6))
+    >>> y = rng.random(5000) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.0, 0.0, 0.0, 0.0]))
+    >>> kernel = mcmc.VariableSelection(mcmc.GLM(X, y, prior_sd=1.0), prior=0.2)
+    >>> trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, n_tune=0, rng=1)
+    >>> (kernel.inclusion(trace) > 0.5).tolist()
+    [True, True, False, False, False, False]
+    """
+
+    variable = "theta"
+    full_pass_advice = ""
+    least_accepted = 0.2
+
+    def __init__(
+        self,
+        model: Model,
+        prior: Prior = 0.5,
+        *,
+        decision: str = "auto",
+        always: ArrayLike | None = None,
+        n_flips: int | None = None,
+        control_variate: str | ArrayLike | Reference = "auto",
+        delta: float = 0.05,
+    ) -> None:
+        if not isinstance(model, Model):
+            raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed")
+        _checks.choice(decision, "decision", ("auto", "race", "poisson", "exact"))
+        if not model.has_derivatives:
+            raise ValueError(f"{type(model).__name__} has no derivatives to expand; selection needs them")
+        if model.log_prior is not None:
+            raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
+        if control_variate is None:
+            raise ValueError("control_variate is None; selection moves on an expansion: 'auto', a point or a Reference "
+                             "is needed")
+        self.model = model
+        self._gain, self._free, self._counts = _odds(model, prior, always)
+        if n_flips is None:
+            n_flips = max(1, len(self._free))
+        self.n_flips = _checks.integer(n_flips, "n_flips", 1, "a step must be able to change the set")
+        reference = control_variate
+        if not isinstance(reference, Reference):
+            auto = isinstance(reference, str) and _checks.choice(reference, "control_variate", ("auto",))
+            reference = model.reference(None if auto else reference)
+        self.reference: Reference = reference
+        root = np.linalg.inv(reference.factor)
+        precision = root.T @ root
+        self._plan = (precision, precision @ reference.center, self._gain, self._free, self._counts, self.n_flips)
+        weights = reference.weights
+        if decision == "auto":
+            small = weights is not None and math.fsum(weights) * model.dim**1.5 / 3.0 <= AFFORDABLE
+            decision = "poisson" if small else "race"
+        self.decision = decision
+        self.delta = _checks.probability(delta, "delta")
+        self._kernel = self._deciding(decision)
+
+    def _deciding(self, decision: str) -> Any:
+        """A kernel over rows that makes these moves and decides on them so."""
+        options: dict[str, Any] = {"delta": self.delta} if decision == "race" else {}
+        kernel = _KERNELS[decision](self.model, control_variate=self.reference, proposal="independent", **options)
+        kernel.plan = self._plan
+        return kernel
+
+    def __repr__(self) -> str:
+        return f"VariableSelection({self.model!r}, decision={self.decision!r}, n_flips={self.n_flips})"
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the model calls its parameters."""
+        return self.model.names
+
+    @property
+    def outside(self) -> bool:
+        """Whether a race met a difference that it was not promised."""
+        return bool(getattr(self._kernel, "outside", False))
+
+    def describe(self) -> dict[str, Any]:
+        """What a trace remembers of the kernel."""
+        about = {"kernel": "VariableSelection", "decision": self.decision, "n_flips": self.n_flips}
+        return about | ({"delta": self.delta} if self.decision == "race" else {})
+
+    def inclusion(self, trace: Trace) -> Array:
+        """Posterior probability of each coefficient to be in the model.
+
+        Parameters
+        ----------
+        trace : Trace
+            Draws of this kernel.
+
+        Returns
+        -------
+        ndarray of shape (dim,)
+            Shares of the draws in which it is not 0.
+        """
+        return np.asarray((trace.draws != 0.0).mean(axis=(0, 1)), dtype=np.float64)
+
+    def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> ChainState:
+        """The state at a position.
+
+        Parameters
+        ----------
+        position : array_like of shape (dim,), optional
+            With zeros for what is not in the model. By default a draw of the surrogate, from a set at random.
+        rng : None, int, SeedSequence or Generator, optional
+            For that draw.
+
+        Returns
+        -------
+        ChainState
+            Where a chain begins.
+        """
+        if position is None:
+            gen = _checks.generator(rng)
+            position = np.where(gen.random(self.model.dim) < 0.5, 1.0, 0.0)
+            position = InclusionMove(*self._plan).drawn(gen, position, _ARRIVING)
+        return self._kernel.init(position)
+
+    def step(self, rng: np.random.Generator, state: ChainState) -> tuple[ChainState, StepInfo]:
+        """One transition: the next state, and what it took."""
+        return self._kernel.step(rng, state)
+
+    def run(
+        self, rng: np.random.Generator, state: ChainState, n: int, *, tune: bool = False
+    ) -> tuple[ChainState, Steps]:
+        """Many transitions in one call, without the GIL where the model's terms are compiled; nothing is tuned."""
+        return self._kernel.run(rng, state, n)
+
+
+class _Selecting(RowMetropolis):
+    """A kernel over rows whose moves choose coefficients; `plan` is what `InclusionMove` takes."""
+
+    plan: tuple[Any, ...] | None = None
+
+    def _move(self, tuning: Tuning, rng: np.random.Generator | None, tune: bool) -> Any:
+        return super()._move(tuning, rng, tune) if self.plan is None else InclusionMove(*self.plan)
+
+
+class _SelectingByRace(_Selecting, RacingMetropolis):
+    pass
+
+
+class _SelectingByMinibatch(_Selecting, PoissonMinibatchMetropolis):
+    pass
+
+
+class _SelectingExactly(_Selecting, Metropolis):
+    pass
+
+
+_KERNELS: dict[str, Any] = {"race": _SelectingByRace, "poisson": _SelectingByMinibatch, "exact": _SelectingExactly}
+
+
+def _odds(model: Model, prior: Prior, always: ArrayLike | None) -> tuple[Array, NDArray[np.int64], Array]:
+    """Log of what the prior of each coefficient that is in adds; those to choose; log prior of their number."""
+    d = model.dim
+    held = np.zeros(d, dtype=bool)
+    if always is not None:
+        listed = np.atleast_1d(np.asarray(always))
+        if listed.ndim != 1 or (listed.size and listed.dtype.kind not in "iu") or (
+                listed.size and not (0 <= listed.min() and listed.max() < d)):
+            raise ValueError(f"always is {_checks.shown(always)}; numbers of coefficients, from 0 to {d - 1}, are "
+                             f"needed")
+        held[listed] = True
+    log_odds = np.zeros(d)
+    if not callable(prior):
+        share = _checks.arm_values(prior, "prior", d, "parameter")
+        if not ((share > 0.0) & (share <= 1.0)).all():
+            raise ValueError(f"prior is {_checks.shown(prior)}; probabilities of inclusion above 0 and up to 1 are "
+                             f"needed, 1 for coefficients that are always in: leave out columns that never are")
+        held |= share == 1.0
+        log_odds[~held] = np.log(share[~held]) - np.log1p(-share[~held])
+    free = np.flatnonzero(~held)
+    flat = free[model.prior_precision[free] == 0.0]
+    if len(flat):
+        called = model.names[flat[0]] if model.names else str(flat[0])
+        raise ValueError(f"coefficient {called} may be out of the model and has a flat prior, which no data "
+                         f"can speak for: give it a finite prior_sd, or name it in always")
+    counts = np.zeros(len(free) + 1)
+    if callable(prior):
+        counts = np.array([float(prior(k)) for k in range(len(free) + 1)])
+        if not np.isfinite(counts).all():
+            raise ValueError(f"prior returned {counts[~np.isfinite(counts)][0]} for a number of coefficients; finite "
+                             f"log priors are needed")
+    precision = model.prior_precision
+    gain = log_odds - 0.5 * precision * np.square(model.prior_mean)
+    gain[free] += 0.5 * np.log(precision[free])
+    return gain, free.astype(np.int64), counts

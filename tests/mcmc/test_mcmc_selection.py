@@ -1,0 +1,220 @@
+"""Spike-and-slab selection: its twin, sets that can be enumerated, calibration, and what it refuses."""
+
+import itertools
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import special
+
+from fastrace import mcmc
+from guarantee import assert_fits, assert_rate_at_most, few_or_many
+from reference import inclusion
+
+DECISIONS = ["race", "poisson", "exact"]
+
+
+def logistic(n_rows, beta, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, len(beta)))
+    y = rng.random(n_rows) < special.expit(X @ beta)
+    return mcmc.GLM(X, y, **({"prior_sd": 1.0} | options))
+
+
+def gaussian(n_rows=60, p=5, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, p))
+    X[:, 1] = 0.8 * X[:, 0] + 0.5 * X[:, 1]         # two that stand for one another
+    y = X @ np.resize([0.3, 0.2, 0.0], p) + rng.normal(size=n_rows)
+    return X, y, mcmc.GLM(X, y, "gaussian", 1.0, **options)
+
+
+def sets_of(draws):
+    """The number of the set that each draw is of."""
+    return (draws.reshape(-1, draws.shape[-1]) != 0.0) @ (1 << np.arange(draws.shape[-1]))
+
+
+def enumerated(X, y, sd, mean, log_prior):
+    """Probability of each set in a Gaussian model with unit scale."""
+    p = X.shape[1]
+    logs = np.empty(1 << p)
+    for number, chosen in enumerate(itertools.product([False, True], repeat=p)):
+        chosen = np.array(chosen[::-1])
+        covariance = np.eye(len(y)) + sd**2 * X[:, chosen] @ X[:, chosen].T
+        left = y - X[:, chosen].sum(axis=1) * mean
+        logs[number] = log_prior(chosen) - 0.5 * (
+            np.linalg.slogdet(covariance)[1] + left @ np.linalg.solve(covariance, left))
+    return np.exp(logs - special.logsumexp(logs))
+
+
+def assert_sets_fit(kernel, probabilities, n, thin, seed=1):
+    """Chi-squared of the sets in thinned draws, rare ones together."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        trace = mcmc.sample(kernel, n_draws=n * thin, n_chains=1, n_tune=0, rng=seed)
+    counts = np.bincount(sets_of(trace.draws[:, ::thin]), minlength=len(probabilities))
+    rare = probabilities * n < 8.0
+    groups = [*np.flatnonzero(~rare).tolist()]
+    seen, expected = counts[groups].tolist(), probabilities[groups].tolist()
+    if rare.any():
+        seen, expected = [*seen, int(counts[rare].sum())], [*expected, float(probabilities[rare].sum())]
+        if expected[-1] * n < 8.0:
+            seen[0], expected[0] = seen[0] + seen.pop(), expected[0] + expected.pop()
+    assert_fits(seen, expected)
+
+
+@pytest.mark.parametrize("decision", ["exact", "poisson"])
+@few_or_many("n", 1500, 60_000)
+def test_all_sets_of_ten_coefficients_have_their_probabilities(n, decision):
+    X, y, model = gaussian(p=10, prior_sd=0.5, prior_mean=0.1)
+    shares = np.where(np.arange(10) < 5, 0.3, 0.6)
+    probabilities = enumerated(X, y, 0.5, 0.1, lambda chosen: np.log(np.where(chosen, shares, 1.0 - shares)).sum())
+    assert_sets_fit(mcmc.VariableSelection(model, shares, decision=decision), probabilities, n, 5)
+
+
+@few_or_many("n", 1500, 60_000)
+def test_a_prior_of_the_number_of_coefficients(n):
+    X, y, model = gaussian(prior_sd=0.5)
+    uniform = lambda k: special.betaln(k + 1, 5 - k + 1)    # noqa: E731
+    probabilities = enumerated(X, y, 0.5, 0.0, lambda chosen: uniform(chosen.sum()))
+    assert_sets_fit(mcmc.VariableSelection(model, uniform, decision="exact"), probabilities, n, 4)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@few_or_many("n", 800, 20_000)
+def test_sets_of_a_logistic_model_have_their_probabilities(n, decision):
+    """Against sums over a grid of the values; the expansion is far off in so few rows."""
+    model = logistic(60, [0.7, 0.3], seed=3)
+    grid = np.linspace(-4.0, 4.0, 161)
+    step = grid[1] - grid[0]
+    points = {0: np.zeros((1, 2)), 1: np.column_stack([grid, 0.0 * grid]), 2: np.column_stack([0.0 * grid, grid]),
+              3: np.stack([axis.ravel() for axis in np.meshgrid(grid, grid)], axis=1)}
+    logs = []
+    for number in range(4):
+        size = bin(number).count("1")
+        logs.append(special.logsumexp(model.log_posteriors(points[number]))
+                    + size * (math.log(step) - 0.5 * math.log(2.0 * math.pi)))
+    kernel = mcmc.VariableSelection(model, 0.5, decision=decision, delta=0.001)
+    assert_sets_fit(kernel, np.exp(logs - special.logsumexp(logs)), n, 5)
+
+
+@pytest.mark.parametrize(("options", "prior"), [({"prior_sd": 1.0}, 0.3), ({"prior_mean": 0.2, "prior_sd": 0.7}, None)])
+def test_steps_are_those_of_the_twin(options, prior):
+    model = logistic(80, [0.8, 0.4, 0.0, 0.1], seed=5, **options)
+    prior = [1.0, 0.3, 0.5, 0.6] if prior is None else prior
+    kernel = mcmc.VariableSelection(model, prior, decision="exact", n_flips=3)
+    start = kernel.init(None, 4)
+    _, steps = kernel.run(np.random.default_rng(6), start, 100)
+    source, theta = model.engine(kernel.reference)
+
+    def residual(at):
+        theta[:] = at
+        return source.read(np.arange(80), [0]).sum() + source.shifts([0])[0]
+
+    rng, at = np.random.default_rng(6), start.position
+    for draw in steps.draws:
+        at = inclusion.step(rng, at, kernel._plan, residual)
+        np.testing.assert_allclose(draw, at, atol=1e-9)
+        assert ((draw == 0.0) == (at == 0.0)).all()
+    assert 0 < steps.accepted.sum() < 100 and (steps.draws == 0.0).any()
+
+
+@pytest.mark.parametrize(("fits", "cells"), [
+    pytest.param(80, 5, id="few"), pytest.param(1000, 20, id="many", marks=pytest.mark.long)])
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_simulation_based_calibration(decision, fits, cells):
+    """Ranks, ties broken at random, of the size of the set and of the largest predictor."""
+    rng, draws = np.random.default_rng(11), cells - 1
+    ranks = []
+    for _ in range(fits):
+        theta = rng.standard_normal(3) * (rng.random(3) < 0.5)
+        X = rng.standard_normal((40, 3))
+        y = rng.random(40) < special.expit(X @ theta)
+        kernel = mcmc.VariableSelection(mcmc.GLM(X, y, prior_sd=1.0), 0.5, decision=decision, delta=0.01)
+        _, steps = kernel.run(rng, kernel.init(theta), 6 * draws)       # theta is itself a draw from the posterior
+        kept = steps.draws[5::6]
+        row = []
+        for of in (lambda b: (b != 0.0).sum(axis=-1), lambda b, X=X: (b @ X.T).max(axis=-1)):
+            ours, true = of(kept), of(theta)
+            row.append((ours < true).sum() + rng.integers((ours == true).sum() + 1))
+        ranks.append(row)
+    for column in np.array(ranks).T:
+        assert_fits(np.bincount(column, minlength=cells), np.full(cells, 1.0 / cells))
+
+
+def test_tall_data_take_few_rows_and_nearly_all_moves():
+    rng = np.random.default_rng(1)
+    beta = np.where(np.arange(20) < 5, 0.15, 0.0)
+    kernel = mcmc.VariableSelection(logistic(20_000, beta, prior_sd=0.3), 0.3)
+    trace = mcmc.sample(kernel, n_draws=300, n_chains=2, n_tune=0, rng=rng)
+    found = kernel.inclusion(trace)
+    assert trace.warnings == () and trace.accepted.mean() > 0.8 and trace.rows.mean() < 6000
+    assert (found[:5] > 0.9).all() and found[5:].mean() < 0.2
+
+
+def test_coefficients_that_are_always_in_may_have_a_flat_prior():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(500), rng.normal(size=(500, 2))])
+    y = rng.random(500) < special.expit(1.0 + X[:, 1])
+    model = mcmc.GLM(X, y, prior_sd=[np.inf, 1.0, 1.0], names=["base", "age", "noise"])
+    for options in ({"prior": [1.0, 0.5, 0.5]}, {"always": [0]}):
+        kernel = mcmc.VariableSelection(model, **options)
+        trace = mcmc.sample(kernel, n_draws=200, n_chains=2, n_tune=0, rng=1)
+        assert kernel.inclusion(trace)[0] == 1.0 and trace.names == ("base", "age", "noise")
+    whole = mcmc.VariableSelection(model, always=[0, 1, 2])
+    assert (mcmc.sample(whole, n_draws=20, n_chains=1, n_tune=0, rng=1).draws != 0.0).all()
+    with pytest.raises(ValueError, match="coefficient base may be out of the model and has a flat prior"):
+        mcmc.VariableSelection(model)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_chains_are_continued_bit_for_bit(decision, tmp_path):
+    kernel = mcmc.VariableSelection(logistic(300, [0.5, 0.0, 0.2]), decision=decision)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        whole = mcmc.sample(kernel, n_draws=90, n_chains=2, rng=3, n_tune=10, threads=2)
+        first = mcmc.sample(kernel, n_draws=40, n_chains=2, rng=3, n_tune=10, checkpoint=tmp_path / "run", threads=1)
+        again = pickle.loads(pickle.dumps(kernel))
+        later = mcmc.sample(again, n_draws=90, n_chains=2, n_tune=10, checkpoint=tmp_path / "run")
+        on = mcmc.sample(kernel, pickle.loads(pickle.dumps(first)), n_draws=50)
+    np.testing.assert_array_equal(later.draws, whole.draws)
+    np.testing.assert_array_equal(np.concatenate([first.draws, on.draws], axis=1), whole.draws)
+    other = mcmc.VariableSelection(logistic(300, [0.5, 0.0, 0.2]), 0.4, decision=decision)
+    with pytest.raises(ValueError, match="of another run, which differs in kernel"):
+        mcmc.sample(other, n_draws=90, n_chains=2, n_tune=10, checkpoint=tmp_path / "run")
+
+
+def test_races_are_checked():
+    kernel = mcmc.VariableSelection(logistic(2000, [0.2, 0.0, 0.1]), decision="race")
+    trace = mcmc.sample(kernel, n_draws=300, n_chains=2, n_tune=0, rng=1)
+    check = mcmc.check_bias(kernel, trace, n=150, rng=1)
+    assert_rate_at_most(check.n_wrong, check.n_checked, 0.05)
+    with pytest.raises(TypeError, match="whose decisions are not races"):
+        mcmc.check_bias(mcmc.VariableSelection(kernel.model, decision="exact"), trace)
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    ({"prior": 0.0}, "probabilities of inclusion above 0"),
+    ({"prior": [0.5, 0.5, 1.5]}, "probabilities of inclusion above 0"),
+    ({"prior": lambda k: -math.inf}, "prior returned -inf for a number of coefficients"),
+    ({"decision": "guess"}, "decision is 'guess'"),
+    ({"always": [3]}, "always is"),
+    ({"always": [0.5]}, "always is"),
+    ({"n_flips": 0}, "n_flips is 0"),
+    ({"delta": 1.5}, "delta is 1.5"),
+    ({"control_variate": None}, "control_variate is None"),
+])
+def test_bad_arguments(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        mcmc.VariableSelection(logistic(100, [0.5, 0.0, 0.2]), **wrong)
+
+
+def test_models_that_cannot_be_selected_from():
+    with pytest.raises(TypeError, match="model is 3"):
+        mcmc.VariableSelection(3)
+    with pytest.raises(ValueError, match="has no derivatives"):
+        mcmc.VariableSelection(mcmc.FunctionModel(lambda theta, rows: np.zeros(len(rows)), 1, 10, prior_sd=1.0))
+    with pytest.raises(ValueError, match="has a log_prior"):
+        mcmc.VariableSelection(logistic(100, [0.5], log_prior=lambda theta: 0.0))

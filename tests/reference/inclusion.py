@@ -1,0 +1,41 @@
+"""Variable selection, one step at a time: Gibbs over sets from determinants, then values, then a pass over all rows.
+
+The density of a set is that of George & McCulloch (1997) on the expansion of the log-likelihood; the decision that of
+Liu (2001), section 9.4.3.
+"""
+
+import math
+
+import numpy as np
+
+
+def log_density(inside, precision, linear, gain, counts, free):
+    """Of a set of coefficients, values integrated out, up to a constant."""
+    chosen = np.flatnonzero(inside)
+    total = sum(gain[j] for j in chosen) + counts[sum(inside[j] for j in free)]
+    if len(chosen):
+        A, c = precision[np.ix_(chosen, chosen)], linear[chosen]
+        total += 0.5 * c @ np.linalg.solve(A, c) - 0.5 * np.linalg.slogdet(A)[1]
+    return total
+
+
+def step(rng, theta, plan, residual):
+    """The next state; `residual` is what the expansion leaves of the log-likelihood, summed over rows."""
+    precision, linear, gain, free, counts, n_flips = plan
+    rng.bit_generator.random_raw()                  # seeds the rows of a race
+    threshold = -rng.standard_exponential()
+    inside = [theta[j] != 0.0 or j not in free for j in range(len(theta))]
+    for _ in range(n_flips):
+        j = free[int(len(free) * rng.random())]
+        logs = []
+        for chosen in (False, True):
+            inside[j] = chosen
+            logs.append(log_density(inside, precision, linear, gain, counts, free))
+        inside[j] = rng.random() < 1.0 / (1.0 + math.exp(logs[0] - logs[1]))
+    chosen = np.flatnonzero(inside)
+    new = np.zeros(len(theta))
+    if len(chosen):
+        lower = np.linalg.cholesky(precision[np.ix_(chosen, chosen)])
+        xi = np.array([rng.standard_normal() for _ in chosen])
+        new[chosen] = np.linalg.solve(lower.T, np.linalg.solve(lower, linear[chosen]) + xi)
+    return new if residual(new) - residual(theta) > threshold else theta
