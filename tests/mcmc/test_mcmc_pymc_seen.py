@@ -85,3 +85,59 @@ def test_the_rows_differentiated_are_shown(capsys):
     model.progress = False
     model.reference()
     assert capsys.readouterr().err == ""
+
+
+def hierarchy(d):
+    """The standard deviation of the effects stands first in PyMC, which no row sees, and second the effects."""
+    a = pm.Normal("a", 0.0, pm.HalfNormal("tau"), shape=(6, 2))  # three groups have no row
+    b = pm.Normal("b", shape=2)
+    eta = d["x"] @ b + a[d["g"], 0] + d["o"] * a[d["g"], 1] + d["o"]
+    pm.Poisson("obs", mu=pm.math.exp(eta), observed=d["k"])
+
+
+def student(d):
+    mean = pm.Normal("i") + d["x"] @ pm.Normal("b", 0.0, 3.0, shape=2)
+    pm.StudentT("obs", nu=5.0, mu=mean, sigma=0.7, observed=d["y"])
+
+
+def gaussian(d):
+    pm.Normal("obs", mu=pm.Normal("i") - pm.Laplace("b", 0.0, 1.0) * d["o"], sigma=2.0, observed=d["y"])
+
+
+@pytest.mark.parametrize(("build", "family", "names", "normal"), [
+    (hierarchy, "poisson", ("tau_log__", "b[0]", "b[1]", "a[0, 0]"), False), (student, "student-t", ("i",), True),
+    (gaussian, "gaussian", ("i", "b"), False)])
+def test_generalised_linear_models_are_recognised_and_run_compiled(build, family, names, normal):
+    """What the compiled source gives of each row is what PyTensor gives; the reference has weights."""
+    model = made(build)
+    assert f"compiled {family} regression" in repr(model) and family in model.describe()
+    assert model.names[: len(names)] == names
+    reference = model.reference(np.full(model.dim, 0.05) if build is hierarchy else None)
+    assert reference.weights is not None
+    source, theta = model.engine(reference)
+    theta[:] = reference.theta_hat + np.random.default_rng(2).normal(scale=0.2, size=(2, model.dim))
+    rows = np.arange(N)
+    plain = model.left(theta[1], rows, reference.theta_hat)
+    np.testing.assert_allclose(source.read(rows, [1])[:, 0], plain, rtol=1e-9, atol=1e-11)
+    rest = model.log_prior_beside(reference)
+    assert (rest is None) == normal
+    if normal:
+        step = theta[1] - reference.theta_hat
+        value, gradient, hessian = reference.rest
+        np.testing.assert_allclose(model.rest(theta[1]), value + gradient @ step + step @ hessian @ step / 2)
+    source, theta = model.engine(None)
+    theta[0] = reference.theta_hat
+    differences = source.read(rows, [0])[:, 0] - model.terms(reference.theta_hat, rows)
+    theta[0] += 0.1
+    np.testing.assert_allclose(source.read(rows, [0])[:, 0] - model.terms(theta[0], rows), differences, atol=1e-9)
+
+
+def test_a_model_that_only_looks_like_a_generalised_linear_one_is_not_compiled():
+    """The probability is bounded away from 0 and 1, and the predictor is that of a logistic regression."""
+    def build(d):
+        p = 0.01 + 0.98 * pm.math.sigmoid(d["x"] @ pm.Normal("b", shape=2))
+        pm.Bernoulli("obs", p=p, observed=d["k"])
+
+    model = made(build)
+    assert model._graphs.design is not None and "PyTensor" in repr(model) and "no generalised" in model.describe()
+    assert model.reference().weights is None

@@ -77,10 +77,10 @@ class RowGraphs:
         self._theta, self._index = pt.dvector("theta"), pt.lvector("rows")
         self._fixed = [v.type(name=f"{v.name}_fixed") for v in fixed]
         self._swap = dict(zip(fixed, self._fixed, strict=True))
-        first = 0
-        for value in values:
+        self.sizes = [int(np.size(self._start[value.name])) for value in values]
+        first, self.dim = 0, sum(self.sizes)
+        for value, size in zip(values, self.sizes, strict=True):
             shape = np.shape(self._start[value.name])
-            size = int(np.prod(shape))
             self._swap[value] = self._theta[first : first + size].reshape(shape).astype(value.dtype)
             first += size
         by_row = {c: c[self._index] for c in self.containers}
@@ -143,15 +143,19 @@ class RowGraphs:
                     hessian[p + j - m, p + k - m] = hessian[p + k - m, p + j - m] = bend
         return float(out[0].sum()), gradient, hessian
 
+    def jacobian(self, theta: NDArray[np.float64], *fixed: Any) -> NDArray[np.float64]:
+        """First derivatives of what the rows see by the parameters."""
+        if self._jacobian is not None:
+            return self._jacobian
+        nothing, units = np.zeros(len(theta)), np.eye(len(self.call("seen", theta, *fixed)))
+        jacobian = np.stack([self.call("pulled", theta, unit, nothing, *fixed)[0] for unit in units])
+        self._jacobian = jacobian if self.predictors.rearranged else None
+        return jacobian
+
     def pulled(self, theta: NDArray[np.float64], parts: Parts, *fixed: Any) -> Parts:
         """A function of what the rows see as one of the parameters: value, gradient and Hessian by the chain rule."""
         value, gradient, hessian = parts
-        nothing = np.zeros(len(theta))
-        jacobian = self._jacobian
-        if jacobian is None:
-            units = np.eye(len(gradient))
-            jacobian = np.stack([self.call("pulled", theta, unit, nothing, *fixed)[0] for unit in units])
-            self._jacobian = jacobian if self.predictors.rearranged else None
+        jacobian = self.jacobian(theta, *fixed)
         bent = jacobian.T @ hessian @ jacobian
         if not self.predictors.rearranged:
             bent += np.stack([self.call("pulled", theta, gradient, unit, *fixed)[1] for unit in np.eye(len(theta))])

@@ -19,7 +19,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, AdvancedSubtensor1, Subtensor
 from scipy.sparse import csr_matrix
 
-__all__ = ["Design", "Predictors", "Unseen"]
+__all__ = ["Blocks", "Design", "Predictors", "Unseen", "evaluated", "root"]
 
 Array = NDArray[np.float64]
 _MOST_PREDICTORS, _MOST_SCALARS = 3, 3
@@ -274,6 +274,13 @@ def _rearranges(v: Any) -> bool:
             return False
         v = v.owner.inputs[0]
     return True
+
+
+def root(v: Any) -> Any:
+    """The first ancestor, which a rearrangement takes its entries from."""
+    while v.owner is not None:
+        v = v.owner.inputs[0]
+    return v
 
 
 def _plain(v: Any) -> Any:

@@ -17,6 +17,7 @@ from fastrace._base._progress import meter
 from fastrace._base._words import counted
 from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.own_terms import terms_of_arms
 from fastrace.sources import CallableSource, Source
 
@@ -151,6 +152,9 @@ class PyMCModel(Model):
     (('mean',), ['sd_log__'])
     """
 
+    _glm: GLM | None = None  # of models saved before there was one
+    _normal = False
+
     def __init__(
         self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
         compile_kwargs: Mapping[str, Any] | None = None, progress: bool | None = None,
@@ -173,9 +177,7 @@ class PyMCModel(Model):
         if not self.values or not set(self.values) <= set(values):
             raise ValueError(f"variables is {[v.name for v in listed]}; free variables of the model are needed")
         point = model.initial_point()
-        self.shapes = [np.shape(point[v.name]) for v in self.values]
-        self.dtypes = [np.dtype(v.dtype) for v in self.values]
-        self.sizes = [int(math.prod(shape)) for shape in self.shapes]
+        self._measure(point)
         others = [v for v in values if v not in set(self.values)]
         self._beside = [v for v in others if np.dtype(v.dtype).kind == "f"]
         self._fixed = [v for v in others if np.dtype(v.dtype).kind != "f"]
@@ -184,11 +186,39 @@ class PyMCModel(Model):
         self._observed, self.compile_kwargs = chosen, dict(compile_kwargs or {})
         self._rows = None if rows is None else self._variables(rows, "rows")
         self._graphs = self._new_graphs()
+        if variables is None:
+            self._put_effects_last(point)
         names = [_entry(value.name, index) for value, shape in zip(self.values, self.shapes, strict=True)
                  for index in np.ndindex(shape)]
         super().__init__(sum(self.sizes), self._graphs.n_rows, log_prior=self.rest, names=names)
         self._graphs.check(self._probe(point), list(self._fixed_values()))
+        self._find_compiled(self._probe(point))
         self._derivable = self._has_derivatives()
+
+    def _measure(self, point: Mapping[str, Any]) -> None:
+        """Shapes, dtypes and sizes of the variables in their order."""
+        self.shapes = [np.shape(point[v.name]) for v in self.values]
+        self.dtypes = [np.dtype(v.dtype) for v in self.values]
+        self.sizes = [int(math.prod(shape)) for shape in self.shapes]
+
+    def _put_effects_last(self, point: Mapping[str, Any]) -> None:
+        """The order of a compiled model with many groups, whose effects follow everything else."""
+        from fastrace.mcmc.doors.pymc._recognised import effects_last
+
+        order = effects_last(self._graphs, self.values)
+        if order != self.values:
+            self.values = order
+            self._measure(point)
+            self._graphs = self._new_graphs()
+
+    def _find_compiled(self, at: NDArray[np.float64]) -> None:
+        """Compiled terms, if they are those of a generalised linear model; whether the rest is a normal prior."""
+        from fastrace.mcmc.doors.pymc._recognised import compiled_terms, normal_prior
+
+        if not self.others and all(dtype.kind == "f" for dtype in self.dtypes):
+            self._glm = compiled_terms(self._graphs, at)
+        if self._glm is not None:
+            self._normal = normal_prior(self.rest, self._expanded("rest_expansion", at), at)
 
     def _variables(self, given: Any, name: str) -> list[Any]:
         """Variables, some of them by name."""
@@ -213,7 +243,37 @@ class PyMCModel(Model):
         return theta + whole * np.random.default_rng(1).uniform(0.05, 0.15, len(theta))
 
     def __repr__(self) -> str:
-        return f"PyMCModel({', '.join(self._value_names)}; {counted(self.n_rows, 'row')})"
+        return f"PyMCModel({', '.join(self._value_names)}; {counted(self.n_rows, 'row')}; {self._path})"
+
+    def describe(self) -> str:
+        """What the model is, and which code evaluates its rows and its prior, in words.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pymc as pm
+        >>> from fastrace import mcmc
+        >>> with pm.Model() as model:
+        ...     X, Y = pm.Data("X", np.ones((50, 1))), pm.Data("Y", np.arange(50) % 2)
+        ...     obs = pm.Bernoulli("obs", logit_p=X @ pm.Normal("b", shape=1), observed=Y)
+        >>> print(mcmc.from_pymc(model).describe())
+        PyMCModel of 50 rows in 1 parameter: b.
+        Rows: compiled code, as logistic regression; the terms agree with PyMC's at random points.
+        Prior: normal, and so part of the expansion.
+        """
+        rows = ("PyTensor, row by row: no generalised linear model was recognised" if self._glm is None else
+                f"compiled code, as {self._family} regression; the terms agree with PyMC's at random points")
+        prior = "normal, and so part of the expansion" if self._normal else "PyTensor"
+        return (f"PyMCModel of {counted(self.n_rows, 'row')} in {counted(self.dim, 'parameter')}: "
+                f"{', '.join(self._value_names)}.\nRows: {rows}.\nPrior: {prior}.")
+
+    @property
+    def _family(self) -> str:
+        return "" if self._glm is None else str(self._glm._glm.family)
+
+    @property
+    def _path(self) -> str:
+        return "PyTensor" if self._glm is None else f"compiled {self._family} regression"
 
     @property
     def _value_names(self) -> list[str]:
@@ -304,6 +364,8 @@ class PyMCModel(Model):
     def _has_derivatives(self) -> bool:
         if any(dtype.kind != "f" for dtype in self.dtypes) or self._graphs.feel_fixed:
             return False  # the sums of an expansion would have to be made anew whenever a discrete variable moves
+        if self._glm is not None:
+            return True
         try:
             self._graphs.function("left")
         except (NotImplementedError, TypeError, ValueError):  # as PyTensor says that an operation has no gradient
@@ -315,6 +377,8 @@ class PyMCModel(Model):
         return self._derivable
 
     def engine(self, reference: Reference | None) -> tuple[Source, NDArray[np.float64]]:
+        if self._glm is not None:
+            return self._glm.engine(reference)
         theta = np.zeros((2, self.dim))
         terms = self.terms if reference is None else partial(self.left, hat=_hat_of(reference))
         return CallableSource(partial(terms_of_arms, terms, theta), 2, self.n_rows), theta
@@ -345,6 +409,8 @@ class PyMCModel(Model):
         derivatives of what the rows see by the parameters bring them to the parameters, without a row. Elsewhere each
         row is differentiated, which takes a pass for each parameter.
         """
+        if self._glm is not None and rows is None:
+            return self._glm._expand(at)
         n = self.n_rows if rows is None else len(rows)
         spans = [(first, min(first + _CHUNK, n)) for first in range(0, n, _CHUNK)]
         parts: Iterator[Expansion]
@@ -395,7 +461,8 @@ class PyMCModel(Model):
         center, factor = normal_density(hat, gradient, hessian, self._moved, False)
         d = self.dim
         if len(hat) == d:
-            return ExpandedReference(hat, center, factor, None, math.inf, rest)
+            weights, radius, rounding = (None, math.inf, 0.0) if self._glm is None else self._glm._bounds(hat, factor)
+            return ExpandedReference(hat, center, factor, weights, radius, rest, rounding=rounding)
         own = np.linalg.inv(-hessian[:d, :d])
         gain = own @ hessian[:d, d:]
         factor = np.asarray(np.linalg.cholesky((own + own.T) / 2.0), dtype=np.float64)
@@ -414,10 +481,18 @@ class PyMCModel(Model):
     def _some_log_posterior(self, at: NDArray[np.float64], rows: NDArray[np.int64]) -> Expansion | None:
         return None if len(self.around) else self._expand(at, rows)
 
+    def slopes(self, reference: Reference) -> NDArray[np.float64]:
+        return super().slopes(reference) if self._glm is None else self._glm.slopes(reference)
+
+    def _arms(self, count: int) -> tuple[Source, NDArray[np.float64]]:
+        return super()._arms(count) if self._glm is None else self._glm._arms(count)
+
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
         hat = _hat_of(reference)
         if hat is None:
             return self.log_prior
+        if self._normal:
+            return None
         if isinstance(reference, ExpandedReference):
             return partial(self._rest_left, hat, reference.rest)
         if self.others:
