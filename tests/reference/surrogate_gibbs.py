@@ -1,7 +1,8 @@
 """Sweeps of a mixture of logistic regressions over groups, one number at a time, from the definition of the kernel.
 
 Labels come from weight_k exp(Q_g(theta_k)), parameters from prior(theta) exp(sum of Q_g(theta)). A change is accepted
-with probability min(1, exp(change of the sum of R_g)), by Poisson minibatches or by all rows.
+with probability min(1, exp(change of the sum of R_g)), by Poisson minibatches or by all rows. A share of the changes is
+plain: labels from these shares to a power, parameters by a random walk, accepted with what that makes of the ratio.
 """
 
 import math
@@ -10,6 +11,7 @@ import numpy as np
 
 from reference.mcmc import RowStream, alias_table, log_terms, size_of_move
 
+PLAIN, WIDE = 0.1, 0.25                    # share of plain changes, and the power of their shares
 THIRD = 1.0 / (6.0 * math.sqrt(3.0))        # largest third derivative of a logistic term
 
 
@@ -66,13 +68,14 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
     for _ in range(n):
         stream, rows = RowStream(int(rng.bit_generator.random_raw())), 0
         for g, group in enumerate(groups):
+            power = WIDE if rng.random() < PLAIN else 1.0
             score = np.log(weights) + [group.expansion(t) for t in theta]
-            score = np.exp(score - score.max())
-            new = int(np.searchsorted(np.cumsum(score), rng.random() * score.sum(), side="right"))
+            share = np.exp(power * (score - score.max()))
+            new = int(np.searchsorted(np.cumsum(share), rng.random() * share.sum(), side="right"))
             if new != labels[g]:
                 ratio, some = group.log_ratio(theta[labels[g]], theta[new], stream, most)
                 rows += some
-                if ratio > -rng.standard_exponential():
+                if ratio + (1.0 - power) * (score[new] - score[labels[g]]) > -rng.standard_exponential():
                     labels[g] = new
         for k in range(n_classes):
             own = [group for group, label in zip(groups, labels, strict=True) if label == k]
@@ -80,9 +83,13 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
             A, b = np.diag(precision), precision * at
             for group in own:
                 A, b = A + group.H, b + group.H @ group.hat + group.slope @ group.X
-            noise = np.array([rng.standard_normal() for _ in range(d)])
-            new = np.linalg.solve(A, b) + np.linalg.solve(np.linalg.cholesky(A).T, noise)
-            ratio = 0.0
+            plain = own and rng.random() < PLAIN
+            size = 2.4 / math.sqrt(d) * math.exp(1.5 * rng.standard_normal()) if plain else 1.0
+            noise = size * np.linalg.solve(np.linalg.cholesky(A).T, [rng.standard_normal() for _ in range(d)])
+            new, ratio = (theta[k] if plain else np.linalg.solve(A, b)) + noise, 0.0
+            if plain:
+                ratio = 0.5 * precision @ ((theta[k] - at) ** 2 - (new - at) ** 2)
+                ratio += sum(group.expansion(new) - group.expansion(theta[k]) for group in own)
             for group in own:
                 change, some = group.log_ratio(theta[k], new, stream, most)
                 ratio, rows = ratio + change, rows + some

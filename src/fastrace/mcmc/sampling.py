@@ -24,6 +24,8 @@ from fastrace._base._progress import meter
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc._fit import fit_problems
+from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
+from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined
 from fastrace.mcmc.trace import Trace, diagnosis
@@ -36,7 +38,7 @@ Callback = Callable[[int, Steps], object]
 
 
 def sample(
-    kernel: Kernel,
+    kernel: Kernel | MixtureOf,
     init: Any = None,
     n_draws: int = 1000,
     n_chains: int = 4,
@@ -53,8 +55,8 @@ def sample(
 
     Parameters
     ----------
-    kernel : Kernel
-        Such as `RacingMetropolis`.
+    kernel : Kernel or MixtureOf
+        Such as `RacingMetropolis`; a `MixtureOf` is drawn by `SurrogateGibbs`.
     init : array_like, sequence of array_like, or Trace, optional
         Where all chains start, or where each does. By default each chain has a start of its own where the kernel has
         a normal density to follow: a draw from it, twice as wide while there is tuning, so that chains that agree have
@@ -147,6 +149,8 @@ def sample(
     >>> longer.n_draws
     500
     """
+    if isinstance(kernel, MixtureOf):
+        kernel = SurrogateGibbs(kernel)
     if isinstance(kernel, type) or not (callable(getattr(kernel, "run", None)) and hasattr(kernel, "describe")):
         raise TypeError(f"kernel is {_checks.shown(kernel)}; a kernel is needed, such as RacingMetropolis(model)")
     if callback is not None and not callable(callback):

@@ -8,6 +8,10 @@ With Q_g the expansion of group g and R_g = L_g - Q_g what it leaves of the log-
 
 and accepts each change with probability min(1, exp(change of the sum of R_g over the groups that it touches)): of one
 group for a label, of all groups of the class for parameters. Weights and hyperparameters have closed forms.
+
+Where expansions are poor, such proposals may hold a chain in a place that they hardly ever propose. So a share of all
+changes is proposed otherwise: labels from wider shares, weight_k exp(Q_g(theta_k)) to the power WIDE, and parameters by
+a random walk of random length. Their acceptance ratio has the expansions in it.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -47,6 +51,8 @@ cdef enum:
     WORK_PER_CHECK = 1 << 16
 
 cdef double AIM = 0.65          # acceptance of a class's proposals that tuning shortens them for
+cdef double PLAIN = 0.1         # share of labels proposed from wider shares, and of parameters proposed by a walk
+cdef double WIDE = 0.25         # power of these shares
 
 
 cdef class SurrogateGibbsCore:
@@ -105,7 +111,8 @@ cdef class SurrogateGibbsCore:
     cdef double *sums                   # (n_classes, n_terms)
     cdef double *curvature              # (dim, dim)
     cdef double *center                 # (dim,)
-    cdef double *score                  # (n_classes,)
+    cdef double *score                  # (n_classes,): logs of the shares of a label's states, and the shares
+    cdef double *share
     cdef double *room                   # (2 dim,)
     cdef Py_ssize_t *member             # groups, class after class, and where each class begins
     cdef Py_ssize_t *begin
@@ -156,7 +163,7 @@ cdef class SurrogateGibbsCore:
         self.mean, self.spread, self.noise = self._numbers(d), self._numbers(d), self._numbers(k)
         self.precision = self._numbers(d)
         self.powers, self.sums = self._numbers((k + 1) * groups.n_terms), self._numbers(k * groups.n_terms)
-        self.values, self.score = self._numbers(g * k), self._numbers(k)
+        self.values, self.score, self.share = self._numbers(g * k), self._numbers(k), self._numbers(k)
         self.curvature, self.center, self.room = self._numbers(d * d), self._numbers(d), self._numbers(2 * d)
         guard_built(&self.guard, 0)
 
@@ -286,27 +293,18 @@ cdef class SurrogateGibbsCore:
                 self.mean[j], self.precision[j] = self.prior_mean[j], self.prior_precision[j]
 
     cdef int sweep(self, bitgen_t *bits, int64_t tuned) except -1 nogil:
-        cdef Py_ssize_t g, k, j
-        cdef bint accepted
+        cdef Py_ssize_t g, k
         row_stream_seed(&self.stream, bits.next_uint64(bits.state))
         self.n_read = self.n_decided = self.n_accepted = self.n_full = 0
         self.groups.features(self.theta, self.n_classes, self.powers)
         self.groups.values_of(self.powers, self.n_classes, self.values)
         for g in range(self.n_groups):
             self.draw_label(g, bits)
-        self.tally[0] += self.n_decided
-        self.tally[1] += self.n_accepted
         self.sort_members()
         if self.moves_parameters:
             self.groups.add_up(self.label, self.n_classes, self.sums)
             for k in range(self.n_classes):
-                j = self.n_decided
-                accepted = self.draw_parameters(k, bits)
-                if self.n_decided > j:
-                    self.tally[2] += 1
-                    self.tally[3] += accepted
-                    if tuned >= 0:
-                        self.noise[k] = min(1.0, max(0.01, self.noise[k] * exp((accepted - AIM) / sqrt(1.0 + tuned))))
+                self.draw_parameters(k, tuned, bits)
         if self.moves_weights:
             self.draw_weights(bits)
         if self.hierarchical:
@@ -316,30 +314,44 @@ cdef class SurrogateGibbsCore:
 
     cdef int draw_label(self, Py_ssize_t g, bitgen_t *bits) except -1 nogil:
         cdef const double *value = self.values + g * self.n_classes
-        cdef Py_ssize_t k, now = self.label[g], new = now
-        cdef double largest = -INFINITY, total = 0.0, left
+        cdef Py_ssize_t k, now = self.label[g], new
+        cdef double largest = -INFINITY, total = 0.0, log_ratio = 0.0, power = 1.0
+        cdef bint plain = bits.next_double(bits.state) < PLAIN, full, accepted
         for k in range(self.n_classes):
             self.score[k] = value[k] + self.log_weight[k]
             largest = max(largest, self.score[k])
+        if plain:
+            power = WIDE
+            log_ratio = -(1.0 - power) * self.score[now]
         for k in range(self.n_classes):
-            self.score[k] = exp(self.score[k] - largest)
-            total += self.score[k]
-        left = bits.next_double(bits.state) * total
-        for k in range(self.n_classes):
-            if self.score[k] > 0.0:
-                new = k
-                left -= self.score[k]
-                if left < 0.0:
-                    break
+            self.share[k] = exp(power * (self.score[k] - largest))
+            total += self.share[k]
+        new = self.pick(bits.next_double(bits.state) * total, now)
         if new == now:
             return 0
+        if plain:
+            log_ratio += (1.0 - power) * self.score[new]
         memcpy(self.now, self.theta + now * self.dim, self.dim * sizeof(double))
         memcpy(self.new, self.theta + new * self.dim, self.dim * sizeof(double))
-        left = 0.0
-        k = self.weigh(g, value[new] - value[now], &left)
-        if self.decide(left, k, bits):
+        full = self.weigh(g, value[new] - value[now], &log_ratio)
+        accepted = self.decide(log_ratio, full, bits)
+        if accepted:
             self.label[g] = new
+        if not plain:
+            self.tally[0] += 1
+            self.tally[1] += accepted
         return 0
+
+    cdef Py_ssize_t pick(self, double left, Py_ssize_t last) noexcept nogil:
+        """The state in whose share `left` lies; `last` if there is none."""
+        cdef Py_ssize_t k
+        for k in range(self.n_classes):
+            if self.share[k] > 0.0:
+                last = k
+                left -= self.share[k]
+                if left < 0.0:
+                    break
+        return last
 
     cdef bint decide(self, double log_ratio, bint full, bitgen_t *bits) noexcept nogil:
         """A Metropolis decision; a ratio that is nan refuses."""
@@ -418,47 +430,93 @@ cdef class SurrogateGibbsCore:
             self.begin[k] = self.begin[k - 1]
         self.begin[0] = 0
 
-    cdef bint draw_parameters(self, Py_ssize_t k, bitgen_t *bits) except -1 nogil:
+    cdef int draw_parameters(self, Py_ssize_t k, int64_t tuned, bitgen_t *bits) except -1 nogil:
         """New parameters of a class, from the normal density that its groups' expansions and the prior make.
 
         theta' = center + sqrt(1 - s^2) (theta - center) + s noise is reversible with respect to it for any share s of
-        noise; at s = 1 it is an independent draw.
+        noise; at s = 1 it is an independent draw. A walk is theta + s noise.
         """
-        cdef Py_ssize_t d = self.dim, m = self.groups.n_terms, j
-        cdef int size = <int>d, one = 1, info = 0
-        cdef const double *origin = <const double *>cnp.PyArray_DATA(self.groups.origin)
+        cdef Py_ssize_t d = self.dim, j
         cdef double *theta = self.theta + k * d
-        cdef double *power = self.powers + self.n_classes * m
-        cdef double share = self.noise[k], keep = sqrt(max(0.0, 1.0 - share * share)), log_ratio = 0.0
-        cdef bint full = False
-        self.groups.unpack(self.sums + k * m, self.center, self.curvature)
+        cdef double share = self.noise[k], keep, log_ratio = 0.0
+        cdef bint empty = self.begin[k] == self.begin[k + 1], full, accepted
+        cdef bint plain = not empty and bits.next_double(bits.state) < PLAIN
+        self.factor_class(k)
+        if plain:
+            share = 2.4 / sqrt(<double>d) * exp(1.5 * random_standard_normal(bits))
+        keep = sqrt(max(0.0, 1.0 - share * share))
+        self.draw_noise(bits)
+        for j in range(d):
+            if plain:
+                self.new[j] = theta[j] + share * self.new[j]
+            else:
+                self.new[j] = self.center[j] + keep * (theta[j] - self.center[j]) + share * self.new[j]
+        if empty:
+            memcpy(theta, self.new, d * sizeof(double))
+            return 0
+        memcpy(self.now, theta, d * sizeof(double))
+        full = self.weigh_class(k, plain, &log_ratio)
+        accepted = self.decide(log_ratio, full, bits)
+        if accepted:
+            memcpy(theta, self.new, d * sizeof(double))
+        if not plain:
+            self.tally[2] += 1
+            self.tally[3] += accepted
+            if tuned >= 0:
+                self.noise[k] = min(1.0, max(0.01, share * exp((accepted - AIM) / sqrt(1.0 + tuned))))
+        return 0
+
+    cdef int factor_class(self, Py_ssize_t k) except -1 nogil:
+        """Mean of the normal density of a class into `center`, Cholesky factor of its precision into `curvature`."""
+        cdef Py_ssize_t d = self.dim, j
+        cdef int size = <int>d, single = 1, info = 0
+        cdef const double *origin = <const double *>cnp.PyArray_DATA(self.groups.origin)
+        self.groups.unpack(self.sums + k * self.groups.n_terms, self.center, self.curvature)
         for j in range(d):
             self.center[j] += self.precision[j] * (self.mean[j] - origin[j])
             self.curvature[j * d + j] += self.precision[j]
         dpotrf(b"L", &size, self.curvature, &size, &info)
         if info == 0:
-            dpotrs(b"L", &size, &one, self.curvature, &size, self.center, &size, &info)
+            dpotrs(b"L", &size, &single, self.curvature, &size, self.center, &size, &info)
         if info != 0:
             with gil:
                 raise ValueError(f"the expansions and the prior of class {k} are not curved downwards in every "
                                  f"direction: columns are collinear to double precision; centre and scale them, or "
                                  f"give a smaller prior_sd")
         for j in range(d):
-            self.new[j] = random_standard_normal(bits)
-        dtrsv(b"L", b"T", b"N", &size, self.curvature, &size, self.new, &one)
-        for j in range(d):
             self.center[j] += origin[j]
-            self.new[j] = self.center[j] + keep * (theta[j] - self.center[j]) + share * self.new[j]
-        if self.begin[k] < self.begin[k + 1]:
-            memcpy(self.now, theta, d * sizeof(double))
-            self.groups.features(self.new, 1, power)
-            for j in range(self.begin[k], self.begin[k + 1]):
-                full |= self.weigh(self.member[j], self.groups.value(self.member[j], power)
-                                   - self.groups.value(self.member[j], self.powers + k * m), &log_ratio)
-            if not self.decide(log_ratio, full, bits):
-                return False
-        memcpy(theta, self.new, d * sizeof(double))
-        return True
+        return 0
+
+    cdef void draw_noise(self, bitgen_t *bits) noexcept nogil:
+        """Into `new`: normal, with the covariance of the class's density."""
+        cdef int size = <int>self.dim, single = 1
+        cdef Py_ssize_t j
+        for j in range(self.dim):
+            self.new[j] = random_standard_normal(bits)
+        dtrsv(b"L", b"T", b"N", &size, self.curvature, &size, self.new, &single)
+
+    cdef int weigh_class(self, Py_ssize_t k, bint plain, double *log_ratio) except -1 nogil:
+        """Log of the acceptance ratio of a class's move from arm 0 to arm 1: whether a group's rows were all read.
+
+        For a walk the expansions and the prior are in it.
+        """
+        cdef Py_ssize_t m = self.groups.n_terms, d = self.dim, j
+        cdef double *now = self.powers + k * m
+        cdef double *new = self.powers + self.n_classes * m
+        cdef const double *sums = self.sums + k * m
+        cdef double a, b
+        cdef bint full = False
+        self.groups.features(self.new, 1, new)
+        if plain:
+            for j in range(m):
+                log_ratio[0] += sums[j] * (new[j] - now[j])
+            for j in range(d):
+                a, b = self.now[j] - self.mean[j], self.new[j] - self.mean[j]
+                log_ratio[0] += 0.5 * self.precision[j] * (a * a - b * b)
+        for j in range(self.begin[k], self.begin[k + 1]):
+            full |= self.weigh(self.member[j], self.groups.value(self.member[j], new)
+                               - self.groups.value(self.member[j], now), log_ratio)
+        return full
 
     cdef void draw_weights(self, bitgen_t *bits) noexcept nogil:
         """Given the labels, Dirichlet."""

@@ -89,7 +89,8 @@ class SurrogateGibbs:
     groups among K classes of d parameters, the Cholesky factors of the classes, and the rows of the decisions. A label
     that is proposed anew needs no decision if it is the present one. Where independent proposals of a class's
     parameters are refused too often, as in classes of many groups, tuning shortens them (Crank-Nicolson moves), to an
-    acceptance of 0.65.
+    acceptance of 0.65. One change in ten is proposed otherwise, so that no chain is held where the expansions are poor:
+    labels from the fourth roots of their shares, parameters by a random walk of random length.
 
     With terms whose third derivative is bounded by :math:`w_i` along directions of length 1 in the group's metric, a
     change moves the residual of a row by at most :math:`w_i M`; a Poisson number of rows with mean :math:`M \sum w_i`
@@ -194,7 +195,8 @@ class SurrogateGibbs:
     def acceptance(self, trace: Any) -> dict[str, float]:
         """Share of the decisions on "labels" and on "parameters" that were accepted since tuning; nan without any.
 
-        Labels that stay are no decision, and neither are the parameters of a class without groups.
+        Labels that stay are no decision, and neither are the parameters of a class without groups. The changes that are
+        proposed otherwise than from the expansions do not count.
         """
         counts = sum((state.decisions for state in trace.states), start=np.zeros(4, dtype=np.int64))
         return {name: float(counts[i + 1] / counts[i]) if counts[i] else float("nan")
