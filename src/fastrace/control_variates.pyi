@@ -69,3 +69,11 @@ def residual_rounding(largest: float) -> float: ...
 def cubic_weights(
     glm: GLMSource, lengths: NDArray[np.float64], predictors: Callable[[], NDArray[np.float64]]
 ) -> tuple[NDArray[np.float64], float]: ...
+
+def cubic_shells(
+    glm: GLMSource,
+    lengths: NDArray[np.float64],
+    predictors: Callable[[], NDArray[np.float64]],
+    weights: NDArray[np.float64],
+    radius: float,
+) -> tuple[tuple[float, NDArray[np.float64]], ...]: ...

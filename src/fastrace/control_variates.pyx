@@ -17,6 +17,7 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._models._binned import BinnedTaylor, farthest_rows
+from fastrace._models._cubic import cubic_shells, cubic_weights
 
 cnp.import_array()
 
@@ -440,8 +441,9 @@ cdef class TaylorSurrogate(Expansion):
 
         Notes
         -----
-        The third derivative bounds how fast the residual changes on the way [1]_. Costs O(p^2), after one pass over the
-        data the first time, and one over the rows' bounds for each new `always_read`.
+        The third derivative bounds how fast the residual changes on the way [1]_: the largest on balls about
+        `theta_hat`, of which the smallest counts that holds both arms. Costs O(p^2), after one pass over the data the
+        first time, and one over the rows' bounds for each new `always_read`.
 
         References
         ----------
@@ -450,17 +452,20 @@ cdef class TaylorSurrogate(Expansion):
         """
         guard_check_built(&self.guard, self)
         if self.cached_weights is None:
-            self.cached_weights = cubic_weights(self.glm, self.distances(), self._predictors)
-        weights, radius = self.cached_weights
+            rows = self.glm, self.distances(), self._predictors
+            weights, radius = cubic_weights(*rows)
+            self.cached_weights = *cubic_shells(*rows, weights, radius), (radius, weights)
         if self.cached_heaviest is None or self.cached_heaviest[0] is not always_read:
-            heaviest = np.delete(weights, np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
-            self.cached_heaviest = always_read, float(heaviest)
+            left_out = np.asarray(always_read, dtype=np.intp)
+            self.cached_heaviest = always_read, [(radius, float(np.delete(weights, left_out).max(initial=0.0)))
+                                                 for radius, weights in self.cached_weights]
         now, new = self.glm.theta[:2] - self.theta_hat
         before, both, after = now @ self.metric @ now, now @ self.metric @ new, new @ self.metric @ new
-        if max(before, after) > radius * radius:
-            return math.inf
         step = (new - now) @ self.metric @ (new - now)
-        return self.cached_heaviest[1] * cubic_change(before, both, after, step) + self.rounding
+        for radius, heaviest in self.cached_heaviest[1]:
+            if max(before, after) <= radius * radius:
+                return heaviest * cubic_change(before, both, after, step) + self.rounding
+        return math.inf
 
     def _predictors(self):
         guard_check_built(&self.guard, self)
@@ -507,20 +512,6 @@ def residual_rounding(largest):
     A residual is a difference of numbers as large as the terms; `largest` is the largest absolute term at `theta_hat`.
     """
     return 2e-13 * (1.0 + largest)
-
-
-def cubic_weights(glm, lengths, predictors):
-    """Bound on the third derivative of each row's term along a direction of length 1, and the radius where it holds.
-
-    x . (theta - theta_hat) is at most `lengths` times the distance of theta from theta_hat; ``predictors()`` gives
-    x . theta_hat of each row, for the family whose third derivative is bounded near theta_hat only.
-    """
-    everywhere = float(glm.third_derivatives())
-    if everywhere < math.inf:
-        return everywhere * lengths**3, math.inf
-    radius = math.sqrt(glm.X.shape[1]) + 5.0
-    center, reach = predictors(), lengths * radius
-    return glm.third_derivatives(center - reach, center + reach) * lengths**3, radius
 
 
 @_checks.rebuilds(1, TaylorSurrogate)

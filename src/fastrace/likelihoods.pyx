@@ -266,7 +266,10 @@ cdef class GLMSource(TermSource):
         return fr_families[self.model.family].steepest(self.scale, self.df)
 
     def third_derivatives(self, low=-math.inf, high=math.inf):
-        """Largest absolute third derivative of a term for eta from `low` to `high`, by element; maybe infinite."""
+        """Largest absolute third derivative of a term for eta from `low` to `high`, by element; maybe infinite.
+
+        Whatever the outcome y, or for eta - y in that interval where a term is a function of it (`of_residual`).
+        """
         cdef double[::1] lows, highs
         cdef cnp.ndarray out
         cdef Py_ssize_t i

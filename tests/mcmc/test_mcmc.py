@@ -161,6 +161,52 @@ def test_exact_and_poisson_chains_are_their_twins():
         np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
 
 
+def rare(n_rows, dim, seed=0, intercept=-4.0):
+    """Few outcomes of 1: third derivatives near the mode are far smaller than elsewhere."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n_rows), rng.standard_normal((n_rows, dim - 1))])
+    return X, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-intercept - 0.5 * X[:, 1:].sum(axis=1)))).astype(float)
+
+
+@pytest.mark.parametrize("kernel", ["poisson", "race"])
+def test_chains_with_weights_for_several_balls_are_their_twins(kernel):
+    X, y = rare(3000, 2, 3, -3.5)
+    model = mcmc.GLM(X, y, prior_sd=3.0)
+    known = model.reference()
+    (_, weights), *_ = known.shells
+    assert known.radius == np.inf and weights.sum() < 0.6 * known.weights.sum()
+    reference = replace(known, shells=((0.8, weights), (1.6, 1.1 * weights)))      # all are met
+    plain = twin.Logistic(X, y, reference)
+    if kernel == "poisson":
+        made = mcmc.PoissonMinibatchMetropolis(model, control_variate=reference, size=0.4, walk_share=0.0)
+        decide = twin.poisson_decision(plain)
+    else:
+        made = mcmc.RacingMetropolis(model, 0.1, "betting", control_variate=reference, size=0.4, walk_share=0.0,
+                                     scan_advantage=1.0)
+        decide = twin.weighted_decision(plain, 0.1, bounds.looks(3000, 16, 1.1))
+    state = made.init(reference.center + 0.01)
+    _, steps = made.run(np.random.default_rng(4), state, 300)
+    expected = twin.chain(plain, state.whitened, np.random.default_rng(4), 300, decide=decide, size=0.4,
+                          walk=2.38 / np.sqrt(2), walk_share=0.0)
+    np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
+    away = np.linalg.norm(np.linalg.solve(reference.factor, (expected - reference.center).T), axis=0)
+    assert min(np.histogram(away, [0.0, 0.8, 1.6, 9.0])[0]) > 20
+    assert pickle.loads(pickle.dumps(made)).step(np.random.default_rng(5), state)[0].position.tolist() == \
+        made.step(np.random.default_rng(5), state)[0].position.tolist()
+
+
+def test_few_positives_are_few_rows_for_an_exact_chain():
+    X, y = rare(20_000, 4, 1, -6.5)
+    assert 30 < y.sum() < 100
+    model = mcmc.GLM(X, y, prior_sd=10.0)
+    reference = model.reference()
+    read = []
+    for about in (reference, replace(reference, shells=())):
+        kernel = mcmc.PoissonMinibatchMetropolis(model, control_variate=about)
+        read.append(kernel.run(np.random.default_rng(1), kernel.init(rng=2), 300)[1].rows.mean())
+    assert read[0] < 0.01 * len(y) and read[0] < 0.1 * read[1]
+
+
 @pytest.mark.parametrize("name", ["exact", "poisson", "firefly"])
 def test_delayed_chains_are_their_twin_inside_the_ball_and_outside(name):
     X, y = logistic(3000, 2, 1)

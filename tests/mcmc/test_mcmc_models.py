@@ -116,6 +116,42 @@ def test_softmax_bounds_hold_and_are_reached():
     assert closest > 0.2
 
 
+@pytest.mark.parametrize("family", ["logistic", "poisson", "student-t"])
+def test_bounds_in_balls_hold_and_are_reached(family):
+    """Where outcomes are rare, rows differ in how much curvature they see within a ball."""
+    rng = np.random.default_rng(4)
+    X = np.column_stack([np.ones(500), rng.standard_normal((500, 2))])
+    eta = X @ [-4.0 if family == "logistic" else -1.0, 0.7, 0.7]
+    y = {"logistic": (rng.random(500) < 1.0 / (1.0 + np.exp(-eta))).astype(float), "poisson": rng.poisson(np.exp(eta)),
+         "student-t": eta + 2.5 * rng.standard_t(4.0, 500)}[family]
+    model = mcmc.GLM(X, y, family, 1.0 if family == "student-t" else None, prior_sd=5.0)
+    reference = model.reference()
+    lengths, center = model._lengths(reference.factor), X @ reference.theta_hat
+    balls = [*reference.shells, *([(reference.radius, reference.weights)] if family == "poisson" else [])]
+    assert balls and (reference.radius == np.inf) == (family != "poisson")
+    source, theta = model.engine(reference)
+    if family == "student-t":
+        center = center - y
+    third = {"logistic": lambda e: np.tanh(e / 2.0) / (4.0 * np.cosh(e / 2.0) ** 2), "poisson": np.exp,
+             "student-t": lambda e: 5.0 * e * (12.0 - e * e) * 2.0 / (4.0 + e * e) ** 3}[family]
+    totals = [weights.sum() for _, weights in balls]
+    assert totals == sorted(totals)
+    for radius, weights in balls:
+        exact = np.array([twin.bend(third, c, t) for c, t in zip(center, radius * lengths, strict=True)])
+        assert (weights >= exact * lengths**3 * (1.0 - 1e-3)).all()
+        assert weights.sum() <= 1.35 * (exact * lengths**3).sum()
+        closest = 0.0
+        for _ in range(300):
+            z = rng.standard_normal((2, 3))
+            z *= radius * rng.random((2, 1)) / np.sqrt(np.square(z).sum(axis=1, keepdims=True))
+            theta[:] = reference.theta_hat + z @ reference.factor.T
+            moved = np.abs(np.subtract(*source.read(np.arange(500)).T))
+            bound = weights * twin.size_of_move(z[0], z[1])
+            assert (moved <= bound * (1 + 1e-9) + 1e-12).all()
+            closest = max(closest, (moved / (bound + 1e-9)).max())
+        assert closest > 0.2
+
+
 class SoftmaxLattice(Lattice):
     """Four parameter vectors of a regression with three classes."""
 

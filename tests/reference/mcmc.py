@@ -112,6 +112,24 @@ def size_of_move(z0, z1):
     return min(straight, before**1.5 + after**1.5) / 6.0
 
 
+def urns(reference):
+    """Radius, weights and alias table of each ball about the point of expansion, the smallest first."""
+    balls = [*reference.shells, (reference.radius, reference.weights)]
+    return [(radius, weights, *alias_table(weights)) for radius, weights in balls]
+
+
+def urn_of(balls, z0, z1):
+    """Weights and alias table of the smallest ball that holds both points: they do not depend on the direction."""
+    return next(ball[1:] for ball in balls if max(np.linalg.norm(z0), np.linalg.norm(z1)) <= ball[0])
+
+
+def bend(third, center, reach, n=4000):
+    """(2 / t^2) times the integral of (t - s) m(s) from 0 to t; m(s): the largest abs(l''') within s of `center`."""
+    s = np.linspace(0.0, reach, n + 1)
+    m = np.maximum.accumulate(np.maximum(np.abs(third(center + s)), np.abs(third(center - s))))
+    return 2.0 / reach**2 * np.trapezoid((reach - s) * m, s) if reach > 0.0 else m[0]
+
+
 def chain(model, z, rng, n, *, size, walk, walk_share, decide):
     """Crank-Nicolson steps about the reference, and a share of walks; `decide(now, new, z0, z1, log_u, stream)`.
 
@@ -211,11 +229,11 @@ def exact_decision(model):
 
 
 def poisson_decision(model):
-    weights = model.reference.weights
-    keep, other = alias_table(weights)
+    balls = urns(model.reference)
 
     def decide(now, new, z0, z1, log_u, stream):
         size = size_of_move(z0, z1)
+        weights, keep, other = urn_of(balls, z0, z1)
         rows = []
         for _ in range(stream.poisson(weights.sum() * size)):
             i = stream.below(len(weights))
@@ -237,11 +255,11 @@ def weighted_decision(model, delta, looks, advantage=1.0):
 
     Given up for a full pass where the draws still needed cost more than it; no number of them makes the race exact.
     """
-    weights = model.reference.weights
-    keep, other = alias_table(weights)
+    balls = urns(model.reference)
 
     def decide(now, new, z0, z1, log_u, stream):
         size = size_of_move(z0, z1)
+        weights, keep, other = urn_of(balls, z0, z1)
         whole = weights.sum() * size
         if abs(log_u) >= whole:
             return log_u < 0.0

@@ -16,9 +16,17 @@ cdef inline double slack_of(double rounding) noexcept nogil:
     return max(1e-10, rounding)
 
 
+cdef struct urn_t:                  # an `AliasTable`, which must outlive it, for loops without the GIL
+    const alias_t *table
+    const double *weight
+    double total                    # of the weights
+    uint32_t n
+
+
 cdef class AliasTable:
     cdef guard_t guard
     cdef alias_t *table
+    cdef urn_t urn
     cdef readonly uint32_t n
     cdef readonly cnp.ndarray weights
 
@@ -30,7 +38,6 @@ cdef class WeightedRace:
     cdef readonly int64_t n_read        # rows drawn, as often as they were drawn
     cdef readonly int64_t n_looks
     cdef AliasTable table
-    cdef double total                   # of the weights
     cdef double advantage
     cdef rule_t rule
     cdef tally_t tally
@@ -38,7 +45,7 @@ cdef class WeightedRace:
     cdef double before[DRAWS_PER_CALL]
     cdef double after[DRAWS_PER_CALL]
 
-    cdef int decide(self, Source source, bitgen_t *bits, double threshold, double size,
+    cdef int decide(self, Source source, const urn_t *urn, bitgen_t *bits, double threshold, double size,
                     double rounding) except -1 nogil
-    cdef int read(self, Source source, bitgen_t *bits, Py_ssize_t count, double level, double size,
+    cdef int read(self, Source source, const urn_t *urn, bitgen_t *bits, Py_ssize_t count, double level, double size,
                   double rounding) except -1 nogil

@@ -59,6 +59,8 @@ cdef class AliasTable:
         free(stack)
         self.n = n
         self.weights = given
+        self.urn.table, self.urn.weight = self.table, <const double *>cnp.PyArray_DATA(given)
+        self.urn.total, self.urn.n = math.fsum(given), n
         guard_built(&self.guard, 0)
 
     def __dealloc__(self):
@@ -97,7 +99,7 @@ cdef class WeightedRace:
     Parameters
     ----------
     table : AliasTable
-        Of the weights.
+        Of the weights; a decision may be by another of as many rows.
     looks : array_like of int64
         Draws at each look. The race is given up at the last one, or once a full pass costs less than the draws that it
         still seems to need.
@@ -111,17 +113,15 @@ cdef class WeightedRace:
 
     def __init__(self, AliasTable table not None, looks, delta, advantage):
         cdef const int64_t[::1] n = np.ascontiguousarray(looks, dtype=np.int64)
-        cdef double risk = delta, cost = advantage, total
+        cdef double risk = delta, cost = advantage
         cdef Py_ssize_t k
         guard_check_built(&table.guard, table)
-        total = math.fsum(table.weights)
         if not (n.shape[0] and n[0] >= 1 and (np.diff(looks) > 0).all()):
             raise ValueError("looks must grow, and there must be one")
         if not 0.0 < risk < 1.0:
             raise ValueError(f"delta is {delta}; a probability in (0, 1) is needed")
         guard_build(&self.guard, 0, self)
         self.table = table
-        self.total = total
         self.advantage = cost
         self.rule.bound = BETTING
         self.rule.n_rows = ENDLESS
@@ -138,11 +138,11 @@ cdef class WeightedRace:
     def __dealloc__(self):
         free(self.rule.look)
 
-    cdef int decide(self, Source source, bitgen_t *bits, double threshold, double size,
+    cdef int decide(self, Source source, const urn_t *urn, bitgen_t *bits, double threshold, double size,
                     double rounding) except -1 nogil:
         """Whether the rewards of arm 1 sum to more than those of arm 0 and `threshold`, which |threshold| < W M leaves
-        open; row i changes by at most w_i `size`, to `rounding`."""
-        cdef double level = threshold / (self.total * size), unused = 0.0, advantage = self.advantage
+        open; row i changes by at most w_i `size`, to `rounding`. Rows are drawn from `urn`."""
+        cdef double level = threshold / (urn.total * size), unused = 0.0, advantage = self.advantage
         cdef bint constant = False, skewed = False
         cdef int64_t population = source.n_rows
         cdef Py_ssize_t count
@@ -156,7 +156,7 @@ cdef class WeightedRace:
         for k in range(self.rule.n_looks):
             while self.n_read < self.rule.look[k].n:
                 count = <Py_ssize_t>min(<int64_t>DRAWS_PER_CALL, self.rule.look[k].n - self.n_read)
-                self.read(source, bits, count, level, size, rounding)
+                self.read(source, urn, bits, count, level, size, rounding)
                 self.n_read += count
                 if count == DRAWS_PER_CALL:
                     check_signals()
@@ -171,10 +171,9 @@ cdef class WeightedRace:
         self.lost = True
         return 0
 
-    cdef int read(self, Source source, bitgen_t *bits, Py_ssize_t count, double level, double size,
+    cdef int read(self, Source source, const urn_t *urn, bitgen_t *bits, Py_ssize_t count, double level, double size,
                   double rounding) except -1 nogil:
         """Draw that many rows and bet on their changes, in units of their bounds."""
-        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
         cdef double bound, change, slack = slack_of(rounding)
@@ -182,10 +181,10 @@ cdef class WeightedRace:
         arms[0], arms[1] = 0, 1
         out[0], out[1] = self.before, self.after
         for i in range(count):
-            self.rows[i] = alias_draw(self.table.table, self.table.n, bits)
+            self.rows[i] = alias_draw(urn.table, urn.n, bits)
         source.fill(self.rows, count, arms, 2, out)
         for i in range(count):
-            bound = weight[self.rows[i]] * size
+            bound = urn.weight[self.rows[i]] * size
             change = self.after[i] - self.before[i]
             if not (-bound - slack <= change <= bound + slack):
                 with gil:
@@ -213,6 +212,6 @@ def _verdicts(source, table, looks, delta, threshold, size, rng, n, advantage=1.
         raise ValueError("the source needs two arms, and a weight for each row")
     for _ in range(n):
         with rng.bit_generator.lock, nogil:
-            race.decide(of, bits, at, move, 0.0)
+            race.decide(of, &race.table.urn, bits, at, move, 0.0)
         out.append((-1 if race.lost else int(race.accepted), race.n_read))
     return out

@@ -30,7 +30,8 @@ typedef struct {
     int outcomes, form;
     double (*constant)(double scale, double df);
     double (*steepest)(double scale, double df);            /* largest |l'|, which may be infinite */
-    /* largest |l'''| for eta from low to high, whatever the outcome; infinite where there is none */
+    /* largest |l'''| for eta from low to high, whatever the outcome, or for eta - y of FR_OF_RESIDUAL; infinite where there
+       is none */
     double (*third)(double scale, double df, double low, double high);
 } fr_family;
 

@@ -8,6 +8,7 @@ from numpy.random cimport bitgen_t
 from fastrace._base._guard cimport guard_t
 from fastrace._draws._row_stream cimport row_stream_seed, row_stream_t
 from fastrace._models._arrow cimport Arrow
+from fastrace.races._weighted cimport urn_t
 from fastrace.sources cimport Source
 
 cdef struct step_t:                 # what one step did, beside where it went
@@ -16,6 +17,14 @@ cdef struct step_t:                 # what one step did, beside where it went
     bint accepted
     bint full_pass                  # all rows, in one pass in order
     bint undecided                  # the bound had not decided when all rows had been read
+
+
+cdef enum:
+    MOST_SHELLS = 8
+
+cdef struct shell_t:                # a ball about the point of expansion
+    double radius                   # whitened
+    double heaviest, total          # of the rows' weights, which hold in it
 
 
 cdef class Chain
@@ -54,8 +63,10 @@ cdef class Chain:
     cdef cnp.ndarray _prior_mean, _prior_precision
     cdef double prior_now, prior_new
     # bound on the change of each row's reward: weight_i times a function of z0 and z1, or of psi in the metric of an
-    # arrow about `from_hat`; heaviest < 0 if there is none
-    cdef double heaviest, total_weight, radius
+    # arrow about `from_hat`; with weights for each shell
+    cdef shell_t shell[MOST_SHELLS]         # the smallest first
+    cdef int n_shells                       # 0 if no bound is known
+    cdef int within                         # the smallest that holds the move, by `size_of_move`; else the largest
     cdef double rounding                    # of that change, which is a difference of numbers as large as the terms
     cdef cnp.ndarray _from_hat
     cdef double *from_hat
@@ -73,6 +84,11 @@ cdef class Chain:
     cdef double size_of_move(self) noexcept nogil
     cdef int decide(self, double threshold) except -1 nogil
     cdef int moved_on(self) except -1 nogil
+
+
+cdef class Urns:
+    cdef urn_t urn[MOST_SHELLS]
+    cdef tuple tables               # which own what `urn` points to
 
 
 cdef int refuse_sum(Source source, Py_ssize_t arm) except -1 with gil

@@ -24,7 +24,7 @@ from fastrace._math._simd cimport fr_lower_product
 from fastrace.likelihoods cimport GLMSource
 from fastrace.races._reading cimport bad_row
 from fastrace.races._threshold cimport ThresholdRace
-from fastrace.races._weighted cimport WeightedRace
+from fastrace.races._weighted cimport AliasTable, WeightedRace
 from fastrace.sources cimport Source
 
 import numpy as np
@@ -73,7 +73,8 @@ cdef class Chain:
         Of a normal prior that the surrogate does not include.
     weights : tuple or None
         Heaviest row's weight and their sum, radius of validity in whitened units, the whitened center as seen from the
-        point of expansion, and how far rounding may move the change of a row's reward.
+        point of expansion, and how far rounding may move the change of a row's reward; then the first three again for
+        each smaller ball with weights of its own, the smallest first.
     n_hyper : int, default 0
         Coordinates of a state after those that the source sees.
     metric : Arrow or None
@@ -100,11 +101,18 @@ cdef class Chain:
         if prior_precision is not None:
             mean = np.array(np.broadcast_to(prior_mean, (dim,)), dtype=np.float64)
             precision = np.array(np.broadcast_to(prior_precision, (dim,)), dtype=np.float64)
-        cdef double heaviest = -1.0, total_weight = 0.0, radius = INFINITY, rounding = 0.0
+        cdef double rounding = 0.0
+        cdef shell_t shell[MOST_SHELLS]
+        cdef int k, n_shells = 0
         from_hat = np.zeros(dim)
         if weights is not None:
-            heaviest, total_weight, radius, offset, rounding = weights
+            heaviest, total, radius, offset, rounding, *inner = weights
             from_hat = np.array(np.broadcast_to(offset, (dim,)), dtype=np.float64)
+            n_shells = len(inner) + 1
+            if n_shells > MOST_SHELLS:
+                raise ValueError(f"weights are given for {n_shells} balls; at most {MOST_SHELLS} are possible")
+            for k, (heaviest, total, radius) in enumerate([*inner, (heaviest, total, radius)]):
+                shell[k].heaviest, shell[k].total, shell[k].radius = heaviest, total, radius
         guard_build(&self.guard, 0, self)
         self.source = source
         self.n_seen = dim
@@ -123,7 +131,10 @@ cdef class Chain:
         self.surrogate = surrogate
         self.log_prior = log_prior
         self._prior_mean, self._prior_precision = mean, precision
-        self.heaviest, self.total_weight, self.radius = heaviest, total_weight, radius
+        for k in range(n_shells):
+            self.shell[k] = shell[k]
+        self.n_shells = n_shells
+        self.within = max(n_shells - 1, 0)
         self.rounding = rounding
         self._from_hat = from_hat
         self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
@@ -307,12 +318,16 @@ cdef class Chain:
         return value
 
     cdef double size_of_move(self) noexcept nogil:
-        """A row of weight 1 changes its residual by at most this much; infinite where no bound is known."""
+        """A row of weight 1 changes its residual by at most this much; infinite where no bound is known.
+
+        The weights are those of the smallest shell that holds both points: `within`. It is the same for the way back.
+        """
         cdef Py_ssize_t i
+        cdef int k
         cdef double a, b, before = 0.0, after = 0.0, both = 0.0, step = 0.0
         cdef double *old = self.z0
         cdef double *end = self.z1
-        if self.heaviest < 0.0:
+        if self.n_shells == 0:
             return INFINITY
         if self.metric is not None:
             for i in range(self.n_seen):
@@ -334,9 +349,27 @@ cdef class Chain:
                 after += b * b
                 both += a * b
                 step += (b - a) * (b - a)
-        if before > self.radius * self.radius or after > self.radius * self.radius:
-            return INFINITY
-        return cubic_change(before, both, after, step)
+        for k in range(self.n_shells):
+            if before <= self.shell[k].radius * self.shell[k].radius >= after:
+                self.within = k
+                return cubic_change(before, both, after, step)
+        return INFINITY
+
+
+cdef class Urns:
+    """Tables of the weights of a chain's shells, the smallest first."""
+
+    def __init__(self, Chain chain not None, *tables):
+        cdef AliasTable table
+        if len(tables) != max(chain.n_shells, 1):
+            raise ValueError(f"{len(tables)} tables came for a chain with weights for {chain.n_shells} balls; one for "
+                             f"each is needed")
+        for k, table in enumerate(tables):
+            guard_check_built(&table.guard, table)
+            if table.n != chain.source.n_rows:
+                raise ValueError(f"the table has {table.n} places and the source {chain.source.n_rows} rows")
+            self.urn[k] = table.urn
+        self.tables = tables
 
 
 cdef int refuse_sum(Source source, Py_ssize_t arm) except -1 with gil:
@@ -408,6 +441,7 @@ cdef class RaceChain(ExactChain):
 
     cdef ThresholdRace race
     cdef WeightedRace weighted      # of rows in proportion to their weights, or None
+    cdef Urns urns                  # of the weights, for `weighted`
     cdef double low, high
     cdef int64_t losses             # steps in a row that read all rows
     cdef public bint outside        # whether a difference lay outside the bounds that the race was given
@@ -428,10 +462,11 @@ cdef class RaceChain(ExactChain):
         guard_leave(&self.race.guard)
         guard_leave(&self.guard)
 
-    def set_race(self, ThresholdRace race not None, low, high, WeightedRace weighted=None):
+    def set_race(self, ThresholdRace race not None, low, high, WeightedRace weighted=None, *inner):
         """The race that decides, and the interval of differences that is known beside the weights.
 
         `weighted` decides in its place where the weights bound the change of each row; no other chain may have it.
+        Its table is of the weights of the largest shell; `inner` are tables of the smaller ones.
         """
         cdef double low_ = low, high_ = high
         guard_check_idle(&self.guard, self)
@@ -443,6 +478,7 @@ cdef class RaceChain(ExactChain):
             if weighted.table.n != self.source.n_rows:
                 raise ValueError(f"the weighted race is over {weighted.table.n} rows and the source has "
                                  f"{self.source.n_rows}")
+            self.urns = Urns(self, *inner, weighted.table)
         self.race = race
         self.weighted = weighted
         self.low = low_
@@ -463,13 +499,14 @@ cdef class RaceChain(ExactChain):
 
     cdef int decide(self, double threshold) except -1 nogil:
         cdef double size = self.size_of_move(), low = self.low, high = self.high
+        cdef shell_t *shell = &self.shell[self.within]
         self.proposed = NAN
         if isfinite(size):
-            if threshold < -self.total_weight * size or threshold >= self.total_weight * size:
+            if threshold < -shell.total * size or threshold >= shell.total * size:
                 self.step.accepted = threshold < 0.0
                 return 0
-            low = max(low, -self.heaviest * size - self.rounding)
-            high = min(high, self.heaviest * size + self.rounding)
+            low = max(low, -shell.heaviest * size - self.rounding)
+            high = min(high, shell.heaviest * size + self.rounding)
         if race_sits_out(self.losses):
             self.losses += 1
             return ExactChain.decide(self, threshold)
@@ -489,7 +526,8 @@ cdef class RaceChain(ExactChain):
 
     cdef int decide_by_weights(self, double threshold, double size) except -1 nogil:
         """The decision by rows in proportion to their weights, or by a full pass once that is cheaper."""
-        self.weighted.decide(self.source, &self.stream.bits, threshold, size, self.rounding)
+        self.weighted.decide(self.source, &self.urns.urn[self.within], &self.stream.bits, threshold, size,
+                             self.rounding)
         if self.weighted.lost:
             ExactChain.decide(self, threshold)
             self.step.undecided = True

@@ -15,6 +15,7 @@ from fastrace._base import _checks
 from fastrace.mcmc.kernels._proposal import Proposal
 from fastrace.mcmc.kernels._rows import WINDOW, ChainState, RowKernel, Tuning, table_of
 from fastrace.mcmc.models.model import Model, Reference
+from fastrace.races._weighted import AliasTable
 
 FOLLOWING = ("crank-nicolson", "independent", "langevin")  # the reference; far from it they are seldom accepted
 PROPOSALS = ("auto", "crank-nicolson", "independent", "random-walk", "langevin")
@@ -108,6 +109,7 @@ class MinibatchMetropolis(RowMetropolis):
     """Base of the exact kernels that draw rows in proportion to bounds on what a control variate leaves of them."""
 
     full_pass_advice = WIDE_BOUNDS
+    _inner_tables: tuple[AliasTable, ...] = ()  # of the smaller balls
     _purpose: str  # what bounds are needed for, in an error
 
     def __init__(
@@ -131,10 +133,11 @@ class MinibatchMetropolis(RowMetropolis):
         if not self.full_pass_at > 0.0:
             raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
         self._table = table_of(weights)
+        self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
 
     def _chain(self, *args: Any, **options: Any) -> Any:
         chain = super()._chain(*args, **options)
-        chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
+        chain.set_table(self._table, self.full_pass_at * self.model.n_rows, *self._inner_tables)
         return chain
 
 

@@ -7,11 +7,11 @@ from libc.stdlib cimport free, qsort, realloc
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
-from fastrace._base._guard cimport guard_await, guard_built, guard_check, guard_check_built, guard_check_idle
+from fastrace._base._guard cimport guard_await, guard_built, guard_check, guard_check_idle
 from fastrace._draws._alias cimport alias_draw
 from fastrace._math._poisson cimport poisson_factor
-from fastrace.mcmc.kernels._chain cimport Chain, refuse_sum
-from fastrace.races._weighted cimport AliasTable, slack_of
+from fastrace.mcmc.kernels._chain cimport Chain, refuse_sum, Urns
+from fastrace.races._weighted cimport AliasTable, slack_of, urn_t
 
 from fastrace.races._weighted import refuse_change
 
@@ -40,7 +40,7 @@ cdef int grow(void **memory, Py_ssize_t count, size_t size) except -1 nogil:
 cdef class MinibatchChain(Chain):
     """Steps that read a Poisson number of rows, drawn in proportion to their weights. Subclasses weigh them."""
 
-    cdef AliasTable table
+    cdef Urns urns
     cdef double most                # expected rows from which on a full pass is taken
     cdef int64_t *rows
     cdef double *before
@@ -55,14 +55,14 @@ cdef class MinibatchChain(Chain):
         free(self.before)
         free(self.after)
 
-    def set_table(self, AliasTable table not None, most):
-        """Where rows are drawn from, and the expected number above which a step takes a full pass instead."""
+    def set_table(self, AliasTable table not None, most, *inner):
+        """Where rows are drawn from, and the expected number above which a step takes a full pass instead.
+
+        `table` is of the weights of the largest shell, `inner` of the smaller ones, the smallest first.
+        """
         cdef double most_ = most
         guard_check_idle(&self.guard, self)
-        guard_check_built(&table.guard, table)
-        if table.n != self.source.n_rows:
-            raise ValueError(f"the table has {table.n} places and the source {self.source.n_rows} rows")
-        self.table = table
+        self.urns = Urns(self, *inner, table)
         self.most = most_
         guard_built(&self.guard, 1)
 
@@ -80,6 +80,7 @@ cdef class MinibatchChain(Chain):
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
         cdef Py_ssize_t i
+        cdef const urn_t *urn = &self.urns.urn[self.within]
         arms[0], arms[1] = 0, 1
         self.step.n_read = count
         self.step.n_looks = 1
@@ -87,7 +88,7 @@ cdef class MinibatchChain(Chain):
             return 0
         self.reserve(count)
         for i in range(count):
-            self.rows[i] = alias_draw(self.table.table, self.table.n, &self.stream.bits)
+            self.rows[i] = alias_draw(urn.table, urn.n, &self.stream.bits)
         out[0], out[1] = self.before, self.after
         return self.source.fill(self.rows, count, arms, 2, out)
 
@@ -126,8 +127,8 @@ cdef class PoissonChain(MinibatchChain):
     """Poisson minibatches on top of a control variate."""
 
     cdef int decide(self, double threshold) except -1 nogil:
-        cdef double size = self.size_of_move(), rate = self.total_weight * size
-        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
+        cdef double size = self.size_of_move(), rate = self.shell[self.within].total * size
+        cdef const double *weight = self.urns.urn[self.within].weight
         cdef Py_ssize_t i, count
         cdef double log_ratio = 0.0, change, bound, slack = slack_of(self.rounding)
         if not rate < self.most:
@@ -163,9 +164,9 @@ cdef class TunaChain(MinibatchChain):
         return sqrt(sum)
 
     cdef int decide(self, double threshold) except -1 nogil:
-        cdef double size = self.length_of_move(), whole = self.total_weight * size
+        cdef double size = self.length_of_move(), whole = self.shell[self.within].total * size
         cdef double rate = self.chi * whole * whole + whole
-        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
+        cdef const double *weight = self.urns.urn[self.within].weight
         cdef Py_ssize_t i, count
         cdef double log_ratio = 0.0, change, bound, share, slack = slack_of(self.rounding)
         if not rate < self.most:
@@ -248,24 +249,25 @@ cdef class FireflyChain(MinibatchChain):
     cdef int cubes(self, double *before, double *after) noexcept nogil:
         """Cubes of the distances from the point of expansion; infinite outside the radius of the weights."""
         cdef Py_ssize_t i
-        cdef double a, b, now = 0.0, new = 0.0
+        cdef double a, b, now = 0.0, new = 0.0, radius = self.shell[self.within].radius
         for i in range(self.n_seen):
             a = self.z0[i] + self.from_hat[i]
             b = self.z1[i] + self.from_hat[i]
             now += a * a
             new += b * b
-        before[0] = now * sqrt(now) * (1.0 + 1e-9) if now <= self.radius * self.radius else INFINITY
-        after[0] = new * sqrt(new) * (1.0 + 1e-9) if new <= self.radius * self.radius else INFINITY
+        before[0] = now * sqrt(now) * (1.0 + 1e-9) if now <= radius * radius else INFINITY
+        after[0] = new * sqrt(new) * (1.0 + 1e-9) if new <= radius * radius else INFINITY
         return 0
 
     cdef Py_ssize_t gather(self, Py_ssize_t count) except -1 nogil:
         """`count` draws and the bright rows become a pool: each row once, with how often it was drawn to be bright."""
         cdef Py_ssize_t i = 0, b = 0, n = 0, same
+        cdef const urn_t *urn = &self.urns.urn[self.within]
         cdef int64_t row
         cdef bint anew
         self.reserve(count + self.n_bright)
         for i in range(count):
-            self.rows[i] = alias_draw(self.table.table, self.table.n, &self.stream.bits)
+            self.rows[i] = alias_draw(urn.table, urn.n, &self.stream.bits)
         qsort(self.rows, count, sizeof(int64_t), by_row)
         i = 0
         while i < count or b < self.n_bright:
@@ -292,17 +294,17 @@ cdef class FireflyChain(MinibatchChain):
         return n
 
     cdef int decide(self, double threshold) except -1 nogil:
-        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.table.weights)
-        cdef double before, after, cap, gap, new_gap, sum
+        cdef const double *weight = self.urns.urn[self.within].weight
+        cdef double before, after, cap, gap, new_gap, sum, total = self.shell[self.within].total
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
         cdef Py_ssize_t i, n
         self.cubes(&before, &after)
-        if not self.total_weight * max(before, after) / 3.0 < self.most:
+        if not total * max(before, after) / 3.0 < self.most:
             self.lit = False
             self.n_bright = 0
             return self.full_pass(threshold)
-        sum = self.total_weight * before / 3.0
+        sum = total * before / 3.0
         if not self.lit or self.fraction >= 1.0:
             self.n_bright = 0
         n = self.gather(<Py_ssize_t>random_poisson(&self.stream.bits, sum) if sum > 0.0 else 0)
@@ -313,7 +315,7 @@ cdef class FireflyChain(MinibatchChain):
         if n:
             self.source.fill(self.pool, n, arms, 2, out)
         self.n_bright = 0
-        sum = -self.total_weight * (after - before) / 6.0
+        sum = -total * (after - before) / 6.0
         for i in range(n):
             cap = weight[self.pool[i]] * before / 3.0
             gap = self.checked(i, self.before[i], cap)

@@ -28,6 +28,7 @@ class Racing(RowKernel):
         "that gives derivatives. If it has one, the expansion fits the posterior badly; Metropolis and Slice then read "
         "as much, in cheaper passes and without delta"
     )
+    _inner_tables: tuple[AliasTable, ...] = ()  # of the smaller balls
     outside = False  # whether a difference has been met that `support` does not hold
 
     def _race_by(
@@ -53,14 +54,16 @@ class Racing(RowKernel):
         self.bound, self.delta = test.bound, test.delta
         if self.bound == "betting" and self._weights is not None:
             self._table = table_of(self._weights)
+            self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
         self._engines.append(self._take(self._untuned()))
 
     def _automatic(self, student: bool, skewness_guard: bool | None) -> str:
         """The rule behind "auto": the rigorous one where it hardly reads more rows than the normal one."""
         if self._weights is None or student or skewness_guard:  # two options of the normal rule
             return "normal"
-        # Between two draws from the reference: twice sqrt(dim)^3 / 6.
-        return "betting" if math.fsum(self._weights) * self.model.dim**1.5 / 3.0 <= AFFORDABLE else "normal"
+        # Between two draws from the reference, in the smallest ball: twice sqrt(dim)^3 / 6.
+        total = math.fsum(self._shells[0][1] if self._shells else self._weights)
+        return "betting" if total * self.model.dim**1.5 / 3.0 <= AFFORDABLE else "normal"
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "bound": self.bound, "delta": self.delta}
@@ -82,7 +85,7 @@ class Racing(RowKernel):
             advantage = self._options["scan_advantage"]
             weighted = WeightedRace(self._table, self._looks(source), self.delta,
                                     math.nan if advantage is None else advantage)
-        chain.set_race(self._test(source), low, high, weighted)
+        chain.set_race(self._test(source), low, high, weighted, *(self._inner_tables if weighted else ()))
         return chain
 
     def _look(self, chain: Chain) -> None:

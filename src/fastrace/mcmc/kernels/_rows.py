@@ -313,13 +313,20 @@ class RowKernel:
             prior_precision=precision if apart else None, weights=self._bounds_of_moves(),
         )
 
-    def _bounds_of_moves(self) -> tuple[float, float, float, Any, float] | None:
+    @property
+    def _shells(self) -> tuple[tuple[float, NDArray[np.float64]], ...]:
+        """Radii and weights of the smaller balls that decisions make use of, the smallest first."""
+        return self.reference.shells if self.controlled and self.reference is not None else ()
+
+    def _bounds_of_moves(self) -> tuple[Any, ...] | None:
         """What a chain needs to bound the change of each row's term; None if nothing does."""
         if self._weights is None:
             return None
         assert self.reference is not None
         about = self.reference
-        return float(self._weights.max()), math.fsum(self._weights), about.radius, about.from_hat, about.rounding
+        inner = [(float(weights.max()), math.fsum(weights), radius) for radius, weights in self._shells]
+        return (float(self._weights.max()), math.fsum(self._weights), about.radius, about.from_hat, about.rounding,
+                *inner)
 
     def _chain(self, *args: Any, **options: Any) -> Any:
         return self._engine_class(*args, **options)

@@ -68,6 +68,7 @@ class FireflyMetropolis(MinibatchMetropolis):
 
     _engine_class = FireflyChain
     _purpose = "and so no lower bound of its likelihood"
+    _shells = ()  # a bound on the likelihood is of a state, not of a move
 
     def __init__(
         self,

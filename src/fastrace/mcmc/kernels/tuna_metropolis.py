@@ -76,7 +76,7 @@ class TunaMetropolis(MinibatchMetropolis):
         self._slopes = model.slopes(self.reference)
         self._draw_by(self._slopes, full_pass_at)
 
-    def _bounds_of_moves(self) -> tuple[float, float, float, Any, float]:
+    def _bounds_of_moves(self) -> tuple[Any, ...]:
         assert self.reference is not None
         nowhere = [0.0] * self.model.dim
         return float(self._slopes.max()), math.fsum(self._slopes), math.inf, nowhere, self.reference.rounding

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,6 +42,9 @@ class Reference:
         length: what an exact minibatch needs. None where none is known.
     radius : float
         Distance from `theta_hat`, whitened, up to which `weights` holds.
+    shells : tuple of (float, ndarray of shape (n_rows,)), default ()
+        Radii of smaller balls about `theta_hat` and weights that hold in them, where these are much smaller; the
+        smallest first. An exact decision takes those of the smallest ball that holds both points.
     rounding : float, default 0.0
         How far rounding may move the change of a row's residual: about 1e-13 times the largest absolute term at
         `theta_hat`. Chains allow for it where they check rows against `weights`, and for 1e-10 at least.
@@ -52,6 +56,7 @@ class Reference:
     weights: Array | None
     radius: float
     rounding: float = field(default=0.0, kw_only=True)
+    shells: tuple[tuple[float, Array], ...] = field(default=(), kw_only=True)
 
     def __repr__(self) -> str:
         rows = "no weights" if self.weights is None else f"weights of {counted(len(self.weights), 'row')}"
@@ -239,8 +244,8 @@ class Model:
             raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
         _, slope, curvature = self._log_posterior(hat)
         center, factor = normal_density(hat, slope, curvature, self._moved, self.log_prior is not None, self.names)
-        weights, radius, rounding = self._bounds(hat, factor)
-        return Reference(hat, center, factor, weights, radius, rounding=rounding)
+        weights, radius, rounding, *shells = self._bounds(hat, factor)
+        return Reference(hat, center, factor, weights, radius, rounding=rounding, shells=tuple(shells))
 
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
         """What the normal density of a reference leaves of the log prior: `log_prior` unless it is expanded too."""
@@ -298,8 +303,8 @@ class Model:
         """How far a step moves the predictors, over the sum of what its components move them; nan if unknown."""
         return math.nan
 
-    def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
-        """`weights`, `radius` and `rounding` of a `Reference`."""
+    def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
+        """`weights`, `radius` and `rounding` of a `Reference`, then its `shells` one by one."""
         return None, math.inf, 0.0
 
     def _rounding(self, hat: Array) -> float:

@@ -16,7 +16,7 @@ from fastrace._models._expanded import Expanded
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
-from fastrace.control_variates import cubic_weights
+from fastrace.control_variates import cubic_shells, cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._joint import joint_prior, layout_of
@@ -307,11 +307,10 @@ class GLM(Model):
     def _expand(self, at: Array) -> Parts:
         return _summed(self._glm, at)
 
-    def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
-        weights, radius = cubic_weights(self._glm, self._lengths(factor), lambda: self._predictors(hat))
-        if self._glm.weights is not None:
-            weights = weights * self._glm.weights
-        return weights, radius, self._rounding(hat)
+    def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
+        of_rows = self._glm, self._lengths(factor), lambda: self._predictors(hat)
+        weights, radius = cubic_weights(*of_rows)
+        return weights, radius, self._rounding(hat), *cubic_shells(*of_rows, weights, radius)
 
     def _start(self) -> Array:
         """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""
