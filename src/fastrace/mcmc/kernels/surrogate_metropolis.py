@@ -153,6 +153,7 @@ class SurrogateMetropolis(Racing):
                 raise ValueError(f"{model!r} gives no bound on the third derivative of each row's term, without which "
                                  f"no minibatch is exact; take decision='race' or 'exact'")
             self._table = table_of(self.reference.weights)
+            self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
 
     def _carrier(self) -> Reference:
         """What the source expands at, and the bounds on what it leaves where the decision needs them."""
@@ -160,8 +161,8 @@ class SurrogateMetropolis(Racing):
         root = np.empty((0, 0))
         if bounded or self.compressed.prior.n_hyper == 0:
             root = self.compressed.covariance_root()
-        weights, radius, rounding = self.model._bounds(hat, root) if bounded else (None, math.inf, 0.0)
-        return Reference(hat, hat, root, weights, radius, rounding=rounding)
+        weights, radius, rounding, *shells = self.model._bounds(hat, root) if bounded else (None, math.inf, 0.0)
+        return Reference(hat, hat, root, weights, radius, rounding=rounding, shells=tuple(shells))
 
     def _settle(self) -> None:
         """Where the hyperparameters are under the surrogate, found without a row."""
@@ -241,11 +242,9 @@ class SurrogateMetropolis(Racing):
             metric=None if bounds is None else self._metric,
         )
 
-    def _bounds_of_moves(self) -> tuple[float, float, float, Any, float] | None:
-        if self._weights is None:
-            return None
-        about = self.reference
-        return float(self._weights.max()), math.fsum(self._weights), about.radius, about.theta_hat, about.rounding
+    def _bounds_of_moves(self) -> tuple[Any, ...] | None:
+        bounds = super()._bounds_of_moves()
+        return None if bounds is None else (*bounds[:3], self.reference.theta_hat, *bounds[4:])
 
     def _chain(self, source: Source, *args: Any, **options: Any) -> Any:
         if self.decision == "race":
@@ -253,7 +252,7 @@ class SurrogateMetropolis(Racing):
         if self.decision == "exact":
             return ExactChain(source, *args, **options)
         chain = PoissonChain(source, *args, **options)
-        chain.set_table(self._table, self.full_pass_at * self.model.n_rows)
+        chain.set_table(self._table, self.full_pass_at * self.model.n_rows, *self._inner_tables)
         return chain
 
     def _recorded(self, draws: Array) -> Array:
