@@ -70,7 +70,6 @@ FUNCTIONS = {           # every public function, called
 }
 NOT_CALLED = {
     "mcmc.from_pymc": "needs PyMC",
-    "control_variates.cubic_weights": "part of taylor_glm", "control_variates.cubic_shells": "part of taylor_glm",
     "control_variates.residual_rounding": "part of taylor_glm",
     "pulls.is_population": "part of as_pulls", "sources.first_outside": "part of select_best",
     "sources.reward_outside": "words of an error",

@@ -31,9 +31,9 @@ def cubic_weights(glm, lengths, predictors):
     """
     everywhere = float(glm.third_derivatives())
     if everywhere < math.inf:
-        return _counted(glm, everywhere * lengths**3), math.inf
+        return everywhere * lengths**3, math.inf
     radius = math.sqrt(glm.theta.shape[1]) + 5.0
-    return _counted(glm, _bends(glm, _centers(glm, predictors), lengths * radius) * lengths**3), radius
+    return _bends(glm, _centers(glm, predictors), lengths * radius) * lengths**3, radius
 
 
 def cubic_shells(glm, lengths, predictors, weights, radius):
@@ -55,7 +55,7 @@ def cubic_shells(glm, lengths, predictors, weights, radius):
         if math.sqrt(glm.theta.shape[1]) + beyond < radius:
             kept.append((math.sqrt(glm.theta.shape[1]) + beyond, None))
     for k, (inner, _) in enumerate(kept):
-        kept[k] = inner, _counted(glm, _bends(glm, center, lengths * inner) * lengths**3)
+        kept[k] = inner, _bends(glm, center, lengths * inner) * lengths**3
         if k == 0 and math.fsum(kept[0][1]) > WORTH * total:    # no ball is worth its memory
             return ()
     out = []
@@ -64,11 +64,6 @@ def cubic_shells(glm, lengths, predictors, weights, radius):
             out.insert(0, (inner, smaller))
             total = math.fsum(smaller)
     return tuple(out)
-
-
-def _counted(glm, weights):
-    """Weights of rows that stand for as many rows as their frequency weights say."""
-    return weights if glm.weights is None else weights * np.asarray(glm.weights)
 
 
 def _centers(glm, predictors):

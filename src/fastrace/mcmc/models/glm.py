@@ -310,7 +310,10 @@ class GLM(Model):
     def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
         of_rows = self._glm, self._lengths(factor), lambda: self._predictors(hat)
         weights, radius = cubic_weights(*of_rows)
-        return weights, radius, self._rounding(hat), *cubic_shells(*of_rows, weights, radius)
+        shells = cubic_shells(*of_rows, weights, radius)
+        if self._glm.weights is not None:
+            weights, shells = weights * self._glm.weights, tuple((r, w * self._glm.weights) for r, w in shells)
+        return weights, radius, self._rounding(hat), *shells
 
     def _start(self) -> Array:
         """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""

@@ -461,8 +461,10 @@ class PyMCModel(Model):
         center, factor = normal_density(hat, gradient, hessian, self._moved, False)
         d = self.dim
         if len(hat) == d:
-            weights, radius, rounding = (None, math.inf, 0.0) if self._glm is None else self._glm._bounds(hat, factor)
-            return ExpandedReference(hat, center, factor, weights, radius, rest, rounding=rounding)
+            known = (None, math.inf, 0.0) if self._glm is None else self._glm._bounds(hat, factor)
+            weights, radius, rounding, *shells = known
+            return ExpandedReference(hat, center, factor, weights, radius, rest, rounding=rounding,
+                                     shells=tuple(shells))
         own = np.linalg.inv(-hessian[:d, :d])
         gain = own @ hessian[:d, d:]
         factor = np.asarray(np.linalg.cholesky((own + own.T) / 2.0), dtype=np.float64)
