@@ -10,6 +10,7 @@
 from fastrace._models.grouping import Groups
 from fastrace.mcmc.bias import BiasCheck, check_bias
 from fastrace.mcmc.compression import Compressed, compress
+from fastrace.mcmc.correction import correct
 from fastrace.mcmc.doors.pymc.models import PyMCModel, from_pymc
 from fastrace.mcmc.kernels.firefly_metropolis import FireflyMetropolis
 from fastrace.mcmc.kernels.gibbs import Categorical, Gibbs
@@ -95,6 +96,7 @@ __all__ = [
     "VariableSelection",
     "check_bias",
     "compress",
+    "correct",
     "effective_sample_size",
     "from_pymc",
     "laplace",

@@ -14,7 +14,7 @@ from fastrace.mcmc import _pareto
 from fastrace.mcmc.models._modes import find_mode, normal_density
 from fastrace.mcmc.models.model import Model, Reference
 
-__all__ = ["fit_problems", "other_mode", "residual_k"]
+__all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals"]
 
 Array = NDArray[np.float64]
 
@@ -60,19 +60,36 @@ def residual_k(model: Model, reference: Reference) -> float:
     estimate.
     """
     rng = np.random.default_rng(0)
-    n = model.n_rows
-    rows = np.arange(n) if n <= _TERMS else np.sort(rng.choice(n, _TERMS, replace=False)).astype(np.int64)
-    source, theta = model.engine(reference)
     beside = model.log_prior_beside(reference)
     draws = reference.center + rng.standard_normal((_DRAWS, model.dim)) @ reference.factor.T
-    out = np.empty(_DRAWS)
-    for first in range(0, _DRAWS, 2):
-        theta[:] = draws[first : first + 2]
-        out[first : first + 2] = source.read(rows).sum(axis=0) * (n / len(rows)) + source.shifts()
+    out = residuals(model, reference, draws)
     if beside is not None:
         out += [beside(draw.copy()) for draw in draws]
     out = np.where(np.isnan(out), -np.inf, out)
     return _pareto.smoothed(out)[1] if np.isfinite(out.max()) else math.inf
+
+
+def residuals(model: Model, reference: Reference, points: Array, all_rows: bool = False) -> Array:
+    """What an expansion leaves of the log-likelihood at points of shape (k, n_seen).
+
+    Estimated from a random subset of the rows, the same for all points, unless `all_rows`.
+    """
+    n = model.n_rows
+    rows = None
+    if n > _TERMS and not all_rows:
+        rows = np.sort(np.random.default_rng(0).choice(n, _TERMS, replace=False)).astype(np.int64)
+    source, theta = model.engine(reference)
+    out = np.empty(len(points))
+    for first in range(0, len(points), 2):
+        some = points[first : first + 2]
+        theta[: len(some)] = some
+        arms = np.arange(len(some))
+        if rows is None:
+            sums = source.totals(arms)
+        else:
+            sums = source.read(rows, arms).sum(axis=0) * (n / len(rows)) + source.shifts(arms)
+        out[first : first + 2] = sums
+    return out
 
 
 def other_mode(model: Model, reference: Reference) -> tuple[Array, float] | None:
@@ -81,7 +98,7 @@ def other_mode(model: Model, reference: Reference) -> tuple[Array, float] | None
     Newton's method runs from a few points on some of the rows, and goes on from a new mode on all of them. It is
     not tried where the log-likelihood is known to be concave, or where a part of the rows cannot be asked alone.
     """
-    if model._concave or not model.has_derivatives:
+    if model._concave or not model.has_derivatives or model.n_hyper:
         return None
     rng = np.random.default_rng(0)
     n = min(model.n_rows, max(_ROWS, 10 * model.dim))

@@ -227,6 +227,9 @@ def _started(
     kernel: Kernel, init: Any, n_draws: int, n_chains: int, rng: _checks.RngLike, n_tune: int
 ) -> list[ChainRun]:
     if isinstance(init, Trace):
+        if len(init.states) != init.n_chains:
+            raise ValueError("init is a trace that does not say where its chains stand, as those of correct; give its "
+                             "last draws as starts: trace.draws[:, -1]")
         pairs = zip(init.states, copy.deepcopy(init.rngs), strict=True)
         return [ChainRun(i, state, own, 0, n_draws) for i, (state, own) in enumerate(pairs)]
     children = _checks.generator(rng).spawn(n_chains)

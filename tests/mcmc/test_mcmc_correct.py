@@ -1,0 +1,161 @@
+"""Draws of a surrogate, made by any sampler, corrected by races or exactly."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import special
+
+from fastrace import mcmc
+
+
+def logistic(n_rows=60, seed=3, **options):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n_rows), rng.normal(size=n_rows)])
+    return mcmc.GLM(X, rng.random(n_rows) < special.expit(1.5 + X[:, 1]), **({"prior_sd": 2.5} | options))
+
+
+def drawn(about, shape, seed=1):
+    """Draws of the density that stands for anybody's sampler on the surrogate."""
+    d = len(about.center)
+    return about.center + np.random.default_rng(seed).standard_normal((*shape, d)) @ about.factor.T
+
+
+@pytest.mark.parametrize("decision", ["race", "exact"])
+def test_corrected_draws_have_the_moments_of_a_sum_over_a_grid(decision):
+    model = logistic()
+    about = model.reference()
+    z = np.linspace(-7.0, 7.0, 121)
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(z, z)], axis=1) @ about.factor.T + about.center
+    weights = special.softmax(model.log_posteriors(grid))
+    mean = weights @ grid
+    sd = np.sqrt(weights @ np.square(grid - mean))
+    trace = mcmc.correct(drawn(about, (4, 1000)), about, model, 2, decision=decision, delta=0.01)
+    error = sd / np.sqrt(trace.ess())
+    assert (np.abs(trace.draws.mean(axis=(0, 1)) - mean) < 5.5 * error).all()
+    assert (np.abs(about.center - mean) > 5.5 * error).any()        # the surrogate alone is off by more
+    assert 0.5 < trace.accepted.mean() < 0.99 and trace.kernel["pareto_k"] < 0.7
+
+
+def test_exact_decisions_are_those_of_a_plain_chain():
+    model = logistic(200)
+    about = model.reference()
+    draws = drawn(about, (1, 300))
+    trace = mcmc.correct(draws, about, model, 5, decision="exact")
+    value, gradient, hessian = model._expand(about.theta_hat)
+    log_u = -np.random.default_rng(5).standard_exponential(300)
+    now, kept = draws[0, 0], [draws[0, 0]]
+    source, theta = model.engine(None)
+
+    def left(at):
+        theta[:] = at
+        step = at - about.theta_hat
+        return source.read(np.arange(200), [0]).sum() - value - gradient @ step - 0.5 * step @ hessian @ step
+
+    for t in range(1, 300):
+        if left(draws[0, t]) - left(now) > log_u[t]:
+            now = draws[0, t]
+        kept.append(now)
+    np.testing.assert_array_equal(trace.draws[0], kept)
+    assert (trace.accepted[0][1:] == (np.diff(np.array(kept)[:, 0]) != 0.0)).all()
+
+
+def test_races_agree_with_exact_decisions_at_their_rate_and_read_few_rows():
+    model = logistic(30_000)
+    compressed = mcmc.compress(model)
+    about = model.reference()
+    draws = drawn(about, (2, 300))
+    race = mcmc.correct(draws, compressed, model, 1)
+    exact = mcmc.correct(draws, about, model, 1, decision="exact")
+    assert race.rows.mean() < 3000 and min(race.accepted.mean(), exact.accepted.mean()) > 0.95
+    assert race.warnings == () and race.kernel["pareto_k"] < 0.5 and exact.rows.mean() == 30_000
+
+
+def test_columns_that_no_row_sees_go_along():
+    model = logistic(500)
+    about = model.reference()
+    beside = np.random.default_rng(0).normal(size=(2, 300, 1))
+    trace = mcmc.correct(np.concatenate([drawn(about, (2, 300)), beside], axis=2), about, model, 1)
+    assert trace.draws.shape == (2, 300, 3) and trace.accepted.mean() > 0.8
+    new = trace.accepted
+    np.testing.assert_array_equal(trace.draws[new][:, 2], beside[new][:, 0])
+    one = mcmc.correct(drawn(about, (300,)), about, model, 1)
+    assert one.draws.shape == (1, 300, 2)
+
+
+def test_effects_and_scales_of_a_hierarchical_model_are_corrected():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 6, 1500)
+    x = rng.normal(size=1500)
+    model = mcmc.GLM(x[:, None], rng.random(1500) < special.expit(x + 0.5 * rng.normal(size=6)[codes]), groups=codes)
+    kernel = mcmc.SurrogateMetropolis(model, decision="exact")
+    truth = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
+    compressed = kernel.compressed
+    start = np.concatenate([compressed.psi_hat, kernel._phi_center])
+    surrogate = kernel._inner().draws(start, 9000, np.random.default_rng(2))[::6]
+    trace = mcmc.correct(surrogate, compressed, model, 3)
+    n = model.n_seen
+    assert trace.draws.shape == (1, 1500, model.dim) and trace.accepted.mean() > 0.5
+    error = np.hypot(truth._flat()[:, :, :n].std(axis=(0, 1)) / np.sqrt(truth.ess()[:n]),
+                     trace._flat()[:, :, :n].std(axis=(0, 1)) / np.sqrt(trace.ess()[:n]))
+    apart = np.abs(truth._flat()[:, :, :n].mean(axis=(0, 1)) - trace._flat()[:, :, :n].mean(axis=(0, 1)))
+    assert (apart < 6.0 * error).all()
+
+
+def test_what_is_wrong_is_told():
+    rng = np.random.default_rng(8)
+    X = np.column_stack([np.ones(3000), rng.normal(size=3000)])
+    rare = mcmc.GLM(X, np.arange(3000) < 1, prior_sd=10.0)
+    about = rare.reference()
+    for decision in ("race", "exact"):
+        with pytest.warns(UserWarning, match="Pareto k of the weights of the draws is"):
+            trace = mcmc.correct(drawn(about, (1, 400), 0), about, rare, 1, decision=decision)
+        assert any("Expand at the mean of the draws" in words for words in trace.warnings)
+    model = logistic(5000)
+    about = model.reference()
+    walk = np.zeros((2, 2000, 2))
+    noise = np.random.default_rng(0).normal(size=walk.shape)
+    for t in range(1, 2000):
+        walk[:, t] = 0.9 * walk[:, t - 1] + math.sqrt(1.0 - 0.81) * noise[:, t]
+    with pytest.warns(UserWarning, match="thin them by about"):
+        mcmc.correct(about.center + walk @ about.factor.T, about, model, 1)
+
+
+def test_a_corrected_trace_pickles_exports_and_is_not_continued():
+    model = logistic(500, names=["base", "age"])
+    about = model.reference()
+    trace = mcmc.correct(drawn(about, (2, 200)), about, model, 1)
+    assert trace.names == ("base", "age") and "age" in str(trace)
+    again = pickle.loads(pickle.dumps(trace))
+    np.testing.assert_array_equal(again.draws, trace.draws)
+    np.testing.assert_array_equal(mcmc.correct(drawn(about, (2, 200)), about, model, 1).draws, trace.draws)
+    with pytest.raises(ValueError, match="does not say where its chains stand"):
+        mcmc.sample(mcmc.RacingMetropolis(model), trace, n_draws=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert math.isnan(mcmc.correct(drawn(about, (1, 5)), about, model, 1).kernel["pareto_k"])
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    ({"draws": np.zeros(5)}, r"draws has shape \(5,\)"),
+    ({"draws": np.zeros((5, 1))}, "at least the 2 parameters"),
+    ({"draws": np.full((5, 2), np.nan)}, "finite draws"),
+    ({"surrogate": mcmc.Reference(np.zeros(3), np.zeros(3), np.eye(3), None, 1.0)}, "expands in 3 parameters"),
+    ({"decision": "guess"}, "decision is 'guess'"),
+    ({"delta": 2.0}, "delta is 2.0"),
+])
+def test_bad_arguments(wrong, words):
+    model = logistic(100)
+    about = model.reference()
+    with pytest.raises(ValueError, match=words):
+        mcmc.correct(**({"draws": np.zeros((5, 2)), "surrogate": about, "model": model} | wrong))
+
+
+def test_arguments_of_other_types():
+    model = logistic(100)
+    with pytest.raises(TypeError, match="model is 3"):
+        mcmc.correct(np.zeros((5, 2)), model.reference(), 3)
+    with pytest.raises(TypeError, match="surrogate is 3"):
+        mcmc.correct(np.zeros((5, 2)), 3, model)
