@@ -19,6 +19,7 @@ from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_shells, cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import parameters_of
+from fastrace.mcmc.models._formula import arguments_of
 from fastrace.mcmc.models._joint import joint_prior, layout_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement
 from fastrace.mcmc.models._rows import chunks, lengths, products
@@ -176,6 +177,82 @@ class GLM(Model):
         super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, columns)
         self._take_priors(prior, group_prior, scale_prior)
         self._require_group_prior()
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        frame: Any,
+        *,
+        family: str = "logistic",
+        prior: Any = None,
+        group_prior: Any = None,
+        **options: Any,
+    ) -> GLM:
+        r"""A model written as a formula, with priors scaled as bambi scales them.
+
+        Parameters
+        ----------
+        formula : str
+            As in R and bambi, by the library formulae: ``"y ~ x + (1 + x | g)"`` has an intercept, a slope of ``x``,
+            and of each an effect for each level of ``g``. ``offset(z)`` adds a column to the predictor, and
+            ``outcome['level']`` before the ~ is whether an outcome in words is that level.
+        frame : pandas.DataFrame, or another frame that has a method `to_pandas`
+            The columns that the formula names.
+        family : str, default "logistic"
+            As in `GLM`.
+        prior, group_prior : dict, optional
+            In place of the scaled priors of columns, and of the effects of grouping factors, by their names.
+        **options
+            Of `GLM`, such as `scale`, `weights` or `shuffle`.
+
+        Returns
+        -------
+        GLM
+            Its parameters are called as bambi calls its terms: "Intercept", "x", "h[b]"; "1|g[u]" is the effect of
+            level "u" on the intercept.
+
+        Raises
+        ------
+        ImportError
+            Without formulae: ``python -m pip install "formulae>=0.5"``.
+        ValueError
+            If the formula names what the frame does not have, an outcome is not one number a row, a value is missing,
+            or a column is constant.
+
+        Notes
+        -----
+        With s the standard deviation of the outcome of the "gaussian" and "student-t" families, and 1 elsewhere, a
+        coefficient is normal about 0 with standard deviation 2.5 s / sd(column); on the scale of log-odds with
+        1 / sd(column), or 1 for a category. The intercept is normal about the mean of the outcome, or 0, with standard
+        deviation :math:`\sqrt{(2.5 s)^2 + \sum_j (\sigma_j ar x_j)^2}`, with 1.5 in place of 2.5 s for log-odds:
+        bambi says so of the intercept of centred columns, which leaves the same width here. Effects of groups are
+        independent with half-normal standard deviations of 2.5 s / sd(column), or as wide as the intercept.
+
+        References
+        ----------
+        .. [1] Capretto, Piho, Kumar, Westfall, Yarkoni, Martin, "Bambi: A simple interface for fitting Bayesian linear
+           models in Python", Journal of Statistical Software 103(15), 2022.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from fastrace import mcmc
+        >>> rng = np.random.default_rng(0)
+        >>> frame = pd.DataFrame({"x": rng.normal(size=500), "g": rng.choice(["u", "v", "w"], size=500)})
+        >>> frame["y"] = rng.random(500) < 1.0 / (1.0 + np.exp(-frame["x"]))
+        >>> model = mcmc.GLM.from_formula("y ~ x + (1 | g)", frame)
+        >>> model.names[:3]
+        ('Intercept', 'x', '1|g[u]')
+        """
+        found, names = arguments_of(formula, frame, family)
+        prior = {**found.pop("prior"), **({} if prior is None else prior)}
+        scaled = found.pop("group_prior")
+        if group_prior is not None:
+            scaled = {**(scaled or {}), **group_prior}
+        x, y = found.pop("X"), found.pop("y")
+        return cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
 
     def _taken(self, rows: NDArray[np.intp] | slice, n_arms: int = 1) -> GLMSource:
         """These rows in this order, with all that each has, and arms of zeros."""

@@ -1,0 +1,164 @@
+"""Models written as formulas, as in R and bambi; needs formulae."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base import _checks
+from fastrace._models.grouping import Groups
+from fastrace.mcmc.models.priors import HalfNormal, Normal
+
+__all__ = ["arguments_of"]
+
+Array = NDArray[np.float64]
+
+_INTERCEPT = "Intercept"
+_WIDTH = 2.5  # of a coefficient, in standard deviations of the outcome for each of its column
+_LOGIT_WIDTH, _LOGIT_INTERCEPT = 1.0, 1.5  # the same on the scale of log-odds
+_ODDS = ("logistic", "probit")
+_UNITS = ("gaussian", "student-t")  # families whose predictors have the units of the outcome
+
+
+def arguments_of(formula: str, frame: Any, family: str) -> tuple[dict[str, Any], list[str]]:
+    """Arguments of a `GLM` from a formula: X, y, offset, groups and priors scaled as bambi does; names of columns."""
+    if not isinstance(formula, str) or not formula.split("~")[0].strip() or "~" not in formula:
+        raise ValueError(f'formula is {_checks.shown(formula)}; words such as "y ~ x + (1 + x | g)" are needed')
+    design = _designed(formula, frame)
+    y = _outcome(design)
+    columns, names, offset = _columns(design, len(y))
+    spread, center = (float(np.std(y)), float(np.mean(y))) if family in _UNITS else (1.0, 0.0)
+    groups, sds = _groups(design)
+    prior = _priors(design, columns, names, family, spread, center)
+    wide = math.sqrt((_WIDTH * spread) ** 2 + _shift(columns, names, prior))
+    group_prior = {
+        factor: {"sd": {term: HalfNormal(_WIDTH * spread / sd if term != "1" else wide) for term, sd in terms.items()}}
+        for factor, terms in sds.items()
+    }
+    if not names:
+        raise ValueError(f"{formula!r} has no common term, neither an intercept nor a column; at least one is needed")
+    found = {"X": columns, "y": y, "offset": offset, "groups": groups or None, "prior": prior,
+             "group_prior": group_prior or None}
+    return found, names
+
+
+def _designed(formula: str, frame: Any) -> Any:
+    try:
+        from formulae import design_matrices
+    except ImportError as error:
+        raise ImportError('GLM.from_formula needs formulae: python -m pip install "formulae>=0.5"') from error
+    if hasattr(frame, "to_pandas"):
+        frame = frame.to_pandas()
+    try:
+        return design_matrices(formula, frame, na_action="error")
+    except KeyError as error:
+        known = ", ".join(repr(str(c)) for c in getattr(frame, "columns", []))
+        raise ValueError(f"{formula!r} names {error}; the frame has {known}") from error
+    except ValueError as error:
+        if "incomplete" not in str(error):
+            raise
+        raise ValueError(f"columns that {formula!r} names have missing values: {error} Every row needs all of them, so "
+                         f"drop or fill those rows") from error
+
+
+def _outcome(design: Any) -> Array:
+    y = np.asarray(design.response.design_matrix, dtype=np.float64)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise ValueError(
+            f"the outcome {design.response.name!r} has {y.shape[1]} columns; one number a row is needed: write "
+            f"\"{design.response.name}['level'] ~ ...\" for whether an outcome in words is that level"
+        )
+    return y
+
+
+def _columns(design: Any, n: int) -> tuple[Array, list[str], Array | None]:
+    """The table of common terms, the names of its columns, and the sum of the offsets."""
+    tables: list[Array] = []
+    names: list[str] = []
+    offset: Array | None = None
+    for term in ({} if design.common is None else design.common.terms).values():
+        data = np.asarray(term.data, dtype=np.float64)
+        if term.kind == "offset":
+            offset = np.broadcast_to(data, n) + (0.0 if offset is None else offset)
+            continue
+        tables.append(data.reshape(n, -1))
+        names += list(term.labels)
+    return np.column_stack([np.empty((n, 0)), *tables]), names, offset
+
+
+def _priors(
+    design: Any, columns: Array, names: list[str], family: str, spread: float, center: float
+) -> dict[str, Normal]:
+    """Of each column: wide enough for any effect that the data could show, in their units."""
+    out: dict[str, Normal] = {}
+    first = 0
+    for term in ({} if design.common is None else design.common.terms).values():
+        if term.kind in ("offset", "intercept"):
+            first += len(term.labels) if term.kind == "intercept" else 0
+            continue
+        labels = list(term.labels)
+        table = columns[:, first : first + len(labels)]
+        for column, label in zip(table.T, labels, strict=True):
+            if family in _ODDS:
+                sd = _LOGIT_WIDTH if _is_categoric(term) else _LOGIT_WIDTH / _spread(table, label, design)
+            else:
+                sd = _WIDTH * spread / _spread(column, label, design)
+            out[label] = Normal(0.0, sd)
+        first += len(labels)
+    if _INTERCEPT in names:
+        width = _LOGIT_INTERCEPT if family in _ODDS else _WIDTH * spread
+        out[_INTERCEPT] = Normal(center, math.sqrt(width**2 + _shift(columns, names, out)))
+    return out
+
+
+def _shift(columns: Array, names: list[str], prior: dict[str, Normal]) -> float:
+    """Prior variance of the predictor at the mean of the columns, the intercept left out."""
+    means = columns.mean(axis=0)
+    return float(sum((prior[n].sd * means[j]) ** 2 for j, n in enumerate(names) if n != _INTERCEPT))
+
+
+def _is_categoric(term: Any) -> bool:
+    components = getattr(getattr(term, "term", term), "components", None)
+    if term.kind == "interaction" and components is not None:
+        return all(getattr(c, "kind", None) == "categoric" for c in components)
+    return bool(term.kind == "categoric")
+
+
+def _spread(table: Array, label: str, design: Any) -> float:
+    """Standard deviation of a column, or of the sum of several, of which each row has one that is not 0."""
+    sd = float(np.std(table if table.ndim == 1 else table.sum(axis=1)))
+    if not sd > 0.0:
+        raise ValueError(f"the column {label!r} is constant, so its coefficient cannot be told from the intercept: "
+                         f"leave it out")
+    return sd
+
+
+def _groups(design: Any) -> tuple[dict[str, Groups], dict[str, dict[str, float]]]:
+    """Grouping factors by name, and the standard deviation of what each effect multiplies; 1 for intercepts."""
+    collected: dict[str, list[Any]] = {}
+    for term in ({} if design.group is None else design.group.terms).values():
+        collected.setdefault(term.factor.name, []).append(term)
+    groups: dict[str, Groups] = {}
+    spreads: dict[str, dict[str, float]] = {}
+    for name, terms in collected.items():
+        intercept, slopes, labels = False, [], []
+        for term in terms:
+            if term.kind == "intercept":
+                intercept = True
+                continue
+            data = np.asarray(term.expr.data, dtype=np.float64)
+            slopes.append(data.reshape(len(data), -1))
+            labels += list(term.expr.labels)
+        codes = np.asarray(terms[0].factor.data).argmax(axis=1).astype(np.int32)
+        numbers = SimpleNamespace(categories=np.array(list(terms[0].groups), dtype=object), codes=codes)
+        table = dict(zip(labels, np.column_stack(slopes).T, strict=True)) if slopes else None
+        groups[name] = Groups(numbers, table, intercept, correlated=False, name=name)
+        own = {} if table is None else {label: _spread(column, label, design) for label, column in table.items()}
+        spreads[name] = {**({"1": 1.0} if intercept else {}), **own}
+    return groups, spreads
