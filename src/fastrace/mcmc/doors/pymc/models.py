@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,7 +34,7 @@ def from_pymc(
     *,
     rows: Any = None,
     compile_kwargs: Mapping[str, Any] | None = None,
-    progress: bool | None = None,
+    progress: bool = False,
 ) -> PyMCModel:
     """The log-likelihood of an unchanged PyMC model, row by row, for the kernels of `fastrace.mcmc`.
 
@@ -52,9 +51,8 @@ def from_pymc(
         that are as long as there are rows.
     compile_kwargs : dict, optional
         For `pytensor.function`, such as ``{"mode": "NUMBA"}``.
-    progress : bool, optional
-        Whether `PyMCModel.reference` shows on standard error how many rows it has differentiated; by default where
-        that is a terminal.
+    progress : bool, default False
+        Whether `PyMCModel.reference` shows on standard error how many rows it has differentiated.
 
     Returns
     -------
@@ -157,7 +155,7 @@ class PyMCModel(Model):
 
     def __init__(
         self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
-        compile_kwargs: Mapping[str, Any] | None = None, progress: bool | None = None,
+        compile_kwargs: Mapping[str, Any] | None = None, progress: bool = False,
     ) -> None:
         self.pymc_model, self.progress = model, progress
         self._read = 0
@@ -437,8 +435,7 @@ class PyMCModel(Model):
         """
         if not self._derivable:
             return super().reference()
-        shown = sys.stderr.isatty() if self.progress is None else self.progress
-        with meter("rows differentiated", None, shown) as self._show:
+        with meter("rows differentiated", None, self.progress) as self._show:
             try:
                 return self._reference(theta_hat)
             finally:
