@@ -406,3 +406,75 @@ def test_acceptance_is_high_where_groups_are_tall():
     assert_rate_at_most(int(decided[0] - decided[1]), int(decided[0]), 0.1)
     assert shares["parameters"] > 0.6
     assert trace.rows.mean() < 0.05 * mix.n_rows
+
+
+# Factors of the user's own.
+
+
+def own_factors(n=4000, n_states=6, seed=0):
+    """Terms of a Student-t location, and their second-order expansions at its mode, in NumPy; the exact law."""
+    rng = np.random.default_rng(seed)
+    y = rng.standard_t(5.0, n)
+    states = np.linspace(-0.05, 0.05, n_states)
+    hat = y.mean()
+    z = y - hat
+    table = np.stack([-3.0 * np.log1p(z**2 / 5.0), 6.0 * z / (5.0 + z**2), 3.0 * (z**2 - 5.0) / (5.0 + z**2) ** 2])
+    powers = np.stack([np.ones(n_states), states - hat, (states - hat) ** 2])
+    sums = table.sum(axis=1) @ powers
+
+    def factors(chosen, rows, z):
+        return -3.0 * np.log1p((y[rows, None] - states[chosen]) ** 2 / 5.0)
+
+    def expansions(chosen, rows, z):
+        return table[:, rows].T @ powers[:, chosen]
+
+    variable = mcmc.Categorical(n_states, factors, n, expansions=expansions, expansion_sums=lambda z: sums)
+    whole = factors(np.arange(n_states), np.arange(n), None).sum(axis=0)
+    return variable, special.softmax(whole), special.softmax(sums)
+
+
+def test_own_expansions_propose_and_a_race_of_two_states_decides():
+    variable, law, _ = own_factors()
+    kernel = mcmc.RacingGibbs([variable], 0.01, first_look=20, student=True)
+    trace = mcmc.sample(kernel, n_draws=6000, n_chains=1, n_tune=0, rng=1)
+    assert_fits(np.bincount(trace.draws[0, ::3, 0], minlength=6), law)
+    assert trace.rows.mean() < 0.02 * 6 * 4000
+    whole = mcmc.sample(mcmc.Gibbs([variable]), n_draws=300, n_chains=1, n_tune=0, rng=1)
+    assert_fits(np.bincount(whole.draws[0, :, 0], minlength=6), law)
+
+
+def test_poor_expansions_are_corrected():
+    """Where what they leave is large, decisions read all factors and are exact."""
+    variable, law, proposed = own_factors(n=300, n_states=3, seed=3)
+    bent = [0.0, 0.7, -0.7]
+    wrong = mcmc.Categorical(
+        3, variable.factors, 300, log_prior=[0.0, 0.3, 0.0],
+        expansions=lambda s, rows, z: variable.expansions(s, rows, z) + np.array(bent)[s] / 300.0,
+        expansion_sums=lambda z: variable.expansion_sums(z) + bent)
+    kernel = mcmc.RacingGibbs([wrong], 1e-6)
+    trace = mcmc.sample(kernel, n_draws=4000, n_chains=1, n_tune=0, rng=2)
+    target = law * np.exp([0.0, 0.3, 0.0])
+    assert_fits(np.bincount(trace.draws[0, ::4, 0], minlength=3), target / target.sum())
+
+
+def test_runs_with_own_expansions_continue_bit_for_bit(tmp_path):
+    kernel = mcmc.RacingGibbs([own_factors()[0], own_factors(seed=1)[0]], 0.05)
+    whole = mcmc.sample(kernel, n_draws=60, n_chains=2, rng=1, n_tune=0)
+    for n in (20, 60):
+        resumed = mcmc.sample(kernel, n_draws=n, n_chains=2, rng=1, n_tune=0, checkpoint=tmp_path / "run", threads=1)
+    assert (whole.draws == resumed.draws).all()
+
+
+def test_bad_expansions_are_refused():
+    variable, *_ = own_factors(n=50)
+    for words, make in [
+        ("belong together", lambda: mcmc.Categorical(6, variable.factors, 50, expansions=variable.expansions)),
+        ("sizes", lambda: mcmc.Categorical(6, variable.factors, sizes=lambda z: [1] * 6, expansions=variable.expansions,
+                                           expansion_sums=variable.expansion_sums)),
+        ("support", lambda: mcmc.RacingGibbs([variable], support=(-9.0, 0.0))),
+        ("known sums", lambda: mcmc.PoissonMinibatchGibbs([variable], (-9.0, 0.0))),
+        ("one finite sum", lambda: mcmc.sample(mcmc.RacingGibbs([mcmc.Categorical(
+            6, variable.factors, 50, expansions=variable.expansions, expansion_sums=lambda z: np.full(6, np.nan))]))),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            make()

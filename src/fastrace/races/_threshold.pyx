@@ -6,7 +6,7 @@ above it.
 """
 
 from libc.math cimport INFINITY, NAN, isfinite, isnan
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from numpy.random cimport bitgen_t
 cimport numpy as cnp
@@ -15,6 +15,7 @@ from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._rng cimport gumbel, random_standard_exponential
 from fastrace._draws._row_order cimport RowOrder, restore_order, row_in, saved_order
+from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed, row_stream_t
 from fastrace._math._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_t
 from fastrace._math._bounds cimport lower_end, upper_end
 from fastrace._math._criteria cimport full_pass_pays
@@ -173,6 +174,24 @@ cdef class ThresholdRace:
             self.threshold = threshold
             with nogil:
                 self._decide()
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            guard_leave(&self.guard)
+        return bool(self.accepted)
+
+    def run_afresh(self, uint64_t seed, double threshold):
+        """The same, by random numbers of its own that `seed` alone decides, whatever was decided before."""
+        cdef row_stream_t stream
+        if isnan(threshold):
+            raise ValueError("the threshold is nan; a number is needed")
+        row_stream_init(&stream)
+        row_stream_seed(&stream, seed)
+        guard_enter(&self.guard, self)
+        try:
+            with nogil:
+                self.decide_alone(&stream.bits, threshold, self.tally.low, self.tally.high)
         except BaseException:
             self._forget()
             raise

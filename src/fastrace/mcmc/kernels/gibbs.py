@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.protocol import StepInfo, Steps, keep_partial
 from fastrace.sources import CallableSource, Source
 
@@ -41,6 +42,13 @@ class Categorical:
         own, such as a cluster has members.
     prepare : callable, optional
         ``prepare(z)`` is called before the variable is drawn.
+    expansions : callable or Source, optional
+        A control variate: approximations of the log-factors, such as second-order expansions, as `factors` gives these,
+        for variables without `sizes`. `RacingGibbs` then proposes from the sums of the approximations, and races what
+        they leave of the factors of two states.
+    expansion_sums : callable, optional
+        ``expansion_sums(z)`` returns the sums of the approximations over all factors, shape (n_states,), without
+        reading all of them; needed with `expansions`.
     """
 
     n_states: int
@@ -49,6 +57,8 @@ class Categorical:
     log_prior: ArrayLike | Callable[[States], ArrayLike] | None = None
     sizes: Callable[[States], ArrayLike] | None = None
     prepare: Callable[[States], object] | None = None
+    expansions: Factors | Source | None = None
+    expansion_sums: Callable[[States], ArrayLike] | None = None
 
     def __post_init__(self) -> None:
         _checks.integer(self.n_states, "n_states", 1, "a variable has states")
@@ -59,6 +69,11 @@ class Categorical:
             raise TypeError(f"factors is {_checks.shown(self.factors)}; a function or a Source is needed")
         elif self.sizes is None and self.n_factors is None:
             raise ValueError("n_factors is missing; a function of factors does not show how many there are")
+        if (self.expansions is None) != (self.expansion_sums is None):
+            raise ValueError("expansions and expansion_sums belong together: approximations of the factors, and a "
+                             "function of z that returns their sums")
+        if self.expansions is not None and self.sizes is not None:
+            raise ValueError("expansions came with sizes; states with factors of their own are raced without them")
 
     def offset(self, z: States) -> NDArray[np.float64]:
         """Evaluate `log_prior` at the present variables."""
@@ -74,11 +89,18 @@ class Categorical:
 
     def source(self, z: States) -> Source:
         """The factors as a source that follows `z`, an array which its owner changes in place."""
-        if isinstance(self.factors, Source):
-            return self.factors
-        factors: Any = self.factors
-        assert self.n_factors is not None
-        return CallableSource(lambda arms, rows: factors(arms, rows, z.copy()), self.n_states, self.n_factors)
+        factors = self._source_of(self.factors, z, self.n_factors)
+        sums: Any = self.expansion_sums
+        if sums is None:
+            return factors
+        near = self._source_of(self.expansions, z, factors.n_rows)
+        return ControlVariate(factors, near, lambda: sums(z.copy()))
+
+    def _source_of(self, factors: Any, z: States, n_factors: int | None) -> Source:
+        if isinstance(factors, Source):
+            return factors
+        assert n_factors is not None
+        return CallableSource(lambda arms, rows: factors(arms, rows, z.copy()), self.n_states, n_factors)
 
     def own(self, z: States) -> tuple[NDArray[np.int64], Callable[[int, NDArray[np.int64]], ArrayLike]]:
         """Sizes, and the factors of one state, where each state has its own."""

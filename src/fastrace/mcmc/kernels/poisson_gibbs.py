@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.kernels.gibbs import Categorical, Gibbs, States, Tally
 from fastrace.sources import Source
 
@@ -60,6 +61,9 @@ class PoissonMinibatchGibbs(Gibbs):
             raise ValueError(f"support is {_checks.shown(support)}; an interval of some width is needed")
         if any(v.sizes is not None for v in self.variables):
             raise ValueError("a variable has sizes; factors of a state's own are raced, not drawn by Poisson minibatch")
+        if any(v.expansions is not None or isinstance(v.factors, ControlVariate) for v in self.variables):
+            raise ValueError("a variable has expansions or a control variate as factors, whose known sums a Poisson "
+                             "minibatch does not take into account: give the factors as they are, or use RacingGibbs")
         self.rate = None if rate is None else _checks.real(rate, "rate")
         if self.rate is not None and not 0.0 < self.rate < math.inf:
             raise ValueError(f"rate is {rate}; a positive number is needed")
