@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
-from fastrace import cli
+from fastrace import _commands, cli
 
 
 @pytest.fixture
@@ -85,9 +85,104 @@ def test_a_number_outside_is_refused_in_words_of_the_command(tmp_path, capsys):
     file.write_text("0.5\n1.5\n")
     given = "estimate", file, "--order", "given", "--quiet"
     err = say(capsys, *given)[2]
-    assert "line 2 is 1.5; a number inside the support, 0 to 1, is needed: widen --support, or say --clip" in err
+    said = f"line 2 of {file} is 1.5; a number inside the support, 0 to 1, is needed: widen --support, or say --clip"
+    assert said in err
     file.write_text("0.5\nnan\n")
-    assert "line 2 is nan; a finite number is needed;" in say(capsys, *given, "--clip")[2]
+    for options in ((), ("--clip",)):
+        assert f"line 2 of {file} is nan; a finite number is needed: fill or drop such rows" in say(
+            capsys, *given, *options)[2]
+
+
+@pytest.mark.parametrize("name", ["t.npy", "t.csv", "t.parquet", "flat.npy"])
+@pytest.mark.parametrize("order", ["random", "given"])
+def test_a_missing_number_is_named_with_its_file_and_column_and_no_support_is_blamed(
+    tmp_path, capsys, table, name, order
+):
+    table = table[:50] / 2.0
+    table[41, 1] = np.nan
+    file = save(tmp_path / name, table[:, 1] if name == "flat.npy" else table)
+    column = () if name == "flat.npy" else ("--column", "1" if name == "t.npy" else "b")
+    for more in ((), ("--clip",)):
+        err = say(capsys, "estimate", file, "--order", order, "--epsilon", 1e-9, "--quiet", *column, *more)[2]
+        assert str(file) in err and all(repr(part) in err for part in column[1:])
+        assert "a finite number is needed: fill or drop such rows" in err or name == "t.csv"
+        assert "widen" not in err and "--clip" not in err and err.count("\n") == 1
+        if name == "t.csv":         # pandas writes a missing number as an empty cell
+            assert "line 43" in err and "is empty; a finite number is needed: fill or drop such rows" in err
+
+
+def test_a_file_without_numbers_is_refused(tmp_path, capsys):
+    for name, content in (("empty.csv", ""), ("empty.txt", "\n\n")):
+        file = tmp_path / name
+        file.write_text(content)
+        for more in ((), ("--order", "given"), ("--column", "0"), ("--json",)):
+            assert say(capsys, "estimate", file, *more, "--quiet") == (2, "", f"fastrace: {file} holds no numbers\n")
+    np.save(tmp_path / "empty.npy", np.zeros(0))
+    status, out, err = say(capsys, "estimate", tmp_path / "empty.npy")
+    assert (status, out) == (2, "") and "empty.npy holds no numbers" in err
+
+
+def test_numbers_that_end_are_no_running_rule(tmp_path, capsys):
+    file = tmp_path / "few.txt"
+    file.write_text("0.5\n0.25\n")
+    status, out, err = say(capsys, "estimate", file, "--order", "given", "--json", "--quiet")
+    assert status == 1 and json.loads(out)["stopped_by"] == "exhausted" and "the numbers ended" in err
+    out = say(capsys, "estimate", file, "--order", "given", "--quiet")[1]
+    assert "not stopped: the rewards ended after 2" in out and "running" not in out
+    file.write_text("0.5\n0.25\nbad\n")
+    status, out, _ = say(capsys, "estimate", file, "--order", "given", "--json", "--quiet")
+    assert status == 2 and json.loads(out)["stopped_by"] == "exhausted"
+
+
+def test_columns_of_one_name_are_refused_unless_one_is_chosen(tmp_path, capsys):
+    pytest.importorskip("pandas")
+    file = tmp_path / "twins.csv"
+    file.write_text("a,a,b\n" + "1,2,3\n2,3,4\n" * 30)
+    said = f"{file} has 2 columns named 'a'; choose columns by number, or give each a name of its own"
+    for columns in ((), ("--columns", "a,b"), ("--columns", "a"), ("--columns", "0,1")):
+        assert say(capsys, "race", file, *columns) == (2, "", f"fastrace: {said}\n")
+    status, out, _ = say(capsys, "race", file, "--columns", "1,2", "--json")
+    assert status == 0 and json.loads(out)["names"] == ["a", "b"]
+    for order in ("random", "given"):
+        status, out, err = say(capsys, "estimate", file, "--column", "a", "--order", order)
+        assert (status, out) == (2, "") and f"line 1 of {said}" in err
+        out = say(capsys, "estimate", file, "--column", "1", "--order", order, "--support", 0, 9, "--quiet")[1]
+        assert "estimate" in out
+
+
+def test_help_and_version_need_no_library():
+    for argument in ("--help", "--version"):
+        code = f"""
+import sys
+from fastrace import cli
+try:
+    cli.main([{argument!r}])
+except SystemExit as end:
+    assert end.code == 0
+print(sorted({{name.partition('.')[0] for name in sys.modules}} & {{'numpy', 'scipy', 'pandas', 'rich'}}))
+"""
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        assert out.splitlines()[-1] == "[]"
+
+
+def test_ctrl_c_while_libraries_load_is_silent(tmp_path, table):
+    file = save(tmp_path / "table.npy", table)
+    for hurried in ("numpy", "fastrace._core", "fastrace.races.racing"):
+        code = f"""
+import sys
+
+class Hurry:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == {hurried!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Hurry)
+from fastrace import cli
+sys.exit(cli.main(["race", {str(file)!r}]))
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", ""), hurried
 
 
 def test_race_prints_json_that_equals_the_result(tmp_path, capsys, table):
@@ -213,9 +308,9 @@ def test_all_numbers_of_an_npy_file_are_checked(tmp_path, capsys, table, monkeyp
     if value != 3.5:
         status, _, err = say(capsys, "demo", "--quick", "--data", file, "--output", tmp_path / "demo.png")
         assert status == 2 and f"{words} in row 4321" in err
-    monkeypatch.setattr(cli, "CELLS", 100)
+    monkeypatch.setattr(_commands, "CELLS", 100)
     assert f"{words} in row 4321, counted from 0, of column 1: " in say(capsys, "race", file, "--support", 0, 2.2)[2]
-    monkeypatch.setattr(cli, "CHECKED", 1000)
+    monkeypatch.setattr(_commands, "CHECKED", 1000)
     status, out, err = say(capsys, "race", file, "--support", 0, 2.2, "--seed", 1)
     assert status == 0 and "best arm 2" in out
     assert "only the numbers that are used are checked" in err and err.count("\n") == 1

@@ -1,34 +1,13 @@
 """Answers to questions about means from as few samples as possible, with a stated probability of error."""
 
-from fastrace import baselines, bounds, pulls, sources
-from fastrace.baselines import KLLUCB, OCBA, SAR, Direct, Halving, Incremental, MedianElimination, SubsetRace
-from fastrace.moments import RunningComoments, RunningMoments
-from fastrace.races._options import RaceOptions
-from fastrace.races.acceptance import AcceptTest, gibbs_binary, in_slice, metropolis_accept
-from fastrace.races.lil_ucb import LilUCB
-from fastrace.races.racing import FiniteRace, race
-from fastrace.races.sampling import DiscreteSampler
-from fastrace.races.unequal import UnequalRace, race_sums
-from fastrace.races.unequal import race_unequal as race_unequal
-from fastrace.results import (
-    AcceptResult,
-    RaceResult,
-    SamplerStats,
-    SelectionResult,
-    StopResult,
-    StreamRaceResult,
-    UnequalResult,
-)
-from fastrace.select.adaptive import Adapt
-from fastrace.select.choosing import select_best
-from fastrace.select.lucb import LUCB
-from fastrace.streams.betting import BettingStop, TargetBetStop, TargetEBStop
-from fastrace.streams.estimating import estimate_mean
-from fastrace.streams.gbas import GBAS
-from fastrace.streams.over_bounds import AbsoluteStop, SignStop
-from fastrace.streams.sequences import ConfidenceSequence
-from fastrace.streams.stopping import AA, NAS, SRA, EBGStop, EBStop, GeometricNAS
-from fastrace.streams.stream_racing import BernsteinRace, BettingRace, HoeffdingRace
+# ruff: noqa: F403, F405
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastrace._public import *
+    from fastrace._public import race_unequal as race_unequal
 
 __version__ = "0.1.0"
 
@@ -86,3 +65,20 @@ __all__ = [
     "select_best",
     "sources",
 ]
+
+MODULES = ("baselines", "bounds", "pulls", "sources")   # public names that are modules of this folder
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public names when the first is asked for, so that the command can answer before SciPy is there."""
+    if name in MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in (*__all__, "race_unequal"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    public = vars(import_module(f"{__name__}._public"))
+    globals().update({key: value for key, value in public.items() if not key.startswith("_")})
+    return public[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -17,8 +17,8 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._base._callbacks import is_low_level, signature_types
-from fastrace._base._frames import as_table
-from fastrace.sources import ArraySource, as_source
+from fastrace._base._frames import as_table, real_table
+from fastrace.sources import ArraySource, _source_of
 
 cnp.import_array()
 
@@ -371,7 +371,7 @@ cdef class ResampledPulls(RandomPulls):
         guard_await(&self.guard, 2)
 
     def __init__(self, source, rng=None, *, n_arms=None, n_rows=None):
-        cdef Source population = as_source(source, n_arms, n_rows)
+        cdef Source population = _source_of(source, "source", n_arms, n_rows)
         if not 1 <= population.n_rows <= 1 << 53:
             raise ValueError(f"the population has {population.n_rows} rows; from 1 to 2**53 are needed to draw from")
         super().__init__(population.n_arms, rng)
@@ -435,7 +435,7 @@ cdef class RecordedPulls(PullSource):
         self.most_at_once = ANY_NUMBER          # all or nothing: an arm may run out
 
     def __init__(self, values):
-        table = np.asarray(ArraySource(as_table(values)).values)
+        table = np.asarray(ArraySource(as_table(values, "values")).values)
         cdef cnp.ndarray by_arm = np.array(table.T, dtype=np.float64, order="C")
         cdef cnp.ndarray used = np.zeros(by_arm.shape[0], dtype=np.int64)
         super().__init__(by_arm.shape[0])
@@ -742,7 +742,10 @@ def as_pulls(pull, n_arms, *, order="random", rng=None):
         raise TypeError(f"order is 'given' and pull is a {type(pull).__name__}, a population of rows in no order; say "
                         f"order='random', as ResampledPulls reads it, or give a table of the rewards in their order")
     if is_population(pull):
-        source = ResampledPulls(pull, rng, n_arms=n_arms) if order == "random" else RecordedPulls(pull)
+        if order == "random":
+            source = ResampledPulls(_source_of(pull, "pull"), rng, n_arms=n_arms)
+        else:
+            source = RecordedPulls(real_table(as_table(pull, "pull"), "pull"))
     elif isinstance(pull, PullSource):
         guard_check_built(&(<PullSource>pull).guard, pull)
         source = pull

@@ -283,13 +283,7 @@ cdef class ArraySource(_BlockSource):
         guard_await(&self.guard, 1)
 
     def __init__(self, values, *, support=None):
-        array = np.asarray(values)
-        if array.ndim != 2:
-            raise ValueError(f"values has shape {array.shape}; a table of shape (n_rows, n_arms) is needed")
-        if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
-            raise ValueError("values has masked entries; a race cannot skip rewards, so fill or drop those rows first")
-        if array.dtype.kind not in "fiub":
-            raise ValueError(f"values has dtype {array.dtype}; rewards must be real numbers")
+        array = _frames.real_table(values, "values")
         if array.dtype.type not in (np.float32, np.float64) or not array.dtype.isnative:
             array = array.astype(np.float64)
         if not array.flags.aligned:
@@ -667,6 +661,11 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
     >>> as_source(lambda arms, rows: rows[:, None] * (arms + 1.0), n_arms=2, n_rows=4).totals()
     array([ 6., 12.])
     """
+    return _source_of(rewards, "rewards", n_arms, n_rows, support)
+
+
+def _source_of(rewards, called, n_arms=None, n_rows=None, support=None):
+    """What `as_source` does, for an argument that is `called` so in errors."""
     if isinstance(rewards, Source):
         guard_check_built(&(<Source>rewards).guard, rewards)
         if support is not None:
@@ -680,7 +679,7 @@ def as_source(rewards, n_arms=None, n_rows=None, support=None):
                              f"are needed")
         return (CallbackSource if is_low_level(rewards) else CallableSource)(rewards, n_arms, n_rows, support)
     else:
-        source = ArraySource(_frames.as_table(rewards), support=support)
+        source = ArraySource(_frames.real_table(_frames.as_table(rewards, called), called), support=support)
     for name, given, found in (("n_arms", n_arms, source.n_arms), ("n_rows", n_rows, source.n_rows)):
         if given is not None and _checks.integer(given, name, 0, "it is a size") != found:
             raise ValueError(f"{name} is {given}, but the rewards have {found}: make them agree")

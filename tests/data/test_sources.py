@@ -4,6 +4,7 @@ import ctypes
 import functools
 import gc
 import pickle
+import re
 import threading
 
 import numpy as np
@@ -665,6 +666,23 @@ def test_callback_refuses_to_pickle():
 
 
 # as_source
+
+
+@pytest.mark.parametrize(("call", "called"), [
+    (fr.race, "rewards"), (fr.DiscreteSampler, "rewards"), (fr.FiniteRace(2, 3).run, "source"),
+    (fr.LilUCB(2, 3, support=(0, 1)).run, "source"), (lambda table: fr.metropolis_accept(table, 0.0), "source"),
+    (lambda table: fr.select_best(table, 2), "pull"),
+    (lambda table: fr.select_best(table, 2, order="given"), "pull"),
+    (fr.pulls.ResampledPulls, "source"), (fr.pulls.RecordedPulls, "values"),
+    (sources.ArraySource, "values"), (sources.as_source, "rewards"),
+    (fr.HoeffdingRace(2, 9, support=(0, 1)).run, "rewards"),
+])
+def test_a_refused_table_is_called_as_the_argument_is(call, called):
+    masked = np.ma.masked_array(np.zeros((3, 2)), mask=np.eye(3, 2))
+    for table, words in ((np.zeros((3, 2, 1)), "shape (3, 2, 1)"), (np.array([["a", "b"]]), "dtype <U1"),
+                         (masked, "masked entries"), ([[1.0], [1.0, 2.0]], "no table")):
+        with pytest.raises(ValueError, match=rf"(^|: ){called} (has|is) {re.escape(words)}"):
+            call(table)
 
 
 def test_as_source_takes_every_kind():

@@ -708,3 +708,9 @@ def test_a_table_is_refused_since_its_arms_could_be_rows_or_columns(kind):
     with pytest.raises(ValueError, match=r"a table of shape \(6, 2\), whose arms could be its rows or its columns"):
         fr.race_sums(table)
     assert fr.race_sums(list(np.array([[1.0, 3.0]] * 6).T), first_look=2).best == 1
+
+
+@pytest.mark.parametrize("rewards", [[], (), {}])
+def test_no_arms_are_refused_in_the_words_of_the_call(rewards):
+    with pytest.raises(ValueError, match="^race_sums: rewards is empty; a vector of at least one arm is needed$"):
+        fr.race_sums(rewards)

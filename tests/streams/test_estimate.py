@@ -85,7 +85,7 @@ def test_a_rule_of_your_own_keeps_what_it_saw(x):
 
 def test_rewards_that_end_and_budgets(x):
     result = fr.estimate_mean(x[:50], 0.01, order="given")
-    assert (result.stopped_by, result.n_samples, result.stopped) == ("", 50, False)
+    assert (result.stopped_by, result.n_samples, result.stopped) == ("exhausted", 50, False)
     assert "ended" in str(result)
     assert result.warnings == ()
     result = fr.estimate_mean(iter(x), 0.01, max_samples=30)
@@ -185,7 +185,7 @@ def test_an_array_is_its_own_population(x):
     assert fr.estimate_mean(x, 1e-9, n_rows=2000, rng=1) == whole
     assert whole.n_samples == 2000 and whole.estimate == pytest.approx(x.mean())
     part = fr.estimate_mean(x, 1e-9, n_rows=5000, rng=1)        # a random part of a larger population
-    assert part.stopped_by == "" and part.interval[1] - part.interval[0] > 0.01
+    assert part.stopped_by == "exhausted" and part.interval[1] - part.interval[0] > 0.01
     assert fr.estimate_mean(x, 1e-9, n_rows=2000, order="given").estimate == pytest.approx(x.mean())
     with pytest.raises(ValueError, match="support n_rows"):
         fr.estimate_mean(x, n_rows=2000, method="nas")
@@ -206,7 +206,7 @@ def test_an_array_is_its_own_population(x):
 def test_part_of_the_population_of_a_rule_is_no_exact_answer(rng, make):
     x = rng.permutation(np.linspace(0, 1, 1000))
     part = fr.estimate_mean(x, method=make(n_rows=4000), rng=1)
-    assert part.stopped_by == "" and part.n_samples == 1000
+    assert part.stopped_by == "exhausted" and part.n_samples == 1000
     assert part.interval[1] - part.interval[0] > 0.005
     assert part.note == "the rewards ended before the rule stopped"
 
@@ -393,7 +393,7 @@ def test_a_file_is_read_in_random_order_whatever_its_kind(monkeypatch, capsys, t
     if suffix == ".txt":
         file.write_text(lines(values), encoding="utf-8")
         status, out, err = say(monkeypatch, capsys, "", file)
-        assert (status, out) == (2, "") and "line 7778 is 1.5" in err
+        assert (status, out) == (2, "") and f"line 7778 of {file} is 1.5" in err
 
 
 def test_columns_of_files(monkeypatch, capsys, tmp_path, rng):
@@ -433,7 +433,8 @@ def test_what_cannot_be_read_is_one_line(monkeypatch, capsys, tmp_path):
 
 
 def test_a_bad_line_is_named_and_nothing_is_lost(monkeypatch, capsys):
-    for bad, said in (("abc", "line 4 is 'abc'"), ("nan", "line 4 is nan; a number inside the support"),
+    for bad, said in (("abc", "line 4 is 'abc'"),
+                      ("nan", "line 4 is nan; a finite number is needed: fill or drop such rows"),
                       ("7", "line 4 is 7.0; a number inside the support"),
                       ("inf", "line 4"), ("1e", "line 4 is '1e'"), ("0.5 0.5", "line 4")):
         status, out, err = say(monkeypatch, capsys, f"0.5\n0.25\n0.75\n{bad}\n0.5\n")

@@ -709,7 +709,8 @@ def test_estimate_mean_says_by_its_own_name_that_an_option_is_unknown(accuracy, 
         fr.estimate_mean(np.linspace(0.1, 0.9, 20), accuracy=accuracy, method=method, nonsense=1)
 
 
-PUBLIC = [cls for cls in vars(fr).values() if isinstance(cls, type) and cls.__module__.startswith("fastrace.streams.")]
+PUBLIC = [cls for cls in (getattr(fr, name) for name in fr.__all__)
+          if isinstance(cls, type) and cls.__module__.startswith("fastrace.streams.")]
 
 
 @pytest.mark.parametrize("cls", PUBLIC)

@@ -46,15 +46,31 @@ def as_table(rewards: Any, name: str = "rewards", needed: str = "a table of numb
     if rewards is None or isinstance(rewards, (str, bytes, set)):
         raise TypeError(f"{name} is of type {type(rewards).__name__}; {needed} is needed: read files first")
     _refuse_words(_words(rewards), name)
+    array = rewards if np.ma.isMaskedArray(rewards) else _array(rewards, name)
+    if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
+        with contextlib.suppress(TypeError, ValueError):
+            return np.asarray(rewards.to_numpy(dtype=np.float64, na_value=np.nan))
+    return array
+
+
+def _array(rewards: Any, name: str) -> NDArray[Any]:
     try:
-        array = rewards if np.ma.isMaskedArray(rewards) else np.asarray(rewards)
+        return np.asarray(rewards)
     except ValueError as error:
         columns = "arms" if name == "rewards" else "columns"
         needed = f"rows by {columns} with as many {columns} in each row"
         raise ValueError(f"{name} is no table, {needed}: {error}") from error
-    if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
-        with contextlib.suppress(TypeError, ValueError):
-            return np.asarray(rewards.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def real_table(values: Any, name: str) -> NDArray[Any]:
+    """The array of a table of real numbers; what `name` says is refused if it is none."""
+    array = _array(values, name)
+    if array.ndim != 2:
+        raise ValueError(f"{name} has shape {array.shape}; a table of shape (n_rows, n_arms) is needed")
+    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
+        raise ValueError(f"{name} has masked entries; a race cannot skip rewards, so fill or drop those rows first")
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; rewards must be real numbers")
     return array
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._words import one_line
 
 TABLES = (".npy", ".csv", ".parquet")
-
-
 MAGIC = b"\x93NUMPY"        # of an npy file
 
 
@@ -26,8 +26,9 @@ def load_table(path: Path, columns: str | None = None) -> tuple[Any, list[str]]:
     if table.ndim != 2:
         raise ValueError(f"{path} holds an array of shape {table.shape}; a table, rows x arms, is needed")
     names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
+    chosen = list(range(len(names))) if columns is None else places(columns, names, path)
+    _refuse_twins(path, [names[place] for place in chosen])
     if columns is not None:
-        chosen = places(columns, names, path)
         if isinstance(table, np.ndarray):
             return table[:, chosen], [names[place] for place in chosen]
         table = table.iloc[:, chosen]
@@ -93,7 +94,7 @@ def load(path: Path) -> Any:
     except ValueError as error:
         raise ValueError(f"{path} cannot be read as a table: {one_line(error)}") from error
     if suffix == ".csv":
-        frame.columns = [str(name).strip() for name in frame.columns]
+        frame.columns = _header(path, [str(name) for name in frame.columns])
         if all(is_number(name) for name in frame.columns):
             raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
         if len(frame) and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
@@ -105,10 +106,10 @@ def load(path: Path) -> Any:
 
 def places(columns: str, names: list[str], path: Path) -> list[int]:
     """Where the columns of a list separated by commas are: by name first, then by number from 0."""
-    if columns in names:
-        return [names.index(columns)]
     found = []
-    for word in (part.strip() for part in columns.split(",")):
+    for word in [columns] if columns in names else [part.strip() for part in columns.split(",")]:
+        if names.count(word) > 1:
+            raise ValueError(twice(str(path), word, names.count(word)))
         if word in names:
             found.append(names.index(word))
         elif word.isdecimal() and int(word) < len(names):
@@ -118,6 +119,26 @@ def places(columns: str, names: list[str], path: Path) -> list[int]:
     if len(set(found)) < len(found):
         raise ValueError(f"{columns!r} names a column twice; each can be used once")
     return found
+
+
+def twice(where: str, name: str, count: int) -> str:
+    """What to say of a name that several columns have."""
+    return f"{where} has {count} columns named {name!r}; choose columns by number, or give each a name of its own"
+
+
+def _header(path: Path, named: list[str]) -> list[str]:
+    """The names of the columns of a csv file as they stand in it: pandas renames the second of two that are equal."""
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        written = next((row for row in csv.reader(lines) if any(row)), [])
+    pairs = zip(written if len(written) == len(named) else named, named, strict=True)
+    return [name.strip() or other.strip() for name, other in pairs]
+
+
+def _refuse_twins(path: Path, names: list[str]) -> None:
+    """Refuse arms that an answer could not tell apart."""
+    double = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if double is not None:
+        raise ValueError(twice(str(path), double, names.count(double)))
 
 
 def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
@@ -136,10 +157,6 @@ def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
 def some(names: list[str]) -> str:
     """The first names of a list."""
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-
-
-def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def is_number(name: Any) -> bool:

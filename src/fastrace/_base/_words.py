@@ -17,7 +17,7 @@ StoppedBy = Literal[
     "complete",         # the learner that looks best has been trained on all rows
     "all dropped",      # every learner failed
     "callback",         # the caller's function said so
-    "exhausted",        # the examples ended
+    "exhausted",        # the rewards or examples ended
     "no edge",          # no weak hypothesis is good enough
     "error",            # the error asked for was reached
 ]
@@ -43,3 +43,8 @@ def short(name: str, most: int = 40) -> str:
 def ending(stopped_by: str) -> str:
     """How a run ended, in words."""
     return f"stopped by {stopped_by}" if stopped_by else "still running"
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, on one line."""
+    return " ".join(str(error).split())

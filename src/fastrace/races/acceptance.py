@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace.control_variates import ControlVariate
 from fastrace.races import _options, _schedules
 from fastrace.races._options import BOUNDS, RaceOptions
 from fastrace.races._threshold import ThresholdRace
 from fastrace.results import AcceptResult
-from fastrace.sources import Source, as_source
+from fastrace.sources import Source, _source_of
 
 __all__ = ["AcceptTest", "gibbs_binary", "in_slice", "metropolis_accept"]
 
@@ -380,8 +378,9 @@ def _differences(source: Any) -> Source:
                 f"source is {_checks.shown(source)}; a function does not show its size, so wrap it: "
                 f"as_source(function, n_arms, n_rows) with one arm (differences) or two (current, proposal)"
             )
-        source = np.asarray(source).reshape(-1, 1) if np.ndim(source) == 1 else source
-    rows: Source = as_source(source)
+        source = _frames.as_table(source, "source")
+        source = source.reshape(-1, 1) if source.ndim == 1 else source
+    rows: Source = _source_of(source, "source")
     if rows.n_arms not in (1, 2):
         raise ValueError(
             f"source has {rows.n_arms} arms; one arm of differences, or two (current, proposal), are needed"

@@ -14,7 +14,7 @@ from fastrace._base import _checks
 from fastrace.races import _options
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming
-from fastrace.sources import Source, as_source, column_names
+from fastrace.sources import Source, _source_of, column_names
 
 SETTINGS = ("heuristic", "theory")
 NO_LIMIT = 2**63 - 1
@@ -195,7 +195,7 @@ class LilUCB:
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         race = self._race
-        rewards = as_source(source, n_arms=race.n_arms, n_rows=race.n_rows)
+        rewards = _source_of(source, "source", n_arms=race.n_arms, n_rows=race.n_rows)
         columns = column_names(source)
         with naming(self, columns, race):
             race.run(rewards, min(limit, NO_LIMIT))

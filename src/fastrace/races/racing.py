@@ -17,7 +17,7 @@ from fastrace.races import _options
 from fastrace.races._options import MOST_ROWS, RaceOptions
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming, remembered
-from fastrace.sources import Source, as_source, column_names
+from fastrace.sources import Source, _source_of, as_source, column_names
 
 MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
 Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
@@ -378,7 +378,7 @@ class FiniteRace:
     def run(self, source: Source | ArrayLike) -> RaceResult:
         """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL."""
         o = self._options
-        rewards = as_source(source, n_arms=o.n_arms, n_rows=o.n_rows)
+        rewards = _source_of(source, "source", n_arms=o.n_arms, n_rows=o.n_rows)
         columns = column_names(source)
         with naming(self, columns, self._race):
             self._race.run(rewards)

@@ -362,8 +362,10 @@ def race_sums(
                     "sizes is missing; only a sequence of vectors, one per arm, shows how long its arms are"
                 )
             vectors = [_vector(part, f"rewards[{i}]") for i, part in enumerate(_several(rewards))]
+            if not vectors:
+                raise ValueError("rewards is empty; a vector of at least one arm is needed")
             sizes = np.array([part.shape[0] for part in vectors], dtype=np.int64)
-            rewards = Ragged(vectors) if vectors else vectors
+            rewards = Ragged(vectors)
         race = UnequalRace(
             sizes,
             delta,

@@ -175,7 +175,8 @@ class StopResult(Result):
         Rewards used.
     stopped_by : str
         ``"epsilon"`` (the accuracy was reached), ``"bound"`` (the side of the threshold is decided) or ``"exact"`` (all
-        rows were read), each with the promise; ``""`` (still running); ``"max_samples"`` (the samples ran out first);
+        rows were read), each with the promise; ``""`` (still running); ``"max_samples"`` (so many were used first);
+        ``"exhausted"`` (the rewards that `estimate_mean` or the command was given ended first);
         ``"inconsistent"`` (no mean fits what was seen: the rewards broke an assumption, or the event of probability
         `delta` came true; where every row of a population was seen, the interval is its mean all the same).
     criterion : str
@@ -215,7 +216,8 @@ class StopResult(Result):
     def _title(self) -> str:
         samples = counted(self.n_samples, "sample")
         end = {
-            "": f"running, {samples} so far",
+            "": f"still running after {samples}",
+            "exhausted": f"not stopped: the rewards ended after {self.n_samples}",
             "max_samples": f"not stopped: out of samples after {self.n_samples}",
             "inconsistent": f"inconsistent after {samples}: no mean fits all intervals",
         }.get(self.stopped_by, f"stopped after {samples}")

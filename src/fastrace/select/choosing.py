@@ -19,7 +19,7 @@ from fastrace.results.columns import best_of, remembered
 from fastrace.select.adaptive import Adapt
 from fastrace.select.lucb import LUCB
 from fastrace.select.selection import Selection, columns_of
-from fastrace.sources import Source, as_source, first_outside, reward_outside
+from fastrace.sources import Source, _source_of, first_outside, reward_outside
 
 AT_ONCE = 1 << 13           # rows of a population read at once where all are
 DOUBTFUL = 1_000_000        # pulls after which a run that need not end says so
@@ -199,7 +199,7 @@ def _size(pull: Any) -> int:
     if not is_population(pull):
         raise ValueError("n_arms is missing; a function or an object does not show how many arms it has")
     shape: Any = getattr(pull, "shape", ())
-    return int(shape[1]) if len(shape) == 2 else as_source(pull).n_arms
+    return int(shape[1]) if len(shape) == 2 else _source_of(pull, "pull").n_arms
 
 
 def _run(

@@ -17,7 +17,7 @@ from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.select._selector import LARGEST_BATCH, Selector
-from fastrace.sources import Source, as_source, column_names
+from fastrace.sources import Source, _source_of, column_names
 
 NO_LIMIT = 2**63 - 1
 SCALES = ((1.0, 0.9), (0.02, 0.1))  # of mixtures at all times, beside the first; and their weights
@@ -246,7 +246,7 @@ class Selection(ABC):
         columns = columns_of(pull)
         if columns is None:
             return result
-        return named(result, columns, source.source if isinstance(source, ResampledPulls) else as_source(pull))
+        return named(result, columns, source.source if isinstance(source, ResampledPulls) else _source_of(pull, "pull"))
 
     def result(self) -> SelectionResult:
         """Return what is known so far; ``stopped_by`` is empty while the rule is running."""

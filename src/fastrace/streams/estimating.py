@@ -102,7 +102,7 @@ def estimate_mean(
     Returns
     -------
     StopResult
-        Estimate, interval, rewards used and how it ended: see `StopResult.stopped_by`. ``""`` says that the
+        Estimate, interval, rewards used and how it ended: see `StopResult.stopped_by`. ``"exhausted"`` says that the
         rewards ended first. The note says if every row of an array was read: the estimate is then its mean.
 
     Raises
@@ -182,7 +182,7 @@ def estimate_mean(
     population = getattr(rule, "n_rows", None)      # of a larger one there are rows that nobody has read
     if rows is not None and fresh and len(array) and population in (None, len(array)):
         return _exactly(rule, array)
-    return dataclasses.replace(result, note="the rewards ended before the rule stopped")
+    return dataclasses.replace(result, stopped_by="exhausted", note="the rewards ended before the rule stopped")
 
 
 def start_rule(

@@ -1,0 +1,359 @@
+"""What the command `fastrace` does once its arguments are read; `cli` reads them."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import json
+import math
+import secrets
+import sys
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+import fastrace._math._half_widths as _half_widths
+from fastrace._base._progress import samples
+from fastrace._base._tables import is_number, load, load_table, places, some, twice
+from fastrace._base._words import counted, one_line
+from fastrace.races.racing import race
+from fastrace.results import Result, StopResult
+from fastrace.streams.estimating import estimate_mean, start_rule
+
+DRAWS, QUICK_DRAWS = 2000, 200
+CHECKED = 1 << 30       # bytes of an npy file that are read whole to be checked: about a second's work
+CELLS = 1 << 20         # numbers checked at a time
+NO_NUMBER = "a finite number is needed: fill or drop such rows"
+
+
+def run_estimate(options: argparse.Namespace) -> int:
+    """Estimate a mean; the exit status says whether it is known."""
+    if len(options.delimiter) != 1:
+        raise ValueError(f"--delimiter is {options.delimiter!r}; one character is needed")
+    if options.file is None and (sys.stdin is None or sys.stdin.closed):
+        raise ValueError("standard input is closed; pipe numbers into it, or name a FILE")
+    if options.file is None and options.order == "random":
+        raise ValueError("--order is random; standard input is read as it comes: name a FILE to read at random")
+    if options.file is not None and options.file.is_dir():
+        raise ValueError(f"{options.file} is a folder; a file is needed")
+    order = options.order or ("given" if options.file is None else "random")
+    if order == "random":
+        _choose_seed(options)
+    if options.file is not None and (order == "random" or options.file.suffix.lower() in (".npy", ".parquet")):
+        result, problem = _of_file(options, order), ""
+    else:
+        result, problem = _of_lines(options)
+    if options.file is not None and not result.n_samples and not problem:
+        problem = f"{options.file} holds no numbers"
+    if problem and not result.n_samples:
+        print(f"fastrace: {problem}", file=sys.stderr)
+        return 130 if problem == "interrupted" else 2
+    if not result.stopped_by:           # a rule that waits for more says so; nobody will give it any
+        result = dataclasses.replace(result, stopped_by="exhausted")
+    _show(result, options)
+    if problem:
+        before = counted(result.n_samples, "number")
+        print(f"fastrace: {problem}; the result above is that of the {before} before it", file=sys.stderr)
+        return 130 if problem == "interrupted" else 2
+    if not result.stopped:
+        print(f"fastrace: {_unsettled(result)}", file=sys.stderr)
+    return 0 if result.stopped else 1
+
+
+def _of_file(options: argparse.Namespace, order: str) -> StopResult:
+    """The mean of the numbers in a file, all of which are there before the first is used."""
+    values, name_of = _column_of(options.file, options.column, options.delimiter)
+    low, high = options.support
+    slack = _half_widths.stream_slack(low, high)
+    good = np.isfinite(values) if options.clip else (values >= low - slack) & (values <= high + slack)
+    if not good.all():
+        first = int(np.argmin(good))
+        raise _misfit(name_of(first), float(values[first]), options)
+    if not len(values):
+        raise ValueError(f"{options.file} holds no numbers")
+    more: dict[str, Any] = {"outside": "clip"} if options.clip else {}
+    return estimate_mean(
+        values, options.epsilon, options.delta, tuple(options.support), accuracy=options.accuracy,
+        method=options.method, max_samples=options.max_samples, order=order, rng=options.seed,
+        progress=not options.quiet, **more,
+    )
+
+
+def _misfit(place: str, value: float, options: argparse.Namespace) -> ValueError:
+    """What to say of a number that cannot be a reward."""
+    low, high = options.support
+    needed = f"a number inside the support, {low:g} to {high:g}, is needed: widen --support, or say --clip for " \
+        f"numbers outside it"
+    return ValueError(f"{place} is {value!r}; {needed if math.isfinite(value) else NO_NUMBER}")
+
+
+def _part(path: Path | None, column: str | None) -> str:
+    """The file and the column in which a line stands, for messages; nothing of a plain standard input."""
+    return ("" if path is None else f" of {path}") + ("" if column is None else f", column {column!r},")
+
+
+def _column_of(path: Path, column: str | None, delimiter: str) -> tuple[Any, Callable[[int], str]]:
+    """Numbers of a file, and what to call the place of each."""
+    if path.suffix.lower() in (".npy", ".parquet"):
+        table = load(path)
+        if table.ndim == 1:
+            if column is not None:
+                raise ValueError(f"--column is {column!r}; {path} holds one column, of shape {table.shape}")
+            return table, lambda row: f"number {row}, counted from 0, of {path}"
+        names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
+        if column is None and len(names) > 1:
+            raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {some(names)}")
+        place = places(column or names[0], names, path)[0]
+        values = table[:, place] if isinstance(table, np.ndarray) else table.iloc[:, place].to_numpy()
+        if values.dtype.kind not in "fiub":
+            raise ValueError(f"column {names[place]!r} of {path} has dtype {values.dtype}; numbers are needed")
+        return values, lambda row: f"row {row}, counted from 0, of {path}, column {names[place]!r},"
+    if column is None and path.suffix.lower() == ".csv":
+        with _open(path) as lines:
+            names = next(csv.reader(lines, delimiter=delimiter), [])
+        if len(names) > 1:
+            raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {some(names)}")
+        column = "0"
+    with _open(path) as lines:
+        numbers, found = array("q"), array("d")
+        for number, value in _numbers(lines, column, delimiter, path):
+            numbers.append(number)
+            found.append(value)
+    return np.frombuffer(found) if found else np.zeros(0), lambda row: f"line {numbers[row]}{_part(path, column)}"
+
+
+def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
+    """The mean of numbers that are read as they come, and what went wrong."""
+    rule: Any = start_rule(
+        options.method, options.epsilon, options.delta, tuple(options.support), options.accuracy, options.max_samples,
+        {"outside": "clip"} if options.clip else {},
+    )
+    problem = ""
+    low, high = options.support
+    slack = _half_widths.stream_slack(low, high)
+    least, most = (-sys.float_info.max, sys.float_info.max) if options.clip else (low - slack, high + slack)
+    try:
+        with _open(options.file) as lines, samples(not options.quiet) as report:
+            part = _part(options.file, options.column)
+            for number, value in _numbers(lines, options.column, options.delimiter, options.file):
+                if not least <= value <= most:
+                    raise _misfit(f"line {number}{part}", value, options)
+                over = rule.update(value)
+                report(rule, False)
+                if over:
+                    break
+            report(rule, True)
+    except (ValueError, csv.Error) as error:
+        problem = one_line(error)
+    except KeyboardInterrupt:
+        problem = "interrupted"
+    return rule.result(), problem
+
+
+def _unsettled(result: StopResult) -> str:
+    """Why there is no promised estimate."""
+    if result.stopped_by == "exhausted":
+        return f"the numbers ended before the mean was known, after {result.n_samples}"
+    if result.stopped_by == "max_samples":
+        return f"gave up after {counted(result.n_samples, 'number')}, as asked"
+    return "no mean fits the numbers: are they independent, and inside the support?"
+
+
+@contextmanager
+def _open(path: Path | None) -> Iterator[Iterator[str]]:
+    if path is None:
+        yield _lines(sys.stdin, "standard input")
+    else:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            yield _lines(file, str(path))
+
+
+def _lines(file: TextIO, name: str) -> Iterator[str]:
+    """Each line as it comes, since whoever writes them may wait for us to end; bytes that are no text are refused."""
+    number = 1
+    try:
+        while line := file.readline():
+            if not line.isascii():
+                line.encode()           # refuses the surrogates that stand for such bytes
+            yield line
+            number += 1
+    except UnicodeError as error:
+        raise ValueError(
+            f"{name} is no text in UTF-8 from line {number} on, or is compressed: save it as UTF-8, or unpack it"
+        ) from error
+
+
+def _numbers(
+    lines: Iterator[str], column: str | None, delimiter: str, path: Path | None
+) -> Iterator[tuple[int, float]]:
+    """Numbers with the numbers of their lines. Empty lines are passed over; messages name the file, if there is one."""
+    of, part = _part(path, None), _part(path, column)
+    if column is None:
+        for number, line in enumerate(lines, 1):
+            text = line.strip().lstrip("\ufeff")
+            if text:
+                yield number, _number(f"line {number}{part}", text, delimiter)
+        return
+    rows = csv.reader(lines, delimiter=delimiter)
+    place = int(column) if column.isdecimal() else -1
+    first, width = True, 0
+    for row in rows:
+        if not any(cell.strip() for cell in row):
+            continue
+        if first:
+            first = False
+            names = [cell.strip().lstrip("\ufeff") for cell in row]
+            if names.count(column) > 1:
+                raise ValueError(twice(f"line {rows.line_num}{of}", column, names.count(column)))
+            if column in names:
+                place, width = names.index(column), len(names)
+                continue
+            if place < 0:
+                raise ValueError(
+                    f"line {rows.line_num}{of}: no column is named {column!r}; there are {', '.join(names)}")
+            if place < len(row) and not is_number(row[place]):
+                width = len(names)
+                continue                        # a line of names
+        if place >= len(row):
+            raise ValueError(
+                f"line {rows.line_num}{of} has {counted(len(row), 'column')}; column {place}, counted from 0, is "
+                f"needed"
+            )
+        if 0 < width < len(row):
+            raise ValueError(
+                f"line {rows.line_num}{of} has {counted(len(row), 'cell')} and the first line names {width}, so that "
+                f"names and numbers do not match: name every column in the first line"
+            )
+        yield rows.line_num, _number(f"line {rows.line_num}{part}", row[place].strip(), "")
+
+
+def _number(place: str, text: str, delimiter: str) -> float:
+    try:
+        if "_" in text:
+            raise ValueError
+        return float(text)
+    except ValueError:
+        if not text:
+            raise ValueError(f"{place} is empty; {NO_NUMBER}") from None
+        hint = "; choose a column with --column" if delimiter and delimiter in text else ""
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        raise ValueError(f"{place} is {shown!r}; a number is needed{hint}") from None
+
+
+def run_race(options: argparse.Namespace) -> None:
+    """Race the columns of a table."""
+    table, names = load_table(options.file, options.columns)
+    _choose_seed(options)
+    support = None if options.support is None else tuple(options.support)
+    _check_cells(options.file, table, names, support)
+    if table.shape[1] < 2:
+        print(f"fastrace: {options.file} gives one column to race, which leaves nothing to choose", file=sys.stderr)
+    result = race(
+        table,
+        names=names,
+        delta=options.delta,
+        bound=options.bound,
+        support=support,
+        access=options.access,
+        rng=options.seed,
+    )
+    _show(result, options)
+
+
+def _choose_seed(options: argparse.Namespace) -> None:
+    if options.seed is None:
+        options.seed = secrets.randbelow(1 << 32)
+
+
+def _show(result: Result, options: argparse.Namespace) -> None:
+    """Print an answer, and the seed of what was random."""
+    if options.json:
+        json.dump(result.to_dict() | {"seed": options.seed}, sys.stdout, indent=2, allow_nan=False)
+        print()
+        return
+    print(result)
+    if options.seed is not None:
+        print(f"  seed {options.seed}")
+
+
+def run_demo(options: argparse.Namespace) -> None:
+    """Draw by racing and exactly, and compare."""
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError as error:
+        raise ImportError('the demo needs rich: python -m pip install rich') from error
+    n_draws = options.draws if options.draws is not None else QUICK_DRAWS if options.quick else DRAWS
+    if n_draws < 1:
+        raise ValueError(f"--draws is {n_draws}; at least 1 draw is needed")
+    if not options.output.absolute().parent.is_dir():
+        raise ValueError(f"--output is {options.output}; its folder does not exist")
+    console = Console()
+    with Console(stderr=True).status("reading"):
+        from fastrace import demo
+
+        table, names = (None, []) if options.data is None else load_table(options.data, options.columns)
+    if table is not None:
+        _check_cells(options.data, table, names, None)
+    with _progress(n_draws) as advance:
+        if table is None:
+            comparison = demo.compare_orders(n_draws, options.delta, options.seed, advance)
+        else:
+            comparison = demo.compare_table(table, names, n_draws, options.delta, options.seed, advance)
+    shown = Table(title=f"{counted(comparison.n_draws, 'draw')} of the {comparison.title}", title_justify="left")
+    for name in ("", "racing", "exactly"):
+        shown.add_column(name, justify="right" if name else "left")
+    for row in comparison.rows():
+        shown.add_row(*row)
+    console.print(shown)
+    for note in comparison.notes:
+        console.print(note, soft_wrap=True, highlight=False)
+    demo.figure(comparison).savefig(options.output, dpi=120)
+    console.print(f"Picture: {options.output}", soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def _progress(n_draws: int) -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    step = max(1, n_draws // 100)
+    with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
+        task = progress.add_task("fitting", total=n_draws)
+        progress.refresh()
+
+        def advance(done: int) -> None:
+            if done % step == 0 or done == n_draws:
+                progress.update(task, description="drawing", completed=done, refresh=True)
+
+        yield advance
+
+
+def _check_cells(path: Path, table: Any, names: list[str], support: tuple[float, float] | None) -> None:
+    """Refuse numbers that a race would refuse where it reads them: all of them, unless the file is too large for that.
+    """
+    if isinstance(table, np.memmap) and table.nbytes > CHECKED:
+        print(f"fastrace: {path} holds {table.nbytes / 1e9:.3g} GB and is read where it lies, so only the numbers that "
+              f"are used are checked", file=sys.stderr)
+        return
+    low, high = (-math.inf, math.inf) if support is None else support
+    least, most = _half_widths.lower_end(low, high), _half_widths.upper_end(low, high)
+    step = max(1, CELLS // table.shape[1]) if table.shape[1] else len(table)
+    for first in range(0, len(table), max(1, step)):
+        rows = slice(first, first + step)
+        block = np.asarray(table[rows] if isinstance(table, np.ndarray) else table.iloc[rows], dtype=np.float64)
+        bad = ~((block >= least) & (block <= most)) | (block == math.inf)
+        if bad.any():
+            row, place = np.argwhere(bad)[0]
+            value = block[row, place]
+            odd = math.isnan(value) or value == math.inf
+            why = "finite numbers are needed" if odd else f"outside --support {low:g} {high:g}"
+            column = names[place] if isinstance(table, np.ndarray) else repr(names[place])
+            raise ValueError(f"{path} has {value:g} in row {first + row}, counted from 0, of column {column}: {why}")
+
