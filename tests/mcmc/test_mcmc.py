@@ -195,6 +195,70 @@ def test_chains_with_weights_for_several_balls_are_their_twins(kernel):
         made.step(np.random.default_rng(5), state)[0].position.tolist()
 
 
+def tent(theta):
+    return -abs(theta[0])
+
+
+@pytest.mark.parametrize("log_prior", [None, tent])
+def test_batches_of_independent_proposals_are_their_twin_however_a_run_is_cut(log_prior):
+    X, y = rare(300, 3, 3, -1.5)
+    model = mcmc.GLM(X, y, prior_sd=3.0, log_prior=log_prior)
+    kernel = mcmc.Metropolis(model, proposal="independent", batch=32, walk_share=0.2)
+    about, state = kernel.reference, kernel.init(rng=1)
+
+    def log_posterior(theta):
+        return (-np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (X @ theta)).sum() - theta @ theta / 18.0
+                + (0.0 if log_prior is None else log_prior(theta)))
+
+    expected = twin.independence(log_posterior, about.center, about.factor, state.whitened, np.random.default_rng(2),
+                                 200, walk=2.38 / np.sqrt(3), walk_share=0.2)
+    rng, after, draws = np.random.default_rng(2), state, []
+    for n in (1, 40, 3, 100, 56):
+        after, steps = kernel.run(rng, after, n)
+        draws.append(steps.draws)
+        assert steps.full_pass.all() and (steps.rows == 300).all()
+        after = pickle.loads(pickle.dumps(after))
+    np.testing.assert_allclose(np.concatenate(draws), expected, rtol=0, atol=1e-10)
+    assert 60 < len(np.unique(expected[:, 0])) < 200
+    whole = kernel.run(np.random.default_rng(2), state, 200)[1]
+    np.testing.assert_array_equal(whole.draws, np.concatenate(draws))
+    assert pickle.loads(pickle.dumps(kernel)).describe() == kernel.describe() and kernel.describe()["batch"] == 32
+
+
+def test_a_batch_that_fails_keeps_the_steps_before_it():
+    X, y = rare(100, 2, 3, -1.5)
+    calls = []
+
+    def log_prior(theta):
+        calls.append(theta)
+        if len(calls) == 30:
+            raise KeyError("mine")
+        return 0.0
+
+    kernel = mcmc.Metropolis(mcmc.GLM(X, y, prior_sd=3.0, log_prior=log_prior), proposal="independent", batch=16)
+    calls.clear()
+    with pytest.raises(KeyError, match="mine") as caught:
+        kernel.run(np.random.default_rng(2), kernel.init(rng=1), 50)
+    state, steps = caught.value.partial_run
+    assert 0 < len(steps) < 50
+    np.testing.assert_array_equal(state.position, steps.draws[-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": 0}, "batch is 0"),
+        ({"batch": 4, "proposal": "independent", "control_variate": None}, "that do not depend on the state"),
+        ({"batch": 4, "proposal": "crank-nicolson"}, "that do not depend on the state"),
+    ],
+)
+def test_batches_are_refused_for_proposals_that_need_the_state(options, message):
+    with pytest.raises(ValueError, match=message):
+        mcmc.Metropolis(mcmc.GLM(*rare(100, 2, 3, -1.5), prior_sd=3.0), **options)
+    with pytest.raises(ValueError, match="two points at a time"):
+        mcmc.Metropolis(shifted(), proposal="independent", batch=4)
+
+
 def test_few_positives_are_few_rows_for_an_exact_chain():
     X, y = rare(20_000, 4, 1, -6.5)
     assert 30 < y.sum() < 100

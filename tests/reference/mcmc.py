@@ -191,6 +191,21 @@ def walk(reference, log_prior, z, rng, n, *, size, decide):
     return np.array(out)
 
 
+def independence(log_posterior, center, factor, z, rng, n, *, walk, walk_share):
+    """Proposals from a normal density, decided at once; a share of random walks."""
+    def log_ratio(now, new):
+        return log_posterior(center + factor @ new) - log_posterior(center + factor @ now)
+
+    out = []
+    for _ in range(n):
+        walks, xi, log_u = rng.random() < walk_share, rng.standard_normal(len(z)), -rng.standard_exponential()
+        new = z + walk * xi if walks else xi
+        if log_u < log_ratio(z, new) + (0.0 if walks else 0.5 * (new @ new - z @ z)):
+            z = new
+        out.append(center + factor @ z)
+    return np.array(out)
+
+
 def slice_sweeps(log_density, z, rng, n, *, width, most):
     """Slice sampling along one coordinate after another; Neal (2003), figures 3 (stepping out) and 5 (shrinkage)."""
     out = []
