@@ -610,6 +610,21 @@ def weighted():
     return (_weighted.AliasTable(np.ones(5)), [10, 20], 0.05, 1.0), {}
 
 
+def expansions():
+    """Two groups of 100 rows, expanded at 0."""
+    return ([0, 100, 200], np.zeros((2, 2)), np.zeros(2), np.zeros((2, 6)), np.stack([np.eye(2)] * 2), np.ones(200),
+            np.ones(2), np.zeros(2))
+
+
+def sweeps():
+    from fastrace._models._group_expansions import GroupExpansions
+    from fastrace.mcmc.kernels import _chain
+
+    source = model()
+    return (source, _chain.parameters_of(source), GroupExpansions(*expansions()), 2, 0.0, 1.0), {
+        "moves": (True, True, False), "concentration": 1.0, "sd_scale": 1.0, "most": 0.3, "order_by": -1}
+
+
 def core_of(race):
     """The arguments of the core of a race over 200 rows."""
     options = race._options
@@ -635,6 +650,7 @@ ARGUMENTS = {
     "_expanded.Expanded": lambda: ((model(), np.zeros(2)), {}),
     "_expanded.Expansion": lambda: ((model(), np.zeros(2)), {}),
     "_expanded.OwnTerms": lambda: ((fr.sources.ArraySource(ROWS), np.zeros((2, 2)), np.zeros((200, 6))), {}),
+    "_group_expansions.GroupExpansions": lambda: (expansions(), {}), "_surrogate_gibbs.SurrogateGibbsCore": sweeps,
     "_judge.RaceJudge": call(2, 200, bound="normal", pairwise=True, shuffled=False, guarded=False, tails=False,
                              low=None, high=None, rng=generator()),
     "_lil.LilRace": lambda: ((2, 200), dict(fr.LilUCB(2, 200, support=(0, 1))._options)),

@@ -60,8 +60,8 @@ class RacingGibbs(Gibbs):
 
     A variable with `expansions` is drawn otherwise: a state is proposed from the prior times the exponential of the
     sums of the expansions, without a factor, and accepted with probability :math:`\min(1, \exp \Delta R)`, where R is
-    the sum of what the expansions leave of a state's factors [2]_. If the present state is proposed, there is nothing to
-    decide; else the race is between two states alone, whatever their number. This decision, rather than the draw, is
+    the sum of what the expansions leave of a state's factors [2]_. If the present state is proposed, there is nothing
+    to decide; else the race is between two states alone, whatever their number. This decision, rather than the draw, is
     within `delta` of the exact one.
 
     References
