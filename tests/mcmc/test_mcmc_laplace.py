@@ -200,3 +200,43 @@ def test_models_of_many_coordinates_print_some():
         warnings.simplefilter("ignore")
         text = str(mcmc.laplace(logistic(500, 25), 200, rng=1))
     assert "... and 5 more; smallest ess" in text
+
+
+def test_scales_of_group_effects_are_drawn_with_the_rest():
+    """Normal outcomes: given the logarithm of the scale the marginal likelihood is closed, and a sum over it exact."""
+    rng = np.random.default_rng(4)
+    codes = np.repeat(np.arange(8), 12)
+    x = np.ones((96, 1))
+    y = 0.3 + 0.8 * rng.normal(size=8)[codes] + rng.normal(size=96)
+    model = mcmc.GLM(x, y, family="gaussian", scale=1.0, groups=codes, prior=mcmc.Normal(0.0, 2.0),
+                     group_prior={"sd": mcmc.HalfNormal(1.0)})
+    taus = np.linspace(0.005, 4.0, 800)
+    same = (codes[:, None] == codes).astype(float)
+    logs = np.empty(len(taus))
+    for i, tau in enumerate(taus):
+        covariance = np.eye(96) + 4.0 + tau**2 * same
+        logs[i] = -0.5 * (np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y) + tau**2)
+    weights = special.softmax(logs)
+    mean = weights @ taus
+    sd = math.sqrt(weights @ (taus - mean) ** 2)
+    answer = mcmc.laplace(model, 2000, rng=1)
+    assert answer.pareto_k < 0.5 and answer.draws.shape == (2000, model.dim) and answer.draws[:, -1].min() > 0.0
+    assert abs(answer.mean[-1] - mean) < 5.5 * sd / math.sqrt(answer.ess)
+    assert answer.sd[-1] == pytest.approx(sd, rel=8.0 / math.sqrt(answer.ess))
+    assert "nested normal" in str(answer) and answer.n_passes == 2000
+
+
+def test_hierarchies_whose_weights_are_not_equal_agree_with_a_chain():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 5, 400)
+    x = rng.normal(size=(400, 1))
+    y = rng.random(400) < special.expit(x[:, 0] - 1.0 + 0.5 * rng.normal(size=5)[codes])
+    model = mcmc.GLM(x, y, groups=codes)
+    answer = mcmc.laplace(model, 2000, rng=1)
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model, decision="exact"), n_draws=2000, n_chains=2, rng=1)
+    n = model.n_seen        # the scale's tail is long
+    flat = trace._flat()[:, :, :n]
+    error = flat.std(axis=(0, 1)) * np.sqrt(1.0 / trace.ess()[:n] + 1.0 / answer.ess)
+    assert (np.abs(flat.mean(axis=(0, 1)) - answer.mean[:n]) < 6.0 * error).all()
+    with pytest.raises(ValueError, match="not normal given its hyperparameters"):
+        mcmc.laplace(mcmc.GLM(x, y, groups=codes, prior=mcmc.Laplace(0.0, 1.0)))

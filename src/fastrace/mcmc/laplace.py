@@ -15,8 +15,9 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._fit import mode_words, other_mode
+from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.model import Model
-from fastrace.mcmc.trace import arviz_tree
+from fastrace.mcmc.trace import arviz_tree, effective_sample_size
 from fastrace.results import Column, Result, Table
 
 __all__ = ["LaplaceResult", "laplace"]
@@ -26,6 +27,8 @@ Array = NDArray[np.float64]
 _SHOWN = 20     # coordinates printed
 _FEW = 100.0    # effective draws, below which means are rough; or a quarter of all
 _LONG = 5.0     # degrees of freedom where tails are long
+_THIN = 5       # moves of hyperparameters between two draws
+_ARRIVING = 50  # draws before the first
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,8 @@ class LaplaceResult(Result):
     Attributes
     ----------
     draws : ndarray of shape (n_draws, dim)
-        Independent draws of the density that proposes: normal, or Student-t.
+        Draws of the density that proposes: normal, Student-t, or prior times expansion where the prior has
+        hyperparameters, which are then on their natural scales.
     log_weights : ndarray of shape (n_draws,)
         Logarithms of their Pareto-smoothed importance weights, which sum to 1.
     resampled : ndarray of shape (n_draws, dim)
@@ -43,9 +47,10 @@ class LaplaceResult(Result):
     pareto_k : float
         Shape of the tail of the weights: below 0.5 they have a finite variance. 0 where all are equal.
     ess : float
-        Effective sample size ``1 / sum(weights ** 2)``.
+        Effective sample size ``1 / sum(weights ** 2)``, less where draws are not independent.
     center, factor : ndarray of shape (dim,) and (dim, dim)
-        Of the density that proposes: its mean and the Cholesky factor of its squared scale.
+        Of the density that proposes: its mean and the Cholesky factor of its squared scale. With hyperparameters the
+        point of expansion, and an empty array.
     df : float
         Its degrees of freedom, infinite for the normal density.
     n_passes : int
@@ -110,6 +115,7 @@ class LaplaceResult(Result):
 
     def _title(self) -> str:
         density = "normal" if math.isinf(self.df) else f"Student-t (df {self.df:g})"
+        density = density if self.factor.size else "nested normal"
         return f"Laplace approximation: {counted(len(self.draws), 'weighted draw')} of the {density} density"
 
     def _columns(self) -> dict[str, Any]:
@@ -198,6 +204,10 @@ def laplace(
     reach: another mode far away leaves no trace in k. Where the log-likelihood is not known to be concave one is looked
     for, from a few points on some of the rows, and a warning says where it is.
 
+    Where the prior has hyperparameters, such as the scales of group effects, the joint mode is no place to expand at. A
+    chain on prior times expansion, see `compress`, then proposes: hyperparameters from their marginal density, all else
+    from its normal one, without a row. `df` has no meaning there.
+
     The cost is one pass over the rows for each draw. Generalised linear models evaluate 64 draws at once by a product
     of matrices.
 
@@ -229,6 +239,8 @@ def laplace(
     elif not _checks.real(df, "df") > 0.0:
         raise ValueError(f"df is {df}; positive degrees of freedom are needed, infinite ones for the normal density")
     gen = _checks.generator(rng)
+    if model.n_hyper:
+        return _answer(model, _nested(model, n_draws, gen), n_draws, gen, [])
     reference = model.reference()
     first = _Proposal(reference.center, reference.factor, math.inf if df == "auto" else float(df))
     best = _weighted(model, first, n_draws, gen)
@@ -242,6 +254,23 @@ def laplace(
                 best = min(best, found, key=lambda weighted: weighted.k)
     mode = other_mode(model, reference)
     return _answer(model, best, passes, gen, [] if mode is None else [mode_words(model, *mode)])
+
+
+def _nested(model: Model, n: int, rng: np.random.Generator) -> _Weighted:
+    """For priors with hyperparameters: draws of prior times expansion, weighted by what that leaves."""
+    kernel = SurrogateMetropolis(model, decision="exact")
+    compressed = kernel.compressed
+    if not compressed.prior.normal:
+        raise ValueError("the prior is not normal given its hyperparameters, so that prior times expansion has no "
+                         "draws without a chain: use mcmc.sample(mcmc.SurrogateMetropolis(model))")
+    start = np.concatenate([compressed.psi_hat, kernel._phi_center])
+    draws = kernel._inner().draws(start, _THIN * (n + _ARRIVING), rng)[_THIN * _ARRIVING :: _THIN]
+    seen = draws[:, : model.n_seen]
+    left = model._log_likelihoods(seen) - [compressed.log_likelihood(psi) for psi in seen]
+    density = _Proposal(compressed.psi_hat, np.empty((0, 0)), math.inf)
+    natural = np.asarray(model.constrain(draws), dtype=np.float64)
+    share = min(1.0, min(effective_sample_size(column) for column in draws.T) / n)
+    return _Weighted(density, natural, *_pareto.smoothed(left), share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,10 +301,11 @@ class _Weighted:
     draws: Array
     log_weights: Array
     k: float
+    share: float = 1.0  # of the draws that are independent
 
     @property
     def ess(self) -> float:
-        return float(1.0 / np.exp(2.0 * self.log_weights).sum())
+        return float(self.share / np.exp(2.0 * self.log_weights).sum())
 
 
 def _weighted(model: Model, proposal: _Proposal, n: int, rng: np.random.Generator) -> _Weighted:

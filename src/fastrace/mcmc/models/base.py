@@ -201,12 +201,7 @@ class Model:
         points = np.array(theta, dtype=np.float64, order="C")
         if points.ndim != 2 or points.shape[1] != self.dim or not np.isfinite(points).all():
             raise ValueError(f"theta has shape {points.shape}; (k, {self.dim}) finite parameters are needed")
-        source, arms = self._arms(min(_AT_ONCE, max(1, len(points))))
-        out = np.empty(len(points))
-        for first in range(0, len(points), len(arms)):
-            some = points[first : first + len(arms)]
-            arms[: len(some)] = some[:, : self.n_seen]
-            out[first : first + len(some)] = source.totals(np.arange(len(some)))
+        out = self._log_likelihoods(points[:, : self.n_seen])
         if self.joint_prior is not None and self.log_prior is None:
             out += [self.joint_prior.value_of(point) for point in points]
         else:
@@ -217,6 +212,16 @@ class Model:
             bad = int(np.argmax(np.isnan(out) | (out == math.inf)))
             raise ValueError(f"the log-posterior is {out[bad]} at {points[bad]}; a finite number is needed, or -inf "
                              f"where the parameters are impossible")
+        return out
+
+    def _log_likelihoods(self, points: Array) -> Array:
+        """Log-likelihood at points of shape (k, n_seen), up to a constant."""
+        source, arms = self._arms(min(_AT_ONCE, max(1, len(points))))
+        out = np.empty(len(points))
+        for first in range(0, len(points), len(arms)):
+            some = points[first : first + len(arms)]
+            arms[: len(some)] = some
+            out[first : first + len(some)] = source.totals(np.arange(len(some)))
         return out
 
     def possible(self, theta: ArrayLike) -> bool:
