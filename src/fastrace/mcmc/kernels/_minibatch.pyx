@@ -2,14 +2,16 @@
 """Exact Metropolis-Hastings steps from minibatches: they need a bound on how far each row's reward can move."""
 
 from libc.math cimport INFINITY, expm1, isnan, log, log1p, pow, sqrt
-from libc.stdint cimport int64_t
-from libc.stdlib cimport free, qsort, realloc
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport free, malloc, qsort, realloc
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check, guard_check_idle
-from fastrace._draws._alias cimport alias_draw
+from fastrace._draws._alias cimport alias_build, alias_draw, alias_t
+from fastrace._math._bounds cimport cubic_change
 from fastrace._math._poisson cimport poisson_factor
+from fastrace._models._arrow cimport ArrowFactor
 from fastrace.mcmc.kernels._chain cimport Chain, refuse_sum, Urns
 from fastrace.races._weighted cimport AliasTable, slack_of, urn_t
 
@@ -339,3 +341,185 @@ cdef class FireflyChain(MinibatchChain):
                 self.rows[i] = self.pool[i]
                 self.refuse(i, 0.5 * cap)
         return 0.0 if gap < 0.0 else cap if gap > cap else gap
+
+
+cdef class BlockTable:
+    """Draws of a block of rows, then of a row of it in proportion to its weight. Shared by chains.
+
+    Parameters
+    ----------
+    weights : array_like of shape (n_rows,)
+    codes : array_like of int, shape (n_rows,)
+        The block of each row.
+    n_blocks : int
+    """
+
+    cdef readonly int64_t n
+    cdef readonly Py_ssize_t n_blocks
+    cdef cnp.ndarray order, weights, starts, totals         # rows block after block, and their weights
+    cdef alias_t *table
+
+    def __init__(self, weights, codes, n_blocks):
+        cdef cnp.ndarray stack
+        cdef Py_ssize_t g, first, count
+        given = np.asarray(weights, dtype=np.float64)
+        code = np.asarray(codes)
+        if given.ndim != 1 or code.shape != given.shape or not 0 < len(given) <= 0xFFFFFFFF:
+            raise ValueError(f"weights has shape {given.shape} and codes {code.shape}; a number each for 1 to "
+                             f"2^32 - 1 rows is needed")
+        if not (np.isfinite(given).all() and (given >= 0.0).all()):
+            raise ValueError("weights must be finite and not below 0")
+        if code.min() < 0 or code.max() >= n_blocks:
+            raise ValueError(f"codes go from {code.min()} to {code.max()}; there are {n_blocks} blocks")
+        self.n, self.n_blocks = len(given), n_blocks
+        self.order = np.argsort(code, kind="stable").astype(np.int64)
+        self.weights = given[self.order]
+        self.starts = np.concatenate([[0], np.bincount(code, minlength=n_blocks)]).cumsum().astype(np.int64)
+        self.totals = np.bincount(code, given, n_blocks)
+        free(self.table)
+        self.table = <alias_t *>malloc(<size_t>self.n * sizeof(alias_t))
+        if self.table == NULL:
+            raise MemoryError()
+        stack = np.empty(int(np.diff(self.starts).max()), dtype=np.uint32)
+        for g in range(self.n_blocks):
+            first, count = self.starts[g], self.starts[g + 1] - self.starts[g]
+            if self.totals[g] > 0.0:
+                alias_build(self.table + first, <const double *>cnp.PyArray_DATA(self.weights) + first, self.totals[g],
+                            <uint32_t>count, <uint32_t *>cnp.PyArray_DATA(stack))
+
+    def __dealloc__(self):
+        free(self.table)
+
+    def __reduce__(self):
+        codes = np.repeat(np.arange(self.n_blocks), np.diff(self.starts))
+        back = np.argsort(self.order)
+        return BlockTable, (np.asarray(self.weights)[back], codes[back], self.n_blocks)
+
+
+cdef class BlockPoissonChain(MinibatchChain):
+    """Poisson minibatches where each row sees the dense coordinates and those of one block.
+
+    With L L' the curvature about the point of expansion, blocks first, z = L' (psi - hat), a row of block g moves its
+    predictor by its length times |(z_dense, z_g)| at most: of the other blocks it sees nothing. So each block has a
+    size of move of its own, far smaller than that of all coordinates together.
+    """
+
+    cdef BlockTable blocks
+    cdef ArrowFactor factor
+    cdef cnp.ndarray _sizes
+    cdef double *size               # of the move, by block
+    cdef double *upto               # sums of the rates of blocks 0 to g
+    cdef double *bound              # of each row drawn
+    cdef double reach               # radius of the weights
+
+    def __dealloc__(self):
+        free(self.bound)
+
+    def set_blocks(self, BlockTable blocks not None, ArrowFactor factor not None, hat, radius, most):
+        """Where rows are drawn from; the factor of the metric, for this chain alone; where and how far bounds hold."""
+        cdef double most_ = most, radius_ = radius
+        guard_check_idle(&self.guard, self)
+        if blocks.n != self.source.n_rows or factor.base.dim != self.n_seen or (
+                blocks.n_blocks != max(factor.base.n_blocks, 1)):
+            raise ValueError(f"the table has {blocks.n_blocks} blocks of {blocks.n} rows, and the metric "
+                             f"{factor.base!r}; {self.source.n_rows} rows and one block for each of the metric are "
+                             f"needed")
+        point = np.array(hat, dtype=np.float64)
+        if point.shape != (self.n_seen,):
+            raise ValueError(f"hat has shape {point.shape}; ({self.n_seen},) is needed")
+        self._from_hat = point
+        self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
+        self.blocks, self.factor, self.most, self.reach = blocks, factor, most_, radius_
+        self._sizes = np.zeros(2 * blocks.n_blocks)
+        self.size = <double *>cnp.PyArray_DATA(self._sizes)
+        self.upto = self.size + blocks.n_blocks
+        guard_built(&self.guard, 1)
+
+    cdef int reserve(self, Py_ssize_t count) except -1 nogil:
+        if count > self.room:
+            grow(<void **>&self.bound, count, sizeof(double))
+        return MinibatchChain.reserve(self, count)
+
+    cdef double measure(self) noexcept nogil:
+        """Sizes of the move by block, and the sum of all rates; infinite where the weights do not hold."""
+        cdef const double *total = <const double *>cnp.PyArray_DATA(self.blocks.totals)
+        cdef double squares[4]
+        cdef double own[4]
+        cdef double rate = 0.0, limit = self.reach * self.reach
+        cdef Py_ssize_t first = self.factor.base.start, width = self.factor.base.width, g, i
+        cdef Py_ssize_t last = first + self.factor.base.n_blocks * width
+        for i in range(self.n_seen):
+            self.z0[i] = self.now[i] - self.from_hat[i]
+            self.z1[i] = self.new[i] - self.from_hat[i]
+        self.factor.to_z(self.z0)
+        self.factor.to_z(self.z1)
+        squares[0] = squares[1] = squares[2] = squares[3] = 0.0
+        for i in range(first):
+            add_squares(squares, self.z0[i], self.z1[i])
+        for i in range(last, self.n_seen):
+            add_squares(squares, self.z0[i], self.z1[i])
+        for g in range(self.blocks.n_blocks):
+            own[0], own[1], own[2], own[3] = squares[0], squares[1], squares[2], squares[3]
+            if last > first:
+                for i in range(first + g * width, first + (g + 1) * width):
+                    add_squares(own, self.z0[i], self.z1[i])
+            self.size[g] = 0.0
+            if total[g] > 0.0:
+                if not (own[0] <= limit and own[2] <= limit):
+                    return INFINITY
+                self.size[g] = cubic_change(own[0], own[1], own[2], own[3])
+                rate += total[g] * self.size[g]
+            self.upto[g] = rate
+        return rate
+
+    cdef int draw(self, Py_ssize_t count, double rate) except -1 nogil:
+        """Draw rows with their bounds, and read both arms on them."""
+        cdef const int64_t *order = <const int64_t *>cnp.PyArray_DATA(self.blocks.order)
+        cdef const int64_t *starts = <const int64_t *>cnp.PyArray_DATA(self.blocks.starts)
+        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.blocks.weights)
+        cdef Py_ssize_t arms[2]
+        cdef double *out[2]
+        cdef Py_ssize_t i, low, high, middle
+        cdef int64_t place
+        cdef double level
+        arms[0], arms[1] = 0, 1
+        self.step.n_read, self.step.n_looks = count, 1
+        if count == 0:
+            return 0
+        self.reserve(count)
+        for i in range(count):
+            level = rate * self.stream.bits.next_double(self.stream.bits.state)
+            low, high = 0, self.blocks.n_blocks - 1
+            while low < high:               # the first block whose rates reach beyond the level
+                middle = (low + high) // 2
+                if self.upto[middle] > level:
+                    high = middle
+                else:
+                    low = middle + 1
+            place = starts[low] + alias_draw(self.blocks.table + starts[low],
+                                             <uint32_t>(starts[low + 1] - starts[low]), &self.stream.bits)
+            self.rows[i] = order[place]
+            self.bound[i] = weight[place] * self.size[low]
+        out[0], out[1] = self.before, self.after
+        return self.source.fill(self.rows, count, arms, 2, out)
+
+    cdef int decide(self, double threshold) except -1 nogil:
+        cdef double rate = self.measure(), log_ratio = 0.0, change, slack = slack_of(self.rounding)
+        cdef Py_ssize_t i, count
+        if not rate < self.most:
+            return self.full_pass(threshold)
+        count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
+        self.draw(count, rate)
+        for i in range(count):
+            change = held(self, i, self.bound[i], slack)
+            log_ratio += poisson_factor(change, self.bound[i], self.stream.bits.next_double(self.stream.bits.state))
+        self.step.accepted = log_ratio > threshold
+        return 0
+
+
+cdef inline void add_squares(double *to, double a, double b) noexcept nogil:
+    """Onto |z0|^2, z0 . z1, |z1|^2 and |z1 - z0|^2: one coordinate."""
+    to[0] += a * a
+    to[1] += a * b
+    to[2] += b * b
+    to[3] += (b - a) * (b - a)

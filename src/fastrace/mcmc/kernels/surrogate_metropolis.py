@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from fastrace._base import _checks
 from fastrace.mcmc.compression import Compressed, compress
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
-from fastrace.mcmc.kernels._minibatch import PoissonChain
+from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
 from fastrace.mcmc.kernels._racing import Racing
 from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, table_of
 from fastrace.mcmc.kernels._surrogate import Inner, NormalInner, SurrogateMove
@@ -22,10 +22,12 @@ from fastrace.sources import Source
 
 Array = NDArray[np.float64]
 
-DECISIONS = ("race", "poisson", "exact")
+DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
-TARGET = 0.7  # share of whole moves accepted, below which moves become smaller
+TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
 LEAST = 0.05  # of a move's size
+PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
+WORTH = 0.05  # of the rows, from which on a race is tried in its place
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
 
 BAD_FIT = (
@@ -50,10 +52,11 @@ class SurrogateMetropolis(Racing):
         How a step moves on the surrogate. "normal", the nested normal: hyperparameters from their marginal under the
         surrogate, then all that rows see given them, which is normal; nearly independent draws. "hmc": Hamiltonian
         trajectories, for priors that are far from normal. "auto": the first where hyperparameters are few.
-    decision : {"race", "poisson", "exact"}, default "race"
+    decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a step is decided. "race": as in `RacingMetropolis`, wrong with probability `delta` at most. "poisson":
         without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
-        "exact": by all rows.
+        "exact": by all rows. "auto": "poisson" where such bounds are known and a short pilot, always from one seed,
+        reads few rows by them, else "race".
     n_inner : int, default 1
         Moves on the surrogate between two decisions.
     size : float, default 1.0
@@ -82,6 +85,10 @@ class SurrogateMetropolis(Racing):
     :math:`\pi_s`, the flow :math:`\pi(\theta) T(\theta, \theta') \min(1, e^{R(\psi') - R(\psi)})` is the same
     in both directions, so that the posterior is invariant [1]_ [2]_; the decision is the race or minibatch that other
     kernels make too.
+
+    A row sees the shared parameters and the effects of its own group, but not those of other groups. So the bound on
+    the change of its term rests on how far those few coordinates move, in units of their posterior, and minibatches
+    are far smaller than for a model with as many coefficients.
 
     The nested normal is what integrated nested Laplace approximations compute [3]_; here the rows correct it. Its
     price is O(s^3 + G s^2) a marginal density for G groups and s other parameters.
@@ -112,7 +119,7 @@ class SurrogateMetropolis(Racing):
         self,
         model: Model,
         inner: str = "auto",
-        decision: str = "race",
+        decision: str = "auto",
         *,
         n_inner: int = 1,
         size: float = 1.0,
@@ -146,23 +153,50 @@ class SurrogateMetropolis(Racing):
         self.reference: Reference = self._carrier()
         self.inner = "normal" if inner == "auto" else inner
         self._settle()
+        race = (delta, bound, first_look, growth, access, student, skewness_guard, None)
+        if self.decision in ("auto", "poisson"):
+            self._decide_by_bounds()
         if self.decision == "race":
-            self._race_by(delta, bound, first_look, growth, access, student, skewness_guard, None)
-        elif self.decision == "poisson":
-            if self.reference.weights is None:
-                raise ValueError(f"{model!r} gives no bound on the third derivative of each row's term, without which "
-                                 f"no minibatch is exact; take decision='race' or 'exact'")
-            self._table = table_of(self.reference.weights)
+            self._race_by(*race)
+
+    def _decide_by_bounds(self) -> None:
+        """Take up the bounds on rows; with "auto", race where there are none or a pilot reads too much by them."""
+        asked, weights = self.decision, self.reference.weights
+        if weights is None and asked == "poisson":
+            raise ValueError(f"{self.model!r} gives no bound on the third derivative of each row's term, without which "
+                             f"no minibatch is exact; take decision='race' or 'exact'")
+        self.decision = "race" if weights is None else "poisson"
+        if weights is None:
+            return
+        # In a block fewer coordinates matter than the radii are for: the smallest ball holds nearly all moves.
+        self._radius, smallest = self._shells[0] if self._shells else (self.reference.radius, weights)
+        self._blocks = self._block_table(smallest)
+        if self._blocks is None:
+            self._table = table_of(weights)
             self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
+        if asked == "auto":
+            rng = np.random.default_rng(PILOT_SEED)
+            _, steps = self.run(rng, self.init(None, rng), PILOT)
+            if steps.rows.mean() > WORTH * self.model.n_rows:
+                self.decision, self._engines = "race", []
+                self.reference = replace(self.reference, weights=None, shells=())
 
     def _carrier(self) -> Reference:
         """What the source expands at, and the bounds on what it leaves where the decision needs them."""
-        hat, bounded = np.array(self.compressed.psi_hat), self.decision == "poisson"
+        hat, bounded = np.array(self.compressed.psi_hat), self.decision in ("auto", "poisson")
         root = np.empty((0, 0))
         if bounded or self.compressed.prior.n_hyper == 0:
             root = self.compressed.covariance_root()
         weights, radius, rounding, *shells = self.model._bounds(hat, root) if bounded else (None, math.inf, 0.0)
         return Reference(hat, hat, root, weights, radius, rounding=rounding, shells=tuple(shells))
+
+    def _block_table(self, weights: Array) -> BlockTable | None:
+        """Rows by the block of coordinates that they see beside the dense ones; None if there are no blocks."""
+        arrow = self.compressed.curvature
+        for factor in getattr(self.model, "factors", ()):
+            if arrow.n_blocks and factor.start == arrow.start and weights.any():
+                return BlockTable(weights, factor.codes, arrow.n_blocks)
+        return None
 
     def _settle(self) -> None:
         """Where the hyperparameters are under the surrogate, found without a row."""
@@ -251,8 +285,13 @@ class SurrogateMetropolis(Racing):
             return super()._chain(source, *args, **options)
         if self.decision == "exact":
             return ExactChain(source, *args, **options)
-        chain = PoissonChain(source, *args, **options)
-        chain.set_table(self._table, self.full_pass_at * self.model.n_rows, *self._inner_tables)
+        if self._blocks is None:
+            chain = PoissonChain(source, *args, **options)
+            chain.set_table(self._table, self.full_pass_at * self.model.n_rows, *self._inner_tables)
+            return chain
+        chain = BlockPoissonChain(source, *args, **options)
+        chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius,
+                         self.full_pass_at * self.model.n_rows)
         return chain
 
     def _recorded(self, draws: Array) -> Array:
