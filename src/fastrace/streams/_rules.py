@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from fastrace._base import _checks
 from fastrace._base._docs import filled
@@ -64,10 +64,20 @@ ValueError
 
 
 class StoppingRule:
-    """Face of a stream that stops itself; subclass it together with a compiled ``Stream``."""
+    """Face of a stream that stops itself; subclass it together with a compiled ``Stream``.
+
+    Each rule says in `_holds_once` whether its promise, proven for independent rewards, also holds for rewards drawn
+    without replacement by a rule that does not know the size of the population. It does if the bounds rest on sums of
+    a fixed number of rewards (Hoeffding 1963, Theorem 4). `estimate_mean` then reads each row of an array at most once;
+    for the other rules it draws rows with replacement.
+    """
+
+    _holds_once: ClassVar[bool]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if not cls.__name__.startswith("_") and not hasattr(cls, "_holds_once"):
+            raise TypeError(f"{cls.__name__} does not set _holds_once: say if its promise holds without replacement")
         cls.__doc__ = filled(cls.__doc__, PAGE)
         _checks.own_init(cls)
 

@@ -12,6 +12,7 @@ from fastrace.streams.sequences import enough_delta, population, share
 class _BettingRule(_rules.StoppingRule, Sequence):
     """A confidence sequence that stops at a relative accuracy; for an absolute one see `AbsoluteStop`."""
 
+    _holds_once = False
     _kernel: ClassVar[str]
 
     def __init__(

@@ -34,10 +34,10 @@ METHODS: dict[str, Callable[..., Any]] = {
 # Methods of each accuracy, "auto" first, and those that know populations. For an absolute one they are bounds.
 CHOICES: dict[str, tuple[str, ...]] = {"relative": tuple(METHODS), "absolute": tuple(over_bounds.ABSOLUTE)}
 NAMES = ("auto", *dict.fromkeys((*CHOICES["relative"], *CHOICES["absolute"])))
-OF_POPULATIONS = {"relative": ("target-eb", "target-bet", "betting"), "absolute": over_bounds.OF_POPULATIONS}
-# Rules whose bounds rest on sums of a fixed number of rewards: what holds for independent rewards then holds without
-# replacement (Hoeffding 1963, Theorem 4).
-ONCE = (stopping.NAS, stopping.GeometricNAS, stopping.SRA, stopping.EBStop)
+OF_POPULATIONS = {
+    "relative": tuple(name for name, rule in METHODS.items() if hasattr(rule, "n_rows")),
+    "absolute": over_bounds.OF_POPULATIONS,
+}
 AT_FIRST, AT_ONCE = 1 << 10, 1 << 16    # rewards of an array between two reports of progress
 
 
@@ -216,7 +216,7 @@ def start_rule(
 def _full_name(method: str, accuracy: str) -> str:
     """The name of a method for that accuracy, in full."""
     names = CHOICES[accuracy]
-    name = _checks.choice(method, "method", NAMES)
+    name = _checks.choice(sequences.in_full(method), "method", NAMES)
     if name != "auto" and name not in names:
         raise ValueError(f"method is {name!r}, which is not for {accuracy} accuracy; take one of {', '.join(names)}")
     return names[0] if name == "auto" else name
@@ -245,7 +245,7 @@ def _rows(rule: Any, array: Any, rng: _checks.Generator) -> Callable[[int], Any]
             f"the rule knows a population of {population} rows, of which it has seen {rule.n_samples}, and rewards has "
             f"{n_rows}; make the rule for all of them"
         )
-    if population is not None or isinstance(rule, ONCE):
+    if population is not None or rule._holds_once:
         return _row_order.RowOrder(n_rows, rng).take
     left = n_rows
 

@@ -74,6 +74,8 @@ class GBAS(_rules.StoppingRule, Gbas):
     (385, 0.00993)
     """
 
+    _holds_once = False
+
     def __init__(
         self,
         epsilon: float = 0.1,

@@ -56,11 +56,12 @@ def _fixed_size(epsilon: float, delta: float, support: Support) -> int:
 class _OverBound(_rules.StoppingRule, Over):
     """A rule over a bound chosen by name."""
 
+    _holds_once = False
     _kernels: ClassVar[dict[str, str | None]]
     _of_populations: ClassVar[tuple[str, ...]]
 
     def _start(self, bound: str, n_rows: int | None, cap: float | None, checked: dict[str, Any]) -> None:
-        name = _checks.choice(bound, "bound", ("auto", *self._kernels))
+        bound = name = _checks.choice(sequences.in_full(bound), "bound", ("auto", *self._kernels))
         if name == "auto":
             name = next(iter(self._kernels))
         kernel = self._kernels[name]
@@ -97,7 +98,7 @@ class AbsoluteStop(_OverBound):
         - ``"fixed-size"``: Hoeffding's inequality at a number of rewards known beforehand;
         - ``"empirical-bernstein"``: that of `EBGStop`. It stops at Hoeffding's sample size for half of `delta` at the
           latest, so that it never takes many more rewards than ``"fixed-size"``;
-        - any bound of `ConfidenceSequence`.
+        - any bound of `ConfidenceSequence`, by its long or short name, with the default of `tight_at`.
     n_rows : int, optional
         As for `TargetEBStop`; for ``"target"``, ``"target-betting"``, ``"betting"`` and
         ``"empirical-bernstein-plug-in"``.
@@ -154,7 +155,7 @@ class SignStop(_OverBound):
     bound : str, default "auto"
         - ``"threshold-betting"`` (``"auto"``): two gamblers, one for each side; the fewest rewards;
         - ``"empirical-bernstein"``: that of `EBGStop`;
-        - any bound of `ConfidenceSequence`.
+        - any bound of `ConfidenceSequence`, by its long or short name, with the default of `tight_at`.
     n_rows : int, optional
         Size of the population if rewards are drawn from it without replacement, in uniformly random order, for
         ``"threshold-betting"``. A mean equal to the threshold is then recognised at the last row; see the notes.

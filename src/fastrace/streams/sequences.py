@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from fastrace._base import _checks
 from fastrace.streams import _rules
@@ -18,6 +19,11 @@ BOUNDS = {
 }
 SHORT = {"plug-in": "empirical-bernstein-plug-in", "stitched": "empirical-bernstein-stitched"}
 CAPPED = ("plug-in", "betting")         # kernels whose bets have a cap, and that know populations
+
+
+def in_full(bound: Any) -> Any:
+    """The name of a bound in full; anything else as it is."""
+    return SHORT.get(bound, bound) if isinstance(bound, str) else bound
 
 
 def population(n_rows: int | None) -> int | None:
@@ -139,6 +145,8 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     (True, 0.011)
     """
 
+    _holds_once = False
+
     def __init__(
         self,
         bound: str = "empirical-bernstein-mixture",
@@ -151,7 +159,7 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
         max_samples: int | None = None,
         outside: str = "raise",
     ) -> None:
-        name = _checks.choice(SHORT.get(bound, bound) if isinstance(bound, str) else bound, "bound", tuple(BOUNDS))
+        name = _checks.choice(in_full(bound), "bound", tuple(BOUNDS))
         kernel = BOUNDS[name]
         shared = _rules.shared(delta, support, max_samples, outside)
         n_rows = population(n_rows)

@@ -82,6 +82,8 @@ class NAS(_rules.StoppingRule, HoeffdingStop):
     (True, 0.498)
     """
 
+    _holds_once = True
+
     def __init__(
         self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, two_sided: bool = True,
         floor: float | None = None, max_samples: int | None = None, outside: str = "raise",
@@ -125,6 +127,8 @@ class GeometricNAS(_rules.StoppingRule, HoeffdingStop):
     >>> rule.update_many(np.random.default_rng(1).random(10_000))
     3325
     """
+
+    _holds_once = True
 
     def __init__(
         self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, beta: float = 1.5,
@@ -174,6 +178,8 @@ class SRA(_OfSums, SumStop):
     0.0513
     """
 
+    _holds_once = True
+
 
 class AA(_OfSums, ApproximationStop):
     r"""Estimate the mean of rewards that are never negative to a relative accuracy, optimally up to a constant.
@@ -219,6 +225,8 @@ class AA(_OfSums, ApproximationStop):
     (3, 0.499)
     """
 
+    _holds_once = False
+
 
 class EBStop(_rules.StoppingRule, BernsteinStop):
     r"""Estimate a mean to a relative accuracy by empirical Bernstein bounds after every reward.
@@ -261,6 +269,8 @@ class EBStop(_rules.StoppingRule, BernsteinStop):
       interval  [0.44746211, 0.54682239]
       samples   2482
     """
+
+    _holds_once = True
 
     def __init__(
         self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, spending: str = "poly",
@@ -322,6 +332,8 @@ class EBGStop(_rules.StoppingRule, BernsteinStop):
     >>> round(low, 3), round(rule.estimate, 3), round(high, 3)
     (0.451, 0.496, 0.551)
     """
+
+    _holds_once = False
 
     def __init__(
         self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, preset: str = "starred",
