@@ -362,3 +362,25 @@ def test_check_bias_says_when_chains_have_not_mixed():
     near = mcmc.RacingMetropolis(logistic())
     check = mcmc.check_bias(near, mcmc.sample(near, n_draws=1000, n_chains=2, rng=1), n=50, rng=1)
     assert check.warnings == () and "warning" not in str(check)
+
+
+def test_check_bias_of_surrogate_chains():
+    """Effects of five groups, and of one that has a single row."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 5, 1500)
+    x = rng.normal(size=(1500, 1))
+    y = rng.random(1500) < special.expit(0.3 * x[:, 0] - 1.0)
+    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(x, y, groups=codes))
+    trace = mcmc.sample(kernel, n_draws=500, n_chains=2, rng=1)
+    check = mcmc.check_bias(kernel, trace, n=300, rng=1)
+    assert check.n_checked == 300 and check.n_raced > 0
+    assert_rate_at_most(check.n_wrong, check.n_checked, kernel.delta)
+    codes[0], y[0] = 5, True
+    alone = mcmc.SurrogateMetropolis(mcmc.GLM(x, y, groups=codes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        trace = mcmc.sample(alone, n_draws=500, n_chains=2, rng=1)
+        check = mcmc.check_bias(alone, trace, n=300, rng=1)
+    assert_rate_at_most(check.n_wrong, check.n_checked, kernel.delta)
+    with pytest.raises(TypeError, match="whose decisions are not races"):
+        mcmc.check_bias(mcmc.SurrogateMetropolis(kernel.model, decision="exact"), trace)

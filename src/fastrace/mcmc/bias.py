@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,10 +19,13 @@ from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.kernels.slice import Slice
+from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.kernels.variable_selection import VariableSelection
 from fastrace.mcmc.trace import Trace, unmixed
 
 __all__ = ["BiasCheck", "check_bias"]
+
+_Races = RacingMetropolis | RacingGibbs | RacingSlice | SurrogateMetropolis | VariableSelection
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,14 @@ class BiasCheck:
 
 
 def check_bias(
-    kernel: RacingMetropolis | RacingGibbs | RacingSlice | VariableSelection, trace: Trace, n: int = 1000,
+    kernel: _Races, trace: Trace, n: int = 1000,
     rng: _checks.RngLike = None,
 ) -> BiasCheck:
     """Estimate the error rate of a racing kernel's decisions along a trace.
 
     Parameters
     ----------
-    kernel : RacingMetropolis, RacingSlice, RacingGibbs, or VariableSelection that races
+    kernel : RacingMetropolis, RacingSlice, RacingGibbs, or SurrogateMetropolis or VariableSelection that races
         The kernel that made the trace.
     trace : Trace
         Decisions are made anew at states drawn at random from it.
@@ -117,7 +121,7 @@ def check_bias(
     """
     n = _checks.integer(n, "n", 1, "something must be checked")
     gen = _checks.generator(rng)
-    races = isinstance(kernel, VariableSelection) and kernel.decision == "race"
+    races = isinstance(kernel, (SurrogateMetropolis, VariableSelection)) and kernel.decision == "race"
     if not races and not isinstance(kernel, (RacingMetropolis, RacingGibbs, RacingSlice)):
         raise TypeError(f"kernel is a {type(kernel).__name__}, whose decisions are not races; RacingMetropolis, "
                         f"RacingSlice or RacingGibbs is needed")
@@ -144,12 +148,16 @@ def check_bias(
 Twice = Callable[[Any, Any, Any, int], tuple[int, int, int]]  # tests made twice, wrong ones, those that ended early
 
 
-def _twice(kernel: RacingMetropolis | RacingGibbs | RacingSlice | VariableSelection) -> Twice:
+def _twice(kernel: _Races) -> Twice:
     """What makes the decisions from one state twice."""
     if isinstance(kernel, RacingGibbs):
         return _gibbs_twice
     if isinstance(kernel, VariableSelection):
         return partial(_rows_twice, kernel._deciding("exact"))
+    if isinstance(kernel, SurrogateMetropolis):
+        exact = copy.copy(kernel)
+        exact.decision, exact._engines = "exact", []
+        return partial(_rows_twice, exact)
     control_variate = kernel.reference if kernel.controlled else None
     if isinstance(kernel, RacingSlice):
         return partial(_rows_twice, Slice(kernel.model, width=kernel.width, max_steps=kernel.max_steps,
@@ -160,8 +168,9 @@ def _twice(kernel: RacingMetropolis | RacingGibbs | RacingSlice | VariableSelect
 
 
 def _rows_twice(exact: Any, kernel: Any, state: Any, position: Any, seed: int) -> tuple[int, int, int]:
-    whitened = exact._whitened(position, state.tuning)
-    here = replace(state, position=position, whitened=whitened, cache=None)
+    here = replace(exact.init(position), tuning=state.tuning)
+    if not isinstance(exact, SurrogateMetropolis):
+        here = replace(here, whitened=exact._whitened(position, state.tuning))
     race, full = (maker.run(np.random.default_rng(seed), here, 1)[1] for maker in (kernel, exact))
     if isinstance(exact, Slice):
         differs = not np.array_equal(race.draws, full.draws)
