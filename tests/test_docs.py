@@ -33,6 +33,7 @@ FRAMEWORKS = {
     "mcmc.doors.jax._xla_chain": ["jax"],
     "mcmc.doors.numpyro": ["numpyro"],
     "mcmc.doors.pymc._graphs": ["pymc"],
+    "mcmc.doors.pymc._hierarchy": ["pymc"],
     "mcmc.doors.pymc._predictors": ["pymc"],
     "mcmc.doors.pymc._recognised": ["pymc"],
     "mcmc.doors.pymc.models": ["pymc"],

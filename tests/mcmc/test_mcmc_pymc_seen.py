@@ -6,6 +6,7 @@ os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusi
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fastrace import mcmc
 
@@ -141,3 +142,67 @@ def test_a_model_that_only_looks_like_a_generalised_linear_one_is_not_compiled()
     model = made(build)
     assert model._graphs.design is not None and "PyTensor" in repr(model) and "no generalised" in model.describe()
     assert model.reference().weights is None
+
+
+def standardised(d):
+    """Two crossed factors, one with a mean of its own and one of slopes, standardised in PyMC."""
+    tau, sd = pm.HalfNormal("tau", 1.5), pm.Exponential("sd", 2.0)
+    a = pm.Deterministic("a", pm.Normal("mu", 0.0, 3.0) + tau * pm.Normal("z", shape=5))
+    slope = sd * pm.Normal("s", shape=4)
+    eta = d["x"] @ pm.Normal("b", 0.0, 2.0, shape=2) + a[d["g"]] + d["o"] * slope[d["k"]] + d["o"]
+    pm.Poisson("obs", mu=pm.math.exp(eta), observed=d["k"])
+
+
+def centred(d):
+    a = pm.Normal("z", 0.0, pm.HalfCauchy("tau", 2.0), shape=5)
+    pm.StudentT("obs", nu=5.0, mu=pm.Normal("mu") + a[d["g"]], sigma=2.0, observed=d["y"])
+
+
+def log_density(build, at):
+    """Of the natural parameters, by SciPy."""
+    eta, rows = at["mu"] + np.zeros(N), DATA["g"]
+    scale = stats.halfnorm(scale=1.5) if build is standardised else stats.halfcauchy(scale=2.0)
+    prior = scale.logpdf(at["tau"]) + stats.norm.logpdf(at["z"] * (at["tau"] if build is standardised else 1.0), 0.0,
+                                                        at["tau"]).sum()
+    if build is centred:
+        return prior + stats.norm.logpdf(at["mu"]) + stats.t(5.0, loc=eta + at["z"][rows], scale=2.0).logpdf(
+            DATA["y"]).sum()
+    eta += DATA["x"] @ at["b"] + at["a"][rows] - at["mu"] + DATA["o"] * (1.0 + at["sd"] * at["s"][DATA["k"]])
+    prior += stats.norm.logpdf(at["mu"], 0.0, 3.0) + stats.norm.logpdf(at["b"], 0.0, 2.0).sum()
+    prior += stats.expon.logpdf(at["sd"], scale=0.5) + stats.norm.logpdf(at["sd"] * at["s"], 0.0, at["sd"]).sum()
+    return prior + stats.poisson.logpmf(DATA["k"], np.exp(eta)).sum()
+
+
+@pytest.mark.parametrize("build", [standardised, centred])
+def test_hierarchies_are_given_as_models_for_the_surrogate(build):
+    """The joint density of both factors' scales and effects, in the coordinates of GLM, by SciPy up to a constant."""
+    model = made(build)
+    glm = model.as_glm()
+    rng, differences = np.random.default_rng(3), []
+    for _ in range(4):
+        theta = np.concatenate([rng.uniform(-0.5, 0.5, glm.n_seen), rng.uniform(0.3, 2.0, glm.dim - glm.n_seen)])
+        at = {name: value[0] for name, value in model.unpack(model.from_glm(theta[None])).items()}
+        source, arms = glm.engine(None)
+        free = np.array(glm.unconstrain(theta))
+        arms[:] = free[: glm.n_seen]
+        ours = source.totals([0])[0] + glm.joint_prior.copy().value_and_gradient(free)[0]
+        ours -= free[glm.n_seen :].sum()  # densities of the scales, not of their logarithms
+        differences.append(log_density(build, {"mu": 0.0, **at}) - ours)
+    np.testing.assert_allclose(differences, differences[0], atol=1e-9)
+
+
+def test_a_chain_on_the_surrogate_comes_back_in_the_names_of_pymc():
+    model = made(standardised)
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model.as_glm()), n_draws=60, n_chains=2, rng=1)
+    named = model.unpack(model.from_glm(trace.draws))
+    assert named["a"].shape == (2, 60, 5) and (named["tau"] > 0.0).all()
+    np.testing.assert_allclose(named["a"], named["mu"][..., None] + named["tau"][..., None] * named["z"])
+
+
+def test_hierarchies_of_another_kind_say_so():
+    def build(d):
+        a = pm.StudentT("a", nu=3.0, mu=0.0, sigma=pm.HalfNormal("tau"), shape=3)
+        pm.Normal("obs", d["x"] @ pm.Normal("b", shape=2) + a[d["g"]], 1.0, observed=d["y"])
+
+    with pytest.raises(ValueError, match="not recognised"):
+        made(build).as_glm()

@@ -109,7 +109,8 @@ class RowGraphs:
             self._seen = pt.concatenate(seen)
             if not set(self._fixed).isdisjoint(ancestors([self._seen])):
                 raise Unseen("a discrete variable")
-            return found, Design(found, {v: self._start[v.name] for v in values})
+            self.scalars, self.starts = found.scalars, {v: self._start[v.name] for v in values}
+            return found, Design(found, self.starts)
         except Unseen:
             return None, None
 

@@ -106,7 +106,16 @@ class _Walk:
         if isinstance(op, Sum) and v.ndim == 1 and inputs[0].ndim == 2 and op.axis in ((1,), (-1,)):
             return self._by_columns(inputs[0])
         source = self._gathered(v)
-        return None if source is None or v.ndim != 1 else [Part(None, _codes(v, source), source.ravel())]
+        return None if source is None or v.ndim != 1 else self._chosen(v, source)
+
+    def _chosen(self, v: Any, source: Any) -> list[Part]:
+        """What codes choose: a mean that all effects have in common is a summand of its own."""
+        op = getattr(source.owner, "op", None)
+        codes = _codes(v, source)
+        if not isinstance(getattr(op, "scalar_op", None), Add):
+            return [Part(None, codes, source.ravel())]
+        return [Part(None, None, _scalar(u).reshape((1,))) if _is_scalar(u) else Part(None, codes, u.ravel())
+                for u in source.owner.inputs]
 
     def _elementwise(self, op: Any, inputs: list[Any]) -> list[Part] | None:
         if isinstance(op, Cast | Identity):
@@ -385,6 +394,12 @@ class Predictors:
         self.seen = [*(c.ravel() for c in coefficients), *(s.reshape((1,)) for s in self.scalars)]
         self.rearranged = all(_rearranges(v) for v in self.seen)
         self.n_rows = n_rows
+
+
+    @staticmethod
+    def rearranges(v: Any) -> bool:
+        """Whether coefficients are entries of one parameter as they are."""
+        return _rearranges(v)
 
 
 class Design:

@@ -16,12 +16,12 @@ from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
 from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["compiled_terms", "effects_last", "normal_prior"]
+__all__ = ["AGREE", "compiled_terms", "effects_last", "family_of", "normal_prior", "number"]
 
 Array = NDArray[np.float64]
 
 _POINTS = 4  # random points at which both must agree
-_AGREE = 1e-9  # relative to 1 plus the size of a term, or of the log prior
+AGREE = 1e-9  # relative to 1 plus the size of a term, or of the log prior
 _REACH = 3.0  # how far these points move predictors, at most: far out the terms of PyMC lose digits
 _DENSE = 0.4  # share of entries from which a table is kept whole
 
@@ -35,7 +35,7 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
         return None
     if len(graphs.predictors.leaves) != 1 or graphs.predictors.scalars:
         return None
-    found = _family(graphs.observed[0])
+    found = family_of(graphs.observed[0])
     if found is None:
         return None
     family, options = found
@@ -59,7 +59,7 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
     return glm if _agree(graphs, glm, start) else None
 
 
-def _family(observed: Any) -> tuple[str, dict[str, Any]] | None:
+def family_of(observed: Any) -> tuple[str, dict[str, Any]] | None:
     """The family that the distribution of an observed variable may be, with its fixed parameters."""
     law = type(observed.owner.op).__name__
     if law == "BernoulliRV":
@@ -68,15 +68,15 @@ def _family(observed: Any) -> tuple[str, dict[str, Any]] | None:
         return "poisson", {}
     given = observed.owner.op.dist_params(observed.owner)
     if law == "NormalRV":
-        scale = _number(given[1])
+        scale = number(given[1])
         return None if scale is None else ("gaussian", {"scale": scale})
     if law == "StudentTRV":
-        df, scale = _number(given[0]), _number(given[2])
+        df, scale = number(given[0]), number(given[2])
         return None if df is None or scale is None else ("student-t", {"df": df, "scale": scale})
     return None
 
 
-def _number(v: Any) -> float | None:
+def number(v: Any) -> float | None:
     """What a variable is if it is a single number that nothing random enters."""
     if any(u.owner is not None and hasattr(u.owner.op, "dist_params") for u in ancestors([v])):
         return None
@@ -169,7 +169,7 @@ def _agree(graphs: RowGraphs, glm: GLM, start: Array) -> bool:
             first = theirs - ours
             if not np.isfinite(first).all():
                 return False
-        elif not (np.abs(theirs - ours - first) <= _AGREE * (1.0 + np.abs(theirs))).all():
+        elif not (np.abs(theirs - ours - first) <= AGREE * (1.0 + np.abs(theirs))).all():
             return False
     return True
 
@@ -184,6 +184,6 @@ def normal_prior(rest: Callable[[Array], float], expansion: Sequence[Any], start
         rng = np.random.default_rng(child)
         step = rng.standard_normal(len(start)) * 10.0 ** rng.uniform(-1.0, 1.0)
         quadratic = value + float(gradient @ step + 0.5 * (step @ hessian @ step))
-        if not abs(rest(start + step) - quadratic) <= _AGREE * (1.0 + abs(quadratic)):
+        if not abs(rest(start + step) - quadratic) <= AGREE * (1.0 + abs(quadratic)):
             return False
     return True

@@ -74,10 +74,16 @@ def from_pymc(
     rows in the data. Both the log-likelihood and the prior are expanded to second order at the posterior mode, as far
     as PyTensor can differentiate them. That takes ``dim`` passes over the data for each of a few Newton steps, once.
 
+    A generalised linear model is recognised, and runs compiled, as `mcmc.GLM` does: logistic, Poisson, Gaussian and
+    Student-t regressions of columns, intercepts, effects of groups and offsets. The terms of every row are compared
+    with PyMC's at random points, and a model that differs stays with PyTensor; `PyMCModel.describe` says which. Where
+    groups are many their effects are the last parameters. Data are those of the call: `pm.set_data` comes too late.
+
     Hierarchies are hard for chains that follow the joint mode: with the standard deviation of group effects among the
     parameters it lies far from the posterior (not centred), or there is none and an error says so (centred). Chains
-    then move slowly or stay away, and `fastrace.mcmc.sample` warns; take PyMC's own NUTS for such a model, or one with
-    that standard deviation fixed.
+    then move slowly or stay away, and `fastrace.mcmc.sample` warns. `PyMCModel.as_glm` gives the same posterior in
+    coordinates for `SurrogateMetropolis`, whether PyMC's are centred or not; take PyMC's own NUTS where it does not
+    recognise the model.
 
     Examples
     --------
@@ -152,6 +158,7 @@ class PyMCModel(Model):
 
     _glm: GLM | None = None  # of models saved before there was one
     _normal = False
+    _hierarchy: Any = None
 
     def __init__(
         self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
@@ -244,21 +251,7 @@ class PyMCModel(Model):
         return f"PyMCModel({', '.join(self._value_names)}; {counted(self.n_rows, 'row')}; {self._path})"
 
     def describe(self) -> str:
-        """What the model is, and which code evaluates its rows and its prior, in words.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import pymc as pm
-        >>> from fastrace import mcmc
-        >>> with pm.Model() as model:
-        ...     X, Y = pm.Data("X", np.ones((50, 1))), pm.Data("Y", np.arange(50) % 2)
-        ...     obs = pm.Bernoulli("obs", logit_p=X @ pm.Normal("b", shape=1), observed=Y)
-        >>> print(mcmc.from_pymc(model).describe())
-        PyMCModel of 50 rows in 1 parameter: b.
-        Rows: compiled code, as logistic regression; the terms agree with PyMC's at random points.
-        Prior: normal, and so part of the expansion.
-        """
+        """What the model is, and which code evaluates its rows and its prior, in words."""
         rows = ("PyTensor, row by row: no generalised linear model was recognised" if self._glm is None else
                 f"compiled code, as {self._family} regression; the terms agree with PyMC's at random points")
         prior = "normal, and so part of the expansion" if self._normal else "PyTensor"
@@ -358,6 +351,53 @@ class PyMCModel(Model):
     def rest(self, theta: NDArray[np.float64]) -> float:
         """All that is not a term: prior, Jacobian, potentials, observed variables left out."""
         return float(self._graphs.call("rest", self._whole(theta), *self._fixed_values()))
+
+    def as_glm(self) -> GLM:
+        """The same posterior as a `GLM` with priors, for `SurrogateMetropolis` and chains of hierarchies.
+
+        Coefficients with normal priors, effects of groups that are normal with a learned standard deviation, centred or
+        standardised in PyMC, and the priors of these are recognised. The log-posteriors are compared at random points.
+
+        Returns
+        -------
+        GLM
+            Its parameters: coefficients, effects, standard deviations. `from_glm` and `unpack` bring draws back.
+
+        Raises
+        ------
+        ValueError
+            If the model is of another kind.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pymc as pm
+        >>> from fastrace import mcmc
+        >>> rng = np.random.default_rng(0)
+        >>> with pm.Model() as model:
+        ...     G, Y = pm.Data("G", rng.integers(0, 6, 500)), pm.Data("Y", rng.integers(0, 2, 500))
+        ...     a, tau, z = pm.Normal("a"), pm.HalfNormal("tau"), pm.Normal("z", shape=6)
+        ...     obs = pm.Bernoulli("obs", logit_p=a + tau * z[G], observed=Y)
+        >>> ours = mcmc.from_pymc(model)
+        >>> trace = mcmc.sample(mcmc.SurrogateMetropolis(ours.as_glm()), n_draws=100, n_chains=2, rng=1)
+        >>> ours.unpack(ours.from_glm(trace.draws))["z"].shape
+        (2, 100, 6)
+        """
+        return self._recognised().glm
+
+    def from_glm(self, draws: ArrayLike) -> NDArray[np.float64]:
+        """Draws of shape (..., dim) of the model that `as_glm` gives, as parameters of this one."""
+        return np.asarray(self._recognised().from_glm(np.asarray(draws, dtype=np.float64)))
+
+    def _recognised(self) -> Any:
+        from fastrace.mcmc.doors.pymc._hierarchy import hierarchy
+
+        if self._hierarchy is None:
+            self._hierarchy = hierarchy(self._graphs, self.values)
+        if self._hierarchy is None:
+            raise ValueError("the model was not recognised as a hierarchical GLM: one predictor of columns with normal "
+                             "priors and of effects that are normal with a learned standard deviation is needed")
+        return self._hierarchy
 
     def _has_derivatives(self) -> bool:
         if any(dtype.kind != "f" for dtype in self.dtypes) or self._graphs.feel_fixed:
