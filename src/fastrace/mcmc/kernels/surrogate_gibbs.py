@@ -10,14 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace.mcmc.kernels._surrogate_gibbs import SurrogateGibbsCore
-from fastrace.mcmc.models.mixture import MixtureOf
+from fastrace.mcmc.models.mixture import MixtureOf, apart
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, keep_partial
 from fastrace.mcmc.trace import Part
 
 __all__ = ["MixtureState", "SurrogateGibbs"]
 
 Array = NDArray[np.float64]
-CANDIDATES = 5  # for each class at the start
 ALL_ROWS_FROM = 0.3  # expected share of a group's rows from which a pass over all of them is cheaper
 
 
@@ -246,7 +245,7 @@ class SurrogateGibbs:
     def _start(self, rng: np.random.Generator) -> Array:
         m, groups = self.model, self.model.expansions
         k = m.n_classes
-        theta = m.parameters if m.parameters is not None else self._apart(rng)
+        theta = m.parameters if m.parameters is not None else apart(groups, k, rng)
         label = groups.values_at(theta).argmax(axis=1)
         parts = [label.astype(np.float64)]
         if m.parameters is None:
@@ -256,22 +255,6 @@ class SurrogateGibbs:
         if m.hierarchical:
             parts += [theta.mean(axis=0), np.maximum(theta.std(axis=0), 1e-3 * m.sd_scale)]
         return np.concatenate(parts)
-
-    def _apart(self, rng: np.random.Generator) -> Array:
-        """Points of expansion, drawn in proportion to what the groups lose by those drawn before: the best of a few."""
-        m, groups = self.model, self.model.expansions
-        hats, best = np.asarray(groups.hats), groups.values_at_hats()
-        theta = np.empty((m.n_classes, m.dim))
-        theta[0] = hats[rng.integers(m.n_groups)]
-        loss = np.full(m.n_groups, np.inf)
-        for k in range(1, m.n_classes):
-            loss = np.minimum(loss, np.maximum(best - groups.values_at(theta[k - 1 : k])[:, 0], 0.0))
-            total = loss.sum()
-            share = loss / total if total > 0.0 else np.full(m.n_groups, 1.0 / m.n_groups)
-            some = rng.choice(m.n_groups, CANDIDATES, p=share)
-            left = np.minimum(loss[:, None], np.maximum(best[:, None] - groups.values_at(hats[some]), 0.0))
-            theta[k] = hats[some[left.sum(axis=0).argmin()]]
-        return theta
 
     # Steps.
 
