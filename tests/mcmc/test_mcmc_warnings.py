@@ -370,13 +370,13 @@ def test_check_bias_of_surrogate_chains():
     codes = rng.integers(0, 5, 1500)
     x = rng.normal(size=(1500, 1))
     y = rng.random(1500) < special.expit(0.3 * x[:, 0] - 1.0)
-    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(x, y, groups=codes))
+    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(x, y, groups=codes), decision="race")
     trace = mcmc.sample(kernel, n_draws=500, n_chains=2, rng=1)
     check = mcmc.check_bias(kernel, trace, n=300, rng=1)
     assert check.n_checked == 300 and check.n_raced > 0
     assert_rate_at_most(check.n_wrong, check.n_checked, kernel.delta)
     codes[0], y[0] = 5, True
-    alone = mcmc.SurrogateMetropolis(mcmc.GLM(x, y, groups=codes))
+    alone = mcmc.SurrogateMetropolis(mcmc.GLM(x, y, groups=codes), decision="race")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         trace = mcmc.sample(alone, n_draws=500, n_chains=2, rng=1)
