@@ -169,8 +169,8 @@ class MixtureOf:
         if self.parameters is not None:
             return
         if self.model.log_prior is not None:
-            raise ValueError("the model has a log_prior; classes are drawn from a normal prior times expansions: give "
-                             "prior_mean and prior_sd, or hierarchical=True")
+            raise ValueError("the model has a log_prior, or a prior that is not normal; classes are drawn from a "
+                             "normal prior times expansions: give prior=Normal(0.0, 2.5), or prior_mean and prior_sd")
         flat = np.flatnonzero(self.model.prior_precision == 0.0)
         if len(flat):
             raise ValueError(f"prior_sd of the model is infinite for parameters {flat.tolist()}; a class without "
