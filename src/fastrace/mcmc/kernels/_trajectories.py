@@ -1,0 +1,180 @@
+"""How long Hamiltonian trajectories on a surrogate are, and in which coordinates: settled before a chain begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._models._arrow import Quadratic
+from fastrace._models._priors import JointPrior
+from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
+from fastrace.mcmc.trace import effective_sample_size
+
+__all__ = ["Trajectories", "trajectories_of"]
+
+Array = NDArray[np.float64]
+TARGET = 0.8  # mean probability of acceptance
+ROUNDS = (150, 300, 600)  # moves of the pilot; each round measures the spreads that the next one moves by
+LENGTHS = (0.8, 1.5, 3.0)  # of trajectories, in standard deviations
+TRIAL = 300  # moves by each
+APART = 3.0  # standard deviations of the likelihood that a coefficient is from the prior mean, to be moved as it is
+WIDEST = 300  # coordinates, up to which a dense root pays
+CORRELATED = 10.0  # condition number of the scaled curvature from which on one is needed
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Settings of a `HamiltonianInner`, and a point where the surrogate has its mass.
+
+    Attributes
+    ----------
+    prior : JointPrior
+        With its choice of standardised coordinates.
+    step, length : float
+    root : ndarray of shape (dim,) or (dim, dim)
+    start : ndarray of shape (dim,)
+    """
+
+    prior: JointPrior
+    step: float
+    length: float
+    root: Array
+    start: Array
+
+    def inner(self, surrogate: Quadratic) -> HamiltonianInner:
+        """A move of its own for one chain."""
+        return HamiltonianInner(surrogate, self.prior, self.step, self.length, self.root)
+
+
+def trajectories_of(surrogate: Quadratic, prior: JointPrior, seed: int = 0) -> Trajectories:
+    """Settle coordinates, spreads, step and length on the surrogate alone, which reads no row.
+
+    A coefficient or a group's effects with a learned scale are standardised where the likelihood says less of them than
+    the prior, and moved as they are elsewhere. The pilot's draws are thrown away: chains that follow are not adapted.
+    """
+    rng = np.random.default_rng(seed)
+    sd, dense = _spreads(surrogate)
+    prior = prior.copy()
+    hat = np.asarray(surrogate.center, dtype=np.float64)
+    theta, free = _start(prior, hat, sd)
+    prior.set_free(free)
+    moved = ~_standardised(prior)
+    root = np.ones(prior.dim)
+    root[: prior.n_seen][moved] = np.minimum(sd[moved], 10.0)
+    step = 0.1
+    for count in ROUNDS:
+        inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
+        theta, step, draws = _search(inner, theta, step, count, rng)
+        if count != ROUNDS[-1]:
+            spread = np.std([prior.free_of(draw) for draw in draws[count // 3 :]], axis=0)
+            root = np.where(spread > 0.0, spread, root)
+    if dense is not None and prior.dim <= WIDEST:
+        root, step, theta = _with_correlations(surrogate, prior, root, dense, moved, theta, step, rng)
+    inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
+    length, theta = _best_length(inner, theta, step, rng)
+    return Trajectories(prior, step, length, root, theta)
+
+
+def _spreads(surrogate: Quadratic) -> tuple[Array, Array | None]:
+    """Standard deviations that the likelihood gives what the rows see, and their covariance where they are related."""
+    arrow = surrogate.curvature
+    if arrow.dim > 4 * WIDEST:
+        own = np.ones(arrow.dim)
+        inside = np.arange(arrow.start, arrow.start + arrow.n_blocks * arrow.width)
+        own[inside] = np.diagonal(arrow.blocks, axis1=1, axis2=2).ravel()
+        own[np.setdiff1d(np.arange(arrow.dim), inside)] = np.diagonal(arrow.dense)
+        return 1.0 / np.sqrt(np.maximum(own, 1e-300)), None
+    whole = arrow.to_dense()
+    scale = np.sqrt(np.maximum(np.diagonal(whole), 1e-300))
+    values, vectors = np.linalg.eigh(whole / np.outer(scale, scale))
+    inverse = (vectors / np.maximum(values, 1e-12)) @ vectors.T / np.outer(scale, scale)
+    correlated = values[-1] > CORRELATED * max(values[0], 0.0)
+    return np.sqrt(np.diagonal(inverse)), inverse if correlated else None
+
+
+def _start(prior: JointPrior, hat: Array, sd: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """A point to begin at, and which coordinates are to be standardised."""
+    coefficients, pools, factors, _, _ = prior.given
+    theta, free = np.concatenate([hat, np.zeros(prior.n_hyper)]), np.zeros(prior.n_seen, dtype=bool)
+    place = prior.n_seen
+    for number, pool in enumerate(pools):
+        mine = np.array([j for j, c in enumerate(coefficients) if c[4] == number], dtype=int)
+        steps = np.abs(hat[mine] - np.array([coefficients[j][1] for j in mine]))
+        if pool[0] == "shared":
+            free[mine], theta[place] = _shared(steps, sd[mine])
+            place += 1
+            continue
+        overall = pool[1][1]
+        theta[place], theta[place + 1] = np.log(overall), 0.5 * np.log(pool[3][2] / pool[3][1])
+        free[mine] = steps < APART * sd[mine]
+        theta[place + 2 : place + 2 + len(mine)] = np.where(free[mine], 0.0, np.log(np.maximum(steps, 1e-8) / overall))
+        place += 2 + len(mine)
+    first = len(coefficients)
+    for n_groups, sds, eta in factors:
+        q = len(sds)
+        effects = slice(first, first + n_groups * q)
+        both = [_shared(np.abs(hat[effects])[k::q], sd[effects][k::q]) for k in range(q)]
+        free[effects] = np.repeat(np.mean([mask for mask, _ in both], axis=0) >= 0.5, q)
+        theta[place : place + q] = [level for _, level in both]
+        place += q + (q * (q - 1) // 2 if eta is not None else 0)
+        first += n_groups * q
+    return theta, free
+
+
+def _shared(steps: Array, sd: Array) -> tuple[NDArray[np.bool_], float]:
+    """Of parameters with one scale: where the likelihood is wider than that scale, and the scale's logarithm."""
+    scale = max(float(np.sqrt(np.mean(np.square(steps)))) if len(steps) else 1.0, 1e-3 * min(float(sd.min()), 1.0))
+    return sd > scale, float(np.log(scale))
+
+
+def _standardised(prior: JointPrior) -> NDArray[np.bool_]:
+    """Which of what the rows see are standardised: a coordinate that is moves with its scale."""
+    theta = np.concatenate([np.full(prior.n_seen, 0.5), np.full(prior.n_hyper, 0.7)])
+    return np.asarray((prior.free_of(theta) != theta)[: prior.n_seen])
+
+
+def _search(
+    inner: HamiltonianInner, theta: Array, step: float, count: int, rng: np.random.Generator
+) -> tuple[Array, float, Array]:
+    """Dual averaging of the step (Hoffman & Gelman, 2014, section 3.2): last point, averaged step, draws."""
+    middle, error, level = np.log(10.0 * step), 0.0, 0.0
+    draws = np.empty((count, len(theta)))
+    for t in range(1, count + 1):
+        theta = draws[t - 1] = inner.draws(theta, 1, rng)[0]
+        error += (TARGET - inner.acceptance - error) / (t + 10.0)
+        log_step = min(middle - np.sqrt(t) / 0.05 * error, 0.5)
+        level += t**-0.75 * (log_step - level)
+        inner.use(float(np.exp(log_step)), inner.length)
+    return theta, float(np.exp(level)), draws
+
+
+def _with_correlations(
+    surrogate: Quadratic, prior: JointPrior, root: Array, covariance: Array, moved: NDArray[np.bool_], theta: Array,
+    step: float, rng: np.random.Generator,
+) -> tuple[Array, float, Array]:
+    """The root with the correlations that the likelihood gives to what is moved as it is."""
+    places = np.flatnonzero(moved)
+    whole = np.diag(root)
+    own = covariance[np.ix_(places, places)]
+    scale = root[places] / np.sqrt(np.diagonal(own))
+    whole[np.ix_(places, places)] = np.linalg.cholesky(own * np.outer(scale, scale))
+    inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], whole)
+    theta, step, _ = _search(inner, theta, step, ROUNDS[-1], rng)
+    return whole, step, theta
+
+
+def _best_length(
+    inner: HamiltonianInner, theta: Array, step: float, rng: np.random.Generator
+) -> tuple[float, Array]:
+    """The length with most effective draws, of the worst parameter, for a gradient."""
+    found = []
+    for length in LENGTHS:
+        inner.use(step, length)
+        before = inner.n_gradients
+        draws = inner.draws(theta, TRIAL, rng)
+        theta = draws[-1]
+        least = min(effective_sample_size(draws[None, :, j]) for j in range(draws.shape[1]))
+        found.append(least / (inner.n_gradients - before))
+    return LENGTHS[int(np.argmax(found))], theta
