@@ -1,16 +1,20 @@
 """Hamiltonian moves on a surrogate: the twin, invariance, detailed balance, calibration, settings."""
 
+import pickle
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from fastrace import mcmc
 from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
 from fastrace.mcmc.kernels._trajectories import trajectories_of
 from guarantee import assert_fits, few_or_many
 from reference import priors as plain
-from reference.hamiltonian import trajectory
+from reference.hamiltonian import local_scales, trajectory
 
 HALF = ("half-normal", 1.0, 0.0)
 SLAB = ("inverse-gamma-of-square", 3.0, 6.0)
@@ -102,11 +106,14 @@ def test_moves_are_those_of_the_twin(name, dense):
         slopes, jacobian = prior.pulled_back(xi, slopes)
         return value + own + jacobian, slopes
 
-    xi, rng, accepted = prior.free_of(start), np.random.default_rng(8), []
+    places = [prior.n_seen + 2 + j for j in range(3)] if name == "horseshoe" else []
+    at, rng, accepted = start, np.random.default_rng(8), []
     for theta in ours:
-        xi, acceptance = trajectory(xi, density, root if dense else np.diag(root), 0.2, 1.0, rng)
+        at = local_scales(at, prior.value_of, places, rng)
+        xi, acceptance = trajectory(prior.free_of(at), density, root if dense else np.diag(root), 0.2, 1.0, rng)
+        at = local_scales(prior.from_free(xi), prior.value_of, places, rng)
         accepted.append(acceptance)
-        np.testing.assert_allclose(theta, prior.from_free(xi), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(theta, at, rtol=1e-8, atol=1e-8)
     assert inner.acceptance == pytest.approx(np.mean(accepted), rel=1e-7)
 
 
@@ -206,3 +213,43 @@ def test_settings_suit_the_posterior():
 def test_bad_arguments(arguments, words):
     with pytest.raises(ValueError, match=words):
         HamiltonianInner(*arguments)
+
+
+# In a kernel.
+
+RNG = np.random.default_rng(6)
+X = RNG.normal(size=(3000, 4))
+Y = (RNG.random(3000) < 1.0 / (1.0 + np.exp(-X @ [1.0, 0.0, 0.1, 0.0]))).astype(float)
+
+
+@pytest.mark.parametrize("decision", ["race", "poisson"])
+def test_a_kernel_goes_on_bit_for_bit_and_records_natural_scales(decision):
+    model = mcmc.GLM(X, Y, prior=mcmc.Horseshoe(expected_nonzero=1.0))
+    kernel = mcmc.SurrogateMetropolis(model, inner="hmc", decision=decision)
+    assert kernel.describe()["inner"] == "hmc"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                             # that there are few draws
+        whole = mcmc.sample(kernel, n_draws=60, n_chains=2, n_tune=30, rng=2, threads=2)
+        half = mcmc.sample(kernel, n_draws=25, n_chains=2, n_tune=30, rng=2, threads=1)
+        rest = mcmc.sample(pickle.loads(pickle.dumps(kernel)), half, n_draws=35)
+    assert (np.concatenate([half.draws, rest.draws], axis=1) == whole.draws).all()
+    assert (whole.draws[:, :, 4:] > 0.0).all()
+    assert len(whole.names) == model.dim == 10
+
+
+def test_many_hyperparameters_are_moved_along_trajectories_by_default():
+    few = mcmc.GLM(X, Y, groups=np.arange(3000) % 4)
+    many = mcmc.GLM(np.hstack([X, X[:, ::-1] ** 2]), Y, prior=mcmc.Horseshoe(expected_nonzero=1.0))
+    assert mcmc.SurrogateMetropolis(few).describe()["inner"] == "normal"
+    assert mcmc.SurrogateMetropolis(many).describe()["inner"] == "hmc"
+
+
+def test_where_the_inner_moves_stayed_no_row_is_read():
+    model = mcmc.GLM(X, Y, prior=mcmc.Laplace(0.0, 0.01))
+    kernel = mcmc.SurrogateMetropolis(model, inner="hmc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = mcmc.sample(kernel, n_draws=200, n_chains=1, rng=2)
+    stayed = (np.diff(trace.draws[0], axis=0) == 0.0).all(axis=1)
+    assert stayed.any()
+    assert not (trace.rows[0][1:] * stayed * trace.accepted[0][1:]).any()

@@ -22,3 +22,14 @@ def trajectory(xi, density, root, step, length, rng):
         velocity = velocity + step_size / 2 * root.T @ gradient
     acceptance = min(1.0, np.exp(value - velocity @ velocity / 2 - energy))
     return (at if uniform < acceptance else xi), acceptance
+
+
+def local_scales(theta, density, places, rng):
+    """A normal step of the logarithm of each local scale, at `places`, accepted by the change of the log density."""
+    for place in places:
+        new = theta.copy()
+        new[place] += 1.5 * rng.standard_normal()
+        uniform = rng.random()
+        if uniform < np.exp(density(new) - density(theta)):
+            theta = new
+    return theta

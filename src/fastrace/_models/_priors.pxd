@@ -3,6 +3,7 @@
 
 from libc.stdint cimport uint8_t
 cimport numpy as cnp
+from numpy.random cimport bitgen_t
 
 from fastrace._math._densities cimport density_t
 
@@ -60,6 +61,9 @@ cdef class JointPrior:
     cdef int seen_from(self, const double *xi, double *theta) except -1 nogil
     cdef int to_free(self, const double *theta, double *xi) except -1 nogil
     cdef double pull_back(self, const double *xi, const double *theta, double *gradient) except? -1.0 nogil
+
+    # a Metropolis move of each local scale of a horseshoe given all else: reversible, and cheap
+    cdef int move_local_scales(self, double *theta, bitgen_t *bits) except -1 nogil
 
     cdef int refresh(self, const double *phi) noexcept nogil
     cdef void refresh_root(self, factor_t *f, const double *phi) noexcept nogil

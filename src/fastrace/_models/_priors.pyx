@@ -15,6 +15,7 @@ from libc.math cimport M_PI, exp, isfinite, log, sqrt, tanh
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, memset
 cimport numpy as cnp
+from numpy.random cimport bitgen_t
 
 from fastrace._math cimport _densities as d
 
@@ -22,12 +23,16 @@ import numpy as np
 
 cnp.import_array()
 
+cdef extern from "numpy/random/distributions.h" nogil:
+    double random_standard_normal(bitgen_t *bits)
+
 LOCATIONS = {"flat": d.FLAT, "normal": d.NORMAL, "student": d.STUDENT, "laplace": d.LAPLACE}
 SCALES = {"half-normal": d.HALF_NORMAL, "half-student": d.HALF_STUDENT, "gamma": d.GAMMA, "log-normal": d.LOG_NORMAL,
           "inverse-gamma-of-square": d.INVERSE_GAMMA_OF_SQUARE, "partial-correlation": d.PARTIAL_CORRELATION}
 
 
 cdef double LOG_2PI = log(2.0 * M_PI)
+cdef double LOCAL_STEP = 1.5                            # of the logarithm of a local scale
 
 
 cdef d.density_t density_of(given):
@@ -506,6 +511,28 @@ cdef class JointPrior:
             f.pull[a * q + a] += n_free / f.root[a * q + a]
         self.spread_root(f, gradient + self.n_seen)
         return out
+
+    cdef int move_local_scales(self, double *theta, bitgen_t *bits) except -1 nogil:
+        """Given the rest the local scales are independent: a normal step of each logarithm, accepted or not."""
+        cdef double *phi = theta + self.n_seen
+        cdef Py_ssize_t j
+        cdef coefficient_t *c
+        cdef double of_slab, of_overall, step, square, slope, old, new, uniform
+        for j in range(self.n_coefficients):
+            c = &self.coefficients[j]
+            if c.local < 0:
+                continue
+            step = phi[c.local] + LOCAL_STEP * random_standard_normal(bits)
+            uniform = bits.next_double(bits.state)
+            of_slab, of_overall = exp(-2.0 * phi[c.overall + 1]), exp(-2.0 * phi[c.overall])
+            square = (theta[j] - c.mean) * (theta[j] - c.mean)
+            old = of_overall * exp(-2.0 * phi[c.local]) + of_slab                # precisions of the coefficient
+            new = of_overall * exp(-2.0 * step) + of_slab
+            if uniform < exp(0.5 * (log(new / old) - square * (new - old))
+                             + d.scale_density(&self.hyper[c.local], step, &slope)
+                             - d.scale_density(&self.hyper[c.local], phi[c.local], &slope)):
+                phi[c.local] = step
+        return 0
 
     # ---- for Python
 

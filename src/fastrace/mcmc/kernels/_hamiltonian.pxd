@@ -26,6 +26,7 @@ cdef class HamiltonianInner(Inner):
     cdef double *velocity
     cdef double *by_seen
 
+    cdef int trajectory(self, double *theta, bitgen_t *bits) except -1 nogil
     cdef double density(self) except? -1.0 nogil
     cdef void pull(self) noexcept nogil
     cdef void drift(self, double step) noexcept nogil

@@ -104,10 +104,19 @@ cdef class HamiltonianInner(Inner):
                 self.xi[i] += step * self.root[i] * self.velocity[i]
 
     cdef int move(self, double *theta, bitgen_t *bits) except -1 nogil:
-        """One trajectory. The step is uniform within a fifth of its mean, the number of steps up to twice its mean."""
+        """A palindrome: local scales given the rest, a trajectory, local scales given the rest.
+
+        Where a local scale is large, trajectories find the ridge of its coefficient narrow; given that it moves freely.
+        """
+        self.prior.move_local_scales(theta, bits)
+        self.trajectory(theta, bits)
+        return self.prior.move_local_scales(theta, bits)
+
+    cdef int trajectory(self, double *theta, bitgen_t *bits) except -1 nogil:
+        """The step is uniform within a fifth of its mean, the number of steps up to twice its mean."""
         cdef double step = self.step * (0.8 + 0.4 * bits.next_double(bits.state))
         cdef double most = 2.0 * self.size * self.length / self.step * bits.next_double(bits.state)
-        cdef Py_ssize_t n_steps = <Py_ssize_t>min(most, <double>LONGEST) + 1, i, k
+        cdef Py_ssize_t n_steps = <Py_ssize_t>min(most, <double>LONGEST) + 1, i, _k
         cdef double uniform = bits.next_double(bits.state), energy = 0.0, value
         self.prior.to_free(theta, self.xi)
         value = self.density()
@@ -115,7 +124,7 @@ cdef class HamiltonianInner(Inner):
             self.velocity[i] = random_standard_normal(bits)
             energy += 0.5 * self.velocity[i] * self.velocity[i]
         energy -= value
-        for k in range(n_steps):
+        for _k in range(n_steps):
             for i in range(self.dim):
                 self.velocity[i] += 0.5 * step * self.pulled[i]
             self.drift(step)

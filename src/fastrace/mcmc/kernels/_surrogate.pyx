@@ -118,6 +118,11 @@ cdef class SurrogateMove(Move):
             if not isfinite(self.theta[i]):         # so far out that double precision ends: refused
                 return 0
         threshold -= self.inner.beside(self.theta)
+        if not memcmp(self.theta, chain.now, n * sizeof(double)):      # the rows see what they saw: R is as it was
+            chain.step.accepted = threshold <= 0.0
+            if chain.step.accepted:
+                memcpy(chain.phi_now, self.theta + n, chain.n_hyper * sizeof(double))
+            return 0
         memcpy(chain.new, self.theta, n * sizeof(double))
         memcpy(chain.phi_new, self.theta + n, chain.n_hyper * sizeof(double))
         if self.undecided:

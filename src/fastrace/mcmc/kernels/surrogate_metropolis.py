@@ -17,11 +17,14 @@ from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, Pois
 from fastrace.mcmc.kernels._racing import Racing
 from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, table_of
 from fastrace.mcmc.kernels._surrogate import Inner, NormalInner, SurrogateMove
+from fastrace.mcmc.kernels._trajectories import trajectories_of
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.sources import Source
 
 Array = NDArray[np.float64]
 
+MOST_BY_SLICES = 8  # hyperparameters that the nested normal is taken for by default
+FIRST_TRAJECTORIES = 50  # from one point to a start
 DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
 TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
@@ -51,7 +54,8 @@ class SurrogateMetropolis(Racing):
     inner : {"auto", "normal", "hmc"}, default "auto"
         How a step moves on the surrogate. "normal", the nested normal: hyperparameters from their marginal under the
         surrogate, then all that rows see given them, which is normal; nearly independent draws. "hmc": Hamiltonian
-        trajectories, for priors that are far from normal. "auto": the first where hyperparameters are few.
+        trajectories, for priors that are far from normal; their steps and coordinates are settled on the surrogate
+        when the kernel is made. "auto": the first up to 8 hyperparameters.
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a step is decided. "race": as in `RacingMetropolis`, wrong with probability `delta` at most. "poisson":
         without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
@@ -151,7 +155,8 @@ class SurrogateMetropolis(Racing):
         self._metric = self.compressed.metric()
         self._near = math.sqrt(self.compressed.n_seen) + 6.0
         self.reference: Reference = self._carrier()
-        self.inner = "normal" if inner == "auto" else inner
+        few = self.compressed.prior.n_hyper <= MOST_BY_SLICES
+        self.inner = inner if inner != "auto" else "normal" if few else "hmc"
         self._settle()
         race = (delta, bound, first_look, growth, access, student, skewness_guard, None)
         if self.decision in ("auto", "poisson"):
@@ -200,6 +205,10 @@ class SurrogateMetropolis(Racing):
 
     def _settle(self) -> None:
         """Where the hyperparameters are under the surrogate, found without a row."""
+        if self.inner == "hmc":
+            self._trajectories = trajectories_of(self.compressed.quadratic, self.compressed.prior)
+            self._phi_center = self._trajectories.start[self.compressed.n_seen :]
+            return
         self._phi_center, self._phi_factor = marginal_of(self.compressed)
 
     @property
@@ -221,6 +230,8 @@ class SurrogateMetropolis(Racing):
 
     def describe(self) -> dict[str, Any]:
         own = {"kernel": type(self).__name__, "inner": self.inner, "decision": self.decision, "n_inner": self.n_inner}
+        if self.inner == "hmc":
+            own |= {"step": self._trajectories.step, "length": self._trajectories.length}
         return own | ({"bound": self.bound, "delta": self.delta} if self.decision == "race" else {})
 
     # States.
@@ -238,6 +249,8 @@ class SurrogateMetropolis(Racing):
 
     def _draw(self, rng: np.random.Generator) -> Array:
         """Nearly a draw from the surrogate, on the scale on which a chain moves."""
+        if self.inner == "hmc":
+            return np.asarray(self._inner().draws(self._trajectories.start, FIRST_TRAJECTORIES, rng)[-1])
         center = np.concatenate([self.compressed.psi_hat, self._phi_center])
         return np.asarray(self._inner().draws(center, FIRST_MOVES, rng)[-1])
 
@@ -256,6 +269,8 @@ class SurrogateMetropolis(Racing):
     # Engines.
 
     def _inner(self) -> Inner:
+        if self.inner == "hmc":
+            return self._trajectories.inner(self.compressed.quadratic)
         return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor)
 
     def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
