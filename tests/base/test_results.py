@@ -4,6 +4,7 @@ import builtins
 import dataclasses
 import html.parser
 import json
+import pickle
 import re
 import sys
 
@@ -78,7 +79,8 @@ def test_answers_are_frozen_and_export_as_json(key):
     with pytest.raises(dataclasses.FrozenInstanceError):
         answer.delta = 0.5
     plain = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
-    assert list(plain) == [part.name for part in dataclasses.fields(answer)]
+    assert list(plain) == [*(part.name for part in dataclasses.fields(answer)), *answer._derived]
+    assert "n_read" in plain or not isinstance(answer, ArmsResult)
     for name, value in plain.items():
         kept = getattr(answer, name)
         if isinstance(kept, np.ndarray):
@@ -201,3 +203,26 @@ def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match="pip install matplotlib"):
         ANSWERS["race"].plot()
+
+
+@pytest.mark.parametrize("key", ANSWERS)
+def test_an_answer_equals_its_copy_and_no_other(key):
+    answer = ANSWERS[key]
+    copy = pickle.loads(pickle.dumps(answer))
+    assert answer == copy and hash(answer) == hash(copy) and answer == answer
+    assert dataclasses.replace(answer, warnings=("odd",)) != answer
+    assert answer != key and [other for other in ANSWERS.values() if other == answer] == [answer]
+
+
+def test_before_any_reward_no_arm_is_best_and_intervals_are_the_support():
+    race = fr.FiniteRace(3, 100, support=(0, 2), offset=[0, 10, -np.inf])
+    sums = fr.UnequalRace([5, 3, 0], support=(0, 2), offset=[1, 2, 3], bound="serfling")
+    stream = fr.HoeffdingRace(3, 9, support=(0, 2))
+    for waiting, lower, upper in ((race, [0, 0.1, -np.inf], [2, 2.1, -np.inf]), (sums, [1, 2, 3], [11, 8, 3]),
+                                  (stream, [0, 0, 0], [2, 2, 2])):
+        answer = waiting.result()
+        assert str(answer).startswith("no reward yet: ") and "still running" in str(answer).splitlines()[0]
+        np.testing.assert_allclose(answer.lower, lower)
+        np.testing.assert_allclose(answer.upper, upper)
+    assert str(fr.race(VALUES, rng=1)).startswith("best arm ")
+    assert np.isinf(fr.FiniteRace(3, 100).result().upper).all()

@@ -3,6 +3,8 @@
 import functools
 import math
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -524,3 +526,17 @@ def test_real_data_beside_logistic_regression(seed):
     assert cross_val_score(model, X, y).mean() > 0.93
     model.fit(X, y)
     assert isinstance(model.estimators_[0], Stump)
+
+
+@pytest.mark.parametrize("missing", ["sklearn", "sklearn.utils.validation"])
+def test_the_room_without_scikit_learn_says_what_to_install(missing):
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+try:
+    import fastrace.boosting
+except ImportError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == 'fastrace.boosting needs scikit-learn 1.6: python -m pip install "scikit-learn>=1.6"\n'

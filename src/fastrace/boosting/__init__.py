@@ -4,7 +4,12 @@
 loops, `_edges.pyx` the race of edges, whose rules are those of `fastrace.streams`.
 """
 
-from fastrace.boosting._bins import Stump
-from fastrace.boosting.filterboost import FilterBoostClassifier
+try:
+    from fastrace.boosting._bins import Stump
+    from fastrace.boosting.filterboost import FilterBoostClassifier
+except ImportError as error:
+    if not (error.name or "").startswith(("sklearn", "joblib")):
+        raise
+    raise ImportError('fastrace.boosting needs scikit-learn 1.6: python -m pip install "scikit-learn>=1.6"') from error
 
 __all__ = ["FilterBoostClassifier", "Stump"]

@@ -9,24 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 import fastrace.boosting._boost as _boost
 from fastrace._base import _checks
 from fastrace._base._progress import track
 from fastrace.boosting._bins import Bins, Floats, Stump
 from fastrace.boosting._committee import Booster, Rows, votes
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_random_state
-    from sklearn.utils.metaestimators import available_if
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
-
-    from fastrace.boosting._rounds import RULES, Rounds, log_inv_share
-    from fastrace.model_selection._sklearn import check_sample_weight, keep_parameters
-except ImportError as error:
-    raise ImportError('fastrace.boosting needs scikit-learn 1.6: python -m pip install "scikit-learn>=1.6"') from error
+from fastrace.boosting._rounds import RULES, Rounds, log_inv_share
+from fastrace.model_selection._sklearn import check_sample_weight, keep_parameters
 
 __all__ = ["FilterBoostClassifier", "Stump"]
 

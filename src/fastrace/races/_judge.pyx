@@ -322,6 +322,9 @@ cdef class RaceJudge(RaceMemory):
         cdef look_t look
         lower[0], upper[0] = -INFINITY, INFINITY
         if isnan(mean):
+            if n == 0 and self.bounded_support and self.n_rows > 0:         # nothing is read: the support alone
+                constant = (self.offset[i] + self.shift[i]) / self.n_rows
+                lower[0], upper[0] = self.low[i] + constant, self.high[i] + constant
             return
         if n == self.n_rows or mean == -INFINITY:       # exact, or an arm that cannot win
             lower[0] = upper[0] = mean

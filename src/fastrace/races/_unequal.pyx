@@ -726,6 +726,8 @@ cdef class UnequalCore:
                 # Rows not read lie within the support, which the estimate keeps if a reward has left it.
                 lower[i] = max(total[i] - width, min(total[i], self._lowest(arm)))
                 upper[i] = min(total[i] + width, max(total[i], self._highest(arm)))
+            else:
+                lower[i], upper[i] = self._lowest(arm), self._highest(arm)
             if total[i] == -INFINITY or (arm.pulls == arm.order.n and i == self.best):
                 half_width[i] = 0.0
         return dict(best=self.best, active=np.flatnonzero(kept[0]), total=table[0].copy(), lower=table[2].copy(),

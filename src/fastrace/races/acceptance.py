@@ -449,7 +449,8 @@ def metropolis_accept(
 
     Notes
     -----
-    The decision is the exact one with probability at least ``1 - delta``; see `AcceptTest`.
+    The decision is the exact one with probability at least ``1 - delta``; see `AcceptTest`. A posterior without data is
+    its prior: of no rows the sum is 0, so the answer is exact and accepts if `threshold` is below 0.
 
     References
     ----------

@@ -41,10 +41,12 @@ class Result:
     """Base of all answers.
 
     An answer is a frozen dataclass. It prints as a short table, shows the same table in a notebook, and has the methods
-    below. Its fields are documented in its own class.
+    below. Its fields are documented in its own class. Two answers of one class are equal if all their fields are,
+    arrays entry by entry; nan equals nan here, so that an answer equals its pickled copy.
     """
 
     __slots__ = ()
+    _derived: ClassVar[tuple[str, ...]] = ()        # properties that `to_dict` adds to the fields
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,10 +55,21 @@ class Result:
         Returns
         -------
         dict
-            Every field by its name. Arrays and tuples are lists, NumPy numbers are Python numbers. JSON has no nan and
-            no infinity: both are None.
+            Every field by its name, and what follows from them: `n_read` of answers about several arms,
+            `fraction_read` of a decision, `stopped` of a mean. Arrays and tuples are lists, NumPy numbers are Python
+            numbers. JSON has no nan and no infinity: both are None. So are the names of arms that have none;
+            `to_frame` numbers such arms from 0.
         """
-        return {part.name: plain(getattr(self, part.name)) for part in dataclasses.fields(self)}
+        names = [part.name for part in dataclasses.fields(self)]
+        return {name: plain(getattr(self, name)) for name in (*names, *self._derived)}
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(same(getattr(self, part.name), getattr(other, part.name)) for part in dataclasses.fields(self))
+
+    def __hash__(self) -> int:
+        return hash((type(self), getattr(self, "stopped_by", "")))     # equal answers ended alike
 
     def to_frame(self) -> Any:
         """Return a table with one row per arm; answers about a single quantity have one row.
@@ -176,6 +189,7 @@ class ArmsResult(Result):
     best: Any
     names: tuple[str, ...] | None
 
+    _derived: ClassVar[tuple[str, ...]] = ("n_read",)
     _noun: ClassVar[str] = "arm"
     _per_arm: ClassVar[tuple[str, ...]] = ("mean", "lower", "upper", "pulls")   # fields of shape (n_arms,) to export
     _out_label: ClassVar[str] = "left the race"
@@ -191,6 +205,12 @@ class ArmsResult(Result):
 
     def _name(self, arm: int) -> str:
         return str(arm) if self.names is None else self.names[arm]
+
+    def _leader(self) -> str:
+        """Who is the best, in words; nobody is before the first reward."""
+        if not self.n_read and not getattr(self, "stopped_by", ""):
+            return "no reward yet"
+        return f"best {'arms' if np.size(self.best) > 1 else 'arm'} {self._named(self.best)}"
 
     def _named(self, arms: Any) -> str:
         """The names of some arms in words, the first ten of them."""
@@ -291,6 +311,19 @@ class ArmsResult(Result):
         left_out = f"\n{counted(rest, f'more {self._noun}')} not drawn" if rest else ""
         ax.set(xlabel=label, ylabel=f"{self._noun}, {self._first} first{left_out}", ylim=(order.size - 0.4, -0.6))
         ax.legend()
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two fields of answers are equal: arrays and tuples entry by entry, nan to nan."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        if type(a) is not type(b) or a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+    if isinstance(a, (list, tuple)) and type(a) is type(b):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return a is b or bool(a == b) or (isinstance(a, float) and isinstance(b, float) and a != a and b != b)
 
 
 def plain(value: Any) -> Any:

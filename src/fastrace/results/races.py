@@ -30,9 +30,9 @@ class RaceResult(ArmsResult):
     lower, upper : ndarray of float, shape (n_arms,)
         Interval of each mean at the arm's last look: with probability at least ``1 - delta`` as far as the bound holds,
         each of them holds its mean; it is cut to what the support leaves possible. A point for arms read in full;
-        infinite ends where the rule has none. With `max_pulls`, whose end depends on the rewards, it has the half-width
-        of the last planned look, where the race may have gone on for some rows. Those of `LilUCB` are not promised: see
-        its notes.
+        infinite ends where the rule has none and there is no support. With `max_pulls`, whose end depends on the
+        rewards, it has the half-width of the last planned look, where the race may have gone on for some rows. Those of
+        `LilUCB` are not promised: see its notes.
     half_width : ndarray of float, shape (n_arms,)
         Half-width of the comparison with the leader (``variance="pairwise"``) or of the arm's own mean
         (``"marginal"``) at the arm's last look; 0 where the mean is exact, nan where the rule has no half-width: for
@@ -87,7 +87,7 @@ class RaceResult(ArmsResult):
 
     def _title(self) -> str:
         title = (
-            f"best arm {self._name(self.best)}: {self.bound} rule, delta {self.delta:g}, "
+            f"{self._leader()}: {self.bound} rule, delta {self.delta:g}, "
             f"read {100 * self.fraction_read:.3g} % after {counted(self.n_looks, 'look')}, {ending(self.stopped_by)}"
         )
         cheaper = " (reading all rows in order was cheaper than what was left of the race)"
@@ -162,7 +162,7 @@ class UnequalResult(ArmsResult):
 
     def _title(self) -> str:
         return (
-            f"best arm {self._name(self.best)}: {self.bound} rule, delta {self.delta:g}, "
+            f"{self._leader()}: {self.bound} rule, delta {self.delta:g}, "
             f"read {100 * self.fraction_read:.3g} % after {counted(self.n_looks, 'look')}, {ending(self.stopped_by)}"
         )
 
@@ -268,7 +268,7 @@ class StreamRaceResult(ArmsResult):
 
     def _title(self) -> str:
         return (
-            f"best {'arms' if np.size(self.best) > 1 else 'arm'} {self._named(self.best)}: {self.bound} race, "
+            f"{self._leader()}: {self.bound} race, "
             f"delta {self.delta:g}, {counted(self.n_rounds, 'round')}, {100 * self.work_saved:.3g} % of the work "
             f"saved, {self.active.size} of {counted(self.mean.size, 'arm')} left, {ending(self.stopped_by)}"
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from fastrace._base._words import counted, ending, number
 from fastrace.results.base import Result, Table
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SamplerStats(Result):
     """Counts over the draws of a `DiscreteSampler`.
 
@@ -76,7 +76,7 @@ class SamplerStats(Result):
         ax.set(xlim=(0.0, 1.0), xlabel="share")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AcceptResult(Result):
     """One decision; true if accepted.
 
@@ -126,6 +126,8 @@ class AcceptResult(Result):
     delta: float
     warnings: tuple[str, ...] = ()
 
+    _derived: ClassVar[tuple[str, ...]] = ("fraction_read",)
+
     def __bool__(self) -> bool:
         return self.accepted
 
@@ -158,7 +160,7 @@ class AcceptResult(Result):
         return {"interval": lambda ax: _draw_interval(ax, self.mean, self.interval, self._per_row())}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StopResult(Result):
     """What a stream that stops itself knows of its mean.
 
@@ -207,6 +209,8 @@ class StopResult(Result):
     n_clipped: int = 0
     note: str = ""
     warnings: tuple[str, ...] = ()
+
+    _derived: ClassVar[tuple[str, ...]] = ("stopped",)
 
     @property
     def stopped(self) -> bool:
