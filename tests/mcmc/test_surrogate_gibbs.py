@@ -73,6 +73,9 @@ def test_expansions_survive_pickling_bit_for_bit():
 def test_rows_in_the_order_of_groups_are_not_copied():
     mix, _ = mixture()
     assert np.shares_memory(mix.engine()[0].X, mix.model._glm.X)
+    other, _ = mixture(shuffled=True)
+    assert np.shares_memory(other.engine()[0].X, other.engine()[0].X)
+    assert not np.shares_memory(other.engine()[0].X, other.model._glm.X)
 
 
 # Against the twin.
