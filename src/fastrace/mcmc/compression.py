@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +15,9 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors import JointPrior
+from fastrace._models._seen import expand_seen
 from fastrace.mcmc.kernels._surrogate import layout_of
-from fastrace.mcmc.models.model import Model, NoModeError
+from fastrace.mcmc.models.model import GLM, Model, NoModeError
 
 __all__ = ["Compressed", "compress"]
 
@@ -25,6 +27,7 @@ Parts = tuple[float, Array, Arrow]
 _STEPS = 60  # Newton steps with the scales of the effects estimated on the way
 _CLOSE = 1e-4  # squared length of the last step, in posterior standard deviations, over the number of parameters
 _SETTLED = 0.02  # relative change of those scales
+_SAMPLE = 200_000  # rows that the first steps take where there are far more
 _WEAK = 1e-8  # precision, as a share of the curvature, of what has no proper prior
 
 
@@ -161,8 +164,8 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
     The joint mode of coefficients, effects and their scales is a bad place to expand at: it may lie where the scales
     are 0, or far out. Instead the scale of each factor's effects is estimated by empirical Bayes: Newton's steps for
     coefficients and effects alternate with the mean of squared effects and their posterior variances, 10 to 25 of
-    them. Each takes a pass over the rows in chunks; memory maps are read in place, and memory is that of the expansion,
-    O(s^2 + G s) numbers for G groups and s other parameters. A model without learned scales is expanded at the mode of
+    them. Each takes a pass over the rows in chunks; where a `GLM` has more than 4e5 rows, every k-th row does for all
+    but the last two or three. Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers for G groups and s other parameters. A model without learned scales is expanded at the mode of
     its posterior.
 
     Examples
@@ -190,7 +193,12 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
         point = np.array(model.reference().theta_hat)
         parts = expansion_of(model, point)
         return _compressed(model, prior, point, parts, _Scales(prior).precision())
-    point, parts, scales = _empirical_bayes(model, prior, _start(model, prior))
+    start, scales = _start(model, prior), _Scales(prior)
+    if model.n_rows > 2 * _SAMPLE and isinstance(model, GLM):  # most steps on some of the rows
+        some = model._taken(np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE)))
+        with contextlib.suppress(NoModeError):
+            start, _, scales = _empirical_bayes(lambda psi: _parts(*expand_seen(some, psi)), start, scales)
+    point, parts, scales = _empirical_bayes(lambda psi: expansion_of(model, psi), start, scales)
     return _compressed(model, prior, point, parts, scales.precision())
 
 
@@ -220,13 +228,16 @@ def prior_of(model: Model) -> JointPrior:
 def expansion_of(model: Any, psi: Array) -> Parts:
     """Value, gradient and minus the Hessian of the summed terms at a point, in one pass."""
     if hasattr(model, "expand_seen"):
-        value, slope, hessian = model.expand_seen(psi)
-        grouped = len(hessian.blocks) > 0
-        curvature = Arrow(-hessian.dense, -hessian.border if grouped else None, -hessian.blocks if grouped else None,
-                          hessian.start if grouped else None)
-    else:
-        value, slope, whole = model._expand(psi)
-        curvature = Arrow(-whole)
+        return _parts(*model.expand_seen(psi))
+    value, slope, whole = model._expand(psi)
+    return float(value), np.array(slope, dtype=np.float64), Arrow(-whole)
+
+
+def _parts(value: float, slope: Array, hessian: Arrow) -> Parts:
+    """With minus the Hessian."""
+    grouped = len(hessian.blocks) > 0
+    curvature = Arrow(-hessian.dense, -hessian.border if grouped else None, -hessian.blocks if grouped else None,
+                      hessian.start if grouped else None)
     return float(value), np.array(slope, dtype=np.float64), curvature
 
 
@@ -349,13 +360,15 @@ def _start(model: Model, prior: JointPrior) -> Array:
     return start[: prior.n_seen] if len(start) >= prior.n_seen else np.zeros(prior.n_seen)
 
 
-def _empirical_bayes(model: Model, prior: JointPrior, psi: Array) -> tuple[Array, Parts, _Scales]:
+def _empirical_bayes(
+    expand: Callable[[Array], Parts], psi: Array, scales: _Scales
+) -> tuple[Array, Parts, _Scales]:
     """Mode of the likelihood under normal priors whose scales are estimated on the way, and the expansion there."""
-    scales = _Scales(prior)
-    parts = expansion_of(model, psi)
+    parts, learned = expand(psi), bool(psi.any())
     for _ in range(_STEPS):
         factor = _factored(parts[2], scales)
-        change = scales.estimate(psi, factor) if _ else math.inf
+        change = scales.estimate(psi, factor) if learned else math.inf
+        learned = True
         factor = _factored(parts[2], scales)
         level, pull = scales.pulled(factor, psi)
         step = factor.solve(parts[1] + pull)
@@ -365,7 +378,7 @@ def _empirical_bayes(model: Model, prior: JointPrior, psi: Array) -> tuple[Array
         size = 1.0
         while True:
             with np.errstate(all="ignore"):
-                new = expansion_of_or_none(model, psi + size * step)
+                new = _tried(expand, psi + size * step)
             if new is not None:
                 gain = new[0] + scales.pulled(factor, psi + size * step)[0] - parts[0] - level
                 if gain >= 1e-4 * size * promised - 1e-9 * abs(parts[0]):
@@ -379,10 +392,10 @@ def _empirical_bayes(model: Model, prior: JointPrior, psi: Array) -> tuple[Array
                       f"a flat prior; give proper priors, or psi_hat")
 
 
-def expansion_of_or_none(model: Model, psi: Array) -> Parts | None:
+def _tried(expand: Callable[[Array], Parts], psi: Array) -> Parts | None:
     """The expansion, or None where the likelihood overflows."""
     try:
-        parts = expansion_of(model, psi)
+        parts = expand(psi)
     except ValueError:
         return None
     return parts if math.isfinite(parts[0]) and np.isfinite(parts[1]).all() else None
