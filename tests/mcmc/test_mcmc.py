@@ -1315,7 +1315,7 @@ def test_check_bias_of_gibbs():
 
 def test_what_is_no_kernel_callback_control_variate_or_list_is_told():
     model, kernel = raced(100).model, raced(100)
-    for wrong in (model, mcmc.Metropolis):
+    for wrong in (3.0, mcmc.Metropolis):
         with pytest.raises(TypeError, match="a kernel is needed"):
             mcmc.sample(wrong)
     with pytest.raises(TypeError, match="callback is 3"):

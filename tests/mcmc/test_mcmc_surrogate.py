@@ -279,3 +279,37 @@ def test_models_without_groups_are_expanded_at_their_mode():
         mcmc.compress(model, [0.0])
     with pytest.raises(TypeError, match="model"):
         mcmc.compress(X)
+
+
+# A model without a kernel.
+
+
+def test_a_model_without_a_kernel_gets_one_and_is_told_why():
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 500, 5)
+    trace = mcmc.sample(grouped(X, codes, y), n_draws=100, n_chains=2, n_tune=50, rng=1)
+    assert trace.kernel["kernel"] == "SurrogateMetropolis"
+    assert "hyperparameters" in trace.kernel["chosen"]
+    assert trace.names[-1].startswith("sd(")
+    assert (trace.draws[..., -1] > 0.0).all()
+    model = mcmc.GLM(X, y, prior_sd=2.0)
+    first, again = (mcmc.sample(model, n_draws=50, n_chains=2, n_tune=50, rng=1) for _ in range(2))
+    np.testing.assert_array_equal(first.draws, again.draws)
+    assert "independent draw" in first.kernel["chosen"]
+    flat = mcmc.FunctionModel(lambda theta, rows: -0.5 * (y[rows] - theta[0]) ** 2, 1, 500)
+    trace = mcmc.sample(flat, [0.0], n_draws=20, n_chains=1, n_tune=20, rng=1)
+    assert trace.kernel["kernel"] == "RacingMetropolis"
+    assert "derivatives" in trace.kernel["chosen"]
+
+
+def test_a_pilot_takes_minibatches_where_bounds_are_and_races_elsewhere():
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 3000, 5)
+    assert mcmc.SurrogateMetropolis(grouped(X, codes, y)).decision == "poisson"
+    model = mcmc.FunctionModel(
+        lambda theta, rows: -0.5 * (y[rows] - X[rows] @ theta) ** 2, 2, 3000,
+        derivatives=lambda theta, rows: ((y[rows] - X[rows] @ theta)[:, None] * X[rows],
+                                         -X[rows][:, :, None] * X[rows][:, None, :]))
+    assert mcmc.SurrogateMetropolis(model).decision == "race"
+    with pytest.raises(ValueError, match="no bound"):
+        mcmc.SurrogateMetropolis(model, decision="poisson")

@@ -165,8 +165,8 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
     are 0, or far out. Instead the scale of each factor's effects is estimated by empirical Bayes: Newton's steps for
     coefficients and effects alternate with the mean of squared effects and their posterior variances, 10 to 25 of
     them. Each takes a pass over the rows in chunks; where a `GLM` has more than 4e5 rows, every k-th row does for all
-    but the last two or three. Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers for G groups and s other parameters. A model without learned scales is expanded at the mode of
-    its posterior.
+    but the last two or three. Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers
+    for G groups and s other parameters. A model without learned scales is expanded at the mode of its posterior.
 
     Examples
     --------

@@ -24,9 +24,10 @@ from fastrace._base._progress import meter
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc._fit import fit_problems
+from fastrace.mcmc.kernels._choice import kernel_for
 from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
 from fastrace.mcmc.models.mixture import MixtureOf
-from fastrace.mcmc.models.model import Reference
+from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined
 from fastrace.mcmc.trace import Trace, diagnosis
 
@@ -38,7 +39,7 @@ Callback = Callable[[int, Steps], object]
 
 
 def sample(
-    kernel: Kernel | MixtureOf,
+    kernel: Kernel | Model | MixtureOf,
     init: Any = None,
     n_draws: int = 1000,
     n_chains: int = 4,
@@ -55,8 +56,11 @@ def sample(
 
     Parameters
     ----------
-    kernel : Kernel or MixtureOf
-        Such as `RacingMetropolis`; a `MixtureOf` is drawn by `SurrogateGibbs`.
+    kernel : Kernel, Model or MixtureOf
+        Such as `RacingMetropolis`. A model gets a kernel: `SurrogateMetropolis` where its prior has hyperparameters,
+        else of that, `PoissonMinibatchMetropolis` and `RacingMetropolis` the one that needs the least work for an
+        independent draw in a short pilot, always from one seed. ``Trace.kernel`` says which, and
+        ``Trace.kernel["chosen"]`` why. A `MixtureOf` gets `SurrogateGibbs`.
     init : array_like, sequence of array_like, or Trace, optional
         Where all chains start, or where each does. By default each chain has a start of its own where the kernel has
         a normal density to follow: a draw from it, twice as wide while there is tuning, so that chains that agree have
@@ -151,6 +155,9 @@ def sample(
     """
     if isinstance(kernel, MixtureOf):
         kernel = SurrogateGibbs(kernel)
+    why = ""
+    if isinstance(kernel, Model):
+        kernel, why = kernel_for(kernel)
     if isinstance(kernel, type) or not (callable(getattr(kernel, "run", None)) and hasattr(kernel, "describe")):
         raise TypeError(f"kernel is {_checks.shown(kernel)}; a kernel is needed, such as RacingMetropolis(model)")
     if callback is not None and not callable(callback):
@@ -181,7 +188,7 @@ def sample(
     trace = work.trace()
     begins = not isinstance(init, Trace)
     problems = ([] if failure is None else [failure]) + _problems(kernel, trace, one_start, begins)
-    trace = replace(trace, warnings=tuple(problems))
+    trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
     try:
         for words in problems:
             warnings.warn(words, stacklevel=2)

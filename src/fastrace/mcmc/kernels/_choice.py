@@ -1,0 +1,61 @@
+"""Which kernel a model gets that came without one: the cheapest per independent draw, by a pilot."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fastrace._base._words import counted
+from fastrace.mcmc.kernels._rows import RowKernel
+from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
+from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
+from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
+from fastrace.mcmc.models.model import Model
+
+__all__ = ["kernel_for"]
+
+TUNING, STEPS, SEED = 100, 60, 20160619  # the pilot's steps and its seed: the choice depends on the model alone
+PER_STEP = 60.0  # work of a step beside its rows, in rows read
+
+
+def kernel_for(model: Model) -> tuple[RowKernel, str]:
+    """The kernel, and why it was chosen, in words."""
+    if not model.has_derivatives:
+        return RacingMetropolis(model), "the model has no derivatives"
+    joint = model.joint_prior
+    if joint is not None and joint.n_hyper:
+        return SurrogateMetropolis(model), "the prior has hyperparameters, which no row sees"
+    makers: list[Callable[[Any], RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
+    tried: list[tuple[float, str, RowKernel]] = []
+    for make in makers:
+        try:
+            kernel = make(model)
+            worth, words = _pilot(kernel)
+        except ValueError:  # no bounds, or no expansion that it can use
+            continue
+        tried.append((worth, words, kernel))
+    if not tried:
+        return RacingMetropolis(model, control_variate=None), "the model has no mode to expand at"
+    best = max(range(len(tried)), key=lambda k: tried[k][0])
+    others = "; ".join(tried[k][1] for k in range(len(tried)) if k != best)
+    return tried[best][2], tried[best][1] + (f", against {others}" if others else "")
+
+
+def _pilot(kernel: RowKernel) -> tuple[float, str]:
+    """Independent draws for the work of a row, about, and the same in words."""
+    rng = np.random.default_rng(SEED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        state, _ = kernel.run(rng, kernel.init(None, rng), TUNING, tune=True)
+        before = kernel._recorded(state.position[None])
+        _, steps = kernel.run(rng, state, STEPS)
+    draws = np.concatenate([before, steps.draws])
+    spread = draws.var(axis=0)
+    moved = np.square(np.diff(draws, axis=0)).mean(axis=0)
+    share = float(np.clip(moved[spread > 0.0] / (2.0 * spread[spread > 0.0]), 0.0, 1.0).mean()) if spread.any() else 0.0
+    rows = float(steps.rows.mean())
+    name = type(kernel).__name__
+    return share / (PER_STEP + rows), f"{name}, {counted(round(rows), 'row')} for {share:.2f} of an independent draw"
