@@ -72,10 +72,9 @@ def test_expansions_survive_pickling_bit_for_bit():
 
 def test_rows_in_the_order_of_groups_are_not_copied():
     mix, _ = mixture()
-    assert np.shares_memory(mix.engine()[0].X, mix.model._glm.X)
+    assert np.shares_memory(mix.rows_by_group()._glm.X, mix.model._glm.X)
     other, _ = mixture(shuffled=True)
-    assert np.shares_memory(other.engine()[0].X, other.engine()[0].X)
-    assert not np.shares_memory(other.engine()[0].X, other.model._glm.X)
+    assert not np.shares_memory(other.rows_by_group()._glm.X, other.model._glm.X)
 
 
 # Against the twin.
@@ -141,7 +140,7 @@ def test_offsets_and_weights_of_rows_count():
     long = mcmc.MixtureOf(long, group[rows], 2, parameters=np.column_stack([theta, np.ones(2)]))
     exact = totals(long, long.parameters)
     kernel = mcmc.SurrogateGibbs(short)
-    source, at = short.engine()
+    source, at = short.rows_by_group()._arms(2)
     at[:] = theta
     sums = np.add.reduceat(source.read(np.arange(120)), short.expansions.starts[:-1], axis=0)
     assert np.allclose(np.diff(sums), np.diff(exact))

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace.mcmc.kernels._surrogate_gibbs import SurrogateGibbsCore
+from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.mixture import MixtureOf, apart
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, keep_partial
 from fastrace.mcmc.trace import Part
@@ -127,6 +128,7 @@ class SurrogateGibbs:
     """
 
     variable = "state"
+    _rows: GLM | None = None  # of the mixture, in the order of groups; made when chains begin
 
     def __init__(
         self, mixture: MixtureOf, decision: str = "poisson", *, order_by: int | str | None = None,
@@ -148,7 +150,7 @@ class SurrogateGibbs:
         return f"SurrogateGibbs({self.model!r}, decision={self.decision!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cores": []}
+        return {**{k: v for k, v in self.__dict__.items() if k != "_rows"}, "_cores": []}
 
     def _column(self, order_by: int | str) -> int:
         names = self.model.model.names
@@ -301,8 +303,10 @@ class SurrogateGibbs:
         try:
             core = self._cores.pop()
         except IndexError:
+            if self._rows is None:
+                self._rows = m.rows_by_group()
             core = SurrogateGibbsCore(
-                *m.engine(), m.expansions, m.n_classes, m.model.prior_mean, m.model.prior_precision,
+                *self._rows._arms(2), m.expansions, m.n_classes, m.model.prior_mean, m.model.prior_precision,
                 moves=(m.parameters is None, m.weights is None, m.hierarchical), concentration=m.concentration,
                 sd_scale=m.sd_scale, most=0.0 if self.decision == "exact" else ALL_ROWS_FROM,
                 order_by=-1 if self.order_by is None else self.order_by,

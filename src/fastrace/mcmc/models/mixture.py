@@ -141,10 +141,9 @@ class MixtureOf:
         self.levels = tuple(levels.tolist())
         order = np.argsort(code, kind="stable")
         self._order: NDArray[np.intp] = order
-        self._rows: GLM | None = None
         starts = np.append(0, np.cumsum(np.bincount(code)))
         mean, precision = self._ridge()
-        glm = self._sorted()._glm
+        glm = self.rows_by_group()._glm
         own = _at_modes(glm, starts, mean, precision)
         _moved(glm, starts, own, self.n_classes, mean, precision, self.parameters)
         self.expansions = _bounded(glm, starts, own, precision)
@@ -187,20 +186,11 @@ class MixtureOf:
         floor = 1e-3 * float(spread.max()) or 1.0
         return self.parameters.mean(axis=0), 1.0 / np.maximum(spread, floor) ** 2
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_rows": None}
-
-    def _sorted(self) -> GLM:
-        """The model with its rows in the order of groups, copied once."""
-        if self._rows is None:
-            rows = copy.copy(self.model)
-            rows._glm = self.model._in_order(self._order)
-            self._rows = rows
-        return self._rows
-
-    def engine(self) -> tuple[GLMSource, Array]:
-        """A new source of two arms of the rows in the order of groups, and the array it reads its parameters from."""
-        return self._sorted()._arms(2)
+    def rows_by_group(self) -> GLM:
+        """The model with its rows in the order of groups: a copy, unless they are in it."""
+        rows = copy.copy(self.model)
+        rows._glm = self.model._in_order(self._order)
+        return rows
 
     def occupied(self, trace: Any) -> NDArray[np.int64]:
         """How many classes have groups, in each draw: shape (n_chains, n_draws)."""
