@@ -62,7 +62,7 @@ def run(script, folder, *arguments):
 
 
 # Scales of the noise, draws of each setting, and rewards read in it: `--quick` as it is, and less.
-GRIDS = {"few": (["1e-4", "1e-2"], "60", "6e5"), "all": (["1e-5", "1e-4", "1e-3", "1e-2"], "300", "3e6")}
+GRIDS = {"few": (["1e-4", "1e-2"], "40", "3e5"), "all": (["1e-5", "1e-4", "1e-3", "1e-2"], "300", "3e6")}
 
 
 @pytest.fixture(scope="module", params=["few", pytest.param("all", marks=pytest.mark.long)])
@@ -118,7 +118,7 @@ SHARES = {
 }
 
 
-@few_or_many(("draws", "work"), (400, 1.5e7), (2000, 7e7))
+@few_or_many(("draws", "work"), (200, 6e6), (2000, 7e7))
 def test_shares_read_are_those_of_an_independent_implementation(tmp_path, draws, work):
     _, lines = run(
         "discrete_sampling_synthetic", tmp_path, "--arms", "10", "--rewards", "normal", "--delta", "0.01",

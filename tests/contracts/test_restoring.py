@@ -10,7 +10,7 @@ from guarantee import few_or_many
 NAMES = [name for name in catalogue.OBJECTS if fuzz_restore.saved(name)]
 
 
-@few_or_many("states", 12, 400)
+@few_or_many("states", 8, 400)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_damaged_state_is_refused_or_does_no_harm(name, states, seed):
     rng = np.random.default_rng([seed, *name.encode()])

@@ -166,7 +166,7 @@ def test_an_interrupted_search_goes_on(table, tmp_path):
         other.fit(X, y)
 
 
-@few_or_many("changes", 150, 1500)
+@few_or_many("changes", 50, 1500)
 def test_checkpoints_are_checked_byte_by_byte(table, tmp_path, rng, changes):
     """Of 3000 files with one byte changed 517 used to be loaded, with other scores."""
     path = tmp_path / "kept"
