@@ -103,7 +103,7 @@ class Metropolis(RowMetropolis):
     ) -> tuple[ChainState, Steps]:
         if self.batch == 1 or (tune and state.tuning.reach):
             return super()._run(rng, state, n, tune)
-        chain = Batches(self, state, n)
+        chain = _Batches(self, state, n)
         try:
             while chain.n_done < n:
                 chain.advance(rng, min(self.batch, n - chain.n_done))
@@ -113,7 +113,7 @@ class Metropolis(RowMetropolis):
         return chain.state(), chain.steps()
 
 
-class Batches:
+class _Batches:
     """A run of independent proposals that share passes over the rows, a batch at a time.
 
     Each proposal is drawn before the state that it meets is known, and the random numbers of a step come one step after
