@@ -512,3 +512,24 @@ def test_a_hierarchy_that_is_not_centred_is_warned_of():
     with pytest.warns(UserWarning, match=r"R-hat of (tau_log__|z.\d.) is"):
         trace = mcmc.sample(kernel, n_draws=150, n_chains=2, n_tune=50, rng=1)
     assert any("effective sample size" in words for words in trace.warnings)
+
+
+def test_arviz_has_the_names_dimensions_and_scales_of_the_model():
+    pytest.importorskip("arviz")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    with pm.Model(coords={"column": ["age", "income"]}) as model:
+        X, Y = pm.Data("X", x), pm.Data("Y", x @ [1.0, -0.5] + 2.0 * rng.normal(size=300))
+        b, sd = pm.Normal("b", 0.0, 10.0, dims="column"), pm.HalfNormal("sd", 5.0)
+        pm.Normal("obs", mu=X @ b, sigma=sd, observed=Y)     # a learned scale beside the predictor
+    made = mcmc.from_pymc(model)
+    trace = mcmc.sample(mcmc.RacingMetropolis(made), n_draws=20, n_chains=2, n_tune=0, rng=1)
+    kept = trace.to_arviz(made)["posterior"]
+    assert set(kept.data_vars) == {"b", "sd"} and kept["b"].dims == ("chain", "draw", "column")
+    assert list(kept["column"].values) == ["age", "income"]
+    np.testing.assert_allclose(np.asarray(kept["sd"]), np.exp(trace.draws[:, :, 2]))
+    np.testing.assert_allclose(np.asarray(kept["b"]), trace.draws[:, :, :2])
+    assert abs(float(kept["sd"].mean()) - 2.0) < 0.5
+    assert set(trace.to_arviz(made)["sample_stats"].data_vars) == set(trace.to_arviz()["sample_stats"].data_vars)
+    with pytest.raises(TypeError, match="model is 3; a PyMCModel is needed"):
+        trace.to_arviz(3)

@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 _ROWS = 1000        # rows of a search for modes, at least
 _STARTS = 10        # of a search, at most; fewer in many dimensions
+_EXPANSIONS = 300   # of a search, at most
 _APART = 4.0        # standard deviations between modes that are two
 _MASS = 1e-3        # of a mode that matters, beside that of the first
 _DRAWS = 400        # whose weights tell the shape of the tail
@@ -107,7 +108,10 @@ def other_mode(model: Model, reference: Reference) -> tuple[Array, float] | None
     if model._some_log_posterior(hat, rows) is None:
         return None
 
+    left = iter(range(_EXPANSIONS))
+
     def some(at: Array) -> tuple[float, Array, Array]:
+        next(left)  # ends the search: what is raised is suppressed
         parts = model._some_log_posterior(at, rows)
         assert parts is not None
         return parts

@@ -115,7 +115,7 @@ def sample(
     - minibatch kernels, which are there to read few rows, that read all rows in most steps of a chain;
     - several chains that all began at one point;
     - another mode, which the kernel's normal density does not see: looked for by Newton's method from a few points on
-      some of the rows, in models with derivatives whose log-likelihood is not known to be concave;
+      some of the rows, in models with derivatives whose log-likelihood is not known to be concave, PyMC's left aside;
     - weights of independent proposals with a Pareto k above 0.7, see `laplace`: chains then get stuck in the tails;
     - a reward outside the support that a race was given, which voids its promise.
 

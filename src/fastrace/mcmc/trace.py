@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._base._checks import shown
 from fastrace._base._words import counted
 from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
@@ -197,17 +198,31 @@ class Trace(Result):
         about = {"kernel": self.kernel, "seconds": self.seconds, "names": self.names, "warnings": self.warnings}
         return dict(plain({**self.to_arrays(), **about}))
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self, model: Any = None) -> Any:
         """As ArviZ keeps chains: a DataTree with ArviZ 1.x, InferenceData with 0.x.
 
         `names` label the coordinates of the draws.
+
+        Parameters
+        ----------
+        model : PyMCModel, optional
+            The model of the draws. They then have the names, dimensions and coordinates of its PyMC model, free and
+            deterministic variables on their own scales.
 
         Raises
         ------
         ImportError
             If ArviZ is not there; `to_arrays` needs nothing.
+        TypeError
+            If the model has no variables of its own.
         """
-        return arviz_tree(self.to_arrays(), self.kernel, self.variable, self.names, self.parts)
+        groups = self.to_arrays()
+        if model is None:
+            return arviz_tree(groups, self.kernel, self.variable, self.names, self.parts)
+        if not hasattr(model, "labelled"):
+            raise TypeError(f"model is {shown(model)}; a PyMCModel is needed, other traces know their names")
+        groups["posterior"], labels = model.labelled(self.draws)
+        return arviz_tree(groups, self.kernel, self.variable, (), labels=labels)
 
     def _title(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
@@ -287,7 +302,7 @@ class Trace(Result):
 
 def arviz_tree(
     groups: dict[str, dict[str, NDArray[Any]]], about: dict[str, Any], variable: str, names: tuple[str, ...],
-    parts: tuple[Part, ...] = (),
+    parts: tuple[Part, ...] = (), labels: dict[str, Any] | None = None,
 ) -> Any:
     """Groups of arrays (chain, draw, ...) as the installed ArviZ keeps them, labelled by `parts`, or else `names`."""
     try:
@@ -296,12 +311,15 @@ def arviz_tree(
         raise ImportError("to_arviz needs ArviZ: python -m pip install arviz") from error
     attributes = {"inference_library": "fastrace", **{key: _plain(value) for key, value in about.items()}}
     axis = f"{variable}_dim_0"
-    labels: dict[str, Any] = {}
-    if parts:
+    if labels is not None:
+        pass
+    elif parts:
         labels = {"coords": {axis: list(at) for part in parts for axis, at in zip(part.dims, part.coords, strict=True)},
                   "dims": {part.name: list(part.dims) for part in parts}}
     elif names:
         labels = {"coords": {axis: list(names)}, "dims": {variable: [axis]}}
+    else:
+        labels = {}
     if int(arviz.__version__.split(".")[0]) >= 1:
         return arviz.from_dict(groups, attrs={"posterior": attributes}, **labels)
     return arviz.from_dict(**groups, attrs=attributes, **labels)

@@ -124,7 +124,8 @@ class RowGraphs:
         seen, design = self.call("seen", theta, *fixed), self.design
         index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
         m, p = len(self._leaves), design.n_coefficients
-        out = self.call("curvature", *design.predictors(seen[:p], rows), *seen[p:], index, *fixed)
+        scalars = [np.asarray(value) for value in seen[p:]]  # compiled functions take arrays alone
+        out = self.call("curvature", *design.predictors(seen[:p], rows), *scalars, index, *fixed)
         first, second = out[1 : 1 + m + len(self._scalars)], iter(out[1 + m + len(self._scalars) :])
         gradient, hessian = np.zeros(len(seen)), np.zeros((len(seen), len(seen)))
         for j, slope in enumerate(first):

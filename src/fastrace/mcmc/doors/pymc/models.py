@@ -321,6 +321,27 @@ class PyMCModel(Model):
             for i, name in enumerate(listed)
         }
 
+    def labelled(self, draws: ArrayLike) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Draws of shape (..., dim) by the names of the model's variables, and what ArviZ needs to label them.
+
+        Parameters
+        ----------
+        draws : array_like of shape (..., dim)
+            As chains leave them.
+
+        Returns
+        -------
+        arrays : dict
+            As `unpack` gives them.
+        labels : dict
+            "dims": names of the axes of each variable that has some; "coords": labels along these axes.
+        """
+        arrays, model = self.unpack(draws), self.pymc_model
+        dims = {name: list(model.named_vars_to_dims[name]) for name in arrays if model.named_vars_to_dims.get(name)}
+        used = {dim for axes in dims.values() for dim in axes}
+        return arrays, {"dims": dims, "coords": {dim: list(at) for dim, at in model.coords.items()
+                                                 if dim in used and at is not None}}
+
     def _continuous_others(self) -> NDArray[np.float64]:
         parts = [np.ravel(np.asarray(self.others[v.name], dtype=np.float64)) for v in self._beside]
         return np.concatenate([*parts, np.empty(0)])
@@ -516,9 +537,6 @@ class PyMCModel(Model):
             with contextlib.suppress(NoModeError):  # it is all rows that must have one
                 at = find_mode(lambda x: self._expand(x, some), at)
         return find_mode(self._expand, at)
-
-    def _some_log_posterior(self, at: NDArray[np.float64], rows: NDArray[np.int64]) -> Expansion | None:
-        return None if len(self.around) else self._expand(at, rows)
 
     def slopes(self, reference: Reference) -> NDArray[np.float64]:
         return super().slopes(reference) if self._glm is None else self._glm.slopes(reference)
