@@ -269,6 +269,7 @@ def test_few_positives_are_few_rows_for_an_exact_chain():
         kernel = mcmc.PoissonMinibatchMetropolis(model, control_variate=about)
         read.append(kernel.run(np.random.default_rng(1), kernel.init(rng=2), 300)[1].rows.mean())
     assert read[0] < 0.01 * len(y) and read[0] < 0.1 * read[1]
+    assert mcmc.RacingMetropolis(model, control_variate=reference).bound == "betting"
 
 
 @pytest.mark.parametrize("name", ["exact", "poisson", "firefly"])
@@ -284,7 +285,7 @@ def test_delayed_chains_are_their_twin_inside_the_ball_and_outside(name):
     state = kernel.init(kernel.reference.center)
     _, steps = kernel.run(np.random.default_rng(4), state, 400)
     expected = twin.delayed_walk(plain, state.whitened, np.random.default_rng(4), 400, size=2.38 / np.sqrt(2),
-                                 radius=1.2, decide=decision(plain))
+                                 radius=1.2, plain_share=0.1, decide=decision(plain))
     np.testing.assert_allclose(steps.draws, expected, rtol=0, atol=1e-10)
     inside = np.linalg.norm(np.linalg.solve(kernel.reference.factor, (expected - kernel.reference.center).T), axis=0)
     assert 0.2 < (inside < 1.2).mean() < 0.8

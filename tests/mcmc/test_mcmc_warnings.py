@@ -50,7 +50,7 @@ def test_ordinary_runs_are_quiet(kernel, n_chains, n_draws):
 
 def test_a_random_walk_in_ten_dimensions_is_quiet_if_it_is_long_enough():
     kernel = mcmc.RacingMetropolis(logistic(5000, 10), proposal="random-walk")
-    assert words_of(kernel, n_draws=20_000, n_chains=2, n_tune=1000) == []
+    assert words_of(kernel, n_draws=40_000, n_chains=2, n_tune=1000) == []
     told = words_of(kernel, n_draws=1000, n_chains=2, n_tune=1000)
     assert any("effective sample size of theta" in words and "at least 200 are needed" in words for words in told)
 

@@ -151,11 +151,11 @@ def chain(model, z, rng, n, *, size, walk, walk_share, decide):
     return np.array(out)
 
 
-def delayed_walk(model, z, rng, n, *, size, radius, decide):
+def delayed_walk(model, z, rng, n, *, size, radius, plain_share, decide):
     """Random-walk steps in the reference's coordinates, whose acceptance is delayed inside a ball.
 
     With a the ratio of the reference's densities, accept with min(1, a) and then with min(1, b) if both states are
-    within `radius`; else at once with min(1, a b).
+    within `radius`, but for a share of these steps; else at once with min(1, a b).
     """
     center, factor = model.reference.center, model.reference.factor
     out = []
@@ -163,7 +163,7 @@ def delayed_walk(model, z, rng, n, *, size, radius, decide):
         stream = RowStream(int(rng.bit_generator.random_raw()))
         new = z + size * np.array([rng.standard_normal() for _ in z])
         log_a, log_u = 0.5 * (z @ z - new @ new), -rng.standard_exponential()
-        if max(np.linalg.norm(z), np.linalg.norm(new)) > radius:
+        if max(np.linalg.norm(z), np.linalg.norm(new)) > radius or rng.random() < plain_share:
             log_u -= log_a
         elif log_u < log_a:
             log_u = -rng.standard_exponential()

@@ -80,7 +80,9 @@ class RowMetropolis(RowKernel):
         options: dict[str, Any] = {"delayed": screened, "radius": self._near}
         if tune and tuning.reach:  # on the way to the reference: walks, half of them as long as the way is
             _, walk, _, _ = coefficients("random-walk", 1.0, self.model.dim, 0.0)
-            return Proposal(1.0, tuning.reach * walk, walk, 0.5, **options)
+            return Proposal(1.0, tuning.reach * walk, walk, 0.5, **options)  # delayed from the arrival on
+        if self.proposal not in FOLLOWING:  # the walks among the others are plain steps themselves
+            options["plain_share"] = self.walk_share
         if self.propose is not None:
             options["propose"] = partial(self.propose, rng)  # type: ignore[arg-type]  # None where no step is made
         return Proposal(*coefficients(self.proposal, tuning.size, self.model.dim, self.walk_share), **options)
@@ -154,7 +156,7 @@ def checked_proposal(
     walk_share = _checks.real(walk_share, "walk_share")
     if not 0.0 <= walk_share < 1.0:
         raise ValueError(f"walk_share is {walk_share}; a share of the steps in [0, 1) is needed")
-    return name, size, walk_share if name in FOLLOWING else 0.0
+    return name, size, walk_share
 
 
 def coefficients(proposal: str, size: float, dim: int, walk_share: float) -> tuple[float, float, float, float]:

@@ -21,24 +21,29 @@ cdef class Proposal(Move):
     Parameters
     ----------
     keep, noise, walk, walk_share : float
-        z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi.
+        z1 = keep z0 + noise xi; in a share of the steps z1 = z0 + walk xi, which is never delayed.
     propose : callable or None
         Takes the place of all that: position -> proposal, log q(x | x') - log q(x' | x).
     delayed : bool
         Accept on all that is known without rows first, where the state and the proposal are both within `radius` of the
         center, in whitened units. Farther out acceptance is decided at once.
     radius : float
+    plain_share : float
+        Share of the steps between such points that are decided at once all the same.
     """
 
     cdef readonly double keep, noise, walk, walk_share
     cdef readonly object propose
     cdef readonly bint delayed
+    cdef readonly double plain_share
     cdef double near_squared
 
-    def __cinit__(self, keep=1.0, noise=1.0, walk=1.0, walk_share=0.0, *, propose=None, delayed=False, radius=INFINITY):
+    def __cinit__(self, keep=1.0, noise=1.0, walk=1.0, walk_share=0.0, *, propose=None, delayed=False, radius=INFINITY,
+                  plain_share=0.0):
         self.keep, self.noise, self.walk, self.walk_share = keep, noise, walk, walk_share
         self.propose = propose
         self.delayed = delayed
+        self.plain_share = plain_share
         self.near_squared = radius * radius
 
     def __reduce__(self):
@@ -50,7 +55,8 @@ cdef class Proposal(Move):
         A proposal is accepted with probability min(1, a) min(1, b), in two stages, if both states are near, and with
         probability min(1, a b) if one of them is not. For either rule the flow from x to y is the flow from y to x,
         because a(y, x) = 1 / a(x, y) and b(y, x) = 1 / b(x, y); and which rule a pair of states is under does not
-        depend on their order. So every pair is in balance, and the posterior invariant.
+        depend on their order: it is a coin of its own where both are near. So every pair is in balance, and the
+        posterior invariant.
         """
         cdef double ratio, first
         cdef bint walked = False, near = False
@@ -59,7 +65,8 @@ cdef class Proposal(Move):
         first = -random_standard_exponential(bits)
         if ratio == -INFINITY:
             return 0
-        if self.delayed and near and not walked:
+        if self.delayed and near and not walked and not (
+                self.plain_share > 0.0 and bits.next_double(bits.state) < self.plain_share):
             if not first < ratio:
                 return 0
             first = -random_standard_exponential(bits)

@@ -17,7 +17,8 @@ from fastrace.races.acceptance import AcceptTest
 from fastrace.sources import Source
 
 FIRST_DRAWS, SLOW = 16, 50  # draws before the first look, unless the source has an own first look above SLOW
-AFFORDABLE = 50.0  # sum over rows of how far a term may change in a typical move, up to which "auto" is betting
+AFFORDABLE = 50.0  # sum over rows of how far a term may change in a typical move, up to which "auto" is betting, and
+AFFORDABLE_APART = 1000.0  # where rows differ so much that balls have weights of their own, see `Reference.shells`
 
 
 class Racing(RowKernel):
@@ -58,12 +59,17 @@ class Racing(RowKernel):
         self._engines.append(self._take(self._untuned()))
 
     def _automatic(self, student: bool, skewness_guard: bool | None) -> str:
-        """The rule behind "auto": the rigorous one where it hardly reads more rows than the normal one."""
+        """The rule behind "auto": the rigorous one where it hardly reads more rows than the normal one.
+
+        Where rows differ much it reads fewer: rows drawn alike seldom are those that decide, and their means are far
+        from normal.
+        """
         if self._weights is None or student or skewness_guard:  # two options of the normal rule
             return "normal"
         # Between two draws from the reference, in the smallest ball: twice sqrt(dim)^3 / 6.
         total = math.fsum(self._shells[0][1] if self._shells else self._weights)
-        return "betting" if total * self.model.dim**1.5 / 3.0 <= AFFORDABLE else "normal"
+        most = AFFORDABLE_APART if self._shells else AFFORDABLE
+        return "betting" if total * self.model.dim**1.5 / 3.0 <= most else "normal"
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "bound": self.bound, "delta": self.delta}

@@ -37,7 +37,8 @@ class RacingMetropolis(Racing, RowMetropolis):
         standard deviations for random walks). Tuning changes it.
     walk_share : float, default 0.1
         Share of random-walk steps among those of "crank-nicolson", "independent" and "langevin", decided at once: from
-        far out in a tail heavier than the reference's they get away, which the others may not.
+        far out in a tail heavier than the reference's they get away, which the others may not. Of "random-walk" and of
+        a function, the share of steps whose acceptance is not delayed: no state near a wrong reference holds the chain.
     covariance : array_like of shape (dim, dim), optional
         Of a random walk, for models without derivatives; taken from the draws while tuning.
     control_variate : "auto", None, array_like of shape (dim,) or Reference, default "auto"
