@@ -228,6 +228,28 @@ def test_simulation_based_calibration(decision, fits, draws, cells):
         assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
 
 
+@few_or_many("steps", 150, 40_000)
+def test_geweke_joint_distribution(steps):
+    """Data and state drawn in turn must keep the prior of the state, and what it has with the data."""
+    rng = np.random.default_rng(31)
+    group, kept = np.repeat(np.arange(3), 8), []
+    X = rng.standard_normal((24, 1))
+    state = np.concatenate([rng.integers(0, 2, 3), rng.standard_normal(2), [0.5, 0.5]])
+    for i in range(steps):
+        family = FAMILIES[i % 4]
+        label = state[:3].astype(int)
+        y = np.concatenate([outcomes(family, X[group == g], state[3:5][label[g]][None], rng) for g in range(3)])
+        mix = mcmc.MixtureOf(mcmc.GLM(X, y, family, **scale_of(family), prior_sd=1.0), group, 2)
+        kernel = mcmc.SurrogateGibbs(mix)
+        before, state = state, kernel.run(rng, kernel.init(state), 3)[1].draws[-1]
+        change = state[3:5][int(state[0])] - before[3:5][int(before[0])]    # given the data, both have one law
+        kept.append([*state[3:5], *state[3:5] ** 2, state[5], state[0] == state[1], change * np.tanh(X[0, 0] * y[0])])
+    draws = np.array(kept)
+    for j, value in enumerate([0.0, 0.0, 1.0, 1.0, 0.5, 2.0 / 3.0, 0.0]):
+        error = draws[:, j].std() / np.sqrt(mcmc.effective_sample_size(draws[:, j]))
+        assert abs(draws[:, j].mean() - value) < stats.norm.isf(1e-6 / 14) * error
+
+
 def facts(draws):
     slope = np.take_along_axis(draws[:, 4:6], draws[:, :1].astype(int), 1)[:, 0]
     same = (draws[:, 0] == draws[:, 1]) + 1e-3 * draws[:, 8]
