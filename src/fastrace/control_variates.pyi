@@ -67,7 +67,8 @@ def taylor_glm(
 def residual_rounding(largest: float) -> float: ...
 
 def cubic_weights(
-    glm: GLMSource, lengths: NDArray[np.float64], predictors: Callable[[], NDArray[np.float64]]
+    glm: GLMSource, lengths: NDArray[np.float64], predictors: Callable[[], NDArray[np.float64]],
+    y: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.float64], float]: ...
 
 def cubic_shells(

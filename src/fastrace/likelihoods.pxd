@@ -34,7 +34,7 @@ cdef extern from "_effects.h" nogil:
 
 cdef extern from "_glm.h" nogil:
     enum:
-        FR_BINARY, FR_COUNT, FR_REAL, FR_OF_OUTCOME, FR_OF_RESIDUAL
+        FR_BINARY, FR_COUNT, FR_REAL, FR_SHARE, FR_POSITIVE, FR_OF_OUTCOME, FR_OF_RESIDUAL
         FR_GAUSSIAN, FR_N_FAMILIES
         FR_GLM_BLOCK
     ctypedef struct fr_family:
@@ -42,8 +42,10 @@ cdef extern from "_glm.h" nogil:
         int outcomes, form
         double (*constant)(double scale, double df) noexcept nogil
         double (*steepest)(double scale, double df) noexcept nogil
-        double (*third)(double scale, double df, double low, double high) noexcept nogil
+        double (*third)(double scale, double df, double y, double low, double high) noexcept nogil
     const fr_family *fr_families
+    void fr_mixed_third(int family, double df, double y, double low, double high, double first, double last,
+                        double *out)
     ctypedef struct fr_glm:
         const char *x
         Py_ssize_t row_stride, column_stride, n_columns
@@ -54,6 +56,7 @@ cdef extern from "_glm.h" nogil:
         void (*gemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *,
                      double *, int *) noexcept nogil
         Py_ssize_t n_parameters
+        int learned
         const double *offset
         const double *weight
         const fr_factor *factors
@@ -67,12 +70,18 @@ cdef extern from "_glm.h" nogil:
     void fr_glm_expand(const fr_glm *m, const double *y, Py_ssize_t n, double *l0, double *l1, double *l2)
     int fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, Py_ssize_t n_rows, double *l0,
                            double *l1, double *l2)
+    void fr_glm_extra(const fr_glm *m, const double *y, Py_ssize_t n, double *out)
+    int fr_glm_mixed(const fr_glm *m, const double *theta_hat, int64_t first, Py_ssize_t n_rows, double *eta,
+                     double *la, double *lea, double *laa)
 
 
 cdef class GLMSource(TermSource):
     cdef readonly object X                      # ndarray, or csr_array of SciPy
     cdef readonly cnp.ndarray y
     cdef readonly object offset, weights        # ndarray of float64, shape (n_rows,), or None
+    cdef readonly object trials                 # of each row, or None, and
+    cdef readonly object term_weights           # what terms are multiplied by: weights times trials, or None
+    cdef readonly bint learns_scale             # whether the last parameter is the logarithm of the scale
     cdef readonly object groups                 # the grouping factors as given, and
     cdef readonly object factors                # as they are laid out in the parameters
     cdef readonly object family
@@ -90,6 +99,7 @@ cdef class GLMSource(TermSource):
 
     cdef int hold_columns(self) except -1
     cdef int hold_factors(self) except -1
+    cdef int hold_outcomes(self) except -1
     cdef int summarise(self) except -1
 
 

@@ -7,7 +7,7 @@ from fastrace._models._expanded import TermSource
 from fastrace._models.grouping import Factor, Groups
 from fastrace.sources import Source
 
-SCALED: dict[str, tuple[str, str]]
+SCALED: dict[str, tuple[str, str | None]]
 
 class GLMSource(TermSource):
     X: Any
@@ -18,6 +18,9 @@ class GLMSource(TermSource):
     constant: float
     offset: NDArray[np.float64] | None
     weights: NDArray[np.float64] | None
+    trials: NDArray[np.float64] | None
+    term_weights: NDArray[np.float64] | None
+    learns_scale: bool
     groups: tuple[Groups, ...]
     factors: tuple[Factor, ...]
     def __init__(
@@ -31,7 +34,9 @@ class GLMSource(TermSource):
         *,
         offset: ArrayLike | None = ...,
         weights: ArrayLike | None = ...,
+        trials: ArrayLike | None = ...,
         groups: Any = ...,
+        learn_scale: bool = ...,
         support: Any = ...,
         check_finite: bool = ...,
     ) -> None: ...
@@ -47,11 +52,17 @@ class GLMSource(TermSource):
     def of_residual(self) -> bool: ...
     @property
     def steepest(self) -> float: ...
-    def third_derivatives(self, low: ArrayLike = ..., high: ArrayLike = ...) -> Any: ...
+    def third_derivatives(self, low: ArrayLike = ..., high: ArrayLike = ..., y: ArrayLike = ...) -> Any: ...
+    def mixed_third_derivatives(
+        self, low: ArrayLike, high: ArrayLike, y: ArrayLike, first: float, last: float
+    ) -> NDArray[np.float64]: ...
     def expand(
         self, y: ArrayLike, eta: ArrayLike
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
     def derivatives(
+        self, theta_hat: ArrayLike, first: int = ..., count: int | None = ...
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+    def mixed_derivatives(
         self, theta_hat: ArrayLike, first: int = ..., count: int | None = ...
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
 

@@ -1,6 +1,6 @@
 """Generalised linear models, and differences of two arms, as compiled sources."""
 
-from libc.math cimport lgamma
+from libc.math cimport exp, lgamma
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
@@ -17,29 +17,19 @@ import math
 import operator
 
 import numpy as np
+from scipy.special import gammaln
 
 from fastrace._base import _checks, _frames
+from fastrace._models.glm_inputs import (
+    SCALED, are_counts, check_outcomes, design_table, is_learned, is_sparse, outcome_vector, scan_advantage, trials_of,
+)
 from fastrace._models.grouping import as_groups, row_numbers
 
 cnp.import_array()
 
 _FAMILIES = {(<bytes>fr_families[k].name).decode(): k for k in range(FR_N_FAMILIES)}
-# outcomes that a family takes: in a word, whether each is one of them, and what is needed
-_OUTCOMES = {
-    FR_BINARY: ("binary", lambda y: (y == 0) | (y == 1), "0 or 1"),
-    FR_COUNT: ("count", lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y), "a whole number from 0 up"),
-    FR_REAL: ("real", np.isfinite, "finite"),
-}
-# of families with a scale: what it is, and an estimate of it
-SCALED = {
-    "gaussian": ("the standard deviation of y about its mean", "scale = np.sqrt(left @ left / (len(y) - X.shape[1]))"),
-    "student-t": ("the scale of the Student distribution of y about its center",
-                  "scale = np.median(np.abs(left)) / scipy.stats.t.ppf(0.75, df)"),
-}
-
-
+_KINDS = {FR_BINARY: "binary", FR_COUNT: "count", FR_REAL: "real", FR_SHARE: "share", FR_POSITIVE: "positive"}
 _CHUNK = 1 << 16          # rows summed at once by NumPy
-_CHUNK_CHECKED = 4096     # rows looked at for entries that are not finite
 
 
 cdef class GLMSource(TermSource):
@@ -55,25 +45,34 @@ cdef class GLMSource(TermSource):
         Errors name the columns of a frame of pandas, polars or Arrow, or of a dict. A sparse table of SciPy is read by
         rows (CSR), at a cost of its entries.
     y : array_like of real numbers, shape (n_rows,)
-        Outcomes: 0 or 1 for the logistic family, whole numbers from 0 up for Poisson. Copied.
+        Outcomes: 0 or 1 for "logistic", "probit" and "cloglog", whole numbers from 0 up for "binomial", "poisson" and
+        "negative-binomial", positive for "gamma". Copied.
     theta : array_like of real numbers, shape (n_arms, p), optional
         Parameters, one row per arm; by default one arm of zeros. Assign `theta` or call `set_theta` to replace them.
         Where there are `groups`, their effects follow the p coefficients.
-    family : {"logistic", "gaussian", "poisson", "student-t"}, default "logistic"
-        "logistic": P(y = 1) = 1 / (1 + exp(-eta)). "gaussian" and "student-t": y - eta over `scale` is standard
-        normal or Student-t. "poisson": mean exp(eta); the term -log(y!), which depends on no parameter, is left out
-        of the rewards and its sum is given by `constant`.
+    family : str, default "logistic"
+        "logistic": P(y = 1) = 1 / (1 + exp(-eta)). "probit": the normal distribution function of eta. "cloglog":
+        1 - exp(-exp(eta)). "binomial": `y` successes of `trials`, each with the probability of "logistic".
+        "gaussian" and "student-t": y - eta over `scale` is standard normal or Student-t. "poisson": mean exp(eta).
+        "negative-binomial": mean exp(eta), variance mean + scale mean^2. "gamma": mean exp(eta), variance scale mean^2.
+        What depends on no parameter, such as -log(y!), is left out of the rewards; its sum is `constant`.
     scale : float, optional
-        Of the Gaussian and Student-t families, which need it, in units of `y`. The others have none.
+        Of the Gaussian and Student-t families in units of `y`, of the negative binomial and gamma families the
+        dispersion. These need it, unless `learn_scale` is set. The others have none.
     df : float, default 4.0
         Degrees of freedom of the Student-t family.
     offset : array_like of real numbers, shape (n_rows,), optional
         Added to eta.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
         How many times each row was seen: its reward is multiplied by this number.
+    trials : array_like of whole numbers from 0 up, shape (n_rows,), optional
+        Of the binomial family; 1 by default.
     groups : fastrace.mcmc.Groups, or sequence or dict of these, optional
         Grouping factors. Effects follow the coefficients in `theta` factor by factor and group by group: eta is
         offset + X[n] . coefficients + the effects of the groups of row n. A row costs O(p + effects of its groups).
+    learn_scale : bool, default False
+        Whether the last parameter of each arm is the logarithm of the scale, which then reads 1. Rewards leave out what
+        depends on `y` alone.
     support : tuple of float or of arrays of shape (n_arms,), optional
         Interval (low, high) that holds every reward.
     check_finite : bool, default True
@@ -84,7 +83,7 @@ cdef class GLMSource(TermSource):
     Attributes
     ----------
     constant : float
-        What `totals` lacks to be the log-likelihood: 0 except for the Poisson family.
+        What `totals` lacks to be the log-likelihood.
 
     Raises
     ------
@@ -120,33 +119,26 @@ cdef class GLMSource(TermSource):
         guard_await(&self.guard, 1)
 
     def __init__(self, X, y, theta=None, family="logistic", scale=None, df=4.0, *, offset=None, weights=None,
-                 groups=None, support=None, check_finite=True):
+                 trials=None, groups=None, learn_scale=False, support=None, check_finite=True):
         if family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
-        if scale is None or isinstance(scale, str):
-            if family in SCALED:
-                raise (ValueError if scale is None else TypeError)(
-                    f"scale is {'missing' if scale is None else repr(scale)}: the {family!r} family needs "
-                    f"{SCALED[family][0]}, in units of y. It is not "
-                    f"learned, and the posterior's standard deviations are in proportion to it. Estimate it from the "
-                    f"residuals of least squares, left = y - X @ np.linalg.lstsq(X, y)[0]: {SCALED[family][1]}. To "
-                    f"learn it, write a FunctionModel of fastrace.mcmc with log(scale) among the parameters")
-            scale = 1.0 if scale is None else scale
-        scale = _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
+        learns_scale = is_learned(family, scale, learn_scale)
+        scale = 1.0 if scale is None else _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
         df = _checks.positive(df, "df", "it says how heavy the tails are")
-        x = _table(X, check_finite)
-        outcome = _outcomes(y, x.shape[0])
-        _check_outcomes(outcome, family)
+        x = design_table(X, check_finite)
+        outcome = outcome_vector(y, x.shape[0])
+        check_outcomes(outcome, family, _KINDS[fr_families[<int>_FAMILIES[family]].outcomes])
         columns, factors, width = _frames.column_names(X), [], x.shape[1]
         groups = tuple(group.resolved(columns, x.shape[1]) for group in as_groups(groups))
         for number, group in enumerate(groups):
             factor = group.laid_out(x.shape[0], width, number)
             width = factor.stop
             factors.append(factor)
+        width += learns_scale
         parameters = np.array(np.zeros(width) if theta is None else theta, dtype=np.float64, order="C", ndmin=2)
         _check_theta(parameters, (max(len(parameters), 1), width))
-        a_row = (x.nnz / max(x.shape[0], 1) if _is_sparse(x) else x.shape[1]) + sum(f.width for f in factors)
-        super().__init__(len(parameters), x.shape[0], scan_advantage=_scan_advantage(x),
+        a_row = (x.nnz / max(x.shape[0], 1) if is_sparse(x) else x.shape[1]) + sum(f.width for f in factors)
+        super().__init__(len(parameters), x.shape[0], scan_advantage=scan_advantage(x),
                          reward_cost=4.0 + 0.25 * a_row, support=support)
         self.expanded_advantage = self.scan_advantage
         self.expanded_cost = 1.5 * self.reward_cost
@@ -154,7 +146,8 @@ cdef class GLMSource(TermSource):
         self.y = outcome.astype(np.float64)
         self.y.flags.writeable = False
         self.offset = row_numbers(offset, "offset", x.shape[0], lambda v: True, "finite")
-        self.weights = row_numbers(weights, "weights", x.shape[0], _are_counts, "a whole number from 0 up")
+        self.weights = row_numbers(weights, "weights", x.shape[0], are_counts, "a whole number from 0 up")
+        self.trials = trials_of(trials, self.y, family, _KINDS[fr_families[<int>_FAMILIES[family]].outcomes])
         self.groups = groups
         self.factors = tuple(factors)
         self.parameters = parameters
@@ -168,18 +161,12 @@ cdef class GLMSource(TermSource):
         self.hold_factors()
         self.model.n_parameters = width
         self.model.family = _FAMILIES[family]
-        self.model.y = <const double *>cnp.PyArray_DATA(self.y)
-        self.model.sign = NULL
+        self.model.learned = self.learns_scale = learns_scale
         self.model.scale = self.scale
         self.model.df = self.df
         self.model.gemm = dgemm
         fr_glm_ready(&self.model)
-        if self.outcomes == "binary":
-            # One byte an outcome: rows read at random then miss the cache once, not twice.
-            self.signs = np.where(self.y > 0.0, 1, -1).astype(np.int8)
-            self.model.sign = <const signed char *>cnp.PyArray_DATA(self.signs)
-        elif self.outcomes == "count":
-            self.constant = -_sum_of_log_factorials(self.y, self.weights)
+        self.hold_outcomes()
         guard_built(&self.guard, 1)
 
     def __dealloc__(self):
@@ -189,7 +176,7 @@ cdef class GLMSource(TermSource):
         """Let the C struct see X."""
         self.model.n_columns = self.X.shape[1]
         self.model.single = self.X.dtype.type is np.float32
-        if not _is_sparse(self.X):
+        if not is_sparse(self.X):
             self.model.x = <const char *>cnp.PyArray_DATA(self.X)
             self.model.row_stride, self.model.column_stride = self.X.strides
             return 0
@@ -202,19 +189,45 @@ cdef class GLMSource(TermSource):
         self.model.sparse = &self.c_sparse
         return 0
 
+    cdef int hold_outcomes(self) except -1:
+        """Let the C struct see outcomes and what terms are multiplied by; the constant that the terms leave out."""
+        outcome, left_out, kind = self.y, None, self.outcomes
+        if kind == "binary":
+            # One byte an outcome: rows read at random then miss the cache once, not twice.
+            self.signs = np.where(self.y > 0.0, 1, -1).astype(np.int8)
+            self.model.sign = <const signed char *>cnp.PyArray_DATA(self.signs)
+        elif self.trials is not None:
+            outcome = self.y / np.maximum(self.trials, 1.0)
+            self.kept.append(outcome)
+            left_out = gammaln(self.trials + 1.0) - gammaln(self.y + 1.0) - gammaln(self.trials - self.y + 1.0)
+        elif kind == "positive":
+            left_out = -np.log(self.y)
+        self.model.y = <const double *>cnp.PyArray_DATA(outcome)
+        self.constant = -_sum_of_log_factorials(self.y, self.weights) if kind == "count" else 0.0
+        if left_out is not None:
+            self.constant = float(left_out.sum() if self.weights is None else left_out @ self.weights)
+        if self.family in SCALED and not self.learns_scale and kind != "real":
+            left_out = np.empty(self.n_rows)
+            fr_glm_extra(&self.model, self.model.y, self.n_rows, <double *>cnp.PyArray_DATA(left_out))
+            self.constant += float(left_out.sum() if self.weights is None else left_out @ self.weights)
+        self.term_weights = self.weights
+        if self.trials is not None:
+            self.term_weights = self.trials if self.weights is None else self.trials * self.weights
+        if self.term_weights is not None:
+            self.model.weight = <const double *>cnp.PyArray_DATA(self.term_weights)
+        return 0
+
     cdef int hold_factors(self) except -1:
-        """Let the C struct see the offset, the weights and the grouping factors."""
+        """Let the C struct see the offset and the grouping factors."""
         cdef fr_factor *f
         if self.offset is not None:
             self.model.offset = <const double *>cnp.PyArray_DATA(self.offset)
-        if self.weights is not None:
-            self.model.weight = <const double *>cnp.PyArray_DATA(self.weights)
         self.c_factors = <fr_factor *>calloc(max(len(self.factors), 1), sizeof(fr_factor))
         if self.c_factors == NULL:
             raise MemoryError()
         for k, factor in enumerate(self.factors):
             z = self.X if factor.table is None else factor.table
-            if factor.columns and _is_sparse(z):
+            if factor.columns and is_sparse(z):
                 z = z[:, list(factor.columns)].toarray()
                 places = np.arange(len(factor.columns), dtype=np.intp) * z.strides[1]
             elif factor.columns:
@@ -237,7 +250,7 @@ cdef class GLMSource(TermSource):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        plain = (np.asarray(self.X) if not _is_sparse(self.X) else self.X, np.asarray(self.y),
+        plain = (np.asarray(self.X) if not is_sparse(self.X) else self.X, np.asarray(self.y),
                  np.asarray(self.parameters), self.family, self.scale, self.df, self.support)
         more = self.beside()
         return _glm_source.saved(*plain) if not more else _glm_source.saved(*plain, more)
@@ -245,19 +258,22 @@ cdef class GLMSource(TermSource):
     def beside(self):
         """The arguments after df that are not their defaults, by name: what another source of the rows needs."""
         guard_check_built(&self.guard, self)
-        more = {"offset": self.offset, "weights": self.weights, "groups": self.groups or None}
+        more = {"offset": self.offset, "weights": self.weights, "trials": self.trials, "groups": self.groups or None,
+                "learn_scale": self.learns_scale or None}
         return {name: value for name, value in more.items() if value is not None}
 
     # What `_math/c/_families.h` says of the family.
 
     @property
     def outcomes(self):
-        """"binary" for outcomes 0 and 1, "count" for 0, 1, 2, ..., "real" for any number."""
-        return _OUTCOMES[fr_families[self.model.family].outcomes][0]
+        """"binary" for outcomes 0 and 1, "count" for 0, 1, 2, ..., "share" for successes of a number of trials,
+        "positive" and "real" for such numbers.
+        """
+        return _KINDS[fr_families[self.model.family].outcomes]
 
     @property
     def of_residual(self):
-        """Whether a term is a function of y - eta; else it is linear in y."""
+        """Whether a term with a fixed scale is a function of y - eta; else it is linear in y."""
         return fr_families[self.model.family].form == FR_OF_RESIDUAL
 
     @property
@@ -265,20 +281,49 @@ cdef class GLMSource(TermSource):
         """Largest absolute derivative of a term in eta, maybe infinite."""
         return fr_families[self.model.family].steepest(self.scale, self.df)
 
-    def third_derivatives(self, low=-math.inf, high=math.inf):
+    def third_derivatives(self, low=-math.inf, high=math.inf, y=math.nan):
         """Largest absolute third derivative of a term for eta from `low` to `high`, by element; maybe infinite.
 
-        Whatever the outcome y, or for eta - y in that interval where a term is a function of it (`of_residual`).
+        Of outcomes `y`, or of any outcome where it is nan; of eta - y in that interval where a term is a function of it
+        (`of_residual`). Without weights, and of a single trial.
         """
-        cdef double[::1] lows, highs
+        cdef double[::1] lows, highs, of
         cdef cnp.ndarray out
         cdef Py_ssize_t i
-        low, high = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
-        lows, highs = np.array(low).ravel(), np.array(high).ravel()
+        low, high, y = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (low, high, y)))
+        lows, highs, of = np.array(low).ravel(), np.array(high).ravel(), np.array(y).ravel()
         out = np.empty(lows.shape[0])
         for i in range(lows.shape[0]):
-            out[i] = fr_families[self.model.family].third(self.scale, self.df, lows[i], highs[i])
+            out[i] = fr_families[self.model.family].third(self.scale, self.df, of[i], lows[i], highs[i])
         return out.reshape(low.shape)[()]
+
+    def mixed_third_derivatives(self, low, high, y, first, last):
+        """With a learned scale: bounds on the third derivatives in eta and the logarithm aux of the scale.
+
+        Of terms of outcomes `y`, shape (k,), without weights, for eta from `low` to `high` and aux from `first` to
+        `last`.
+
+        Returns
+        -------
+        ndarray of shape (4, k)
+            In (eta, eta, eta), (eta, eta, aux), (eta, aux, aux) and (aux, aux, aux).
+        """
+        cdef double[::1] lows, highs, of
+        cdef double[:, ::1] bounds
+        cdef double[4] found
+        cdef Py_ssize_t i, k
+        cdef double start = first, stop = last
+        if not self.learns_scale:
+            raise ValueError("the scale is not learned")
+        low, high, y = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (low, high, y)))
+        lows, highs, of = np.array(low), np.array(high), np.array(y)
+        out = np.empty((4, len(low)))
+        bounds = out
+        for i in range(lows.shape[0]):
+            fr_mixed_third(self.model.family, self.df, of[i], lows[i], highs[i], start, stop, found)
+            for k in range(4):
+                bounds[k, i] = found[k]
+        return out
 
     def expand(self, y, eta):
         """Terms of outcomes `y` at predictors `eta` of the same shape (k,), and their first two derivatives in eta."""
@@ -289,6 +334,8 @@ cdef class GLMSource(TermSource):
         cdef double *of = <double *>cnp.PyArray_DATA(outcome)
         outcome[:] = y
         out[0] = eta
+        if self.learns_scale:
+            raise ValueError("the scale is learned, so a term has no expansion in eta alone")
         if self.model.sign != NULL:
             for i in range(n):
                 of[i] = 1.0 if of[i] > 0.0 else -1.0
@@ -346,12 +393,12 @@ cdef class GLMSource(TermSource):
         return 0
 
     cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:
-        cdef Py_ssize_t p = self.model.n_columns, j, a, b
+        cdef Py_ssize_t p = self.model.n_columns, n = self.model.n_parameters, j, a, b
         cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters)
         cdef const double *centre
         cdef const double *gram
         cdef const double *cross
-        cdef double squares, step, product, inverse = 1.0 / self.scale
+        cdef double squares, step, product, scale = self.scale
         if self.model.family != FR_GAUSSIAN or self.model.n_factors or self.model.sparse != NULL:
             return Source.total(self, arms, n_arms, out)
         with gil:
@@ -363,20 +410,22 @@ cdef class GLMSource(TermSource):
         for j in range(n_arms):
             squares = self.residual
             for a in range(p):
-                step = theta[arms[j] * p + a] - centre[a]
+                step = theta[arms[j] * n + a] - centre[a]
                 product = -2.0 * cross[a]
                 for b in range(p):
-                    product += gram[a * p + b] * (theta[arms[j] * p + b] - centre[b])
+                    product += gram[a * p + b] * (theta[arms[j] * n + b] - centre[b])
                 squares += step * product
             squares = 0.0 if squares < 0.0 else squares         # but not nan
-            out[j] = (self.weight * fr_families[FR_GAUSSIAN].constant(self.scale, self.df)
-                      - 0.5 * inverse * inverse * squares)
+            if self.learns_scale:
+                scale = exp(theta[arms[j] * n + p])
+            out[j] = (self.weight * fr_families[FR_GAUSSIAN].constant(scale, self.df)
+                      - 0.5 * (1.0 / scale) * (1.0 / scale) * squares)
         return 0
 
     cdef int summarise(self) except -1:
         """The sufficient statistics of the Gaussian family, in one pass: later full passes cost next to nothing."""
         p = self.X.shape[1]
-        centre = np.asarray(self.parameters).mean(axis=0)
+        centre = np.asarray(self.parameters)[:, :p].mean(axis=0)
         gram, cross, residual = np.zeros((p, p)), np.zeros(p), 0.0
         self.weight = self.n_rows if self.weights is None else self.weights.sum()
         for first in range(0, self.n_rows, _CHUNK):
@@ -428,31 +477,39 @@ cdef class GLMSource(TermSource):
             raise MemoryError()
         return out[0], out[1], out[2]
 
+    def mixed_derivatives(self, theta_hat, first=0, count=None):
+        """With a learned scale: derivatives in its logarithm aux, on consecutive rows; arguments as in `derivatives`.
+
+        Returns
+        -------
+        slope, mixed, curvature : ndarray of float64, shape (count,)
+            In aux, in eta and aux, twice in aux.
+        """
+        guard_check_built(&self.guard, self)
+        if not self.learns_scale:
+            raise ValueError("the scale is not learned")
+        cdef cnp.ndarray hat = np.ascontiguousarray(theta_hat, dtype=np.float64)
+        _check_theta(hat[None], (1, self.model.n_parameters))
+        cdef int64_t start = operator.index(first)
+        cdef int64_t length = self.n_rows - start if count is None else operator.index(count)
+        if not (0 <= start and 0 <= length and start + length <= self.n_rows):
+            raise ValueError(f"rows {first} to {start + length} were asked for; the source has rows 0 to {self.n_rows}")
+        cdef cnp.ndarray out = np.empty((4, length))
+        cdef double *to = <double *>cnp.PyArray_DATA(out)
+        cdef int failed
+        with nogil:
+            failed = fr_glm_mixed(&self.model, <const double *>cnp.PyArray_DATA(hat), start, length, to, to + length,
+                                  to + 2 * length, to + 3 * length)
+        if failed:
+            raise MemoryError()
+        return out[1], out[2], out[3]
+
 
 def _check_theta(theta, shape):
     if theta.shape != shape:
         raise ValueError(f"theta has shape {theta.shape}; {shape}, one row of parameters per arm, is needed")
     if not np.isfinite(theta).all():
         raise ValueError(f"theta holds {theta[~np.isfinite(theta)][0]}; parameters must be finite")
-
-
-def _require_finite(table, names):
-    """Raise unless all entries of the explanatory variables are finite; in chunks, as they may lie in a file."""
-    for first in range(0, len(table), _CHUNK_CHECKED):
-        good = np.isfinite(table[first : first + _CHUNK_CHECKED])
-        if not good.all():
-            row, column = np.argwhere(~good)[0]
-            called = column if names is None else repr(names[column])
-            raise ValueError(f"X[{first + row}, {called}] is {table[first + row, column]}; finite numbers are needed")
-
-
-def _check_outcomes(y, family):
-    _, good, needed = _OUTCOMES[fr_families[<int>_FAMILIES[family]].outcomes]
-    with np.errstate(invalid="ignore"):
-        bad = ~good(y)
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(f"y[{row}] is {y[row]}; each outcome of the {family} family must be {needed}")
 
 
 cdef double _sum_of_log_factorials(cnp.ndarray y, weights):
@@ -465,62 +522,6 @@ cdef double _sum_of_log_factorials(cnp.ndarray y, weights):
     for i in range(y.shape[0]):
         sum += lgamma(x[i] + 1.0) * (1.0 if w == NULL else w[i])
     return sum
-
-
-def _are_counts(values):
-    return (values >= 0.0) & (values == np.floor(values))
-
-
-def _is_sparse(x):
-    """Whether X is a sparse table of SciPy: such a table alone has `nnz`."""
-    return hasattr(x, "nnz")
-
-
-def _table(X, check_finite):
-    """X as the C code reads it: an aligned array of floats, or a CSR table of them without doubles."""
-    if hasattr(X, "tocsr"):
-        x = X.tocsr()
-        if x.ndim != 2 or x.dtype.kind not in "fiub" or x.shape[1] == 0 or x.shape[1] > 2**31 - 1:
-            raise ValueError(f"X has shape {x.shape} and dtype {x.dtype}; real numbers of shape (n_rows, p), with at "
-                             f"least one column, are needed")
-        if not x.has_canonical_format:
-            x = x.copy()
-            x.sum_duplicates()
-        if x.dtype.type not in (np.float32, np.float64):
-            x = x.astype(np.float64)
-        if check_finite and not np.isfinite(x.data).all():
-            raise ValueError("X has entries that are not finite; finite numbers are needed")
-        return x
-    x = _frames.as_table(X, "X", "a table of numbers")
-    if np.ma.is_masked(x):
-        raise ValueError("X has masked entries; every row has a term, so fill or drop those rows first")
-    x = np.asarray(x)
-    if x.ndim != 2 or x.dtype.kind not in "fiub" or x.shape[1] == 0:
-        raise ValueError(f"X has shape {x.shape} and dtype {x.dtype}; real numbers of shape (n_rows, p), with at "
-                         f"least one column, are needed")
-    if x.dtype.type not in (np.float32, np.float64) or not x.dtype.isnative:
-        x = x.astype(np.float64)
-    if not x.flags.aligned:
-        x = x.copy()
-    if check_finite:
-        _require_finite(x, _frames.column_names(X))
-    return x
-
-
-def _outcomes(y, n_rows):
-    outcome = _frames.as_table(y, "y", "a vector of numbers")
-    if np.ma.is_masked(outcome):
-        raise ValueError("y has masked entries; every row has a term, so fill or drop those rows first")
-    outcome = np.asarray(outcome)
-    if outcome.shape != (n_rows,) or outcome.dtype.kind not in "fiub":
-        raise ValueError(f"y has shape {outcome.shape} and dtype {outcome.dtype}; real numbers of shape "
-                         f"({n_rows},), one for each row of X, are needed")
-    return outcome
-
-
-def _scan_advantage(x):
-    # Measured, two arms on 10^6 rows of 20: 51 ns at random, 26 in order in float64; 49 and 19 in float32.
-    return 2.2 if (x.data.nbytes if _is_sparse(x) else x.nbytes) > 1 << 24 else 1.2
 
 
 @_checks.rebuilds(1, GLMSource)

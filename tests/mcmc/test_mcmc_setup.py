@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from fastrace import mcmc
+from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models import model as models
 
 
@@ -29,8 +30,9 @@ def gradient_in_sd(model, reference):
 @pytest.mark.parametrize(("family", "estimate"), [("gaussian", "X.shape"), ("student-t", r"stats.t.ppf\(0.75, df\)")])
 def test_families_with_a_scale_ask_for_it(family, estimate):
     X, rng = columns(50)
-    with pytest.raises(ValueError, match=f"scale is missing.*not learned.*{estimate}.*FunctionModel"):
-        mcmc.GLM(X, rng.normal(size=50), family)
+    with pytest.raises(ValueError, match=f"scale is missing.*{estimate}.*learn_scale"):
+        GLMSource(X, rng.normal(size=50), None, family)
+    assert mcmc.GLM(X, rng.normal(size=50), family).learns_scale
 
 
 @pytest.mark.parametrize("family", ["logistic", "poisson"])
@@ -239,7 +241,7 @@ def test_posteriors_that_are_only_nearly_improper_are_taken(n_rows):
 
 
 @pytest.mark.parametrize(("options", "error", "words"), [
-    ({"scale": "auto"}, TypeError, r"scale is 'auto': the 'gaussian' family needs .*not learned.*X\.shape"),
+    ({"scale": "auto"}, TypeError, r"scale is 'auto': the 'gaussian' family needs .*X\.shape"),
     ({"scale": [1.0, 2.0]}, TypeError, r"scale is \[1\.0, 2\.0\] of type list; a real number is needed"),
     ({"scale": np.ones(1)}, TypeError, r"scale is array\(\[1\.\]\) of type ndarray; a real number is needed"),
     ({"scale": -1}, ValueError, "scale is -1; a finite number above 0 is needed"),

@@ -11,7 +11,8 @@ from fastrace.likelihoods import GLMSource, PairSource
 from fastrace.sources import ArraySource
 from reference import sources as twin
 
-FAMILIES = ["logistic", "gaussian", "poisson", "student-t"]
+FAMILIES = ["logistic", "gaussian", "poisson", "student-t", "binomial", "probit", "cloglog", "negative-binomial",
+            "gamma"]
 
 
 def problem(rng, family, n_rows=300, p=7, n_arms=3, dtype=np.float64):
@@ -21,7 +22,12 @@ def problem(rng, family, n_rows=300, p=7, n_arms=3, dtype=np.float64):
     y = {"logistic": lambda: (rng.random(n_rows) < 1 / (1 + np.exp(-eta))).astype(float),
          "gaussian": lambda: eta + 2.0 * rng.standard_normal(n_rows),
          "poisson": lambda: rng.poisson(np.exp(eta)).astype(float),
-         "student-t": lambda: eta + rng.standard_t(4, n_rows)}[family]()
+         "student-t": lambda: eta + rng.standard_t(4, n_rows),
+         "binomial": lambda: (rng.random(n_rows) < 0.4).astype(float),
+         "probit": lambda: (eta + rng.standard_normal(n_rows) > 0.0).astype(float),
+         "cloglog": lambda: (rng.random(n_rows) < -np.expm1(-np.exp(eta))).astype(float),
+         "negative-binomial": lambda: rng.poisson(np.exp(eta) * rng.gamma(1 / 1.5, 1.5, n_rows)).astype(float),
+         "gamma": lambda: rng.gamma(1 / 1.5, 1.5 * np.exp(eta))}[family]()
     return X, y, theta
 
 
@@ -42,8 +48,9 @@ def test_every_family_has_a_twin():
 def test_derivatives_and_bounds_of_a_family_hold(family):
     """By differences in eta, at outcomes of the kind that the family takes."""
     scale, df = (0.7, 3.5) if family in likelihoods.SCALED else (None, 4.0)
-    source = GLMSource(np.ones((2, 1)), [0.0, 1.0], None, family, scale, df)
-    outcomes = {"binary": [0.0, 1.0], "count": [0.0, 1.0, 4.0], "real": [-2.0, 0.0, 0.5]}[source.outcomes]
+    source = GLMSource(np.ones((2, 1)), [1.0, 1.0], None, family, scale, df)
+    outcomes = {"binary": [0.0, 1.0], "count": [0.0, 1.0, 4.0], "real": [-2.0, 0.0, 0.5],
+                "share": [0.0, 1.0, 0.3], "positive": [0.0, 1.0, 4.0]}[source.outcomes]
     h, eta = 1e-4, np.linspace(-6.0, 6.0, 2001)
     parts = []
     for y in outcomes:
@@ -56,7 +63,8 @@ def test_derivatives_and_bounds_of_a_family_hold(family):
         third = np.abs(up2 - down2) / (2 * h)
         low = eta - y if source.of_residual else eta
         assert (third <= source.third_derivatives(low - h, low + h) + 1e-7 * size).all()
-        wide = source.third_derivatives(low - 1.5, low + 1.5)      # 1.5 is 250 steps of the grid
+        assert (third <= source.third_derivatives(low - h, low + h, y) + 1e-7 * size).all()
+        wide = source.third_derivatives(low - 1.5, low + 1.5, y)      # 1.5 is 250 steps of the grid
         for i in range(250, 1750, 50):
             largest = third[i - 250:i + 251].max()
             assert largest - 1e-6 * size[i] <= wide[i] <= max(largest, 1e-4) * 1.01 + 1e-4 * size[i]
@@ -64,7 +72,7 @@ def test_derivatives_and_bounds_of_a_family_hold(family):
         if source.of_residual:
             for ours, moved in zip(parts[-1], source.expand(y + 1.5, eta + 1.5), strict=True):
                 np.testing.assert_allclose(ours, moved, rtol=1e-9, atol=1e-12)
-    if source.outcomes == "count":      # linear in the outcome
+    if source.outcomes in ("count", "positive"):      # linear in the outcome
         for zero, single, four in zip(*parts, strict=True):
             np.testing.assert_allclose(four, zero + 4.0 * (single - zero), rtol=1e-9, atol=1e-9)
 
@@ -72,9 +80,9 @@ def test_derivatives_and_bounds_of_a_family_hold(family):
 @pytest.mark.parametrize("family", list(likelihoods._FAMILIES))
 def test_a_model_of_every_family_has_a_mode_and_kernels(family, rng):
     X = np.column_stack([np.ones(400), rng.standard_normal((400, 2))])
-    y = np.abs(np.rint(rng.standard_normal(400)))
+    y = np.minimum(np.abs(np.rint(rng.standard_normal(400))), 1.0)
     scale = {"scale": 1.0} if family in likelihoods.SCALED else {}
-    model = mcmc.GLM(X, np.minimum(y, 1.0), family, **scale, prior_sd=10.0)
+    model = mcmc.GLM(X, y + 0.5 if family == "gamma" else y, family, **scale, prior_sd=10.0)
     reference = model.reference()
     value, gradient, _ = model._log_posterior(reference.theta_hat)
     np.testing.assert_allclose(gradient @ reference.factor, 0.0, atol=1e-4)
@@ -106,6 +114,11 @@ def test_equals_its_twin(family, dtype, p, rng):
     ("gaussian", lambda stats, y, eta: stats.norm.logpdf(y, eta, 1.5)),
     ("poisson", lambda stats, y, eta: stats.poisson.logpmf(y, np.exp(eta))),
     ("student-t", lambda stats, y, eta: stats.t.logpdf(y, 3.5, eta, 1.5)),
+    ("binomial", lambda stats, y, eta: stats.bernoulli.logpmf(y, 1 / (1 + np.exp(-eta)))),
+    ("probit", lambda stats, y, eta: stats.bernoulli.logpmf(y, stats.norm.cdf(eta))),
+    ("cloglog", lambda stats, y, eta: np.where(y > 0, np.log(-np.expm1(-np.exp(eta))), -np.exp(eta))),
+    ("negative-binomial", lambda stats, y, eta: stats.nbinom.logpmf(y, 1 / 1.5, 1 / (1 + 1.5 * np.exp(eta)))),
+    ("gamma", lambda stats, y, eta: stats.gamma.logpdf(y, 1 / 1.5, scale=1.5 * np.exp(eta))),
 ])
 def test_equals_scipy(family, distribution, rng):
     from scipy import stats
@@ -113,8 +126,97 @@ def test_equals_scipy(family, distribution, rng):
     source = GLMSource(X, y, theta, family, scale=1.5, df=3.5)
     exact = distribution(stats, y[:, None], X @ theta.T)
     np.testing.assert_allclose(source.totals() + source.constant, exact.sum(axis=0), rtol=1e-11)
-    assert (source.constant == 0.0) == (family != "poisson")
+    assert (source.constant == 0.0) == (family not in ("poisson", "negative-binomial", "gamma"))
 
+
+def test_binomial_trials_equal_scipy(rng):
+    from scipy import stats
+    X, _, theta = problem(rng, "binomial")
+    trials = rng.integers(0, 9, len(X))
+    y, weights = rng.binomial(trials, 0.4), rng.integers(0, 3, len(X))
+    source = GLMSource(X, y, theta, "binomial", trials=trials, weights=weights)
+    exact = stats.binom.logpmf(y[:, None], trials[:, None], 1 / (1 + np.exp(-X @ theta.T)))
+    np.testing.assert_allclose(source.totals() + source.constant, weights @ exact, rtol=1e-11)
+    again = pickle.loads(pickle.dumps(source))
+    np.testing.assert_array_equal(again.totals(), source.totals())
+
+
+# Learned scales: the last parameter is the logarithm of the scale
+
+
+def learning(rng, family, log_scale=0.4, n_rows=300):
+    X, y, theta = problem(rng, family, n_rows=n_rows)
+    arms = np.column_stack([theta, log_scale + 0.1 * rng.standard_normal(len(theta))])
+    return GLMSource(X, y, arms, family, df=3.5, learn_scale=True)
+
+
+@pytest.mark.parametrize("log_scale", [0.4, -12.0])
+@pytest.mark.parametrize("family", list(likelihoods.SCALED))
+def test_learned_scales_equal_the_twin(family, log_scale, rng):
+    source = learning(rng, family, log_scale)
+    for j, arm in enumerate(source.theta):
+        eta, scale = source.X @ arm[:-1], math.exp(arm[-1])
+        terms = [twin.log_likelihood(family, e, y, scale, 3.5) for e, y in zip(eta, source.y, strict=True)]
+        found = source.read(np.arange(300), [j])[:, 0]
+        if log_scale > -1.0:
+            rest = [twin.left_out(family, y, scale) for y in source.y]
+            np.testing.assert_allclose(found, np.add(terms, rest), rtol=1e-11, atol=1e-12)
+        fixed = GLMSource(source.X, source.y, arm[:-1], family, scale, 3.5)
+        apart = source.totals()[j] + source.constant - fixed.totals()[0] - fixed.constant
+        assert abs(apart) < 1e-11 * np.abs(terms).sum()
+    again = pickle.loads(pickle.dumps(source))
+    np.testing.assert_array_equal(again.totals(), source.totals())
+    assert again.learns_scale
+
+
+@pytest.mark.parametrize("log_scale", [0.4, -3.0, 3.0])
+@pytest.mark.parametrize("family", list(likelihoods.SCALED))
+def test_derivatives_and_bounds_in_a_learned_scale_hold(family, log_scale, rng):
+    """By differences; third derivatives against their bounds over the stretch of each difference."""
+    source, h = learning(rng, family, log_scale), 1e-5
+    hat, eta, y = source.theta[0], source.X @ source.theta[0, :-1], np.asarray(source.y)
+    value, slope, bend = source.derivatives(hat)
+    of_scale, mixed, twice = source.mixed_derivatives(hat)
+    up, down = hat.copy(), hat.copy()
+    up[-1] += h
+    down[-1] -= h
+    high, low = (source.derivatives(at) + source.mixed_derivatives(at) for at in (up, down))
+    moved = [(a - b) / (2 * h) for a, b in zip(high, low, strict=True)]
+    size = 1.0 + np.abs(value) + np.abs(slope) + np.abs(bend) + np.abs(of_scale) + np.abs(twice)
+    for ours, differences in ((of_scale, moved[0]), (mixed, moved[1]), (twice, moved[3])):
+        assert (np.abs(ours - differences) < 1e-5 * size).all()
+    bounds = source.mixed_third_derivatives(eta, eta, y, down[-1], up[-1])
+    for bound, third in zip(bounds[1:], (moved[2], moved[4], moved[5]), strict=True):
+        assert (np.abs(third) <= bound * (1.0 + 1e-4) + 1e-4 * size).all()
+    wide = source.mixed_third_derivatives(eta - 0.5, eta + 0.5, y, hat[-1] - 0.3, hat[-1] + 0.3)
+    assert (wide >= bounds * (1.0 - 1e-4)).all()
+
+
+@pytest.mark.parametrize("family", list(likelihoods.SCALED))
+def test_a_learned_scale_has_the_posterior_of_the_estimate(family, rng):
+    """The mode, the residuals of the expansion there, their bounds, and both kinds of kernel."""
+    X, y, _ = problem(rng, family, n_rows=600, p=2)
+    model = mcmc.GLM(X, y, family, df=3.5, prior_sd=5.0, weights=rng.integers(1, 3, 600))
+    assert model.names[-1] == ("log(scale)" if family in ("gaussian", "student-t") else "log(dispersion)")
+    reference = model.reference()
+    value, gradient, hessian = model.expand_seen(reference.theta_hat)
+    np.testing.assert_allclose(gradient - reference.theta_hat / 25.0, 0.0, atol=1e-2)
+    left, theta = model.engine(reference)
+    plain, same = model.engine(None)
+    whitened = rng.standard_normal((2, 3))
+    theta[:] = same[:] = reference.theta_hat + whitened @ reference.factor.T
+    for arm in range(2):
+        step = theta[arm] - reference.theta_hat
+        expansion = value + gradient @ step + 0.5 * step @ hessian.to_dense() @ step
+        assert abs(plain.totals()[arm] - expansion - left.totals()[arm]) < 1e-9 * (1.0 + abs(value))
+    assert np.linalg.norm(whitened, axis=1).max() < reference.radius
+    farthest, apart = np.linalg.norm(whitened, axis=1).max(), np.linalg.norm(whitened[1] - whitened[0])
+    bound = reference.weights * 0.5 * farthest**2 * apart
+    change = np.abs(np.diff(left.read(np.arange(600)), axis=1)[:, 0])
+    assert (change <= bound * (1.0 + 1e-9) + reference.rounding).all()
+    for kernel in (mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis):
+        trace = mcmc.sample(kernel(model), n_draws=50, n_chains=1, n_tune=0, rng=1)
+        assert np.isfinite(trace.draws).all()
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -333,6 +435,15 @@ def test_one_parameter_vector_is_one_arm(rng):
     ({"y": [0, -1, 1, 0, 0], "family": "poisson"}, r"y\[1\] is -1.*whole number"),
     ({"y": [0, 0.5, 1, 0, 0], "family": "poisson"}, r"y\[1\] is 0.5"),
     ({"y": [0, math.inf, 1, 0, 0], "family": "gaussian", "scale": 1.0}, r"y\[1\] is inf.*finite"),
+    ({"y": [0, 1, 2, 0, 0], "family": "binomial", "trials": [1, 1, 1, 1, 1]}, r"y\[2\] is 2 of 1 trials"),
+    ({"family": "binomial", "trials": [1, -1, 1, 1, 1]}, r"trials\[1\] is -1"),
+    ({"family": "binomial", "trials": [1, 1.5, 1, 1, 1]}, r"trials\[1\] is 1.5; each must be a whole number"),
+    ({"family": "binomial", "trials": [1, 1]}, r"trials has shape \(2,\)"),
+    ({"trials": [1] * 5}, "'logistic' family has none"),
+    ({"family": "gamma", "scale": 1.0}, r"y\[0\] is 0.0; each outcome of the gamma family must be positive"),
+    ({"learn_scale": True}, "'logistic' family has no scale"),
+    ({"learn_scale": True, "scale": 2.0, "family": "gaussian"}, "given or learned"),
+    ({"family": "negative-binomial"}, "scale is missing.*dispersion"),
     ({"theta": np.zeros((2, 3))}, r"theta has shape \(2, 3\); \(2, 2\)"),
     ({"theta": np.zeros((0, 2))}, r"theta has shape \(0, 2\)"),
     ({"theta": [[0.0, math.inf]]}, "theta holds inf"),

@@ -23,17 +23,19 @@ SHELLS = 2.0, 4.0, 8.0
 WORTH = 0.6
 
 
-def cubic_weights(glm, lengths, predictors):
+def cubic_weights(glm, lengths, predictors, y=None):
     """Bound on the third derivative of each row's term along a direction of length 1, and the radius where it holds.
 
     x . (theta - theta_hat) is at most `lengths` times the distance of theta from theta_hat; ``predictors()`` gives
-    x . theta_hat of each row, for the family whose third derivative is bounded near theta_hat only.
+    x . theta_hat of each row, for families whose third derivative is bounded near theta_hat only. `y` holds the
+    outcomes, where these are of some rows only.
     """
-    everywhere = float(glm.third_derivatives())
-    if everywhere < math.inf:
+    y = np.asarray(glm.y if y is None else y)
+    everywhere = glm.third_derivatives(y=y)
+    if np.isfinite(everywhere).all():
         return everywhere * lengths**3, math.inf
     radius = math.sqrt(glm.theta.shape[1]) + 5.0
-    return _bends(glm, _centers(glm, predictors), lengths * radius) * lengths**3, radius
+    return _bends(glm, y, _centers(glm, y, predictors), lengths * radius) * lengths**3, radius
 
 
 def cubic_shells(glm, lengths, predictors, weights, radius):
@@ -50,12 +52,13 @@ def cubic_shells(glm, lengths, predictors, weights, radius):
     derivative in all that follows from :math:`|R'(a)| \le M_3 a^2 / 2`. It is a weighted average of m, not its largest
     value. Which ball holds a move does not depend on its direction; that is all an exact decision asks.
     """
-    center, kept, total = _centers(glm, predictors), [], math.fsum(weights)
+    y = np.asarray(glm.y)
+    center, kept, total = _centers(glm, y, predictors), [], math.fsum(weights)
     for beyond in SHELLS:
         if math.sqrt(glm.theta.shape[1]) + beyond < radius:
             kept.append((math.sqrt(glm.theta.shape[1]) + beyond, None))
     for k, (inner, _) in enumerate(kept):
-        kept[k] = inner, _bends(glm, center, lengths * inner) * lengths**3
+        kept[k] = inner, _bends(glm, y, center, lengths * inner) * lengths**3
         if k == 0 and math.fsum(kept[0][1]) > WORTH * total:    # no ball is worth its memory
             return ()
     out = []
@@ -66,15 +69,16 @@ def cubic_shells(glm, lengths, predictors, weights, radius):
     return tuple(out)
 
 
-def _centers(glm, predictors):
+def _centers(glm, y, predictors):
     """Predictors at the point of expansion, less the outcomes where `third_derivatives` asks for that."""
-    return predictors() - np.asarray(glm.y) if glm.of_residual else predictors()
+    return predictors() - y if glm.of_residual else predictors()
 
 
-cdef cnp.ndarray _bends(GLMSource glm, center, reach):
+cdef cnp.ndarray _bends(GLMSource glm, outcome, center, reach):
     """k of `cubic_shells`, from above: m is taken at the far end of each of a few steps."""
     cdef const double[::1] c = np.ascontiguousarray(center, dtype=np.float64)
     cdef const double[::1] t = np.ascontiguousarray(reach, dtype=np.float64)
+    cdef const double[::1] y = outcome
     cdef cnp.ndarray out = np.empty(c.shape[0])
     cdef double *k = <double *>cnp.PyArray_DATA(out)
     cdef double most, least, left, right, near
@@ -82,8 +86,8 @@ cdef cnp.ndarray _bends(GLMSource glm, center, reach):
     cdef Py_ssize_t i, s, steps
     with nogil:
         for i in range(c.shape[0]):
-            most = family.third(glm.scale, glm.df, c[i] - t[i], c[i] + t[i])
-            least = family.third(glm.scale, glm.df, c[i], c[i])
+            most = family.third(glm.scale, glm.df, y[i], c[i] - t[i], c[i] + t[i])
+            least = family.third(glm.scale, glm.df, y[i], c[i], c[i])
             steps = STEPS
             if most < INFINITY and 0.0 < least and most < least * exp(STEPS / STEPS_PER_E):
                 steps = 1 + <Py_ssize_t>(STEPS_PER_E * log(most / least))
@@ -91,5 +95,5 @@ cdef cnp.ndarray _bends(GLMSource glm, center, reach):
             for s in range(1, steps):
                 left, right = 1.0 - (s - 1.0) / steps, 1.0 - s / <double>steps
                 near = t[i] * s / steps
-                k[i] += (left * left - right * right) * family.third(glm.scale, glm.df, c[i] - near, c[i] + near)
+                k[i] += (left * left - right * right) * family.third(glm.scale, glm.df, y[i], c[i] - near, c[i] + near)
     return out

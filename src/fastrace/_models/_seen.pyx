@@ -52,7 +52,7 @@ def expand_seen(GLMSource glm not None, theta_hat):
         groups, width, begin = factors[main].n_groups, factors[main].width, factors[main].start
     s = n - groups * width
     cdef cnp.ndarray gradient = np.zeros(n), dense = np.zeros((s, s)), border = np.zeros((groups * width, s))
-    cdef cnp.ndarray blocks = np.zeros((groups, width, width)), places, values, x, slope, bend
+    cdef cnp.ndarray blocks = np.zeros((groups, width, width)), places, values, x, slope, bend, mixed
     cdef fr_arrow to
     to.main, to.n_dense, to.n_main = main, s, groups * width
     to.gradient = <double *>cnp.PyArray_DATA(gradient)
@@ -62,24 +62,34 @@ def expand_seen(GLMSource glm not None, theta_hat):
     cdef int64_t first
     cdef Py_ssize_t count, columns = p
     cdef const double *rows
-    value, products, pull = 0.0, np.zeros((p, p)), np.zeros(p)
+    cdef const double *across = NULL
+    value, products, pull, last = 0.0, np.zeros((p, p)), np.zeros(p), np.zeros(p)
     for first in range(0, glm.n_rows, _CHUNK):
         count = min(<int64_t>_CHUNK, glm.n_rows - first)
         level, slope, bend = glm.derivatives(hat, first, count)
         value += level.sum()
         rows = NULL
+        if glm.learns_scale:
+            of_scale, mixed, twice = glm.mixed_derivatives(hat, first, count)
+            across = <const double *>cnp.PyArray_DATA(mixed)
+            gradient[n - 1] += of_scale.sum()
+            dense[s - 1, s - 1] += twice.sum()
         if glm.model.sparse == NULL:
             x = np.ascontiguousarray(glm.X[first:first + count], dtype=np.float64)
             rows = <const double *>cnp.PyArray_DATA(x)
             pull += slope @ x
             products += x.T @ (bend[:, None] * x)
+            if glm.learns_scale:
+                last += mixed @ x
         if glm.model.n_factors or rows == NULL:
             size = fr_arrow_entries(glm.model.sparse, glm.model.factors, glm.model.n_factors, to.main, first, count)
             places, values = np.empty(size, dtype=np.intp), np.empty(size)
             fr_arrow_add(&to, glm.model.sparse, rows, columns, glm.model.factors, glm.model.n_factors, first, count,
-                         <const double *>cnp.PyArray_DATA(slope), <const double *>cnp.PyArray_DATA(bend), NULL,
+                         <const double *>cnp.PyArray_DATA(slope), <const double *>cnp.PyArray_DATA(bend), across,
                          <Py_ssize_t *>cnp.PyArray_DATA(places), <double *>cnp.PyArray_DATA(values))
         check_signals()
+    if glm.learns_scale:
+        dense[s - 1, :p] += last
     whole = np.tril(dense) + np.tril(dense, -1).T
     whole[:p, :p] += products
     gradient[:p] += pull

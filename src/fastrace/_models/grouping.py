@@ -330,7 +330,7 @@ def row_numbers(values: ArrayLike | None, name: str, n_rows: int, good: Any, nee
     if values is None:
         return None
     given = np.asarray(_frames.as_table(values, name, "a vector of numbers"))
-    if np.ma.is_masked(given) or given.dtype.kind not in "fiub" or given.shape not in ((), (n_rows,)):
+    if np.ma.is_masked(given) or given.dtype.kind not in "fiub" or given.shape not in ((), (1,), (n_rows,)):
         raise ValueError(f"{name} has shape {given.shape} and dtype {given.dtype}; real numbers of shape ({n_rows},), "
                          f"one for each row of X, are needed")
     kept = given.dtype == np.float64 and given.flags.owndata and given.flags.c_contiguous and not given.flags.writeable

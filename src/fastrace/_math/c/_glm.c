@@ -158,9 +158,47 @@ static void weigh(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t
 
 void fr_glm_ready(fr_glm *m)
 {
-    double a = 1.0 / m->scale;
-    fr_shape s = {a, a * a, m->df, 1.0 / m->df, fr_families[m->family].constant(m->scale, m->df)};
-    m->shape = s;
+    double a = 1.0 / m->scale, constant = fr_families[m->family].constant(m->scale, m->df);
+    fr_shape_fill(&m->shape, m->family, a, log(a), m->df, constant);
+}
+
+/* The shape at an arm's parameters: `own` is filled where the scale is learned. */
+static const fr_shape *shape_at(const fr_glm *m, const double *theta, fr_shape *own)
+{
+    if (!m->learned) return &m->shape;
+    double aux = theta[m->n_parameters - 1];
+    fr_shape_fill(own, m->family, fr_exp1(-aux), -aux, m->df, m->shape.constant - aux);
+    return own;
+}
+
+#define EXTRA(enumerator, function)                                                 \
+    case enumerator: for (ptrdiff_t i = 0; i < n; i++) out[i] += function##_extra(s, y[i]); break;
+
+CLONES
+static void add_extra(int family, const fr_shape *s, const double *restrict y, ptrdiff_t n, double *restrict out)
+{
+    switch (family) { FR_SCALED(EXTRA) }
+}
+
+#define MIXED(enumerator, function)                                                 \
+    case enumerator:                                                                \
+        for (ptrdiff_t i = 0; i < n; i++) function##_mixed(s, y[i], eta[i], &la[i], &lea[i], &laa[i]); \
+        break;
+
+CLONES
+static void mixed(int family, const fr_shape *s, const double *restrict y, ptrdiff_t n, const double *restrict eta,
+                  double *restrict la, double *restrict lea, double *restrict laa)
+{
+    switch (family) { FR_SCALED(MIXED) }
+}
+
+/* eta[i] += the expansion's terms in the step of aux, negated. */
+CLONES
+static void mixed_residuals(double step, const double *restrict hat, const double *restrict la,
+                            const double *restrict lea, const double *restrict laa, ptrdiff_t n,
+                            const double *restrict eta, double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < n; i++) out[i] -= step * (la[i] + lea[i] * (eta[i] - hat[i]) + 0.5 * laa[i] * step);
 }
 
 /* eta[i] becomes the log-likelihood of y[i]. */
@@ -208,7 +246,9 @@ int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, c
                 ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out)
 {
     double y[FR_GLM_BLOCK], hat[FR_GLM_BLOCK], l0[FR_GLM_BLOCK], l1[FR_GLM_BLOCK], l2[FR_GLM_BLOCK];
-    double value[FR_GLM_BLOCK];
+    double value[FR_GLM_BLOCK], la[FR_GLM_BLOCK], lea[FR_GLM_BLOCK], laa[FR_GLM_BLOCK], eta[FR_GLM_BLOCK];
+    fr_shape own, at_hat;
+    const fr_shape *shape, *hat_shape = theta_hat ? shape_at(m, theta_hat, &at_hat) : NULL;
     const double *parameters[ARMS + 1];
     double *column[ARMS + 1];
     for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
@@ -227,15 +267,28 @@ int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, c
                 return -1;
             if (theta_hat) {
                 memcpy(l0, hat, (size_t)count * sizeof(double));
-                derivatives(m->family, &m->shape, y, count, l0, l1, l2);
+                derivatives(m->family, hat_shape, y, count, l0, l1, l2);
+                if (m->learned) {
+                    add_extra(m->family, hat_shape, y, count, l0);
+                    mixed(m->family, hat_shape, y, count, hat, la, lea, laa);
+                }
             }
             for (ptrdiff_t j = 0; j < part; j++) {
+                shape = shape_at(m, parameters[j], &own);
                 if (!theta_hat) {
-                    log_likelihood(m->family, &m->shape, y, count, column[j]);
+                    log_likelihood(m->family, shape, y, count, column[j]);
+                    if (m->learned) add_extra(m->family, shape, y, count, column[j]);
                 } else {
                     memcpy(value, column[j], (size_t)count * sizeof(double));
-                    log_likelihood(m->family, &m->shape, y, count, value);
+                    log_likelihood(m->family, shape, y, count, value);
+                    if (m->learned) {
+                        add_extra(m->family, shape, y, count, value);
+                        memcpy(eta, column[j], (size_t)count * sizeof(double));
+                    }
                     residuals(hat, l0, l1, l2, count, value, column[j]);
+                    if (m->learned)
+                        mixed_residuals(parameters[j][m->n_parameters - 1] - theta_hat[m->n_parameters - 1], hat, la, lea,
+                                        laa, count, eta, column[j]);
                 }
                 weigh(m, block_rows, first + start, count, column[j]);
             }
@@ -253,17 +306,45 @@ int fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, 
                        double *l1, double *l2)
 {
     double y[FR_GLM_BLOCK];
+    fr_shape own;
+    const fr_shape *shape = shape_at(m, theta_hat, &own);
     for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
         ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
         double *eta = l0 + start;
         outcomes(m, NULL, first + start, count, y);
         if (fr_glm_predict(m, NULL, first + start, count, &theta_hat, 1, &eta)) return -1;
-        derivatives(m->family, &m->shape, y, count, eta, l1 + start, l2 + start);
+        derivatives(m->family, shape, y, count, eta, l1 + start, l2 + start);
+        if (m->learned) add_extra(m->family, shape, y, count, eta);
         weigh(m, NULL, first + start, count, eta);
         weigh(m, NULL, first + start, count, l1 + start);
         weigh(m, NULL, first + start, count, l2 + start);
     }
     return 0;
+}
+
+int fr_glm_mixed(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *eta, double *la,
+                 double *lea, double *laa)
+{
+    double y[FR_GLM_BLOCK], *part;
+    fr_shape own;
+    const fr_shape *shape = shape_at(m, theta_hat, &own);
+    for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
+        ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
+        outcomes(m, NULL, first + start, count, y);
+        part = eta + start;
+        if (fr_glm_predict(m, NULL, first + start, count, &theta_hat, 1, &part)) return -1;
+        mixed(m->family, shape, y, count, part, la + start, lea + start, laa + start);
+        weigh(m, NULL, first + start, count, la + start);
+        weigh(m, NULL, first + start, count, lea + start);
+        weigh(m, NULL, first + start, count, laa + start);
+    }
+    return 0;
+}
+
+void fr_glm_extra(const fr_glm *m, const double *y, ptrdiff_t n, double *out)
+{
+    for (ptrdiff_t i = 0; i < n; i++) out[i] = 0.0;
+    add_extra(m->family, &m->shape, y, n, out);
 }
 
 #else

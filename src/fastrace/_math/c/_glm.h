@@ -18,7 +18,8 @@ typedef struct {
     const signed char *sign;                    /* where not NULL: 1 where the outcome is 1, else -1 */
     double scale, df;                           /* of families that have them, else 1 */
     fr_shape shape;                             /* what follows from them, by fr_glm_ready */
-    ptrdiff_t n_parameters;                     /* of an arm: coefficients, effects of the factors in turn */
+    ptrdiff_t n_parameters;                     /* of an arm: coefficients, effects of the factors in turn, aux if learned */
+    int learned;                                /* the last parameter is aux, the logarithm of the scale; `scale` is 1 */
     const double *offset, *weight;              /* of each row: added to eta, and what its term is multiplied by; or NULL */
     const fr_factor *factors;
     int n_factors;
@@ -33,7 +34,7 @@ void fr_glm_ready(fr_glm *m);
 
 /* out[j][i] for rows[i] (NULL: first + i) and parameters theta + arms[j] * n_parameters: the log-likelihood l(eta) times the
    row's weight, eta = offset + x . theta + effects. With theta_hat and hat its eta, less l(hat) + l'(hat) (eta - hat)
-   + l''(hat) (eta - hat)^2 / 2, times the weight. */
+   + l''(hat) (eta - hat)^2 / 2, times the weight; where aux is learned, less the expansion in both. */
 int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows, int64_t first,
                 ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out);
 
@@ -41,10 +42,17 @@ int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, c
 int fr_glm_predict(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, const double *const *theta,
                    ptrdiff_t n_arms, double *const *eta);
 
+/* What depends on y alone of n terms with a fixed scale, and is left out of them. */
+void fr_glm_extra(const fr_glm *m, const double *y, ptrdiff_t n, double *out);
+
 /* l, l' and l'' of n outcomes y, without weights, at the predictors that l0 holds. */
 void fr_glm_expand(const fr_glm *m, const double *y, ptrdiff_t n, double *l0, double *l1, double *l2);
 
 /* l, l' and l'' times the weights at theta_hat on rows first .. first + n_rows - 1. */
 int fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *l0,
                        double *l1, double *l2);
+
+/* The derivatives with aux, times the weights: in aux, in eta and aux, twice in aux. `eta` has room for n_rows. */
+int fr_glm_mixed(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *eta, double *la,
+                 double *lea, double *laa);
 #endif

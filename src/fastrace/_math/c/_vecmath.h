@@ -111,4 +111,84 @@ FR_INLINE double fr_log1p1(double x)
     y = u < INFINITY ? y : u;                                   /* infinity and nan stay */
     return u > 0.0 ? y : (u == 0.0 ? -INFINITY : NAN);
 }
+
+/* log over the positive numbers that are not subnormal. */
+FR_INLINE double fr_log1(double u)
+{
+    uint64_t shifted = fr_bits(u) - 0x3fe6a09e667f3bcdULL;
+    uint64_t biased = (shifted + 0x3ff0000000000000ULL) >> 52;
+    double k = fr_double(biased + 0x4330000000000000ULL) - (0x1p52 + 1023.0);
+    double f = fr_double((shifted & 0x000fffffffffffffULL) + 0x3fe6a09e667f3bcdULL) - 1.0;
+    double y = k * 0x1.62e42p-1 + (fr_two_atanh(f / (2.0 + f)) + k * 0x1.fdf473de6af28p-22);
+    return u < INFINITY ? y : u;
+}
+
+/* exp(x) - 1 for x <= 0. */
+FR_INLINE double fr_expm1_negative(double x)
+{
+    double a = x < -708.0 ? -708.0 : x;
+    double shifted = a * 0x1.71547652b82fep+0 + FR_ROUND;
+    double small = fr_expm1_small(fr_reduce(a, shifted - FR_ROUND)), power = fr_power_of_two(shifted);
+    return power * small + (power - 1.0);
+}
+
+/* exp(x^2) erfc(x) for x >= 0: (1 + 2 x) times it is a polynomial in (x - 4) / (x + 4) (Chebyshev of degree 26, relative
+   error 3e-16; Shepherd & Laframboise, Math. Comp. 36, 1981). */
+FR_INLINE double fr_erfcx(double x)
+{
+    double t = (x - 4.0) / (x + 4.0), t2 = t * t;
+    double p = 0x1.7d604a7f621f4p-35;
+    p = p * t2 + (-0x1.2d277a41632e3p-31 - 0x1.2dbbbb75b6682p-33 * t);
+    p = p * t2 + (0x1.117f492198859p-28 + 0x1.ebb009434f4efp-30 * t);
+    p = p * t2 + (-0x1.78888d24fa8a1p-26 - 0x1.f9443297365a1p-27 * t);
+    p = p * t2 + (0x1.5305495fa5317p-24 + 0x1.d8d5b12b4bdebp-24 * t);
+    p = p * t2 + (0x1.385bb6c82456ap-22 - 0x1.badf24e872985p-21 * t);
+    p = p * t2 + (-0x1.788189c990557p-17 + 0x1.7f235478fdcf6p-18 * t);
+    p = p * t2 + (0x1.3be032de511d3p-13 - 0x1.9958a8c635c6bp-16 * t);
+    p = p * t2 + (-0x1.8d4a9990c5199p-11 - 0x1.a1df2ad41dddep-13 * t);
+    p = p * t2 + (-0x1.0962388548d8dp-6 + 0x1.49c6728db72cdp-8 * t);
+    p = p * t2 + (-0x1.0fb06dfe48b0ep-4 + 0x1.3079edf668f38p-5 * t);
+    p = p * t2 + (-0x1.9ddb23c3e9106p-4 + 0x1.7fee004e13186p-4 * t);
+    p = p * t2 + (0x1.f7f5df66fd7bep-7 + 0x1.16ecefcfa533fp-4 * t);
+    p = p * t2 + (0x1.3ba5916e9fd7fp+0 - 0x1.1df1ad154a28ep-3 * t);
+    return p / (1.0 + 2.0 * x);
+}
+
+/* Corrections of Stirling's series: log gamma(z) - (z - 1/2) log z + z - log(2 pi) / 2, digamma(z) - log z, and
+   trigamma(z) - 1/z, for z >= 8 with an error of 1e-16. */
+FR_INLINE double fr_stirling(double z)
+{
+    double u = 1.0 / z, u2 = u * u;
+    double p = 1.0 / 156.0 - u2 * (3617.0 / 122400.0);
+    p = -691.0 / 360360.0 + u2 * p;
+    p = 1.0 / 1188.0 + u2 * p;
+    p = -1.0 / 1680.0 + u2 * p;
+    p = 1.0 / 1260.0 + u2 * p;
+    p = -1.0 / 360.0 + u2 * p;
+    return u * (1.0 / 12.0 + u2 * p);
+}
+
+FR_INLINE double fr_stirling1(double z)
+{
+    double u = 1.0 / z, u2 = u * u;
+    double p = 1.0 / 12.0 - u2 * (3617.0 / 8160.0);
+    p = -691.0 / 32760.0 + u2 * p;
+    p = 1.0 / 132.0 + u2 * p;
+    p = -1.0 / 240.0 + u2 * p;
+    p = 1.0 / 252.0 + u2 * p;
+    p = -1.0 / 120.0 + u2 * p;
+    return -0.5 * u - u2 * (1.0 / 12.0 + u2 * p);
+}
+
+FR_INLINE double fr_stirling2(double z)
+{
+    double u = 1.0 / z, u2 = u * u;
+    double p = 7.0 / 6.0 - u2 * (3617.0 / 510.0);
+    p = -691.0 / 2730.0 + u2 * p;
+    p = 5.0 / 66.0 + u2 * p;
+    p = -1.0 / 30.0 + u2 * p;
+    p = 1.0 / 42.0 + u2 * p;
+    p = -1.0 / 30.0 + u2 * p;
+    return u2 * (0.5 + u * (1.0 / 6.0 + u2 * p));
+}
 #endif

@@ -62,18 +62,21 @@ class GLM(Model):
     Parameters
     ----------
     X, y, family
-        As in `fastrace.likelihoods.GLMSource`: "logistic", "gaussian", "poisson" or "student-t" regression. An array
+        As in `fastrace.likelihoods.GLMSource`: "logistic", "probit", "cloglog", "binomial", "poisson",
+        "negative-binomial", "gaussian", "student-t" or "gamma" regression. An array
         `X` is read in place, a memory map and a sparse table of SciPy in rows (CSR) too.
     scale : float, optional
-        Of the "gaussian" and "student-t" families, which need it: the standard deviation of the outcome about its mean,
-        or the scale of the Student distribution, in units of `y`. It is taken as given, not learned: the standard
-        deviations of the coefficients are in proportion to it. See the examples for an estimate.
+        Of the "gaussian" family the standard deviation of the outcome about its mean; of "student-t" the scale of the
+        Student distribution, in units of `y`; of "negative-binomial" and "gamma" the dispersion: the variance is
+        mean + scale mean^2, or scale mean^2. By default it is learned: its logarithm is the last parameter.
     df : float, default 4.0
         Degrees of freedom of the "student-t" family.
     offset : array_like of shape (n_rows,), optional
         Added to each row's predictor, such as the logarithm of the exposure of a count.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
         How many times each row was seen: its log-likelihood is multiplied by this number.
+    trials : array_like of whole numbers from 0 up, shape (n_rows,), optional
+        Of the "binomial" family: how many trials had the `y` successes of each row; 1 by default.
     groups : Groups, array_like, sequence or dict of these, optional
         Grouping factors, each an array of codes, or a `Groups` where slopes vary or names matter. Several factors may
         be crossed or nested. The predictor of a row is offset + x . coefficients + the effects of its groups. The
@@ -110,7 +113,7 @@ class GLM(Model):
     Raises
     ------
     ValueError
-        If an argument is out of range, or `scale` is missing where the family needs it or given where it has none.
+        If an argument is out of range, or `scale` is given where the family has none.
         `reference`, and so every kernel, raises where the posterior is improper: columns are collinear, or outcomes
         separated, under a flat prior. It also raises where columns are so nearly collinear that double precision does
         not suffice, such as time stamps beside an intercept: centre and scale the columns.
@@ -155,6 +158,7 @@ class GLM(Model):
         *,
         offset: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        trials: ArrayLike | None = None,
         groups: Any = None,
         prior: Any = None,
         group_prior: Any = None,
@@ -167,7 +171,10 @@ class GLM(Model):
     ) -> None:
         if scale is not None and family not in SCALED:
             raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
-        self._glm = GLMSource(X, y, None, family, scale, df, offset=offset, weights=weights, groups=groups)
+        self._glm = GLMSource(
+            X, y, None, family, scale, df, offset=offset, weights=weights, trials=trials, groups=groups,
+            learn_scale=scale is None and family in SCALED,
+        )
         self.shuffled = shuffle is not None
         if self.shuffled:
             self._glm = self._taken(_checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows))
@@ -176,7 +183,7 @@ class GLM(Model):
         columns = self._all_names(names)
         super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, columns)
         self._take_priors(prior, group_prior, scale_prior)
-        self._require_group_prior()
+        self._require_priors()
 
     @classmethod
     def from_formula(
@@ -257,8 +264,9 @@ class GLM(Model):
     def _taken(self, rows: NDArray[np.intp] | slice, n_arms: int = 1) -> GLMSource:
         """These rows in this order, with all that each has, and arms of zeros."""
         g = self._glm
-        beside = {
-            name: tuple(group.reordered(rows) for group in value) if name == "groups" else value[rows]
+        beside: dict[str, Any] = {
+            name: tuple(group.reordered(rows) for group in value) if name == "groups"
+            else value if name == "learn_scale" else value[rows]
             for name, value in g.beside().items()
         }
         theta = np.zeros((n_arms, g.theta.shape[1]))
@@ -266,16 +274,13 @@ class GLM(Model):
 
     def _all_names(self, names: Sequence[str] | None) -> Sequence[str] | None:
         """Of all parameters: the columns, "1|clinic[3]" for the intercept of group 3, "age|clinic[3]" for its slope."""
-        if not self.factors:
+        if not self.factors and not self.learns_scale:
             return names
         columns = [f"x{k}" for k in range(self.n_columns)] if names is None else list(names)
         if len(columns) == self.n_columns:
             columns += [name for factor in self.factors for name in factor.effect_names()]
+            columns += [f"log({self.scale_name})"] * self.learns_scale
         return columns
-
-    @property
-    def _learns_scale(self) -> bool:
-        return len(self.prior_mean) > (self.factors[-1].stop if self.factors else self.n_columns)
 
     def _take_priors(self, prior: Any, group_prior: Any, scale_prior: Scale | None) -> None:
         """Make the joint prior where priors are given as objects, or groups and scales have no other."""
@@ -284,11 +289,11 @@ class GLM(Model):
         if asked and not (flat and (self.prior_mean == 0.0).all()):
             raise ValueError("priors came as objects, and prior_mean, prior_sd or log_prior too: say all in one way; "
                              "a log density of your own is a LogDensity")
-        if not asked and not (flat and (self.factors or self._learns_scale)):
+        if not asked and not (flat and (self.factors or self.learns_scale)):
             return
         prior, own = _without_densities(prior)
         names = [f"x{k}" for k in range(self.n_columns)] if self.names is None else list(self.names)
-        layout = layout_of(self._glm, names[: self.n_columns], self._learns_scale)
+        layout = layout_of(self._glm, names[: self.n_columns], self.learns_scale)
         joint, hyper = joint_prior(layout, prior, group_prior, scale_prior, own, names)
         n_seen = joint.n_seen
         kinds = [c[0] for c in joint.given[0]]
@@ -303,7 +308,8 @@ class GLM(Model):
         self.dim = n_seen + joint.n_hyper
         self.names = _checks.arm_names([*names, *hyper], self.dim, "parameter")
 
-    def _require_group_prior(self) -> None:
+    def _require_priors(self) -> None:
+        """Refuse flat priors under which the posterior is improper whatever the data."""
         if self.joint_prior is not None:
             return
         for factor in self.factors:
@@ -312,6 +318,12 @@ class GLM(Model):
                     f"the effects of groups {factor.name!r} have a flat prior, under which the posterior is improper: "
                     f"give prior_sd, a number or one for each of the {self.dim} parameters, finite for effects"
                 )
+        if self.learns_scale and self._glm.family == "negative-binomial" and not self.prior_precision[-1] > 0.0:
+            raise ValueError(
+                f"the logarithm of the dispersion has a flat prior, under which the posterior is improper: as the "
+                f"dispersion falls the likelihood tends to that of a Poisson model, not to 0. Give prior_sd, a number "
+                f"or one for each of the {self.dim} parameters, finite for the last, or give scale"
+            )
 
     def __repr__(self) -> str:
         groups = "".join(f", {counted(f.n_groups, 'group')} of {f.name!r}" for f in self.factors)
@@ -324,6 +336,16 @@ class GLM(Model):
         return int(self._glm.X.shape[1])
 
     @property
+    def learns_scale(self) -> bool:
+        """Whether the last parameter that the rows see is the logarithm of the scale."""
+        return bool(self._glm.learns_scale)
+
+    @property
+    def scale_name(self) -> str:
+        """What `scale` is: the "scale" of outcomes about their mean or center, or their "dispersion"."""
+        return "scale" if self._glm.outcomes == "real" else "dispersion"
+
+    @property
     def factors(self) -> tuple[Factor, ...]:
         """The grouping factors, with where each stands in the parameters; empty without groups."""
         return tuple(self._glm.factors)
@@ -334,7 +356,8 @@ class GLM(Model):
         Parameters
         ----------
         psi : array_like of shape (n_seen,)
-            Coefficients, then the effects of each factor group by group.
+            Coefficients, then the effects of each factor group by group, then the logarithm of the scale if it is
+            learned.
 
         Returns
         -------
@@ -352,7 +375,7 @@ class GLM(Model):
 
     @property
     def _concave(self) -> bool:  # type: ignore[override]
-        return self._glm.family != "student-t"
+        return self._glm.family != "student-t" and not self.learns_scale
 
     @property
     def has_derivatives(self) -> bool:
@@ -385,39 +408,68 @@ class GLM(Model):
         return _summed(self._glm, at)
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
-        of_rows = self._glm, self._lengths(factor), lambda: self._predictors(hat)
-        weights, radius = cubic_weights(*of_rows)
-        shells = cubic_shells(*of_rows, weights, radius)
-        if self._glm.weights is not None:
-            weights, shells = weights * self._glm.weights, tuple((r, w * self._glm.weights) for r, w in shells)
+        shells: tuple[tuple[float, Array], ...] = ()
+        if self.learns_scale:
+            weights, radius = self._mixed_weights(hat, factor)
+        else:
+            of_rows = self._glm, self._lengths(factor), lambda: self._predictors(hat)
+            weights, radius = cubic_weights(*of_rows)
+            shells = cubic_shells(*of_rows, weights, radius)
+        times = self._glm.term_weights
+        if times is not None:
+            weights, shells = weights * times, tuple((r, w * times) for r, w in shells)
         return weights, radius, self._rounding(hat), *shells
 
+    def _mixed_weights(self, hat: Array, factor: Array) -> tuple[Array, float]:
+        """The same where the scale is learned: a step of length 1 moves eta by at most `across`, and aux by `along`."""
+        radius = math.sqrt(self.n_seen) + 5.0
+        across, along = self._lengths(factor), float(np.linalg.norm(factor[-1]))
+        center, reach, y = self._predictors(hat), across * radius, np.asarray(self._glm.y)
+        bounds = self._glm.mixed_third_derivatives(
+            center - reach, center + reach, y, hat[-1] - along * radius, hat[-1] + along * radius
+        )
+        powers = np.array([across**3, 3.0 * across**2 * along, 3.0 * across * along**2, np.full(len(y), along**3)])
+        return np.asarray((bounds * powers).sum(axis=0)), radius
+
     def _start(self) -> Array:
-        """Where to look for the mode from: for counts, the weighted least squares fit of their logarithms."""
-        start = np.zeros(self.n_seen)
-        if self._glm.outcomes != "count" or hasattr(self._glm.X, "nnz"):
+        """Where to look for the mode from: zeros, or least squares of the outcomes, or of their logarithms."""
+        start, kind = np.zeros(self.n_seen), self._glm.outcomes
+        logs = kind in ("count", "positive")
+        if not (logs or self.learns_scale) or hasattr(self._glm.X, "nnz"):
             return start
         p = self.n_columns
+        total = squares = 0.0
         gradient, hessian = np.zeros(p), np.zeros((p, p))
         for part, x in chunks(self._glm.X):
-            mean = np.asarray(self._glm.y[part], dtype=np.float64) + 0.5
-            level = np.log(mean)
+            level = np.asarray(self._glm.y[part], dtype=np.float64)
+            mean = level + 0.5 if kind == "count" else np.ones(len(level))
+            if logs:
+                level = np.log(level + 0.5 if kind == "count" else level)
             if self._glm.offset is not None:
                 level = level - self._glm.offset[part]
             if self._glm.weights is not None:
                 mean = mean * self._glm.weights[part]
             gradient += (mean * level) @ x
             hessian -= x.T @ (mean[:, None] * x)
+            total += float(mean.sum())
+            squares += float(mean @ np.square(level))
         step = -self.prior_mean[:p]
         start[:p] = ascent(hessian - np.diag(self.prior_precision[:p]), gradient - self.prior_precision[:p] * step)
+        if self.learns_scale and kind != "count":
+            left = squares - float(start[:p] @ (2.0 * gradient + hessian @ start[:p]))
+            variance = max(left, 1e-6 * squares, 1e-300) / max(total, 1.0)
+            start[-1] = math.log(variance) * (1.0 if kind == "positive" else 0.5)
         return start
 
     def _margins(self, at: Array) -> tuple[float, float] | None:
-        if self._glm.outcomes == "real":
+        if self._glm.outcomes in ("real", "positive"):
             return None
         y, moved = np.asarray(self._glm.y), self._movements(at)
         if self._glm.outcomes == "count":  # rows with a count hold their predictors
             right = np.where(y > 0.0, -np.abs(moved), -moved)
+        elif self._glm.trials is not None:
+            all_won = np.where(y == self._glm.trials, moved, -np.abs(moved))
+            right = np.where(y == 0.0, -moved, all_won)[self._glm.trials > 0.0]
         else:
             right = np.where(y > 0.5, moved, -moved)
         return float(right.min()), float(right.max())
@@ -427,13 +479,13 @@ class GLM(Model):
 
     def slopes(self, reference: Reference) -> Array:
         steepest = self._glm.steepest
-        if steepest == math.inf:
+        if steepest == math.inf or self.learns_scale:
             raise ValueError(
                 f"the slope of the {self._glm.family} family's terms is not bounded, and TunaMH needs a bound; use "
                 f"PoissonMinibatchMetropolis or RacingMetropolis"
             )
         slopes = steepest * self._lengths(reference.factor)
-        return slopes if self._glm.weights is None else slopes * self._glm.weights
+        return slopes if self._glm.term_weights is None else slopes * self._glm.term_weights
 
     def _lengths(self, factor: Array) -> Array:
         """Norm of each whitened row: x . (theta - hat) is at most this times the whitened distance."""
@@ -462,7 +514,7 @@ def expanded(glm: GLMSource, at: Array, first: int, last: int) -> Parts:
 
 def _summed(glm: GLMSource, at: Array) -> Parts:
     """The same of all rows, whatever the design."""
-    if glm.factors or hasattr(glm.X, "nnz"):
+    if glm.factors or glm.learns_scale or hasattr(glm.X, "nnz"):
         level, pull, arrow = expand_seen(glm, at)
         return level, pull, arrow.to_dense()
     return expanded(glm, at, 0, glm.n_rows)

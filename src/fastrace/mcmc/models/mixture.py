@@ -365,9 +365,9 @@ def _bounds(glm: GLMSource, hat: Array, metric: Array, rows: slice) -> tuple[Arr
     x = glm.X[rows]
     beside = 0.0 if glm.offset is None else glm.offset[rows]
     weights, radius = cubic_weights(glm, lengths(x, factor),
-                                    lambda: beside + np.concatenate([part @ hat for _, part in chunks(x)]))
-    if glm.weights is not None:
-        weights = weights * glm.weights[rows]
+                                    lambda: beside + np.concatenate([part @ hat for _, part in chunks(x)]), glm.y[rows])
+    if glm.term_weights is not None:
+        weights = weights * glm.term_weights[rows]
     if not np.isfinite(weights).all():
         return np.zeros(len(x)), 0.0, 0.0
     largest = float(np.abs(glm.derivatives(hat, rows.start, len(x))[0]).max())
