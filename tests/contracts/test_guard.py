@@ -633,6 +633,20 @@ def core_of(race):
                 scan_advantage=options.scan_advantage, max_pulls=-1, strict=True, low=None, high=None, rng=generator())
 
 
+def expanded():
+    """An expansion that a surrogate is made of, and a prior of as many parameters."""
+    from fastrace._models._arrow import Arrow, Quadratic
+    from fastrace._models._priors import JointPrior
+
+    return Quadratic(np.zeros(2), 0.0, np.zeros(2), Arrow(np.eye(2))), JointPrior([("normal", 0.0, 1.0, 0.0, -1)] * 2)
+
+
+def inner_move():
+    from fastrace.mcmc.kernels import _surrogate
+
+    return (_surrogate.NormalInner(*expanded()),), {}
+
+
 # How each compiled class is made: arguments and options of its __init__. Streams and chains share theirs with the root.
 ARGUMENTS = {
     "moments._Running": call(), "moments.RunningMoments": call(2), "moments.RunningComoments": call(2),
@@ -644,6 +658,11 @@ ARGUMENTS = {
     "_arch.ArchSource": call(WINS, 2, np.zeros((2, 4))),
     "_edges.EdgeRule": call(2, "target-eb", 0.2, 3.0), "_boost.Filter": lambda: ((0.1, generator()), {}),
     "_boost.StumpStream": stumps,
+    "_arrow.Arrow": call(np.eye(2)), "_arrow.Quadratic": lambda: (
+        (np.zeros(2), 0.0, np.zeros(2), expanded()[0].curvature), {}),
+    "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
+    "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_surrogate.NormalInner": lambda: (expanded(), {}),
+    "_surrogate.Inner": lambda: (expanded()[:1], {}), "_surrogate.SurrogateMove": inner_move,
     "_chain.Move": call(), "_proposal.Proposal": call(), "_slice.Sweep": call(1.0, 4),
     "_core.Race": core_of(fr.FiniteRace(2, 200)),
     "_expanded.TermSource": call(2, 100),
@@ -735,7 +754,8 @@ def says_never_set_up(errors):
 
 
 # Set up whole by __new__, so that no subclass can forget it.
-WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep"}
+WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep",
+         "_surrogate.SurrogateMove"}
 # No method of its own; whoever takes one looks at its guard.
 NO_METHODS = {"_weighted.WeightedRace", "_xla_chain.Crew"}
 

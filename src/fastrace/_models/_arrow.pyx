@@ -44,6 +44,13 @@ cdef inline bint factor_block(double *a, Py_ssize_t q) noexcept nogil:
     return True
 
 
+cdef int _fits(cnp.ndarray x, Py_ssize_t size) except -1:
+    """Refuse what a method of this module could not have handed on."""
+    if x is None or x.dtype != np.float64 or not x.flags.c_contiguous or (<object>x).shape != (size,):
+        raise ValueError(f"an array of {size} numbers is needed")
+    return 0
+
+
 cdef class Arrow:
     """A symmetric matrix, block-diagonal in some coordinates and dense in the others.
 
@@ -148,6 +155,9 @@ cdef class Arrow:
         return out
 
     def _times(self, cnp.ndarray x, cnp.ndarray out):
+        guard_check_built(&self.guard, self)
+        _fits(x, self.dim)
+        _fits(out, self.dim)
         self.product(data_of(x), data_of(out))
 
     cdef void gather(self, const double *x, double *dense) noexcept nogil:
@@ -433,6 +443,8 @@ cdef class ArrowFactor:
         return guarded(&self.guard, self, self._factor, (p,))
 
     def _factor(self, cnp.ndarray p):
+        guard_check_built(&self.guard, self)
+        _fits(p, self.precision_size)
         cdef bint good
         cdef double *at = data_of(p)
         with nogil:
@@ -469,6 +481,8 @@ cdef class ArrowFactor:
         return out
 
     def _applied(self, cnp.ndarray out, how):
+        guard_check_built(&self.guard, self)
+        _fits(out, self.base.dim)
         cdef double *x = data_of(out)
         if how == "whiten":
             self.to_z(x)
@@ -556,6 +570,9 @@ cdef class Quadratic:
         return guarded(&self.guard, self, self._evaluate, (at, gradient)), gradient
 
     def _evaluate(self, cnp.ndarray at, cnp.ndarray gradient):
+        guard_check_built(&self.guard, self)
+        _fits(at, self.dim)
+        _fits(gradient, self.dim)
         return self.log_density(data_of(at), data_of(gradient))
 
 

@@ -95,7 +95,7 @@ cdef class SurrogateMove(Move):
         Take every move without a decision: only while tuning.
     """
 
-    def __init__(self, Inner inner not None, n_inner=1, undecided=False):
+    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False):
         guard_check_built(&inner.guard, inner)
         self.inner, self.n_inner, self.undecided = inner, n_inner, undecided
         self._theta = np.zeros(inner.dim)
