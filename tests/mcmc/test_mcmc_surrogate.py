@@ -12,6 +12,7 @@ from fastrace._models._priors import JointPrior
 from fastrace.mcmc.kernels._surrogate import NormalInner
 from guarantee import assert_fits, few_or_many
 from reference import surrogate as twin
+from reference.mcmc import RowStream
 
 SEED = 20161122
 
@@ -99,6 +100,48 @@ def test_an_exact_step_is_its_twin(n_inner):
         assert accepted == new
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
     assert 0.3 < steps.accepted.mean() < 1.0
+
+
+def test_minibatches_by_blocks_are_their_twin():
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 4000, 4)
+    kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision="poisson")
+    made, about = kernel.compressed, kernel.reference
+    order = np.r_[2:6, 0:2]
+    plain = twin.NormalInner(made.psi_hat, made.slope, made.curvature.to_dense(), twin.Prior([2.0, 2.0], [(4, [1.0])]),
+                             order, kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share)
+    metric = made.metric().to_dense()
+    root = np.linalg.cholesky(metric[np.ix_(order, order)])
+    blocks = twin.Blocks(about.shells[0][1] if about.shells else about.weights, codes, 4)
+    table = np.column_stack([X, np.eye(4)[codes]])
+    sign = np.where(y > 0, -1.0, 1.0)
+
+    def residual(row, psi):
+        x, hat = table[row], made.psi_hat
+        p = 1 / (1 + np.exp(-x @ hat))
+        step = x @ (psi - hat)
+        return (-np.logaddexp(0.0, sign[row] * (x @ psi)) + np.logaddexp(0.0, sign[row] * (x @ hat))
+                - (y[row] - p) * step + 0.5 * p * (1 - p) * step**2)
+
+    def whitened(psi):
+        z = np.empty(6)
+        z[order] = root.T @ (psi - made.psi_hat)[order]
+        return z
+
+    state = kernel.init(np.r_[made.psi_hat, np.exp(kernel._phi_center)])
+    _, steps = kernel.run(np.random.default_rng(3), state, 60)
+    stream, theta = np.random.default_rng(3), state.position
+    for draw, accepted, rows in zip(kernel.model.unconstrain(steps.draws), steps.accepted, steps.rows, strict=True):
+        own = RowStream(int(stream.bit_generator.random_raw()))
+        level = -stream.standard_exponential()
+        new = plain.move(theta, stream)
+        took, read = twin.minibatch(
+            own, blocks, whitened(theta[:6]), whitened(new[:6]), np.arange(2), [[2 + g] for g in range(4)],
+            lambda row, now=theta, to=new: residual(row, to[:6]) - residual(row, now[:6]), level)
+        assert (took, read) == (accepted, rows)
+        theta = new if took else theta
+        np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
+    assert steps.rows.max() > 0
 
 
 def assert_mean(draws, expected, alpha=1e-6):

@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 
+from reference.mcmc import alias_table
+
 TAIL, WIDTH, MOST_STEPS, MOST_SHRINKS = 5.0, 2.5, 32, 200
 
 
@@ -117,3 +119,46 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1):
         new = inner.move(new, rng)
     accepted = residual(new[:n]) - residual(theta[:n]) > level
     return (new if accepted else theta), accepted
+
+
+def cubic_change(before, both, after, step):
+    straight = math.sqrt(step) * (before + both + after)
+    return min(straight, before**1.5 + after**1.5) / 6.0 * (1.0 + 1e-9)
+
+
+class Blocks:
+    """Rows block after block, each with an alias table of its weights."""
+
+    def __init__(self, weights, codes, n_blocks):
+        self.rows = [np.flatnonzero(codes == g) for g in range(n_blocks)]
+        self.weights = [weights[rows] for rows in self.rows]
+        self.tables = [alias_table(own) if len(own) else None for own in self.weights]
+
+
+def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold):
+    """Whether the rows' changes, all of them in a function of the row, sum to more than the threshold; rows read.
+
+    z0 and z1: whitened points; `dense` and `coordinates[g]`: which of them the rows of block g see.
+    """
+    sizes, upto, rate = [], [], 0.0
+    for own, weights in zip(coordinates, blocks.weights, strict=True):
+        seen = np.r_[dense, own]
+        a, b = z0[seen], z1[seen]
+        sizes.append(cubic_change(a @ a, a @ b, b @ b, (b - a) @ (b - a)))
+        rate += weights.sum() * sizes[-1]
+        upto.append(rate)
+    drawn = []
+    for _ in range(stream.poisson(rate)):
+        level = rate * stream.uniform()
+        g = next(k for k, sum_ in enumerate(upto) if sum_ > level)
+        keep, other = blocks.tables[g]
+        i = stream.below(len(keep))
+        i = i if stream.uniform() < keep[i] else other[i]
+        drawn.append((blocks.rows[g][i], blocks.weights[g][i] * sizes[g]))
+    total = 0.0
+    for row, bound in drawn:
+        change = min(max(changes(row), -bound), bound)
+        here = bound - change if change > 0.0 else bound
+        if stream.uniform() * bound < here:
+            total += math.log((here + change) / here)
+    return total > threshold, len(drawn)
