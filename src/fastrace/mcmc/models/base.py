@@ -150,6 +150,7 @@ class Model:
         Returns
         -------
         ndarray of shape (..., dim)
+            The same with logarithms of scales, as chains move them.
 
         Raises
         ------
