@@ -214,7 +214,7 @@ def test_bad_files_and_options_exit_with_2_and_one_line(tmp_path, capsys, table)
     text.write_text("1 2", encoding="utf-8")
     whole = save(tmp_path / "table.npy", table)
     for arguments, said in [
-        (["race", tmp_path / "none.npy"], "none.npy"),
+        (["race", tmp_path / "none.npy"], "none.npy: No such file"),
         (["race", flat], "shape (5000,)"),
         (["race", text], "'.txt'"),
         (["race", whole, "--delta", 2], "delta is 2.0"),

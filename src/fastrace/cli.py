@@ -30,7 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return 141
     except (ValueError, TypeError, OSError, ImportError, csv.Error) as error:
-        print(f"fastrace: {one_line(error)}", file=sys.stderr)
+        said = one_line(error)
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            said = f"{error.filename}: {error.strerror}"
+        print(f"fastrace: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -226,3 +226,11 @@ def test_before_any_reward_no_arm_is_best_and_intervals_are_the_support():
         np.testing.assert_allclose(answer.upper, upper)
     assert str(fr.race(VALUES, rng=1)).startswith("best arm ")
     assert np.isinf(fr.FiniteRace(3, 100).result().upper).all()
+
+
+def test_arms_that_tie_with_the_best_are_named():
+    tied = np.zeros((60, 6))
+    tied[:, 2:] = 0.5 * (np.arange(60) % 2)[:, None]
+    assert "  arm c ties with d, e, f; " in str(fr.race(tied, names=list("abcdef"), rng=1))
+    assert "  arm 0 ties with 2; " in str(fr.race_sums([tied[:, 2], tied[:, 0], tied[:, 3]], scan_advantage=9, rng=1))
+    assert "ties" not in str(fr.race(VALUES, rng=1))

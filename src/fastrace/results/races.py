@@ -12,6 +12,19 @@ from fastrace._base._words import counted, ending
 from fastrace.results.base import ArmsResult, Column
 
 
+def _ties(answer: RaceResult | UnequalResult, value: NDArray[np.float64]) -> list[str]:
+    """A line that names the arms whose value, known exactly, is that of the best arm."""
+    if answer.stopped_by != "exact":
+        return []
+    tied = np.flatnonzero((value == value[answer.best]) & (answer.lower == answer.upper))
+    others = tied[tied != answer.best]
+    first = ", ".join(answer._name(int(arm)) for arm in others[:3])
+    more = f" and {others.size - 3} more" if others.size > 3 else ""
+    if not others.size:
+        return []
+    return [f"  arm {answer._name(answer.best)} ties with {first}{more}; the first of equals is named"]
+
+
 @dataclass(frozen=True, eq=False)
 class RaceResult(ArmsResult):
     """What a race over a finite population found.
@@ -93,6 +106,9 @@ class RaceResult(ArmsResult):
         cheaper = " (reading all rows in order was cheaper than what was left of the race)"
         return title + cheaper if self.stopped_by == "exact" else title
 
+    def _notes(self) -> list[str]:
+        return [*_ties(self, self.mean), *super()._notes()]
+
 
 @dataclass(frozen=True, eq=False)
 class UnequalResult(ArmsResult):
@@ -169,6 +185,9 @@ class UnequalResult(ArmsResult):
     def _printed(self) -> list[Column]:
         return [Column("sum", self.total), Column("lower", self.lower), Column("upper", self.upper),
                 Column("pulls", self.pulls, "d", 10), Column("rows", self.n_rows, "d", 10)]
+
+    def _notes(self) -> list[str]:
+        return [*_ties(self, self.total), *super()._notes()]
 
 
 @dataclass(frozen=True, eq=False)
