@@ -228,7 +228,7 @@ def test_simulation_based_calibration(decision, fits, draws, cells):
         assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
 
 
-@few_or_many("steps", 150, 40_000)
+@few_or_many("steps", 150, 6000)
 def test_geweke_joint_distribution(steps):
     """Data and state drawn in turn must keep the prior of the state, and what it has with the data."""
     rng = np.random.default_rng(31)
