@@ -356,3 +356,12 @@ def test_a_pilot_takes_minibatches_where_bounds_are_and_races_elsewhere():
     assert mcmc.SurrogateMetropolis(model).decision == "race"
     with pytest.raises(ValueError, match="no bound"):
         mcmc.SurrogateMetropolis(model, decision="poisson")
+
+
+def test_a_learned_scale_is_recorded_by_its_natural_name():
+    rng = np.random.default_rng(3)
+    model = mcmc.GLM({"x": rng.normal(size=2000)}, 3.0 * rng.normal(size=2000), "gaussian")
+    assert model.names == ("x", "log(scale)") and model.natural_names == ("x", "scale")
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=200, n_chains=1, rng=1)
+    assert trace.names == ("x", "scale") and abs(trace.draws[..., 1].mean() - 3.0) < 0.3
+    assert not any("far from the normal density" in words for words in trace.warnings)

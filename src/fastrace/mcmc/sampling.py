@@ -221,7 +221,8 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
     reference = getattr(kernel, "reference", None)
     try:
         reference = reference if isinstance(reference, Reference) else None
-        found += diagnosis(trace, reference, one_start, getattr(kernel, "full_pass_advice", ""),
+        alike = None if getattr(kernel, "records_natural", False) else reference
+        found += diagnosis(trace, alike, one_start, getattr(kernel, "full_pass_advice", ""),
                            getattr(kernel, "least_accepted", None))
         if reference is not None and begins:
             found += fit_problems(kernel, reference)

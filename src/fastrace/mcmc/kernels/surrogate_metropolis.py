@@ -213,7 +213,12 @@ class SurrogateMetropolis(Racing):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        return self.model.names
+        return getattr(self.model, "natural_names", self.model.names)
+
+    @property
+    def records_natural(self) -> bool:
+        """Whether draws are on the natural scale, and not in the coordinates of `reference`."""
+        return getattr(self.model, "joint_prior", None) is not None
 
     @property
     def dim(self) -> int:

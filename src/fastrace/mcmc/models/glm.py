@@ -341,6 +341,14 @@ class GLM(Model):
         return bool(self._glm.learns_scale)
 
     @property
+    def natural_names(self) -> tuple[str, ...] | None:
+        """Names of what `constrain` returns: a learned scale has lost its logarithm there if priors are objects."""
+        if self.names is None or self.joint_prior is None or not self.learns_scale:
+            return self.names
+        last = self.n_seen - 1
+        return (*self.names[:last], self.scale_name, *self.names[last + 1 :])
+
+    @property
     def scale_name(self) -> str:
         """What `scale` is: the "scale" of outcomes about their mean or center, or their "dispersion"."""
         return "scale" if self._glm.outcomes == "real" else "dispersion"
