@@ -253,3 +253,13 @@ def test_where_the_inner_moves_stayed_no_row_is_read():
     stayed = (np.diff(trace.draws[0], axis=0) == 0.0).all(axis=1)
     assert stayed.any()
     assert not (trace.rows[0][1:] * stayed * trace.accepted[0][1:]).any()
+
+
+@pytest.mark.parametrize("scale_prior", [None, mcmc.LogNormal(0.0, 2.0)])
+def test_a_learned_scale_is_recorded_and_judged_as_it_is(scale_prior):
+    y = X @ [1.0, 0.0, 0.5, 0.0] + 2.0 * RNG.normal(size=3000)
+    model = mcmc.GLM(X, y, "gaussian", scale=None, scale_prior=scale_prior)
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=400, n_chains=2, rng=3)
+    assert trace.names[-1] == "scale"
+    assert trace.draws[:, :, -1].mean() == pytest.approx(2.0, abs=0.15)
+    assert not [words for words in trace.warnings if "far from" in words]

@@ -297,7 +297,8 @@ class GLM(Model):
         joint, hyper = joint_prior(layout, prior, group_prior, scale_prior, own, names)
         n_seen = joint.n_seen
         kinds = [c[0] for c in joint.given[0]]
-        if joint.normal and not joint.n_hyper:          # independent normal densities, as before there were others
+        if joint.normal and not joint.n_hyper and joint.given[3] is None:
+            # independent normal densities, as before there were others
             normal = np.array([kind == "normal" for kind in kinds])
             self.prior_mean = np.where(normal, [c[1] for c in joint.given[0]], 0.0)
             self.prior_precision = np.where(normal, [c[2] ** -2.0 for c in joint.given[0]], 0.0)
