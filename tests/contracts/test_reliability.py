@@ -103,6 +103,7 @@ import fastrace as fr
 
 d = 10**6
 source = fr.sources.ArraySource(np.broadcast_to(np.linspace(0.0, 1.0, d), (100, d)))
+fr.LilUCB                   # loads the public names
 before = psutil.Process().memory_info().rss
 race = fr.LilUCB(d, 100, support=(0.0, 1.0), rng=1)
 race.run(source, max_pulls=d + 1000)
