@@ -164,7 +164,8 @@ def test_calibration(name, trials):
                                  np.r_[1.0, 0.5, 0.5, np.ones(prior.n_hyper)])
         place = rng.integers(kept + 1)      # of the truth in a stationary chain, which runs both ways from it alike
         ends = np.concatenate([_thinned(inner, truth, count, rng) for count in (place, kept - place)])
-        ranks[trial] = (ends < truth).sum(axis=0)
+        ties = (ends == truth).sum(axis=0)          # of a chain that refused all
+        ranks[trial] = (ends < truth).sum(axis=0) + rng.integers(ties + 1)
     for j in range(prior.dim):
         assert_fits(np.bincount(ranks[:, j], minlength=kept + 1), np.full(kept + 1, 1.0 / (kept + 1)))
 
