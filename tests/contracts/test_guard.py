@@ -663,6 +663,7 @@ ARGUMENTS = {
     "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
     "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_surrogate.NormalInner": lambda: (expanded(), {}),
     "_surrogate.Inner": lambda: (expanded()[:1], {}), "_surrogate.SurrogateMove": inner_move,
+    "_minibatch.BlockTable": call(np.ones(4), np.array([0, 1, 1, 0]), 2),
     "_chain.Move": call(), "_proposal.Proposal": call(), "_slice.Sweep": call(1.0, 4),
     "_core.Race": core_of(fr.FiniteRace(2, 200)),
     "_expanded.TermSource": call(2, 100),
@@ -755,7 +756,7 @@ def says_never_set_up(errors):
 
 # Set up whole by __new__, so that no subclass can forget it.
 WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep",
-         "_surrogate.SurrogateMove"}
+         "_minibatch.BlockTable", "_surrogate.SurrogateMove"}
 # No method of its own; whoever takes one looks at its guard.
 NO_METHODS = {"_weighted.WeightedRace", "_xla_chain.Crew"}
 

@@ -359,7 +359,7 @@ cdef class BlockTable:
     cdef cnp.ndarray order, weights, starts, totals         # rows block after block, and their weights
     cdef alias_t *table
 
-    def __init__(self, weights, codes, n_blocks):
+    def __cinit__(self, weights, codes, n_blocks):
         cdef cnp.ndarray stack
         cdef Py_ssize_t g, first, count
         given = np.asarray(weights, dtype=np.float64)
