@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from fastrace import mcmc
+from fastrace.mcmc._fingerprint import _hash
 
 pm = pytest.importorskip("pymc")
 pt = pytest.importorskip("pytensor.tensor")
@@ -206,3 +207,13 @@ def test_hierarchies_of_another_kind_say_so():
 
     with pytest.raises(ValueError, match="not recognised"):
         made(build).as_glm()
+
+
+def test_a_model_without_groups_is_a_plain_one():
+    model = made(student)
+    before = _hash(model)
+    glm = model.as_glm()
+    assert _hash(model) == before
+    np.testing.assert_allclose(glm.prior_precision, [1.0, 1.0 / 9.0, 1.0 / 9.0])
+    at = np.array([[0.1, -0.2, 0.3]])
+    np.testing.assert_array_equal(model.from_glm(at), at)

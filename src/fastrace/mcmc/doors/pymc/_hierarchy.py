@@ -100,10 +100,10 @@ def _built(graphs: RowGraphs, values: list[Any]) -> Hierarchy | None:
         groups[name] = Groups(numbers, table, weights is None, correlated=False, name=name)
         sds[name] = {"sd": prior[1]}
         factors.append((bounds[effects.value] + np.arange(effects.size), bounds[prior[0]], standardised))
-    if not groups or block.table is None or len(block.columns) != len(columns):
+    if block.table is None or len(block.columns) != len(columns):
         return None
     glm = GLM(block.table, evaluated(model.rvs_to_values[graphs.observed[0]]), family[0], offset=block.offset,
-              groups=groups, prior=priors, group_prior=sds, names=names, **family[1])
+              groups=groups or None, prior=priors, group_prior=sds or None, names=names, **family[1])
     return Hierarchy(glm, np.array(columns, dtype=np.intp), factors, graphs.dim)
 
 
@@ -165,16 +165,17 @@ def _scale(variable: Any) -> Scale:
 def _agree(graphs: RowGraphs, found: Hierarchy) -> bool:
     """Whether the log-posterior differs between random points as PyMC's does."""
     first, joint = None, found.glm.joint_prior
-    if joint is None:
-        return False
     for child in np.random.SeedSequence(22).spawn(5):
         rng = np.random.default_rng(child)
         scales = np.exp(rng.uniform(-1.0, 1.0, len(found.factors)))
         theta = np.concatenate([rng.uniform(-0.5, 0.5, found.glm.n_seen), scales])
-        free = np.array(found.glm.unconstrain(theta))
-        source, arms = found.glm.engine(None)
-        arms[:] = free[: found.glm.n_seen]
-        ours = float(source.totals([0])[0]) + float(joint.copy().value_and_gradient(free)[0])
+        if joint is None:
+            ours = float(found.glm.log_posteriors(theta[None])[0])
+        else:
+            free = np.array(found.glm.unconstrain(theta))
+            source, arms = found.glm.engine(None)
+            arms[:] = free[: found.glm.n_seen]
+            ours = float(source.totals([0])[0]) + float(joint.copy().value_and_gradient(free)[0])
         at = found.from_glm(theta)
         theirs = float(np.sum(graphs.call("all", at)[0])) + float(graphs.call("rest", at)) + found.log_jacobian(theta)
         first = theirs - ours if first is None else first

@@ -159,6 +159,7 @@ class PyMCModel(Model):
     _glm: GLM | None = None  # of models saved before there was one
     _normal = False
     _hierarchy: Any = None
+    _computed = (*Model._computed, "progress", "_hierarchy", "_read", "_show")
 
     def __init__(
         self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
@@ -166,7 +167,7 @@ class PyMCModel(Model):
     ) -> None:
         self.pymc_model, self.progress = model, progress
         self._read = 0
-        self._show: Callable[[int], None] = _silent
+        self._show: Callable[[int], Any] = int  # or what shows the rows read
         chosen = list(model.observed_RVs) if observed is None else self._variables(observed, "observed")
         if not chosen or not set(chosen) <= set(model.observed_RVs):
             potentials = [v.name for v in model.potentials]
@@ -252,9 +253,10 @@ class PyMCModel(Model):
 
     def describe(self) -> str:
         """What the model is, and which code evaluates its rows and its prior, in words."""
-        rows = ("PyTensor, row by row: no generalised linear model was recognised" if self._glm is None else
-                f"compiled code, as {self._family} regression; the terms agree with PyMC's at random points")
-        prior = "normal, and so part of the expansion" if self._normal else "PyTensor"
+        rows = "PyTensor, row by row: no generalised linear model was recognised"
+        if self._glm is not None:
+            rows = f"compiled code, as {self._family} regression; the terms agree with PyMC's at random points"
+        prior = "normal, and so part of the expansion" if self._normal else "PyTensor; as_glm() is for hierarchies"
         return (f"PyMCModel of {counted(self.n_rows, 'row')} in {counted(self.dim, 'parameter')}: "
                 f"{', '.join(self._value_names)}.\nRows: {rows}.\nPrior: {prior}.")
 
@@ -416,8 +418,8 @@ class PyMCModel(Model):
         if self._hierarchy is None:
             self._hierarchy = hierarchy(self._graphs, self.values)
         if self._hierarchy is None:
-            raise ValueError("the model was not recognised as a hierarchical GLM: one predictor of columns with normal "
-                             "priors and of effects that are normal with a learned standard deviation is needed")
+            raise ValueError("the model was not recognised as a GLM: a predictor of columns with normal priors, and of "
+                             "effects that are normal with a learned standard deviation, is needed")
         return self._hierarchy
 
     def _has_derivatives(self) -> bool:
@@ -500,7 +502,7 @@ class PyMCModel(Model):
             try:
                 return self._reference(theta_hat)
             finally:
-                self._read, self._show = 0, _silent
+                self._read, self._show = 0, int
 
     def _reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None) -> Reference:
         if theta_hat is None:
@@ -601,10 +603,6 @@ class JointReference(ExpandedReference):
         """Mean of the conditional density."""
         d = len(self.center)
         return np.asarray(self.whole_center[:d] + self.gain @ (others - self.whole_center[d:]))
-
-
-def _silent(done: int) -> None:
-    """No progress is shown."""
 
 
 def _entry(name: str, index: tuple[int, ...]) -> str:
