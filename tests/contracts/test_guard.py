@@ -647,6 +647,14 @@ def inner_move():
     return (_surrogate.NormalInner(*expanded()),), {}
 
 
+def urns():
+    from fastrace.mcmc.kernels import _chain
+    from fastrace.races import _weighted
+
+    source, *others = chain()[0]
+    return (_chain.ExactChain(source, *others, surrogate=False), _weighted.AliasTable(np.ones(source.n_rows))), {}
+
+
 # How each compiled class is made: arguments and options of its __init__. Streams and chains share theirs with the root.
 ARGUMENTS = {
     "moments._Running": call(), "moments.RunningMoments": call(2), "moments.RunningComoments": call(2),
@@ -663,6 +671,8 @@ ARGUMENTS = {
     "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
     "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_surrogate.NormalInner": lambda: (expanded(), {}),
     "_surrogate.Inner": lambda: (expanded()[:1], {}), "_surrogate.SurrogateMove": inner_move,
+    "_chain.Urns": urns,
+    "_inclusion.InclusionMove": call(np.eye(2), np.zeros(2), np.zeros(2), np.array([1]), np.zeros(2), 1),
     "_minibatch.BlockTable": call(np.ones(4), np.array([0, 1, 1, 0]), 2),
     "_chain.Move": call(), "_proposal.Proposal": call(), "_slice.Sweep": call(1.0, 4),
     "_core.Race": core_of(fr.FiniteRace(2, 200)),
@@ -756,7 +766,7 @@ def says_never_set_up(errors):
 
 # Set up whole by __new__, so that no subclass can forget it.
 WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep",
-         "_minibatch.BlockTable", "_surrogate.SurrogateMove"}
+         "_chain.Urns", "_inclusion.InclusionMove", "_minibatch.BlockTable", "_surrogate.SurrogateMove"}
 # No method of its own; whoever takes one looks at its guard.
 NO_METHODS = {"_weighted.WeightedRace", "_xla_chain.Crew"}
 

@@ -359,7 +359,7 @@ cdef class Chain:
 cdef class Urns:
     """Tables of the weights of a chain's shells, the smallest first."""
 
-    def __init__(self, Chain chain not None, *tables):
+    def __cinit__(self, Chain chain not None, *tables):
         cdef AliasTable table
         if len(tables) != max(chain.n_shells, 1):
             raise ValueError(f"{len(tables)} tables came for a chain with weights for {chain.n_shells} balls; one for "
