@@ -192,7 +192,6 @@ LEFT_OUT = {
     "pulls.CallbackPulls": "a compiled function cannot be saved",
     "sources.CallbackSource": "a compiled function cannot be saved",
     "races.racing.RaceSettings": "part of a race, and saved with it",
-    "mcmc.kernels.metropolis.Batches": "part of a run, which ends before anything is saved",
     "mcmc.PyMCModel": "tests/mcmc/test_mcmc_pymc.py saves it", "model_selection.ParquetRows": "stands for a file",
     "model_selection.SelectionCurveDisplay": "holds a result and drawings",
 }
