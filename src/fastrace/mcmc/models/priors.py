@@ -491,8 +491,8 @@ class LogDensity:
 
     Notes
     -----
-    Without a gradient only kernels that need none can use it. Python code takes about a microsecond a step and the GIL;
-    that of Numba takes neither.
+    Without a gradient only kernels that need none can use it. It is called from Python and takes the GIL, whatever it is
+    written in: some microseconds for each evaluation.
 
     Examples
     --------
