@@ -491,8 +491,8 @@ class LogDensity:
 
     Notes
     -----
-    Without a gradient only kernels that need none can use it. It is called from Python and takes the GIL, whatever it is
-    written in: some microseconds for each evaluation.
+    Without a gradient only kernels that need none can use it. It is called from Python and takes the GIL, whatever it
+    is written in: some microseconds for each evaluation.
 
     Examples
     --------
@@ -551,7 +551,7 @@ class LogDensity:
         compiled = jax.jit(jax.value_and_grad(self.function))
 
         def call(theta: Array) -> tuple[Any, Any]:
-            with jax.experimental.enable_x64():
+            with jax.enable_x64(True):
                 return compiled(theta)
 
         return call
