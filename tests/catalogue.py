@@ -192,6 +192,7 @@ LEFT_OUT = {
     "pulls.CallbackPulls": "a compiled function cannot be saved",
     "sources.CallbackSource": "a compiled function cannot be saved",
     "races.racing.RaceSettings": "part of a race, and saved with it",
+    "mcmc.models.priors.Scale": BASE,
     "mcmc.PyMCModel": "tests/mcmc/test_mcmc_pymc.py saves it", "model_selection.ParquetRows": "stands for a file",
     "model_selection.SelectionCurveDisplay": "holds a result and drawings",
 }

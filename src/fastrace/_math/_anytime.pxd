@@ -230,7 +230,7 @@ cdef inline double normal_mixture_level(double log_inv_alpha) noexcept nogil:
 cdef inline double normal_mixture_boundary(double v, double rho, double level) noexcept nogil:
     """Sub-Gaussian sums, v = n / 4; Robbins (1970), one-sided.
 
-    fr_normal_mixture of _bets.h repeats it for lanes, two-sided: its level is log(2 / delta), from which it takes log 2.
+    fr_normal_mixture of _bets.h repeats it for lanes, two-sided: its level is log(2 / delta), less log 2 inside.
     """
     return sqrt((v + rho) * (log1p(v / rho) + 2.0 * level))
 

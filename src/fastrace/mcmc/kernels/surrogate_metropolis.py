@@ -19,6 +19,7 @@ from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, tabl
 from fastrace.mcmc.kernels._surrogate import Inner, NormalInner, SurrogateMove
 from fastrace.mcmc.kernels._trajectories import trajectories_of
 from fastrace.mcmc.models.model import Model, Reference
+from fastrace.races._options import RaceOptions, takes_options
 from fastrace.sources import Source
 
 Array = NDArray[np.float64]
@@ -71,6 +72,8 @@ class SurrogateMetropolis(Racing):
         Of the race, as in `RacingMetropolis`.
     full_pass_at : float, default 0.5
         Of the Poisson minibatch, as in `PoissonMinibatchMetropolis`.
+    options : RaceOptions, optional
+        Several of the options of races at once; what the call spells goes before it.
 
     Raises
     ------
@@ -119,6 +122,7 @@ class SurrogateMetropolis(Racing):
     True
     """
 
+    @takes_options
     def __init__(
         self,
         model: Model,
@@ -136,6 +140,7 @@ class SurrogateMetropolis(Racing):
         student: bool = False,
         skewness_guard: bool | None = None,
         full_pass_at: float = 0.5,
+        options: RaceOptions | None = None,
     ) -> None:
         _checks.choice(inner, "inner", INNERS)
         self.decision = _checks.choice(decision, "decision", DECISIONS)

@@ -1,0 +1,138 @@
+"""Chains where the prior is what makes them hard: effective draws a CPU second, the smallest over all parameters.
+
+Beside `SurrogateMetropolis` stand weighted draws without a chain (`mcmc.laplace`) and, where NumPyro is installed, NUTS
+on all rows. Draws of NUTS are few: it takes a minute for them. `python -m benchmarks.hierarchies` in bench/ prints all.
+"""
+
+import functools
+import time
+
+import numpy as np
+
+from fastrace import mcmc
+
+N_ROWS, SLOPES = 200_000, 7
+GROUPS = {"50 groups": (50, 0.5), "200 groups": (200, 5.0), "200 groups, many empty": (200, 0.15)}
+WIDE = ("horseshoe", "laplace prior", "negative binomial", "unknown sigma", "poisson with offset")
+PROBLEMS = (*GROUPS, *WIDE)
+KERNELS = ("surrogate", "laplace", "nuts")
+
+
+def varying_intercepts(name, n_rows):
+    n_groups, concentration = GROUPS[name]
+    rng = np.random.default_rng(20161122)
+    group = rng.choice(n_groups, n_rows, p=rng.dirichlet(np.full(n_groups, concentration)))
+    X = np.column_stack([np.ones(n_rows), rng.standard_normal((n_rows, SLOPES))])
+    eta = X @ (0.5 * rng.standard_normal(SLOPES + 1)) + (0.6 * rng.standard_normal(n_groups))[group]
+    return X, rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta)), group
+
+
+@functools.lru_cache(maxsize=1)
+def model_of(name, n_rows=N_ROWS):
+    if name in GROUPS:
+        X, y, group = varying_intercepts(name, n_rows)
+        return mcmc.GLM(X, y, groups={"group": group})
+    rng = np.random.default_rng(20161123)
+    dim = 50 if name == "horseshoe" else 10
+    n_rows = min(n_rows, 20_000 if name == "horseshoe" else 100_000)
+    X = rng.standard_normal((n_rows, dim))
+    theta = np.where(np.arange(dim) < 5, 0.5, 0.0)
+    eta = X @ theta
+    if name in ("horseshoe", "laplace prior"):
+        y = rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta))
+        return mcmc.GLM(X, y, prior=mcmc.Horseshoe(expected_nonzero=5) if name == "horseshoe" else mcmc.Laplace(0.0, 0.1))
+    if name == "negative binomial":
+        return mcmc.GLM(X, rng.poisson(np.exp(0.3 * eta) * rng.gamma(2.0, 0.5, n_rows)), family="negative-binomial")
+    if name == "unknown sigma":
+        return mcmc.GLM(X, eta + 2.0 * rng.standard_normal(n_rows), family="gaussian")
+    exposure = rng.uniform(0.5, 2.0, n_rows)
+    return mcmc.GLM(X, rng.poisson(exposure * np.exp(0.3 * eta)), family="poisson", offset=np.log(exposure))
+
+
+def smallest(draws):
+    return min(mcmc.effective_sample_size(draws[:, :, j]) for j in range(draws.shape[2]))
+
+
+def by_surrogate(name, n_draws):
+    """Effective draws, seconds to set up and to draw."""
+    model, start = model_of(name), time.process_time()
+    kernel = mcmc.SurrogateMetropolis(model)
+    begun = time.process_time()
+    trace = mcmc.sample(kernel, n_draws=n_draws, n_chains=2, rng=1, threads=1)
+    return smallest(trace.draws), begun - start, time.process_time() - begun
+
+
+def by_laplace(name, n_draws):
+    model, start = model_of(name), time.process_time()
+    return mcmc.laplace(model, n_draws, rng=1).ess, 0.0, time.process_time() - start
+
+
+def by_nuts(name, n_draws):
+    """Varying intercepts alone, centred; compiling is left out of the time."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    from numpyro import distributions as of
+    from numpyro.infer import MCMC, NUTS
+
+    X, y, group = varying_intercepts(name, N_ROWS)
+    n_groups = GROUPS[name][0]
+
+    def model(x, outcome, code):
+        beta = numpyro.sample("beta", of.Normal(0.0, 2.5).expand([SLOPES + 1]).to_event(1))
+        sd = numpyro.sample("sd", of.HalfNormal(1.0))
+        effect = numpyro.sample("effect", of.Normal(0.0, sd).expand([n_groups]).to_event(1))
+        numpyro.sample("y", of.Bernoulli(logits=x @ beta + effect[code]), obs=outcome)
+
+    chain = MCMC(NUTS(model), num_warmup=100, num_samples=n_draws, progress_bar=False)
+    data = jnp.asarray(X), jnp.asarray(y, dtype=jnp.int32), jnp.asarray(group)
+    start = time.process_time()
+    chain.run(jax.random.key(0), *data)
+    took = time.process_time() - start
+    draws = np.concatenate([np.reshape(np.asarray(part), (1, n_draws, -1)) for part in chain.get_samples().values()], 2)
+    return smallest(draws), 0.0, took
+
+
+HOW = {"surrogate": (by_surrogate, 4000), "laplace": (by_laplace, 1000), "nuts": (by_nuts, 100)}
+
+
+class Hierarchies:
+    """Smallest effective number of draws a CPU second, and seconds to set a kernel up."""
+
+    params = (["surrogate", "laplace"], list(PROBLEMS))
+    param_names = ["kernel", "problem"]
+    timeout = 600.0
+
+    def setup(self, kernel, problem):
+        model_of(problem)
+
+    def track_effective_draws_per_second(self, kernel, problem):
+        how, n_draws = HOW[kernel]
+        try:
+            effective, _, took = how(problem, n_draws)
+        except ValueError:  # laplace refuses priors that are not normal given their scales
+            return np.nan
+        return effective / took
+
+    def track_rows_per_step(self, kernel, problem):
+        if kernel != "surrogate":
+            return np.nan
+        made = mcmc.SurrogateMetropolis(model_of(problem))
+        return float(mcmc.sample(made, n_draws=200, n_chains=1, rng=1).rows.mean())
+
+
+def main():
+    for problem in PROBLEMS:
+        line = []
+        for kernel in KERNELS if problem in GROUPS else KERNELS[:2]:
+            how, n_draws = HOW[kernel]
+            try:
+                effective, setup, took = how(problem, n_draws)
+                line.append(f"{kernel} {effective / took:9,.0f}/s (set-up {setup:.2f} s)")
+            except (ImportError, ValueError) as error:
+                line.append(f"{kernel} -: {str(error)[:60]}")
+        print(f"{problem:24s}", *line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
