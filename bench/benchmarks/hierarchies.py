@@ -40,7 +40,8 @@ def model_of(name, n_rows=N_ROWS):
     eta = X @ theta
     if name in ("horseshoe", "laplace prior"):
         y = rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta))
-        return mcmc.GLM(X, y, prior=mcmc.Horseshoe(expected_nonzero=5) if name == "horseshoe" else mcmc.Laplace(0.0, 0.1))
+        prior = mcmc.Horseshoe(expected_nonzero=5) if name == "horseshoe" else mcmc.Laplace(0.0, 0.1)
+        return mcmc.GLM(X, y, prior=prior)
     if name == "negative binomial":
         return mcmc.GLM(X, rng.poisson(np.exp(0.3 * eta) * rng.gamma(2.0, 0.5, n_rows)), family="negative-binomial")
     if name == "unknown sigma":
