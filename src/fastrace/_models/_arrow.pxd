@@ -38,6 +38,7 @@ cdef class ArrowFactor:
     cdef double *W                                  # (n_dense, n_blocks * width)
     cdef double *Lb                                 # (n_blocks, width, width): lower
     cdef double *xs                                 # n_dense
+    cdef double *block                              # the widest block of P, squared
 
     # The factor of A + P; P holds `precision_size` doubles, block after block. False if it is not positive definite.
     cdef bint decompose(self, const double *precision) noexcept nogil

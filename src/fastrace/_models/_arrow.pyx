@@ -248,11 +248,13 @@ cdef class ArrowFactor:
         self.precision_size = sum(count * width * width for count, width in runs)
         self._segments = np.array(runs, dtype=np.intp)
         self.segments = <const Py_ssize_t *>cnp.PyArray_DATA(self._segments)
-        self._memory = np.zeros(s * s + s * m + m * q + s + 1)
+        widest = max([width for _, width in runs], default=0)
+        self._memory = np.zeros(s * s + s * m + m * q + s + widest * widest + 1)
         self.S = data_of(self._memory)
         self.W = self.S + s * s
         self.Lb = self.W + s * m
         self.xs = self.Lb + m * q
+        self.block = self.xs + s
         guard_built(&self.guard, 0)
 
     def __reduce__(self):
@@ -402,7 +404,6 @@ cdef class ArrowFactor:
     cdef double prior_log_determinant(self, const double *precision) noexcept nogil:
         cdef Py_ssize_t t, _c, i, w
         cdef double out = 0.0, last = 0.0, log_last = 0.0
-        cdef double small[64]
         for t in range(self.n_segments):
             w = self.segments[2 * t + 1]
             for _c in range(self.segments[2 * t]):
@@ -412,11 +413,11 @@ cdef class ArrowFactor:
                             last = precision[0]
                             log_last = log(last)
                         out += log_last
-                elif w <= 8:
-                    memcpy(small, precision, w * w * sizeof(double))
-                    if factor_block(small, w):
+                else:
+                    memcpy(self.block, precision, w * w * sizeof(double))
+                    if factor_block(self.block, w):
                         for i in range(w):
-                            out += 2.0 * log(small[i * w + i])
+                            out += 2.0 * log(self.block[i * w + i])
                 precision += w * w
         return out
 
