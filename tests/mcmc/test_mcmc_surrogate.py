@@ -76,6 +76,18 @@ def test_the_nested_normal_is_its_twin(size, walk_share):
         np.testing.assert_allclose(draw, theta, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("width", [8, 9])
+def test_wide_groups_have_their_closed_marginal(width):
+    groups, eye = 3, np.eye(width)
+    prior = JointPrior([], (), [(groups, [("half-normal", 1.0, 0.0)] * width, None)])
+    arrow = Arrow(np.zeros((0, 0)), np.zeros((0, groups * width)), np.tile(eye, (groups, 1, 1)))
+    nothing = np.zeros(groups * width)              # effects u of sd s, and N(0 | u, 1) of each: N(0 | 0, 1 + s^2)
+    inner = NormalInner(Quadratic(nothing, 0.0, nothing, arrow), prior)
+    levels = [np.zeros(width), np.linspace(-1.0, 1.0, width)]
+    closed = [prior.hyper_value(phi) - 0.5 * groups * np.log1p(np.exp(2.0 * phi)).sum() for phi in levels]
+    assert inner.marginal_of(levels[1]) - inner.marginal_of(levels[0]) == pytest.approx(closed[1] - closed[0])
+
+
 @pytest.mark.parametrize("n_inner", [1, 3])
 def test_an_exact_step_is_its_twin(n_inner):
     rng = np.random.default_rng(SEED)
@@ -270,6 +282,20 @@ def test_a_far_start_arrives_while_tuning():
 
 
 # The expansion as an object.
+
+
+def test_steps_that_are_not_decided_leave_no_sum_behind():
+    rng = np.random.default_rng(SEED)
+    X = rng.standard_normal((300, 2))
+    y = (rng.random(300) < 1 / (1 + np.exp(-X @ [1.0, -1.0]))) * 1.0
+    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(X, y, prior_sd=3.0), decision="exact")
+    state, steps = kernel.run(rng, kernel.init([40.0, 40.0]), 50, tune=True)
+    assert steps.rows.sum() == 0                    # on the way to where the expansion holds
+    assert state.cache is None
+    state, _ = kernel.run(rng, state, 20)
+    known, _ = kernel.run(np.random.default_rng(1), state, 20)
+    anew, _ = kernel.run(np.random.default_rng(1), kernel.init(state.position), 20)
+    np.testing.assert_array_equal(known.position, anew.position)
 
 
 def test_groups_are_dummy_columns():

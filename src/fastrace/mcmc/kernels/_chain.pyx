@@ -413,6 +413,7 @@ cdef class ExactChain(Chain):
 
     def _take_cache(self, cache):
         self.total = NAN if cache is None else cache
+        self.proposed = NAN
 
     @property
     def cache(self):
@@ -429,7 +430,7 @@ cdef class ExactChain(Chain):
         return 0
 
     cdef int moved_on(self) except -1 nogil:
-        self.total = self.proposed
+        self.total, self.proposed = self.proposed, NAN      # a move that is not decided leaves no sum
         return 0
 
 
@@ -492,6 +493,7 @@ cdef class RaceChain(ExactChain):
         if losses < 0:
             raise ValueError(f"a chain has lost {losses} races; at least 0 are possible")
         self.total, self.losses = total, losses
+        self.proposed = NAN
 
     @property
     def cache(self):
