@@ -40,6 +40,22 @@ def nothing(prior):
     return quadratic(np.zeros(prior.n_seen), np.zeros((prior.n_seen, prior.n_seen)))
 
 
+def test_local_scales_follow_a_density_of_the_users_own():
+    place = HORSESHOE.n_seen + 2                    # the first local scale, held far closer than by its prior
+
+    def own(t):
+        return -0.5 * ((t[0] - 2.0) / 0.05) ** 2, np.array([-(t[0] - 2.0) / 0.05**2])
+
+    coefficients, pools, factors, aux, _ = HORSESHOE.given
+    prior = JointPrior(coefficients, pools, factors, aux, [(own, [place])])
+    inner = HamiltonianInner(quadratic(np.zeros(3), np.eye(3)), prior, 0.02, 0.2)
+    start = np.zeros(prior.dim)
+    start[place] = 2.0
+    draws = inner.draws(start, 200, np.random.default_rng(3))
+    assert np.abs(draws[:, place] - 2.0).max() < 0.5
+    assert len(np.unique(draws[:, place])) > 20
+
+
 def free(prior, mask):
     out = prior.copy()
     out.set_free(mask)

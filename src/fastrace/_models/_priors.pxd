@@ -38,6 +38,7 @@ cdef class JointPrior:
     cdef density_t *hyper                       # one for each hyperparameter
     cdef density_t of_aux
     cdef list own                               # densities besides, in Python
+    cdef bint own_sees_local                    # whether one of them takes a horseshoe's local scale
     cdef cnp.ndarray _memory, _near, _free
     cdef double *phi                            # hyperparameters that `scale`, `share` and the factors' roots are of
     cdef double *scale                          # of each coefficient

@@ -86,6 +86,9 @@ cdef class JointPrior:
         if aux is not None:
             self.of_aux = density_of(aux)
         self.own = list(own)
+        local = {int(self.coefficients[j].local) + n_seen for j in range(len(coefficients))
+                 if self.coefficients[j].local >= 0}
+        self.own_sees_local = any(places is None or not local.isdisjoint(places) for _, places in own) and bool(local)
         self.normal = not own and all(c[0] in ("flat", "normal") for c in coefficients) and (
             aux is None or aux[0] == "log-normal")
         self.expand_at(np.zeros(n_seen))
@@ -513,11 +516,16 @@ cdef class JointPrior:
         return out
 
     cdef int move_local_scales(self, double *theta, bitgen_t *bits) except -1 nogil:
-        """Given the rest the local scales are independent: a normal step of each logarithm, accepted or not."""
+        """Given the rest the local scales are independent: a normal step of each logarithm, accepted or not.
+
+        Where a density of the user's own takes local scales they are not, and stay.
+        """
         cdef double *phi = theta + self.n_seen
         cdef Py_ssize_t j
         cdef coefficient_t *c
         cdef double of_slab, of_overall, step, square, slope, old, new, uniform
+        if self.own_sees_local:
+            return 0
         for j in range(self.n_coefficients):
             c = &self.coefficients[j]
             if c.local < 0:
