@@ -328,6 +328,22 @@ def test_a_compressed_model_is_its_expansion():
     assert made.distance(at) == pytest.approx(np.linalg.norm(np.linalg.solve(root, d)), rel=1e-9)
 
 
+def test_an_expansion_of_another_model_is_refused():
+    rng = np.random.default_rng(SEED)
+    X = rng.standard_normal((400, 2))
+    y = (rng.random(400) < 0.5) * 1.0
+    own = mcmc.compress(mcmc.GLM(X, y, prior_sd=3.0))
+    mcmc.SurrogateMetropolis(mcmc.GLM(X, y, prior_sd=3.0), psi_hat=own)
+    others = [(mcmc.GLM(X[:300], y[:300], prior_sd=3.0), "300 rows"), (mcmc.GLM(X, y, prior_sd=1.0), "another prior"),
+              (mcmc.GLM(X, 1.0 - y, prior_sd=3.0), "other rows")]
+    for other, words in others:
+        with pytest.raises(ValueError, match=words):
+            mcmc.SurrogateMetropolis(other, psi_hat=own)
+    draws = own.psi_hat + 0.01 * rng.standard_normal((30, 2))
+    with pytest.raises(ValueError, match="other rows"):
+        mcmc.correct(draws, own, others[2][0], rng=1, decision="exact")
+
+
 def test_the_point_of_expansion_lies_in_the_bulk_and_not_in_the_neck():
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 3000, 30, tau=0.6)

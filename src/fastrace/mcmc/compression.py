@@ -212,6 +212,26 @@ def _compressed(model: Model, prior: JointPrior, point: Array, parts: Parts, pre
     return Compressed(point, value, slope, curvature, precision, model.n_rows, prior, names)
 
 
+def require_of(compressed: Compressed, model: Model, with_prior: bool = True) -> None:
+    """Refuse the expansion of other rows, or of a model with another prior: a chain on it would be of neither."""
+    sizes = [(part.n_rows, part.n_seen) for part in (compressed, model)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"{compressed!r} came for a model of {counted(sizes[1][0], 'row')} and "
+                         f"{counted(sizes[1][1], 'parameter')} that these see; compress(model) of this very model is "
+                         f"needed")
+    if with_prior:
+        own, other = compressed.prior.given, prior_of(model).given
+        if own[:4] != other[:4] or [places for _, places in own[4]] != [places for _, places in other[4]]:
+            raise ValueError("the Compressed has another prior than the model; compress(model) of this very model is "
+                             "needed")
+    value, slope, curvature = expansion_of(model, np.array(compressed.psi_hat))
+    apart = np.abs(slope - compressed.slope) > 1e-3 * np.sqrt(np.abs(curvature.diagonal())) + 1e-9
+    if abs(value - compressed.value) > 1e-6 * (1.0 + abs(value)) or apart.any():
+        raise ValueError(f"at psi_hat the log-likelihood is {value:.10g}, and the Compressed has "
+                         f"{compressed.value:.10g}: it is of other rows or another family; compress(model) of this "
+                         f"very model is needed")
+
+
 def prior_of(model: Model) -> JointPrior:
     """The compiled prior of a model; of one that has none, its independent normal or flat priors."""
     joint = getattr(model, "joint_prior", None)

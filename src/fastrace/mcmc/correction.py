@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._fit import residuals
-from fastrace.mcmc.compression import Compressed
+from fastrace.mcmc.compression import Compressed, require_of
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Steps
 from fastrace.mcmc.trace import Trace, diagnosis
@@ -69,7 +69,7 @@ def correct(
     Raises
     ------
     ValueError
-        If shapes disagree, or a draw is not finite.
+        If shapes disagree, a draw is not finite, or a `Compressed` is of another model.
 
     Warns
     -----
@@ -117,6 +117,8 @@ def correct(
     if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] < n or not np.isfinite(array).all():
         raise ValueError(f"draws has shape {np.shape(draws)}; finite draws of shape (n_chains, n_draws, k) or "
                          f"(n_draws, k) are needed, k at least the {n} parameters that the rows see")
+    if isinstance(surrogate, Compressed):
+        require_of(surrogate, model, with_prior=False)
     gen = _checks.generator(rng)
     began = time.perf_counter()
     carrier = Reference(hat, hat, np.eye(n), None, math.inf)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from fastrace._base import _checks
-from fastrace.mcmc.compression import Compressed, compress
+from fastrace.mcmc.compression import Compressed, compress, require_of
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
 from fastrace.mcmc.kernels._racing import Racing
@@ -78,7 +78,8 @@ class SurrogateMetropolis(Racing):
     Raises
     ------
     ValueError
-        If an argument is out of range, the model has no derivatives, or it has no bounds and the decision needs them.
+        If an argument is out of range, the model has no derivatives, it has no bounds and the decision needs them, or a
+        `Compressed` is of another model.
 
     See Also
     --------
@@ -154,6 +155,8 @@ class SurrogateMetropolis(Racing):
         if not isinstance(model, Model):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model with derivatives is needed")
         self.model = model
+        if isinstance(psi_hat, Compressed):
+            require_of(psi_hat, model)
         self.compressed = psi_hat if isinstance(psi_hat, Compressed) else compress(model, psi_hat)
         self._engines: list[Chain] = []
         self.controlled = True
