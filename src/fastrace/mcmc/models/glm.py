@@ -232,7 +232,7 @@ class GLM(Model):
         With s the standard deviation of the outcome of the "gaussian" and "student-t" families, and 1 elsewhere, a
         coefficient is normal about 0 with standard deviation 2.5 s / sd(column); on the scale of log-odds with
         1 / sd(column), or 1 for a category. The intercept is normal about the mean of the outcome, or 0, with standard
-        deviation :math:`\sqrt{(2.5 s)^2 + \sum_j (\sigma_j ar x_j)^2}`, with 1.5 in place of 2.5 s for log-odds:
+        deviation :math:`\sqrt{(2.5 s)^2 + \sum_j (\sigma_j \bar x_j)^2}`, with 1.5 in place of 2.5 s for log-odds:
         bambi says so of the intercept of centred columns, which leaves the same width here. Effects of groups are
         independent with half-normal standard deviations of 2.5 s / sd(column), or as wide as the intercept.
 
