@@ -145,6 +145,35 @@ def test_a_model_that_only_looks_like_a_generalised_linear_one_is_not_compiled()
     assert model.reference().weights is None
 
 
+@pytest.mark.parametrize("far", [
+    lambda eta, b: pm.math.clip(eta, -8.0, 8.0), lambda eta, b: pm.math.maximum(eta, -8.0),
+    lambda eta, b: eta + (b[0] > 8.0), lambda eta, b: pm.math.switch(b[0] > 8.0, 0.0, eta),
+])
+def test_a_predictor_that_changes_its_form_far_from_the_start_is_not_compiled(far):
+    """Random points near the start, where all terms agree, do not show it."""
+    def build(d):
+        b = pm.Normal("b", 0.0, 3.0, shape=2)
+        pm.Bernoulli("obs", logit_p=far(d["x"] @ b, b), observed=d["k"])
+
+    model = made(build)
+    assert "PyTensor" in repr(model)
+    with pytest.raises(ValueError, match="not recognised"):
+        model.as_glm()
+
+
+def test_a_bound_on_a_prior_far_from_the_start_is_kept():
+    """A potential that is 0 near the start and -inf far away: the prior is not taken for normal."""
+    def build(d):
+        b = pm.Normal("b", 0.0, 3.0, shape=2)
+        pm.Potential("bound", pt.switch(b[0] > 40.0, -np.inf, 0.0))
+        pm.Bernoulli("obs", logit_p=d["x"] @ b, observed=d["k"])
+
+    model = made(build)
+    assert "compiled" in repr(model) and "Prior: PyTensor" in model.describe()
+    with pytest.raises(ValueError, match="not recognised"):
+        model.as_glm()
+
+
 def standardised(d):
     """Two crossed factors, one with a mean of its own and one of slopes, standardised in PyMC."""
     tau, sd = pm.HalfNormal("tau", 1.5), pm.Exponential("sd", 2.0)
@@ -207,6 +236,17 @@ def test_hierarchies_of_another_kind_say_so():
 
     with pytest.raises(ValueError, match="not recognised"):
         made(build).as_glm()
+
+
+def test_a_hierarchy_with_a_parameter_that_no_row_sees_is_not_given_without_it():
+    def build(d):
+        centred(d)
+        pm.Normal("unseen")
+
+    model = made(build)
+    assert model.dim == 8
+    with pytest.raises(ValueError, match="not recognised"):
+        model.as_glm()
 
 
 def test_a_model_without_groups_is_a_plain_one():

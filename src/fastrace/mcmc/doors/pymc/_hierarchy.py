@@ -12,7 +12,7 @@ from pytensor.graph.traversal import ancestors
 from fastrace._models.grouping import Groups
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._predictors import evaluated, root
-from fastrace.mcmc.doors.pymc._recognised import AGREE, family_of, number
+from fastrace.mcmc.doors.pymc._recognised import AGREE, family_of, number, posterior_elsewhere
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.priors import Exponential, Gamma, HalfCauchy, HalfNormal, HalfStudentT, Normal, Scale
 
@@ -70,7 +70,7 @@ def _built(graphs: RowGraphs, values: list[Any]) -> Hierarchy | None:
     if graphs.design is None or len(graphs.observed) != 1 or len(graphs.design.blocks) != 1 or graphs.scalars:
         return None
     family = family_of(graphs.observed[0])
-    if family is None:
+    if family is None or posterior_elsewhere(graphs.model, graphs.observed):
         return None
     model, block = graphs.model, graphs.design.blocks[0]
     bounds = dict(zip(values, np.cumsum([0, *graphs.sizes[:-1]]).tolist(), strict=True))
@@ -101,6 +101,9 @@ def _built(graphs: RowGraphs, values: list[Any]) -> Hierarchy | None:
         sds[name] = {"sd": prior[1]}
         factors.append((bounds[effects.value] + np.arange(effects.size), bounds[prior[0]], standardised))
     if block.table is None or len(block.columns) != len(columns):
+        return None
+    places = np.concatenate([columns, *(np.append(effects, log_sd) for effects, log_sd, _ in factors)])
+    if not np.array_equal(np.sort(places), np.arange(graphs.dim)):  # a parameter that the rows do not see has no draws
         return None
     glm = GLM(block.table, evaluated(model.rvs_to_values[graphs.observed[0]]), family[0], offset=block.offset,
               groups=groups or None, prior=priors, group_prior=sds or None, names=names, **family[1])

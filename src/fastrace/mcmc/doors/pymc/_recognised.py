@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar import Abs, Ceil, Clip, Floor, RoundHalfToEven, ScalarMaximum, ScalarMinimum, Sign, Switch
+from pytensor.scalar.basic import LogicalComparison
 from scipy.sparse import csr_matrix
 
 from fastrace._models.grouping import Groups
@@ -16,13 +18,14 @@ from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
 from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["AGREE", "compiled_terms", "effects_last", "family_of", "normal_prior", "number"]
+__all__ = ["AGREE", "compiled_terms", "effects_last", "family_of", "normal_prior", "number", "posterior_elsewhere"]
 
 Array = NDArray[np.float64]
 
 _POINTS = 4  # random points at which both must agree
 AGREE = 1e-9  # relative to 1 plus the size of a term, or of the log prior
 _REACH = 3.0  # how far these points move predictors, at most: far out the terms of PyMC lose digits
+_PIECES = Abs, Ceil, Clip, Floor, LogicalComparison, RoundHalfToEven, ScalarMaximum, ScalarMinimum, Sign
 _DENSE = 0.4  # share of entries from which a table is kept whole
 
 
@@ -59,8 +62,27 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
     return glm if _agree(graphs, glm, start) else None
 
 
+def _in_pieces(observed: Any) -> bool:
+    """Whether the distribution's parameters are another function far away, which points near the start do not show."""
+    parameters = observed.owner.op.dist_params(observed.owner)
+    variables = [v for v in ancestors(parameters) if hasattr(getattr(v.owner, "op", None), "dist_params")]
+    for v in ancestors(parameters, blockers=variables):
+        op = getattr(getattr(v.owner, "op", None), "scalar_op", None)
+        pieces = v.owner.inputs if isinstance(op, _PIECES) else v.owner.inputs[:1] if isinstance(op, Switch) else []
+        if not set(variables).isdisjoint(ancestors(pieces)):
+            return True
+    return False
+
+
+def posterior_elsewhere(model: Any, observed: Sequence[Any]) -> bool:
+    """Whether there are factors beside priors and rows, which may be constant near the start and not far away."""
+    return bool(model.potentials) or set(model.observed_RVs) != set(observed)
+
+
 def family_of(observed: Any) -> tuple[str, dict[str, Any]] | None:
     """The family that the distribution of an observed variable may be, with its fixed parameters."""
+    if not hasattr(observed.owner.op, "dist_params") or _in_pieces(observed):
+        return None
     law = type(observed.owner.op).__name__
     if law == "BernoulliRV":
         return "logistic", {}

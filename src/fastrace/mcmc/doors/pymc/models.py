@@ -219,11 +219,11 @@ class PyMCModel(Model):
 
     def _find_compiled(self, at: NDArray[np.float64]) -> None:
         """Compiled terms, if they are those of a generalised linear model; whether the rest is a normal prior."""
-        from fastrace.mcmc.doors.pymc._recognised import compiled_terms, normal_prior
+        from fastrace.mcmc.doors.pymc._recognised import compiled_terms, normal_prior, posterior_elsewhere
 
         if not self.others and all(dtype.kind == "f" for dtype in self.dtypes):
             self._glm = compiled_terms(self._graphs, at)
-        if self._glm is not None:
+        if self._glm is not None and not posterior_elsewhere(self.pymc_model, self._observed):
             self._normal = normal_prior(self.rest, self._expanded("rest_expansion", at), at)
 
     def _variables(self, given: Any, name: str) -> list[Any]:
