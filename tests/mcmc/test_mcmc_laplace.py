@@ -240,3 +240,11 @@ def test_hierarchies_whose_weights_are_not_equal_agree_with_a_chain():
     assert (np.abs(flat.mean(axis=(0, 1)) - answer.mean[:n]) < 6.0 * error).all()
     with pytest.raises(ValueError, match="not normal given its hyperparameters"):
         mcmc.laplace(mcmc.GLM(x, y, groups=codes, prior=mcmc.Laplace(0.0, 1.0)))
+
+
+def test_a_learned_scale_whose_draws_are_logarithms_is_called_so():
+    """Without hyperparameters the draws are those of the normal density, in the coordinates in which chains move."""
+    y = 5.0 * np.random.default_rng(0).normal(size=400)
+    model = mcmc.GLM(np.ones((400, 1)), y, family="gaussian", prior=mcmc.Normal(0.0, 10.0))
+    answer = mcmc.laplace(model, n_draws=200, rng=1)
+    assert answer.names == ("x0", "log(scale)") and abs(answer.mean[1] - np.log(y.std())) < 0.02

@@ -218,3 +218,9 @@ def test_models_that_cannot_be_selected_from():
         mcmc.VariableSelection(mcmc.FunctionModel(lambda theta, rows: np.zeros(len(rows)), 1, 10, prior_sd=1.0))
     with pytest.raises(ValueError, match="has a log_prior"):
         mcmc.VariableSelection(logistic(100, [0.5], log_prior=lambda theta: 0.0))
+
+
+def test_a_prior_with_hyperparameters_is_refused():
+    x, codes = np.ones((60, 1)), np.arange(60) % 3
+    with pytest.raises(ValueError, match="hyperparameters"):
+        mcmc.VariableSelection(mcmc.GLM(x, np.arange(60) % 2, groups=codes), always=[0])

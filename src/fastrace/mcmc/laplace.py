@@ -342,8 +342,9 @@ def _answer(
     cumulative = np.cumsum(np.exp(best.log_weights))
     chosen = rng.permutation(np.minimum(np.searchsorted(cumulative, points * cumulative[-1], side="right"), n - 1))
     p = best.proposal
+    names = getattr(model, "natural_names", model.names) if model.n_hyper else model.names  # scales, or logarithms
     answer = LaplaceResult(best.draws, best.log_weights, best.draws[chosen], best.k, best.ess, p.center, p.factor, p.df,
-                           passes, names=getattr(model, "natural_names", model.names) or ())
+                           passes, names=names or ())
     if not best.k < _pareto.trusted_below(n):
         problems.append(answer.verdict)
     elif best.ess < min(_FEW, n / 4.0):

@@ -119,6 +119,9 @@ class VariableSelection:
         _checks.choice(decision, "decision", ("auto", "race", "poisson", "exact"))
         if not model.has_derivatives:
             raise ValueError(f"{type(model).__name__} has no derivatives to expand; selection needs them")
+        if model.n_hyper:
+            raise ValueError("the prior has hyperparameters, and the slab must be normal: give a prior_sd "
+                             "that is finite for the effects of groups, and no priors of them")
         if model.log_prior is not None:
             raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
         if control_variate is None:
