@@ -107,3 +107,9 @@ def test_the_answer_is_that_of_bambi(frame):
         error = np.hypot(*(c.std() / np.sqrt(mcmc.effective_sample_size(c)) for c in (a, b)))
         assert abs(a.mean() - b.mean()) < stats.norm.isf(1e-6 / 10) * error + 0.02 * a.std()
         np.testing.assert_allclose(a.std(), b.std(), rtol=0.2)
+
+
+def test_an_offset_beside_that_of_the_formula_is_refused():
+    frame = pd.DataFrame({"x": np.arange(6.0), "o": np.ones(6), "y": np.arange(6)})
+    with pytest.raises(ValueError, match="offset was given"):
+        mcmc.GLM.from_formula("y ~ x + offset(o)", frame, family="poisson", offset=np.zeros(6))

@@ -272,3 +272,10 @@ def test_gaussian_defaults_have_the_units_of_the_outcome():
     model = mcmc.GLM(X, y, "gaussian", 10.0, prior="weak", names=("1", "age", "dose"))
     np.testing.assert_allclose(model.prior_mean, [y.mean(), 0.0, 0.0])
     np.testing.assert_allclose(model.prior_precision ** -0.5 / (2.5 * y.std()), [1.0, *1.0 / X[:, 1:].std(axis=0)])
+
+
+def test_a_standard_deviation_of_an_effect_that_does_not_exist_is_refused():
+    """Its prior would be left out without a word."""
+    with pytest.raises(ValueError, match="names 'age'; the effects are '1'"):
+        mcmc.GLM(np.ones((6, 1)), np.arange(6) % 2, groups={"g": np.arange(6) % 3},
+                 group_prior={"sd": {"age": mcmc.HalfNormal(1.0)}})

@@ -201,6 +201,10 @@ def _group_prior(layout: Layout, effects: Effects, given: Any) -> tuple[list[Sca
     if not isinstance(correlation, LKJ):
         raise TypeError(f"the prior of the correlations of {effects.name!r} is {_checks.shown(correlation)}; LKJ is "
                         f"needed")
+    known = {term for other in layout.factors for term in other.terms}
+    if isinstance(sd, Mapping) and not set(sd) <= known:
+        raise ValueError(f"group_prior of {effects.name!r} names {', '.join(map(repr, sorted(set(sd) - known)))}; the "
+                         f"effects are {', '.join(map(repr, effects.terms))}, '1' for the intercept")
     sds = []
     for k, term in enumerate(effects.terms):
         own = sd.get(term) if isinstance(sd, Mapping) else sd

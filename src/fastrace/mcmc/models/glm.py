@@ -254,6 +254,8 @@ class GLM(Model):
         ('Intercept', 'x', '1|g[u]')
         """
         found, names = arguments_of(formula, frame, family)
+        if found["offset"] is not None and options.get("offset") is not None:
+            raise ValueError("offset was given, and the formula has one too: write the sum of both in one place")
         prior = {**found.pop("prior"), **({} if prior is None else prior)}
         scaled = found.pop("group_prior")
         if group_prior is not None:
