@@ -113,3 +113,10 @@ def test_an_offset_beside_that_of_the_formula_is_refused():
     frame = pd.DataFrame({"x": np.arange(6.0), "o": np.ones(6), "y": np.arange(6)})
     with pytest.raises(ValueError, match="offset was given"):
         mcmc.GLM.from_formula("y ~ x + offset(o)", frame, family="poisson", offset=np.zeros(6))
+
+
+def test_a_level_that_the_outcome_does_not_have_is_refused():
+    frame = pd.DataFrame({"x": np.arange(6.0), "yw": ["yes", "no"] * 3})
+    assert mcmc.GLM.from_formula("yw['yes'] ~ x", frame).n_rows == 6
+    with pytest.raises(ValueError, match="no level 'maybe'.*'no', 'yes'"):
+        mcmc.GLM.from_formula("yw['maybe'] ~ x", frame)

@@ -67,6 +67,11 @@ def _designed(formula: str, frame: Any) -> Any:
 
 def _outcome(design: Any) -> Array:
     y = np.asarray(design.response.design_matrix, dtype=np.float64)
+    for part in getattr(design.response.term.term, "components", ()):
+        level, levels = getattr(part, "reference", None), getattr(part, "levels", None)
+        if level is not None and levels is not None and level not in list(levels):
+            raise ValueError(f"the outcome {design.response.name!r} has no level {level!r}, so it would be 0 in every "
+                             f"row; its levels are {', '.join(map(repr, levels))}")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
