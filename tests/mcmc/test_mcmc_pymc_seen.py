@@ -1,6 +1,7 @@
 """What the rows of a PyMC model see of its parameters: linear predictors found in the graph, and expansions in them."""
 
 import os
+from dataclasses import replace
 
 os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
 
@@ -225,6 +226,11 @@ def test_a_chain_on_the_surrogate_comes_back_in_the_names_of_pymc():
     model = made(standardised)
     trace = mcmc.sample(mcmc.SurrogateMetropolis(model.as_glm()), n_draws=60, n_chains=2, rng=1)
     named = model.unpack(model.from_glm(trace.draws))
+    again = model.unpack(trace)
+    assert list(again) == list(named) and all((again[name] == named[name]).all() for name in named)
+    strange = replace(trace, names=tuple(f"x{j}" for j in range(model.dim)))
+    with pytest.raises(ValueError, match="a trace of this model, or of its as_glm"):
+        model.unpack(strange)
     assert named["a"].shape == (2, 60, 5) and (named["tau"] > 0.0).all()
     np.testing.assert_allclose(named["a"], named["mu"][..., None] + named["tau"][..., None] * named["z"])
 

@@ -206,8 +206,8 @@ class Trace(Result):
         Parameters
         ----------
         model : PyMCModel, optional
-            The model of the draws. They then have the names, dimensions and coordinates of its PyMC model, free and
-            deterministic variables on their own scales.
+            The model of the draws, or the one whose `as_glm` theirs is. They then have the names, dimensions and
+            coordinates of its PyMC model, free and deterministic variables on their own scales.
 
         Raises
         ------
@@ -221,7 +221,7 @@ class Trace(Result):
             return arviz_tree(groups, self.kernel, self.variable, self.names, self.parts)
         if not hasattr(model, "labelled"):
             raise TypeError(f"model is {shown(model)}; a PyMCModel is needed, other traces know their names")
-        groups["posterior"], labels = model.labelled(self.draws)
+        groups["posterior"], labels = model.labelled(self)
         return arviz_tree(groups, self.kernel, self.variable, (), labels=labels)
 
     def _title(self) -> str:

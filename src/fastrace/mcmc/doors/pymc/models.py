@@ -18,6 +18,7 @@ from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.own_terms import terms_of_arms
+from fastrace.mcmc.trace import Trace
 from fastrace.sources import CallableSource, Source
 
 __all__ = ["PyMCModel", "from_pymc"]
@@ -308,12 +309,14 @@ class PyMCModel(Model):
             self.around = self._continuous_others()
         return changed
 
-    def unpack(self, draws: ArrayLike, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    def unpack(self, draws: ArrayLike | Trace, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
         """Draws of shape (..., dim) as arrays by the names of the model's variables, on their own scales.
 
-        `names` are free and deterministic variables; by default all but those that depend on the rows.
+        `draws` may be the trace of a chain of this model or of what `as_glm` gives. An array must hold parameters of
+        this model: `from_glm` makes them of draws of the other. `names` are free and deterministic variables; by
+        default all but those that depend on the rows.
         """
-        array = np.asarray(draws, dtype=np.float64)
+        array = self._of_trace(draws) if isinstance(draws, Trace) else np.asarray(draws, dtype=np.float64)
         if array.shape[-1:] != (self.dim,):
             raise ValueError(f"draws has shape {array.shape}; the last axis must have the {self.dim} parameters")
         listed, function = self._graphs.draws(names)
@@ -323,13 +326,28 @@ class PyMCModel(Model):
             for i, name in enumerate(listed)
         }
 
-    def labelled(self, draws: ArrayLike) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def _of_trace(self, trace: Trace) -> NDArray[np.float64]:
+        """The draws of a trace as parameters of this model, whichever of its two forms the chain moved."""
+        draws = np.asarray(trace.draws, dtype=np.float64)
+        if not trace.names or tuple(trace.names) == self.names:
+            return draws
+        try:
+            others = self.as_glm().names
+        except ValueError:
+            others = ()
+        if tuple(trace.names) == others:
+            return self.from_glm(draws)
+        theirs, own = ", ".join(trace.names[:3]), ", ".join((self.names or ())[:3])
+        raise ValueError(f"the trace is of {theirs}, ... and the model has {own}, ...; a trace of this model, or of its "
+                         f"as_glm(), is needed")
+
+    def labelled(self, draws: ArrayLike | Trace) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Draws of shape (..., dim) by the names of the model's variables, and what ArviZ needs to label them.
 
         Parameters
         ----------
-        draws : array_like of shape (..., dim)
-            As chains leave them.
+        draws : Trace, or array_like of shape (..., dim)
+            As `unpack` takes them.
 
         Returns
         -------
@@ -384,7 +402,7 @@ class PyMCModel(Model):
         Returns
         -------
         GLM
-            Its parameters: coefficients, effects, standard deviations. `from_glm` and `unpack` bring draws back.
+            Its parameters: coefficients, effects, standard deviations. `unpack` brings a trace of it back.
 
         Raises
         ------
@@ -403,7 +421,7 @@ class PyMCModel(Model):
         ...     obs = pm.Bernoulli("obs", logit_p=a + tau * z[G], observed=Y)
         >>> ours = mcmc.from_pymc(model)
         >>> trace = mcmc.sample(mcmc.SurrogateMetropolis(ours.as_glm()), n_draws=100, n_chains=2, rng=1)
-        >>> ours.unpack(ours.from_glm(trace.draws))["z"].shape
+        >>> ours.unpack(trace)["z"].shape
         (2, 100, 6)
         """
         return self._recognised().glm
