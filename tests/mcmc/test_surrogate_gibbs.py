@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from scipy import special, stats
 from test_mcmc import outcomes, scale_of
 
 from fastrace import mcmc
+from fastrace.mcmc.protocol import from_flags
+from fastrace.mcmc.trace import diagnosis
 from guarantee import assert_fits, assert_rate_at_most, few_or_many
 from reference import mcmc as rows_twin
 from reference import surrogate_gibbs as twin
@@ -314,6 +317,35 @@ def test_labels_may_be_left_out_of_the_trace():
     assert (full.draws[:, :, 6:] == bare.draws).all()
     with pytest.raises(ValueError, match="holds no labels"):
         mix.occupied(bare)
+
+
+def test_labels_are_not_judged_and_exchanged_names_are_explained():
+    mix, _ = mixture(sizes=(30,) * 24)
+    kernel = mcmc.SurrogateGibbs(mix)
+    start = kernel.init(rng=0).position
+    start[24:28] = -3.0, -3.0, 3.0, 3.0
+    start[28:30] = 0.4, 0.6
+    other = start.copy()
+    other[:24] = 1.0 - start[:24]
+    rng = np.random.default_rng(0)
+
+    def chain(at):
+        draws = np.tile(at, (200, 1))
+        draws[:, 24:] += 0.01 * rng.standard_normal((200, len(at) - 24))
+        none = np.zeros(200, np.int64)
+        return from_flags(draws, none, none.astype(np.int32), np.ones(200, np.uint8))
+
+    same = mcmc.Trace((chain(start), chain(other)), kernel.describe(), (), (), 0.0, "state", (), kernel.names,
+                      kernel.parts)
+    assert np.isinf(same.rhat()).any()
+    assert not [words for words in diagnosis(same, None, False) if "R-hat" in words or "effective" in words]
+    printed = str(same)
+    assert printed.index("theta[0, 0]") < printed.index("weight[1]") < printed.index("label[0]")
+    other[24:28] = start[[26, 27, 24, 25]]
+    swapped = replace(same, chains=(chain(start), chain(other)))
+    words = " ".join(diagnosis(swapped, None, False, exchange_advice=kernel.exchange_advice))
+    assert "R-hat of theta" in words and "Classes exchange names" in words and "order_by" in words
+    assert not mcmc.SurrogateGibbs(mix, order_by=0).exchange_advice
 
 
 def test_surplus_classes_become_empty():

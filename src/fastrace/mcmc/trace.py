@@ -149,6 +149,12 @@ class Trace(Result):
         """What coordinate j is called."""
         return self.names[j] if self.names else f"{self.variable}[{j}]"
 
+    def _judged(self) -> NDArray[np.bool_]:
+        """Which coordinates are judged: all but whole numbers such as labels, whose names may be exchanged."""
+        if not self.parts:
+            return np.ones(int(np.prod(self.draws.shape[2:])) if self.chains else 0, dtype=bool)
+        return np.concatenate([np.full(math.prod(part.shape), not part.whole) for part in self.parts])
+
     def _flat(self) -> NDArray[Any]:
         """Shape (n_chains, n_draws, n_coordinates)."""
         draws = self.draws
@@ -244,9 +250,9 @@ class Trace(Result):
         shown = ("mean", ".4g", 11), ("sd", ".4g", 11), ("ess", ".0f", 9), ("rhat", ".4f", 7)
         columns = [Column(name, values[name], spec, width) for name, spec, width in shown]
         names = values["coordinate"]
-        width = max(12, *map(len, names[:_SHOWN]))
-        rows: list[Any] = [[f"{name:>{width}}", *(column.cell(j) for column in columns)]
-                           for j, name in enumerate(names[:_SHOWN])]
+        order = np.argsort(~self._judged(), kind="stable")[:_SHOWN]  # labels last
+        width = max(12, *(len(names[j]) for j in order))
+        rows: list[Any] = [[f"{names[j]:>{width}}", *(column.cell(j) for column in columns)] for j in order]
         if len(names) > _SHOWN:
             rows.append(f"{'':>{width}}  ... and {len(names) - _SHOWN} more; smallest ess {values['ess'].min():.0f}")
         return Table([f"{'':>{width}}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
@@ -412,13 +418,14 @@ def ess_limit(n_draws: int) -> float:
 
 def diagnosis(
     trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = "",
-    least_accepted: float | None = None,
+    least_accepted: float | None = None, exchange_advice: str = "",
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
     `reference` is where the posterior was expected, for draws of its dimension. `one_start` says whether several chains
     all began at one point. `full_pass_advice` is what to do where most steps read all rows; it is empty if that is no
     problem of the kernel. `least_accepted` is the share of proposals that a kernel asks for itself; 0.1 by default.
+    `exchange_advice` is what to do about chains that disagree, where parts of the draws may exchange names.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
@@ -430,7 +437,7 @@ def diagnosis(
             f"leave init out where the kernel has starts"
         )
     if n >= _LEAST:
-        out += _disagreement(trace)
+        out += _disagreement(trace, exchange_advice)
     if n >= _ENOUGH:
         out += _too_few_effective(trace, flat)
     if n >= _ENOUGH and real:
@@ -472,17 +479,18 @@ def unmixed(trace: Trace) -> list[str]:
     return out or (_too_few_effective(trace, trace._flat()) if trace.n_draws >= _ENOUGH else [])
 
 
-def _disagreement(trace: Trace) -> list[str]:
+def _disagreement(trace: Trace, exchange_advice: str = "") -> list[str]:
     """Words on R-hat."""
-    rhat, limit = trace.rhat(), rhat_limit(trace.n_draws)
+    judged = np.flatnonzero(trace._judged())
+    rhat, limit = _each(trace._flat()[:, :, judged], _rhat), rhat_limit(trace.n_draws)
     bad = ~(rhat <= limit)
     if not bad.any():
         return []
     worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
     return [
-        f"R-hat of {trace._name(worst)} is {rhat[worst]:.4g}, and that of {int(bad.sum())} of {len(rhat)} "
+        f"R-hat of {trace._name(int(judged[worst]))} is {rhat[worst]:.4g}, and that of {int(bad.sum())} of {len(rhat)} "
         f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
-        f"the posterior's. Run longer, tune for longer, or look at trace.plot()"
+        f"the posterior's. {exchange_advice or 'Run longer, tune for longer, or look at trace.plot()'}"
     ]
 
 
@@ -490,14 +498,16 @@ def _too_few_effective(trace: Trace, flat: NDArray[Any]) -> list[str]:
     """Words on effective sizes."""
     n = trace.n_draws
     needed = ess_limit(n) * trace.n_chains
+    judged = np.flatnonzero(trace._judged())
+    flat = flat[:, :, judged]
     ess = _each(flat[:, :_SOME], _ess)
     if ess.size and not ess.min() >= needed and n > _SOME:  # a part of a long run was not enough
-        ess = trace.ess()
+        ess = _each(flat, _ess)
     if not ess.size or ess.min() >= needed:
         return []
     worst = int(np.argmin(ess))
     return [
-        f"the effective sample size of {trace._name(worst)} is {ess[worst]:.0f} in {trace.n_chains} x {n} "
+        f"the effective sample size of {trace._name(int(judged[worst]))} is {ess[worst]:.0f} in {trace.n_chains} x {n} "
         f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer, or take "
         f"another proposal or other parameters"
     ]

@@ -188,6 +188,14 @@ class SurrogateGibbs:
         """What each number of a draw is called."""
         return tuple(name for part in self.parts for name in part.names())
 
+    @property
+    def exchange_advice(self) -> str:
+        """What to do about chains that disagree; empty if classes cannot exchange names."""
+        if self.order_by is not None or self.model.n_classes == 1 or self.model.parameters is not None:
+            return ""
+        return ("Classes exchange names, between chains and within them, which alone has this effect: give "
+                "SurrogateGibbs(order_by=...). If chains then still disagree, run or tune for longer")
+
     def describe(self) -> dict[str, Any]:
         """What a trace remembers of the kernel."""
         return {"kernel": type(self).__name__, "decision": self.decision, "n_classes": self.model.n_classes,
