@@ -348,6 +348,17 @@ def test_labels_are_not_judged_and_exchanged_names_are_explained():
     assert not mcmc.SurrogateGibbs(mix, order_by=0).exchange_advice
 
 
+def test_advice_on_refused_proposals_is_the_kernels_own():
+    kernel = mcmc.SurrogateGibbs(mixture()[0])
+    none = np.zeros(200, np.int64)
+    draws = np.cumsum(np.random.default_rng(0).standard_normal((200, 12)), axis=0)
+    steps = from_flags(draws, none, none.astype(np.int32), np.zeros(200, np.uint8))
+    trace = mcmc.Trace((steps, steps), kernel.describe(), (), (), 0.0, "state", (), kernel.names, kernel.parts)
+    words = " ".join(diagnosis(trace, None, False, refusal_advice=kernel.refusal_advice))
+    assert "accepted less than 10%" in words and "expansions of the groups" in words and "effective" in words
+    assert "smaller size" not in words and "another proposal" not in words
+
+
 def test_surplus_classes_become_empty():
     two, _ = mixture(sizes=(400,) * 8, spread=1.0)
     many = mcmc.MixtureOf(two.model, np.repeat(np.arange(8), 400), 6, concentration=0.05)

@@ -223,7 +223,8 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
         reference = reference if isinstance(reference, Reference) else None
         alike = None if getattr(kernel, "records_natural", False) else reference
         found += diagnosis(trace, alike, one_start, getattr(kernel, "full_pass_advice", ""),
-                           getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""))
+                           getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
+                           getattr(kernel, "refusal_advice", ""))
         if reference is not None and begins:
             found += fit_problems(kernel, reference)
     except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that

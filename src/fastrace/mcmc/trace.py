@@ -419,6 +419,7 @@ def ess_limit(n_draws: int) -> float:
 def diagnosis(
     trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = "",
     least_accepted: float | None = None, exchange_advice: str = "",
+    refusal_advice: str = "",
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
@@ -426,6 +427,7 @@ def diagnosis(
     all began at one point. `full_pass_advice` is what to do where most steps read all rows; it is empty if that is no
     problem of the kernel. `least_accepted` is the share of proposals that a kernel asks for itself; 0.1 by default.
     `exchange_advice` is what to do about chains that disagree, where parts of the draws may exchange names.
+    `refusal_advice` is what to do about refused proposals, where a kernel has no size and no other proposal.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
@@ -439,14 +441,15 @@ def diagnosis(
     if n >= _LEAST:
         out += _disagreement(trace, exchange_advice)
     if n >= _ENOUGH:
-        out += _too_few_effective(trace, flat)
+        out += _too_few_effective(trace, flat, refusal_advice)
     if n >= _ENOUGH and real:
         accepted, least = trace.accepted.mean(axis=1), _REFUSING if least_accepted is None else least_accepted
         if accepted.min() < least:
             out.append(
                 f"{_chains(accepted < least)} accepted less than {least:.0%} of the proposals (the worst "
                 f"{accepted.min():.2%}) and hardly moved: "
-                + ("tune for longer, take a smaller size, or another proposal" if least_accepted is None else
+                + (refusal_advice or "tune for longer, take a smaller size, or another proposal"
+                   if least_accepted is None else
                    "the surrogate is far from the posterior there. Expand at the mean of the draws, take smaller "
                    "moves, or a kernel on all rows")
             )
@@ -494,7 +497,7 @@ def _disagreement(trace: Trace, exchange_advice: str = "") -> list[str]:
     ]
 
 
-def _too_few_effective(trace: Trace, flat: NDArray[Any]) -> list[str]:
+def _too_few_effective(trace: Trace, flat: NDArray[Any], refusal_advice: str = "") -> list[str]:
     """Words on effective sizes."""
     n = trace.n_draws
     needed = ess_limit(n) * trace.n_chains
@@ -508,8 +511,8 @@ def _too_few_effective(trace: Trace, flat: NDArray[Any]) -> list[str]:
     worst = int(np.argmin(ess))
     return [
         f"the effective sample size of {trace._name(int(judged[worst]))} is {ess[worst]:.0f} in {trace.n_chains} x {n} "
-        f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer, or take "
-        f"another proposal or other parameters"
+        f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer"
+        + ("" if refusal_advice else ", or take another proposal or other parameters")
     ]
 
 

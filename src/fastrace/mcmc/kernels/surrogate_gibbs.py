@@ -128,6 +128,9 @@ class SurrogateGibbs:
     """
 
     variable = "state"
+    refusal_advice = ("the expansions of the groups are far from their likelihoods there. Tune for longer, as tuning "
+                      "shortens the moves of classes; kernel.acceptance(trace) says whether labels or parameters are "
+                      "refused")
     _rows: GLM | None = None  # of the mixture, in the order of groups; made when chains begin
 
     def __init__(
