@@ -259,7 +259,16 @@ def test_a_model_without_groups_is_a_plain_one():
     model = made(student)
     before = _hash(model)
     glm = model.as_glm()
-    assert _hash(model) == before
+    assert _hash(model) == before and model._remedy == ""
     np.testing.assert_allclose(glm.prior_precision, [1.0, 1.0 / 9.0, 1.0 / 9.0])
     at = np.array([[0.1, -0.2, 0.3]])
     np.testing.assert_array_equal(model.from_glm(at), at)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_hierarchy_whose_chains_go_wrong_names_the_remedy():
+    remedy = "take SurrogateMetropolis(ours.as_glm()), or NUTS"
+    model = made(standardised)
+    trace = mcmc.sample(mcmc.Metropolis(model), np.zeros(14), n_draws=20, n_chains=2, n_tune=0, rng=1)
+    assert remedy in trace.warnings[-1]
+    assert remedy in mcmc.sample(model, n_draws=5, n_chains=1, n_tune=0, rng=1).kernel["chosen"]

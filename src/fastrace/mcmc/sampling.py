@@ -227,6 +227,8 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
                            getattr(kernel, "refusal_advice", ""))
         if reference is not None and begins:
             found += fit_problems(kernel, reference)
+        remedy = getattr(getattr(kernel, "model", None), "_remedy", "") if found else ""
+        found += [remedy] if remedy else []
     except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that
         found.append(f"the draws could not be checked ({type(error).__name__}: {error})")
     return found

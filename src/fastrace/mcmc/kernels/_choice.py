@@ -22,7 +22,12 @@ PER_STEP = 60.0  # work of a step beside its rows, in rows read
 
 
 def kernel_for(model: Model) -> tuple[RowKernel, str]:
-    """The kernel, and why it was chosen, in words."""
+    """The kernel, and why it was chosen, in words; what the model would do better with after these."""
+    kernel, why = _kernel_for(model)
+    return kernel, "; ".join(words for words in (why, getattr(model, "_remedy", "")) if words)
+
+
+def _kernel_for(model: Model) -> tuple[RowKernel, str]:
     if not model.has_derivatives:
         return RacingMetropolis(model), "the model has no derivatives"
     joint = model.joint_prior

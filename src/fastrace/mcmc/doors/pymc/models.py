@@ -430,6 +430,15 @@ class PyMCModel(Model):
         """Draws of shape (..., dim) of the model that `as_glm` gives, as parameters of this one."""
         return np.asarray(self._recognised().from_glm(np.asarray(draws, dtype=np.float64)))
 
+    @property
+    def _remedy(self) -> str:
+        """What to do where chains of a hierarchy go wrong; empty if the model is none that `as_glm` gives."""
+        try:
+            factors = self._recognised().factors
+        except ValueError:
+            return ""
+        return "hierarchy: take SurrogateMetropolis(ours.as_glm()), or NUTS" if factors else ""
+
     def _recognised(self) -> Any:
         from fastrace.mcmc.doors.pymc._hierarchy import hierarchy
 
