@@ -120,3 +120,17 @@ def test_a_level_that_the_outcome_does_not_have_is_refused():
     assert mcmc.GLM.from_formula("yw['yes'] ~ x", frame).n_rows == 6
     with pytest.raises(ValueError, match="no level 'maybe'.*'no', 'yes'"):
         mcmc.GLM.from_formula("yw['maybe'] ~ x", frame)
+
+
+def test_priors_of_groups_are_taken_in_every_form_and_leave_the_others_scaled(frame):
+    def sds(given):
+        model = mcmc.GLM.from_formula("y ~ x + (1 + x | g)", frame, group_prior=given)
+        return [hyper[1] for hyper in model.joint_prior.given[2][0][1]]
+
+    scaled, narrow = sds(None), mcmc.HalfNormal(0.1)
+    for given in (narrow, {"sd": narrow}, {"g": narrow}, {"g": {"sd": narrow}}):
+        np.testing.assert_allclose(sds(given), [0.1, 0.1])
+    for given in ({"sd": {"x": narrow}}, {"g": {"sd": {"x": narrow}}}):
+        np.testing.assert_allclose(sds(given), [scaled[0], 0.1])
+    with pytest.raises(ValueError, match="group_prior names"):
+        sds({"other": narrow})

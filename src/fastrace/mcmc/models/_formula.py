@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from fastrace._base import _checks
 from fastrace._models.grouping import Groups
 from fastrace.mcmc.models.priors import HalfNormal, Normal
 
-__all__ = ["arguments_of"]
+__all__ = ["arguments_of", "with_given"]
 
 Array = NDArray[np.float64]
 
@@ -44,6 +45,22 @@ def arguments_of(formula: str, frame: Any, family: str) -> tuple[dict[str, Any],
     found = {"X": columns, "y": y, "offset": offset, "groups": groups or None, "prior": prior,
              "group_prior": group_prior or None}
     return found, names
+
+
+def with_given(scaled: dict[str, Any] | None, given: Any) -> Any:
+    """Scaled priors of the effects of groups, with those that were given, in any form of `GLM`, in their place."""
+    if given is None or not scaled or not isinstance(given, Mapping):
+        return scaled if given is None else given
+    if not set(given) <= set(scaled) and set(given) <= {"sd", "correlation"}:
+        given = dict.fromkeys(scaled, given)
+    merged = {**scaled, **given}
+    for factor in set(scaled).intersection(given):
+        own = given[factor]
+        if isinstance(own, Mapping):
+            merged[factor] = {**scaled[factor], **own}
+            if isinstance(own.get("sd"), Mapping):
+                merged[factor]["sd"] = {**scaled[factor]["sd"], **own["sd"]}
+    return merged
 
 
 def _designed(formula: str, frame: Any) -> Any:

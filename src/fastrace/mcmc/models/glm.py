@@ -19,7 +19,7 @@ from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_shells, cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import parameters_of
-from fastrace.mcmc.models._formula import arguments_of
+from fastrace.mcmc.models._formula import arguments_of, with_given
 from fastrace.mcmc.models._joint import joint_prior, layout_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement
 from fastrace.mcmc.models._rows import chunks, lengths, products
@@ -208,8 +208,10 @@ class GLM(Model):
             The columns that the formula names.
         family : str, default "logistic"
             As in `GLM`.
-        prior, group_prior : dict, optional
-            In place of the scaled priors of columns, and of the effects of grouping factors, by their names.
+        prior : dict, optional
+            In place of the scaled priors of columns, by their names.
+        group_prior : prior of a scale, or dict, optional
+            As in `GLM`; what it does not name keeps its scaled prior.
         **options
             Of `GLM`, such as `scale`, `weights` or `shuffle`.
 
@@ -257,9 +259,7 @@ class GLM(Model):
         if found["offset"] is not None and options.get("offset") is not None:
             raise ValueError("offset was given, and the formula has one too: write the sum of both in one place")
         prior = {**found.pop("prior"), **({} if prior is None else prior)}
-        scaled = found.pop("group_prior")
-        if group_prior is not None:
-            scaled = {**(scaled or {}), **group_prior}
+        scaled = with_given(found.pop("group_prior"), group_prior)
         x, y = found.pop("X"), found.pop("y")
         return cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
 
