@@ -134,3 +134,9 @@ def test_priors_of_groups_are_taken_in_every_form_and_leave_the_others_scaled(fr
         np.testing.assert_allclose(sds(given), [scaled[0], 0.1])
     with pytest.raises(ValueError, match="group_prior names"):
         sds({"other": narrow})
+
+
+@pytest.mark.parametrize("formula", ["y ~ x +", "y ~ (x", "y ~ x $ 2", "y ~ x ~ e"])
+def test_a_formula_that_cannot_be_read_is_refused(frame, formula):
+    with pytest.raises(ValueError, match="is not a whole formula"):
+        mcmc.GLM.from_formula(formula, frame)

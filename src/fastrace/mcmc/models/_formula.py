@@ -66,6 +66,8 @@ def with_given(scaled: dict[str, Any] | None, given: Any) -> Any:
 def _designed(formula: str, frame: Any) -> Any:
     try:
         from formulae import design_matrices
+        from formulae.parser import ParseError
+        from formulae.scanner import ScanError
     except ImportError as error:
         raise ImportError('GLM.from_formula needs formulae: python -m pip install "formulae>=0.5"') from error
     if hasattr(frame, "to_pandas"):
@@ -75,6 +77,8 @@ def _designed(formula: str, frame: Any) -> Any:
     except KeyError as error:
         known = ", ".join(repr(str(c)) for c in getattr(frame, "columns", []))
         raise ValueError(f"{formula!r} names {error}; the frame has {known}") from error
+    except (ParseError, ScanError) as error:
+        raise ValueError(f"{formula!r} is not a whole formula: {error}") from error
     except ValueError as error:
         if "incomplete" not in str(error):
             raise

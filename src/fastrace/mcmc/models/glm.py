@@ -226,8 +226,8 @@ class GLM(Model):
         ImportError
             Without formulae: ``python -m pip install "formulae>=0.5"``.
         ValueError
-            If the formula names a column or a level of the outcome that the frame does not have, an outcome is not one
-            number a row, a value is missing, or a column is constant.
+            If the formula cannot be read, or names a column or a level of the outcome that the frame does not have, an
+            outcome is not one number a row, a value is missing, or a column is constant.
 
         Notes
         -----
