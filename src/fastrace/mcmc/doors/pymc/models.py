@@ -338,8 +338,8 @@ class PyMCModel(Model):
         if tuple(trace.names) == others:
             return self.from_glm(draws)
         theirs, own = ", ".join(trace.names[:3]), ", ".join((self.names or ())[:3])
-        raise ValueError(f"the trace is of {theirs}, ... and the model has {own}, ...; a trace of this model, or of its "
-                         f"as_glm(), is needed")
+        raise ValueError(f"the trace is of {theirs}, ... and the model has {own}, ...; a trace of this model, or of "
+                         f"its as_glm(), is needed")
 
     def labelled(self, draws: ArrayLike | Trace) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Draws of shape (..., dim) by the names of the model's variables, and what ArviZ needs to label them.
