@@ -169,6 +169,28 @@ def test_learned_scales_equal_the_twin(family, log_scale, rng):
     assert again.learns_scale
 
 
+@pytest.mark.parametrize("log_scale", [-700.0, -400.0, -100.0, -40.0, -25.0])
+def test_a_tiny_dispersion_is_the_poisson_limit(log_scale, rng):
+    """The term is Poisson's plus ((y - m)^2 - y) scale / 2, and so are its derivatives in log(dispersion)."""
+    X, y, theta = rng.standard_normal((200, 2)), rng.poisson(2.0, 200).astype(float), np.array([0.5, -0.3])
+    at, m = np.append(theta, log_scale), np.exp(X @ theta)
+    source = GLMSource(X, y, at[None], "negative-binomial", learn_scale=True)
+    np.testing.assert_allclose(source.read(np.arange(200), [0])[:, 0], y * (X @ theta) - m, rtol=1e-8, atol=1e-8)
+    of_scale, mixed, twice = source.mixed_derivatives(at)
+    tail, across = 0.5 * ((y - m) ** 2 - y) * math.exp(log_scale), m * (m - y) * math.exp(log_scale)
+    for found, right in ((of_scale, tail), (mixed, across), (twice, tail)):
+        np.testing.assert_allclose(found, right, rtol=1e-6, atol=1e-8 * math.exp(log_scale))
+
+
+@pytest.mark.parametrize("log_scale", [-700.0, -355.0, -19.0, 0.0, 20.0, 50.0])
+def test_terms_of_any_dispersion_are_finite(log_scale, rng):
+    X, y = rng.standard_normal((200, 2)), rng.poisson(2.0, 200).astype(float)
+    source = GLMSource(X, y, np.array([[0.5, -0.3, log_scale]]), "negative-binomial", learn_scale=True)
+    assert np.isfinite(source.totals()).all()
+    for found in (*source.derivatives(source.theta[0]), *source.mixed_derivatives(source.theta[0])):
+        assert np.isfinite(found).all()
+
+
 @pytest.mark.parametrize("log_scale", [0.4, -3.0, 3.0])
 @pytest.mark.parametrize("family", list(likelihoods.SCALED))
 def test_derivatives_and_bounds_in_a_learned_scale_hold(family, log_scale, rng):

@@ -203,9 +203,13 @@ FR_INLINE void negative_binomial_mixed(const fr_shape *s, double y, double eta, 
     twice = from > a ? twice : 0.0;
     double first = a * (fr_log1p1(y / from) + (fr_stirling1(w) - s->series1) + once);     /* a (digamma(n) - digamma(a)) */
     double second = a * a * ((fr_stirling2(w) - s->series2) - y / (w * from) - twice);    /* the same of a^2 trigamma */
-    *la = (y - first) - n * share + a * soft;
-    *lea = a * share - n * spread;
-    *laa = first + second + 2.0 * a * share - n * spread - a * soft;
+    /* Near the Poisson limit these sums cancel, and a * a may overflow: there, with m = exp(eta), the term is Poisson's plus
+       ((y - m)^2 - y) / (2 a), to a relative (y + m) / a. */
+    int limit = a > 1e8 * (1.0 + y) && z < -18.5;
+    double m = fr_exp1(z < -18.5 ? eta : 0.0), tail = 0.5 * ((y - m) * ((y - m) / a) - y / a);
+    *la = limit ? tail : (y - first) - n * share + a * soft;
+    *lea = limit ? m * ((m - y) / a) : a * share - n * spread;
+    *laa = limit ? tail : first + second + 2.0 * a * share - n * spread - a * soft;
 }
 
 FR_INLINE void gamma_mean_mixed(const fr_shape *s, double y, double eta, double *la, double *lea, double *laa)
