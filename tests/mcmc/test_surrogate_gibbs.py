@@ -359,6 +359,12 @@ def test_advice_on_refused_proposals_is_the_kernels_own():
     assert "smaller size" not in words and "another proposal" not in words
 
 
+def test_chains_of_one_class_may_begin_at_one_point():
+    mix, _ = mixture(sizes=(300,), n_classes=1)
+    trace = mcmc.sample(mix, n_draws=200, n_chains=2, rng=1, n_tune=50)
+    assert not any("one point" in words for words in trace.warnings)
+
+
 def test_surplus_classes_become_empty():
     two, _ = mixture(sizes=(400,) * 8, spread=1.0)
     many = mcmc.MixtureOf(two.model, np.repeat(np.arange(8), 400), 6, concentration=0.05)

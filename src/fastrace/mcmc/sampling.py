@@ -269,6 +269,8 @@ def _one_start(kernel: Kernel, init: Any, n_chains: int) -> bool:
     if n_chains < 2 or isinstance(init, Trace):
         return False
     if init is None:
+        if getattr(kernel, "has_one_start", False):  # and needs no other
+            return False
         a, b = (_position(kernel.init(None, np.random.default_rng(seed))) for seed in (1, 2))
         return a is not None and b is not None and a.dtype.kind == "f" and np.array_equal(a, b)
     starts, position = np.asarray(init), _position(kernel.init(None))

@@ -192,6 +192,11 @@ class SurrogateGibbs:
         return tuple(name for part in self.parts for name in part.names())
 
     @property
+    def has_one_start(self) -> bool:
+        """Whether chains may all begin at one point: with one class there are no labels that they could miss."""
+        return self.model.n_classes == 1
+
+    @property
     def exchange_advice(self) -> str:
         """What to do about chains that disagree; empty if classes cannot exchange names."""
         if self.order_by is not None or self.model.n_classes == 1 or self.model.parameters is not None:
