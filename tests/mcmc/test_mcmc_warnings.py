@@ -75,6 +75,12 @@ def test_few_draws_of_chains_that_disagree_are_warned_of_and_printed_as_saying_l
     assert f"say little after {n_draws} draws a chain" in str(apart) and "say little" not in str(alike)
 
 
+def test_a_trace_without_draws_gives_an_empty_frame():
+    pytest.importorskip("pandas")
+    frame = of(np.empty((2, 0, 3))).to_frame()
+    assert list(frame.columns) == ["coordinate", "mean", "sd", "ess", "rhat"] and len(frame) == 0
+
+
 def test_fewer_draws_than_eight_are_not_judged():
     trace = of(np.arange(2.0)[:, None, None] * np.ones((2, 7, 1)))
     assert diagnosis(trace, None, False) == () and "say little after 7 draws a chain" in str(trace)

@@ -236,7 +236,7 @@ class Trace(Result):
 
     def _columns(self) -> dict[str, Any]:
         """Mean, deviation, effective size and R-hat of each coordinate."""
-        flat = self._flat().reshape(self.n_chains * self.n_draws, -1) if self.chains else np.empty((0, 0))
+        flat = self._flat().reshape(self.n_chains * self.n_draws, -1) if self.n_draws else np.empty((0, 0))
         names = [self._name(j) for j in range(flat.shape[1])]
         if self.n_draws < _LEAST:
             return {"coordinate": names} | {name: np.full(len(names), np.nan) for name in ("mean", "sd", "ess", "rhat")}
