@@ -389,10 +389,10 @@ def test_a_model_without_a_kernel_gets_one_and_is_told_why():
 
 def test_a_pilot_takes_minibatches_where_bounds_are_and_races_elsewhere():
     rng = np.random.default_rng(SEED)
-    X, codes, y = grouped_data(rng, 3000, 5)
+    X, codes, y = grouped_data(rng, 6000, 5)
     assert mcmc.SurrogateMetropolis(grouped(X, codes, y)).decision == "poisson"
     model = mcmc.FunctionModel(
-        lambda theta, rows: -0.5 * (y[rows] - X[rows] @ theta) ** 2, 2, 3000,
+        lambda theta, rows: -0.5 * (y[rows] - X[rows] @ theta) ** 2, 2, 6000,
         derivatives=lambda theta, rows: ((y[rows] - X[rows] @ theta)[:, None] * X[rows],
                                          -X[rows][:, :, None] * X[rows][:, None, :]))
     assert mcmc.SurrogateMetropolis(model).decision == "race"

@@ -31,6 +31,7 @@ INNERS = ("auto", "normal", "hmc")
 TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
 LEAST = 0.05  # of a move's size
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
+FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
 
@@ -60,8 +61,8 @@ class SurrogateMetropolis(Racing):
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a step is decided. "race": as in `RacingMetropolis`, wrong with probability `delta` at most. "poisson":
         without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
-        "exact": by all rows. "auto": "poisson" where such bounds are known and a short pilot, always from one seed,
-        reads few rows by them, else "race".
+        "exact": by all rows. "auto": "exact" up to 4096 rows, which are read in no time; "poisson" where such bounds
+        are known and a short pilot, always from one seed, reads few rows by them; else "race".
     n_inner : int, default 1
         Moves on the surrogate between two decisions.
     size : float, default 1.0
@@ -145,6 +146,8 @@ class SurrogateMetropolis(Racing):
     ) -> None:
         _checks.choice(inner, "inner", INNERS)
         self.decision = _checks.choice(decision, "decision", DECISIONS)
+        if self.decision == "auto" and isinstance(model, Model) and model.n_rows <= FEW_ROWS:
+            self.decision = "exact"
         self.n_inner = _checks.integer(n_inner, "n_inner", 1, "a step needs a move")
         self.size = _checks.real(size, "size")
         if not 0.0 < self.size <= 1.0:
