@@ -169,17 +169,22 @@ def test_updates_allocate_nothing(name):
     for value in some:
         update(value)
     stream.update_many(block[:1000])
+    found = []
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        for value in some:
-            update(value)
-        stream.update_many(block)
-        now, peak = tracemalloc.get_traced_memory()
+        for _ in range(5):                      # other threads, such as that of a test runner, may allocate meanwhile
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            for value in some:
+                update(value)
+            stream.update_many(block)
+            now, peak = tracemalloc.get_traced_memory()
+            found.append((now - before, peak - before))
+            if found[-1][0] <= 1024 and found[-1][1] <= 4096:
+                return
     finally:
         tracemalloc.stop()
-    assert now - before <= 1024 and peak - before <= 4096
+    raise AssertionError(f"bytes kept, and at most at a time: {found}")
 
 
 # Many arms, and many rows.
