@@ -407,3 +407,11 @@ def test_a_learned_scale_is_recorded_by_its_natural_name():
     trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=200, n_chains=1, rng=1)
     assert trace.names == ("x", "scale") and abs(trace.draws[..., 1].mean() - 3.0) < 0.3
     assert not any("far from the normal density" in words for words in trace.warnings)
+
+
+@pytest.mark.parametrize("given", [np.zeros(1), np.zeros(0), 0.0, np.zeros((2, 2))])
+def test_a_state_of_another_length_is_refused_before_it_is_read(given):
+    inner = mcmc.SurrogateMetropolis(mcmc.GLM(np.eye(3), [0, 1, 1], prior_sd=1.0))._inner()
+    for ask in (inner.log_density_of, lambda theta: inner.draws(theta, 1, np.random.default_rng(0))):
+        with pytest.raises(ValueError, match="3 numbers are needed"):
+            ask(given)

@@ -55,16 +55,21 @@ cdef class Inner:
     cdef double beside(self, const double *theta) except? -1.0 nogil:
         return 0.0
 
+    def _state(self, theta):
+        """A copy of a state that a user gave."""
+        point = np.array(theta, dtype=np.float64)
+        guard_check_built(&self.guard, self)
+        if point.shape != (self.dim,):
+            raise ValueError(f"theta is {_checks.shown(theta)}; {self.dim} numbers are needed")
+        return point
+
     def draws(self, theta, n, rng):
         """`n` moves from theta on the surrogate alone: the points after each, shape (n, dim)."""
-        cdef cnp.ndarray point = np.array(theta, dtype=np.float64), out = np.empty((n, self.dim))
+        cdef cnp.ndarray point = self._state(theta), out = np.empty((n, self.dim))
         cdef double *here = <double *>cnp.PyArray_DATA(point)
         cdef double *to = <double *>cnp.PyArray_DATA(out)
         cdef Py_ssize_t t, count = n
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
-        guard_check_built(&self.guard, self)
-        if point.shape[0] != self.dim or point.ndim != 1:
-            raise ValueError(f"theta is {_checks.shown(theta)}; {self.dim} numbers are needed")
         with rng.bit_generator.lock, nogil:
             for t in range(count):
                 self.move(here, bits)
@@ -73,8 +78,7 @@ cdef class Inner:
 
     def log_density_of(self, theta):
         """log pi_s(theta), up to a constant."""
-        cdef cnp.ndarray point = np.array(theta, dtype=np.float64)
-        guard_check_built(&self.guard, self)
+        cdef cnp.ndarray point = self._state(theta)
         return self.log_density(<const double *>cnp.PyArray_DATA(point))
 
     cdef double log_density(self, const double *theta) except? -1.0 nogil:
