@@ -444,6 +444,20 @@ cdef class GLMSource(TermSource):
         self.scan_advantage = 1e9
         return 0
 
+    def _at(self, theta_hat):
+        """One checked vector of parameters."""
+        hat = np.ascontiguousarray(theta_hat, dtype=np.float64)
+        _check_theta(hat[None], (1, self.model.n_parameters))
+        return hat
+
+    def _rows(self, first, count):
+        """Where consecutive rows begin, and how many they are; all that follow where `count` is None."""
+        start = operator.index(first)
+        length = self.n_rows - start if count is None else operator.index(count)
+        if not (0 <= start and 0 <= length and start + length <= self.n_rows):
+            raise ValueError(f"rows {first} to {start + length} were asked for; the source has rows 0 to {self.n_rows}")
+        return start, length
+
     def derivatives(self, theta_hat, first=0, count=None):
         """Log-likelihood and its first two derivatives in eta = X . theta_hat, on consecutive rows.
 
@@ -461,12 +475,9 @@ cdef class GLMSource(TermSource):
         value, slope, curvature : ndarray of float64, shape (count,)
         """
         guard_check_built(&self.guard, self)
-        cdef cnp.ndarray hat = np.ascontiguousarray(theta_hat, dtype=np.float64)
-        _check_theta(hat[None], (1, self.model.n_parameters))
-        cdef int64_t start = operator.index(first)
-        cdef int64_t length = self.n_rows - start if count is None else operator.index(count)
-        if not (0 <= start and 0 <= length and start + length <= self.n_rows):
-            raise ValueError(f"rows {first} to {start + length} were asked for; the source has rows 0 to {self.n_rows}")
+        cdef cnp.ndarray hat = self._at(theta_hat)
+        cdef int64_t start, length
+        start, length = self._rows(first, count)
         cdef cnp.ndarray out = np.empty((3, length))
         cdef double *to = <double *>cnp.PyArray_DATA(out)
         cdef int failed
@@ -488,12 +499,9 @@ cdef class GLMSource(TermSource):
         guard_check_built(&self.guard, self)
         if not self.learns_scale:
             raise ValueError("the scale is not learned")
-        cdef cnp.ndarray hat = np.ascontiguousarray(theta_hat, dtype=np.float64)
-        _check_theta(hat[None], (1, self.model.n_parameters))
-        cdef int64_t start = operator.index(first)
-        cdef int64_t length = self.n_rows - start if count is None else operator.index(count)
-        if not (0 <= start and 0 <= length and start + length <= self.n_rows):
-            raise ValueError(f"rows {first} to {start + length} were asked for; the source has rows 0 to {self.n_rows}")
+        cdef cnp.ndarray hat = self._at(theta_hat)
+        cdef int64_t start, length
+        start, length = self._rows(first, count)
         cdef cnp.ndarray out = np.empty((4, length))
         cdef double *to = <double *>cnp.PyArray_DATA(out)
         cdef int failed

@@ -147,12 +147,9 @@ cdef class HamiltonianInner(Inner):
         """Moves from a point: ndarray of shape (n_draws, dim), where each ended."""
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
         cdef Py_ssize_t n = n_draws, i
-        cdef cnp.ndarray theta = np.array(start, dtype=np.float64)
+        cdef cnp.ndarray theta = self._point(start, "start", self.dim)
         cdef double[:, ::1] out = np.empty((n, self.dim))
         cdef double total = 0.0
-        if theta.shape[0] != self.dim or theta.ndim != 1:
-            raise ValueError(f"start has shape {np.shape(start)}; ({self.dim},) is needed")
-        guard_check_built(&self.guard, self)
         guard_enter(&self.guard, self)
         try:
             with rng.bit_generator.lock, nogil:

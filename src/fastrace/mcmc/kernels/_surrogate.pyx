@@ -55,17 +55,17 @@ cdef class Inner:
     cdef double beside(self, const double *theta) except? -1.0 nogil:
         return 0.0
 
-    def _state(self, theta):
-        """A copy of a state that a user gave."""
-        point = np.array(theta, dtype=np.float64)
+    def _point(self, value, name, size):
+        """A copy of a point that a user gave."""
+        point = np.array(value, dtype=np.float64)
         guard_check_built(&self.guard, self)
-        if point.shape != (self.dim,):
-            raise ValueError(f"theta is {_checks.shown(theta)}; {self.dim} numbers are needed")
+        if point.shape != (size,):
+            raise ValueError(f"{name} is {_checks.shown(value)}; {size} numbers are needed")
         return point
 
     def draws(self, theta, n, rng):
         """`n` moves from theta on the surrogate alone: the points after each, shape (n, dim)."""
-        cdef cnp.ndarray point = self._state(theta), out = np.empty((n, self.dim))
+        cdef cnp.ndarray point = self._point(theta, "theta", self.dim), out = np.empty((n, self.dim))
         cdef double *here = <double *>cnp.PyArray_DATA(point)
         cdef double *to = <double *>cnp.PyArray_DATA(out)
         cdef Py_ssize_t t, count = n
@@ -78,7 +78,7 @@ cdef class Inner:
 
     def log_density_of(self, theta):
         """log pi_s(theta), up to a constant."""
-        cdef cnp.ndarray point = self._state(theta)
+        cdef cnp.ndarray point = self._point(theta, "theta", self.dim)
         return self.log_density(<const double *>cnp.PyArray_DATA(point))
 
     cdef double log_density(self, const double *theta) except? -1.0 nogil:
@@ -341,24 +341,16 @@ cdef class NormalInner(Inner):
 
     def marginal_of(self, phi):
         """Log marginal density of phi under the surrogate, up to a constant; minus infinity where there is none."""
-        cdef cnp.ndarray point = self._point(phi, self.n_hyper)
-        guard_check_built(&self.guard, self)
+        cdef cnp.ndarray point = self._point(phi, "phi", self.n_hyper)
         return self.log_marginal(<double *>cnp.PyArray_DATA(point))
 
     def mean_of(self, phi):
         """Mean of psi given phi under the surrogate."""
-        cdef cnp.ndarray point = self._point(phi, self.n_hyper), out = np.empty(self.n_seen)
+        cdef cnp.ndarray point = self._point(phi, "phi", self.n_hyper), out = np.empty(self.n_seen)
         cdef double *x = <double *>cnp.PyArray_DATA(out)
-        guard_check_built(&self.guard, self)
         if not isfinite(self.log_marginal(<double *>cnp.PyArray_DATA(point))):
             raise ValueError(f"psi has no normal density given phi = {phi}")
         memcpy(x, self.b, self.n_seen * sizeof(double))
         self.factor.from_z(x)
         out += self.surrogate.center
         return out
-
-    def _point(self, phi, size):
-        point = np.array(phi, dtype=np.float64)
-        if point.shape != (size,):
-            raise ValueError(f"a point of shape ({size},) is needed, and {_checks.shown(phi)} came")
-        return point
