@@ -88,12 +88,13 @@ def test_wide_groups_have_their_closed_marginal(width):
     assert inner.marginal_of(levels[1]) - inner.marginal_of(levels[0]) == pytest.approx(closed[1] - closed[0])
 
 
-@pytest.mark.parametrize("n_inner", [1, 3])
-def test_an_exact_step_is_its_twin(n_inner):
+@pytest.mark.parametrize(("n_inner", "stride"), [(1, 0.0), (3, 0.0), (1, 0.4)])
+def test_an_exact_step_is_its_twin(n_inner, stride):
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 60, 4)
     model = grouped(X, codes, y)
     kernel = mcmc.SurrogateMetropolis(model, decision="exact", n_inner=n_inner)
+    kernel._stride = stride
     made = kernel.compressed
     inner = kernel._inner()
     order = np.r_[2:6, 0:2]             # the blocks first
@@ -108,7 +109,7 @@ def test_an_exact_step_is_its_twin(n_inner):
     _, steps = kernel.run(np.random.default_rng(3), state, 60)
     stream, theta = np.random.default_rng(3), state.position
     for draw, accepted in zip(model.unconstrain(steps.draws), steps.accepted, strict=True):
-        theta, new = twin.exact_step(plain, log_likelihood, theta, stream, n_inner)
+        theta, new = twin.exact_step(plain, log_likelihood, theta, stream, n_inner, stride)
         assert accepted == new
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
     assert 0.3 < steps.accepted.mean() < 1.0

@@ -49,6 +49,13 @@ class NormalInner:
         b = self.g - P @ self.hat
         return A, L, np.linalg.solve(A, b), b, P
 
+    def log_density(self, theta):
+        """Prior times expansion: of hyperparameters, of what the rows see given them, and the quadratic."""
+        psi, phi = theta[:self.prior.n_seen], theta[self.prior.n_seen :]
+        precision, d = self.prior.precision(phi), psi - self.hat
+        return (self.prior.log_hyper(phi) + 0.5 * (np.log(precision).sum() - psi @ (precision * psi))
+                + self.g @ d - 0.5 * d @ self.H @ d)
+
     def log_marginal(self, phi):
         A, _, mean, b, P = self.given(phi)
         return self.prior.log_hyper(phi) + 0.5 * (
@@ -104,8 +111,11 @@ class NormalInner:
         return np.concatenate([self.hat + mean + psi, phi])
 
 
-def exact_step(inner, log_likelihood, theta, rng, n_inner=1):
-    """One step decided by all rows: R is the log-likelihood less its expansion. The next state, and if it is new."""
+def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0):
+    """One step decided by all rows: R is the log-likelihood less its expansion. The next state, and if it is new.
+
+    With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
+    """
     n = inner.prior.n_seen
 
     def residual(psi):
@@ -113,7 +123,13 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1):
         return log_likelihood(psi) - inner.g @ d + 0.5 * d @ inner.H @ d
 
     rng.bit_generator.random_raw()              # the seed of the step's own stream, which no row needs
+    plain = stride > 0.0 and rng.random() < 0.2
     level = -rng.standard_exponential()
+    if plain:
+        new = theta.copy()
+        new[n - 1] += stride * rng.standard_normal()
+        before, after = (residual(at[:n]) + inner.log_density(at) for at in (theta, new))
+        return (new if after - before > level else theta), after - before > level
     new = theta
     for _ in range(n_inner):
         new = inner.move(new, rng)

@@ -32,6 +32,7 @@ SCALES = {"half-normal": d.HALF_NORMAL, "half-student": d.HALF_STUDENT, "gamma":
 
 
 cdef double LOG_2PI = log(2.0 * M_PI)
+cdef double LEAST_CURVATURE = 1e-6    # of an approximation, over its squared slope, or rounding shows
 cdef double LOCAL_STEP = 1.5                            # of the logarithm of a local scale
 
 
@@ -181,6 +182,7 @@ cdef class JointPrior:
             self._near_of(self.aux, hat[self.aux], slope, d.scale_curvature(&self.of_aux, hat[self.aux]))
 
     cdef _near_of(self, Py_ssize_t j, double hat, double slope, double curvature):
+        curvature = max(curvature, LEAST_CURVATURE * slope * slope) if curvature > 0.0 else 0.0
         if curvature > 1e-300 and isfinite(slope / curvature):
             self.near_mean[j], self.near_precision[j] = hat + slope / curvature, curvature
 

@@ -192,7 +192,9 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
     if prior.n_hyper == 0 and not prior.given[2]:
         point = np.array(model.reference().theta_hat)
         parts = expansion_of(model, point)
-        return _compressed(model, prior, point, parts, _Scales(prior).precision())
+        scales = _Scales(prior)
+        scales.bend(point)
+        return _compressed(model, prior, point, parts, scales.precision())
     start, scales = _start(model, prior), _Scales(prior)
     if model.n_rows > 2 * _SAMPLE and isinstance(model, GLM):  # most steps on some of the rows
         some = model._taken(np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE)))
@@ -285,7 +287,9 @@ class _Scales:
     """Normal priors whose scales are estimated: one covariance per factor, one variance per pool of coefficients."""
 
     def __init__(self, prior: JointPrior) -> None:
-        coefficients, pools, factors, self.aux, _ = prior.given
+        coefficients, pools, factors, aux, _ = prior.given
+        self.aux = None if aux is None else JointPrior((), aux=aux)
+        self.of_aux = np.zeros(int(aux is not None))
         self.mean = np.array([c[1] for c in coefficients], dtype=np.float64)
         fixed = [0.0 if c[0] == "flat" or c[4] >= 0 else 1.0 / c[2] ** 2 for c in coefficients]
         self.fixed = np.array(fixed, dtype=np.float64)
@@ -302,14 +306,25 @@ class _Scales:
         parts = [coefficients]
         for (count, _), covariance in zip(self.factors, self.covariances, strict=True):
             parts.append(np.tile(np.linalg.inv(covariance).ravel(), count))
-        return np.concatenate([*parts, np.zeros(int(self.aux is not None))])
+        return np.concatenate([*parts, self.of_aux])
+
+    def bend(self, psi: Array) -> None:
+        """Take up the curvature at psi of the log prior of an auxiliary parameter."""
+        if self.aux is not None:
+            self.aux.expand_at(psi[-1:])
+            _, self.of_aux = self.aux.conditional_of(())
 
     def pulled(self, factor: ArrowFactor, psi: Array) -> tuple[float, Array]:
         """Log density, without its constant, and gradient at psi."""
-        step = psi.copy()
+        step, level = psi.copy(), 0.0
         step[: len(self.mean)] -= self.mean
+        if self.aux is not None:
+            step[-1] = 0.0
+            level, slope = self.aux.value_and_gradient(psi[-1:])
         pull = factor.prior_times(self.precision(), step)
-        return -0.5 * float(step @ pull), -pull
+        if self.aux is not None:
+            pull[-1] = -slope[0]
+        return level - 0.5 * float(step @ pull), -pull
 
     def estimate(self, psi: Array, factor: ArrowFactor) -> float:
         """Take up the second moments of the posterior about psi; the largest relative change of a scale."""
@@ -339,6 +354,7 @@ class _Scales:
 
     def about(self, psi: Array, curvature: Arrow) -> Array:
         """The precision with scales estimated about a given point."""
+        self.bend(psi)
         for _ in range(10):
             factor = _factored(curvature, self)
             if self.estimate(psi, factor) < _SETTLED:
@@ -386,6 +402,7 @@ def _empirical_bayes(
     """Mode of the likelihood under normal priors whose scales are estimated on the way, and the expansion there."""
     parts, learned = expand(psi), bool(psi.any())
     for _ in range(_STEPS):
+        scales.bend(psi)
         factor = _factored(parts[2], scales)
         change = scales.estimate(psi, factor) if learned else math.inf
         learned = True

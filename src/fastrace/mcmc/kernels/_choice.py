@@ -33,6 +33,10 @@ def _kernel_for(model: Model) -> tuple[RowKernel, str]:
     joint = model.joint_prior
     if joint is not None and joint.n_hyper:
         return SurrogateMetropolis(model), "the prior has hyperparameters, which no row sees"
+    if joint is not None:
+        surrogate = SurrogateMetropolis(model)
+        if surrogate._stride:
+            return surrogate, "the rows say little of the learned scale, of which other kernels make no plain steps"
     makers: list[Callable[[Any], RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
     tried: list[tuple[float, str, RowKernel]] = []
     for make in makers:

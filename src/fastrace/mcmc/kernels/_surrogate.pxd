@@ -34,8 +34,11 @@ cdef class SurrogateMove(Move):
     cdef readonly Inner inner
     cdef readonly Py_ssize_t n_inner
     cdef public bint undecided                  # whether every move is taken, as on the way to where rows are few
+    cdef readonly double stride                 # deviation of plain steps of what rows see last; 0: none
     cdef cnp.ndarray _theta
     cdef double *theta                          # the point that the inner moves
+
+    cdef double level(self, bint plain) except? -1.0 nogil
 
 
 # Normal priors of psi given phi: phi from its marginal under the surrogate, then psi given phi, both without a row.

@@ -25,6 +25,7 @@ cdef enum:
     MOST_STEPS = 32             # outwards of a slice, and
     MOST_SHRINKS = 200          # inwards; a slice so thin has no width left, and phi stays
 
+cdef double STRIDE_SHARE = 0.2  # of the steps that are plain, where there are such steps
 cdef double TAIL = 5.0          # degrees of freedom of independent proposals of phi
 
 cnp.import_array()
@@ -97,31 +98,46 @@ cdef class SurrogateMove(Move):
         Inner moves between two decisions.
     undecided : bool
         Take every move without a decision: only while tuning.
+    stride : float
+        Standard deviation of plain normal steps of the last coordinate that the rows see, the logarithm of a scale,
+        which are a share of all steps. 0: there are none.
     """
 
-    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False):
+    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0):
         guard_check_built(&inner.guard, inner)
-        self.inner, self.n_inner, self.undecided = inner, n_inner, undecided
+        self.inner, self.n_inner, self.undecided, self.stride = inner, n_inner, undecided, stride
         self._theta = np.zeros(inner.dim)
         self.theta = <double *>cnp.PyArray_DATA(self._theta)
 
     def __reduce__(self):
         raise TypeError("a SurrogateMove belongs to the kernel that made it and is not saved")
 
+    cdef double level(self, bint plain) except? -1.0 nogil:
+        """What a decision makes up for besides R at the point that is moved."""
+        return self.inner.log_density(self.theta) if plain else self.inner.beside(self.theta)
+
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """One step. T, the inner moves, is reversible for pi_s / exp(beside); the rest of pi is exp(beside + R)."""
+        """One step. T, the inner moves, is reversible for pi_s / exp(beside); the rest of pi is exp(beside + R).
+
+        A plain step is a symmetric proposal: it is decided by the change of log pi_s + R.
+        """
         cdef Py_ssize_t i, _i, n = chain.n_seen
         cdef double threshold
+        cdef bint plain
         begin(chain, bits)
         memcpy(self.theta, chain.now, n * sizeof(double))
         memcpy(self.theta + n, chain.phi_now, chain.n_hyper * sizeof(double))
-        threshold = self.inner.beside(self.theta) - random_standard_exponential(bits)
-        for _i in range(self.n_inner):
-            self.inner.move(self.theta, bits)
+        plain = self.stride > 0.0 and bits.next_double(bits.state) < STRIDE_SHARE
+        threshold = self.level(plain) - random_standard_exponential(bits)
+        if plain:
+            self.theta[n - 1] += self.stride * random_standard_normal(bits)
+        else:
+            for _i in range(self.n_inner):
+                self.inner.move(self.theta, bits)
         for i in range(chain.dim):
             if not isfinite(self.theta[i]):         # so far out that double precision ends: refused
                 return 0
-        threshold -= self.inner.beside(self.theta)
+        threshold -= self.level(plain)
         if not memcmp(self.theta, chain.now, n * sizeof(double)):      # the rows see what they saw: R is as it was
             chain.step.accepted = threshold <= 0.0
             if chain.step.accepted:

@@ -32,6 +32,7 @@ TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
 LEAST = 0.05  # of a move's size
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
 FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
+VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
 
@@ -124,6 +125,8 @@ class SurrogateMetropolis(Racing):
     True
     """
 
+    _stride = 0.0  # of kernels saved before there were plain steps
+
     @takes_options
     def __init__(
         self,
@@ -166,6 +169,7 @@ class SurrogateMetropolis(Racing):
         self._metric = self.compressed.metric()
         self._near = math.sqrt(self.compressed.n_seen) + 6.0
         self.reference: Reference = self._carrier()
+        self._stride = self._stride_of_scale()
         few = self.compressed.prior.n_hyper <= MOST_BY_SLICES
         self.inner = inner if inner != "auto" else "normal" if few else "hmc"
         self._settle()
@@ -213,6 +217,18 @@ class SurrogateMetropolis(Racing):
             if arrow.n_blocks and factor.start == arrow.start and weights.any():
                 return BlockTable(weights, factor.codes, arrow.n_blocks)
         return None
+
+    def _stride_of_scale(self) -> float:
+        """Of plain steps of the logarithm of a learned scale; 0 where the rows say enough of it, or it is not learned.
+
+        Where they say little, its posterior has the tail of its prior, which is longer than that of an expansion.
+        """
+        if self.compressed.prior.given[3] is None:
+            return 0.0
+        last = np.zeros(self.compressed.n_seen)
+        last[-1] = 1.0
+        sd = math.sqrt(float(self.compressed.factor().solve(last)[-1]))
+        return STRIDE * sd if sd > VAGUE else 0.0
 
     def _settle(self) -> None:
         """Where the hyperparameters are under the surrogate, found without a row."""
@@ -293,7 +309,7 @@ class SurrogateMetropolis(Racing):
         try:
             chain = self._engines.pop()
         except IndexError:
-            chain = self._engine(SurrogateMove(self._inner(), self.n_inner))
+            chain = self._engine(SurrogateMove(self._inner(), self.n_inner, stride=self._stride))
         move: Any = chain.move
         move.inner.size = tuning.size
         move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds

@@ -260,6 +260,13 @@ def joint_prior(
     return JointPrior(builder.coefficients, builder.pools, factors, aux, compiled), hyper
 
 
+def smooth_part(prior: JointPrior) -> JointPrior:
+    """The prior without what Newton's method cannot follow: Laplace densities, and those of a user's own."""
+    coefficients, pools, factors, aux, _ = prior.given
+    kept = [("flat", 0.0, 1.0, 0.0, -1) if c[0] == "laplace" and c[4] < 0 else c for c in coefficients]
+    return JointPrior(kept, pools, factors, aux)
+
+
 def _places(density: LogDensity, names: Sequence[str]) -> list[int] | None:
     if density.names is None:
         return None

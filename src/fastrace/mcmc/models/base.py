@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._priors import JointPrior
 from fastrace.control_variates import residual_rounding
-from fastrace.mcmc.models._joint import constrained, unconstrained
+from fastrace.mcmc.models._joint import constrained, smooth_part, unconstrained
 from fastrace.mcmc.models._modes import NoModeError, Parts, called, find_mode, normal_density
 from fastrace.mcmc.models._rows import CHUNK
 from fastrace.sources import Source
@@ -45,6 +46,8 @@ class Reference:
     shells : tuple of (float, ndarray of shape (n_rows,)), default ()
         Radii of smaller balls about `theta_hat` and weights that hold in them, where these are much smaller; the
         smallest first. An exact decision takes those of the smallest ball that holds both points.
+    with_prior : bool, default False
+        Whether the normal density holds a normal approximation at `theta_hat` of a prior that is not normal itself.
     rounding : float, default 0.0
         How far rounding may move the change of a row's residual: about 1e-13 times the largest absolute term at
         `theta_hat`. Chains allow for it where they check rows against `weights`, and for 1e-10 at least.
@@ -57,6 +60,7 @@ class Reference:
     radius: float
     rounding: float = field(default=0.0, kw_only=True)
     shells: tuple[tuple[float, Array], ...] = field(default=(), kw_only=True)
+    with_prior: bool = field(default=False, kw_only=True)
 
     def __repr__(self) -> str:
         rows = "no weights" if self.weights is None else f"weights of {counted(len(self.weights), 'row')}"
@@ -66,6 +70,11 @@ class Reference:
     def from_hat(self) -> Array:
         """The whitened center as seen from `theta_hat`."""
         return np.asarray(np.linalg.solve(self.factor, self.center - self.theta_hat), dtype=np.float64)
+
+
+def _left(prior: JointPrior, theta: Array) -> float:
+    """What normal approximations leave of the log density of a prior."""
+    return float(prior.beside_of(theta))
 
 
 class Model:
@@ -248,14 +257,39 @@ class Model:
             hat = np.array(theta_hat, dtype=np.float64)
         if hat.shape != (self.dim,) or not np.isfinite(hat).all():
             raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
-        _, slope, curvature = self._log_posterior(hat)
-        center, factor = normal_density(hat, slope, curvature, self._moved, self.log_prior is not None, self.names)
+        _, slope, curvature = self._expand(hat)
+        mean, precision = self._normal_prior(hat)
+        slope, curvature = slope - precision * (hat - mean), curvature - np.diag(precision)
+        center, factor = normal_density(hat, slope, curvature, self._moved, self._more_prior, self.names)
         weights, radius, rounding, *shells = self._bounds(hat, factor)
-        return Reference(hat, center, factor, weights, radius, rounding=rounding, shells=tuple(shells))
+        return Reference(hat, center, factor, weights, radius, rounding=rounding, shells=tuple(shells),
+                         with_prior=self.joint_prior is not None)
 
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
         """What the normal density of a reference leaves of the log prior: `log_prior` unless it is expanded too."""
-        return self.log_prior
+        if self.joint_prior is None or reference is None or not reference.with_prior:
+            return self.log_prior
+        return partial(_left, self._prior_expanded(reference.theta_hat))
+
+    def _normal_prior(self, at: Array) -> tuple[Array, Array]:
+        """Mean and precision of the normal part of the prior, or of its normal approximation about a point."""
+        if self.joint_prior is None:
+            return self.prior_mean, self.prior_precision
+        mean, precision = self._prior_expanded(at).conditional_of(())
+        return mean, precision
+
+    def _prior_expanded(self, at: Array) -> JointPrior:
+        """The joint prior, with its normal approximations at a point."""
+        assert self.joint_prior is not None
+        joint = self.joint_prior.copy()
+        joint.expand_at(at)
+        return joint
+
+    @property
+    def _more_prior(self) -> bool:
+        """Whether a part of the prior is never expanded."""
+        return self.log_prior is not None and (
+            self.joint_prior is None or smooth_part(self.joint_prior).given != self.joint_prior.given)
 
     def slopes(self, reference: Reference) -> Array:
         """Bound on the change of each row's term per whitened unit of length, shape (n_rows,), for TunaMH."""
@@ -288,18 +322,19 @@ class Model:
         Where a likelihood rises for ever, Newton's steps keep moving some predictors by about 1, all of them the right
         way, however small the gradient has become. At a mode a step is almost 0.
         """
-        own = None if (self.prior_precision > 0.0).all() else self._margins(hat)
+        _, precision = self._normal_prior(hat)
+        own = None if (precision > 0.0).all() else self._margins(hat)
         if own is None:
             return
-        if not (self.prior_precision > 0.0).any() and own[0] > 0.0:
+        if not (precision > 0.0).any() and own[0] > 0.0:
             step = hat  # it separates all rows itself
         least, most = self._margins(step) or own
         if not (most > 0.1 and least >= -1e-3 * most):
             return
         rises = (f"the outcomes are separated: the likelihood rises for ever as theta moves along parameters "
-                 f"{called(np.where(self.prior_precision > 0.0, 0.0, np.abs(step)), self.names)}, on which the normal "
+                 f"{called(np.where(precision > 0.0, 0.0, np.abs(step)), self.names)}, on which the normal "
                  f"prior is flat")
-        if self.log_prior is not None:
+        if self._more_prior:
             raise NoModeError(f"{rises}, and log_prior is not expanded. Give a finite prior_sd too, or "
                               f"control_variate=None")
         raise ValueError(f"the posterior is improper: {rises}. Give a finite prior_sd, such as 2.5 for columns of "
@@ -334,6 +369,10 @@ class Model:
     def _with_prior(
         self, at: Array, value: float, gradient: Array, hessian: Array
     ) -> tuple[float, Array, Array]:
-        step = at - self.prior_mean
-        pull = self.prior_precision * step
-        return value - 0.5 * float(step @ pull), gradient - pull, hessian - np.diag(self.prior_precision)
+        mean, precision = self._normal_prior(at)
+        if self.joint_prior is not None:
+            level, slope = smooth_part(self.joint_prior).value_and_gradient(at)
+            return value + level, gradient + slope, hessian - np.diag(precision)
+        step = at - mean
+        pull = precision * step
+        return value - 0.5 * float(step @ pull), gradient - pull, hessian - np.diag(precision)
