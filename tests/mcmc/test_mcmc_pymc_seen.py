@@ -14,6 +14,8 @@ from fastrace.mcmc._fingerprint import _hash
 
 pm = pytest.importorskip("pymc")
 pt = pytest.importorskip("pytensor.tensor")
+from fastrace.mcmc.doors.pymc._graphs import RowGraphs  # noqa: E402
+from fastrace.mcmc.doors.pymc._hierarchy import OtherModelError, hierarchy  # noqa: E402
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -90,7 +92,7 @@ def test_the_rows_differentiated_are_shown(capsys):
     assert capsys.readouterr().err == ""
 
 
-def hierarchy(d):
+def by_scale(d):
     """The standard deviation of the effects stands first in PyMC, which no row sees, and second the effects."""
     a = pm.Normal("a", 0.0, pm.HalfNormal("tau"), shape=(6, 2))  # three groups have no row
     b = pm.Normal("b", shape=2)
@@ -108,14 +110,14 @@ def gaussian(d):
 
 
 @pytest.mark.parametrize(("build", "family", "names", "normal"), [
-    (hierarchy, "poisson", ("tau_log__", "b[0]", "b[1]", "a[0, 0]"), False), (student, "student-t", ("i",), True),
+    (by_scale, "poisson", ("tau_log__", "b[0]", "b[1]", "a[0, 0]"), False), (student, "student-t", ("i",), True),
     (gaussian, "gaussian", ("i", "b"), False)])
 def test_generalised_linear_models_are_recognised_and_run_compiled(build, family, names, normal):
     """What the compiled source gives of each row is what PyTensor gives; the reference has weights."""
     model = made(build)
     assert f"compiled {family} regression" in repr(model) and family in model.describe()
     assert model.names[: len(names)] == names
-    reference = model.reference(np.full(model.dim, 0.05) if build is hierarchy else None)
+    reference = model.reference(np.full(model.dim, 0.05) if build is by_scale else None)
     assert reference.weights is not None
     source, theta = model.engine(reference)
     theta[:] = reference.theta_hat + np.random.default_rng(2).normal(scale=0.2, size=(2, model.dim))
@@ -189,8 +191,28 @@ def centred(d):
     pm.StudentT("obs", nu=5.0, mu=pm.Normal("mu") + a[d["g"]], sigma=2.0, observed=d["y"])
 
 
+def learned(d):
+    """A learned scale, effects and slopes that are centred at variables, a Laplace and a Student prior."""
+    a = pm.Normal("z", pm.Normal("mu", 1.0, 3.0), pm.HalfCauchy("tau", 2.0), shape=5)
+    slope = pm.Normal("s", pm.StudentT("m", nu=3.0, mu=0.5, sigma=2.0), pm.LogNormal("sd", 0.0, 0.5), shape=4)
+    mean = a[d["g"]] + d["o"] * slope[d["k"]] + pm.Laplace("b", 0.0, 0.7) * d["o"]
+    pm.Normal("obs", mean, pm.Gamma("sigma", 2.0, 2.0), observed=d["y"])
+
+
+def log_density_of_learned(at):
+    """Of the natural parameters, by SciPy."""
+    mean = at["z"][DATA["g"]] + DATA["o"] * (at["s"][DATA["k"]] + at["b"])
+    prior = [stats.norm.logpdf(at["z"], at["mu"], at["tau"]), stats.norm.logpdf(at["s"], at["m"], at["sd"]),
+             stats.norm.logpdf(at["mu"], 1.0, 3.0), stats.t.logpdf(at["m"], 3.0, 0.5, 2.0),
+             stats.halfcauchy.logpdf(at["tau"], scale=2.0), stats.lognorm.logpdf(at["sd"], 0.5),
+             stats.laplace.logpdf(at["b"], scale=0.7), stats.gamma.logpdf(at["sigma"], 2.0, scale=0.5)]
+    return sum(np.sum(p) for p in prior) + stats.norm.logpdf(DATA["y"], mean, at["sigma"]).sum()
+
+
 def log_density(build, at):
     """Of the natural parameters, by SciPy."""
+    if build is learned:
+        return log_density_of_learned(at)
     eta, rows = at["mu"] + np.zeros(N), DATA["g"]
     scale = stats.halfnorm(scale=1.5) if build is standardised else stats.halfcauchy(scale=2.0)
     prior = scale.logpdf(at["tau"]) + stats.norm.logpdf(at["z"] * (at["tau"] if build is standardised else 1.0), 0.0,
@@ -204,7 +226,7 @@ def log_density(build, at):
     return prior + stats.poisson.logpmf(DATA["k"], np.exp(eta)).sum()
 
 
-@pytest.mark.parametrize("build", [standardised, centred])
+@pytest.mark.parametrize("build", [standardised, centred, learned])
 def test_hierarchies_are_given_as_models_for_the_surrogate(build):
     """The joint density of both factors' scales and effects, in the coordinates of GLM, by SciPy up to a constant."""
     model = made(build)
@@ -212,12 +234,14 @@ def test_hierarchies_are_given_as_models_for_the_surrogate(build):
     rng, differences = np.random.default_rng(3), []
     for _ in range(4):
         theta = np.concatenate([rng.uniform(-0.5, 0.5, glm.n_seen), rng.uniform(0.3, 2.0, glm.dim - glm.n_seen)])
+        logs = np.r_[glm.n_seen - glm.learns_scale : glm.dim]
+        theta[logs] = np.exp(theta[logs])
         at = {name: value[0] for name, value in model.unpack(model.from_glm(theta[None])).items()}
         source, arms = glm.engine(None)
         free = np.array(glm.unconstrain(theta))
         arms[:] = free[: glm.n_seen]
         ours = source.totals([0])[0] + glm.joint_prior.copy().value_and_gradient(free)[0]
-        ours -= free[glm.n_seen :].sum()  # densities of the scales, not of their logarithms
+        ours -= free[logs].sum()  # densities of the scales, not of their logarithms
         differences.append(log_density(build, {"mu": 0.0, **at}) - ours)
     np.testing.assert_allclose(differences, differences[0], atol=1e-9)
 
@@ -235,13 +259,55 @@ def test_a_chain_on_the_surrogate_comes_back_in_the_names_of_pymc():
     np.testing.assert_allclose(named["a"], named["mu"][..., None] + named["tau"][..., None] * named["z"])
 
 
-def test_hierarchies_of_another_kind_say_so():
-    def build(d):
-        a = pm.StudentT("a", nu=3.0, mu=0.0, sigma=pm.HalfNormal("tau"), shape=3)
-        pm.Normal("obs", d["x"] @ pm.Normal("b", shape=2) + a[d["g"]], 1.0, observed=d["y"])
+def effects(d, **options):
+    return pm.Normal("a", 0.0, pm.HalfNormal("tau"), shape=3, **options)[d["g"]]
 
-    with pytest.raises(ValueError, match="not recognised"):
-        made(build).as_glm()
+
+def student_effects(d):
+    a = pm.StudentT("a", nu=3.0, mu=0.0, sigma=pm.HalfNormal("tau"), shape=3)
+    pm.Normal("obs", d["x"] @ pm.Normal("b", shape=2) + a[d["g"]], 1.0, observed=d["y"])
+
+
+def group_predictor(d):
+    a = pm.Normal("a", pm.Normal("slope") * np.arange(3.0), pm.HalfNormal("tau"), shape=3)
+    pm.Normal("obs", pm.Normal("b") + a[d["g"]], 1.0, observed=d["y"])
+
+
+def by_potential(d):
+    b = pm.Normal("b")
+    pm.Potential("ordered", -b**2)
+    pm.Normal("obs", b + effects(d), 1.0, observed=d["y"])
+
+
+def scale_of_scales(d):
+    a = pm.Normal("a", 0.0, pm.HalfNormal("tau", pm.HalfNormal("top")), shape=3)
+    pm.Normal("obs", pm.Normal("b") + a[d["g"]], 1.0, observed=d["y"])
+
+
+def learned_df(d):
+    pm.StudentT("obs", nu=2.0 + pm.HalfNormal("nu"), mu=pm.Normal("b") + effects(d), sigma=1.0, observed=d["y"])
+
+
+@pytest.mark.parametrize(("build", "words"), [
+    (student_effects, "the effects 'a' are StudentT"), (by_potential, "a potential, 'ordered'"),
+    (learned_df, "the degrees of freedom of 'obs' are learned"),
+    (group_predictor, "the mean of the effects 'a' depends on 'slope'"),
+    (lambda d: pm.Normal("obs", pm.Normal("b") + effects(d), pm.HalfNormal("s") * pm.HalfNormal("t"), observed=d["y"]),
+     "the sigma of 'obs' depends on 's', 't'"),
+    (lambda d: pm.Normal("obs", pm.Normal("b") + effects(d), pm.Uniform("s", 0.0, 9.0), observed=d["y"]),
+     "the prior of the scale 's' is Uniform"),
+    (lambda d: pm.Normal("obs", pm.HalfNormal("b") + effects(d), 1.0, observed=d["y"]), "a coefficient|'b' is Half"),
+    (lambda d: pm.Normal("obs", effects(d), 1.0, observed=d["y"]), "no coefficient beside effects"),
+    (scale_of_scales, "the prior of the scale 'tau' has a parameter that is learned too"),
+    (lambda d: pm.NegativeBinomial("obs", mu=pm.math.exp(effects(d)), alpha=2.0, observed=d["k"]), "'obs' is NegBin"),
+])
+def test_hierarchies_of_another_kind_say_which_part_is(build, words):
+    """From the graph alone, so that no function is compiled."""
+    with pm.Model() as model:
+        build({name: pm.Data(name, value) for name, value in DATA.items()})
+    values = [model.rvs_to_values[v] for v in model.free_RVs]
+    with pytest.raises(OtherModelError, match=words):
+        hierarchy(RowGraphs(model, model.observed_RVs, values, [], None, {}), values)
 
 
 def test_a_hierarchy_with_a_parameter_that_no_row_sees_is_not_given_without_it():
@@ -251,7 +317,7 @@ def test_a_hierarchy_with_a_parameter_that_no_row_sees_is_not_given_without_it()
 
     model = made(build)
     assert model.dim == 8
-    with pytest.raises(ValueError, match="not recognised"):
+    with pytest.raises(ValueError, match="'unseen' is not seen by the rows"):
         model.as_glm()
 
 

@@ -91,6 +91,7 @@ class RowGraphs:
         if rest:
             self._rest = graph_replace([model.logp(vars=rest)], self._swap, strict=False)[0].astype("float64")
         self._jacobian: NDArray[np.float64] | None = None
+        self.unseen = ""  # why the terms are no functions of linear predictors, in words
         self.predictors, self.design = self._predictors(whole, values, by_row)
 
     def _predictors(self, whole: list[Any], values: list[Any], by_row: dict[Any, Any]) -> tuple[Any, Any]:
@@ -111,7 +112,8 @@ class RowGraphs:
                 raise Unseen("a discrete variable")
             self.scalars, self.starts = found.scalars, {v: self._start[v.name] for v in values}
             return found, Design(found, self.starts)
-        except Unseen:
+        except Unseen as error:
+            self.unseen = str(error)
             return None, None
 
     @property

@@ -18,7 +18,8 @@ from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
 from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["AGREE", "compiled_terms", "effects_last", "family_of", "normal_prior", "number", "posterior_elsewhere"]
+__all__ = ["AGREE", "compiled_terms", "effects_last", "family_of", "in_pieces", "normal_prior", "number",
+           "posterior_elsewhere"]
 
 Array = NDArray[np.float64]
 
@@ -62,7 +63,7 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
     return glm if _agree(graphs, glm, start) else None
 
 
-def _in_pieces(observed: Any) -> bool:
+def in_pieces(observed: Any) -> bool:
     """Whether the distribution's parameters are another function far away, which points near the start do not show."""
     parameters = observed.owner.op.dist_params(observed.owner)
     variables = [v for v in ancestors(parameters) if hasattr(getattr(v.owner, "op", None), "dist_params")]
@@ -81,7 +82,7 @@ def posterior_elsewhere(model: Any, observed: Sequence[Any]) -> bool:
 
 def family_of(observed: Any) -> tuple[str, dict[str, Any]] | None:
     """The family that the distribution of an observed variable may be, with its fixed parameters."""
-    if not hasattr(observed.owner.op, "dist_params") or _in_pieces(observed):
+    if not hasattr(observed.owner.op, "dist_params") or in_pieces(observed):
         return None
     law = type(observed.owner.op).__name__
     if law == "BernoulliRV":

@@ -396,8 +396,9 @@ class PyMCModel(Model):
     def as_glm(self) -> GLM:
         """The same posterior as a `GLM` with priors, for `SurrogateMetropolis` and chains of hierarchies.
 
-        Coefficients with normal priors, effects of groups that are normal with a learned standard deviation, centred or
-        standardised in PyMC, and the priors of these are recognised. The log-posteriors are compared at random points.
+        Recognised are coefficients with normal, Student, Cauchy, Laplace or flat priors; effects of groups that are
+        normal with a learned standard deviation, about 0 or a variable, or standardised; a learned sigma; and priors of
+        these scales that `GLM` has. The log-posteriors are compared at random points.
 
         Returns
         -------
@@ -407,7 +408,7 @@ class PyMCModel(Model):
         Raises
         ------
         ValueError
-            If the model is of another kind.
+            If the model is of another kind; the message names the part that is.
 
         Examples
         --------
@@ -440,13 +441,15 @@ class PyMCModel(Model):
         return "hierarchy: take SurrogateMetropolis(ours.as_glm()), or NUTS" if factors else ""
 
     def _recognised(self) -> Any:
-        from fastrace.mcmc.doors.pymc._hierarchy import hierarchy
+        from fastrace.mcmc.doors.pymc._hierarchy import OtherModelError, hierarchy
 
         if self._hierarchy is None:
-            self._hierarchy = hierarchy(self._graphs, self.values)
-        if self._hierarchy is None:
-            raise ValueError("the model was not recognised as a GLM: a predictor of columns with normal priors, and of "
-                             "effects that are normal with a learned standard deviation, is needed")
+            try:
+                self._hierarchy = hierarchy(self._graphs, self.values)
+            except OtherModelError as error:
+                self._hierarchy = str(error)
+        if isinstance(self._hierarchy, str):
+            raise ValueError(f"the model was not recognised as a GLM: {self._hierarchy}")
         return self._hierarchy
 
     def _has_derivatives(self) -> bool:
