@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from fastrace._models._arrow import Quadratic
 from fastrace._models._priors import JointPrior
+from fastrace.mcmc.compression import with_precision
 from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
+from fastrace.mcmc.kernels._surrogate import layout_of
 from fastrace.mcmc.trace import effective_sample_size
 
 __all__ = ["Trajectories", "trajectories_of"]
@@ -55,8 +57,8 @@ def trajectories_of(surrogate: Quadratic, prior: JointPrior, seed: int = 0) -> T
     the prior, and moved as they are elsewhere. The pilot's draws are thrown away: chains that follow are not adapted.
     """
     rng = np.random.default_rng(seed)
-    sd, dense = _spreads(surrogate)
     prior = prior.copy()
+    sd = _spreads(surrogate, prior)
     hat = np.asarray(surrogate.center, dtype=np.float64)
     theta, free = _start(prior, hat, sd)
     prior.set_free(free)
@@ -70,28 +72,39 @@ def trajectories_of(surrogate: Quadratic, prior: JointPrior, seed: int = 0) -> T
         if count != ROUNDS[-1]:
             spread = np.std([prior.free_of(draw) for draw in draws[count // 3 :]], axis=0)
             root = np.where(spread > 0.0, spread, root)
-    if dense is not None and prior.dim <= WIDEST:
-        root, step, theta = _with_correlations(surrogate, prior, root, dense, moved, theta, step, rng)
+    covariance = _covariance(surrogate, prior, theta[prior.n_seen :]) if prior.dim <= WIDEST else None
+    if covariance is not None:
+        root, step, theta = _with_correlations(surrogate, prior, root, covariance, moved, theta, step, rng)
     inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
     length, theta = _best_length(inner, theta, step, rng)
     return Trajectories(prior, step, length, root, theta)
 
 
-def _spreads(surrogate: Quadratic) -> tuple[Array, Array | None]:
-    """Standard deviations that the likelihood gives what the rows see, and their covariance where they are related."""
-    arrow = surrogate.curvature
+def _spreads(surrogate: Quadratic, prior: JointPrior) -> Array:
+    """Standard deviations that the likelihood gives what the rows see; those of effects of groups given all else."""
+    arrow, p = surrogate.curvature, len(prior.given[0])
+    own = 1.0 / np.sqrt(np.maximum(arrow.diagonal(), 1e-300))
     if arrow.dim > 4 * WIDEST:
-        own = np.ones(arrow.dim)
-        inside = np.arange(arrow.start, arrow.start + arrow.n_blocks * arrow.width)
-        own[inside] = np.diagonal(arrow.blocks, axis1=1, axis2=2).ravel()
-        own[np.setdiff1d(np.arange(arrow.dim), inside)] = np.diagonal(arrow.dense)
-        return 1.0 / np.sqrt(np.maximum(own, 1e-300)), None
-    whole = arrow.to_dense()
-    scale = np.sqrt(np.maximum(np.diagonal(whole), 1e-300))
-    values, vectors = np.linalg.eigh(whole / np.outer(scale, scale))
-    inverse = (vectors / np.maximum(values, 1e-12)) @ vectors.T / np.outer(scale, scale)
+        return np.asarray(own)
+    _, scaled = _scaled(arrow.to_dense(), own)
+    own[:p] = np.sqrt(np.diagonal(scaled))[:p] * own[:p]
+    return np.asarray(own)
+
+
+def _scaled(precision: Array, sd: Array) -> tuple[Array, Array]:
+    """Eigenvalues of a precision matrix in units of `sd`, and the inverse in these."""
+    values, vectors = np.linalg.eigh(precision * np.outer(sd, sd))
+    return values, (vectors / np.maximum(values, 1e-12)) @ vectors.T
+
+
+def _covariance(surrogate: Quadratic, prior: JointPrior, phi: Array) -> Array | None:
+    """Covariance of what the rows see given hyperparameters, where correlations are strong enough to matter."""
+    _, precision = prior.conditional_of(phi)
+    whole = with_precision(surrogate.curvature, layout_of(prior), precision).to_dense()
+    sd = 1.0 / np.sqrt(np.maximum(np.diagonal(whole), 1e-300))
+    values, scaled = _scaled(whole, sd)
     correlated = values[-1] > CORRELATED * max(values[0], 0.0)
-    return np.sqrt(np.diagonal(inverse)), inverse if correlated else None
+    return scaled * np.outer(sd, sd) if correlated else None
 
 
 def _start(prior: JointPrior, hat: Array, sd: Array) -> tuple[Array, NDArray[np.bool_]]:
@@ -154,7 +167,7 @@ def _with_correlations(
     surrogate: Quadratic, prior: JointPrior, root: Array, covariance: Array, moved: NDArray[np.bool_], theta: Array,
     step: float, rng: np.random.Generator,
 ) -> tuple[Array, float, Array]:
-    """The root with the correlations that the likelihood gives to what is moved as it is."""
+    """The root with the correlations of what is moved as it is."""
     places = np.flatnonzero(moved)
     whole = np.diag(root)
     own = covariance[np.ix_(places, places)]
