@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import special, stats
 
 from fastrace.control_variates import BinnedTaylor
 from guarantee import assert_rate_at_most, few_or_many
@@ -200,6 +201,43 @@ def test_arch_bins_are_the_binned_taylor_expansion_of_the_library():
     assert total == pytest.approx(whole.totals()[0], rel=1e-10) == pytest.approx(near.sum(), rel=1e-10)
 
 
+def test_draws_of_a_cut_normal_density_have_the_density_that_they_come_with():
+    independent = importlib.import_module("papers.chen_2016._independent")
+    center, covariance = np.array([0.4, -0.5, 3.0]), np.array([[1.0, 0.6, 0.2], [0.6, 2.0, -0.3], [0.2, -0.3, 0.5]])
+    cut = independent.Cut.of(center, np.linalg.inv(covariance))
+    draws, log_density = cut.draws(20_000, np.random.default_rng(0))
+    assert (draws > 0.0).all()
+    weight = np.exp(stats.multivariate_normal(center, covariance).logpdf(draws) - log_density)
+    inside = stats.multivariate_normal(-center, covariance).cdf(np.zeros(3))
+    assert abs(weight.mean() - inside) < 5.0 * weight.std() / 20_000**0.5 + 1e-3      # 1e-3: of the cdf's quadrature
+
+
+def test_independent_proposals_visit_orders_of_an_arch_model_as_often_as_their_evidence_says():
+    arch, independent = module("arch_selection"), importlib.import_module("papers.chen_2016._independent")
+    rng = np.random.default_rng(3)
+    returns = np.zeros(3000)                                    # fewer leave expansions that a chain sticks behind
+    for t in range(2, 3000):
+        returns[t] = (0.5 + 0.25 * returns[t - 1] ** 2 + 0.1 * returns[t - 2] ** 2) ** 0.5 * rng.standard_t(5.0)
+    posterior = arch.Posterior(returns / returns.std(), (1, 2, 3), np.random.default_rng(0))
+    chain = independent.Independent(posterior, 0.05, *(np.random.default_rng(seed) for seed in (1, 2)))
+    log_weights = np.array([20.5, 0.0, 3.4])                    # orders about equally likely
+    exact, nu = np.zeros(3), np.zeros(3)                        # evidence and mean of nu, by weighted draws
+    for j, cut in enumerate(chain.surrogates.cuts):
+        found, log_density = cut.draws(1000, rng)
+        log_weight = np.array([posterior.log_likelihood(j, x) for x in found]) - found.sum(axis=1) - log_density
+        exact[j] = special.logsumexp(log_weight)
+        nu[j] = special.softmax(log_weight) @ found[:, -1]
+    exact = special.softmax(exact + log_weights)
+    visits, freedom, wrong = np.zeros(3), [], np.zeros(4)
+    for k in range(2000):
+        wrong += chain.step(log_weights, k % 5 == 0)[1]
+        visits[chain.order] += 1
+        freedom.append(chain.x[-1])
+    assert_rate_at_most(int(wrong[3]), int(wrong[2]), 0.05)
+    assert np.abs(visits / 2000 - exact).max() < 0.08           # about 800 effective draws, and 5 standard errors
+    assert np.mean(freedom) == pytest.approx(exact @ nu, abs=0.2 * np.std(freedom))
+
+
 @pytest.mark.long
 def test_arch_selection_finds_the_order_and_resumes(tmp_path):
     options = "--quick", "--no-progress", "--adapt", "60", "--steps", "120", "--runs", "1"
@@ -211,12 +249,12 @@ def test_arch_selection_finds_the_order_and_resumes(tmp_path):
             tables.append(list(csv.DictReader(file)))
     assert tables[0] == tables[1]       # seconds too: nothing was run again
     cost = {line["sampler"]: float(line["evaluations_per_iteration"]) for line in tables[0]}
-    assert max(cost["binned"], cost["expanded"]) < 0.5 * cost["exact"]
+    assert max(cost["binned"], cost["expanded"], cost["independent"]) < 0.5 * cost["exact"]
     for line in tables[0]:
         for kind in ("order", "move"):
             assert_rate_at_most(int(line[f"{kind}_wrong"]), int(line[f"{kind}_checked"]), 0.05)
     best = done.stdout.split("log posterior of q")[1].splitlines()
-    assert all(abs(float(line.split()[-2])) < 0.01 for line in best[1:5])       # order 4, as simulated
+    assert all(abs(float(line.split()[-2])) < 0.01 for line in best[1:6])       # order 4, as simulated
     assert (tmp_path / "arch_selection_simulated.png").read_bytes().startswith(b"\x89PNG")
 
 

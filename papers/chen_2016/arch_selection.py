@@ -9,12 +9,13 @@ the parameters of model q by stochastic-gradient Langevin proposals that a race 
 others from their pseudo-priors. A first phase tunes prior weights of the models by the Wang-Landau algorithm, and
 thereby estimates their posterior; a second one holds them fixed.
 
-Three samplers: ``exact`` reads all returns; ``binned`` races what second-order expansions about the means of 100 bins
+Four samplers: ``exact`` reads all returns; ``binned`` races what second-order expansions about the means of 100 bins
 leave, and always reads the 20 % of returns that lie farthest from them, as in the paper; ``expanded`` is the compiled
 race of `fastrace.demo`, less expansions in the parameters, with the worst 4 % always read. Proposals have the shape of
 the pseudo-priors; those of ``exact`` follow the gradient, those of ``binned`` a gradient from 500 returns, and those of
-``expanded`` the gradient of the expansion. An evaluation is a likelihood term or its gradient, of one model and
-return.
+``expanded`` the gradient of the expansion. ``independent`` is another chain: it proposes order and parameters together
+from one expansion of each order, whatever its state is, and one race accepts; see `_independent`. An evaluation is
+a likelihood term or its gradient, of one model and return; those before a chain begins are shown apart.
 
 Series: five-minute returns of CSI 300 futures (``csi300``, one year without the bars that follow a gap), hourly ones of
 EUR/USD (``eurusd``), from the folder in FASTRACE_DATA or ``--data``; and simulated ones of order 10 (``simulated``).
@@ -44,27 +45,30 @@ from fastrace import mcmc
 from fastrace._models._arch import ArchSource
 from fastrace._models._expanded import Expansion
 from fastrace.control_variates import ControlVariate
-from fastrace.demo import OrderPosterior, softplus
+from fastrace.demo import PILOT_DRAWS, OrderPosterior, softplus
 from fastrace.mcmc.models.arch import term_derivatives
 from papers import datasets
+from papers.chen_2016._independent import Independent, Surrogates
 from papers.common import meter, parser, save_arrays, settings, sheet, write_table
 
 Array = NDArray[np.float64]
 SAMPLERS = {"exact": ("exact", "C0", "-"), "binned": ("race, binned (the paper's)", "C1", "--"),
-            "expanded": ("race, expanded (ours)", "C3", "--")}
+            "expanded": ("race, expanded (ours)", "C3", "--"),
+            "independent": ("race, independent (ours)", "C2", "-.")}
 TARGET = 0.36               # acceptance, as in the paper
 WITHIN = 3.0                # of that of the fixed runs: where the tuned log posterior counts as settled
 NEAR = 0.1                  # total variation to the exact runs: where the adjusted posterior counts as known
 DELTA = 0.05
 COLUMNS = ("series", "sampler", "run", "iterations", "evaluations", "evaluations_per_iteration", "cpu_seconds",
-           "settled_at", "ess", "ess_per_million", "total_variation", "accepted", "order_checked", "order_wrong",
-           "move_checked", "move_wrong", "settings")
+           "set_up", "settled_at", "ess", "ess_per_million", "total_variation", "accepted", "order_checked",
+           "order_wrong", "move_checked", "move_wrong", "settings")
 
 
 class Posterior(OrderPosterior):
     """Posterior over orders and parameters; parameters stand in softplus coordinates z, one row per order."""
 
     def __init__(self, returns: Array, orders: Sequence[int], rng: np.random.Generator) -> None:
+        self.searched = 0               # evaluations of the search for the modes
         super().__init__(returns, orders, rng)
         self.returns = returns
         self.n_terms = self.plain.n_rows
@@ -79,6 +83,18 @@ class Posterior(OrderPosterior):
         self.single = [ArchSource(returns[self.most - q :] ** 2, q, alone, natural=True)
                        for q, alone in zip(self.orders, self.alone, strict=True)]
         self.near_mode = [self._sums(mode[used])[1:] for mode, used in zip(self.mode, self.used, strict=True)]
+
+    def _negative_log_posterior(self, z: Array) -> tuple[float, Array]:
+        self.searched += 2 * len(self._squares)
+        return super()._negative_log_posterior(z)
+
+    def set_up(self, sampler: str) -> int:
+        """Evaluations before a chain of a sampler begins."""
+        if sampler == "independent":
+            return Surrogates(self, np.random.default_rng(0)).evaluations
+        expansions = 2 * 3 * len(self.orders) * self.n_terms       # at the modes: for pseudo-priors, and for sums
+        pilot = PILOT_DRAWS * len(self.orders) * self.n_terms if sampler == "expanded" else 0
+        return self.searched + expansions + pilot
 
     @property
     def laplace(self) -> Array:
@@ -328,6 +344,67 @@ class Binned(Racing):
 ENGINES: dict[str, type[Exact]] = {"exact": Exact, "binned": Binned, "expanded": Expanded}
 
 
+class Augmented:
+    """The paper's chain: the order given parameters of every order, then a Langevin move of its own parameters."""
+
+    def __init__(self, posterior: Posterior, engine: Exact, walk: np.random.Generator, sizes: Array) -> None:
+        self.p, self.engine, self.walk, self.sizes = posterior, engine, walk, sizes
+        self.z = posterior.fresh(walk)
+        self.order = int(walk.integers(len(posterior.orders)))
+        self.copy = np.random.Generator(type(engine.rng.bit_generator)())
+        self.aside = 0.0                # seconds of checks
+
+    @property
+    def evaluations(self) -> int:
+        return self.engine.evaluations
+
+    def step(self, log_weights: Array, check: bool) -> tuple[bool, NDArray[np.int64]]:
+        """Whether the move was accepted; decisions checked and wrong, of orders and of moves."""
+        wrong = np.zeros(4, np.int64)
+        kept = self.z[self.order].copy()
+        self.z = self.p.fresh(self.walk)
+        self.z[self.order] = kept
+        x, ratio = self.p.parameters(self.z)
+        offset = log_weights + ratio
+        if check:
+            self.copy.bit_generator.state = self.engine.rng.bit_generator.state
+        self.order = self.engine.draw_order(x, offset)
+        if check:
+            begin = time.process_time()
+            self.p.set(x, offset)
+            noise = np.log(self.copy.standard_exponential(len(offset)))
+            wrong[:2] = 1, int((self.p.plain.totals() - noise).argmax()) != self.order
+            self.aside += time.process_time() - begin
+        return self._move(check, wrong), wrong
+
+    def _move(self, check: bool, wrong: NDArray[np.int64]) -> bool:
+        p, j, walk = self.p, self.order, self.walk
+        used, root, whiten = p.used[j], p.root[j], p.whiten[j]
+        square = np.ix_(used, used)
+        root, whiten, size = root[square], whiten[square], self.sizes[j]
+        old = self.z[j][used]
+        rows = self.engine.rows()
+        noise = walk.standard_normal(old.size)
+        drift = 0.5 * size * size * (root @ (root.T @ self.engine.gradient(j, old, rows)))
+        new = old + drift + size * (root @ noise)
+        back = 0.5 * size * size * (root @ (root.T @ self.engine.gradient(j, new, rows)))
+        reverse = whiten @ (old - new - back) / size
+        x_old, _, prior_old = p.own(j, old)
+        x_new, _, prior_new = p.own(j, new)
+        threshold = -walk.standard_exponential() - (
+            prior_new - prior_old - 0.5 * float(reverse @ reverse) + 0.5 * float(noise @ noise))
+        sane = np.isfinite(threshold) and (x_new > 1e-12).all()
+        yes = bool(sane) and self.engine.accept(j, x_old, x_new, threshold)
+        if check and sane:
+            begin = time.process_time()
+            gain = p.log_likelihood(j, x_new) - p.log_likelihood(j, x_old)
+            wrong[2:] = 1, (gain > threshold) != yes
+            self.aside += time.process_time() - begin
+        if yes:
+            self.z[j][used] = new
+        return yes
+
+
 @dataclass
 class Trail:
     """What a chain did, step by step."""
@@ -345,65 +422,31 @@ def run(
     posterior: Posterior, sampler: str, seed: Sequence[int], steps: int, options: argparse.Namespace,
     start: Array, sizes: Array, tune: bool,
 ) -> Trail:
-    """A chain; every `--check-every` steps both decisions are made exactly besides, which is not counted or timed."""
+    """A chain; every `--check-every` steps its decisions are made exactly besides, which is not counted or timed."""
     rng, walk = (np.random.default_rng(child) for child in np.random.SeedSequence(list(seed)).spawn(2))
-    engine = ENGINES[sampler](posterior, options.batch, rng)
     n = len(posterior.orders)
     out = Trail(np.zeros(steps, np.int8), np.zeros(steps, np.int64), np.zeros((steps, n)), np.zeros(steps, bool),
                 np.zeros(4, np.int64), sizes.copy(), 0.0)
     log_weights = start.copy()
-    z = posterior.fresh(walk)
-    j = int(walk.integers(n))
-    copy = np.random.Generator(type(rng.bit_generator)())
+    chain: Augmented | Independent
+    if sampler == "independent":
+        chain = Independent(posterior, DELTA, rng, walk)
+    else:
+        chain = Augmented(posterior, ENGINES[sampler](posterior, options.batch, rng), walk, out.sizes)
     tried = np.zeros(n, np.int64)
     begin = time.process_time()
     for t in range(steps):
-        kept = z[j].copy()
-        z = posterior.fresh(walk)
-        z[j] = kept
-        x, ratio = posterior.parameters(z)
-        offset = log_weights + ratio
-        check = options.check_every and t % options.check_every == 0 and sampler != "exact"
-        if check:
-            copy.bit_generator.state = rng.bit_generator.state
-        j = engine.draw_order(x, offset)
-        if check:
-            aside = time.process_time()
-            posterior.set(x, offset)
-            sums = posterior.plain.totals()
-            out.wrong[:2] += 1, int((sums - np.log(copy.standard_exponential(n))).argmax()) != j
-            begin += time.process_time() - aside
-
-        used, root, whiten = posterior.used[j], posterior.root[j], posterior.whiten[j]
-        square = np.ix_(used, used)
-        root, whiten, size = root[square], whiten[square], out.sizes[j]
-        old = z[j][used]
-        rows = engine.rows()
-        noise = walk.standard_normal(old.size)
-        drift = 0.5 * size * size * (root @ (root.T @ engine.gradient(j, old, rows)))
-        new = old + drift + size * (root @ noise)
-        back = 0.5 * size * size * (root @ (root.T @ engine.gradient(j, new, rows)))
-        reverse = whiten @ (old - new - back) / size
-        x_old, _, prior_old = posterior.own(j, old)
-        x_new, _, prior_new = posterior.own(j, new)
-        threshold = -walk.standard_exponential() - (
-            prior_new - prior_old - 0.5 * float(reverse @ reverse) + 0.5 * float(noise @ noise))
-        sane = np.isfinite(threshold) and (x_new > 1e-12).all()
-        yes = bool(sane) and engine.accept(j, x_old, x_new, threshold)
-        if check and sane:
-            aside = time.process_time()
-            gain = posterior.log_likelihood(j, x_new) - posterior.log_likelihood(j, x_old)
-            out.wrong[2:] += 1, (gain > threshold) != yes
-            begin += time.process_time() - aside
-        if yes:
-            z[j][used] = new
+        check = bool(options.check_every) and t % options.check_every == 0 and sampler != "exact"
+        yes, wrong = chain.step(log_weights, check)
+        out.wrong += wrong
+        j = chain.order
         if tune:
             tried[j] += 1
             out.sizes[j] *= math.exp((yes - TARGET) / (1.0 + tried[j] / 10.0) ** 0.6)
             log_weights[j] -= 1.0 / (1.0 + t / 100.0)
             log_weights -= log_weights.mean()
-        out.orders[t], out.accepted[t], out.evaluations[t], out.log_weights[t] = j, yes, engine.evaluations, log_weights
-    out.seconds = time.process_time() - begin
+        out.orders[t], out.accepted[t], out.evaluations[t], out.log_weights[t] = j, yes, chain.evaluations, log_weights
+    out.seconds = time.process_time() - begin - chain.aside
     return out
 
 
@@ -535,32 +578,39 @@ def adjusted(paths: list[Trail], n: int) -> Array:
     return np.asarray(found - special.logsumexp(found))
 
 
-def reduction(posterior: Posterior, engine: Racing, rng: np.random.Generator) -> float:
+def reduction(posterior: Posterior, sampler: str, rng: np.random.Generator, batch: int) -> float:
     """Variance of the differences of models' terms over that of what the race reads of them; median over draws."""
     ratios = []
+    independent = sampler == "independent"
+    engine = None if independent else ENGINES[sampler](posterior, batch, rng)
+    surrogates = Surrogates(posterior, rng) if independent else None
     for _ in range(8):
         x, offset = posterior.parameters(posterior.fresh(rng))
-        if isinstance(engine, Binned):
+        if surrogates is not None:
+            for j, used in enumerate(posterior.used):
+                x[j, used] = surrogates.cuts[j].draws(1, rng)[0][0]
+        posterior.set(x, offset)
+        source: Any = posterior.raced
+        if surrogates is not None:
+            source = surrogates.residuals()
+        elif isinstance(engine, Binned):
             for j, used in enumerate(posterior.used):
                 _, engine.known[j] = engine._expand(j, x[j][used])
-            source: Any = engine.models
-        else:
-            posterior.set(x, offset)
-            source = posterior.raced
+            source = engine.models
         left = source.read(np.arange(source.n_rows))
-        posterior.set(x, offset)
         whole = posterior.plain.read(np.arange(posterior.n_terms))
         for i in range(len(posterior.orders) - 1):
             ratios.append((whole[:, i] - whole[:, i + 1]).var() / (left[:, i] - left[:, i + 1]).var())
     return float(np.median(ratios))
 
 
-def lines(name: str, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]], final: Array,
-          options: argparse.Namespace) -> list[dict[str, str]]:
+def lines(name: str, posterior: Posterior, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]],
+          final: Array, options: argparse.Namespace) -> list[dict[str, str]]:
     """A line of the csv file per run."""
     found = []
     n = len(final)
     for sampler, paths in fixed.items():
+        paid = posterior.set_up(sampler)
         for k, path in enumerate(paths):
             base = [one for one in fixed.get("exact", paths) if one is not path] or [path]
             apart = np.abs(frequencies(path, n) - np.mean([frequencies(one, n) for one in base], axis=0)).sum() / 2
@@ -570,7 +620,8 @@ def lines(name: str, tuned: dict[str, list[Trail]], fixed: dict[str, list[Trail]
                 "series": name, "sampler": sampler, "run": str(k), "iterations": str(len(path.orders)),
                 "evaluations": str(int(path.evaluations[-1])),
                 "evaluations_per_iteration": f"{path.evaluations[-1] / len(path.orders):.5g}",
-                "cpu_seconds": f"{path.seconds:.4g}", "settled_at": f"{settled(tuned[sampler][k], final):.5g}",
+                "cpu_seconds": f"{path.seconds:.4g}", "set_up": str(paid),
+                "settled_at": f"{settled(tuned[sampler][k], final):.5g}",
                 "ess": f"{ess:.5g}", "ess_per_million": f"{1e6 * ess / path.evaluations[-1]:.5g}",
                 "total_variation": f"{apart:.4f}", "accepted": f"{path.accepted.mean():.4f}",
                 "order_checked": str(wrong[0]), "order_wrong": str(wrong[1]),
@@ -622,6 +673,12 @@ def print_table(
         [f"{value:.3g}".replace("inf", "not reached") for value in known.values()])
     row("  times fewer than exact", [f"{first / value:.2f}" if max(first, value) < math.inf else "-"
                                       for value in known.values()], "")
+    paid = {s: float(v["set_up"].mean()) for s, v in by.items()}
+    row("  evaluations of the set-up", [f"{value:.3g}" for value in paid.values()])
+    whole = {s: known[s] + paid[s] for s in by}
+    first = next(iter(whole.values()))
+    row("  times fewer than exact, set-up counted", [f"{first / value:.2f}" if max(first, value) < math.inf else "-"
+                                                      for value in whole.values()])
     row("effective samples of q per run", [f"{v['ess'].mean():.1f}" for v in by.values()])
     row("  per million evaluations", [f"{v['ess_per_million'].mean():.3g}" for v in by.values()])
     row("  times that of exact", [f"{v['ess_per_million'].mean() / base['ess_per_million'].mean():.2f}"
@@ -632,9 +689,8 @@ def print_table(
     row("wrong moves (promised: 0.05)", [rate(v["move_wrong"].sum(), v["move_checked"].sum()) for v in by.values()],
         paper["move"])
     row("moves accepted", [f"{v['accepted'].mean():.3f}" for v in by.values()], paper["accepted"])
-    engines = {s: ENGINES[s](posterior, options.batch, rng) for s in by}
     row("variance of what is raced, times smaller",
-        [f"{reduction(posterior, e, rng):.0f}" if isinstance(e, Racing) else "" for e in engines.values()],
+        ["" if s == "exact" else f"{reduction(posterior, s, rng, options.batch):.0f}" for s in by],
         paper["variance"])
     if "exact" in shares:
         row("adjusted posterior: total variation to exact",
@@ -749,7 +805,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 done(made)
             tuned, fixed = phases(name, posterior, options, advance)
         final = adjusted(next(iter(fixed.values())), len(posterior.orders))
-        found = lines(name, tuned, fixed, final, options)
+        found = lines(name, posterior, tuned, fixed, final, options)
         table += found
         print_table(name, posterior, found, fixed, final, options)
         picture = options.output / f"arch_selection_{name}.png"
