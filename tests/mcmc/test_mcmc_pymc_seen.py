@@ -1,6 +1,7 @@
 """What the rows of a PyMC model see of its parameters: linear predictors found in the graph, and expansions in them."""
 
 import os
+import pickle
 from dataclasses import replace
 
 os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
@@ -246,6 +247,7 @@ def test_hierarchies_are_given_as_models_for_the_surrogate(build):
     np.testing.assert_allclose(differences, differences[0], atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_a_chain_on_the_surrogate_comes_back_in_the_names_of_pymc():
     model = made(standardised)
     trace = mcmc.sample(mcmc.SurrogateMetropolis(model.as_glm()), n_draws=60, n_chains=2, rng=1)
@@ -256,6 +258,8 @@ def test_a_chain_on_the_surrogate_comes_back_in_the_names_of_pymc():
     with pytest.raises(ValueError, match="a trace of this model, or of its as_glm"):
         model.unpack(strange)
     assert named["a"].shape == (2, 60, 5) and (named["tau"] > 0.0).all()
+    answer = mcmc.laplace(model, n_draws=400, rng=1)
+    assert answer.names == model.names and np.isfinite(answer.draws).all()
     np.testing.assert_allclose(named["a"], named["mu"][..., None] + named["tau"][..., None] * named["z"])
 
 
@@ -333,8 +337,38 @@ def test_a_model_without_groups_is_a_plain_one():
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_hierarchy_whose_chains_go_wrong_names_the_remedy():
-    remedy = "take SurrogateMetropolis(ours.as_glm()), or NUTS"
     model = made(standardised)
     trace = mcmc.sample(mcmc.Metropolis(model), np.zeros(14), n_draws=20, n_chains=2, n_tune=0, rng=1)
-    assert remedy in trace.warnings[-1]
-    assert remedy in mcmc.sample(model, n_draws=5, n_chains=1, n_tune=0, rng=1).kernel["chosen"]
+    assert "take SurrogateMetropolis(model), or NUTS" in trace.warnings[-1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_hierarchy_as_it_is_gets_the_kernel_of_its_glm(tmp_path):
+    """Draws are those of a chain on as_glm(), recorded as parameters of the PyMC model; a run is resumed, and pickles.
+
+    Effects are centred at a variable, and named by coords; the scale is learned.
+    """
+    with pm.Model(coords={"where": list("uvwst")}) as pymc_model:
+        d = {name: pm.Data(name, value) for name, value in DATA.items()}
+        a = pm.Normal("a", pm.Normal("mu"), pm.HalfNormal("tau"), dims="where")
+        mean = a[d["g"]] + pm.HalfCauchy("sd", 1.0) * pm.Normal("s", shape=2)[d["k"]] + d["o"]
+        pm.Normal("obs", mean, pm.HalfNormal("sigma"), observed=d["y"])
+    model = mcmc.from_pymc(pymc_model)
+    trace = mcmc.sample(model, n_draws=40, n_chains=2, n_tune=20, rng=1)
+    assert trace.kernel["kernel"] == "SurrogateMetropolis" and "hyperparameters" in trace.kernel["chosen"]
+    assert trace.names == model.names
+    other = mcmc.sample(mcmc.SurrogateMetropolis(model.as_glm()), n_draws=40, n_chains=2, n_tune=20, rng=1)
+    np.testing.assert_allclose(trace.draws, model.from_glm(other.draws), rtol=1e-12, atol=1e-12)
+    named = trace.to_arrays()["posterior"]
+    assert list(named) == [v.name for v in model.values] and named["a"].shape == (2, 40, 5)
+    assert [part.coords for part in trace.parts if part.name == "a"] == [(tuple("uvwst"),)]
+    mine, theirs = model.unpack(trace), model.unpack(other)
+    assert all(np.allclose(mine[name], theirs[name]) for name in theirs)
+    assert np.allclose(np.log(mine["sigma"]), named["sigma_log__"])
+    kernel = pickle.loads(pickle.dumps(mcmc.SurrogateMetropolis(model)))
+    start = trace.draws[0, -1]
+    np.testing.assert_allclose(kernel._recorded(kernel.init(start).position), start, atol=1e-12)
+    half = mcmc.sample(kernel, n_draws=25, n_chains=2, n_tune=20, rng=1, checkpoint=tmp_path / "run.npz")
+    whole = mcmc.sample(model, n_draws=40, n_chains=2, n_tune=20, rng=1, checkpoint=tmp_path / "run.npz")
+    np.testing.assert_array_equal(whole.draws, trace.draws)
+    np.testing.assert_array_equal(half.draws, trace.draws[:, :25])

@@ -182,6 +182,7 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
         raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed")
     if not model.has_derivatives:
         raise ValueError(f"{type(model).__name__} has no derivatives to expand: give them, or use RacingMetropolis")
+    model = model._surrogate_form()
     prior = prior_of(model)
     if psi_hat is not None:
         point = np.array(psi_hat, dtype=np.float64)

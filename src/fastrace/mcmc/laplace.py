@@ -239,6 +239,8 @@ def laplace(
     elif not _checks.real(df, "df") > 0.0:
         raise ValueError(f"df is {df}; positive degrees of freedom are needed, infinite ones for the normal density")
     gen = _checks.generator(rng)
+    form = model._surrogate_form()
+    model = form if form.n_hyper else model
     if model.n_hyper:
         return _answer(model, _nested(model, n_draws, gen), n_draws, gen, [])
     reference = model.reference()

@@ -58,9 +58,9 @@ def sample(
     ----------
     kernel : Kernel, Model or MixtureOf
         Such as `RacingMetropolis`. A model gets a kernel: `SurrogateMetropolis` where its prior has hyperparameters,
-        else of that, `PoissonMinibatchMetropolis` and `RacingMetropolis` the one that needs the least work for an
-        independent draw in a short pilot, always from one seed. ``Trace.kernel`` says which, and
-        ``Trace.kernel["chosen"]`` why. A `MixtureOf` gets `SurrogateGibbs`.
+        also for a hierarchy in PyMC that `from_pymc` recognises; else of that, `PoissonMinibatchMetropolis` and
+        `RacingMetropolis` the one that needs the least work for an independent draw in a short pilot, always from one
+        seed. ``Trace.kernel`` says which, and ``Trace.kernel["chosen"]`` why. A `MixtureOf` gets `SurrogateGibbs`.
     init : array_like, sequence of array_like, or Trace, optional
         Where all chains start, or where each does. By default each chain has a start of its own where the kernel has
         a normal density to follow: a draw from it, twice as wide while there is tuning, so that chains that agree have

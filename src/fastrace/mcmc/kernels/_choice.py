@@ -22,21 +22,13 @@ PER_STEP = 60.0  # work of a step beside its rows, in rows read
 
 
 def kernel_for(model: Model) -> tuple[RowKernel, str]:
-    """The kernel, and why it was chosen, in words; what the model would do better with after these."""
-    kernel, why = _kernel_for(model)
-    return kernel, "; ".join(words for words in (why, getattr(model, "_remedy", "")) if words)
-
-
-def _kernel_for(model: Model) -> tuple[RowKernel, str]:
+    """The kernel, and why it was chosen, in words."""
     if not model.has_derivatives:
         return RacingMetropolis(model), "the model has no derivatives"
-    joint = model.joint_prior
-    if joint is not None and joint.n_hyper:
-        return SurrogateMetropolis(model), "the prior has hyperparameters, which no row sees"
-    if joint is not None:
-        surrogate = SurrogateMetropolis(model)
-        if surrogate._stride:
-            return surrogate, "the rows say little of the learned scale, of which other kernels make no plain steps"
+    form = model._surrogate_form()
+    if form.n_hyper:
+        read = "" if form is model else f"the model is {form!r} with priors, as from_pymc(...).as_glm() gives it; "
+        return SurrogateMetropolis(form), read + "the prior has hyperparameters, which no row sees"
     makers: list[Callable[[Any], RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
     tried: list[tuple[float, str, RowKernel]] = []
     for make in makers:

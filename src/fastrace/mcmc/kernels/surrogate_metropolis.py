@@ -160,7 +160,7 @@ class SurrogateMetropolis(Racing):
             raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
         if not isinstance(model, Model):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model with derivatives is needed")
-        self.model = model
+        self.model = model = model._surrogate_form()
         if isinstance(psi_hat, Compressed):
             require_of(psi_hat, model)
         self.compressed = psi_hat if isinstance(psi_hat, Compressed) else compress(model, psi_hat)
@@ -241,6 +241,11 @@ class SurrogateMetropolis(Racing):
     @property
     def names(self) -> tuple[str, ...] | None:
         return getattr(self.model, "natural_names", self.model.names)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Variables that the draws are made of, where the model says so."""
+        return getattr(self.model, "parts", ())
 
     @property
     def records_natural(self) -> bool:

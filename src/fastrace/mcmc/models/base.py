@@ -170,6 +170,10 @@ class Model:
             return np.array(values, dtype=np.float64)
         return unconstrained(self.joint_prior, values)
 
+    def _surrogate_form(self) -> Model:
+        """The model in coordinates in which what the rows see stands first, as chains on surrogates need it."""
+        return self
+
     @property
     def has_derivatives(self) -> bool:
         """Whether `reference` works."""

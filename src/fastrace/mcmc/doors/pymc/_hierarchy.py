@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle
 
@@ -29,8 +29,9 @@ from fastrace.mcmc.models.priors import (
     Scale,
     StudentT,
 )
+from fastrace.mcmc.trace import Part
 
-__all__ = ["Hierarchy", "OtherModelError", "hierarchy"]
+__all__ = ["Hierarchy", "HierarchyModel", "OtherModelError", "hierarchy"]
 
 Array = NDArray[np.float64]
 
@@ -81,10 +82,50 @@ class Hierarchy(NamedTuple):
             out[..., self.log_scale] = np.log(draws[..., first])
         return out
 
+    def to_glm(self, theta: Array) -> Array:
+        """The inverse of `from_glm`."""
+        scales = np.exp(theta[..., [f.log_sd for f in self.factors]])
+        parts = [theta[..., self.columns]]
+        for k, (places, _, mean, _, standardised) in enumerate(self.factors):
+            effects = theta[..., places] if mean < 0 else theta[..., places] - theta[..., mean : mean + 1]
+            parts.append(effects * scales[..., k : k + 1] if standardised else effects)
+        if self.log_scale >= 0:
+            parts.append(np.exp(theta[..., self.log_scale : self.log_scale + 1]))
+        return np.concatenate([*parts, scales], axis=-1)
+
     def log_jacobian(self, draws: Array) -> float:
         """Of PyMC's parameters by the model's, scales as logarithms: standardised effects shrink with their scale."""
         logs = np.log(draws[len(draws) - len(self.factors) :])
         return -float(sum(len(f.places) * log for f, log in zip(self.factors, logs, strict=True) if f.standardised))
+
+
+class HierarchyModel(GLM):
+    """The `GLM` of a hierarchy, whose draws are recorded as parameters of the PyMC model.
+
+    Parameters
+    ----------
+    found : Hierarchy
+    parts : tuple of Part
+        The value variables of the PyMC model.
+    own_names : tuple of str
+        What its parameters are called.
+    """
+
+    _computed = (*GLM._computed, "parts", "own_names")
+
+    def __init__(self, found: Hierarchy, parts: tuple[Part, ...], own_names: tuple[str, ...]) -> None:
+        self.__dict__.update(found.glm.__dict__)
+        self._found, self.parts, self.own_names = found, parts, own_names
+
+    @property
+    def natural_names(self) -> tuple[str, ...]:
+        return self.own_names
+
+    def constrain(self, theta: ArrayLike) -> Array:
+        return self._found.from_glm(super().constrain(theta))
+
+    def unconstrain(self, values: ArrayLike) -> Array:
+        return super().unconstrain(self._found.to_glm(np.asarray(values, dtype=np.float64)))
 
 
 class OtherModelError(Exception):

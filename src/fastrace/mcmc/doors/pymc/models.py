@@ -18,7 +18,7 @@ from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.own_terms import terms_of_arms
-from fastrace.mcmc.trace import Trace
+from fastrace.mcmc.trace import Part, Trace
 from fastrace.sources import CallableSource, Source
 
 __all__ = ["PyMCModel", "from_pymc"]
@@ -82,9 +82,9 @@ def from_pymc(
 
     Hierarchies are hard for chains that follow the joint mode: with the standard deviation of group effects among the
     parameters it lies far from the posterior (not centred), or there is none and an error says so (centred). Chains
-    then move slowly or stay away, and `fastrace.mcmc.sample` warns. `PyMCModel.as_glm` gives the same posterior in
-    coordinates for `SurrogateMetropolis`, whether PyMC's are centred or not; take PyMC's own NUTS where it does not
-    recognise the model.
+    then move slowly or stay away, and `fastrace.mcmc.sample` warns. So `fastrace.mcmc.sample`, `SurrogateMetropolis`
+    and `laplace` move a hierarchy that `PyMCModel.as_glm` recognises in the coordinates of that `GLM`, whether PyMC's
+    are centred or not, and record draws as parameters of this model. Take PyMC's own NUTS where it is not recognised.
 
     Examples
     --------
@@ -332,7 +332,7 @@ class PyMCModel(Model):
         if not trace.names or tuple(trace.names) == self.names:
             return draws
         try:
-            others = self.as_glm().names
+            others = self.as_glm().natural_names or ()
         except ValueError:
             others = ()
         if tuple(trace.names) == others:
@@ -431,6 +431,32 @@ class PyMCModel(Model):
         """Draws of shape (..., dim) of the model that `as_glm` gives, as parameters of this one."""
         return np.asarray(self._recognised().from_glm(np.asarray(draws, dtype=np.float64)))
 
+    def _surrogate_form(self) -> Model:
+        """The hierarchy as a `GLM` that records its draws as parameters of this model; others as they are."""
+        from fastrace.mcmc.doors.pymc._hierarchy import HierarchyModel
+
+        if self.others or any(dtype.kind != "f" for dtype in self.dtypes):
+            return self
+        try:
+            found = self._recognised()
+        except ValueError:
+            return self
+        return HierarchyModel(found, self._parts(), self.names or ()) if found.glm.joint_prior is not None else self
+
+    def _parts(self) -> tuple[Part, ...]:
+        """The value variables as parts of the vector of parameters, with the dims and coords of the PyMC model."""
+        model, parts = self.pymc_model, []
+        for value, shape in zip(self.values, self.shapes, strict=True):
+            dims = list(model.named_vars_to_dims.get(model.values_to_rvs[value].name) or ())
+            axes, labels = [], []
+            for k, n in enumerate(shape):
+                known = model.coords.get(dims[k]) if len(dims) == len(shape) else None
+                fits = known is not None and len(known) == n
+                axes.append(dims[k] if fits else f"{value.name}_dim_{k}")
+                labels.append(tuple(known) if known is not None and fits else tuple(range(n)))
+            parts.append(Part(value.name, shape, tuple(axes), tuple(labels)))
+        return tuple(parts)
+
     @property
     def _remedy(self) -> str:
         """What to do where chains of a hierarchy go wrong; empty if the model is none that `as_glm` gives."""
@@ -438,7 +464,7 @@ class PyMCModel(Model):
             factors = self._recognised().factors
         except ValueError:
             return ""
-        return "hierarchy: take SurrogateMetropolis(ours.as_glm()), or NUTS" if factors else ""
+        return "hierarchy: take SurrogateMetropolis(model), or NUTS" if factors else ""
 
     def _recognised(self) -> Any:
         from fastrace.mcmc.doors.pymc._hierarchy import OtherModelError, hierarchy
