@@ -92,6 +92,111 @@ def test_priors_are_those_of_bambi(frame, formula, family):
     np.testing.assert_allclose(found, flat)
 
 
+def test_where_a_column_has_its_zero_changes_nothing_but_the_intercept(frame):
+    """The prior is on the predictor at the mean of the columns, and on log-odds its width is the same everywhere."""
+    models = [mcmc.GLM.from_formula("y ~ x + h", f) for f in (frame, frame.assign(x=frame.x + 40.0))]
+    points = np.random.default_rng(4).normal(scale=0.05, size=(5, models[0].dim))
+    there = points.copy()
+    there[:, 0] -= 40.0 * there[:, 1]
+    apart = models[0].log_posteriors(points) - models[1].log_posteriors(there)
+    np.testing.assert_allclose(apart, apart[0], atol=1e-9)
+    at = [model.reference().theta_hat for model in models]
+    np.testing.assert_allclose([at[1][0] + 40.0 * at[1][1], *at[1][1:]], at[0], atol=1e-6)
+    mode, step = models[0].reference().center, np.eye(4) * 1e-3
+    rises = models[0].log_posteriors(mode + step) - models[0].log_posteriors(mode - step)
+    np.testing.assert_allclose(rises, 0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("formula", ["r ~ x", "r ~ x + (1 | g)"])
+def test_the_surrogate_of_a_gaussian_model_is_its_posterior(frame, formula):
+    """So it holds all of the prior: the intercept's at the mean of the columns too."""
+    frame = frame.assign(r=1.0 + 0.1 * (frame.x + 9.0) + frame.e, x=frame.x + 9.0)
+    model = mcmc.GLM.from_formula(formula, frame, family="gaussian", scale=1.0)
+    kernel = mcmc.SurrogateMetropolis(model)
+    points = np.random.default_rng(5).normal(scale=0.5, size=(4, model.dim))
+    apart = [kernel._inner().log_density_of(point) for point in points] - model.log_posteriors(points)
+    np.testing.assert_allclose(apart, apart[0], atol=1e-6)
+    trace, answer = mcmc.sample(kernel, n_draws=2000, n_chains=2, rng=3), mcmc.laplace(model, 2000, rng=1)
+    moved = mcmc.sample(mcmc.SurrogateMetropolis(model, inner="hmc"), n_draws=2000, n_chains=2, rng=3)
+    assert trace.accepted.mean() == 1.0 and answer.pareto_k < 0.5
+    for draws in (trace.draws, moved.draws):
+        assert abs(draws[:, :, 1].mean() - answer.mean[1]) < 0.3 * answer.sd[1]
+
+
+def test_a_chain_without_a_control_variate_sees_the_whole_prior(frame):
+    model = mcmc.GLM.from_formula("y ~ x", frame.assign(x=frame.x + 30.0))
+    part = model.log_prior_beside(None)
+    points = np.random.default_rng(6).normal(size=(3, 2))
+    plain = -0.5 * np.square(points - model.prior_mean) @ model.prior_precision
+    whole = model.log_posteriors(points) - model._log_likelihoods(points)
+    np.testing.assert_allclose([part(p) for p in points], whole - plain)
+    assert model.log_prior_beside(model.reference()) is None
+
+
+def test_an_intercept_with_a_prior_of_its_own_has_it_as_it_was_given(frame):
+    for name in ("Intercept", "intercept"):
+        model = mcmc.GLM.from_formula("y ~ x", frame, prior={name: mcmc.Normal(1.0, 0.5)})
+        assert model.prior_part is None
+        np.testing.assert_allclose([model.prior_mean[0], model.prior_precision[0]], [1.0, 4.0])
+    with pytest.raises(TypeError, match="a dict of priors by name of column"):
+        mcmc.GLM.from_formula("y ~ x", frame, prior=mcmc.Normal(0.0, 1.0))
+
+
+def test_what_needs_independent_priors_says_how_to_have_them(frame):
+    with pytest.raises(ValueError, match="prior=\\{'Intercept': mcmc.Normal"):
+        mcmc.VariableSelection(mcmc.GLM.from_formula("y ~ x + e", frame))
+    with pytest.raises(ValueError, match="prior=\\{'Intercept': mcmc.Normal"):
+        mcmc.MixtureOf(mcmc.GLM.from_formula("y ~ x + e", frame), groups=frame.g, n_classes=2)
+    own = mcmc.GLM.from_formula("y ~ x + e", frame, prior={"Intercept": mcmc.Normal(0.0, 2.5)})
+    assert mcmc.VariableSelection(own).names == own.names
+
+
+FAMILIES = {
+    "y ~ x + (1 + x | g)": ("logistic", "bernoulli", {}), "r ~ x * h": ("gaussian", "gaussian", {}),
+    "r ~ x + (1 | g)": ("gaussian", "gaussian", {}), "k ~ x + h + offset(e) + (0 + x | g)": ("poisson", "poisson", {}),
+    "k ~ x + (1 | g)": ("negative-binomial", "negativebinomial", {}), "p ~ x + (x | h)": ("gamma", "gamma", {}),
+    "r ~ h + (e | g)": ("student-t", "t", {"nu": 4}), "y ~ 0 + h": ("probit", "bernoulli", {}),
+}
+
+
+@pytest.mark.parametrize("formula", FAMILIES)
+def test_the_log_posterior_is_that_of_the_compiled_model_of_bambi(frame, formula):
+    """At any points, but for one constant: Jacobians, the prior of centred columns' intercept and all."""
+    bmb = pytest.importorskip("bambi")
+    family, called, priors = FAMILIES[formula]
+    noise = np.random.default_rng(3).standard_t(4.0, N)
+    frame = frame.assign(r=40.0 + 2.0 * frame.x + 5.0 * noise, p=np.exp(0.1 * frame.x + 0.3 * noise))
+    link = {"gamma": "log", "probit": "probit"}.get(family)
+    theirs = bmb.Model(formula, frame, family=called, link=link, priors=priors or None, noncentered=False)
+    theirs.build()
+    log_density = theirs.backend.model.compile_logp()
+    ours = mcmc.GLM.from_formula(formula, frame, family=family)
+    rng, dim = np.random.default_rng(2), ours.dim
+    points = rng.normal(scale=0.2, size=(6, dim))
+    apart = [float(log_density(_point_of_bambi(theirs.backend.model, ours, point))) for point in points]
+    apart -= ours.log_posteriors(points)
+    np.testing.assert_allclose(apart, apart[0], rtol=0.0, atol=1e-8 * np.abs(ours.log_posteriors(points)).max())
+
+
+def _point_of_bambi(model, ours, theta):
+    """A point of a model of bambi: its intercept is that of centred columns, and its alpha 1 / dispersion."""
+    named = dict(zip(ours.names, theta, strict=True))
+    means = np.asarray(ours._glm.X).mean(axis=0)
+    named["Intercept"] = means @ theta[: ours.n_columns]
+    out = {}
+    for variable in model.value_vars:
+        name, shape = variable.name, model.initial_point()[variable.name].shape
+        if name.endswith("_log__"):
+            factor = name.removesuffix("_sigma_log__").partition("|")
+            group = f"sd({factor[0]}|{factor[2]})"
+            of_scale = f"log({ours.scale_name})"
+            out[name] = named[group] if group in named else named[of_scale] * (-1.0 if "alpha" in name else 1.0)
+        else:
+            own = [v for key, v in named.items() if key == name or key.startswith(f"{name}[")]
+            out[name] = np.reshape(own, shape)
+    return out
+
+
 @pytest.mark.long
 def test_the_answer_is_that_of_bambi(frame):
     bmb = pytest.importorskip("bambi")

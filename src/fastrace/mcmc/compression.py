@@ -17,6 +17,7 @@ from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace.mcmc.kernels._surrogate import layout_of
+from fastrace.mcmc.models._modes import QuadraticPart
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 
 __all__ = ["Compressed", "compress"]
@@ -83,6 +84,7 @@ class Compressed:
     n_rows: int
     prior: JointPrior = field(repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
+    _part: QuadraticPart | None = field(default=None, repr=False)  # of the prior, which `prior` does not hold
 
     def __repr__(self) -> str:
         blocks = self.curvature.n_blocks
@@ -96,8 +98,15 @@ class Compressed:
 
     @property
     def quadratic(self) -> Quadratic:
-        """The compiled function, with working memory of its own."""
-        return Quadratic(self.psi_hat, self.value, self.slope, self.curvature)
+        """The compiled function, with working memory of its own, and `_part` of the prior if there is one."""
+        if self._part is None:
+            return Quadratic(self.psi_hat, self.value, self.slope, self.curvature)
+        value, slope, _ = self._part.expansion(self.psi_hat)
+        whole, p = self.curvature, len(self._part.shift)
+        dense = np.array(whole.dense)
+        dense[:p, :p] += self._part.precision
+        blocks = (whole.border, whole.blocks, whole.start) if whole.n_blocks else ()
+        return Quadratic(self.psi_hat, self.value + value, self.slope + slope, Arrow(dense, *blocks))
 
     def _step(self, psi: ArrayLike) -> Array:
         point = np.asarray(psi, dtype=np.float64)
@@ -212,7 +221,7 @@ def _compressed(model: Model, prior: JointPrior, point: Array, parts: Parts, pre
     for array in (point, slope, precision):
         array.flags.writeable = False
     names = tuple(model.names or ())[: prior.n_seen]
-    return Compressed(point, value, slope, curvature, precision, model.n_rows, prior, names)
+    return Compressed(point, value, slope, curvature, precision, model.n_rows, prior, names, model.prior_part)
 
 
 def require_of(compressed: Compressed, model: Model, with_prior: bool = True) -> None:
@@ -224,7 +233,9 @@ def require_of(compressed: Compressed, model: Model, with_prior: bool = True) ->
                          f"needed")
     if with_prior:
         own, other = compressed.prior.given, prior_of(model).given
-        if own[:4] != other[:4] or [places for _, places in own[4]] != [places for _, places in other[4]]:
+        parts = [part and (part.precision.tolist(), part.shift.tolist())
+                 for part in (compressed._part, model.prior_part)]
+        if own[:4] != other[:4] or [p for _, p in own[4]] != [p for _, p in other[4]] or parts[0] != parts[1]:
             raise ValueError("the Compressed has another prior than the model; compress(model) of this very model is "
                              "needed")
     value, slope, curvature = expansion_of(model, np.array(compressed.psi_hat))

@@ -17,6 +17,7 @@ from fastrace.mcmc.kernels._rows import ChainState, Tuning
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
+from fastrace.mcmc.models._modes import CORRELATED
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import StepInfo, Steps
 from fastrace.mcmc.trace import Trace
@@ -124,6 +125,8 @@ class VariableSelection:
                              "that is finite for the effects of groups, and no priors of them")
         if model.log_prior is not None:
             raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
+        if model.prior_part is not None:
+            raise ValueError(CORRELATED.format("the slab must be independent"))
         if control_variate is None:
             raise ValueError("control_variate is None; selection moves on an expansion: 'auto', a point or a Reference "
                              "is needed")

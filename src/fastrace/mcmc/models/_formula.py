@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from fastrace._base import _checks
 from fastrace._models.grouping import Groups
+from fastrace.mcmc.models._joint import INTERCEPT
+from fastrace.mcmc.models._modes import QuadraticPart
 from fastrace.mcmc.models.priors import HalfNormal, Normal
 
 __all__ = ["arguments_of", "with_given"]
@@ -25,8 +27,13 @@ _ODDS = ("logistic", "probit")
 _UNITS = ("gaussian", "student-t")  # families whose predictors have the units of the outcome
 
 
-def arguments_of(formula: str, frame: Any, family: str) -> tuple[dict[str, Any], list[str]]:
-    """Arguments of a `GLM` from a formula: X, y, offset, groups and priors scaled as bambi does; names of columns."""
+def arguments_of(
+    formula: str, frame: Any, family: str, given: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], list[str], QuadraticPart | None]:
+    """Arguments of a `GLM` from a formula: X, y, offset, groups, and priors scaled as bambi does but for those given.
+
+    Also the names of columns, and what the prior of an intercept of centred columns adds to that of the intercept.
+    """
     if not isinstance(formula, str) or not formula.split("~")[0].strip() or "~" not in formula:
         raise ValueError(f'formula is {_checks.shown(formula)}; words such as "y ~ x + (1 + x | g)" are needed')
     design = _designed(formula, frame)
@@ -34,8 +41,20 @@ def arguments_of(formula: str, frame: Any, family: str) -> tuple[dict[str, Any],
     columns, names, offset = _columns(design, len(y))
     spread, center = (float(np.std(y)), float(np.mean(y))) if family in _UNITS else (1.0, 0.0)
     groups, sds = _groups(design)
-    prior = _priors(design, columns, names, family, spread, center)
-    wide = math.sqrt((_WIDTH * spread) ** 2 + _shift(columns, names, prior))
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"prior is {_checks.shown(given)}; a dict of priors by name of column is needed, such as "
+                        f"{{'Intercept': mcmc.Normal(0.0, 2.5)}}")
+    given = {_INTERCEPT if name == INTERCEPT else name: own for name, own in (given or {}).items()}
+    slopes = {n: sd for n, sd in _priors(design, columns, names, family, spread).items() if n not in given}
+    shift = _shift(columns, names, slopes)
+    wide = math.sqrt((_WIDTH * spread) ** 2 + shift)
+    prior: dict[str, Any] = {**{n: Normal(0.0, sd) for n, sd in slopes.items()}, **given}
+    part = None
+    if _INTERCEPT in names and _INTERCEPT not in given:
+        width = _LOGIT_INTERCEPT if family in _ODDS else wide
+        own = math.hypot(width, math.sqrt(shift)) if family in _ODDS else wide
+        prior[_INTERCEPT] = Normal(center, own)
+        part = _centred(columns, names.index(_INTERCEPT), center, width, own)
     group_prior = {
         factor: {"sd": {term: HalfNormal(_WIDTH * spread / sd if term != "1" else wide) for term, sd in terms.items()}}
         for factor, terms in sds.items()
@@ -44,7 +63,18 @@ def arguments_of(formula: str, frame: Any, family: str) -> tuple[dict[str, Any],
         raise ValueError(f"{formula!r} has no common term, neither an intercept nor a column; at least one is needed")
     found = {"X": columns, "y": y, "offset": offset, "groups": groups or None, "prior": prior,
              "group_prior": group_prior or None}
-    return found, names
+    return found, names, part
+
+
+def _centred(columns: Array, place: int, center: float, width: float, own: float) -> QuadraticPart:
+    """A normal log prior of the predictor at the mean of the columns, less that of the intercept, of width `own`.
+
+    Where columns are centred that predictor is the intercept, on which bambi puts its prior.
+    """
+    means, unit = columns.mean(axis=0), np.eye(columns.shape[1])[place]
+    means[place] = 1.0
+    return QuadraticPart(np.outer(means, means) / width**2 - np.outer(unit, unit) / own**2,
+                         center * (means / width**2 - unit / own**2))
 
 
 def with_given(scaled: dict[str, Any] | None, given: Any) -> Any:
@@ -118,11 +148,9 @@ def _columns(design: Any, n: int) -> tuple[Array, list[str], Array | None]:
     return np.column_stack([np.empty((n, 0)), *tables]), names, offset
 
 
-def _priors(
-    design: Any, columns: Array, names: list[str], family: str, spread: float, center: float
-) -> dict[str, Normal]:
-    """Of each column: wide enough for any effect that the data could show, in their units."""
-    out: dict[str, Normal] = {}
+def _priors(design: Any, columns: Array, names: list[str], family: str, spread: float) -> dict[str, float]:
+    """Prior standard deviations of columns but the intercept: wide enough for any effect, in units of the data."""
+    out: dict[str, float] = {}
     first = 0
     for term in ({} if design.common is None else design.common.terms).values():
         if term.kind in ("offset", "intercept"):
@@ -135,18 +163,15 @@ def _priors(
                 sd = _LOGIT_WIDTH if _is_categoric(term) else _LOGIT_WIDTH / _spread(table, label, design)
             else:
                 sd = _WIDTH * spread / _spread(column, label, design)
-            out[label] = Normal(0.0, sd)
+            out[label] = sd
         first += len(labels)
-    if _INTERCEPT in names:
-        width = _LOGIT_INTERCEPT if family in _ODDS else _WIDTH * spread
-        out[_INTERCEPT] = Normal(center, math.sqrt(width**2 + _shift(columns, names, out)))
     return out
 
 
-def _shift(columns: Array, names: list[str], prior: dict[str, Normal]) -> float:
-    """Prior variance of the predictor at the mean of the columns, the intercept left out."""
+def _shift(columns: Array, names: list[str], sds: dict[str, float]) -> float:
+    """Prior variance of the predictor at the mean of the columns that have a scaled prior."""
     means = columns.mean(axis=0)
-    return float(sum((prior[n].sd * means[j]) ** 2 for j, n in enumerate(names) if n != _INTERCEPT))
+    return sum((sds[n] * float(means[j])) ** 2 for j, n in enumerate(names) if n in sds)
 
 
 def _is_categoric(term: Any) -> bool:

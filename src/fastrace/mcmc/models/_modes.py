@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from fastrace._models.grouping import Factor
 from fastrace.mcmc.models._rows import products
 
-__all__ = ["NoModeError", "ascent", "called", "find_mode", "movement", "normal_density"]
+__all__ = ["CORRELATED", "NoModeError", "QuadraticPart", "ascent", "called", "find_mode", "movement", "normal_density"]
 
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Array]  # value, gradient, Hessian
@@ -22,6 +23,31 @@ _FAR = 0.01  # squared gradient per posterior standard deviation at which no mod
 _ROUNDING = 1e-11  # relative error of a log-posterior
 _COLLINEAR = 1e-11  # relative movement of the predictors that is rounding
 _SINGULAR = 1e-14  # eigenvalue, the diagonal being 1, that is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticPart:
+    """A part of a log prior: ``shift @ b - b @ precision @ b / 2`` of the first parameters b; it may be convex."""
+
+    precision: Array
+    shift: Array
+
+    def expansion(self, at: Array) -> Parts:
+        """Value, gradient and Hessian at a point that has further parameters too."""
+        p, dim = len(self.shift), len(at)
+        gradient, hessian = np.zeros(dim), np.zeros((dim, dim))
+        pull = self.precision @ at[:p]
+        gradient[:p], hessian[:p, :p] = self.shift - pull, -self.precision
+        return float(at[:p] @ (self.shift - 0.5 * pull)), gradient, hessian
+
+    def __call__(self, at: Array) -> float:
+        return self.expansion(at)[0]
+
+
+CORRELATED = (
+    "{}, and GLM.from_formula puts the intercept's prior where columns have their means, so that it depends on their "
+    "coefficients: give prior={{'Intercept': mcmc.Normal(0.0, 2.5)}}, which is on the intercept itself"
+)
 
 
 class NoModeError(ValueError):

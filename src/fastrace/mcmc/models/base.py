@@ -16,7 +16,7 @@ from fastrace._base._words import counted
 from fastrace._models._priors import JointPrior
 from fastrace.control_variates import residual_rounding
 from fastrace.mcmc.models._joint import constrained, smooth_part, unconstrained
-from fastrace.mcmc.models._modes import NoModeError, Parts, called, find_mode, normal_density
+from fastrace.mcmc.models._modes import NoModeError, Parts, QuadraticPart, called, find_mode, normal_density
 from fastrace.mcmc.models._rows import CHUNK
 from fastrace.sources import Source
 
@@ -93,6 +93,7 @@ class Model:
     names: tuple[str, ...] | None = None  # of models saved before they had names
     _computed: tuple[str, ...] = ("names",)  # attributes that do not change the draws
     joint_prior: JointPrior | None = None  # where the prior is more than independent normal densities
+    prior_part: QuadraticPart | None = None  # of the log prior, beside all else that it has
     _positive = False  # whether the likelihood is above 0 everywhere
     _concave = False  # whether the log-likelihood is, so that it has one mode at most
 
@@ -220,8 +221,9 @@ class Model:
             out += [self.joint_prior.value_of(point) for point in points]
         else:
             out -= 0.5 * np.square(points - self.prior_mean) @ self.prior_precision
-        if self.log_prior is not None:
-            out += [float(self.log_prior(point.copy())) for point in points]
+        for own in (self.log_prior, self.prior_part):
+            if own is not None:
+                out += [float(own(point.copy())) for point in points]
         if np.isnan(out).any() or (out == math.inf).any():
             bad = int(np.argmax(np.isnan(out) | (out == math.inf)))
             raise ValueError(f"the log-posterior is {out[bad]} at {points[bad]}; a finite number is needed, or -inf "
@@ -261,7 +263,7 @@ class Model:
             hat = np.array(theta_hat, dtype=np.float64)
         if hat.shape != (self.dim,) or not np.isfinite(hat).all():
             raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
-        _, slope, curvature = self._expand(hat)
+        _, slope, curvature = self._with_part(hat, *self._expand(hat))
         mean, precision = self._normal_prior(hat)
         slope, curvature = slope - precision * (hat - mean), curvature - np.diag(precision)
         center, factor = normal_density(hat, slope, curvature, self._moved, self._more_prior, self.names)
@@ -270,9 +272,15 @@ class Model:
                          with_prior=self.joint_prior is not None)
 
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
-        """What the normal density of a reference leaves of the log prior: `log_prior` unless it is expanded too."""
+        """What the normal density of a reference leaves of the log prior: `log_prior` unless it is expanded too.
+
+        Without a reference, all that is not made of independent normal densities.
+        """
+        own, part = self.log_prior, self.prior_part
+        if reference is None and part is not None:
+            return part if own is None else lambda theta: own(theta) + part(theta)
         if self.joint_prior is None or reference is None or not reference.with_prior:
-            return self.log_prior
+            return own
         return partial(_left, self._prior_expanded(reference.theta_hat))
 
     def _normal_prior(self, at: Array) -> tuple[Array, Array]:
@@ -373,6 +381,7 @@ class Model:
     def _with_prior(
         self, at: Array, value: float, gradient: Array, hessian: Array
     ) -> tuple[float, Array, Array]:
+        value, gradient, hessian = self._with_part(at, value, gradient, hessian)
         mean, precision = self._normal_prior(at)
         if self.joint_prior is not None:
             level, slope = smooth_part(self.joint_prior).value_and_gradient(at)
@@ -380,3 +389,10 @@ class Model:
         step = at - mean
         pull = precision * step
         return value - 0.5 * float(step @ pull), gradient - pull, hessian - np.diag(precision)
+
+    def _with_part(self, at: Array, value: float, gradient: Array, hessian: Array) -> Parts:
+        """With `prior_part`."""
+        if self.prior_part is None:
+            return value, gradient, hessian
+        more = self.prior_part.expansion(at)
+        return value + more[0], gradient + more[1], hessian + more[2]

@@ -94,6 +94,7 @@ class Binned(Model):
         with np.errstate(divide="ignore"):
             sd = 1.0 / np.sqrt(model.prior_precision)
         super().__init__(model.dim, model.n_rows, model.prior_mean, sd, model.log_prior, model.names)
+        self.prior_part = model.prior_part
         self.model = model
         self._data = _data(model)
         by = _summaries(model, self._data, reference.theta_hat)

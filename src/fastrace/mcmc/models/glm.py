@@ -209,7 +209,7 @@ class GLM(Model):
         family : str, default "logistic"
             As in `GLM`.
         prior : dict, optional
-            In place of the scaled priors of columns, by their names.
+            In place of the scaled priors of columns, by their names. One of "Intercept" is on the intercept itself.
         group_prior : prior of a scale, or dict, optional
             As in `GLM`; what it does not name keeps its scaled prior.
         **options
@@ -233,10 +233,14 @@ class GLM(Model):
         -----
         With s the standard deviation of the outcome of the "gaussian" and "student-t" families, and 1 elsewhere, a
         coefficient is normal about 0 with standard deviation 2.5 s / sd(column); on the scale of log-odds with
-        1 / sd(column), or 1 for a category. The intercept is normal about the mean of the outcome, or 0, with standard
-        deviation :math:`\sqrt{(2.5 s)^2 + \sum_j (\sigma_j \bar x_j)^2}`, with 1.5 in place of 2.5 s for log-odds:
-        bambi says so of the intercept of centred columns, which leaves the same width here. Effects of groups are
-        independent with half-normal standard deviations of 2.5 s / sd(column), or as wide as the intercept.
+        1 / sd(column), or 1 for a category. The predictor without groups at the mean of all columns, which is the
+        intercept of centred columns, is normal about the mean of the outcome, or 0, with standard deviation
+        :math:`\sqrt{(2.5 s)^2 + \sum_j (\sigma_j \bar x_j)^2}`, or 1.5 for log-odds. Effects of groups are
+        independent with half-normal standard deviations of 2.5 s / sd(column), or as wide as that square root. This
+        is bambi's joint density, where families, links and parameters are the same: bambi's link of the gamma
+        family is the inverse unless told otherwise, and here it is the logarithm; its alpha of the gamma and negative
+        binomial families is 1 / dispersion, whose prior, half-Cauchy with scale 1, is the same of both; it learns the
+        degrees of freedom of the "student-t" family, which are fixed here.
 
         References
         ----------
@@ -255,13 +259,15 @@ class GLM(Model):
         >>> model.names[:3]  # doctest: +SKIP
         ('Intercept', 'x', '1|g[u]')
         """
-        found, names = arguments_of(formula, frame, family)
+        found, names, part = arguments_of(formula, frame, family, prior)
         if found["offset"] is not None and options.get("offset") is not None:
             raise ValueError("offset was given, and the formula has one too: write the sum of both in one place")
-        prior = {**found.pop("prior"), **({} if prior is None else prior)}
+        prior = found.pop("prior")
         scaled = with_given(found.pop("group_prior"), group_prior)
         x, y = found.pop("X"), found.pop("y")
-        return cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
+        model = cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
+        model.prior_part = part
+        return model
 
     def _taken(self, rows: NDArray[np.intp] | slice, n_arms: int = 1) -> GLMSource:
         """These rows in this order, with all that each has, and arms of zeros."""

@@ -16,7 +16,7 @@ from fastrace._base._words import counted
 from fastrace._models._group_expansions import GroupExpansions, about_one_origin
 from fastrace.control_variates import cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
-from fastrace.mcmc.models._modes import Parts, find_mode
+from fastrace.mcmc.models._modes import CORRELATED, Parts, find_mode
 from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models.glm import GLM, expanded
 
@@ -172,6 +172,8 @@ class MixtureOf:
         if self.model.log_prior is not None:
             raise ValueError("the model has a log_prior, or a prior that is not normal; classes are drawn from a "
                              "normal prior times expansions: give prior=Normal(0.0, 2.5), or prior_mean and prior_sd")
+        if self.model.prior_part is not None:
+            raise ValueError(CORRELATED.format("classes are drawn from independent normal priors"))
         flat = np.flatnonzero(self.model.prior_precision == 0.0)
         if len(flat):
             raise ValueError(f"prior_sd of the model is infinite for parameters {flat.tolist()}; a class without "
