@@ -206,6 +206,33 @@ def independence(log_posterior, center, factor, z, rng, n, *, walk, walk_share):
     return np.array(out)
 
 
+def student_t(model, z, rng, n, *, degrees, shift, scale, walk, walk_share, decide):
+    """Draws from a Student-t density in the reference's coordinates, and a share of walks, all decided at once.
+
+    With s the density of the reference and q that of the proposals, accept with min(1, s(z') q(z) / (s(z) q(z')) b).
+    """
+    center, factor = model.reference.center, model.reference.factor
+
+    def log_q(z):
+        t = (z - shift) / scale
+        return -0.5 * (degrees + len(z)) * math.log1p(t @ t / degrees)
+
+    out = []
+    for _ in range(n):
+        stream = RowStream(int(rng.bit_generator.random_raw()))
+        walks = walk_share > 0.0 and rng.random() < walk_share
+        stretch = 1.0 if walks else math.sqrt(0.5 * degrees / rng.standard_gamma(0.5 * degrees))
+        xi = stretch * np.array([rng.standard_normal() for _ in z])
+        new = z + walk * xi if walks else shift + scale * xi
+        log_u = -rng.standard_exponential() + 0.5 * (new @ new - z @ z)
+        if not walks:
+            log_u += log_q(new) - log_q(z)
+        if decide(center + factor @ z, center + factor @ new, z, new, log_u, stream):
+            z = new
+        out.append(center + factor @ z)
+    return np.array(out)
+
+
 def slice_sweeps(log_density, z, rng, n, *, width, most):
     """Slice sampling along one coordinate after another; Neal (2003), figures 3 (stepping out) and 5 (shrinkage)."""
     out = []

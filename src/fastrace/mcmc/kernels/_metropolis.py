@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
 
 from fastrace._base import _checks
+from fastrace.mcmc.kernels._minibatch import PoissonChain
 from fastrace.mcmc.kernels._proposal import Proposal
 from fastrace.mcmc.kernels._rows import WINDOW, ChainState, RowKernel, Tuning, table_of
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.races._weighted import AliasTable
 
-FOLLOWING = ("crank-nicolson", "independent", "langevin")  # the reference; far from it they are seldom accepted
-PROPOSALS = ("auto", "crank-nicolson", "independent", "random-walk", "langevin")
+FOLLOWING = ("crank-nicolson", "independent", "langevin", "student-t")  # the reference; far off seldom accepted
+PROPOSALS = ("auto", "crank-nicolson", "independent", "random-walk", "langevin", "student-t")
 TARGETS = {"crank-nicolson": 0.6, "random-walk": 0.3, "langevin": 0.57}
+
+STAGES = 1000, 500, 1000  # steps of the pilot that finds a Student-t density, each stage from what the last one found
+STAGE_SEED = 20160619  # of that pilot, so that the density depends on the model alone
+PILOT_STEPS, PILOT_PASSES = 100, 100  # between two looks at what a stage has read, and what it may read, in rows
+DEGREES = (4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)  # of freedom that are tried
+LOSS = 0.1  # of mean log density that is worth giving for fewer degrees, that is for longer tails
 
 Propose = Callable[[np.random.Generator, NDArray[np.float64]], tuple[ArrayLike, float]]
 
@@ -30,8 +39,32 @@ WIDE_BOUNDS = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """A Student-t density near a posterior, in the coordinates of a reference.
+
+    Attributes
+    ----------
+    degrees : float
+        Of freedom.
+    shift : ndarray of shape (dim,)
+        Center.
+    scale : float
+    gain : float
+        Mean log density at draws from the posterior, above that of the reference.
+    """
+
+    degrees: float
+    shift: NDArray[np.float64] = field(repr=False)
+    scale: float
+    gain: float = 0.0
+
+
 class RowMetropolis(RowKernel):
     """Base of the Metropolis-Hastings kernels; see `RacingMetropolis` for the parameters they share."""
+
+    _tails: Tails | None = None
+    _computed = ("_tails",)  # attributes that do not change the draws
 
     def __init__(
         self,
@@ -45,6 +78,9 @@ class RowMetropolis(RowKernel):
         delayed: bool = True,
     ) -> None:
         super().__init__(model, covariance, control_variate)
+        if isinstance(proposal, str) and proposal == "auto" and self._shells:
+            self._tails = tails_of(self)  # rows bend so unequally that the posterior may lean
+            proposal = "student-t" if self._tails.gain > 0.0 else "auto"
         self.propose: Propose | None = None
         if callable(proposal):
             _checks.takes(proposal, "proposal", "rng", "theta")
@@ -62,12 +98,20 @@ class RowMetropolis(RowKernel):
         return self.propose is None
 
     def describe(self) -> dict[str, Any]:
-        return {
+        own = {
             "kernel": type(self).__name__,
             "proposal": self.proposal,
             "control_variate": self.controlled,
             "delayed": self.delayed,
         }
+        return own | {"degrees": self.tails.degrees} if self.proposal == "student-t" else own
+
+    @property
+    def tails(self) -> Tails:
+        """The density that "student-t" proposes from, found by a pilot when it is first asked for."""
+        if self._tails is None:
+            self._tails = tails_of(self)
+        return self._tails
 
     @property
     def proposes_reference(self) -> bool:
@@ -83,6 +127,8 @@ class RowMetropolis(RowKernel):
             return Proposal(1.0, tuning.reach * walk, walk, 0.5, **options)  # delayed from the arrival on
         if self.proposal not in FOLLOWING:  # the walks among the others are plain steps themselves
             options["plain_share"] = self.walk_share
+        if self.proposal == "student-t":
+            options["tails"] = (self.tails.degrees, self.tails.shift, self.tails.scale)
         if self.propose is not None:
             options["propose"] = partial(self.propose, rng)  # type: ignore[arg-type]  # None where no step is made
         return Proposal(*coefficients(self.proposal, tuning.size, self.model.dim, self.walk_share), **options)
@@ -143,11 +189,60 @@ class MinibatchMetropolis(RowMetropolis):
         return chain
 
 
+class _Pilot(MinibatchMetropolis):
+    """Exact and cheap wherever rows have bounds, whatever kernel asks for its proposals."""
+
+    _engine_class = PoissonChain
+    _purpose = "without which no minibatch is exact"
+
+
+def tails_of(kernel: RowMetropolis) -> Tails:
+    """A Student-t density near the posterior, by a chain that follows the reference, then what it has found."""
+    pilot: RowMetropolis
+    if kernel._weights is None or kernel.reference is None:
+        pilot = copy.copy(kernel)
+    else:
+        pilot = _Pilot(kernel.model, proposal="crank-nicolson", control_variate=kernel.reference)
+    pilot.proposal, pilot.size, pilot.walk_share = "crank-nicolson", 1.0, 0.1
+    tails = Tails(8.0, np.zeros(kernel.model.dim), 1.0)
+    rng = np.random.default_rng(STAGE_SEED)
+    state = pilot.init(kernel._center)
+    for stage, steps in enumerate(STAGES):
+        pilot.proposal, pilot._tails = ("student-t", tails) if stage else ("crank-nicolson", None)
+        parts, read = [], 0
+        for k in range(0, steps, PILOT_STEPS):
+            state, some = pilot.run(rng, state, PILOT_STEPS, tune=stage == 0)
+            if stage or k:  # the first steps only tune
+                parts.append(some.draws)
+            read += int(some.rows.sum())
+            if read > PILOT_PASSES * kernel.model.n_rows and parts:
+                break
+        z = np.asarray(np.linalg.solve(kernel._factor, (np.concatenate(parts) - kernel._center).T).T, dtype=np.float64)
+        tails = _fitted(z)
+    return tails
+
+
+def _fitted(z: NDArray[np.float64]) -> Tails:
+    """The Student-t density of longest tails among those of nearly the highest mean log density at these points."""
+    d, shift = z.shape[1], z.mean(axis=0)
+    squares = np.square(z - shift).sum(axis=1)
+    scores, scales = [], []
+    for nu in DEGREES:
+        scale = math.sqrt(squares.mean() / d * (nu - 2.0) / nu)
+        scales.append(scale)
+        constant = gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * d * math.log(nu) - d * math.log(scale)
+        scores.append(constant - 0.5 * (nu + d) * float(np.log1p(squares / (scale * scale * nu)).mean()))
+    k = next(k for k, score in enumerate(scores) if score >= max(scores) - LOSS)
+    reference = -0.5 * (d * math.log(2.0) + float(np.square(z).sum(axis=1).mean()))  # less what both have, pi
+    return Tails(DEGREES[k], shift, scales[k], float(scores[k] - reference))
+
+
 def checked_proposal(
-    proposal: str | Callable[..., Any], size: float, walk_share: float, controlled: bool
+    proposal: str | Callable[..., Any], size: float, walk_share: float, controlled: bool,
+    names: tuple[str, ...] = PROPOSALS,
 ) -> tuple[str, float, float]:
     """The three options of a proposal, checked; "auto" follows the control variate where there is one."""
-    name = "user" if callable(proposal) else _checks.choice(proposal, "proposal", PROPOSALS)
+    name = "user" if callable(proposal) else _checks.choice(proposal, "proposal", names)
     if name == "auto":
         name = "crank-nicolson" if controlled else "random-walk"
     size = _checks.real(size, "size")
@@ -164,7 +259,7 @@ def coefficients(proposal: str, size: float, dim: int, walk_share: float) -> tup
     walk = 2.38 / math.sqrt(dim)
     if proposal == "crank-nicolson":
         return math.sqrt(max(0.0, 1.0 - size * size)), size, walk, walk_share
-    if proposal == "independent":
+    if proposal in ("independent", "student-t"):
         return 0.0, 1.0, walk, walk_share
     if proposal == "langevin":
         step = min(1.65 * dim ** (-1.0 / 6.0) * size, math.sqrt(2.0))

@@ -38,7 +38,9 @@ class PoissonMinibatchMetropolis(MinibatchMetropolis):
     :math:`\sqrt d + 2`, 4 or 8 standard deviations; a move takes the bounds of the smallest ball that holds both its
     ends. That is the same for the way back, and all that the proof asks of a bound is that both directions have it: the
     chain stays exact. With 10^5 rows, 10 parameters and 500, 100 and 20 outcomes of 1 a step reads 31, 110 and 830
-    rows; with one bound for all rows it read 490, 5,700 and 60,000. `Reference.shells` has the bounds.
+    rows; with one bound for all rows it read 490, 5,700 and 60,000. `Reference.shells` has the bounds. Such a posterior
+    leans: of 20 outcomes the normal density at the mode gives a chain 1,400 effective samples a CPU second, and
+    "student-t" proposals, the default there, 4,300 to 5,300 from 1 % of the rows a step.
 
     The terms of Poisson regression have no bounded third derivative, but have one near the mode: a step that leaves a
     ball of radius sqrt(d) + 5 standard deviations, or starts outside, reads all rows.

@@ -27,7 +27,7 @@ from fastrace.mcmc.doors.jax._races import (
     info_of,
     key_words,
 )
-from fastrace.mcmc.kernels._metropolis import FOLLOWING, checked_proposal, coefficients
+from fastrace.mcmc.kernels._metropolis import FOLLOWING, PROPOSALS, checked_proposal, coefficients
 from fastrace.mcmc.kernels._rows import NEAR, cholesky_of
 from fastrace.mcmc.models._modes import find_mode, normal_density
 from fastrace.mcmc.models.base import Reference
@@ -187,7 +187,8 @@ class JaxRacingMetropolis:
         self._check_terms(flat)
         self.propose = proposal if callable(proposal) else None
         controlled = self.order is not None
-        self.proposal, self.size, self.walk_share = checked_proposal(proposal, size, walk_share, controlled)
+        names = tuple(name for name in PROPOSALS if name != "student-t")  # it rests on a pilot
+        self.proposal, self.size, self.walk_share = checked_proposal(proposal, size, walk_share, controlled, names)
         screens = controlled or (log_prior is not None and self.proposal in FOLLOWING)
         screened = _checks.flag(delayed, "delayed") and screens
         self._race = Race(
