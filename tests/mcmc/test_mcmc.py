@@ -1032,7 +1032,7 @@ def test_statistics_and_containers():
     plain = json.loads(json.dumps(trace.to_dict(), allow_nan=False))
     assert plain["posterior"]["theta"] == trace.draws.tolist() and plain["kernel"]["kernel"] == "RacingMetropolis"
     frame = trace.to_frame()
-    assert list(frame["coordinate"]) == [f"theta[{j}]" for j in range(3)]
+    assert list(frame["coordinate"]) == [f"x{j}" for j in range(3)]
     assert list(frame["ess"]) == pytest.approx(trace.ess())
     page = trace._repr_html_()
     assert page.count("<tr>") == 4 and f"{frame['mean'][0]:.4g}" in page
@@ -1065,7 +1065,7 @@ def test_arviz(monkeypatch):
         monkeypatch.setitem(sys.modules, "arviz", stand_in)
         trace.to_arviz()
         if version[0] == "0":
-            assert set(asked["k"]) == {"posterior", "sample_stats", "attrs"}
+            assert set(asked["k"]) == {"posterior", "sample_stats", "attrs", "coords", "dims"}
         else:
             assert set(asked["a"][0]) == {"posterior", "sample_stats"} and "posterior" in asked["k"]["attrs"]
     monkeypatch.setitem(sys.modules, "arviz", None)

@@ -159,3 +159,37 @@ def test_arguments_of_other_types():
         mcmc.correct(np.zeros((5, 2)), model.reference(), 3)
     with pytest.raises(TypeError, match="surrogate is 3"):
         mcmc.correct(np.zeros((5, 2)), 3, model)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_learned_scale_comes_as_its_logarithm_or_by_its_name(by_name):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=2000)
+    model = mcmc.GLM(x[:, None], 0.5 * x + rng.normal(scale=3.0, size=2000), "gaussian")
+    compressed, about = mcmc.compress(model), model.reference()
+    draws = drawn(about, (2, 200))
+    natural = np.concatenate([draws[:, :, :1], np.exp(draws[:, :, 1:])], axis=2)
+    truth = mcmc.correct(draws, compressed, model, 1)
+    if by_name:
+        for key, values in (("scale", natural[:, :, 1]), ("log(scale)", draws[:, :, 1])):
+            trace = mcmc.correct({key: values, "x0": draws[:, :, 0]}, compressed, model, 1)
+            np.testing.assert_allclose(trace.draws, truth.draws)
+        with pytest.raises(ValueError, match="draws of 'scale' are not all positive"):
+            mcmc.correct({"scale": draws[:, :, 1] - 9.0, "x0": draws[:, :, 0]}, compressed, model, 1)
+        return
+    for surrogate in (compressed, about):
+        with pytest.raises(ValueError, match=r"'log\(scale\)' lie about 3.* take the logarithm"):
+            mcmc.correct(natural, surrogate, model, 1)
+
+
+@pytest.mark.parametrize(("draws", "words"), [
+    ({"x0": np.zeros(9)}, "lack 'x1'"),
+    ({"x0": np.zeros(9), "x1": np.zeros(9), "x2": np.zeros(9)}, "hold 'x2'"),
+    ({"x0": np.zeros(9), "x1": np.zeros(8)}, "have shapes"),
+    (np.zeros((50, 2)), "all 50 draws of parameters 'x0', 'x1' are alike"),
+    (np.stack([np.ones(50), np.arange(50.0)], axis=1), "of parameters 'x0' are alike"),
+])
+def test_draws_that_cannot_be_corrected(draws, words):
+    model = logistic()
+    with pytest.raises(ValueError, match=words):
+        mcmc.correct(draws, model.reference(), model)

@@ -31,7 +31,7 @@ def test_frames_of_every_library_make_the_model_of_their_numbers(kind, outcomes)
     X, y = columns()
     model = mcmc.GLM(FRAMES[kind](X), y if outcomes is None else COLUMNS[outcomes](y), shuffle=3)
     plain = mcmc.GLM(np.column_stack(list(X.values())), y, shuffle=3)
-    assert model.names == NAMES and plain.names is None
+    assert model.names == NAMES and plain.names == ("x0", "x1")
     np.testing.assert_array_equal(model.reference().center, plain.reference().center)
 
 
@@ -40,7 +40,7 @@ def test_two_columns_of_one_name_give_no_names_and_a_warning(make):
     X, y = columns()
     frame = pd.DataFrame(X).set_axis(["age", "age"], axis="columns")
     with pytest.warns(UserWarning, match="more than one column is named 'age': go by the numbers") as seen:
-        assert make(frame, y).names is None
+        assert make(frame, y).names == (("x0", "x1") if make is mcmc.GLM else None)
     assert seen[0].filename == __file__
     assert make(frame, y, names=["age", "income"]).names is not None
     with pytest.raises(ValueError, match=r"names has 'age.*' more than once"):
@@ -128,7 +128,7 @@ def test_names_change_no_draw_and_no_checkpoint(tmp_path):
     first = mcmc.sample(plain, n_draws=20, n_chains=1, n_tune=0, rng=1, checkpoint=tmp_path / "run")
     on = mcmc.sample(named, n_draws=30, n_chains=1, n_tune=0, rng=1, checkpoint=tmp_path / "run")
     np.testing.assert_array_equal(on.draws[:, :20], first.draws)
-    assert on.names == NAMES and first.names == ()
+    assert on.names == NAMES and first.names == ("x0", "x1")
 
 
 def test_a_plot_takes_names_of_coordinates():
@@ -157,3 +157,34 @@ def test_warnings_and_errors_name_the_parameters():
         mcmc.GLM(X, X["income"] > 0.0, prior_sd=[1.0, np.inf]).reference()
     with pytest.raises(ValueError, match="as theta moves along parameters 'income.1.'"):
         mcmc.Softmax(X, X["income"] > 0.0, prior_sd=[1.0, np.inf]).reference()
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_columns_without_names_have_one_name_everywhere(groups):
+    X, y = columns()
+    model = mcmc.GLM(np.column_stack(list(X.values())), y, groups=np.arange(300) % 3 if groups else None,
+                     prior={"x1": mcmc.Normal(0.0, 1.0)})
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=100, n_chains=2, rng=1)
+    made = (model.names, trace.names, mcmc.compress(model).names, mcmc.laplace(model, 100, rng=1).names)
+    assert all(names[:2] == ("x0", "x1") for names in made) and "theta[0]" not in str(trace)
+
+
+def test_tables_print_scales_and_coefficients_before_effects():
+    X, y = columns()
+    model = mcmc.GLM(X, y, groups={"town": np.arange(300) % 30})
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=100, n_chains=2, rng=1)
+    corrected = mcmc.correct(model.unconstrain(trace.draws), mcmc.compress(model), model, 1)
+    for table in (trace, pickle.loads(pickle.dumps(trace)), mcmc.laplace(model, 100, rng=1), corrected):
+        first = [line.split()[0] for line in str(table).splitlines() if line.strip().split()[0] in model.names]
+        assert first[:4] == ["age", "income", "sd(1|town)", "1|town[0]"] and len(first) == 20
+        assert tuple(table.to_frame()["coordinate"]) == model.names
+
+
+def test_a_trace_goes_on_with_its_own_chains_or_not_at_all():
+    X, y = columns()
+    kernel = mcmc.Metropolis(mcmc.GLM(X, y))
+    trace = mcmc.sample(kernel, n_draws=200, n_chains=2, rng=1)
+    with pytest.raises(ValueError, match="n_chains is 4 and init a trace of 2 chains"):
+        mcmc.sample(kernel, trace, n_draws=10, n_chains=4)
+    longer = [mcmc.sample(kernel, trace, n_draws=10, n_chains=n).draws for n in (None, 2)]
+    np.testing.assert_array_equal(*longer)

@@ -164,11 +164,11 @@ def test_separated_outcomes_under_a_flat_prior_are_refused_by_name(kind):
 
 def test_the_parameters_that_run_away_are_named():
     make, X, y, more = separated("in one group", np.random.default_rng(1))
-    with pytest.raises(ValueError, match="along parameters 2, "):
+    with pytest.raises(ValueError, match="along parameters 'x2', "):
         make(X, y, *more).reference()
     flat = [np.inf, np.inf, 2.5]
     make(X, y, *more, prior_sd=flat).reference()
-    with pytest.raises(ValueError, match="along parameters 2, "):
+    with pytest.raises(ValueError, match="along parameters 'x2', "):
         make(X, y, *more, prior_sd=[2.5, 2.5, np.inf]).reference()
 
 

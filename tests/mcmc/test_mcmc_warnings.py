@@ -52,14 +52,14 @@ def test_a_random_walk_in_ten_dimensions_is_quiet_if_it_is_long_enough():
     kernel = mcmc.RacingMetropolis(logistic(5000, 10), proposal="random-walk")
     assert words_of(kernel, n_draws=40_000, n_chains=2, n_tune=1000) == []
     told = words_of(kernel, n_draws=1000, n_chains=2, n_tune=1000)
-    assert any("effective sample size of theta" in words and "at least 200 are needed" in words for words in told)
+    assert any("effective sample size of x" in words and "at least 200 are needed" in words for words in told)
 
 
 def test_chains_that_did_not_arrive():
     """Starts apart, no tuning, a walk that is too short to get anywhere."""
     kernel = mcmc.RacingMetropolis(logistic(), proposal="random-walk", size=0.01)
     told = " | ".join(words_of(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=300, n_chains=2, n_tune=0))
-    for words in ("R-hat of theta", "that of 2 of 2 coordinates is above 1.0", "effective sample size",
+    for words in ("R-hat of x", "that of 2 of 2 coordinates is above 1.0", "effective sample size",
                   "chains 0, 1 stayed far", "standard deviations", "tune"):
         assert words in told
     assert "began at one point" not in told
@@ -69,7 +69,7 @@ def test_chains_that_did_not_arrive():
 def test_few_draws_of_chains_that_disagree_are_warned_of_and_printed_as_saying_little(n_draws):
     kernel = mcmc.RacingMetropolis(logistic(), proposal="random-walk", size=0.01)
     words = " | ".join(words_of(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=n_draws, n_chains=2, n_tune=0))
-    assert "R-hat of theta" in words and "effective sample size" not in words
+    assert "R-hat of x" in words and "effective sample size" not in words
     apart, alike = (of(np.random.default_rng(0).normal(size=(2, n, 1))) for n in (n_draws, 100))
     assert diagnosis(apart, None, False) == ()
     assert f"say little after {n_draws} draws a chain" in str(apart) and "say little" not in str(alike)
@@ -362,9 +362,9 @@ def test_check_bias_says_when_chains_have_not_mixed():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         apart = mcmc.sample(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=300, n_chains=2, n_tune=0, rng=1)
-    with pytest.warns(UserWarning, match="R-hat of theta"):
+    with pytest.warns(UserWarning, match="R-hat of x"):
         check = mcmc.check_bias(kernel, apart, n=50, rng=1)
-    assert "R-hat" in check.warnings[0] and "warning: R-hat of theta" in str(check)
+    assert "R-hat" in check.warnings[0] and "warning: R-hat of x" in str(check)
     near = mcmc.RacingMetropolis(logistic())
     check = mcmc.check_bias(near, mcmc.sample(near, n_draws=1000, n_chains=2, rng=1), n=50, rng=1)
     assert check.warnings == () and "warning" not in str(check)

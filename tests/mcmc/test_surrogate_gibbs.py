@@ -288,7 +288,7 @@ def test_a_trace_names_its_variables_and_orders_classes():
     rank = np.argsort(np.argsort(theta[:, 0]))
     assert (found["label"] == rank[np.arange(6) % 2]).all()
     assert trace.names[:2] == ("label[0]", "label[1]")
-    assert trace.names[6:8] == ("theta[0, 0]", "theta[0, 1]")
+    assert trace.names[6:8] == ("theta[0, x0]", "theta[0, x1]")
     assert len(trace.names) == trace.draws.shape[2]
     assert (mix.together(trace) == np.equal.outer(np.arange(6) % 2, np.arange(6) % 2)).all()
     assert (mix.occupied(trace) == 2).all()
@@ -340,7 +340,7 @@ def test_labels_are_not_judged_and_exchanged_names_are_explained():
     assert np.isinf(same.rhat()).any()
     assert not [words for words in diagnosis(same, None, False) if "R-hat" in words or "effective" in words]
     printed = str(same)
-    assert printed.index("theta[0, 0]") < printed.index("weight[1]") < printed.index("label[0]")
+    assert printed.index("theta[0, x0]") < printed.index("weight[1]") < printed.index("label[0]")
     other[24:28] = start[[26, 27, 24, 25]]
     swapped = replace(same, chains=(chain(start), chain(other)))
     words = " ".join(diagnosis(swapped, None, False, exchange_advice=kernel.exchange_advice))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from fastrace._base import _checks
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._fit import residuals
 from fastrace.mcmc.compression import Compressed, require_of
+from fastrace.mcmc.models._modes import called
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Steps
 from fastrace.mcmc.trace import Trace, diagnosis
@@ -26,11 +28,12 @@ Array = NDArray[np.float64]
 
 _INDEPENDENT = 0.3      # effective draws a draw, below which proposals are not independent
 _LEAST = 0.2            # share of proposals accepted
+_FAR = 6.0              # standard deviations from the expansion, beyond which a scale is no logarithm
 _DRAWS = 400            # whose weights tell Pareto k where decisions are races
 
 
 def correct(
-    draws: ArrayLike,
+    draws: ArrayLike | Mapping[str, ArrayLike],
     surrogate: Compressed | Reference,
     model: Model,
     rng: _checks.RngLike = None,
@@ -42,11 +45,12 @@ def correct(
 
     Parameters
     ----------
-    draws : array_like of shape (n_chains, n_draws, k) or (n_draws, k)
+    draws : array_like of shape (n_chains, n_draws, k) or (n_draws, k), or dict of these without the last axis
         Draws of the density proportional to prior times the expansion of the likelihood, made by any sampler, such as
         NUTS of another library on a `Compressed`, and thinned until they are independent. What the rows see stands
         first: ``model.n_seen`` columns, which are all that the decisions read. Further columns, such as scales, go
-        along.
+        along. The column of a learned scale of the family holds its logarithm. In a dict the parameters have their
+        names in ``model.names``, and a learned scale may come as it is, by its name "scale" or "dispersion".
     surrogate : Compressed or Reference
         The expansion that the sampler used, from `compress` or ``model.reference()``.
     model : Model
@@ -69,7 +73,8 @@ def correct(
     Raises
     ------
     ValueError
-        If shapes disagree, a draw is not finite, or a `Compressed` is of another model.
+        If shapes or names disagree, a draw is not finite, all draws of a parameter are alike, a learned scale came in
+        place of its logarithm, or a `Compressed` is of another model.
 
     Warns
     -----
@@ -108,17 +113,19 @@ def correct(
     _checks.choice(decision, "decision", ("race", "exact"))
     delta = _checks.probability(delta, "delta")
     hat = np.array(surrogate.psi_hat if isinstance(surrogate, Compressed) else surrogate.theta_hat)
-    array = np.array(draws, dtype=np.float64)
+    array = _by_name(draws, model) if isinstance(draws, Mapping) else np.array(draws, dtype=np.float64)
+    shape = array.shape
     array = array[None] if array.ndim == 2 else array
     n = model.n_seen
     if len(hat) != n:
         raise ValueError(f"the surrogate expands in {len(hat)} parameters and the rows of the model see {n}; the one "
                          f"of this model is needed")
     if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] < n or not np.isfinite(array).all():
-        raise ValueError(f"draws has shape {np.shape(draws)}; finite draws of shape (n_chains, n_draws, k) or "
+        raise ValueError(f"draws has shape {shape}; finite draws of shape (n_chains, n_draws, k) or "
                          f"(n_draws, k) are needed, k at least the {n} parameters that the rows see")
     if isinstance(surrogate, Compressed):
         require_of(surrogate, model, with_prior=False)
+    _check_columns(array[:, :, :n].reshape(-1, n), surrogate, model)
     gen = _checks.generator(rng)
     began = time.perf_counter()
     carrier = Reference(hat, hat, np.eye(n), None, math.inf)
@@ -136,11 +143,56 @@ def correct(
     about: dict[str, Any] = {"kernel": "correct", "decision": decision, "pareto_k": k}
     about |= {"delta": delta} if decision == "race" else {}
     names = (model.names or ()) if array.shape[2] == model.dim else ()
-    trace = Trace(tuple(chains), about, (), (), time.perf_counter() - began, names=names)
+    trace = Trace(tuple(chains), about, (), (), time.perf_counter() - began, names=names,
+                  shown_last=model._shown_last)
     problems = _problems(trace, array, k)
     for words in problems:
         warnings.warn(words, stacklevel=2)
     return replace(trace, warnings=tuple(problems))
+
+
+def _by_name(draws: Mapping[str, ArrayLike], model: Model) -> Array:
+    """Columns in the order of the model's parameters; of what the rows see alone, unless hyperparameters came too."""
+    names = list(model.names or (f"theta[{j}]" for j in range(model.dim)))
+    given = {name: np.array(values, dtype=np.float64) for name, values in draws.items()}
+    scale, last = getattr(model, "scale_name", ""), model.n_seen - 1
+    if getattr(model, "learns_scale", False) and scale in given and names[last] not in given:
+        values = given.pop(scale)
+        if not (values > 0.0).all():
+            raise ValueError(f"draws of {scale!r} are not all positive, and the logarithm of a scale is taken")
+        given[names[last]] = np.log(values)
+    wanted = names if len(given) > model.n_seen else names[: model.n_seen]
+    odd = [name for name in wanted if name not in given] or [name for name in given if name not in wanted]
+    if odd:
+        raise ValueError(f"draws by name {'lack' if odd[0] in wanted else 'hold'} {odd[0]!r}; the rows see "
+                         f"{', '.join(map(repr, names[: model.n_seen][:20]))}, and all or none of the hyperparameters "
+                         f"may come too")
+    shapes = {given[name].shape for name in wanted}
+    if len(shapes) > 1:
+        raise ValueError(f"draws by name have shapes {sorted(shapes)}; one shape, (n_chains, n_draws) or (n_draws,), "
+                         f"is needed")
+    return np.stack([given[name] for name in wanted], axis=-1)
+
+
+def _check_columns(seen: Array, surrogate: Compressed | Reference, model: Model) -> None:
+    """Refuse draws that stand still, and a learned scale in place of its logarithm."""
+    still = np.flatnonzero(np.ptp(seen, axis=0) == 0.0)
+    if len(seen) > 1 and len(still):
+        raise ValueError(f"all {len(seen)} draws of parameters {called(np.ptp(seen, axis=0) == 0.0, model.names)} are "
+                         f"alike: draws of prior times expansion are needed")
+    if not getattr(model, "learns_scale", False) or not (seen[:, -1] > 0.0).all():
+        return
+    unit = np.eye(model.n_seen)[-1]
+    if isinstance(surrogate, Compressed):
+        hat, sd = surrogate.psi_hat[-1], math.sqrt(surrogate.factor().solve(unit)[-1])
+    else:
+        hat, sd = surrogate.center[-1], float(np.linalg.norm(surrogate.factor[-1]))
+    middle = float(np.median(seen[:, -1]))
+    if abs(middle - hat) > _FAR * sd > abs(math.log(middle) - hat):
+        name = called(unit, model.names)
+        raise ValueError(f"the draws of {name} lie about {middle:.4g}, {abs(middle - hat) / sd:.3g} standard "
+                         f"deviations from the expansion, and their logarithms are where it is: take the logarithm, or "
+                         f"give draws as a dict by name")
 
 
 def _exactly(rng: np.random.Generator, own: Array, left: Array, n_rows: int) -> Steps:

@@ -17,14 +17,13 @@ from fastrace.mcmc import _pareto
 from fastrace.mcmc._fit import mode_words, other_mode
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.model import Model
-from fastrace.mcmc.trace import arviz_tree, effective_sample_size
+from fastrace.mcmc.trace import arviz_tree, effective_sample_size, printed_first
 from fastrace.results import Column, Result, Table
 
 __all__ = ["LaplaceResult", "laplace"]
 
 Array = NDArray[np.float64]
 
-_SHOWN = 20     # coordinates printed
 _FEW = 100.0    # effective draws, below which means are rough; or a quarter of all
 _LONG = 5.0     # degrees of freedom where tails are long
 _THIN = 5       # moves of hyperparameters between two draws
@@ -59,6 +58,8 @@ class LaplaceResult(Result):
         What the draws and their coordinates are called.
     warnings : tuple of str
         Why the draws should not be trusted, if so.
+    shown_last : tuple of int
+        Coordinates that are printed after all others, such as the effects of groups.
     """
 
     draws: Array = field(repr=False)
@@ -73,6 +74,7 @@ class LaplaceResult(Result):
     variable: str = "theta"
     names: tuple[str, ...] = field(default=(), repr=False)
     warnings: tuple[str, ...] = ()
+    shown_last: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def weights(self) -> Array:
@@ -132,11 +134,12 @@ class LaplaceResult(Result):
         columns = [Column("mean", values["mean"], ".4g", 11), Column("sd", values["sd"], ".4g", 11),
                    Column("ess", values["ess"], ".0f", 9)]
         names = values["coordinate"]
-        width = max(12, *map(len, names[:_SHOWN]))
-        rows: list[Any] = [[f"{name:>{width}}", *(column.cell(j) for column in columns)]
-                           for j, name in enumerate(names[:_SHOWN])]
-        if len(names) > _SHOWN:
-            rows.append(f"{'':>{width}}  ... and {len(names) - _SHOWN} more; smallest ess {values['ess'].min():.0f}")
+        order = printed_first(len(names), self.shown_last)
+        width = max(12, *(len(names[j]) for j in order))
+        rows: list[Any] = [[f"{names[j]:>{width}}", *(column.cell(j) for column in columns)] for j in order]
+        if len(names) > len(order):
+            rows.append(f"{'':>{width}}  ... and {len(names) - len(order)} more; smallest ess "
+                        f"{values['ess'].min():.0f}")
         return Table([f"{'':>{width}}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
 
     def _notes(self) -> list[str]:
@@ -346,7 +349,7 @@ def _answer(
     p = best.proposal
     names = getattr(model, "natural_names", model.names) if model.n_hyper else model.names  # scales, or logarithms
     answer = LaplaceResult(best.draws, best.log_weights, best.draws[chosen], best.k, best.ess, p.center, p.factor, p.df,
-                           passes, names=names or ())
+                           passes, names=names or (), shown_last=model._shown_last)
     if not best.k < _pareto.trusted_below(n):
         problems.append(answer.verdict)
     elif best.ess < min(_FEW, n / 4.0):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fastrace._base import _checks, _files
 from fastrace._base._progress import meter
+from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc._fit import fit_problems
@@ -34,6 +35,7 @@ from fastrace.mcmc.trace import Trace, diagnosis
 __all__ = ["sample"]
 
 SLICE = 0.1  # seconds between two looks at the clock, the callback and the checkpoint
+_CHAINS = 4
 FIRST = 32  # steps before the first of them
 Callback = Callable[[int, Steps], object]
 
@@ -42,7 +44,7 @@ def sample(
     kernel: Kernel | Model | MixtureOf,
     init: Any = None,
     n_draws: int = 1000,
-    n_chains: int = 4,
+    n_chains: int | None = None,
     rng: _checks.RngLike = None,
     progress: bool = False,
     n_tune: int = 500,
@@ -68,10 +70,10 @@ def sample(
         without tuning.
     n_draws : int, default 1000
         Draws kept of each chain.
-    n_chains : int, default 4
-        Number of chains.
+    n_chains : int, optional
+        Number of chains, 4 by default. A `Trace` that is continued has as many as it has; another number is refused.
     rng : None, int, SeedSequence or Generator, optional
-        Each chain has a generator of its own, spawned from this one.
+        Each chain has a generator of its own, spawned from this one. A `Trace` goes on with its own.
     progress : bool, default False
         Show a bar on standard error; needs rich.
     n_tune : int, default 500
@@ -163,7 +165,13 @@ def sample(
     if callback is not None and not callable(callback):
         raise TypeError(f"callback is {_checks.shown(callback)}; a function of (chain, steps) is needed")
     n_draws = _checks.integer(n_draws, "n_draws", 0, "a number of draws")
-    n_chains = _checks.integer(n_chains, "n_chains", 1, "a number of chains")
+    if n_chains is not None:
+        n_chains = _checks.integer(n_chains, "n_chains", 1, "a number of chains")
+    if isinstance(init, Trace) and n_chains not in (None, init.n_chains):
+        raise ValueError(f"n_chains is {n_chains} and init a trace of {counted(init.n_chains, 'chain')}, which go on "
+                         f"as they are: leave n_chains out, or start {n_chains} new ones from its last draws, "
+                         f"trace.draws[:, -1]")
+    n_chains = _CHAINS if n_chains is None else n_chains
     n_tune = _checks.integer(n_tune, "n_tune", 0, "a number of steps")
     if threads is not None:
         threads = _checks.integer(threads, "threads", 1, "a number of threads")
@@ -187,7 +195,8 @@ def sample(
         raise
     trace = work.trace()
     begins = not isinstance(init, Trace)
-    problems = ([] if failure is None else [failure]) + _problems(kernel, trace, one_start, begins)
+    problems = [] if failure is None else [failure]
+    problems += _problems(kernel, trace, one_start, begins)
     trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
     try:
         for words in problems:
@@ -397,6 +406,7 @@ class _Work:
                 self.kernel.variable,
                 names=names if empty.draws.shape[1:] == (len(names),) else (),
                 parts=tuple(getattr(self.kernel, "parts", ())),
+                shown_last=tuple(getattr(self.kernel, "shown_last", ())),
             )
 
     def _maybe_save(self, last: float) -> float:

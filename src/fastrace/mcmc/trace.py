@@ -81,6 +81,8 @@ class Trace(Result):
         are far from where the posterior was expected, or all began at one point. `sample` gives each as a warning too.
     parts : tuple of Part
         The variables that the vector of draws is made of, in their order, where a kernel draws several; else empty.
+    shown_last : tuple of int
+        Coordinates that are printed after all others, such as the effects of groups.
     """
 
     chains: tuple[Steps, ...] = field(repr=False)
@@ -92,6 +94,7 @@ class Trace(Result):
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] = field(default=(), repr=False)
     parts: tuple[Part, ...] = field(default=(), repr=False)
+    shown_last: tuple[int, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         shape = self.chains[0].draws.shape[1:] if self.chains else ()
@@ -250,7 +253,7 @@ class Trace(Result):
         shown = ("mean", ".4g", 11), ("sd", ".4g", 11), ("ess", ".0f", 9), ("rhat", ".4f", 7)
         columns = [Column(name, values[name], spec, width) for name, spec, width in shown]
         names = values["coordinate"]
-        order = np.argsort(~self._judged(), kind="stable")[:_SHOWN]  # labels last
+        order = printed_first(len(names), self.shown_last, self._judged())
         width = max(12, *(len(names[j]) for j in order))
         rows: list[Any] = [[f"{names[j]:>{width}}", *(column.cell(j) for column in columns)] for j in order]
         if len(names) > _SHOWN:
@@ -304,6 +307,13 @@ class Trace(Result):
         for c in range(self.n_chains):
             ax.plot(np.maximum(self.rows[c], 0.5), ".", color=f"C{c % 10}", markersize=1)
         ax.set(yscale="log", xlabel="draw", ylabel="rows read")
+
+
+def printed_first(count: int, last: tuple[int, ...], judged: NDArray[np.bool_] | None = None) -> NDArray[np.intp]:
+    """Which of so many coordinates are printed, and in which order: effects of groups late, labels last."""
+    late = np.zeros(count, dtype=np.int8) if judged is None else np.where(judged, 0, 2)
+    late[list(last)] = 1
+    return np.argsort(late, kind="stable")[:_SHOWN]
 
 
 def arviz_tree(

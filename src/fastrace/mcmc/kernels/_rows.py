@@ -151,6 +151,11 @@ class RowKernel:
         return self.model.names
 
     @property
+    def shown_last(self) -> tuple[int, ...]:
+        """Coordinates that tables print after all others."""
+        return self.model._shown_last
+
+    @property
     def _center(self) -> NDArray[np.float64]:
         return np.zeros(self.model.dim) if self.reference is None else self.reference.center
 

@@ -94,6 +94,7 @@ class Model:
     _computed: tuple[str, ...] = ("names",)  # attributes that do not change the draws
     joint_prior: JointPrior | None = None  # where the prior is more than independent normal densities
     prior_part: QuadraticPart | None = None  # of the log prior, beside all else that it has
+    _shown_last: tuple[int, ...] = ()  # parameters that tables print after all others: effects of groups
     _positive = False  # whether the likelihood is above 0 everywhere
     _concave = False  # whether the log-likelihood is, so that it has one mode at most
 

@@ -107,7 +107,8 @@ class GLM(Model):
         Copy the rows in random order. Races then read consecutive rows, which is much faster where the data are far
         larger than the cache; see ``access`` in `RacingMetropolis`.
     names : sequence of str of length p, optional
-        What the coefficients are called in errors and in traces; by default the columns of a frame or dict `X`. The
+        What the coefficients are called in errors and in traces; by default the columns of a frame or dict `X`, or
+        "x0", "x1" and so on. The
         intercept of group "3" of the factor "clinic" is called "1|clinic[3]", its slope of "age" "age|clinic[3]".
 
     Raises
@@ -280,9 +281,9 @@ class GLM(Model):
         theta = np.zeros((n_arms, g.theta.shape[1]))
         return GLMSource(g.X[rows], g.y[rows], theta, g.family, g.scale, g.df, check_finite=False, **beside)
 
-    def _all_names(self, names: Sequence[str] | None) -> Sequence[str] | None:
+    def _all_names(self, names: Sequence[str] | None) -> Sequence[str]:
         """Of all parameters: the columns, "1|clinic[3]" for the intercept of group 3, "age|clinic[3]" for its slope."""
-        if not self.factors and not self.learns_scale:
+        if names is not None and not self.factors and not self.learns_scale:
             return names
         columns = [f"x{k}" for k in range(self.n_columns)] if names is None else list(names)
         if len(columns) == self.n_columns:
@@ -300,7 +301,7 @@ class GLM(Model):
         if not asked and not (flat and (self.factors or self.learns_scale)):
             return
         prior, own = _without_densities(prior)
-        names = [f"x{k}" for k in range(self.n_columns)] if self.names is None else list(self.names)
+        names = list(self.names or ())
         layout = layout_of(self._glm, names[: self.n_columns], self.learns_scale)
         joint, hyper = joint_prior(layout, prior, group_prior, scale_prior, own, names)
         n_seen = joint.n_seen
@@ -387,6 +388,10 @@ class GLM(Model):
             kept apart.
         """
         return expand_seen(self._glm, np.asarray(psi, dtype=np.float64))
+
+    @property
+    def _shown_last(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(j for factor in self.factors for j in range(factor.start, factor.stop))
 
     _positive = True
 
