@@ -29,6 +29,10 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     if form.n_hyper:
         read = "" if form is model else f"the model is {form!r} with priors, as from_pymc(...).as_glm() gives it; "
         return SurrogateMetropolis(form), read + "the prior has hyperparameters, which no row sees"
+    if model.joint_prior is not None:
+        surrogate = SurrogateMetropolis(model)
+        if surrogate._stride:
+            return surrogate, "the rows say little of the learned scale, of which other kernels make no plain steps"
     makers: list[Callable[[Any], RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
     tried: list[tuple[float, str, RowKernel]] = []
     for make in makers:
