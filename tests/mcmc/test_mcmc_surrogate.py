@@ -416,3 +416,18 @@ def test_a_state_of_another_length_is_refused_before_it_is_read(given):
     for ask in (inner.log_density_of, lambda theta: inner.draws(theta, 1, np.random.default_rng(0))):
         with pytest.raises(ValueError, match="3 numbers are needed"):
             ask(given)
+
+
+@pytest.mark.parametrize("unit", [0.01, 1e4])
+def test_effects_of_any_size_in_units_of_the_outcome_are_found(unit):
+    """Scales of effects are sought from where their prior is, which knows the units."""
+    rng = np.random.default_rng(7)
+    days, who = np.tile(np.arange(10.0), 18), np.repeat(np.arange(18), 10)
+    start, slope = 25.0 + 2.5 * rng.normal(size=18), 1.0 + 0.6 * rng.normal(size=18)
+    y = start[who] + slope[who] * days + 2.5 * rng.normal(size=180)
+    X = np.column_stack([np.ones(180), days])
+    own = {"who": mcmc.Groups(who, slopes=[1], correlated=False)}
+    hat = mcmc.compress(mcmc.GLM(X, unit * y, "gaussian", groups=own)).psi_hat
+    same = mcmc.compress(mcmc.GLM(X, y, "gaussian", groups=own)).psi_hat
+    np.testing.assert_allclose(hat[:-1] / unit, same[:-1], atol=0.02)
+    np.testing.assert_allclose(hat[-1] - np.log(unit), same[-1], atol=0.02)
