@@ -173,8 +173,88 @@ def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold):
         drawn.append((blocks.rows[g][i], blocks.weights[g][i] * sizes[g]))
     total = 0.0
     for row, bound in drawn:
-        change = min(max(changes(row), -bound), bound)
-        here = bound - change if change > 0.0 else bound
-        if stream.uniform() * bound < here:
-            total += math.log((here + change) / here)
+        total += factor_of(changes(row), bound, stream.uniform())
     return total > threshold, len(drawn)
+
+
+class Pieces:
+    """What rows of several factors see, from dense matrices. design: (n_rows, n_seen), the effects as dummy columns.
+
+    covariance: of all that rows see. factors: (first effect, number of groups, width, codes). For a row x and the
+    functions t = B'd that all share, x'd = (T'x)'t + x'(d - T t), whose last part is that of the row's own groups.
+    """
+
+    def __init__(self, covariance, design, factors):
+        n = len(covariance)
+        shared = [np.eye(n)[j] for j in range(n) if not any(f <= j < f + g * q for f, g, q, _ in factors)]
+        for first, count, width, _ in factors:
+            for k in range(width):
+                shared.append(np.isin(np.arange(n), first + width * np.arange(count) + k) / count)
+        self.B = np.array(shared).T
+        self.V = self.B.T @ covariance @ self.B
+        self.T = covariance @ self.B @ np.linalg.inv(self.V)
+        left = covariance - self.T @ self.V @ self.T.T
+        self.groups = [[np.arange(first + g * width, first + (g + 1) * width) for g in range(count)]
+                       for first, count, width, _ in factors]
+        self.K = [[left[np.ix_(own, own)] for own in groups] for groups in self.groups]
+        self.codes = [codes for _, _, _, codes in factors]
+        self.widths = np.array([len(self.V)] + [width for _, _, width, _ in factors])
+        y = design @ self.T
+        self.lengths = [np.sqrt(np.einsum("ni,ij,nj->n", y, self.V, y))]
+        for groups, K, codes in zip(self.groups, self.K, self.codes, strict=True):
+            self.lengths.append(np.array([math.sqrt(x[groups[g]] @ K[g] @ x[groups[g]])
+                                          for x, g in zip(design, codes, strict=True)]))
+        self.lengths = np.array(self.lengths)
+
+    def cubes(self, step):
+        """Norms to the power of 3: of the shared piece, then by factor and group."""
+        t = self.B.T @ step
+        left = step - self.T @ t
+        out = [(t @ np.linalg.solve(self.V, t)) ** 1.5]
+        for groups, K in zip(self.groups, self.K, strict=True):
+            out += [(left[own] @ np.linalg.solve(k, left[own])) ** 1.5 for own, k in zip(groups, K, strict=True)]
+        return np.array(out)
+
+    def blocks(self):
+        """Of each row, one for each of its pieces."""
+        out, first = [np.zeros(len(self.codes[0]), dtype=int)], 1
+        for codes, groups in zip(self.codes, self.groups, strict=True):
+            out.append(first + codes)
+            first += len(groups)
+        return np.array(out)
+
+    def sizes(self, before, after, totals):
+        """Of all blocks, for a move between two steps from the point of expansion; totals: of the blocks' weights."""
+        far, apart = self.cubes(before) + self.cubes(after), self.cubes(after - before)
+        ways = [far / 6.0]
+        if totals @ apart > 0.0:
+            t = (totals @ far / (2.0 * totals @ apart)) ** (1.0 / 3.0)
+            ways.append((t * t * apart + far / t) / 6.0)
+        return min(ways, key=lambda sizes: totals @ sizes) * (1.0 + 1e-9)
+
+
+def minibatch_of_pieces(stream, weights, blocks, sizes, changes, threshold):
+    """The decision and the rows read; weights and blocks: (n_pieces, n_rows); sizes: of each block."""
+    flat, code, n = weights.ravel(), blocks.ravel(), weights.shape[1]
+    places = [np.flatnonzero(code == g) for g in range(len(sizes))]
+    upto = np.cumsum([flat[own].sum() * size for own, size in zip(places, sizes, strict=True)])
+    drawn = []
+    for _ in range(stream.poisson(upto[-1])):
+        level = upto[-1] * stream.uniform()
+        g = next(k for k, sum_ in enumerate(upto) if sum_ > level)
+        keep, other = alias_table(flat[places[g]])
+        i = stream.below(len(keep))
+        i = i if stream.uniform() < keep[i] else other[i]
+        row = places[g][i] % n
+        drawn.append((row, weights[:, row] @ sizes[blocks[:, row]]))
+    total = 0.0
+    for row, bound in drawn:
+        total += factor_of(changes(row), bound, stream.uniform())
+    return total > threshold, len(drawn)
+
+
+def factor_of(change, bound, uniform):
+    """By what a row drawn at the rate of its bound adds to the log acceptance ratio."""
+    change = min(max(change, -bound), bound)
+    here = bound - change if change > 0.0 else bound
+    return math.log((here + change) / here) if uniform * bound < here else 0.0

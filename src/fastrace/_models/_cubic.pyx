@@ -69,6 +69,12 @@ def cubic_shells(glm, lengths, predictors, weights, radius):
     return tuple(out)
 
 
+def cubic_bends(glm, predictors, reach):
+    """A number k for each row with abs(R'(a)) <= k a^2 / 2 as long as abs(a) is at most `reach`, one for each row."""
+    y = np.asarray(glm.y)
+    return _bends(glm, y, _centers(glm, y, predictors), reach)
+
+
 def _centers(glm, y, predictors):
     """Predictors at the point of expansion, less the outcomes where `third_derivatives` asks for that."""
     return predictors() - y if glm.of_residual else predictors()

@@ -42,13 +42,6 @@ cdef int grow(void **memory, Py_ssize_t count, size_t size) except -1 nogil:
 cdef class MinibatchChain(Chain):
     """Steps that read a Poisson number of rows, drawn in proportion to their weights. Subclasses weigh them."""
 
-    cdef Urns urns
-    cdef double most                # expected rows from which on a full pass is taken
-    cdef int64_t *rows
-    cdef double *before
-    cdef double *after
-    cdef Py_ssize_t room
-
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
@@ -348,36 +341,36 @@ cdef class BlockTable:
 
     Parameters
     ----------
-    weights : array_like of shape (n_rows,)
-    codes : array_like of int, shape (n_rows,)
-        The block of each row.
+    weights : array_like of shape (n_rows,) or (n_parts, n_rows)
+        If rows are in several blocks, one weight for each.
+    codes : array_like of int, shape as `weights`
+        The blocks of each row.
     n_blocks : int
     """
-
-    cdef readonly int64_t n
-    cdef readonly Py_ssize_t n_blocks
-    cdef cnp.ndarray order, weights, starts, totals         # rows block after block, and their weights
-    cdef alias_t *table
 
     def __cinit__(self, weights, codes, n_blocks):
         cdef cnp.ndarray stack
         cdef Py_ssize_t g, first, count
         given = np.asarray(weights, dtype=np.float64)
         code = np.asarray(codes)
-        if given.ndim != 1 or code.shape != given.shape or not 0 < len(given) <= 0xFFFFFFFF:
+        if given.ndim not in (1, 2) or code.shape != given.shape or not 0 < given.size <= 0xFFFFFFFF:
             raise ValueError(f"weights has shape {given.shape} and codes {code.shape}; a number each for 1 to "
-                             f"2^32 - 1 rows is needed")
+                             f"2^32 - 1 rows, or for each part of them, is needed")
         if not (np.isfinite(given).all() and (given >= 0.0).all()):
             raise ValueError("weights must be finite and not below 0")
         if code.min() < 0 or code.max() >= n_blocks:
             raise ValueError(f"codes go from {code.min()} to {code.max()}; there are {n_blocks} blocks")
-        self.n, self.n_blocks = len(given), n_blocks
+        self.n_blocks, self.n_parts = n_blocks, len(given) if given.ndim == 2 else 1
+        self.n = given.size // self.n_parts
+        if self.n_parts > 1:
+            self.by_row, self.blocks_of = np.ascontiguousarray(given.T), np.ascontiguousarray(code.T, dtype=np.intp)
+        given, code = given.ravel(), code.ravel()
         self.order = np.argsort(code, kind="stable").astype(np.int64)
         self.weights = given[self.order]
         self.starts = np.concatenate([[0], np.bincount(code, minlength=n_blocks)]).cumsum().astype(np.int64)
         self.totals = np.bincount(code, given, n_blocks)
         free(self.table)
-        self.table = <alias_t *>malloc(<size_t>self.n * sizeof(alias_t))
+        self.table = <alias_t *>malloc(<size_t>given.size * sizeof(alias_t))
         if self.table == NULL:
             raise MemoryError()
         stack = np.empty(int(np.diff(self.starts).max()), dtype=np.uint32)
@@ -386,11 +379,14 @@ cdef class BlockTable:
             if self.totals[g] > 0.0:
                 alias_build(self.table + first, <const double *>cnp.PyArray_DATA(self.weights) + first, self.totals[g],
                             <uint32_t>count, <uint32_t *>cnp.PyArray_DATA(stack))
+        self.order %= self.n
 
     def __dealloc__(self):
         free(self.table)
 
     def __reduce__(self):
+        if self.n_parts > 1:
+            return BlockTable, (np.asarray(self.by_row).T, np.asarray(self.blocks_of).T, self.n_blocks)
         codes = np.repeat(np.arange(self.n_blocks), np.diff(self.starts))
         back = np.argsort(self.order)
         return BlockTable, (np.asarray(self.weights)[back], codes[back], self.n_blocks)
@@ -404,14 +400,6 @@ cdef class BlockPoissonChain(MinibatchChain):
     size of move of its own, far smaller than that of all coordinates together.
     """
 
-    cdef BlockTable blocks
-    cdef ArrowFactor factor
-    cdef cnp.ndarray _sizes
-    cdef double *size               # of the move, by block
-    cdef double *upto               # sums of the rates of blocks 0 to g
-    cdef double *bound              # of each row drawn
-    cdef double reach               # radius of the weights
-
     def __dealloc__(self):
         free(self.bound)
 
@@ -419,21 +407,25 @@ cdef class BlockPoissonChain(MinibatchChain):
         """Where rows are drawn from; the factor of the metric, for this chain alone; where and how far bounds hold."""
         cdef double most_ = most, radius_ = radius
         guard_check_idle(&self.guard, self)
-        if blocks.n != self.source.n_rows or factor.base.dim != self.n_seen or (
+        if blocks.n != self.source.n_rows or blocks.n_parts > 1 or factor.base.dim != self.n_seen or (
                 blocks.n_blocks != max(factor.base.n_blocks, 1)):
             raise ValueError(f"the table has {blocks.n_blocks} blocks of {blocks.n} rows, and the metric "
                              f"{factor.base!r}; {self.source.n_rows} rows and one block for each of the metric are "
                              f"needed")
+        self._hold_blocks(blocks, hat, most_)
+        self.factor, self.reach = factor, radius_
+        guard_built(&self.guard, 1)
+
+    def _hold_blocks(self, BlockTable blocks, hat, most):
         point = np.array(hat, dtype=np.float64)
         if point.shape != (self.n_seen,):
             raise ValueError(f"hat has shape {point.shape}; ({self.n_seen},) is needed")
         self._from_hat = point
         self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
-        self.blocks, self.factor, self.most, self.reach = blocks, factor, most_, radius_
-        self._sizes = np.zeros(2 * blocks.n_blocks)
+        self.blocks, self.most = blocks, most
+        self._sizes = np.zeros(3 * blocks.n_blocks)
         self.size = <double *>cnp.PyArray_DATA(self._sizes)
         self.upto = self.size + blocks.n_blocks
-        guard_built(&self.guard, 1)
 
     cdef int reserve(self, Py_ssize_t count) except -1 nogil:
         if count > self.room:
@@ -479,7 +471,7 @@ cdef class BlockPoissonChain(MinibatchChain):
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.blocks.weights)
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
-        cdef Py_ssize_t i, low, high, middle
+        cdef Py_ssize_t i, low, high, middle, parts = self.blocks.n_parts
         cdef int64_t place
         cdef double level
         arms[0], arms[1] = 0, 1
@@ -499,9 +491,19 @@ cdef class BlockPoissonChain(MinibatchChain):
             place = starts[low] + alias_draw(self.blocks.table + starts[low],
                                              <uint32_t>(starts[low + 1] - starts[low]), &self.stream.bits)
             self.rows[i] = order[place]
-            self.bound[i] = weight[place] * self.size[low]
+            self.bound[i] = weight[place] * self.size[low] if parts == 1 else self.bound_of(self.rows[i])
         out[0], out[1] = self.before, self.after
         return self.source.fill(self.rows, count, arms, 2, out)
+
+    cdef double bound_of(self, int64_t row) noexcept nogil:
+        """The sum of a row's bounds over its blocks, in proportion to which it is drawn."""
+        cdef Py_ssize_t k, parts = self.blocks.n_parts
+        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.blocks.by_row) + row * parts
+        cdef const Py_ssize_t *block = <const Py_ssize_t *>cnp.PyArray_DATA(self.blocks.blocks_of) + row * parts
+        cdef double sum = 0.0
+        for k in range(parts):
+            sum += weight[k] * self.size[block[k]]
+        return sum
 
     cdef int decide(self, double threshold) except -1 nogil:
         cdef double rate = self.measure(), log_ratio = 0.0, change, slack = slack_of(self.rounding)

@@ -330,8 +330,14 @@ class RowKernel:
         assert self.reference is not None
         about = self.reference
         inner = [(float(weights.max()), math.fsum(weights), radius) for radius, weights in self._shells]
-        return (float(self._weights.max()), math.fsum(self._weights), about.radius, about.from_hat, about.rounding,
+        return (float(self._weights.max()), math.fsum(self._weights), about.radius, self._from_hat, about.rounding,
                 *inner)
+
+    @property
+    def _from_hat(self) -> NDArray[np.float64]:
+        """Where the lengths that bounds refer to begin: the whitened center as seen from the point of expansion."""
+        assert self.reference is not None
+        return self.reference.from_hat
 
     def _chain(self, *args: Any, **options: Any) -> Any:
         return self._engine_class(*args, **options)

@@ -14,11 +14,13 @@ from fastrace._base import _checks
 from fastrace.mcmc.compression import Compressed, compress, require_of
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
+from fastrace.mcmc.kernels._pieces import PiecePoissonChain
 from fastrace.mcmc.kernels._racing import Racing
 from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, table_of
 from fastrace.mcmc.kernels._surrogate import Inner, NormalInner, SurrogateMove
 from fastrace.mcmc.kernels._trajectories import trajectories_of
-from fastrace.mcmc.models.model import Model, Reference
+from fastrace.mcmc.models._pieces import Pieces, pieces_of
+from fastrace.mcmc.models.model import GLM, Model, Reference
 from fastrace.races._options import RaceOptions, takes_options
 from fastrace.sources import Source
 
@@ -33,6 +35,8 @@ LEAST = 0.05  # of a move's size
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
 FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
+PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
+NOISE = 0.25  # variance that minibatches then add to the log acceptance ratio
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
 
@@ -98,7 +102,9 @@ class SurrogateMetropolis(Racing):
 
     A row sees the shared parameters and the effects of its own group, but not those of other groups. So the bound on
     the change of its term rests on how far those few coordinates move, in units of their posterior, and minibatches
-    are far smaller than for a model with as many coefficients.
+    are far smaller than for a model with as many coefficients. With several grouping factors a row's bound is a sum of
+    one part for each factor and one for the shared parameters, and rows are drawn for one part at a time. Such bounds
+    are made wider, by a factor from a pilot, where larger minibatches refuse fewer moves.
 
     The nested normal is what integrated nested Laplace approximations compute [3]_; here the rows correct it. Its
     price is O(s^3 + G s^2) a marginal density for G groups and s other parameters.
@@ -126,6 +132,8 @@ class SurrogateMetropolis(Racing):
     """
 
     _stride = 0.0  # of kernels saved before there were plain steps
+    _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors, and
+    _parts: Array | None = None  # weights of the rows in them, until there is a table
 
     @takes_options
     def __init__(
@@ -188,9 +196,12 @@ class SurrogateMetropolis(Racing):
         self.decision = "race" if weights is None else "poisson"
         if weights is None:
             return
-        # In a block fewer coordinates matter than the radii are for: the smallest ball holds nearly all moves.
-        self._radius, smallest = self._shells[0] if self._shells else (self.reference.radius, weights)
-        self._blocks = self._block_table(smallest)
+        if self._pieces is not None:
+            self._blocks = self._piece_table()
+        else:
+            # In a block fewer coordinates matter than the radii are for: the smallest ball holds nearly all moves.
+            self._radius, smallest = self._shells[0] if self._shells else (self.reference.radius, weights)
+            self._blocks = self._block_table(smallest)
         if self._blocks is None:
             self._table = table_of(weights)
             self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
@@ -204,9 +215,13 @@ class SurrogateMetropolis(Racing):
     def _carrier(self) -> Reference:
         """What the source expands at, and the bounds on what it leaves where the decision needs them."""
         hat, bounded = np.array(self.compressed.psi_hat), self.decision in ("auto", "poisson")
-        root = np.empty((0, 0))
-        if bounded or self.compressed.prior.n_hyper == 0:
+        root, crossed = np.empty((0, 0)), bounded and isinstance(self.model, GLM) and len(self.model.factors) > 1
+        if (bounded and not crossed) or self.compressed.prior.n_hyper == 0:
             root = self.compressed.covariance_root()
+        if crossed and isinstance(self.model, GLM):
+            self._pieces = pieces_of(self.compressed.factor(), self.model.factors)
+            self._parts, rounding = self.model._piece_weights(hat, self._pieces)
+            return Reference(hat, hat, root, self._parts.sum(axis=0), math.inf, rounding=rounding)
         weights, radius, rounding, *shells = self.model._bounds(hat, root) if bounded else (None, math.inf, 0.0)
         return Reference(hat, hat, root, weights, radius, rounding=rounding, shells=tuple(shells))
 
@@ -229,6 +244,29 @@ class SurrogateMetropolis(Racing):
         last[-1] = 1.0
         sd = math.sqrt(float(self.compressed.factor().solve(last)[-1]))
         return STRIDE * sd if sd > VAGUE else 0.0
+
+    def _piece_table(self) -> BlockTable:
+        """Rows by the pieces that they see, with bounds so wide that minibatches add little noise to decisions.
+
+        A row drawn at the rate of its bound b adds about change^2 / b to the variance of the log acceptance ratio.
+        """
+        assert self._pieces is not None and self._parts is not None
+        rng, weights, self._parts = np.random.default_rng(PILOT_SEED), self._parts, None
+        codes, n = self._pieces.codes(self.model.factors), self.model.n_rows  # type: ignore[attr-defined]
+        ends = np.array([self.init(None, rng).position[: self.compressed.n_seen] for _ in range(2 * PAIRS)])
+        rows = rng.integers(n, size=min(n, PILOT_ROWS))
+        cubes = [self._pieces.cubes(end - self.compressed.psi_hat) for end in ends]
+        source, theta = self.model.engine(self.reference)
+        noise = rate = 0.0
+        for k in range(0, 2 * PAIRS, 2):
+            theta[:] = ends[k : k + 2]
+            before, after = source.read(rows, [0, 1]).T
+            bounds = (weights[:, rows] * (cubes[k] + cubes[k + 1])[codes[:, rows]]).sum(axis=0) / 6.0
+            drawn = bounds > 0.0
+            noise += n / PAIRS / len(rows) * float(np.sum(np.square(after - before)[drawn] / bounds[drawn]))
+            rate += n / PAIRS / len(rows) * float(bounds.sum())
+        wider = max(1.0, min(noise / NOISE, WORTH * n / rate if rate > 0.0 else 1.0))
+        return BlockTable(wider * weights, codes, self._pieces.n_blocks)
 
     def _settle(self) -> None:
         """Where the hyperparameters are under the surrogate, found without a row."""
@@ -328,9 +366,9 @@ class SurrogateMetropolis(Racing):
             metric=None if bounds is None else self._metric,
         )
 
-    def _bounds_of_moves(self) -> tuple[Any, ...] | None:
-        bounds = super()._bounds_of_moves()
-        return None if bounds is None else (*bounds[:3], self.reference.theta_hat, *bounds[4:])
+    @property
+    def _from_hat(self) -> Array:
+        return self.reference.theta_hat
 
     def _chain(self, source: Source, *args: Any, **options: Any) -> Any:
         if self.decision == "race":
@@ -340,6 +378,10 @@ class SurrogateMetropolis(Racing):
         if self._blocks is None:
             chain = PoissonChain(source, *args, **options)
             chain.set_table(self._table, self.full_pass_at * self.model.n_rows, *self._inner_tables)
+            return chain
+        if self._pieces is not None:
+            chain = PiecePoissonChain(source, *args, **options)
+            chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, self.full_pass_at * self.model.n_rows)
             return chain
         chain = BlockPoissonChain(source, *args, **options)
         chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius,

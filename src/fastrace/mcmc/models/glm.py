@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow
+from fastrace._models._cubic import cubic_bends
 from fastrace._models._expanded import Expanded
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
@@ -22,6 +23,7 @@ from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._formula import arguments_of, with_given
 from fastrace.mcmc.models._joint import joint_prior, layout_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement
+from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._rows import chunks, lengths, products
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.mcmc.models.priors import LogDensity, Normal, Scale
@@ -442,14 +444,31 @@ class GLM(Model):
             weights, shells = weights * times, tuple((r, w * times) for r, w in shells)
         return weights, radius, self._rounding(hat), *shells
 
+    def _piece_weights(self, hat: Array, pieces: Pieces) -> tuple[Array, float]:
+        """Weights of `Pieces` with which a row's bound is a sum over the pieces it sees; `rounding` as `_bounds`."""
+        across = pieces.lengths(self._glm.X, self.factors)
+        reach, along = pieces.radii @ across, 0.0
+        if self.learns_scale:
+            along = float(np.linalg.norm(pieces.response[-1]))
+            bends = self._mixed_bends(hat, reach, along * pieces.radii[0])
+        else:
+            bends = cubic_bends(self._glm, lambda: self._predictors(hat), reach)[None]
+        weights = pieces.weights(bends, across, along)
+        times = self._glm.term_weights
+        return (weights if times is None else weights * times), self._rounding(hat)
+
+    def _mixed_bends(self, hat: Array, reach: Array, further: float) -> Array:
+        """Bounds on the third derivatives in eta and aux as long as they move by `reach` and `further` at most."""
+        center, y = self._predictors(hat), np.asarray(self._glm.y)
+        return np.asarray(self._glm.mixed_third_derivatives(
+            center - reach, center + reach, y, hat[-1] - further, hat[-1] + further
+        ))
+
     def _mixed_weights(self, hat: Array, factor: Array) -> tuple[Array, float]:
         """The same where the scale is learned: a step of length 1 moves eta by at most `across`, and aux by `along`."""
         radius = math.sqrt(self.n_seen) + 5.0
         across, along = self._lengths(factor), float(np.linalg.norm(factor[-1]))
-        center, reach, y = self._predictors(hat), across * radius, np.asarray(self._glm.y)
-        bounds = self._glm.mixed_third_derivatives(
-            center - reach, center + reach, y, hat[-1] - along * radius, hat[-1] + along * radius
-        )
+        y, bounds = np.asarray(self._glm.y), self._mixed_bends(hat, across * radius, along * radius)
         powers = np.array([across**3, 3.0 * across**2 * along, 3.0 * across * along**2, np.full(len(y), along**3)])
         return np.asarray((bounds * powers).sum(axis=0)), radius
 

@@ -1,0 +1,45 @@
+# cython: cdivision=True
+"""Chains that decide exactly by few rows, drawn in proportion to bounds on how far each row's reward can move."""
+
+from libc.stdint cimport int64_t
+cimport numpy as cnp
+
+from fastrace._draws._alias cimport alias_t
+from fastrace._models._arrow cimport ArrowFactor
+from fastrace.mcmc.kernels._chain cimport Chain, Urns
+
+
+cdef class MinibatchChain(Chain):
+    cdef Urns urns
+    cdef double most                # expected rows from which on a full pass is taken
+    cdef int64_t *rows
+    cdef double *before
+    cdef double *after
+    cdef Py_ssize_t room
+
+    cdef int reserve(self, Py_ssize_t count) except -1 nogil
+    cdef int fetch(self, Py_ssize_t count) except -1 nogil
+    cdef int full_pass(self, double threshold) except -1 nogil
+    cdef int refuse(self, Py_ssize_t i, double bound) except -1
+
+
+cdef class BlockTable:
+    cdef readonly int64_t n
+    cdef readonly Py_ssize_t n_blocks, n_parts
+    cdef cnp.ndarray order, weights, starts, totals         # rows block after block, and their weights
+    cdef cnp.ndarray by_row, blocks_of                      # (n, n_parts) if there are several parts
+    cdef alias_t *table
+
+
+cdef class BlockPoissonChain(MinibatchChain):
+    cdef BlockTable blocks
+    cdef ArrowFactor factor
+    cdef cnp.ndarray _sizes
+    cdef double *size               # of the move, by block
+    cdef double *upto               # sums of the rates of blocks 0 to g
+    cdef double *bound              # of each row drawn
+    cdef double reach               # radius of the weights
+
+    cdef double measure(self) noexcept nogil
+    cdef double bound_of(self, int64_t row) noexcept nogil
+    cdef int draw(self, Py_ssize_t count, double rate) except -1 nogil

@@ -1,0 +1,200 @@
+"""Chains on surrogates where each row belongs to a group of several factors: its bound, its twin, exact decisions."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from fastrace import mcmc
+from fastrace.mcmc.kernels import surrogate_metropolis
+from fastrace.mcmc.kernels._minibatch import BlockTable
+from fastrace.mcmc.kernels._pieces import PiecePoissonChain
+from fastrace.mcmc.kernels._proposal import Proposal
+from guarantee import assert_fits
+from reference import surrogate as twin
+from reference.mcmc import RowStream, bend
+
+SEED = 20161124
+
+
+def crossed(rng, n_rows, sizes, slopes=(), family="logistic", **options):
+    """A model whose rows belong to a group of each factor; in the factors of `slopes`, one slope varies too."""
+    X = np.column_stack([np.ones(n_rows), rng.standard_normal(n_rows)])
+    codes = [rng.permutation(np.r_[np.arange(k), rng.integers(k, size=n_rows - k)]) for k in sizes]
+    eta = X @ [0.3, -0.5] + sum(0.6 * rng.standard_normal(k)[c] for k, c in zip(sizes, codes, strict=True))
+    y = eta + rng.standard_normal(n_rows)
+    if family == "logistic":
+        y = (rng.random(n_rows) < 1 / (1 + np.exp(-eta))) * 1.0
+    if family == "poisson":
+        y = rng.poisson(np.exp(0.4 * eta)) * 1.0
+    groups = {f"f{k}": mcmc.Groups(c, slopes=[1] if k in slopes else None) for k, c in enumerate(codes)}
+    return mcmc.GLM(X, y, family, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=mcmc.HalfNormal(1.0),
+                    **options)
+
+
+def plain_pieces(model, made):
+    design = np.zeros((model.n_rows, model.n_seen))
+    design[:, :2] = model._glm.X
+    for f in model.factors:
+        values = f.values(model._glm.X, slice(0, model.n_rows))
+        for k in range(f.width):
+            design[np.arange(model.n_rows), f.start + f.width * f.codes + k] = values[:, k]
+    factors = [(f.start, f.n_groups, f.width, f.codes) for f in model.factors]
+    return twin.Pieces(np.linalg.inv(made.metric().to_dense()), design, factors), design
+
+
+def totals_of(weights, blocks):
+    return np.bincount(blocks.ravel(), weights.ravel())
+
+
+CASES = [((7, 4), (), "logistic", {}), ((5, 4), (0,), "logistic", {}), ((6, 4, 3), (1,), "logistic", {}),
+         ((5, 3), (0, 1), "poisson", {}), ((6, 4), (), "gaussian", {}), ((5, 4), (), "student-t", {"scale": 1.0})]
+
+
+@pytest.mark.parametrize(("sizes", "slopes", "family", "options"), CASES)
+def test_bounds_of_rows_of_several_factors_hold(sizes, slopes, family, options):
+    rng = np.random.default_rng(SEED)
+    model = crossed(rng, 300, sizes, slopes, family, **options)
+    kernel = mcmc.SurrogateMetropolis(model, decision="poisson")
+    made, pieces = kernel.compressed, kernel._pieces
+    plain, _ = plain_pieces(model, made)
+    np.testing.assert_allclose(pieces.lengths(model._glm.X, model.factors), plain.lengths, rtol=1e-6, atol=1e-9)
+    weights, rounding = model._piece_weights(np.array(made.psi_hat), pieces)
+    blocks, radii = plain.blocks(), pieces.radii
+    totals, root = totals_of(weights, blocks), made.covariance_root()
+    source, theta = model.engine(kernel.reference)
+    rows, closest = np.arange(300), 0.0
+    for size in (0.02, 0.3, 1.0, 1.5):
+        for _ in range(40):
+            before = root @ rng.standard_normal(model.n_seen)
+            after = np.sqrt(max(0.0, 1.0 - size**2)) * before + size * (root @ rng.standard_normal(model.n_seen))
+            for step in (before, after):
+                np.testing.assert_allclose(pieces.cubes(step), plain.cubes(step), rtol=1e-5, atol=1e-7)
+            norms = [np.cbrt(plain.cubes(step))[blocks] for step in (before, after)]
+            inside = all((norm <= radii[:, None]).all() for norm in norms)
+            theta[:] = made.psi_hat + np.array([before, after])
+            first, second = source.read(rows, [0, 1]).T
+            bounds = (weights * plain.sizes(before, after, totals)[blocks]).sum(axis=0)
+            assert not inside or (np.abs(second - first) <= bounds + 10.0 * rounding).all()
+            closest = max(closest, float((np.abs(second - first) / (bounds + rounding)).max()))
+    assert closest > 0.02                   # and they are not far too wide
+
+
+def test_weights_of_pieces_are_their_formula():
+    rng = np.random.default_rng(SEED)
+    model = crossed(rng, 60, (4, 3))
+    made = mcmc.compress(model)
+    pieces = surrogate_metropolis.pieces_of(made.factor(), model.factors)
+    plain, design = plain_pieces(model, made)
+
+    def third(eta):
+        p = 1 / (1 + np.exp(-eta))
+        return p * (1 - p) * (1 - 2 * p)
+
+    radii, width = np.sqrt(plain.widths) + 5.0, plain.widths[:, None]
+    bends = np.array([bend(third, eta, reach) for eta, reach in zip(design @ made.psi_hat, radii @ plain.lengths,
+                                                                    strict=True)])
+    parts = plain.lengths * np.sqrt(width)
+    weights, _ = model._piece_weights(np.array(made.psi_hat), pieces)
+    expected = bends * parts.sum(axis=0) ** 2 * parts / width**1.5
+    assert (weights >= expected * (1 - 1e-6)).all()
+    np.testing.assert_allclose(weights, expected, rtol=0.3)     # the integral from above, by a few steps
+
+
+@pytest.mark.parametrize("size", [0.1, 0.4])     # the straight way, and by way of the point of expansion
+def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
+    monkeypatch.setattr(surrogate_metropolis, "NOISE", np.inf)  # bounds as they are: few rows, as the twin can draw
+    rng = np.random.default_rng(SEED)
+    model = crossed(rng, 6000, (4, 3))
+    kernel = mcmc.SurrogateMetropolis(model, decision="poisson", size=size)
+    made = kernel.compressed
+    plain, design = plain_pieces(model, made)
+    weights, _ = model._piece_weights(np.array(made.psi_hat), kernel._pieces)
+    blocks, sign, y = plain.blocks(), np.where(model._glm.y > 0, -1.0, 1.0), np.asarray(model._glm.y)
+    totals, n = totals_of(weights, blocks), model.n_seen
+    order = np.r_[2:6, 0:2, 6:9]
+    prior = twin.Prior([2.0, 2.0], [(4, [1.0]), (3, [1.0])])
+    inner = twin.NormalInner(made.psi_hat, made.slope, made.curvature.to_dense(), prior, order, kernel._phi_center,
+                             kernel._phi_factor, kernel._inner().walk_share, size)
+
+    def residual(row, psi):
+        x, hat = design[row], made.psi_hat
+        p = 1 / (1 + np.exp(-x @ hat))
+        step = x @ (psi - hat)
+        return (-np.logaddexp(0.0, sign[row] * (x @ psi)) + np.logaddexp(0.0, sign[row] * (x @ hat))
+                - (y[row] - p) * step + 0.5 * p * (1 - p) * step**2)
+
+    state = kernel.init(np.r_[made.psi_hat, np.exp(kernel._phi_center)])
+    _, steps = kernel.run(np.random.default_rng(3), state, 50)
+    stream, theta = np.random.default_rng(3), state.position
+    for draw, accepted, rows in zip(model.unconstrain(steps.draws), steps.accepted, steps.rows, strict=True):
+        own = RowStream(int(stream.bit_generator.random_raw()))
+        level = -stream.standard_exponential()
+        new = inner.move(theta, stream)
+        sizes = plain.sizes(theta[:n] - made.psi_hat, new[:n] - made.psi_hat, totals)
+        took, read = twin.minibatch_of_pieces(
+            own, weights, blocks, sizes,
+            lambda row, now=theta, to=new: residual(row, to[:n]) - residual(row, now[:n]), level)
+        assert (took, read) == (accepted, rows)
+        theta = new if took else theta
+        np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
+    assert steps.rows.max() > 0
+
+
+@pytest.mark.parametrize(("sizes", "slopes"), [((4, 3), ()), ((4, 3, 2), (0,))])
+def test_minibatches_of_several_factors_leave_what_exact_decisions_leave(sizes, slopes):
+    rng = np.random.default_rng(SEED)
+    model = crossed(rng, 250, sizes, slopes)
+    kernels = [mcmc.SurrogateMetropolis(model, decision=decision, size=0.7) for decision in ("exact", "poisson")]
+    draws = []
+    for kernel in kernels:
+        state, _ = kernel.run(rng, kernel.init(None, rng), 200)
+        draws.append(kernel.run(rng, state, 16_000)[1].draws)
+    assert kernels[1].decision == "poisson"
+    for exact, few in zip(draws[0].T, draws[1].T, strict=True):
+        edges = np.quantile(exact, [0.25, 0.5, 0.75])
+        thin = max(2, int(4.0 * max(len(x) / mcmc.effective_sample_size(x) for x in (exact, few))))
+        counts = [np.bincount(np.searchsorted(edges, x[::thin]), minlength=4) for x in (exact, few)]
+        both = sum(counts) / sum(map(sum, counts))
+        assert_fits(counts[1], both)
+
+
+def test_chains_of_several_factors_resume_pickle_and_take_turns():
+    rng = np.random.default_rng(SEED)
+    kernel = mcmc.SurrogateMetropolis(crossed(rng, 400, (5, 4), (0,)), decision="poisson")
+    whole = mcmc.sample(kernel, n_draws=40, n_chains=2, n_tune=50, rng=3, threads=1).draws
+    np.testing.assert_array_equal(whole, mcmc.sample(kernel, n_draws=40, n_chains=2, n_tune=50, rng=3, threads=2).draws)
+    again = pickle.loads(pickle.dumps(kernel))
+    np.testing.assert_array_equal(whole, mcmc.sample(again, n_draws=40, n_chains=2, n_tune=50, rng=3).draws)
+    part = mcmc.sample(kernel, n_draws=15, n_chains=2, n_tune=50, rng=3)
+    rest = mcmc.sample(again, pickle.loads(pickle.dumps(part)), n_draws=25)
+    np.testing.assert_array_equal(whole, np.concatenate([part.draws, rest.draws], axis=1))
+
+
+def test_far_moves_and_tables_of_other_rows():
+    rng = np.random.default_rng(SEED)
+    model = crossed(rng, 500, (5, 4))
+    kernel = mcmc.SurrogateMetropolis(model, decision="poisson")
+    far = kernel.init(np.r_[kernel.compressed.psi_hat + 9.0, 1.0, 1.0])
+    assert kernel.run(rng, far, 5)[1].rows.max() == 500           # beyond the radii all rows decide
+    source, theta = model.engine(kernel.reference)
+    chain = PiecePoissonChain(source, theta, None, None, Proposal(), surrogate=True)
+    table = BlockTable(np.ones((3, 400)), np.zeros((3, 400), dtype=int), kernel._pieces.n_blocks)
+    with pytest.raises(ValueError, match="400 rows"):
+        chain.set_pieces(table, kernel._pieces, kernel.compressed.psi_hat, 100)
+
+
+def test_groups_of_one_row_and_groups_whose_rows_have_no_weight():
+    rng = np.random.default_rng(SEED)
+    n_rows = 5000
+    codes = [rng.choice(30, n_rows, p=rng.dirichlet(np.full(30, 0.1))) for _ in range(2)]
+    codes[0][0], codes[1][1] = 30, 31                             # one row of its own each
+    eta = sum(0.8 * rng.standard_normal(32)[c] for c in codes)
+    y = rng.random(n_rows) < 1 / (1 + np.exp(-eta))
+    factors = {name: mcmc.Groups(np.r_[c, np.arange(32)]) for name, c in zip("ab", codes, strict=True)}
+    model = mcmc.GLM(np.ones((n_rows + 32, 1)), np.r_[y, np.zeros(32)], groups=factors,
+                     weights=np.r_[np.ones(n_rows), np.zeros(32)])
+    kernel = mcmc.SurrogateMetropolis(model)
+    _, steps = kernel.run(rng, kernel.init(None, rng), 200)
+    assert kernel.decision == "poisson" and steps.accepted.mean() > 0.2
+    assert np.isfinite(steps.draws).all()
