@@ -62,6 +62,7 @@ cdef extern from "_glm.h" nogil:
         const fr_factor *factors
         int n_factors
         const fr_sparse *sparse
+        const double *mirror
     void fr_glm_ready(fr_glm *m)
     int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows, int64_t first,
                     Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms, double **out)
@@ -96,11 +97,13 @@ cdef class GLMSource(TermSource):
     cdef fr_factor *c_factors
     cdef fr_sparse c_sparse
     cdef object kept                            # arrays that `model` points into
+    cdef cnp.ndarray middle                     # what `model.mirror` points to, or None
 
     cdef int hold_columns(self) except -1
     cdef int hold_factors(self) except -1
     cdef int hold_outcomes(self) except -1
     cdef int summarise(self) except -1
+    cdef int mirror_at(self, middle) except -1
 
 
 cdef class PairSource(_BlockSource):

@@ -384,6 +384,16 @@ cdef class GLMSource(TermSource):
             _check_theta(array, (self.n_arms, self.model.n_parameters))
         memcpy(cnp.PyArray_DATA(self.parameters), x, size * sizeof(double))
 
+    cdef int mirror_at(self, middle) except -1:
+        """From now on arm 2 k + 1 holds twice these parameters less those of arm 2 k; in turn they share a product."""
+        point = np.array(middle, dtype=np.float64)
+        if point.shape != (self.model.n_parameters,) or self.learns_scale:
+            raise ValueError(f"middle has shape {point.shape}; ({self.model.n_parameters},) and a fixed scale are "
+                             f"needed")
+        self.middle = point
+        self.model.mirror = <const double *>cnp.PyArray_DATA(self.middle)
+        return 0
+
     cdef int terms(self, const double *about, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
                    const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
         if fr_glm_fill(&self.model, <const double *>cnp.PyArray_DATA(self.parameters), about, rows, first, n_rows, arms,

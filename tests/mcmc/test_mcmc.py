@@ -12,6 +12,7 @@ from scipy import stats
 
 import fastrace as fr
 from fastrace import bounds, mcmc
+from fastrace._models._expanded import Expanded
 from fastrace.control_variates import ControlVariate, TaylorSurrogate
 from fastrace.mcmc.kernels.gibbs import Tally
 from fastrace.races._weighted import AliasTable, _verdicts
@@ -268,19 +269,57 @@ def test_batches_of_independent_proposals_are_their_twin_however_a_run_is_cut(lo
         return (-np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (X @ theta)).sum() - theta @ theta / 18.0
                 + (0.0 if log_prior is None else log_prior(theta)))
 
-    expected = twin.independence(log_posterior, about.center, about.factor, state.whitened, np.random.default_rng(2),
-                                 200, walk=2.38 / np.sqrt(3), walk_share=0.2)
+    middle = about.center + about.factor @ kernel.lean
+    expected = twin.antithetic(log_posterior, middle, about.factor, state.whitened - kernel.lean,
+                               np.random.default_rng(2), 200, walk=2.38 / np.sqrt(3), walk_share=0.2)
     rng, after, draws = np.random.default_rng(2), state, []
     for n in (1, 40, 3, 100, 56):
         after, steps = kernel.run(rng, after, n)
         draws.append(steps.draws)
-        assert steps.full_pass.all() and (steps.rows == 300).all()
+        assert (steps.rows == np.where(steps.full_pass, 300, 0)).all()
         after = pickle.loads(pickle.dumps(after))
     np.testing.assert_allclose(np.concatenate(draws), expected, rtol=0, atol=1e-10)
     assert 60 < len(np.unique(expected[:, 0])) < 200
+    assert kernel.run(rng, state, 50)[1].full_pass.tolist() == [True, False] * 25
     whole = kernel.run(np.random.default_rng(2), state, 200)[1]
     np.testing.assert_array_equal(whole.draws, np.concatenate(draws))
     assert pickle.loads(pickle.dumps(kernel)).describe() == kernel.describe() and kernel.describe()["batch"] == 32
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_pairs_of_a_batch_stand_where_the_mean_is_to_third_order(family):
+    X, y = rare(2000, 3, 3, -1.5)
+    y = y + (family == "poisson") * (X[:, 1] > 0.0)
+    weights = 1.0 + np.arange(2000) % 3
+    model = mcmc.GLM(X, y, family, prior_sd=3.0, weights=weights, offset=0.1 * X[:, 2])
+    kernel = mcmc.Metropolis(model, proposal="independent", batch=32)
+    reference = kernel.reference
+    eta, v = X @ reference.theta_hat + 0.1 * X[:, 2], X @ reference.factor
+    p = 1.0 / (1.0 + np.exp(-eta))
+    third = weights * (-p * (1.0 - p) * (1.0 - 2.0 * p) if family == "logistic" else -np.exp(eta))
+    np.testing.assert_allclose(kernel.lean, 0.5 * v.T @ (third * np.square(v).sum(axis=1)), rtol=1e-4)
+    source, theta = kernel._sums()     # mirror images share a product, wherever they stand in a pass
+    middle = reference.center + reference.factor @ kernel.lean
+    theta[:] = middle + 0.1 * np.random.default_rng(1).standard_normal(theta.shape)
+    theta[1::2] = 2.0 * middle - theta[::2]
+    shared, (plain, other) = source.totals(), model._arms(len(theta))
+    other[:] = theta
+    alone = Expanded(plain, reference.theta_hat).totals()
+    np.testing.assert_allclose(shared, alone, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(source.totals([5, 1, 2, 3]), alone[[5, 1, 2, 3]], rtol=0, atol=1e-9)
+
+
+@few_or_many("chains", 3000, 30_000)
+def test_pairs_of_a_batch_leave_a_leaning_posterior_invariant(chains):
+    X, y = np.ones((40, 1)), (np.arange(40) < 3).astype(float)
+    kernel = mcmc.Metropolis(mcmc.GLM(X, y, prior_sd=5.0), proposal="independent", batch=64, walk_share=0.05)
+    grid = np.linspace(-12.0, 2.0, 14_001)
+    density = np.exp(3.0 * grid - 40.0 * np.logaddexp(0.0, grid) - grid**2 / 50.0 + 10.0)
+    edges = np.interp(np.linspace(0.0, 1.0, 11)[1:-1], np.cumsum(density) / density.sum(), grid)
+    _, steps = kernel.run(np.random.default_rng(5), kernel.init(rng=6), 15 * chains)
+    for phase in (0, 7):       # after a pair, and after the mirror image of where the chain was
+        counts = np.bincount(np.searchsorted(edges, steps.draws[30 + phase :: 15, 0]), minlength=10)
+        assert_fits(counts, np.full(10, 0.1))
 
 
 def test_a_batch_that_fails_keeps_the_steps_before_it():

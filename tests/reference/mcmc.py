@@ -191,18 +191,29 @@ def walk(reference, log_prior, z, rng, n, *, size, decide):
     return np.array(out)
 
 
-def independence(log_posterior, center, factor, z, rng, n, *, walk, walk_share):
-    """Proposals from a normal density, decided at once; a share of random walks."""
-    def log_ratio(now, new):
-        return log_posterior(center + factor @ new) - log_posterior(center + factor @ now)
+def antithetic(log_posterior, center, factor, v, rng, n, *, walk, walk_share):
+    """Pairs of mirror images from a normal density; then the mirror image of the state. A share of random walks.
+
+    With w the posterior over that density: the pair of y is accepted with min(1, (w(y) + w(-y)) / (w(v) + w(-v))), and
+    y is chosen from it with w(y) / (w(y) + w(-y)).
+    """
+    def log_w(v):
+        return log_posterior(center + factor @ v) + 0.5 * v @ v
 
     out = []
-    for _ in range(n):
-        walks, xi, log_u = rng.random() < walk_share, rng.standard_normal(len(z)), -rng.standard_exponential()
-        new = z + walk * xi if walks else xi
-        if log_u < log_ratio(z, new) + (0.0 if walks else 0.5 * (new @ new - z @ z)):
-            z = new
-        out.append(center + factor @ z)
+    for k in range(n):
+        if k % 2:
+            v = -v if -rng.standard_exponential() < log_w(-v) - log_w(v) else v
+            out.append(center + factor @ v)
+            continue
+        walks, xi, log_u, u = rng.random() < walk_share, rng.standard_normal(len(v)), -rng.standard_exponential(), \
+            1.0 - rng.random()
+        if walks:
+            new = v + walk * xi
+            v = new if log_u < log_posterior(center + factor @ new) - log_posterior(center + factor @ v) else v
+        elif log_u < np.logaddexp(log_w(xi), log_w(-xi)) - np.logaddexp(log_w(v), log_w(-v)):
+            v = xi if math.log(u) < log_w(xi) - np.logaddexp(log_w(xi), log_w(-xi)) else -xi
+        out.append(center + factor @ v)
     return np.array(out)
 
 

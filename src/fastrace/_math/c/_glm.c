@@ -240,31 +240,54 @@ static void residuals(const double *restrict hat, const double *restrict l0, con
     }
 }
 
-enum { ARMS = 64 };     /* arms whose places in a block are kept at hand */
+enum { ARMS = 64 };     /* arms whose places in a block are kept at hand; even */
+
+CLONES
+static void reflect(const double *restrict middle, const double *restrict eta, ptrdiff_t n, double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < n; i++) out[i] = 2.0 * middle[i] - eta[i];
+}
+
+/* Whether arms[j] is the mirror image of the arm asked for just before it. */
+static int mirrored(const fr_glm *m, const ptrdiff_t *arms, ptrdiff_t j)
+{
+    return m->mirror && j > 0 && arms[j] % 2 && arms[j - 1] == arms[j] - 1;
+}
 
 int fr_glm_fill(const fr_glm *m, const double *theta, const double *theta_hat, const int64_t *rows, int64_t first,
                 ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out)
 {
     double y[FR_GLM_BLOCK], hat[FR_GLM_BLOCK], l0[FR_GLM_BLOCK], l1[FR_GLM_BLOCK], l2[FR_GLM_BLOCK];
     double value[FR_GLM_BLOCK], la[FR_GLM_BLOCK], lea[FR_GLM_BLOCK], laa[FR_GLM_BLOCK], eta[FR_GLM_BLOCK];
+    double middle[FR_GLM_BLOCK];
     fr_shape own, at_hat;
     const fr_shape *shape, *hat_shape = theta_hat ? shape_at(m, theta_hat, &at_hat) : NULL;
-    const double *parameters[ARMS + 1];
-    double *column[ARMS + 1];
+    const double *parameters[ARMS], *asked[ARMS + 2];
+    double *column[ARMS], *found[ARMS + 2];
     for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
         ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
         const int64_t *block_rows = rows ? rows + start : NULL;
         outcomes(m, block_rows, first + start, count, y);
         for (ptrdiff_t arm = 0; arm < n_arms; arm += ARMS) {
-            ptrdiff_t part = smaller(n_arms - arm, ARMS);
+            ptrdiff_t part = smaller(n_arms - arm, ARMS), k = 0;
             for (ptrdiff_t j = 0; j < part; j++) {
                 parameters[j] = theta + arms[arm + j] * m->n_parameters;
                 column[j] = out[arm + j] + start;
+                if (mirrored(m, arms + arm, j)) continue;
+                asked[k] = parameters[j];
+                found[k++] = column[j];
             }
-            parameters[part] = theta_hat;
-            column[part] = hat;
-            if (fr_glm_predict(m, block_rows, first + start, count, parameters, theta_hat ? part + 1 : part, column))
-                return -1;
+            if (theta_hat) {
+                asked[k] = theta_hat;
+                found[k++] = hat;
+            }
+            if (m->mirror) {
+                asked[k] = m->mirror;
+                found[k++] = middle;
+            }
+            if (fr_glm_predict(m, block_rows, first + start, count, asked, k, found)) return -1;
+            for (ptrdiff_t j = 1; j < part; j++)
+                if (mirrored(m, arms + arm, j)) reflect(middle, column[j - 1], count, column[j]);
             if (theta_hat) {
                 memcpy(l0, hat, (size_t)count * sizeof(double));
                 derivatives(m->family, hat_shape, y, count, l0, l1, l2);

@@ -26,6 +26,8 @@ typedef struct {
     const fr_sparse *sparse;                    /* where not NULL, in place of x */
     void (*gemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *, double *,
                  int *);                        /* dgemm of BLAS, for many arms */
+    const double *mirror;                       /* where not NULL: parameters such that those of arm 2 k + 1 are twice these
+                                                   less those of arm 2 k; asked for in turn, they share a product */
 } fr_glm;
 
 void fr_glm_ready(fr_glm *m);

@@ -45,6 +45,11 @@ def parameters_of(GLMSource glm not None):
     return glm.parameters
 
 
+def mirror(GLMSource glm not None, middle):
+    """Say that arm 2 k + 1 will always hold the mirror image of arm 2 k about `middle`: they share a product."""
+    glm.mirror_at(middle)
+
+
 cdef class Move:
 
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:

@@ -18,10 +18,11 @@ from fastrace.mcmc.protocol import Steps, from_flags, keep_partial
 from fastrace.sources import Source
 
 ACCEPTED, FULL_PASS = 1, 2  # flags of a step
+FARTHEST = 2.0  # standard deviations that proposals of a batch are moved from the reference: third order ends there
 
 
 class Metropolis(RowMetropolis):
-    """Metropolis-Hastings that reads every row in every step: the yardstick, and where parameters are many the kernel.
+    r"""Metropolis-Hastings that reads every row in every step: the yardstick, and where parameters are many the kernel.
 
     Parameters
     ----------
@@ -29,8 +30,8 @@ class Metropolis(RowMetropolis):
         As in `RacingMetropolis`. With a control variate a proposal is first accepted on it, and only then on the rows;
         with ``control_variate=None`` each step makes one pass, as textbooks do.
     batch : int, default 1
-        Proposals whose sums one pass over the rows takes, for ``proposal="independent"`` of a `GLM` or `Softmax` with
-        a control variate, whose proposals do not depend on the state.
+        Steps whose sums one pass over the rows takes, for ``proposal="independent"`` of a `GLM` or `Softmax` with
+        a control variate, whose proposals do not depend on the state. 128 is a good number.
 
     Raises
     ------
@@ -41,11 +42,25 @@ class Metropolis(RowMetropolis):
     Notes
     -----
     The log-likelihood of the present state is kept, so a step costs one pass over the rows for the proposal, by vector
-    code. A batch shares the pass: its predictors are one matrix product, by BLAS from 16 proposals on. With 10^5 rows
-    of 200 parameters a proposal of a batch of 64 takes a ninth of the time that it takes alone, and the chain makes
-    more effective samples a second than those that read few rows. It is the same chain for every `batch` above 1, to
-    rounding. The `walk_share` steps among them depend on the state and take a pass of their own each: give a share of
-    0.01 or so. None of the steps is delayed.
+    code.
+
+    A batch shares the pass: its predictors are one matrix product, by BLAS from 16 products on. Its proposals come in
+    pairs: y from the reference, moved to where the posterior's mean is to third order [1]_, and its mirror image y'
+    about that center, which takes no product of its own. With w the posterior over the density of the proposals, the
+    pair is accepted with probability :math:`\min(1, (w(y) + w(y')) / (w(x) + w(x')))` for a chain at x, and then one of
+    its two in proportion to w; the next step tries the mirror image of where the chain is, accepted with probability
+    :math:`\min(1, w(x') / w(x))`. The flow from x to y is q(x) q(y) w(x) w(y) / max(w(x) + w(x'), w(y) + w(y')), times
+    2, the same both ways. What is left of third order has opposite signs at y and y', so that pairs are seldom refused,
+    and means of draws that come in mirror images are better than those of independent ones; variances are not.
+
+    With 10^5 rows of 200 parameters a step of a batch takes a fraction of the time that it takes alone, and the chain
+    makes more effective samples a second than those that read few rows. It is the same chain for every `batch` above 1,
+    to rounding. The `walk_share` steps among them depend on the state and take a pass of their own each: give a share
+    of 0.01 or so. None of the steps is delayed.
+
+    References
+    ----------
+    .. [1] Tierney, Kadane, "Accurate approximations for posterior moments and marginal densities", JASA 81, 1986.
 
     Examples
     --------
@@ -57,13 +72,14 @@ class Metropolis(RowMetropolis):
     >>> trace = mcmc.sample(mcmc.Metropolis(mcmc.GLM(X, y)), n_draws=500, n_chains=2, rng=1)
     >>> bool((np.abs(trace.draws.mean(axis=(0, 1))) < 0.3).all())
     True
-    >>> kernel = mcmc.Metropolis(mcmc.GLM(X, y), proposal="independent", batch=64, walk_share=0.01)
+    >>> kernel = mcmc.Metropolis(mcmc.GLM(X, y), proposal="independent", batch=128, walk_share=0.01)
     >>> trace = mcmc.sample(kernel, n_draws=500, n_chains=2, rng=1)
     >>> bool((np.abs(trace.draws.mean(axis=(0, 1))) < 0.3).all())
     True
     """
 
     batch = 1  # of kernels saved before there were batches
+    lean: Any = 0.0  # center of the pairs of a batch, whitened
 
     def __init__(
         self,
@@ -85,17 +101,21 @@ class Metropolis(RowMetropolis):
         if self.proposal != "independent" or not self.controlled:
             raise ValueError(f"batch is {batch} and proposal {self.proposal!r}; only proposals that do not depend on "
                              f"the state share a pass: proposal='independent', with a control variate")
-        if self.model._arms(self.batch)[0].n_arms < self.batch:
+        if self.model._arms(self.batch + 2)[0].n_arms < self.batch + 2:
             raise ValueError(f"batch is {batch}, and {model!r} evaluates its terms at two points at a time; a GLM or "
                              f"Softmax model takes batches")
+        assert self.reference is not None
+        lean = self.model._lean(self.reference)
+        self.lean = lean * min(1.0, FARTHEST / max(float(np.linalg.norm(lean)), 1e-300))
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | ({"batch": self.batch} if self.batch > 1 else {})
 
     def _sums(self) -> tuple[Source, NDArray[np.float64]]:
-        """A source of what the expansion leaves at as many points as a batch has, and where it reads them."""
+        """A source of what the expansion leaves at the points of a batch, and where it reads them."""
         assert self.reference is not None
-        source, theta = self.model._arms(self.batch)
+        middle = self.reference.center + self.reference.factor @ (self.lean + np.zeros(self.model.dim))
+        source, theta = self.model._pairs(self.batch + 2, middle)
         return Expanded(source, self.reference.theta_hat), theta  # type: ignore[arg-type]
 
     def _run(
@@ -114,62 +134,99 @@ class Metropolis(RowMetropolis):
 
 
 class _Batches:
-    """A run of independent proposals that share passes over the rows, a batch at a time.
+    """A run of pairs of independent proposals that share passes over the rows, a batch at a time.
 
-    Each proposal is drawn before the state that it meets is known, and the random numbers of a step come one step after
-    the other: neither the size of a batch nor where a run is cut changes the chain, but for rounding of sums.
+    Steps are in turn one that tries a pair, or a walk, and one that tries the mirror image of where the chain is. Each
+    pair is drawn before the state that it meets is known, and the random numbers of a step come one step after the
+    other: neither the size of a batch nor where a run is cut changes the chain, but for rounding of sums. A point v is
+    whitened, from the center of the pairs; log w(v) is that of the posterior over the density of the proposals.
     """
 
     def __init__(self, kernel: Metropolis, state: ChainState, n: int) -> None:
         self.kernel, self.start = kernel, state
         self.source, self.theta = kernel._sums()
         self.log_prior = kernel.model.log_prior_beside(kernel.reference)
-        self.position, self.z = state.position, state.whitened
+        self.position, self.v = state.position, state.whitened - kernel.lean
         self.walk = coefficients(kernel.proposal, 1.0, kernel.model.dim, kernel.walk_share)[2]
-        self.draws, self.flags = np.empty((n, kernel.model.dim)), np.full(n, FULL_PASS, dtype=np.uint8)
+        self.draws, self.flags = np.empty((n, kernel.model.dim)), np.zeros(n, dtype=np.uint8)
         self.n_done = 0
-        self.prior = self._prior(self.position)
-        if self.prior == -math.inf:
+        # log w here and at the mirror image, and whether that is what the next step tries
+        if isinstance(state.cache, tuple):
+            self.weights, self.mirrors, self.v = state.cache
+        else:
+            self.weights, self.mirrors = self._weights([self.v])[0], False
+        if self.weights[0] == -math.inf:
             raise ValueError(f"log_prior is -inf at the chain's own state {self.position}; a chain must start where it "
                              f"is finite")
-        self.total = self._totals([self.position])[0] if state.cache is None else state.cache
 
     def advance(self, rng: np.random.Generator, count: int) -> None:
         """Make `count` steps."""
-        tuning: Tuning = self.start.tuning
-        noise, walks, levels = [], [], []
+        drawn, mirrors = [], self.mirrors
         for _ in range(count):
-            walks.append(rng.random() < self.kernel.walk_share)
-            noise.append(rng.standard_normal(self.kernel.model.dim))
-            levels.append(-rng.standard_exponential())
-        points = [tuning.center + tuning.factor @ xi for xi in noise]
-        apart = [k for k in range(count) if not walks[k]]
-        totals = dict(zip(apart, self._totals([points[k] for k in apart]), strict=True))
-        for k in range(count):
-            z, new, ratio = noise[k], points[k], 0.0
-            if walks[k]:
-                z = self.z + self.walk * noise[k]
-                new = tuning.center + tuning.factor @ z
-                totals[k] = self._totals([new])[0]
-                ratio = 0.5 * float(self.z @ self.z - z @ z)
-            prior = self._prior(new)
-            if levels[k] < ratio + (prior - self.prior) + (totals[k] - self.total):
-                self.position, self.z, self.prior, self.total = new, z, prior, totals[k]
-                self.flags[self.n_done] |= ACCEPTED
+            if mirrors:
+                drawn.append((False, np.empty(0), -rng.standard_exponential(), 0.0))
+            else:
+                walks, noise = rng.random() < self.kernel.walk_share, rng.standard_normal(self.kernel.model.dim)
+                drawn.append((walks, noise, -rng.standard_exponential(), rng.random()))
+            mirrors = not mirrors
+        apart = [k for k, (walks, noise, _, _) in enumerate(drawn) if len(noise) and not walks]
+        found = dict(zip(apart, self._weights([drawn[k][1] for k in apart]), strict=True))
+        for k, (walks, noise, level, coin) in enumerate(drawn):
+            if not len(noise):
+                self._turn(level)
+            elif walks:
+                self._walk(noise, level)
+            else:
+                self._meet(noise, level, coin, found[k])
+            self.mirrors = not self.mirrors
             self.draws[self.n_done] = self.position
             self.n_done += 1
 
-    def _totals(self, points: list[NDArray[np.float64]]) -> list[float]:
-        """What the expansion leaves of the log-likelihood at each point, in one pass."""
+    def _turn(self, level: float) -> None:
+        here, there = self.weights
+        if level < there - here:
+            self._go(-self.v, (there, here))
+
+    def _walk(self, noise: NDArray[np.float64], level: float) -> None:
+        new = self.v + self.walk * noise
+        weights = self._weights([new])[0]
+        self.flags[self.n_done] |= FULL_PASS
+        if level < weights[0] - self.weights[0] + 0.5 * float(self.v @ self.v - new @ new):
+            self._go(new, weights)
+
+    def _meet(self, new: NDArray[np.float64], level: float, coin: float, weights: tuple[float, float]) -> None:
+        self.flags[self.n_done] |= FULL_PASS
+        both = np.logaddexp(*weights)
+        if level < both - np.logaddexp(*self.weights):
+            if math.log1p(-coin) < weights[0] - both:
+                self._go(new, weights)
+            else:
+                self._go(-new, (weights[1], weights[0]))
+
+    def _go(self, v: NDArray[np.float64], weights: tuple[float, float]) -> None:
+        self.v, self.weights, self.position = v, weights, self._point(v)
+        self.flags[self.n_done] |= ACCEPTED
+
+    def _point(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
+        tuning: Tuning = self.start.tuning
+        return np.asarray(tuning.center + tuning.factor @ (v + self.kernel.lean))
+
+    def _weights(self, points: list[NDArray[np.float64]]) -> list[tuple[float, float]]:
+        """log w at each point and at its mirror image, up to a constant, in one pass."""
         if not points:
             return []
-        self.theta[: len(points)] = points
-        sums: list[float] = self.source.totals(range(len(points))).tolist()
-        for value, point in zip(sums, points, strict=True):
+        tuning: Tuning = self.start.tuning
+        pairs = np.array([v for point in points for v in (point, -point)])
+        positions = self.theta[: len(pairs)]
+        positions[:] = tuning.center + (pairs + self.kernel.lean) @ tuning.factor.T
+        sums = self.source.totals(range(len(pairs))).tolist()
+        out = []
+        for value, position, v in zip(sums, positions, pairs, strict=True):
             if math.isnan(value) or value == math.inf:
-                raise ValueError(f"the log-likelihoods sum to {value} at {_checks.shown(point)}; a finite number is "
+                raise ValueError(f"the log-likelihoods sum to {value} at {_checks.shown(position)}; a finite number is "
                                  f"needed, or -inf where the parameters are impossible")
-        return sums
+            out.append(self._prior(position) + value - float((self.kernel.lean * v).sum()))
+        return list(zip(out[::2], out[1::2], strict=True))
 
     def _prior(self, point: NDArray[np.float64]) -> float:
         value = 0.0 if self.log_prior is None else float(self.log_prior(point.copy()))
@@ -179,9 +236,11 @@ class _Batches:
         return value
 
     def state(self) -> ChainState:
-        return replace(self.start, position=self.position, whitened=self.z, cache=self.total)
+        return replace(self.start, position=self.position, whitened=self.v + self.kernel.lean,
+                       cache=(self.weights, self.mirrors, self.v))
 
     def steps(self) -> Steps:
         n = self.n_done
-        rows = np.full(n, self.kernel.model.n_rows, dtype=np.int64)
-        return from_flags(self.draws[:n], rows, np.ones(n, np.int32), self.flags[:n])
+        passes = (self.flags[:n] & FULL_PASS) != 0
+        rows = np.where(passes, self.kernel.model.n_rows, 0).astype(np.int64)
+        return from_flags(self.draws[:n], rows, passes.astype(np.int32), self.flags[:n])

@@ -192,6 +192,14 @@ class Model:
         """A source of the terms at up to `count` points at once, and the array that it reads them from."""
         return self.engine(None)
 
+    def _pairs(self, count: int, middle: Array) -> tuple[Source, Array]:
+        """The same for pairs of points, which stand side by side, that are mirror images about `middle`."""
+        return self._arms(count)
+
+    def _lean(self, reference: Reference) -> Array:
+        """Mean of the posterior as seen from the center of a reference, whitened, to third order; zeros if unknown."""
+        return np.zeros(self.dim)
+
     def log_posteriors(self, theta: ArrayLike) -> Array:
         """Log-posterior density at several points, up to a constant.
 

@@ -19,7 +19,7 @@ from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_shells, cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
-from fastrace.mcmc.kernels._chain import parameters_of
+from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._formula import arguments_of, with_given
 from fastrace.mcmc.models._joint import joint_prior, layout_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement
@@ -33,6 +33,8 @@ from fastrace.sources import Source, column_names
 __all__ = ["GLM"]
 
 Array = NDArray[np.float64]
+
+STEP = 1e-3  # of a predictor, between second derivatives whose difference is a third
 
 
 class _DensityOf:
@@ -414,6 +416,25 @@ class GLM(Model):
         theta = np.zeros((count, self.n_seen))
         own = GLMSource(g.X, g.y, theta, g.family, g.scale, g.df, check_finite=False, **g.beside())
         return own, parameters_of(own)
+
+    def _pairs(self, count: int, middle: Array) -> tuple[GLMSource, Array]:
+        own, theta = self._arms(count)
+        if not self.learns_scale:
+            mirror(own, middle)
+        return own, theta
+
+    def _lean(self, reference: Reference) -> Array:
+        """Half the contraction of the third derivatives with the covariance, whitened; Tierney & Kadane (1986)."""
+        out = np.zeros(self.n_seen)
+        if self.learns_scale:
+            return out
+        eta, y = self._predictors(reference.theta_hat), np.asarray(self._glm.y)
+        third = (self._glm.expand(y, eta + STEP)[2] - self._glm.expand(y, eta - STEP)[2]) / (2.0 * STEP)
+        if self._glm.term_weights is not None:
+            third = third * self._glm.term_weights
+        for part, x in products(self._glm.X, self.factors, reference.factor):
+            out += (third[part] * np.square(x).sum(axis=1)) @ x
+        return 0.5 * out
 
     @property
     def beside(self) -> tuple[str, ...]:
