@@ -390,3 +390,31 @@ def test_check_bias_of_surrogate_chains():
     assert_rate_at_most(check.n_wrong, check.n_checked, kernel.delta)
     with pytest.raises(TypeError, match="whose decisions are not races"):
         mcmc.check_bias(mcmc.SurrogateMetropolis(kernel.model, decision="exact"), trace)
+
+
+def _hierarchy(columns, y, **options):
+    group = np.random.default_rng(3).integers(0, 8, len(y))
+    return mcmc.GLM(np.column_stack(columns), y, groups={"g": group}, **options)
+
+
+@pytest.mark.parametrize(("also", "separated", "words"), [
+    (None, True, "separated.*'x1', on which"), ("copy", False, "one direction of parameters 'x1', 'x2'"),
+    ("ones", False, "one direction of parameters 'x0', 'x2'")])
+def test_hierarchies_that_are_improper_under_flat_priors_are_refused(also, separated, words):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=500)
+    y = x > 0.0 if separated else rng.random(500) < 0.5
+    columns = [np.ones(500), x, *{"copy": [x], "ones": [np.ones(500)]}.get(also, [])]
+    with pytest.raises(ValueError, match=words):
+        mcmc.compress(_hierarchy(columns, y, prior=mcmc.Normal(0.0, np.inf)))
+    assert mcmc.compress(_hierarchy(columns, y)).n_seen == len(columns) + 8
+
+
+def test_a_surrogate_that_misses_a_part_of_the_posterior():
+    rng = np.random.default_rng(4)
+    model = _hierarchy([np.ones(500), rng.normal(size=500)], rng.random(500) < 0.5)
+    bad = mcmc.SurrogateMetropolis(model, decision="exact", psi_hat=np.r_[3.0, -3.0, np.zeros(8)])
+    with pytest.warns(UserWarning, match="weights of draws from prior times expansion is"):
+        trace = mcmc.sample(bad, n_draws=150, n_chains=2, n_tune=0, rng=1, init=np.r_[np.full(10, 2.0), 1.0])
+    assert any("accepted less than 20%" in words for words in trace.warnings)
+    assert any("began at one point" in words for words in trace.warnings)

@@ -41,6 +41,17 @@ def fit_problems(kernel: Any, reference: Reference) -> list[str]:
                 f"its tails are too short for independent proposals, and chains get stuck where it has no mass without "
                 f"R-hat showing it. Take proposal='crank-nicolson' or 'random-walk'"
             )
+    proposed = getattr(kernel, "surrogate_draws", None)
+    if proposed is not None:
+        points, beside = proposed(_DRAWS, np.random.default_rng(0))
+        k = _pareto.smoothed(residuals(model, reference, points) + beside)[1]
+        if not k < _pareto.MOST:
+            out.append(
+                f"Pareto k of the weights of draws from prior times expansion is {k:.2g}, above {_pareto.MOST}: the "
+                f"expansion misses a part of the posterior, where chains get stuck for long without R-hat showing it. "
+                f"Expand where the draws are, with psi_hat, take a smaller size, or, if rows are few, NUTS on all of "
+                f"them"
+            )
     return out
 
 

@@ -17,7 +17,7 @@ from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace.mcmc.kernels._surrogate import layout_of
-from fastrace.mcmc.models._modes import QuadraticPart
+from fastrace.mcmc.models._modes import QuadraticPart, called
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 
 __all__ = ["Compressed", "compress"]
@@ -29,6 +29,7 @@ _STEPS = 60  # Newton steps with the scales of the effects estimated on the way
 _CLOSE = 1e-4  # squared length of the last step, in posterior standard deviations, over the number of parameters
 _SETTLED = 0.02  # relative change of those scales
 _SAMPLE = 200_000  # rows that the first steps take where there are far more
+_COLLINEAR = 1e12  # variance of a coefficient, beside that if all others were given, that is rounding
 _WEAK = 1e-8  # precision, as a share of the curvature, of what has no proper prior
 
 
@@ -211,7 +212,39 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
         with contextlib.suppress(NoModeError):
             start, _, scales = _empirical_bayes(lambda psi: _parts(*expand_seen(some, psi)), start, scales)
     point, parts, scales = _empirical_bayes(lambda psi: expansion_of(model, psi), start, scales)
+    _require_proper(model, prior, point, parts, scales)
     return _compressed(model, prior, point, parts, scales.precision())
+
+
+def _require_proper(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: _Scales) -> None:
+    """Refuse coefficients with a flat prior that the rows do not bound: collinear ones, or separated outcomes."""
+    flat = np.array([j for j, c in enumerate(prior.given[0]) if c[0] == "flat"], dtype=int)
+    if not len(flat) or prior.given[4] or model.prior_part is not None:
+        return
+    names, factor = tuple(model.names or ()), ArrowFactor(parts[2], scales.layout)
+    share = np.zeros(len(point))
+    share[flat] = 1.0
+    try:
+        factor.factor(scales.precision())
+        spread = (np.diagonal(factor.block_covariances()[0]) * np.diagonal(parts[2].dense))[: len(prior.given[0])]
+        share[flat] = np.sqrt(spread[flat])
+        bounded = bool(np.isfinite(spread).all() and (spread[flat] < _COLLINEAR).all())
+    except np.linalg.LinAlgError:
+        bounded = False
+        scale = np.sqrt(np.diagonal(parts[2].dense)[flat]) + _WEAK
+        share[flat] = np.abs(np.linalg.eigh(parts[2].dense[np.ix_(flat, flat)] / np.outer(scale, scale))[1][:, 0])
+    if not bounded:
+        raise ValueError(f"the posterior is improper: the rows say nothing about one direction of parameters "
+                         f"{called(share, names)}, on which the prior is flat, as with collinear columns or two "
+                         f"intercepts. Leave a column out, or give a prior such as Normal(0.0, 2.5)")
+    step = factor.solve(parts[1] + scales.pulled(factor, point)[1])
+    step[np.setdiff1d(np.arange(len(step)), flat)] = 0.0
+    for direction in (step, point * (share > 0.0)):
+        least, most = model._margins(direction) or (-1.0, 0.0)
+        if most > 0.1 and least >= -1e-3 * most:
+            raise ValueError(f"the posterior is improper: the outcomes are separated: the likelihood rises for ever as "
+                             f"theta moves along parameters {called(np.abs(direction), names)}, on which the prior is "
+                             f"flat. Give a prior such as Normal(0.0, 2.5), or leave out what separates the outcomes")
 
 
 def _compressed(model: Model, prior: JointPrior, point: Array, parts: Parts, precision: Array) -> Compressed:

@@ -38,6 +38,7 @@ VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks fo
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
 NOISE = 0.25  # variance that minibatches then add to the log acceptance ratio
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
+BETWEEN = 3  # moves between two draws of it whose weights are looked at
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
 
 BAD_FIT = (
@@ -134,6 +135,8 @@ class SurrogateMetropolis(Racing):
     _stride = 0.0  # of kernels saved before there were plain steps
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors, and
     _parts: Array | None = None  # weights of the rows in them, until there is a table
+
+    least_accepted = 0.2
 
     @takes_options
     def __init__(
@@ -328,6 +331,15 @@ class SurrogateMetropolis(Racing):
             return np.asarray(self._inner().draws(self._trajectories.start, FIRST_TRAJECTORIES, rng)[-1])
         center = np.concatenate([self.compressed.psi_hat, self._phi_center])
         return np.asarray(self._inner().draws(center, FIRST_MOVES, rng)[-1])
+
+    def surrogate_draws(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """What the rows see of draws of the surrogate, shape (n, n_seen), and what is left of their log prior, (n,)."""
+        inner, prior = self._inner(), self.compressed.prior
+        start = np.concatenate([self.compressed.psi_hat, self._phi_center])
+        start = start if self.inner == "normal" else self._trajectories.start
+        draws = inner.draws(start, BETWEEN * (n + FIRST_MOVES), rng)[BETWEEN * FIRST_MOVES :: BETWEEN]
+        beside = np.array([prior.beside_of(draw) if self.inner == "normal" else 0.0 for draw in draws])
+        return draws[:, : self.compressed.n_seen], beside
 
     def dispersed(self, rng: np.random.Generator) -> Array:
         """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""
