@@ -47,6 +47,15 @@ def totals_of(weights, blocks):
     return np.bincount(blocks.ravel(), weights.ravel())
 
 
+def assert_same_law(first, second):
+    """Of each column, by quarters of draws so far apart that they are independent."""
+    for one, other in zip(first.T, second.T, strict=True):
+        edges = np.quantile(one, [0.25, 0.5, 0.75])
+        thin = max(2, int(4.0 * max(len(x) / mcmc.effective_sample_size(x) for x in (one, other))))
+        counts = [np.bincount(np.searchsorted(edges, x[::thin]), minlength=4) for x in (one, other)]
+        assert_fits(counts[1], sum(counts) / sum(map(sum, counts)))
+
+
 CASES = [((7, 4), (), "logistic", {}), ((5, 4), (0,), "logistic", {}), ((6, 4, 3), (1,), "logistic", {}),
          ((5, 3), (0, 1), "poisson", {}), ((6, 4), (), "gaussian", {}), ((5, 4), (), "student-t", {"scale": 1.0})]
 
@@ -151,12 +160,7 @@ def test_minibatches_of_several_factors_leave_what_exact_decisions_leave(sizes, 
         state, _ = kernel.run(rng, kernel.init(None, rng), 200)
         draws.append(kernel.run(rng, state, 16_000)[1].draws)
     assert kernels[1].decision == "poisson"
-    for exact, few in zip(draws[0].T, draws[1].T, strict=True):
-        edges = np.quantile(exact, [0.25, 0.5, 0.75])
-        thin = max(2, int(4.0 * max(len(x) / mcmc.effective_sample_size(x) for x in (exact, few))))
-        counts = [np.bincount(np.searchsorted(edges, x[::thin]), minlength=4) for x in (exact, few)]
-        both = sum(counts) / sum(map(sum, counts))
-        assert_fits(counts[1], both)
+    assert_same_law(*draws)
 
 
 def test_chains_of_several_factors_resume_pickle_and_take_turns():
@@ -198,3 +202,21 @@ def test_groups_of_one_row_and_groups_whose_rows_have_no_weight():
     _, steps = kernel.run(rng, kernel.init(None, rng), 200)
     assert kernel.decision == "poisson" and steps.accepted.mean() > 0.2
     assert np.isfinite(steps.draws).all()
+
+
+def test_moves_without_a_factor_leave_what_moves_with_one_leave():
+    rng = np.random.default_rng(SEED)
+    model, draws = crossed(rng, 250, (5, 4)), []
+    for share in (0.0, 0.7):
+        kernel = mcmc.SurrogateMetropolis(model, decision="exact")
+        assert kernel._fixed_share == 0.0                         # a factor of so few parameters costs little
+        kernel._fixed_share = share
+        draws.append(kernel.run(rng, kernel.init(None, rng), 12_000)[1].draws)
+    assert_same_law(*draws)
+
+
+@pytest.mark.parametrize(("n_rows", "share"), [(300, 0.0), (20_000, surrogate_metropolis.FIXED)])
+def test_moves_without_a_factor_are_made_where_a_pilot_gets_far_by_them(n_rows, share, monkeypatch):
+    monkeypatch.setattr(surrogate_metropolis, "LARGE", 0.0)
+    model = crossed(np.random.default_rng(SEED), n_rows, (20, 20))
+    assert mcmc.SurrogateMetropolis(model, decision="exact")._fixed_share == share

@@ -53,18 +53,18 @@ def arrow_case(rng, s=2, groups=4, width=2, start=2):
 
 
 @pytest.mark.parametrize("size", [1.0, 0.4])
-@pytest.mark.parametrize("walk_share", [0.0, 0.5, 1.0])
-def test_the_nested_normal_is_its_twin(size, walk_share):
+@pytest.mark.parametrize(("walk_share", "fixed_share"), [(0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.25, 0.6)])
+def test_the_nested_normal_is_its_twin(size, walk_share, fixed_share):
     rng = np.random.default_rng(SEED)
     arrow, H, order = arrow_case(rng)
     hat, gradient = rng.standard_normal((2, arrow.dim))
     scales = [("half-normal", 1.0, 0.0), ("half-normal", 0.5, 0.0)]
     prior = JointPrior([("normal", 0.0, 2.0, 0.0, -1)] * 2, (), [(4, scales, None)])
     center, factor = np.array([-0.2, -0.7]), np.array([[0.5, 0.0], [0.1, 0.6]])
-    inner = NormalInner(Quadratic(hat, 0.0, gradient, arrow), prior, center, factor, walk_share)
+    inner = NormalInner(Quadratic(hat, 0.0, gradient, arrow), prior, center, factor, walk_share, fixed_share)
     inner.size = size
     plain = twin.NormalInner(hat, gradient, H, twin.Prior([2.0, 2.0], [(4, [1.0, 0.5])]), order, center, factor,
-                             walk_share, size)
+                             walk_share, size, fixed_share)
     for phi in rng.standard_normal((5, 2)):         # the constants of both differ
         assert inner.marginal_of(phi) - inner.marginal_of(center) == pytest.approx(
             plain.log_marginal(phi) - plain.log_marginal(center), rel=1e-9, abs=1e-9)

@@ -37,9 +37,10 @@ class Prior:
 class NormalInner:
     """order: coordinates of the blocks, then the dense ones; A = L L' in that order."""
 
-    def __init__(self, hat, gradient, H, prior, order, center, factor, walk_share, size=1.0):
+    def __init__(self, hat, gradient, H, prior, order, center, factor, walk_share, size=1.0, fixed_share=0.0):
         self.hat, self.g, self.H, self.prior, self.order = hat, gradient, H, prior, order
         self.center, self.factor, self.walk_share, self.size = center, factor, walk_share, size
+        self.fixed_share = fixed_share
 
     def given(self, phi):
         """L in `order`, and A^-1 b."""
@@ -77,27 +78,53 @@ class NormalInner:
         ratio = self.log_marginal(new) - here + self.log_proposal(phi) - self.log_proposal(new)
         return new if -rng.standard_exponential() < ratio else phi
 
-    def slice(self, phi, here, rng):
+    def slice(self, phi, here, rng, log_density=None):
+        log_density = log_density or self.log_marginal
         level = here - rng.standard_exponential()
         direction = self.factor @ np.array([rng.standard_normal() for _ in phi])
         low = -WIDTH * rng.random()
         high = low + WIDTH
         left = int(MOST_STEPS * rng.random())
         right = MOST_STEPS - 1 - left
-        while left > 0 and self.log_marginal(phi + low * direction) > level:
+        while left > 0 and log_density(phi + low * direction) > level:
             low, left = low - WIDTH, left - 1
-        while right > 0 and self.log_marginal(phi + high * direction) > level:
+        while right > 0 and log_density(phi + high * direction) > level:
             high, right = high + WIDTH, right - 1
         for _ in range(MOST_SHRINKS):
             step = low + (high - low) * rng.random()
-            if self.log_marginal(phi + step * direction) > level:
+            if log_density(phi + step * direction) > level:
                 return phi + step * direction
             low, high = (step, high) if step < 0.0 else (low, step)
         return phi
 
+    def log_prior(self, psi, phi):
+        """Of psi given phi, the effects normal about 0."""
+        P = self.prior.precision(phi)
+        return 0.5 * (np.log(P).sum() - psi @ (P * psi))
+
+    def move_fixed(self, psi, phi, rng):
+        """No factor but that of `center`: phi given psi, psi by Metropolis, phi given psi."""
+        def given(phi):
+            return self.prior.log_hyper(phi) + self.log_prior(psi, phi)
+
+        phi = self.slice(phi, given(phi), rng, given)
+        _, L, mean, _, _ = self.given(self.center)
+        xi = np.array([rng.standard_normal() for _ in psi])
+        noise = np.empty(len(psi))
+        noise[self.order] = np.linalg.solve(L.T, xi[self.order])
+        new = self.hat + mean + math.sqrt(1.0 - self.size**2) * (psi - self.hat - mean) + self.size * noise
+        ratio = (self.log_prior(new, phi) - self.log_prior(new, self.center)
+                 - self.log_prior(psi, phi) + self.log_prior(psi, self.center))
+        if -rng.standard_exponential() < ratio:
+            psi = new
+        phi = self.slice(phi, given(phi), rng, given)
+        return np.concatenate([psi, phi])
+
     def move(self, theta, rng):
         n, order = self.prior.n_seen, self.order
         psi, phi = theta[:n], theta[n:]
+        if self.fixed_share > 0.0 and rng.random() < self.fixed_share:
+            return self.move_fixed(psi, phi, rng)
         keep = math.sqrt(1.0 - self.size**2)
         _, L, mean, _, _ = self.given(phi)
         z = np.empty(n)

@@ -61,8 +61,21 @@ cdef class NormalInner(Inner):
     cdef double *phi_kept                       # where the last move began, with `kept`
     cdef double value, kept
     cdef bint fresh, has_kept
+    # moves without a factor of their own: with that of `phi_center`, and phi given psi
+    cdef readonly double fixed_share            # of all moves
+    cdef ArrowFactor fixed
+    cdef double *fixed_b                        # n_seen each: L^-1 b there, mean of the prior, and scratch
+    cdef double *fixed_mean
+    cdef double *gap
+    cdef double *pull
+    cdef double *fixed_precision
+    cdef const double *held                     # psi while phi moves given it; NULL if phi moves by its marginal
 
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil
     cdef double log_proposal(self, const double *phi) noexcept nogil
     cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil
+    cdef double log_normal(self, const double *psi, const double *mean, const double *precision) noexcept nogil
+    cdef double log_given(self, const double *phi) except? -1.0 nogil
+    cdef int move_fixed(self, double *theta, bitgen_t *bits) except -1 nogil
+    cdef int move_seen(self, double *psi, const double *phi, bitgen_t *bits) except -1 nogil
     cdef int slice_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil

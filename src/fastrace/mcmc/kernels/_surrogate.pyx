@@ -183,13 +183,17 @@ cdef class NormalInner(Inner):
         A normal density near the marginal of phi; `factor` is lower triangular.
     walk_share : float
         Share of slices among the moves of phi.
+    fixed_share : float
+        Share of moves that take no factor of A: a slice of phi given psi; psi by a move that leaves it normal as it is
+        given phi = `center`, which the prior's change between the two phi accepts or refuses; and a slice of phi again.
+        Each is reversible, and so is the palindrome.
     """
 
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 1)
 
     def __init__(self, Quadratic surrogate not None, JointPrior prior not None, center=None, factor=None,
-                 walk_share=0.25):
+                 walk_share=0.25, fixed_share=0.0):
         cdef Py_ssize_t n = surrogate.dim, k = prior.n_hyper
         cdef double *number
         if prior.n_seen != n:
@@ -204,7 +208,7 @@ cdef class NormalInner(Inner):
         self.walk_share = walk_share
         self.prior = prior.copy()
         self.factor = ArrowFactor(surrogate.curvature, layout_of(prior))
-        self._memory = np.zeros(4 * n + self.factor.precision_size + 5 * k + k * k)
+        self._memory = np.zeros(8 * n + 2 * self.factor.precision_size + 5 * k + k * k)
         number = <double *>cnp.PyArray_DATA(self._memory)
         self.mean, self.b, self.z, self.scratch = number, number + n, number + 2 * n, number + 3 * n
         self.precision = number + 4 * n
@@ -213,6 +217,15 @@ cdef class NormalInner(Inner):
         self.phi_here, self.phi_kept, self.phi_factor = number + 3 * k, number + 4 * k, number + 5 * k
         memcpy(self.phi_center, cnp.PyArray_DATA(middle), k * sizeof(double))
         memcpy(self.phi_factor, cnp.PyArray_DATA(lower), k * k * sizeof(double))
+        number = self.phi_factor + k * k
+        self.fixed_b, self.fixed_mean, self.gap, self.pull = number, number + n, number + 2 * n, number + 3 * n
+        self.fixed_precision = number + 4 * n
+        if fixed_share > 0.0 and k > 0 and isfinite(self.log_marginal(self.phi_center)):
+            self.fixed_share = fixed_share
+            self.fixed = ArrowFactor(surrogate.curvature, layout_of(prior))
+            self.prior.conditional(self.phi_center, self.fixed_mean, self.fixed_precision)
+            self.fixed.decompose(self.fixed_precision)
+            memcpy(self.fixed_b, self.b, n * sizeof(double))
         guard_built(&self.guard, 1)
 
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil:
@@ -277,6 +290,70 @@ cdef class NormalInner(Inner):
             memcpy(phi, self.phi_try, k * sizeof(double))
         return 0
 
+    cdef double log_normal(self, const double *psi, const double *mean, const double *precision) noexcept nogil:
+        """Log density of the prior of psi given phi, but for its determinant."""
+        cdef Py_ssize_t i, n = self.n_seen
+        cdef double sum = 0.0
+        for i in range(n):
+            self.gap[i] = psi[i] - mean[i]
+        self.factor.prior_product(precision, self.gap, self.pull)
+        for i in range(n):
+            sum += self.gap[i] * self.pull[i]
+        return -0.5 * sum
+
+    cdef double log_given(self, const double *phi) except? -1.0 nogil:
+        """Log density of phi under the surrogate, up to a constant: given psi where that is held, else its marginal."""
+        cdef double out
+        if self.held == NULL:
+            return self.log_marginal(phi)
+        out = self.prior.log_hyper(phi)
+        if not isfinite(out):
+            return -INFINITY
+        self.prior.conditional(phi, self.mean, self.precision)
+        out += 0.5 * self.factor.prior_log_determinant(self.precision)
+        out += self.log_normal(self.held, self.mean, self.precision)
+        return out if isfinite(out) else -INFINITY
+
+    cdef int move_fixed(self, double *theta, bitgen_t *bits) except -1 nogil:
+        """Phi given psi, psi by the factor of `phi_center`, phi given psi: no factor is taken."""
+        cdef double *phi = theta + self.n_seen
+        cdef double here
+        cdef int side
+        self.held = theta
+        for side in range(2):
+            here = self.log_given(phi)
+            if isfinite(here):
+                self.slice_phi(phi, here, bits)
+                if side == 0:
+                    self.move_seen(theta, phi, bits)
+        self.held = NULL
+        return 0
+
+    cdef int move_seen(self, double *psi, const double *phi, bitgen_t *bits) except -1 nogil:
+        """A move that is reversible for psi given phi = `phi_center`, then Metropolis for psi given phi."""
+        cdef Py_ssize_t i, n = self.n_seen
+        cdef double ratio, keep = sqrt(max(0.0, 1.0 - self.size * self.size))
+        cdef const double *hat = self.surrogate.hat
+        self.prior.conditional(phi, self.mean, self.precision)
+        ratio = (self.log_normal(psi, self.fixed_mean, self.fixed_precision)
+                 - self.log_normal(psi, self.mean, self.precision))
+        if keep > 0.0:
+            for i in range(n):
+                self.z[i] = psi[i] - hat[i]
+            self.fixed.to_z(self.z)
+        for i in range(n):
+            self.scratch[i] = self.fixed_b[i] + self.size * random_standard_normal(bits)
+            if keep > 0.0:
+                self.scratch[i] += keep * (self.z[i] - self.fixed_b[i])
+        self.fixed.from_z(self.scratch)
+        for i in range(n):
+            self.scratch[i] += hat[i]
+        ratio += (self.log_normal(self.scratch, self.mean, self.precision)
+                  - self.log_normal(self.scratch, self.fixed_mean, self.fixed_precision))
+        if -random_standard_exponential(bits) < ratio:
+            memcpy(psi, self.scratch, n * sizeof(double))
+        return 0
+
     cdef int slice_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil:
         """Neal's slice along a direction drawn from the normal density near the marginal: out, then in again."""
         cdef Py_ssize_t i, j, k = self.n_hyper
@@ -296,7 +373,7 @@ cdef class NormalInner(Inner):
                 step = low if side == 0 else high
                 for i in range(k):
                     self.phi_try[i] = phi[i] + step * self.phi_step[i]
-                if not self.log_marginal(self.phi_try) > level:
+                if not self.log_given(self.phi_try) > level:
                     break
                 if side == 0:
                     low -= 2.5
@@ -306,7 +383,7 @@ cdef class NormalInner(Inner):
             step = low + (high - low) * bits.next_double(bits.state)
             for i in range(k):
                 self.phi_try[i] = phi[i] + step * self.phi_step[i]
-            if self.log_marginal(self.phi_try) > level:
+            if self.log_given(self.phi_try) > level:
                 memcpy(phi, self.phi_try, k * sizeof(double))
                 return 0
             if step < 0.0:
@@ -320,6 +397,9 @@ cdef class NormalInner(Inner):
         cdef double here, keep = sqrt(max(0.0, 1.0 - self.size * self.size))
         cdef double *phi = theta + n
         cdef const double *hat = self.surrogate.hat
+        self.held = NULL                    # also after a prior of the user's own has raised
+        if self.fixed_share > 0.0 and bits.next_double(bits.state) < self.fixed_share:
+            return self.move_fixed(theta, bits)
         if k > 0 and self.has_kept and keep == 0.0 and not memcmp(phi, self.phi_kept, k * sizeof(double)):
             here = self.kept
         else:

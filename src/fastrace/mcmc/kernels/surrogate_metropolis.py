@@ -30,13 +30,14 @@ MOST_BY_SLICES = 8  # hyperparameters that the nested normal is taken for by def
 FIRST_TRAJECTORIES = 50  # from one point to a start
 DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
+LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
 TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
 LEAST = 0.05  # of a move's size
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
 FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
-NOISE = 0.25  # variance that minibatches then add to the log acceptance ratio
+NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 BETWEEN = 3  # moves between two draws of it whose weights are looked at
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
@@ -108,7 +109,9 @@ class SurrogateMetropolis(Racing):
     are made wider, by a factor from a pilot, where larger minibatches refuse fewer moves.
 
     The nested normal is what integrated nested Laplace approximations compute [3]_; here the rows correct it. Its
-    price is O(s^3 + G s^2) a marginal density for G groups and s other parameters.
+    price is O(s^3 + G s^2) a marginal density for G groups and s other parameters. Where that is large, most moves do
+    without it if a pilot shows that they get far: hyperparameters given what the rows see, and that by the factor of
+    one fixed point, so that a move costs O(s^2 + G s).
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
 
@@ -132,6 +135,7 @@ class SurrogateMetropolis(Racing):
     True
     """
 
+    _fixed_share = 0.0  # of moves without a factor of their own
     _stride = 0.0  # of kernels saved before there were plain steps
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors, and
     _parts: Array | None = None  # weights of the rows in them, until there is a table
@@ -278,6 +282,13 @@ class SurrogateMetropolis(Racing):
             self._phi_center = self._trajectories.start[self.compressed.n_seen :]
             return
         self._phi_center, self._phi_factor = marginal_of(self.compressed)
+        s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
+        if self.compressed.prior.n_hyper and s * s * m > LARGE:
+            self._fixed_share = 1.0
+            center = np.concatenate([self.compressed.psi_hat, self._phi_center])
+            draws = self._inner().draws(center, PILOT, np.random.default_rng(PILOT_SEED))
+            moved = (np.diff(draws[:, : self.compressed.n_seen], axis=0) != 0.0).any(axis=1)
+            self._fixed_share = FIXED if moved.mean() > TARGET else 0.0
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -358,7 +369,8 @@ class SurrogateMetropolis(Racing):
     def _inner(self) -> Inner:
         if self.inner == "hmc":
             return self._trajectories.inner(self.compressed.quadratic)
-        return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor)
+        return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor,
+                           fixed_share=self._fixed_share)
 
     def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
         try:
