@@ -407,16 +407,17 @@ def softmax_predictors(X, theta):
     return eta
 
 
-def softmax_terms(X, y, theta):
-    eta = softmax_predictors(X, theta)
-    return eta[np.arange(len(X)), y] - np.logaddexp.reduce(eta, axis=1)
+def softmax_terms(X, y, theta, offset=0.0, weights=1.0):
+    eta = softmax_predictors(X, theta) + offset
+    return weights * (eta[np.arange(len(X)), y] - np.logaddexp.reduce(eta, axis=1))
 
 
-def softmax_expansion(X, y, hat, theta):
+def softmax_expansion(X, y, hat, theta, offset=0.0, weights=1.0):
     """Second-order expansion of each row's term."""
-    eta = softmax_predictors(X, hat)
+    eta = softmax_predictors(X, hat) + offset
     share = np.exp(eta - np.logaddexp.reduce(eta, axis=1)[:, None])
     d = softmax_predictors(X, theta - hat)
     mean = (share * d).sum(axis=1)
     linear = d[np.arange(len(X)), y] - mean
-    return softmax_terms(X, y, hat) + linear - 0.5 * (share * (d - mean[:, None]) ** 2).sum(axis=1)
+    bent = linear - 0.5 * (share * (d - mean[:, None]) ** 2).sum(axis=1)
+    return softmax_terms(X, y, hat, offset, weights) + weights * bent

@@ -10,9 +10,11 @@ from scipy.special import digamma, polygamma
 
 from fastrace._base import _checks
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
-from fastrace._models._expanded cimport TermSource
+from fastrace._models._expanded cimport TermSource, weigh
 
 from fastrace._models._expanded import parameter_table
+from fastrace._models.glm_inputs import are_counts
+from fastrace._models.grouping import row_numbers
 
 cnp.import_array()
 
@@ -63,6 +65,8 @@ cdef class ArchSource(TermSource):
     natural : bool, default False
         Whether `parameters` holds a_0, ..., a_q and nu themselves. Expansions are then in (v, nu), else in the
         logarithms.
+    weights : array_like of whole numbers from 0 up, shape (T - max(orders),), optional
+        What each row's term is multiplied by.
 
     Attributes
     ----------
@@ -73,13 +77,14 @@ cdef class ArchSource(TermSource):
     cdef readonly tuple orders
     cdef readonly cnp.ndarray offset
     cdef readonly bint natural
+    cdef readonly object weights            # ndarray of float64, or None
     cdef cnp.ndarray squares, lags          # the orders again, as the C code reads them
     cdef Py_ssize_t longest             # largest order
 
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, squares, orders, parameters, *, natural=False):
+    def __init__(self, squares, orders, parameters, *, natural=False, weights=None):
         given = (orders,) if np.ndim(orders) == 0 else tuple(orders)
         if not given or not all(1 <= q <= ARCH_MOST_LAGS for q in given):
             raise ValueError(f"order is {orders}; each must be in [1, {ARCH_MOST_LAGS}]")
@@ -101,14 +106,16 @@ cdef class ArchSource(TermSource):
         self.longest = most
         self.natural = natural
         self.squares = series
+        self.weights = row_numbers(weights, "weights", self.n_rows, are_counts, "a whole number from 0 up")
         self.parameters = parameters
         self.offset = np.zeros(len(parameters))
         guard_built(&self.guard, 1)
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _arch_source.saved(np.asarray(self.squares), self.orders, np.asarray(self.parameters), self.natural,
-                                  np.asarray(self.offset))
+        plain = (np.asarray(self.squares), self.orders, np.asarray(self.parameters), self.natural,
+                 np.asarray(self.offset))
+        return _arch_source.saved(*plain) if self.weights is None else _arch_source.saved(*plain, self.weights)
 
     cdef cnp.ndarray expanded_at(self, theta_hat):
         width = self.parameters.shape[1]
@@ -177,7 +184,10 @@ cdef class ArchSource(TermSource):
         cdef double *room = <double *>malloc(max(n_arms, 1) * 3 * width * sizeof(double))
         cdef double **columns = <double **>malloc(max(n_arms, 1) * sizeof(double *))
         cdef double *weight
+        cdef const double *times = NULL
         cdef double total
+        if self.weights is not None:
+            times = <const double *>cnp.PyArray_DATA(<cnp.ndarray>self.weights)
         try:
             if models == NULL or expansions == NULL or room == NULL or columns == NULL:
                 with gil:
@@ -197,6 +207,8 @@ cdef class ArchSource(TermSource):
             fr_arch_terms(<const double *>cnp.PyArray_DATA(self.squares), rows,
                           self.longest + (0 if rows != NULL else first), n_rows, models,
                           expansions if about != NULL else NULL, k, columns)
+            for j in range(k):
+                weigh(times, rows, first, n_rows, columns[j])
         finally:
             free(models)
             free(expansions)
@@ -212,8 +224,8 @@ cdef class ArchSource(TermSource):
 
 
 @_checks.rebuilds(1, ArchSource)
-def _arch_source(squares, orders, parameters, natural, offset):
+def _arch_source(squares, orders, parameters, natural, offset, weights=None):
     """Rebuild a pickled `ArchSource`."""
-    source = ArchSource(squares, orders, parameters, natural=natural)
+    source = ArchSource(squares, orders, parameters, natural=natural, weights=weights)
     source.offset[:] = offset
     return source

@@ -6,6 +6,17 @@ cimport numpy as cnp
 from fastrace.sources cimport _BlockSource, Source
 
 
+# Terms of rows[i], or of first + i where `rows` is NULL, times the weights of these rows; as they are where `weight` is
+# NULL.
+cdef inline void weigh(const double *weight, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
+                       double *terms) noexcept nogil:
+    cdef Py_ssize_t i
+    if weight == NULL:
+        return
+    for i in range(n_rows):
+        terms[i] *= weight[rows[i] if rows != NULL else first + i]
+
+
 # Terms of a log-likelihood: one vector of parameters for each arm.
 cdef class TermSource(_BlockSource):
     cdef cnp.ndarray parameters                 # (n_arms, dim), C order; read whenever rewards are asked for

@@ -6,7 +6,7 @@ cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
 from fastrace.likelihoods cimport FR_GLM_BLOCK, GLMSource, fr_glm_predict
-from fastrace._models._expanded cimport TermSource
+from fastrace._models._expanded cimport TermSource, weigh
 
 import numpy as np
 
@@ -22,35 +22,53 @@ cdef extern from "_softmax.h" nogil:
                               Py_ssize_t n_free, Py_ssize_t n, double *out)
 
 
+def offset_table(offset, shape):
+    """A float64 array of finite numbers of that shape, as the compiled code reads it."""
+    given = np.asarray(offset)
+    if given.shape != shape or given.dtype.kind not in "fiub" or np.ma.is_masked(offset):
+        raise ValueError(f"offset has shape {given.shape} and dtype {given.dtype}; real numbers of shape {shape} are "
+                         f"needed")
+    table = np.ascontiguousarray(given, dtype=np.float64)
+    if not np.isfinite(table).all():
+        row, column = np.argwhere(~np.isfinite(table))[0]
+        raise ValueError(f"offset[{row}, {column}] is {table[row, column]}; finite numbers are needed")
+    return table
+
+
 cdef class SoftmaxSource(TermSource):
     """Log-likelihoods of multinomial logistic regression, one parameter table per arm.
 
-    Class k of row x has probability proportional to exp(x . theta[k - 1]), class 0 to 1.
+    Class k of row x has probability proportional to exp(offset[k - 1] + x . theta[k - 1]), class 0 to 1.
 
     Parameters
     ----------
     X : array_like of real numbers, shape (n_rows, p)
-        As in `fastrace.likelihoods.GLMSource`: float32 and float64 are read in place.
+        As in `fastrace.likelihoods.GLMSource`: float32 and float64 are read in place, sparse tables in rows (CSR) too.
     y : array_like of int, shape (n_rows,)
         Classes 0, 1, ..., n_classes - 1.
     parameters : ndarray of float64, shape (n_arms, (n_classes - 1) p), in C order
         Of each arm, class after class from class 1 on. Read in place, whenever rewards are asked for.
     n_classes : int
         At least 2.
+    offset : array_like of real numbers, shape (n_rows, n_classes - 1), optional
+        Added to the predictors of each row.
+    weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
+        What the term of each row is multiplied by.
     check_finite : bool, default True
         As in `fastrace.likelihoods.GLMSource`.
     """
 
     cdef readonly GLMSource rows
     cdef readonly Py_ssize_t n_classes
+    cdef readonly object offset             # ndarray of float64, shape (n_rows, n_classes - 1), or None
     cdef cnp.ndarray labels
     cdef Py_ssize_t n_free
 
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, X, y, parameters, n_classes, *, check_finite=True):
-        rows = GLMSource(X, y, None, "gaussian", 1.0, check_finite=check_finite)
+    def __init__(self, X, y, parameters, n_classes, *, offset=None, weights=None, check_finite=True):
+        rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, check_finite=check_finite)
         if n_classes < 2:
             raise ValueError(f"n_classes is {n_classes}; at least two classes are needed")
         outcome = np.asarray(rows.y)
@@ -65,6 +83,7 @@ cdef class SoftmaxSource(TermSource):
         self.expanded_advantage = self.scan_advantage
         self.expanded_cost = 2.0 * self.reward_cost
         self.rows = rows
+        self.offset = None if offset is None else offset_table(offset, (rows.n_rows, n_classes - 1))
         self.n_classes = n_classes
         self.n_free = n_classes - 1
         self.labels = outcome.astype(np.int32)
@@ -73,14 +92,23 @@ cdef class SoftmaxSource(TermSource):
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
-        return _softmax_source.saved(self.rows.X, np.asarray(self.labels), np.asarray(self.parameters), self.n_classes,
-                                     None)
+        plain = self.rows.X, np.asarray(self.labels), np.asarray(self.parameters), self.n_classes, None
+        more = self.beside()
+        return _softmax_source.saved(*plain, more) if more else _softmax_source.saved(*plain)
+
+    def beside(self):
+        """Offset and weights by name, where there are any: what another source of the rows needs."""
+        guard_check_built(&self.guard, self)
+        more = {"offset": self.offset, "weights": self.rows.weights}
+        return {name: value for name, value in more.items() if value is not None}
 
     cdef int terms(self, const double *hat, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
                    const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
         cdef Py_ssize_t p = self.rows.model.n_columns, n_free = self.n_free, start = 0, count, i, j, k
+        cdef int64_t at
         cdef const int32_t *labels = <const int32_t *>cnp.PyArray_DATA(self.labels)
         cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters)
+        cdef const double *apart = NULL
         cdef const double *table
         cdef Py_ssize_t size = n_free * FR_GLM_BLOCK
         cdef const double **tables = <const double **>malloc(n_free * sizeof(double *))
@@ -93,6 +121,8 @@ cdef class SoftmaxSource(TermSource):
         cdef double *log_sum = work + 3 * size
         cdef double *column
         cdef const int64_t *block_rows = NULL
+        if self.offset is not None:
+            apart = <const double *>cnp.PyArray_DATA(<cnp.ndarray>self.offset)
         try:
             if tables == NULL or columns == NULL or work == NULL:
                 with gil:
@@ -113,12 +143,19 @@ cdef class SoftmaxSource(TermSource):
                     if fr_glm_predict(&self.rows.model, block_rows, first + start, count, tables, n_free, columns):
                         with gil:
                             raise MemoryError()
+                    if apart != NULL:
+                        for i in range(count):
+                            at = block_rows[i] if rows != NULL else first + start + i
+                            for k in range(n_free):
+                                columns[k][i] += apart[at * n_free + k]
                     if j < 0:
                         fr_softmax_expand(hat_eta, n_free, count, share, log_sum)
-                    elif hat != NULL:
+                        continue
+                    if hat != NULL:
                         fr_softmax_residuals(eta, hat_eta, share, log_sum, n_free, count, out[j] + start)
                     else:
                         fr_softmax_terms(eta, n_free, label, count, out[j] + start)
+                    weigh(self.rows.model.weight, block_rows, first + start, count, out[j] + start)
                 start += count
         finally:
             free(tables)
@@ -128,7 +165,7 @@ cdef class SoftmaxSource(TermSource):
 
 
 @_checks.rebuilds(1, SoftmaxSource)
-def _softmax_source(X, y, parameters, n_classes, theta_hat):
+def _softmax_source(X, y, parameters, n_classes, theta_hat, beside=None):
     """Rebuild a pickled `SoftmaxSource`, or what its expansion leaves."""
-    source = SoftmaxSource(X, y, parameters, n_classes, check_finite=False)
+    source = SoftmaxSource(X, y, parameters, n_classes, check_finite=False, **(beside or {}))
     return source if theta_hat is None else Expanded(source, theta_hat)

@@ -325,20 +325,22 @@ def _crossed(
     return numbers.ravel().astype(np.int32), combined
 
 
-def row_numbers(values: ArrayLike | None, name: str, n_rows: int, good: Any, needed: str) -> NDArray[np.float64] | None:
+def row_numbers(
+    values: ArrayLike | None, name: str, n_rows: int, good: Any, needed: str, row: str = "row of X"
+) -> NDArray[np.float64] | None:
     """A number for each row, or None, if all are finite and `good`."""
     if values is None:
         return None
     given = np.asarray(_frames.as_table(values, name, "a vector of numbers"))
     if np.ma.is_masked(given) or given.dtype.kind not in "fiub" or given.shape not in ((), (1,), (n_rows,)):
         raise ValueError(f"{name} has shape {given.shape} and dtype {given.dtype}; real numbers of shape ({n_rows},), "
-                         f"one for each row of X, are needed")
+                         f"one for each {row}, are needed")
     kept = given.dtype == np.float64 and given.flags.owndata and given.flags.c_contiguous and not given.flags.writeable
     out = given if kept and given.ndim == 1 else np.array(np.broadcast_to(given, (n_rows,)), dtype=np.float64)
     with np.errstate(invalid="ignore"):
         bad = ~(np.isfinite(out) & good(out))
     if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(f"{name}[{row}] is {out[row]:g}; each must be {needed}")
+        first = int(bad.argmax())
+        raise ValueError(f"{name}[{first}] is {out[first]:g}; each must be {needed}")
     out.flags.writeable = False
     return out

@@ -27,7 +27,8 @@ from fastrace.mcmc.models.priors import (
     StudentT,
 )
 
-__all__ = ["Effects", "Layout", "constrained", "joint_prior", "layout_of", "unconstrained"]
+__all__ = ["DensityOf", "Effects", "Layout", "constrained", "joint_prior", "layout_of", "unconstrained",
+           "without_densities"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
@@ -52,7 +53,8 @@ class Layout:
 
     `means` and `spreads` are those of the columns. `center` is the mean of the outcome and `noise` its standard
     deviation, where the predictor has its units, and 0 and 1 elsewhere. `row_noise` is the standard deviation of what
-    one row says of its predictor.
+    one row says of its predictor. `owners` are the columns that several parameters belong to, one for each, by which a
+    prior may name all of them; `given` are the priors that stand in place of weakly informative ones.
     """
 
     columns: tuple[str, ...]
@@ -64,6 +66,8 @@ class Layout:
     center: float
     noise: float
     row_noise: float
+    owners: tuple[str, ...] = ()
+    given: tuple[Normal, ...] = ()
 
     def constant(self, j: int) -> bool:
         """Whether column j is an intercept."""
@@ -71,6 +75,8 @@ class Layout:
 
     def weak(self, j: int) -> Normal:
         """Normal, with a standard deviation of 2.5 times the noise over the spread of the column."""
+        if self.given:
+            return self.given[j]
         if self.constant(j) and self.means[j]:
             return Normal(self.center / self.means[j], 2.5 * self.noise / abs(self.means[j]))
         return Normal(0.0, 2.5 * self.noise / (self.spreads[j] or 1.0))
@@ -168,7 +174,7 @@ def _coefficient_priors(builder: _Builder, prior: Any) -> None:
     found: dict[int, Coefficient] = {}
     if isinstance(prior, Mapping):
         for key, own in prior.items():
-            named = [j for j in everything if layout.columns[j] == key]
+            named = [j for j in everything if key in (layout.columns[j], *layout.owners[j : j + 1])]
             if not named and key == INTERCEPT:
                 named = [j for j in everything if layout.constant(j)]
             if not named:
@@ -338,3 +344,26 @@ def unconstrained(prior: JointPrior, values: ArrayLike) -> Array:
             left = 1.0 - np.square(lower[..., i, :j]).sum(axis=-1)
             out[..., k] = np.arctanh(lower[..., i, j] / np.sqrt(left))
     return out
+
+
+class DensityOf:
+    """The log density of a joint prior as a function, for kernels that take one."""
+
+    def __init__(self, joint: JointPrior) -> None:
+        self.joint = joint
+
+    def __call__(self, theta: Array) -> float:
+        return float(self.joint.value_of(theta))
+
+
+def without_densities(prior: Any) -> tuple[Any, tuple[LogDensity, ...]]:
+    """Priors of coefficients apart from log densities of a user's own."""
+    if isinstance(prior, LogDensity):
+        return Normal(0.0, math.inf), (prior,)
+    if isinstance(prior, (list, tuple)):
+        own = tuple(part for part in prior if isinstance(part, LogDensity))
+        rest = [part for part in prior if not isinstance(part, LogDensity)]
+        if len(rest) > 1:
+            raise TypeError(f"prior holds {len(rest)} priors of all coefficients; give one, or a dict by name")
+        return (rest[0] if rest else Normal(0.0, math.inf)), own
+    return (None if isinstance(prior, str) and prior == "weak" else prior), ()

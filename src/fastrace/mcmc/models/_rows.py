@@ -13,11 +13,12 @@ from fastrace._models.grouping import Factor
 CHUNK = 4096
 
 
-def chunks(table: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Consecutive rows in float64, a few at a time, and which they are."""
-    for first in range(0, len(table), CHUNK):
-        part = slice(first, min(first + CHUNK, len(table)))
-        yield part, np.asarray(table[part], dtype=np.float64)
+def chunks(table: Any) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Consecutive rows of a table, which may be sparse, in dense float64, a few at a time, and which they are."""
+    for first in range(0, table.shape[0], CHUNK):
+        part = slice(first, min(first + CHUNK, table.shape[0]))
+        rows = table[part]
+        yield part, np.asarray(rows.toarray() if hasattr(rows, "nnz") else rows, dtype=np.float64)
 
 
 def products(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +13,13 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._arch import ArchSource
 from fastrace._models._expanded import Expanded
+from fastrace._models.glm_inputs import are_counts
+from fastrace._models.grouping import row_numbers
+from fastrace.mcmc.models._joint import Layout
 from fastrace.mcmc.models._modes import Parts
 from fastrace.mcmc.models._rows import chunks
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.mcmc.models.priors import Normal
 from fastrace.sources import Source
 
 __all__ = ["ARCH"]
@@ -23,7 +28,7 @@ Array = NDArray[np.float64]
 
 
 class ARCH(Model):
-    r"""ARCH(q) with Student-t errors, in the logarithms of its parameters, with normal priors on them.
+    r"""ARCH(q) with Student-t errors, in the logarithms of its parameters, with normal or other priors on them.
 
     Return t has :math:`v_t = a_0 + \sum_{i \le q} a_i r_{t-i}^2`, and :math:`r_t / \sqrt{v_t}` has Student's t
     distribution with :math:`\nu` degrees of freedom. The parameters of a chain are
@@ -35,6 +40,12 @@ class ARCH(Model):
         Returns, mean removed. The first `order` are conditioned on; the other T - order are the rows.
     order : int
         q, in [1, 64].
+    weights : array_like of whole numbers from 0 up, shape (T,), optional
+        What the log-likelihood of each return is multiplied by, such as 0 for returns after a gap, which then explain
+        the variance of others all the same. Those of the first `order` returns are not used.
+    prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
+        Prior of the logarithms, as in `GLM`: one for all, or a dict by name, such as "log a[1]" or "log nu". What a
+        dict leaves out, and "weak", has the normal priors below.
     prior_mean, prior_sd : array_like of shape (order + 2,), or float
         Independent normal priors of the logarithms. By default :math:`a_0` is log-normal about 0.7 times the variance
         of the returns, :math:`a_i` about :math:`0.3 / q`, both with standard deviation 2 of the logarithm, and
@@ -45,7 +56,8 @@ class ARCH(Model):
     Raises
     ------
     ValueError
-        If the returns are not a vector of finite numbers longer than `order`, or all of them are 0.
+        If the returns are not a vector of finite numbers longer than `order`, or all of them are 0, if a weight is out
+        of range, or if priors are given in two ways.
 
     Notes
     -----
@@ -78,6 +90,8 @@ class ARCH(Model):
         returns: ArrayLike,
         order: int,
         *,
+        weights: ArrayLike | None = None,
+        prior: Any = None,
         prior_mean: ArrayLike | None = None,
         prior_sd: ArrayLike | None = None,
         log_prior: LogPrior | None = None,
@@ -94,20 +108,36 @@ class ARCH(Model):
         dim = self.order + 2
         level = float(self._squares.mean())
         self.start = np.log([0.7 * level, *[0.3 / self.order] * self.order, 6.0])
-        ArchSource(self._squares, self.order, np.zeros((1, dim)))  # argument checks
+        times = row_numbers(weights, "weights", len(series), are_counts, "a whole number from 0 up", "return")
+        self._weights = None if times is None else times[self.order :].copy()
+        ArchSource(self._squares, self.order, np.zeros((1, dim)), weights=self._weights)  # argument checks
+        mean, sd = (0.0, math.inf) if prior is not None else (self.start, self._weak_sd(dim))
         super().__init__(
             dim,
             len(series) - self.order,
-            self.start if prior_mean is None else prior_mean,
-            np.array([2.0] * (dim - 1) + [0.7]) if prior_sd is None else prior_sd,
+            mean if prior_mean is None else prior_mean,
+            sd if prior_sd is None else prior_sd,
             log_prior,
             [*(f"log a[{lag}]" for lag in range(self.order + 1)), "log nu"],
         )
+        self._take_priors(prior)
+
+    @staticmethod
+    def _weak_sd(dim: int) -> Array:
+        return np.array([2.0] * (dim - 1) + [0.7])
+
+    def _layout(self) -> Layout:
+        """Of the logarithms, with the priors that they have by default."""
+        dim = self.order + 2
+        weak = [Normal(float(mean), float(sd)) for mean, sd in zip(self.start, self._weak_sd(dim), strict=True)]
+        return Layout(tuple(self.names or ()), (0.0,) * dim, (1.0,) * dim, (), None, self.n_rows, 0.0, 1.0, 1.0,
+                      given=tuple(weak))
 
     def __repr__(self) -> str:
         return f"ARCH({counted(self.n_rows, 'row')}, order={self.order})"
 
     _positive = True
+    _weights: Array | None = None  # of models saved before they had weights
 
     @property
     def has_derivatives(self) -> bool:
@@ -118,32 +148,37 @@ class ARCH(Model):
         return own if reference is None else Expanded(own, reference.theta_hat), theta
 
     def _arms(self, count: int) -> tuple[ArchSource, Array]:
-        theta = np.zeros((count, self.dim))
-        return ArchSource(self._squares, self.order, theta), theta
+        theta = np.zeros((count, self.n_seen))
+        return ArchSource(self._squares, self.order, theta, weights=self._weights), theta
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What the model has beside returns, in words; empty for most models."""
+        return () if self._weights is None else ("weights",)
 
     def _expand(self, at: Array) -> Parts:
         """Sums of the terms, their gradients and Hessians in the logarithms."""
-        return self._expanded(at, self._lagged())
+        return self._expanded(at, self._lagged(), self._weights)
 
     def _expand_some(self, at: Array, rows: NDArray[np.int64]) -> Parts:
-        return self._expanded(at, self._lagged()[rows])
+        return self._expanded(at, self._lagged()[rows], None if self._weights is None else self._weights[rows])
 
     def _lagged(self) -> Array:
         """Squares of each row and of those before it, the latest first; not copied."""
         return np.lib.stride_tricks.sliding_window_view(self._squares, self.order + 1)[:, ::-1]
 
-    def _expanded(self, at: Array, lags: Array) -> Parts:
-        d = self.dim
+    def _expanded(self, at: Array, lags: Array, weights: Array | None) -> Parts:
+        d = self.n_seen
         with np.errstate(over="ignore"):
             natural = np.exp(np.clip(at, -600.0, 600.0))
         n = float(natural[-1])
         scale = np.append(np.ones(d - 1), n)  # x holds the weights' own
         value, gradient, hessian = 0.0, np.zeros(d), np.zeros((d, d))
-        for _, lagged in chunks(lags):
+        for rows, lagged in chunks(lags):
             square = lagged[:, 0]
             x = lagged * natural[:-1]  # what each parameter adds to the variance
             x[:, 0] = natural[0]
-            part, slope, bend = term_sums(square, x, x.sum(axis=1), n)
+            part, slope, bend = term_sums(square, x, x.sum(axis=1), n, None if weights is None else weights[rows])
             value += part
             gradient += scale * slope
             hessian += np.outer(scale, scale) * bend + np.diag(scale * slope)
@@ -153,12 +188,16 @@ class ARCH(Model):
         return self.start
 
 
-def term_sums(square: Array, columns: Array, variance: Array, nu: float) -> tuple[float, Array, Array]:
+def term_sums(
+    square: Array, columns: Array, variance: Array, nu: float, times: Array | None = None
+) -> tuple[float, Array, Array]:
     """Sum of the log densities of returns, its gradient and its Hessian in weights w and nu.
 
-    The variances are columns @ w plus what does not depend on w.
+    The variances are columns @ w plus what does not depend on w. Each return counts `times` times.
     """
     part = term_derivatives(square, variance, nu)
+    if times is not None:
+        part = {name: times * values for name, values in part.items()}
     d = columns.shape[1] + 1
     gradient, hessian = np.empty(d), np.empty((d, d))
     gradient[:-1], gradient[-1] = part["dv"] @ columns, part["dn"].sum()

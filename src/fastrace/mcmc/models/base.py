@@ -15,9 +15,18 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._priors import JointPrior
 from fastrace.control_variates import residual_rounding
-from fastrace.mcmc.models._joint import constrained, smooth_part, unconstrained
+from fastrace.mcmc.models._joint import (
+    DensityOf,
+    Layout,
+    constrained,
+    joint_prior,
+    smooth_part,
+    unconstrained,
+    without_densities,
+)
 from fastrace.mcmc.models._modes import NoModeError, Parts, QuadraticPart, called, find_mode, normal_density
 from fastrace.mcmc.models._rows import CHUNK
+from fastrace.mcmc.models.priors import Scale
 from fastrace.sources import Source
 
 __all__ = ["LogPrior", "Model", "Reference"]
@@ -316,6 +325,45 @@ class Model:
         """Bound on the change of each row's term per whitened unit of length, shape (n_rows,), for TunaMH."""
         raise ValueError(f"no bound on the slope of the terms of {type(self).__name__} is known")
 
+    def _layout(self) -> Layout:
+        """What priors as objects are put on."""
+        raise NotImplementedError
+
+    def _take_priors(
+        self, prior: Any, group_prior: Any = None, scale_prior: Scale | None = None, weak: bool = False
+    ) -> None:
+        """Make the joint prior where priors are given as objects, or by default if `weak` is set and there is no other.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If priors are given in two ways, name what is not there, or are not priors.
+        """
+        flat = not (self.prior_precision > 0.0).any() and self.log_prior is None
+        asked = not (prior is None and group_prior is None and scale_prior is None)
+        if asked and not (flat and (self.prior_mean == 0.0).all()):
+            raise ValueError("priors came as objects, and prior_mean, prior_sd or log_prior too: say all in one way; "
+                             "a log density of your own is a LogDensity")
+        if not asked and not (flat and weak):
+            return
+        prior, own = without_densities(prior)
+        layout = self._layout()
+        names = list(self.names or layout.columns)
+        joint, hyper = joint_prior(layout, prior, group_prior, scale_prior, own, names)
+        n_seen = joint.n_seen
+        kinds = [c[0] for c in joint.given[0]]
+        if joint.normal and not joint.n_hyper and joint.given[3] is None:
+            # independent normal densities, as before there were others
+            normal = np.array([kind == "normal" for kind in kinds])
+            self.prior_mean = np.where(normal, [c[1] for c in joint.given[0]], 0.0)
+            self.prior_precision = np.where(normal, [c[2] ** -2.0 for c in joint.given[0]], 0.0)
+            return
+        self.joint_prior = joint
+        if not joint.n_hyper:
+            self.log_prior = DensityOf(joint)
+        self.dim = n_seen + joint.n_hyper
+        self.names = _checks.arm_names([*names, *hyper], self.dim, "parameter")
+
     # What a subclass with derivatives tells `reference`.
 
     def _expand(self, at: Array) -> Parts:
@@ -328,7 +376,7 @@ class Model:
 
     def _start(self) -> Array:
         """Where to look for the mode from."""
-        return np.zeros(self.dim)
+        return np.zeros(self.n_seen)
 
     def _margins(self, at: Array) -> tuple[float, float] | None:
         """Extremes over rows of how far `at` moves predictors in the direction that raises the likelihood.

@@ -82,7 +82,7 @@ class Binned(Model):
     ) -> None:
         if not isinstance(model, (GLM, ARCH)):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM or an ARCH model is needed")
-        if isinstance(model, GLM) and model.beside:
+        if model.beside:
             raise ValueError(f"model has {', '.join(model.beside)}; bins hold rows that differ in X and y alone: leave "
                              f"Binned out, kernels expand such a model in its parameters")
         self.n_bins = _checks.integer(n_bins, "n_bins", 1, "rows lie in bins")

@@ -14,19 +14,18 @@ from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
 from fastrace._models._expanded import Expanded
-from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_shells, cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._formula import arguments_of, with_given
-from fastrace.mcmc.models._joint import joint_prior, layout_of
+from fastrace.mcmc.models._joint import Layout, layout_of
 from fastrace.mcmc.models._modes import Parts, ascent, movement
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._rows import chunks, lengths, products
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
-from fastrace.mcmc.models.priors import LogDensity, Normal, Scale
+from fastrace.mcmc.models.priors import Scale
 from fastrace.results.columns import model_names
 from fastrace.sources import Source, column_names
 
@@ -35,29 +34,6 @@ __all__ = ["GLM"]
 Array = NDArray[np.float64]
 
 STEP = 1e-3  # of a predictor, between second derivatives whose difference is a third
-
-
-class _DensityOf:
-    """The log density of a joint prior as a function, for kernels that take one."""
-
-    def __init__(self, joint: JointPrior) -> None:
-        self.joint = joint
-
-    def __call__(self, theta: Array) -> float:
-        return float(self.joint.value_of(theta))
-
-
-def _without_densities(prior: Any) -> tuple[Any, tuple[LogDensity, ...]]:
-    """Priors of coefficients apart from log densities of a user's own."""
-    if isinstance(prior, LogDensity):
-        return Normal(0.0, math.inf), (prior,)
-    if isinstance(prior, (list, tuple)):
-        own = tuple(part for part in prior if isinstance(part, LogDensity))
-        rest = [part for part in prior if not isinstance(part, LogDensity)]
-        if len(rest) > 1:
-            raise TypeError(f"prior holds {len(rest)} priors of all coefficients; give one, or a dict by name")
-        return (rest[0] if rest else Normal(0.0, math.inf)), own
-    return (None if isinstance(prior, str) and prior == "weak" else prior), ()
 
 
 class GLM(Model):
@@ -187,7 +163,7 @@ class GLM(Model):
         dim = self._glm.theta.shape[1]
         columns = self._all_names(names)
         super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, columns)
-        self._take_priors(prior, group_prior, scale_prior)
+        self._take_priors(prior, group_prior, scale_prior, weak=bool(self.factors) or self.learns_scale)
         self._require_priors()
 
     @classmethod
@@ -295,32 +271,9 @@ class GLM(Model):
             columns += [f"log({self.scale_name})"] * self.learns_scale
         return columns
 
-    def _take_priors(self, prior: Any, group_prior: Any, scale_prior: Scale | None) -> None:
-        """Make the joint prior where priors are given as objects, or groups and scales have no other."""
-        flat = not (self.prior_precision > 0.0).any() and self.log_prior is None
-        asked = not (prior is None and group_prior is None and scale_prior is None)
-        if asked and not (flat and (self.prior_mean == 0.0).all()):
-            raise ValueError("priors came as objects, and prior_mean, prior_sd or log_prior too: say all in one way; "
-                             "a log density of your own is a LogDensity")
-        if not asked and not (flat and (self.factors or self.learns_scale)):
-            return
-        prior, own = _without_densities(prior)
-        names = list(self.names or ())
-        layout = layout_of(self._glm, names[: self.n_columns], self.learns_scale)
-        joint, hyper = joint_prior(layout, prior, group_prior, scale_prior, own, names)
-        n_seen = joint.n_seen
-        kinds = [c[0] for c in joint.given[0]]
-        if joint.normal and not joint.n_hyper and joint.given[3] is None:
-            # independent normal densities, as before there were others
-            normal = np.array([kind == "normal" for kind in kinds])
-            self.prior_mean = np.where(normal, [c[1] for c in joint.given[0]], 0.0)
-            self.prior_precision = np.where(normal, [c[2] ** -2.0 for c in joint.given[0]], 0.0)
-            return
-        self.joint_prior = joint
-        if not joint.n_hyper:
-            self.log_prior = _DensityOf(joint)
-        self.dim = n_seen + joint.n_hyper
-        self.names = _checks.arm_names([*names, *hyper], self.dim, "parameter")
+    def _layout(self) -> Layout:
+        """What priors are put on."""
+        return layout_of(self._glm, list(self.names or ())[: self.n_columns], self.learns_scale)
 
     def _require_priors(self) -> None:
         """Refuse flat priors under which the posterior is improper whatever the data."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded
-from fastrace._models._softmax import SoftmaxSource
+from fastrace._models._softmax import SoftmaxSource, offset_table
 from fastrace.likelihoods import GLMSource
+from fastrace.mcmc.models._joint import Layout, layout_of
 from fastrace.mcmc.models._modes import Parts, movement
 from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
@@ -28,28 +31,38 @@ Array = NDArray[np.float64]
 class Softmax(Model):
     r"""Multinomial logistic regression with a normal, flat or user-given prior.
 
-    Class k of a row x has probability proportional to :math:`\exp(x \cdot \theta_k)`, where :math:`\theta_0 = 0`. The
-    parameters of a chain are :math:`\theta_1, \theta_2, \ldots` one after the other.
+    Class k of a row x has probability proportional to :math:`\exp(o_k + x \cdot \theta_k)`, where
+    :math:`\theta_0 = 0` and :math:`o_k` is an offset, 0 by default. The parameters of a chain are
+    :math:`\theta_1, \theta_2, \ldots` one after the other.
 
     Parameters
     ----------
     X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
-        Explanatory variables; float32 and float64 are read in place.
+        Explanatory variables; float32 and float64 are read in place. Sparse tables of SciPy in rows (CSR) too.
     y : array_like of int, shape (n_rows,)
         Classes 0, 1, ..., n_classes - 1.
     n_classes : int, optional
         At least 2; by default one more than the largest of `y`.
+    offset : array_like of real numbers, shape (n_rows, n_classes), optional
+        Added to each row's predictor of each class, such as the logarithms of how often classes were offered.
+    weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
+        How many times each row was seen, as in `GLM`.
+    prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
+        As in `GLM`. A dict names a coefficient, "age[2]", or those of a column for all classes, "age"; "intercept" is
+        a constant column. Flat by default.
     prior_mean, prior_sd, log_prior
         As in `GLM`; arrays have shape ((n_classes - 1) p,).
     shuffle : None, int, SeedSequence or Generator, optional
         As in `GLM`.
     names : sequence of str of length p, optional
-        What the columns are called, as in `GLM`; the parameter of column "age" and class 2 is then "age[2]".
+        What the columns are called, as in `GLM`; "x0", "x1" and so on by default. The parameter of column "age" and
+        class 2 is then "age[2]".
 
     Raises
     ------
     ValueError
-        If shapes disagree, `X` is not finite, or a class is out of range.
+        If shapes disagree, `X` or `offset` is not finite, a class or a weight is out of range, or priors are given in
+        two ways.
 
     Notes
     -----
@@ -83,28 +96,59 @@ class Softmax(Model):
         y: ArrayLike,
         n_classes: int | None = None,
         *,
+        offset: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        prior: Any = None,
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
         shuffle: _checks.RngLike = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        rows = GLMSource(X, y, None, "gaussian", 1.0)
+        rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights)
         if n_classes is None:
             n_classes = max(2, int(np.minimum(rows.y, 2**31 - 2).max(initial=0.0)) + 1)
         self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
         self.n_columns = rows.X.shape[1]
-        nothing = np.zeros((1, (self.n_classes - 1) * self.n_columns))
-        self._data = SoftmaxSource(rows.X, rows.y, nothing, self.n_classes, check_finite=False)
+        apart = None if offset is None else _from_first(offset, (rows.n_rows, self.n_classes))
+        beside = {"offset": apart, "weights": rows.weights}
+        self._data = self._source(rows.X, rows.y, np.zeros((1, self._width)), beside)
         self.shuffled = shuffle is not None
         if self.shuffled:
-            order = _checks.generator(shuffle, "shuffle").permutation(rows.n_rows)
-            self._data = SoftmaxSource(rows.X[order], rows.y[order], nothing, self.n_classes, check_finite=False)
+            self._data = self._taken(_checks.generator(shuffle, "shuffle").permutation(rows.n_rows))
         self._classes = self._data.rows.y.astype(np.int32)
         columns = model_names(column_names(X)) if names is None else names
-        if columns is not None:
-            names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
-        super().__init__(nothing.size, rows.n_rows, prior_mean, prior_sd, log_prior, names)
+        if columns is None:
+            columns = [f"x{k}" for k in range(self.n_columns)]
+        names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
+        super().__init__(self._width, rows.n_rows, prior_mean, prior_sd, log_prior, names)
+        self._take_priors(prior)
+
+    def _source(self, x: Any, y: Array, theta: Array, beside: dict[str, Any]) -> SoftmaxSource:
+        return SoftmaxSource(x, y, theta, self.n_classes, check_finite=False, **beside)
+
+    def _taken(self, rows: NDArray[np.intp]) -> SoftmaxSource:
+        """These rows in this order, with all that each has."""
+        data = self._data
+        beside = {name: value[rows] for name, value in data.beside().items()}
+        return self._source(data.rows.X[rows], data.rows.y[rows], np.zeros((1, self._width)), beside)
+
+    @property
+    def _width(self) -> int:
+        """Number of coefficients."""
+        return (self.n_classes - 1) * self.n_columns
+
+    def _layout(self) -> Layout:
+        """Of the coefficients, class by class."""
+        free, times = self.n_classes - 1, self._data.rows.weights
+        columns = [name[: -len("[1]")] for name in (self.names or ())[: self.n_columns]]
+        layout = layout_of(self._data.rows, columns, learns_scale=False)
+        share = np.bincount(self._classes, times, self.n_classes) / (self.n_rows if times is None else times.sum())
+        return replace(
+            layout, columns=tuple(self.names or ()), means=layout.means * free, spreads=layout.spreads * free,
+            center=0.0, noise=1.0, row_noise=1.0 / math.sqrt(max(float(np.mean(share * (1.0 - share))), 1.0 / self.n_rows)),
+            owners=tuple(columns * free),
+        )
 
     def __repr__(self) -> str:
         return f"Softmax({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}, {self.n_classes} classes)"
@@ -120,40 +164,54 @@ class Softmax(Model):
         return own if reference is None else Expanded(own, reference.theta_hat), theta
 
     def _arms(self, count: int) -> tuple[SoftmaxSource, Array]:
-        theta = np.zeros((count, self.dim))
-        return SoftmaxSource(self._data.rows.X, self._classes, theta, self.n_classes, check_finite=False), theta
+        theta = np.zeros((count, self.n_seen))
+        return self._source(self._data.rows.X, self._classes, theta, self._data.beside()), theta
 
     def _expand(self, at: Array) -> Parts:
         p, free = self.n_columns, self.n_classes - 1
         value, gradient, hessian = 0.0, np.zeros((free, p)), np.zeros((free, p, free, p))
         table = at.reshape(free, p)
+        offset, times = self._data.offset, self._data.rows.weights
         for part, x in chunks(self._data.rows.X):
             eta = np.zeros((len(x), free + 1))
             eta[:, 1:] = x @ table.T
+            if offset is not None:
+                eta[:, 1:] += offset[part]
             eta -= eta.max(axis=1, keepdims=True)
             share = np.exp(eta)
             total = share.sum(axis=1)
             share /= total[:, None]
             label = self._classes[part]
             own = np.arange(len(x)), label
-            value += float((eta[own] - np.log(total)).sum())
+            count = None if times is None else times[part]
+            level = eta[own] - np.log(total)
+            value += float(level.sum() if count is None else count @ level)
             left = -share
             left[own] += 1.0
+            if count is not None:
+                left *= count[:, None]
             gradient += left[:, 1:].T @ x
             for k in range(free):
                 for j in range(k + 1):
                     weight = share[:, k + 1] * ((k == j) - share[:, j + 1])
+                    if count is not None:
+                        weight *= count
                     hessian[k, :, j] -= x.T @ (weight[:, None] * x)
         for k in range(free):
             for j in range(k):
                 hessian[j, :, k] = hessian[k, :, j].T
-        return value, gradient.ravel(), hessian.reshape(self.dim, self.dim)
+        return value, gradient.ravel(), hessian.reshape(self._width, self._width)
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
         spread = np.zeros(self.n_rows)
         for j, k in combinations(range(self.n_classes), 2):
             np.maximum(spread, self._lengths(factor, j, k), out=spread)
-        return spread**3 / (6.0 * math.sqrt(3.0)), math.inf, self._rounding(hat)
+        return self._times_weights(spread**3 / (6.0 * math.sqrt(3.0))), math.inf, self._rounding(hat)
+
+    def _times_weights(self, values: Array) -> Array:
+        """A number for each row, times how often it was seen."""
+        times = self._data.rows.weights
+        return values if times is None else values * times
 
     def _moved(self, direction: Array) -> float:
         return movement(self._data.rows.X, direction.reshape(self.n_classes - 1, self.n_columns).T)
@@ -168,6 +226,10 @@ class Softmax(Model):
             label = self._classes[part]
             margin = eta[np.arange(len(x)), label][:, None] - eta
             margin[np.arange(len(x)), label] = np.nan
+            if self._data.rows.weights is not None:
+                margin = margin[self._data.rows.weights[part] > 0.0]
+            if len(margin) == 0:
+                continue
             least, most = min(least, float(np.nanmin(margin))), max(most, float(np.nanmax(margin)))
         return least, most
 
@@ -177,7 +239,7 @@ class Softmax(Model):
         for j, k in combinations(range(self.n_classes), 2):
             own = (self._classes == j) | (self._classes == k)
             out[own] = np.maximum(out[own], self._lengths(reference.factor, j, k)[own])
-        return out
+        return self._times_weights(out)
 
     def _lengths(self, factor: Array, j: int, k: int) -> Array:
         """How far a whitened step of unit length moves the predictors of classes j < k apart, at most."""
@@ -186,3 +248,9 @@ class Softmax(Model):
         if j:
             apart = apart - factor[(j - 1) * p : j * p]
         return lengths(self._data.rows.X, np.linalg.qr(apart.T)[1].T)  # of as many columns as X
+
+
+def _from_first(offset: ArrayLike, shape: tuple[int, int]) -> Array:
+    """Offsets of all classes but the first, from that of the first."""
+    table = offset_table(offset, shape)
+    return np.ascontiguousarray(table[:, 1:] - table[:, :1])
