@@ -12,26 +12,35 @@ import numpy as np
 from fastrace import mcmc
 
 N_ROWS, SLOPES = 200_000, 7
-GROUPS = {"50 groups": (50, 0.5), "200 groups": (200, 5.0), "200 groups, many empty": (200, 0.15)}
+GROUPS = {  # of each factor: how many, and the concentration of their sizes
+    "50 groups": [(50, 0.5)], "200 groups": [(200, 5.0)], "200 groups, many empty": [(200, 0.15)],
+    "1,000 + 200 crossed groups": [(1000, 50.0), (200, 3.0)],
+}
+CROSSED_ROWS = 1_000_000  # where factors cross
 WIDE = ("horseshoe", "laplace prior", "negative binomial", "unknown sigma", "poisson with offset")
 PROBLEMS = (*GROUPS, *WIDE)
 KERNELS = ("surrogate", "laplace", "nuts")
 
 
 def varying_intercepts(name, n_rows):
-    n_groups, concentration = GROUPS[name]
+    """Columns, outcomes, and the codes of each factor."""
     rng = np.random.default_rng(20161122)
-    group = rng.choice(n_groups, n_rows, p=rng.dirichlet(np.full(n_groups, concentration)))
+    n_rows = CROSSED_ROWS if len(GROUPS[name]) > 1 else n_rows
+    codes = [rng.choice(n_groups, n_rows, p=rng.dirichlet(np.full(n_groups, concentration)))
+             for n_groups, concentration in GROUPS[name]]
     X = np.column_stack([np.ones(n_rows), rng.standard_normal((n_rows, SLOPES))])
-    eta = X @ (0.5 * rng.standard_normal(SLOPES + 1)) + (0.6 * rng.standard_normal(n_groups))[group]
-    return X, rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta)), group
+    eta = X @ (0.5 * rng.standard_normal(SLOPES + 1))
+    for (n_groups, _), group in zip(GROUPS[name], codes, strict=True):
+        eta += (0.6 * rng.standard_normal(n_groups))[group]
+    return X, rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta)), codes
 
 
 @functools.lru_cache(maxsize=1)
 def model_of(name, n_rows=N_ROWS):
     if name in GROUPS:
-        X, y, group = varying_intercepts(name, n_rows)
-        return mcmc.GLM(X, y, groups={"group": group})
+        X, y, codes = varying_intercepts(name, n_rows)
+        names = ("group", "other")
+        return mcmc.GLM(X, y, groups=dict(zip(names, codes, strict=False)))
     rng = np.random.default_rng(20161123)
     dim = 50 if name == "horseshoe" else 10
     n_rows = min(n_rows, 20_000 if name == "horseshoe" else 100_000)
@@ -76,17 +85,19 @@ def by_nuts(name, n_draws):
     from numpyro import distributions as of
     from numpyro.infer import MCMC, NUTS
 
-    X, y, group = varying_intercepts(name, N_ROWS)
-    n_groups = GROUPS[name][0]
+    X, y, codes = varying_intercepts(name, N_ROWS)
+    if len(codes) > 1:
+        n_draws = 20                # a draw takes seconds
 
-    def model(x, outcome, code):
-        beta = numpyro.sample("beta", of.Normal(0.0, 2.5).expand([SLOPES + 1]).to_event(1))
-        sd = numpyro.sample("sd", of.HalfNormal(1.0))
-        effect = numpyro.sample("effect", of.Normal(0.0, sd).expand([n_groups]).to_event(1))
-        numpyro.sample("y", of.Bernoulli(logits=x @ beta + effect[code]), obs=outcome)
+    def model(x, outcome, *groups):
+        eta = x @ numpyro.sample("beta", of.Normal(0.0, 2.5).expand([SLOPES + 1]).to_event(1))
+        for k, (code, (n_groups, _)) in enumerate(zip(groups, GROUPS[name], strict=True)):
+            sd = numpyro.sample(f"sd{k}", of.HalfNormal(1.0))
+            eta += numpyro.sample(f"effect{k}", of.Normal(0.0, sd).expand([n_groups]).to_event(1))[code]
+        numpyro.sample("y", of.Bernoulli(logits=eta), obs=outcome)
 
-    chain = MCMC(NUTS(model), num_warmup=100, num_samples=n_draws, progress_bar=False)
-    data = jnp.asarray(X), jnp.asarray(y, dtype=jnp.int32), jnp.asarray(group)
+    chain = MCMC(NUTS(model), num_warmup=100 if len(codes) == 1 else 40, num_samples=n_draws, progress_bar=False)
+    data = jnp.asarray(X), jnp.asarray(y, dtype=jnp.int32), *map(jnp.asarray, codes)
     start = time.process_time()
     chain.run(jax.random.key(0), *data)
     took = time.process_time() - start
