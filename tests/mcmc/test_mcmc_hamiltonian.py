@@ -261,6 +261,14 @@ def test_many_hyperparameters_are_moved_along_trajectories_by_default():
     assert mcmc.SurrogateMetropolis(many).describe()["inner"] == "hmc"
 
 
+def test_priors_much_narrower_than_the_likelihood_are_moved_along_trajectories_by_default():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((3000, 4))
+    y = (rng.random(3000) < 1.0 / (1.0 + np.exp(-X @ [0.5, 0.5, 0.0, 0.0]))).astype(float)
+    inners = [mcmc.SurrogateMetropolis(mcmc.GLM(X, y, prior=mcmc.Laplace(0.0, scale))).inner for scale in (1.0, 0.02)]
+    assert inners == ["normal", "hmc"]
+
+
 def test_where_the_inner_moves_stayed_no_row_is_read():
     model = mcmc.GLM(X, Y, prior=mcmc.Laplace(0.0, 0.01))
     kernel = mcmc.SurrogateMetropolis(model, inner="hmc")
