@@ -155,6 +155,7 @@ FAMILIES = {
     "y ~ x + (1 + x | g)": ("logistic", "bernoulli", {}), "r ~ x * h": ("gaussian", "gaussian", {}),
     "r ~ x + (1 | g)": ("gaussian", "gaussian", {}), "k ~ x + h + offset(e) + (0 + x | g)": ("poisson", "poisson", {}),
     "k ~ x + (1 | g)": ("negative-binomial", "negativebinomial", {}), "p ~ x + (x | h)": ("gamma", "gamma", {}),
+    "p(y, t) ~ x + log(p)": ("binomial", "binomial", {}),
     "r ~ h + (e | g)": ("student-t", "t", {"nu": 4}), "y ~ 0 + h": ("probit", "bernoulli", {}),
 }
 
@@ -165,7 +166,7 @@ def test_the_log_posterior_is_that_of_the_compiled_model_of_bambi(frame, formula
     bmb = pytest.importorskip("bambi")
     family, called, priors = FAMILIES[formula]
     noise = np.random.default_rng(3).standard_t(4.0, N)
-    frame = frame.assign(r=40.0 + 2.0 * frame.x + 5.0 * noise, p=np.exp(0.1 * frame.x + 0.3 * noise))
+    frame = frame.assign(r=40.0 + 2.0 * frame.x + 5.0 * noise, p=np.exp(0.1 * frame.x + 0.3 * noise), t=4)
     link = {"gamma": "log", "probit": "probit"}.get(family)
     theirs = bmb.Model(formula, frame, family=called, link=link, priors=priors or None, noncentered=False)
     theirs.build()
@@ -218,6 +219,19 @@ def test_an_offset_beside_that_of_the_formula_is_refused():
     frame = pd.DataFrame({"x": np.arange(6.0), "o": np.ones(6), "y": np.arange(6)})
     with pytest.raises(ValueError, match="offset was given"):
         mcmc.GLM.from_formula("y ~ x + offset(o)", frame, family="poisson", offset=np.zeros(6))
+
+
+def test_successes_out_of_trials_and_functions_of_columns(frame):
+    frame = frame.assign(t=3, z=np.exp(frame.e), w=np.minimum(frame.k, 3))
+    model = mcmc.GLM.from_formula("p(w, t) ~ log(z) + offset(abs(x))", frame, family="binomial")
+    design = np.column_stack([np.ones(N), frame.e])
+    same = mcmc.GLM(design, frame.w, "binomial", trials=frame.t, offset=np.abs(frame.x))
+    points = np.random.default_rng(8).normal(size=(3, 2))
+    np.testing.assert_allclose(model._log_likelihoods(points), same._log_likelihoods(points))
+    with pytest.raises(ValueError, match="successes out of trials, and family is 'poisson'"):
+        mcmc.GLM.from_formula("p(w, t) ~ x", frame, family="poisson")
+    with pytest.raises(ValueError, match="trials was given"):
+        mcmc.GLM.from_formula("p(w, t) ~ x", frame, family="binomial", trials=frame.t)
 
 
 def test_a_level_that_the_outcome_does_not_have_is_refused():

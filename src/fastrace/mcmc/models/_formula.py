@@ -23,7 +23,8 @@ Array = NDArray[np.float64]
 _INTERCEPT = "Intercept"
 _WIDTH = 2.5  # of a coefficient, in standard deviations of the outcome for each of its column
 _LOGIT_WIDTH, _LOGIT_INTERCEPT = 1.0, 1.5  # the same on the scale of log-odds
-_ODDS = ("logistic", "probit")
+_ODDS = ("logistic", "binomial", "probit")
+_FUNCTIONS = {name: getattr(np, name) for name in ("log", "log2", "log10", "exp", "exp2", "abs")}  # bambi has these
 _UNITS = ("gaussian", "student-t")  # families whose predictors have the units of the outcome
 
 
@@ -37,7 +38,7 @@ def arguments_of(
     if not isinstance(formula, str) or not formula.split("~")[0].strip() or "~" not in formula:
         raise ValueError(f'formula is {_checks.shown(formula)}; words such as "y ~ x + (1 + x | g)" are needed')
     design = _designed(formula, frame)
-    y = _outcome(design)
+    y, trials = _outcome(design, family)
     columns, names, offset = _columns(design, len(y))
     spread, center = (float(np.std(y)), float(np.mean(y))) if family in _UNITS else (1.0, 0.0)
     groups, sds = _groups(design)
@@ -61,7 +62,7 @@ def arguments_of(
     }
     if not names:
         raise ValueError(f"{formula!r} has no common term, neither an intercept nor a column; at least one is needed")
-    found = {"X": columns, "y": y, "offset": offset, "groups": groups or None, "prior": prior,
+    found = {"X": columns, "y": y, "trials": trials, "offset": offset, "groups": groups or None, "prior": prior,
              "group_prior": group_prior or None}
     return found, names, part
 
@@ -103,7 +104,7 @@ def _designed(formula: str, frame: Any) -> Any:
     if hasattr(frame, "to_pandas"):
         frame = frame.to_pandas()
     try:
-        return design_matrices(formula, frame, na_action="error")
+        return design_matrices(formula, frame, na_action="error", extra_namespace=_FUNCTIONS)
     except KeyError as error:
         known = ", ".join(repr(str(c)) for c in getattr(frame, "columns", []))
         raise ValueError(f"{formula!r} names {error}; the frame has {known}") from error
@@ -116,13 +117,19 @@ def _designed(formula: str, frame: Any) -> Any:
                          f"drop or fill those rows") from error
 
 
-def _outcome(design: Any) -> Array:
+def _outcome(design: Any, family: str) -> tuple[Array, Array | None]:
+    """Outcomes, and of successes out of trials the trials."""
     y = np.asarray(design.response.design_matrix, dtype=np.float64)
     for part in getattr(design.response.term.term, "components", ()):
         level, levels = getattr(part, "reference", None), getattr(part, "levels", None)
         if level is not None and levels is not None and level not in list(levels):
             raise ValueError(f"the outcome {design.response.name!r} has no level {level!r}, so it would be 0 in every "
                              f"row; its levels are {', '.join(map(repr, levels))}")
+    if design.response.kind == "proportion":
+        if family != "binomial":
+            raise ValueError(f"the outcome {design.response.name!r} is successes out of trials, and family is "
+                             f"{family!r}; 'binomial' is needed")
+        return np.ascontiguousarray(y[:, 0]), np.ascontiguousarray(y[:, 1])
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -130,7 +137,7 @@ def _outcome(design: Any) -> Array:
             f"the outcome {design.response.name!r} has {y.shape[1]} columns; one number a row is needed: write "
             f"\"{design.response.name}['level'] ~ ...\" for whether an outcome in words is that level"
         )
-    return y
+    return y, None
 
 
 def _columns(design: Any, n: int) -> tuple[Array, list[str], Array | None]:

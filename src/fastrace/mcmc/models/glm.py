@@ -184,7 +184,8 @@ class GLM(Model):
         formula : str
             As in R and bambi, by the library formulae: ``"y ~ x + (1 + x | g)"`` has an intercept, a slope of ``x``,
             and of each an effect for each level of ``g``. ``offset(z)`` adds a column to the predictor, and
-            ``outcome['level']`` before the ~ is whether an outcome in words is that level.
+            ``outcome['level']`` before the ~ is whether an outcome in words is that level, and ``p(won, trials)`` is
+            successes out of trials. `log`, `log2`, `log10`, `exp`, `exp2` and `abs` are functions of columns.
         frame : pandas.DataFrame, or another frame that has a method `to_pandas`
             The columns that the formula names.
         family : str, default "logistic"
@@ -241,8 +242,9 @@ class GLM(Model):
         ('Intercept', 'x', '1|g[u]')
         """
         found, names, part = arguments_of(formula, frame, family, prior)
-        if found["offset"] is not None and options.get("offset") is not None:
-            raise ValueError("offset was given, and the formula has one too: write the sum of both in one place")
+        for name, words in (("offset", "write the sum of both in one place"), ("trials", "write them in one place")):
+            if found[name] is not None and options.get(name) is not None:
+                raise ValueError(f"{name} was given, and the formula has one too: {words}")
         prior = found.pop("prior")
         scaled = with_given(found.pop("group_prior"), group_prior)
         x, y = found.pop("X"), found.pop("y")

@@ -1,0 +1,127 @@
+"""The answers of `GLM.from_formula` beside those of bambi, on the data and formulae of bambi's own notebooks.
+
+python bench/bambi_answers.py FOLDER [NAME ...]
+
+FOLDER holds the tables as .csv files: those in docs/notebooks/data and tests/data of bambi's source distribution, and
+what `bambi.load_data` downloads. It needs bambi and NumPyro, and takes some minutes. For each model it prints the
+largest |z| of a mean and the root mean square of all z, over intercepts, slopes, scales and effects of groups, and the
+range of standard deviations (ours over theirs). A scale of three groups has a tail in which NUTS can stick: see "cars".
+"""
+
+import pathlib
+import sys
+import time
+import warnings
+
+import numpy as np
+
+from fastrace import mcmc
+
+SHOT = "S(race) * S(object)"
+ROACHES = "y ~ roach1 + treatment + senior + offset(log(exposure2))"
+# name: (table, its columns, family here, family there, options of bambi, formula)
+MODELS = {
+    "sleepstudy": ("sleepstudy", "gaussian", "gaussian", {}, "Reaction ~ 1 + Days + (Days | Subject)"),
+    "pigs": ("dietox", "gaussian", "gaussian", {}, "Weight ~ Time + (Time | Pig)"),
+    "cars": ("mtcars", "gaussian", "gaussian", {}, "mpg ~ wt + hp + (1 | cyl)"),
+    "cars, Student": ("mtcars", "student-t", "t", {"priors": {"nu": 4}}, "mpg ~ wt * hp"),
+    "cars, gamma": ("mtcars", "gamma", "gamma", {"link": "log"}, "disp ~ wt + (1 | gear)"),
+    "cars, yes or no": ("mtcars", "logistic", "bernoulli", {}, "am ~ drat + qsec"),
+    "roaches, Poisson": ("roaches", "poisson", "poisson", {}, ROACHES),
+    "roaches": ("roaches", "negative-binomial", "negativebinomial", {}, ROACHES),
+    "sites": ("poisson_data", "poisson", "poisson", {}, "Count ~ X1 + (1 | Site)"),
+    "crossed": ("crossed_random", "gaussian", "gaussian", {}, "Y ~ continuous + dummy + (1 | subj) + (1 | item)"),
+    "shooter, subjects": ("shooter", "gaussian", "gaussian", {}, f"rate ~ {SHOT} + ({SHOT} | subject)"),
+    "shooter": ("shooter", "gaussian", "gaussian", {}, f"rate ~ {SHOT} + ({SHOT} | subject) + (S(object) | target)"),
+    "shooter, yes or no": ("shooter", "logistic", "bernoulli", {},
+                           f"shot ~ {SHOT} + ({SHOT} | subject) + (S(object) | target)"),
+    "faces": ("rrr_long", "gaussian", "gaussian", {}, "value ~ condition + (1 | uid)"),
+}
+
+
+def table(name, folder):
+    import pandas as pd
+
+    found = sorted(folder.rglob(f"{name}.csv"))
+    if not found:
+        return None
+    frame = pd.read_csv(found[0], na_values=".")
+    if name == "roaches":
+        frame["roach1"] /= 100.0
+    if name == "shooter":
+        late = frame["response"].isin(["timeout"])
+        shot = (frame["response"] == "incorrect") ^ (frame["object"] == "gun")
+        frame = frame.assign(rate=1000.0 / frame["time"], shot=shot)[~late]
+        frame["shot"] = frame["shot"].astype(int)
+    for column in {"subject", "Subject", "Pig", "uid", "cyl", "gear", "subj", "item"} & set(frame.columns):
+        frame[column] = frame[column].astype("category" if column in ("cyl", "gear") else str)
+    keep = {"rrr_long": ["value", "condition", "uid"]}.get(name, list(frame.columns))
+    return frame[keep].dropna()
+
+
+def of_bambi(posterior, names):
+    """Draws by our names, arrays of shape (chains, draws): scales of effects, sigma and alpha by theirs."""
+    out = {}
+    for name in names:
+        if name.startswith("sd("):
+            out[name] = posterior[f"{name[3:-1]}_sigma"].values
+        elif name in ("scale", "dispersion"):
+            out[name] = posterior["sigma"].values if name == "scale" else 1.0 / posterior["alpha"].values
+        elif name in posterior:
+            out[name] = posterior[name].values
+        elif name.startswith("log("):
+            scale = "scale" in name
+            out[name] = np.log(posterior["sigma"].values) if scale else -np.log(posterior["alpha"].values)
+        elif "[" in name:
+            term, level = name[:-1].rsplit("[", 1)
+            array = posterior[term]
+            levels = [str(own) for own in array.coords[array.dims[-1]].values]
+            if level in levels:
+                out[name] = array.values[..., levels.index(level)]
+    return {name: draws for name, draws in out.items() if draws.ndim == 2}
+
+
+def compare(name, folder, draws=2000):
+    """One line of the table, or None where the table is not there."""
+    import bambi
+
+    file, family, called, options, formula = MODELS[name]
+    frame = table(file, folder)
+    if frame is None:
+        return None
+    model = mcmc.GLM.from_formula(formula, frame, family=family)
+    began = time.process_time()
+    trace = mcmc.sample(model, n_draws=4 * draws, n_chains=4, rng=1)
+    ours = time.process_time() - began
+    mine = dict(zip(trace.names, np.moveaxis(trace.draws, -1, 0), strict=True))
+    began = time.process_time()
+    fitted = bambi.Model(formula, frame, family=called, **options).fit(
+        draws=draws, tune=1000, chains=2, inference_method="numpyro", random_seed=1, target_accept=0.95,
+        progressbar=False)
+    theirs = of_bambi(fitted["posterior"], mine)
+    spent = time.process_time() - began
+    z, ratios, least = [], [], np.inf
+    for key, own in theirs.items():
+        errors = [draws.std() / np.sqrt(mcmc.effective_sample_size(draws)) for draws in (mine[key], own)]
+        z.append((mine[key].mean() - own.mean()) / np.hypot(*errors))
+        ratios.append(mine[key].std() / own.std())
+        least = min(least, mcmc.effective_sample_size(own))
+    worst = int(np.argmax(np.abs(z)))
+    rms = np.sqrt(np.mean(np.square(z)))
+    return (f"{name:20} {len(frame):6} {len(z):4} of {len(mine):4} {z[worst]:6.2f} {rms:5.2f} "
+            f"{min(ratios):5.2f} {max(ratios):5.2f} {trace.ess().min():7.0f} {least:6.0f} {ours:7.1f} {spent:7.1f} "
+            f"{trace.kernel['kernel']}{' !' if trace.warnings else ''} {list(theirs)[worst]}")
+
+
+def main(folder, *names):
+    print(f"{'model':20} {'rows':>6} {'compared':>12} {'max z':>6} {'rms':>5} {'sd ratio':>11} {'ess':>7} {'ess b':>6} "
+          f"{'cpu s':>7} {'cpu b':>7}")
+    for name in names or MODELS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            line = compare(name, pathlib.Path(folder))
+        print(line or f"{name:20} no {MODELS[name][0]}.csv", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

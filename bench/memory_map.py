@@ -1,0 +1,78 @@
+"""Varying intercepts over a memory map of 10^7 rows, beside the same over 2 x 10^5: set-up, memory, effective draws.
+
+python bench/memory_map.py [ROWS ...] writes a float32 table to a temporary folder, 320 MB for 10^7 rows, and deletes
+it. Each size runs in a process of its own. "MB more" is what it holds beside the map and the libraries: outcomes and
+codes of groups, bounds of rows, chains. Seconds are those of the CPU.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from fastrace import mcmc
+
+SLOPES, GROUPS, AT_ONCE = 7, 50, 500_000
+
+
+def write(path, n_rows):
+    """A table of an intercept and slopes, the outcomes and the groups, made piece by piece."""
+    rng = np.random.default_rng(20161122)
+    table = np.lib.format.open_memmap(path / "X.npy", "w+", np.float32, (n_rows, SLOPES + 1))
+    share = rng.dirichlet(np.full(GROUPS, 0.5))
+    theta, effects = 0.5 * rng.standard_normal(SLOPES + 1), 0.6 * rng.standard_normal(GROUPS)
+    y, group = np.empty(n_rows, dtype=bool), np.empty(n_rows, dtype=np.int32)
+    for first in range(0, n_rows, AT_ONCE):
+        part = slice(first, min(first + AT_ONCE, n_rows))
+        x = rng.standard_normal((part.stop - first, SLOPES + 1), dtype=np.float32)
+        x[:, 0] = 1.0
+        group[part] = rng.choice(GROUPS, len(x), p=share)
+        y[part] = rng.random(len(x)) < 1.0 / (1.0 + np.exp(-x @ theta - effects[group[part]]))
+        table[part] = x
+    np.save(path / "y.npy", y)
+    np.save(path / "group.npy", group)
+
+
+def resident(kind):
+    """Megabytes of this process: "RssAnon" leaves out what is mapped from files."""
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(kind):
+            return int(line.split()[1]) / 1024.0
+    return float("nan")
+
+
+def measure(folder):
+    path, before = pathlib.Path(folder), resident("RssAnon")
+    X = np.load(path / "X.npy", mmap_mode="r")
+    y, group = np.load(path / "y.npy"), np.load(path / "group.npy")
+    start = time.process_time()
+    model = mcmc.GLM(X, y, groups={"group": group})
+    made = time.process_time()
+    compressed = mcmc.compress(model)
+    expanded = time.process_time()
+    kernel = mcmc.SurrogateMetropolis(model, psi_hat=compressed)
+    ready = time.process_time()
+    trace = mcmc.sample(kernel, n_draws=4000, n_chains=2, rng=1, threads=1)
+    drawn = time.process_time()
+    least = trace.ess().min()
+    print(f"{len(y):9d} {made - start:7.2f} {expanded - made:8.2f} {ready - expanded:8.2f} {drawn - ready:8.2f} "
+          f"{least / (drawn - ready):9.0f} {trace.rows.mean():8.1f} {resident('RssAnon') - before:8.0f}", flush=True)
+
+
+def main(sizes):
+    print(f"{'rows':>9} {'model s':>7} {'expand s':>8} {'bounds s':>8} {'draws s':>8} {'ESS/s':>9} {'rows/step':>8} "
+          f"{'MB more':>8}", flush=True)
+    for n_rows in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            write(pathlib.Path(folder), n_rows)
+            subprocess.run([sys.executable, __file__, "measure", folder], check=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["measure"]:
+        measure(sys.argv[2])
+    else:
+        main([int(float(n)) for n in sys.argv[1:]] or [200_000, 10_000_000])
