@@ -431,3 +431,17 @@ def test_effects_of_any_size_in_units_of_the_outcome_are_found(unit):
     same = mcmc.compress(mcmc.GLM(X, y, "gaussian", groups=own)).psi_hat
     np.testing.assert_allclose(hat[:-1] / unit, same[:-1], atol=0.02)
     np.testing.assert_allclose(hat[-1] - np.log(unit), same[-1], atol=0.02)
+
+
+@pytest.mark.parametrize("size", [1.0, 0.3])
+def test_hyperparameters_without_a_normal_density_are_left_again(size):
+    """Standard deviations so far apart that no block of the precision has a factor: the density there is 0."""
+    count, scales = 3, [("half-normal", 1.0, 0.0), ("half-normal", 1.0, 0.0)]
+    prior = JointPrior([], (), [(count, scales, 2.0)])
+    arrow = Arrow(np.zeros((0, 0)), np.zeros((0, 6)), np.tile(np.eye(2), (count, 1, 1)))
+    inner = NormalInner(Quadratic(np.zeros(6), 0.0, np.zeros(6), arrow), prior)
+    inner.size = size
+    for phi in ([0.0, 0.0, 40.0], [-3.0, 3.0, -400.0], [900.0, 0.0, 0.0]):      # correlations of 1 and -1; infinite
+        assert inner.marginal_of(phi) == -np.inf
+        draws = inner.draws(np.r_[np.ones(6), phi], 20, np.random.default_rng(1))
+        assert np.isfinite(inner.marginal_of(draws[-1, 6:])) and (np.ptp(draws, axis=0) > 0.0).all()

@@ -6,7 +6,7 @@ B = R R', W = C R'^-1 and S S' = D - W W'. A factor costs O(s^3 + G (s^2 q + s q
 dense coordinates; a product or a solve O(s^2 + G (s q + q^2)).
 """
 
-from libc.math cimport log, sqrt
+from libc.math cimport INFINITY, log, sqrt
 from libc.string cimport memcpy
 cimport numpy as cnp
 
@@ -413,11 +413,14 @@ cdef class ArrowFactor:
                             last = precision[0]
                             log_last = log(last)
                         out += log_last
+                    elif precision[0] != 0.0:           # 0 is a flat prior
+                        return -INFINITY
                 else:
                     memcpy(self.block, precision, w * w * sizeof(double))
-                    if factor_block(self.block, w):
-                        for i in range(w):
-                            out += 2.0 * log(self.block[i * w + i])
+                    if not factor_block(self.block, w):
+                        return -INFINITY
+                    for i in range(w):
+                        out += 2.0 * log(self.block[i * w + i])
                 precision += w * w
         return out
 

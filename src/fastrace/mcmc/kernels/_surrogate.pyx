@@ -271,12 +271,15 @@ cdef class NormalInner(Inner):
         return -0.5 * (TAIL + k) * log1p(squares / TAIL)
 
     cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil:
-        """One move of phi, reversible for its marginal, whose logarithm at phi is `here`."""
+        """One move of phi, reversible for its marginal, whose logarithm at phi is `here`.
+
+        From a phi without a density the first proposal that has one is taken.
+        """
         cdef Py_ssize_t i, j, k = self.n_hyper
         cdef double stretch, ratio
-        if not isfinite(here) or (self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share):
+        if isfinite(here) and (self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share):
             return self.slice_phi(phi, here, bits)
-        ratio = self.log_proposal(phi) - here
+        ratio = self.log_proposal(phi) - here if isfinite(here) else INFINITY
         for i in range(k):
             self.phi_step[i] = random_standard_normal(bits)
         stretch = sqrt(0.5 * TAIL / random_standard_gamma(bits, 0.5 * TAIL))
@@ -394,7 +397,7 @@ cdef class NormalInner(Inner):
 
     cdef int move(self, double *theta, bitgen_t *bits) except -1 nogil:
         cdef Py_ssize_t i, n = self.n_seen, k = self.n_hyper
-        cdef double here, keep = sqrt(max(0.0, 1.0 - self.size * self.size))
+        cdef double here, fresh, keep = sqrt(max(0.0, 1.0 - self.size * self.size))
         cdef double *phi = theta + n
         cdef const double *hat = self.surrogate.hat
         self.held = NULL                    # also after a prior of the user's own has raised
@@ -404,9 +407,9 @@ cdef class NormalInner(Inner):
             here = self.kept
         else:
             here = self.log_marginal(phi)
+        if not isfinite(here):
+            keep = 0.0                      # no normal density there: psi is drawn anew where phi goes
         if keep > 0.0:
-            if not isfinite(here):
-                return 0                    # no normal density there: another start is needed
             for i in range(n):
                 self.z[i] = theta[i] - hat[i]
             self.factor.to_z(self.z)
@@ -414,12 +417,13 @@ cdef class NormalInner(Inner):
                 self.z[i] -= self.b[i]
         memcpy(self.phi_kept, phi, k * sizeof(double))
         self.kept, self.has_kept = here, True
+        fresh = self.size if keep > 0.0 else 1.0
         if k > 0:
             self.move_phi(phi, here, bits)
         if not isfinite(self.log_marginal(phi)):
             return 0
         for i in range(n):
-            self.scratch[i] = self.b[i] + self.size * random_standard_normal(bits)
+            self.scratch[i] = self.b[i] + fresh * random_standard_normal(bits)
             if keep > 0.0:
                 self.scratch[i] += keep * self.z[i]
         self.factor.from_z(self.scratch)
