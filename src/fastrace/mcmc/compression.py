@@ -17,7 +17,7 @@ from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace.mcmc.kernels._surrogate import layout_of
-from fastrace.mcmc.models._modes import QuadraticPart, called
+from fastrace.mcmc.models._modes import ImproperError, QuadraticPart, called
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 
 __all__ = ["Compressed", "compress"]
@@ -30,6 +30,7 @@ _CLOSE = 1e-4  # squared length of the last step, in posterior standard deviatio
 _SETTLED = 0.02  # relative change of those scales
 _SAMPLE = 200_000  # rows that the first steps take where there are far more
 _COLLINEAR = 1e12  # variance of a coefficient, beside that if all others were given, that is rounding
+_DAMPING = (0.0, 1.0, 10.0, 100.0)  # times its own size that a curvature gets where it is not positive definite
 _WEAK = 1e-8  # precision, as a share of the curvature, of what has no proper prior
 
 
@@ -211,7 +212,11 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
         some = model._taken(np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE)))
         with contextlib.suppress(NoModeError):
             start, _, scales = _empirical_bayes(lambda psi: _parts(*expand_seen(some, psi)), start, scales)
-    point, parts, scales = _empirical_bayes(lambda psi: expansion_of(model, psi), start, scales)
+    try:
+        point, parts, scales = _empirical_bayes(lambda psi: expansion_of(model, psi), start, scales)
+    except NoModeError:
+        model._explain_no_mode()
+        raise
     _require_proper(model, prior, point, parts, scales)
     return _compressed(model, prior, point, parts, scales.precision())
 
@@ -423,25 +428,22 @@ def _factored(curvature: Arrow, scales: _Scales) -> ArrowFactor:
     """Factor of curvature and prior. Where a term is convex it has no curvature, and a weak prior stands in."""
     factor = ArrowFactor(curvature, scales.layout)
     precision = scales.precision()
-    try:
-        factor.factor(precision)
-    except np.linalg.LinAlgError:
-        diagonal = np.abs(curvature.diagonal())
-        ends = np.cumsum([0] + [count * width for count, width in scales.layout])
+    diagonal = np.abs(curvature.diagonal())
+    ends = np.cumsum([0] + [count * width for count, width in scales.layout])
+    for times in _DAMPING:
         parts, taken = [], 0
         for (count, width), first in zip(scales.layout, ends[:-1], strict=True):
             size = count * width * width
             block = precision[taken : taken + size].reshape(count, width, width).copy()
             more = diagonal[first : first + count * width].reshape(count, width) + _WEAK
-            block[:, np.arange(width), np.arange(width)] += more
+            block[:, np.arange(width), np.arange(width)] += times * more
             parts.append(block.ravel())
             taken += size
-        try:
+        with contextlib.suppress(np.linalg.LinAlgError):
             factor.factor(np.concatenate(parts))
-        except np.linalg.LinAlgError:
-            raise NoModeError("the log-likelihood is not curved downwards where Newton's method went: centre and scale "
-                              "columns, give proper priors, or give psi_hat") from None
-    return factor
+            return factor
+    raise NoModeError("the log-likelihood is not curved downwards where Newton's method went: centre and scale "
+                      "columns, give proper priors, or give psi_hat")
 
 
 def _start(model: Model, prior: JointPrior) -> Array:
@@ -488,6 +490,8 @@ def _tried(expand: Callable[[Array], Parts], psi: Array) -> Parts | None:
     """The expansion, or None where the likelihood overflows."""
     try:
         parts = expand(psi)
+    except ImproperError:
+        raise
     except ValueError:
         return None
     return parts if math.isfinite(parts[0]) and np.isfinite(parts[1]).all() else None

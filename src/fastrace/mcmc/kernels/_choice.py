@@ -13,6 +13,7 @@ from fastrace.mcmc.kernels._rows import RowKernel
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
+from fastrace.mcmc.models._modes import ImproperError
 from fastrace.mcmc.models.model import Model
 
 __all__ = ["kernel_for"]
@@ -39,6 +40,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         try:
             kernel = make(model)
             worth, words = _pilot(kernel)
+        except ImproperError:
+            raise
         except ValueError:  # no bounds, or no expansion that it can use
             continue
         tried.append((worth, words, kernel))

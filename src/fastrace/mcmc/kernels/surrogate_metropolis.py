@@ -20,7 +20,7 @@ from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, tabl
 from fastrace.mcmc.kernels._surrogate import Inner, NormalInner, SurrogateMove
 from fastrace.mcmc.kernels._trajectories import trajectories_of
 from fastrace.mcmc.models._pieces import Pieces, pieces_of
-from fastrace.mcmc.models.model import GLM, Model, Reference
+from fastrace.mcmc.models.model import GLM, Model, NoModeError, Reference
 from fastrace.races._options import RaceOptions, takes_options
 from fastrace.sources import Source
 
@@ -39,6 +39,7 @@ FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of 
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
+MOST_VAGUE = 5.0  # of that deviation, with which scales would be 0 or infinite in double precision
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 BETWEEN = 3  # moves between two draws of it whose weights are looked at
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
@@ -256,6 +257,11 @@ class SurrogateMetropolis(Racing):
         last = np.zeros(self.compressed.n_seen)
         last[-1] = 1.0
         sd = math.sqrt(float(self.compressed.factor().solve(last)[-1]))
+        if sd > MOST_VAGUE:
+            raise NoModeError(f"where the likelihood is expanded, rows and prior say almost nothing of the learned "
+                              f"scale: its logarithm has a standard deviation of {sd:.3g}. Effects and scale cannot be "
+                              f"told apart, as in groups of one row each: give scale, a narrower scale_prior, or leave "
+                              f"out the groups")
         return STRIDE * sd if sd > VAGUE else 0.0
 
     def _piece_table(self) -> BlockTable:
@@ -470,6 +476,11 @@ def marginal_of(compressed: Compressed) -> tuple[Array, Array]:
             a, b = h * unit[i], h * unit[j]
             ends = [inner.marginal_of(center + s * a + t * b) for s, t in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
             curvature[i, j] = curvature[j, i] = -(ends[0] - ends[1] - ends[2] + ends[3]) / (4.0 * h * h)
-    values, vectors = np.linalg.eigh(np.where(np.isfinite(curvature), curvature, np.eye(k)))
+    if not np.isfinite(curvature).all():
+        raise NoModeError(f"prior times expansion has no density beside its peak in the hyperparameters, at logarithms "
+                          f"of scales {center.round(2).tolist()}: there the likelihood is not curved downwards in "
+                          f"effects and scale together, as in groups of one row each. Give scale, leave out the "
+                          f"groups, or give psi_hat")
+    values, vectors = np.linalg.eigh(curvature)
     values = np.clip(values, 0.05, 1e8)
     return center, np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T))

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from fastrace._models.grouping import Factor
 from fastrace.mcmc.models._rows import products
 
-__all__ = ["CORRELATED", "NoModeError", "QuadraticPart", "ascent", "called", "find_mode", "movement", "normal_density"]
+__all__ = ["CORRELATED", "ImproperError", "NoModeError", "QuadraticPart", "ascent", "called", "find_mode", "movement",
+           "normal_density"]
 
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Array]  # value, gradient, Hessian
@@ -48,6 +49,10 @@ CORRELATED = (
     "{}, and GLM.from_formula puts the intercept's prior where columns have their means, so that it depends on their "
     "coefficients: give prior={{'Intercept': mcmc.Normal(0.0, 2.5)}}, which is on the intercept itself"
 )
+
+
+class ImproperError(ValueError):
+    """A posterior is improper, or the likelihood has no bound: no kernel's draws would mean anything."""
 
 
 class NoModeError(ValueError):
@@ -137,7 +142,7 @@ def normal_density(
             raise NoModeError(f"{silent}, and log_prior is not expanded; leave a column out, give a finite "
                               f"prior_sd too, or control_variate=None")
         improper = "improper" if share <= _COLLINEAR else "improper, or too nearly so for double precision"
-        raise ValueError(f"the posterior is {improper}: {silent}; leave a column out, or give a finite prior_sd")
+        raise ImproperError(f"the posterior is {improper}: {silent}; leave a column out, or give a finite prior_sd")
     covariance = (vectors / values) @ vectors.T / np.outer(scale, scale)
     whole = np.linalg.cholesky((covariance + covariance.T) / 2.0 * np.outer(scale, scale))
     return at + covariance @ slope, np.asarray(whole / scale[:, None], dtype=np.float64)

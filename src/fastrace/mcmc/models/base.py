@@ -24,7 +24,15 @@ from fastrace.mcmc.models._joint import (
     unconstrained,
     without_densities,
 )
-from fastrace.mcmc.models._modes import NoModeError, Parts, QuadraticPart, called, find_mode, normal_density
+from fastrace.mcmc.models._modes import (
+    ImproperError,
+    NoModeError,
+    Parts,
+    QuadraticPart,
+    called,
+    find_mode,
+    normal_density,
+)
 from fastrace.mcmc.models._rows import CHUNK
 from fastrace.mcmc.models.priors import Scale
 from fastrace.sources import Source
@@ -276,7 +284,11 @@ class Model:
                              f"{(self.names or ['a scale'])[-1]!r}, and this kernel's moves are normal in all "
                              f"parameters: use SurrogateMetropolis(model), or give priors without any")
         if theta_hat is None:
-            hat = find_mode(self._log_posterior, self._start(), check=self._require_proper)
+            try:
+                hat = find_mode(self._log_posterior, self._start(), check=self._require_proper)
+            except NoModeError:
+                self._explain_no_mode()
+                raise
         else:
             hat = np.array(theta_hat, dtype=np.float64)
         if hat.shape != (self.dim,) or not np.isfinite(hat).all():
@@ -406,8 +418,11 @@ class Model:
         if self._more_prior:
             raise NoModeError(f"{rises}, and log_prior is not expanded. Give a finite prior_sd too, or "
                               f"control_variate=None")
-        raise ValueError(f"the posterior is improper: {rises}. Give a finite prior_sd, such as 2.5 for columns of "
+        raise ImproperError(f"the posterior is improper: {rises}. Give a finite prior_sd, such as 2.5 for columns of "
                          f"standard deviation 1, or leave out what separates the outcomes")
+
+    def _explain_no_mode(self) -> None:
+        """Raise what says more of why there is no mode, if anything does."""
 
     def _moved(self, direction: Array) -> float:
         """How far a step moves the predictors, over the sum of what its components move them; nan if unknown."""

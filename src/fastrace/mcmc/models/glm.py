@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._formula import arguments_of, with_given
 from fastrace.mcmc.models._joint import Layout, layout_of
-from fastrace.mcmc.models._modes import Parts, ascent, movement
+from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascent, find_mode, movement
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._rows import chunks, lengths, products
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
@@ -34,6 +35,11 @@ __all__ = ["GLM"]
 Array = NDArray[np.float64]
 
 STEP = 1e-3  # of a predictor, between second derivatives whose difference is a third
+_TINY = -20.0    # logarithm of a learned scale over the size of outcomes, below which rows may be fitted exactly
+_FITTED = 0.01   # residual over that scale, below which they are,
+_EXACT = 1e-11   # or over the size of the outcomes, which is rounding
+_MOST_FITTED = 1000  # parameters, in which a fit with the scale held is tried where no mode was found
+_RIDGE = 1e-12   # curvature that it has besides
 
 
 class GLM(Model):
@@ -156,6 +162,11 @@ class GLM(Model):
             X, y, None, family, scale, df, offset=offset, weights=weights, trials=trials, groups=groups,
             learn_scale=scale is None and family in SCALED,
         )
+        for argument in ("weights", "trials"):
+            given = getattr(self._glm, argument)
+            if given is not None and not np.asarray(given).any():
+                raise ValueError(f"{argument} are all 0: no row says anything, and the posterior would be the prior; "
+                                 f"give a row that counts")
         self.shuffled = shuffle is not None
         if self.shuffled:
             self._glm = self._taken(_checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows))
@@ -346,7 +357,9 @@ class GLM(Model):
             Its second derivatives: dense in all but the effects of the factor that has most of them, whose blocks are
             kept apart.
         """
-        return expand_seen(self._glm, np.asarray(psi, dtype=np.float64))
+        point = np.asarray(psi, dtype=np.float64)
+        self._require_misfit(point)
+        return expand_seen(self._glm, point)
 
     @property
     def _shown_last(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -405,7 +418,45 @@ class GLM(Model):
         return self._taken(slice(None) if as_they_are else order, 2)
 
     def _expand(self, at: Array) -> Parts:
+        self._require_misfit(at)
         return _summed(self._glm, at)
+
+    def _require_misfit(self, at: Array) -> None:
+        """Raise if a learned scale has fallen almost to 0 and the rows are fitted better still.
+
+        Then they can be fitted exactly, and the likelihood grows without bound as the scale falls.
+        """
+        kind = self._glm.outcomes
+        if not self.learns_scale or kind == "count" or at.shape != (self.n_seen,):
+            return
+        y = np.asarray(self._glm.y, dtype=np.float64)
+        scale = math.exp(min(700.0, max(-700.0, at[-1] if kind == "real" else 0.5 * at[-1])))
+        size = float(np.sqrt(np.square(y).mean())) if kind == "real" else 1.0
+        if not scale < math.exp(_TINY) * size:
+            return
+        with np.errstate(all="ignore"):
+            left = y - self._predictors(at) if kind == "real" else y * np.exp(-self._predictors(at)) - 1.0
+        if self._glm.term_weights is not None:
+            left = left[np.asarray(self._glm.term_weights) > 0.0]
+        if float(np.sqrt(np.square(left).mean())) < max(_FITTED * scale, _EXACT * size):
+            raise ImproperError(
+                f"the {counted(len(left), 'row')} can be fitted exactly by the {self.n_seen - 1} coefficients and "
+                f"effects: the likelihood grows without bound as the {self.scale_name} falls to 0, so that there is "
+                f"no point to expand at, and the posterior is improper unless its prior keeps it from 0. Give scale, "
+                f"or leave out columns or groups, such as groups of one row each"
+            )
+
+    def _explain_no_mode(self) -> None:
+        """Raise if the rows can be fitted exactly, as far as a fit with the scale held tells."""
+        if not self.learns_scale or self._glm.outcomes == "count" or self.n_seen > _MOST_FITTED:
+            return
+
+        def held(at: Array) -> Parts:
+            value, gradient, hessian = _summed(self._glm, np.append(at, 0.0))
+            return value, gradient[:-1], hessian[:-1, :-1] - _RIDGE * np.eye(len(at))
+
+        with contextlib.suppress(NoModeError):
+            self._require_misfit(np.append(find_mode(held, np.zeros(self.n_seen - 1), 1e-26), -60.0))
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
         shells: tuple[tuple[float, Array], ...] = ()
@@ -532,6 +583,9 @@ def expanded(glm: GLMSource, at: Array, first: int, last: int) -> Parts:
 def _summed(glm: GLMSource, at: Array) -> Parts:
     """The same of all rows, whatever the design."""
     if glm.factors or glm.learns_scale or hasattr(glm.X, "nnz"):
-        level, pull, arrow = expand_seen(glm, at)
+        try:
+            level, pull, arrow = expand_seen(glm, at)
+        except ValueError:  # overflow
+            return math.nan, np.full(len(at), np.nan), np.full((len(at), len(at)), np.nan)
         return level, pull, arrow.to_dense()
     return expanded(glm, at, 0, glm.n_rows)
