@@ -7,6 +7,7 @@ import pytest
 from scipy import special
 
 from fastrace import mcmc
+from fastrace.mcmc import _fit
 from fastrace.mcmc._fit import other_mode, residual_k
 from fastrace.mcmc.protocol import Steps
 from fastrace.mcmc.trace import diagnosis, effective_sample_size
@@ -418,3 +419,16 @@ def test_a_surrogate_that_misses_a_part_of_the_posterior():
         trace = mcmc.sample(bad, n_draws=150, n_chains=2, n_tune=0, rng=1, init=np.r_[np.full(10, 2.0), 1.0])
     assert any("accepted less than 20%" in words for words in trace.warnings)
     assert any("began at one point" in words for words in trace.warnings)
+
+
+def test_a_k_that_a_few_rows_make_is_looked_at_again_on_more(monkeypatch):
+    """A subset that happens to hold rows with most of the residual counts each many times."""
+    rng = np.random.default_rng(1)
+    model, points, asked = mcmc.GLM(rng.normal(size=(5000, 1)), rng.random(5000) < 0.5), rng.normal(size=(400, 1)), []
+
+    def left(model, reference, points, count):
+        asked.append(count)
+        return (10.0 if count == _fit._TERMS else 0.1) * np.square(points[:, 0])
+
+    monkeypatch.setattr(_fit, "residuals", left)
+    assert _fit.tail(model, None, points) < 0.7 and asked == [_fit._TERMS, _fit._MANY]

@@ -14,7 +14,7 @@ from fastrace.mcmc import _pareto
 from fastrace.mcmc.models._modes import find_mode, normal_density
 from fastrace.mcmc.models.model import Model, Reference
 
-__all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals"]
+__all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals", "tail"]
 
 Array = NDArray[np.float64]
 
@@ -25,10 +25,15 @@ _APART = 4.0        # standard deviations between modes that are two
 _MASS = 1e-3        # of a mode that matters, beside that of the first
 _DRAWS = 400        # whose weights tell the shape of the tail
 _TERMS = 4000       # rows that estimate each of these weights
+_FITS = 0.8         # share of proposals from a surrogate that are accepted where it fits
+_MANY = 500_000     # rows where those were too few
 
 
-def fit_problems(kernel: Any, reference: Reference) -> list[str]:
-    """What is wrong with the normal density that a kernel over rows follows, one sentence each."""
+def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str]:
+    """What is wrong with the normal density that a kernel over rows follows, one sentence each.
+
+    `accepted` is the share of proposals accepted: above some, an expansion leaves too little to look at its tail.
+    """
     model, out = kernel.model, []
     mode = other_mode(model, reference)
     if mode is not None:
@@ -42,9 +47,9 @@ def fit_problems(kernel: Any, reference: Reference) -> list[str]:
                 f"R-hat showing it. Take proposal='crank-nicolson' or 'random-walk'"
             )
     proposed = getattr(kernel, "surrogate_draws", None)
-    if proposed is not None:
+    if proposed is not None and accepted < _FITS:
         points, beside = proposed(_DRAWS, np.random.default_rng(0))
-        k = _pareto.smoothed(residuals(model, reference, points) + beside)[1]
+        k = tail(model, reference, points, beside)
         if not k < _pareto.MOST:
             out.append(
                 f"Pareto k of the weights of draws from prior times expansion is {k:.2g}, above {_pareto.MOST}: the "
@@ -66,30 +71,39 @@ def mode_words(model: Model, at: Array, share: float) -> str:
 
 
 def residual_k(model: Model, reference: Reference) -> float:
-    """Pareto k of the weights of draws from a reference, the sum over rows estimated from a random subset of them.
-
-    All draws take the same rows. Where the expansion fits, what it leaves of a row is small, and so is the error of the
-    estimate.
-    """
+    """Pareto k of the weights of draws from a reference, by `tail`."""
     rng = np.random.default_rng(0)
     beside = model.log_prior_beside(reference)
     draws = reference.center + rng.standard_normal((_DRAWS, model.dim)) @ reference.factor.T
-    out = residuals(model, reference, draws)
-    if beside is not None:
-        out += [beside(draw.copy()) for draw in draws]
-    out = np.where(np.isnan(out), -np.inf, out)
-    return _pareto.smoothed(out)[1] if np.isfinite(out.max()) else math.inf
+    return tail(model, reference, draws, 0.0 if beside is None else np.array([beside(draw.copy()) for draw in draws]))
 
 
-def residuals(model: Model, reference: Reference, points: Array, all_rows: bool = False) -> Array:
+def tail(model: Model, reference: Reference, points: Array, beside: Array | float = 0.0) -> float:
+    """Pareto k of the weights of points: what an expansion leaves of the log-likelihood, and what is `beside` it.
+
+    The sum over rows is estimated from a random subset of them, the same for all points. Where the expansion fits, what
+    it leaves of a row is small, and so is the error of the estimate, unless few rows hold most of it: a k that is too
+    large is looked at again on many more rows.
+    """
+    k = math.inf
+    for count in (_TERMS, _MANY):
+        out = residuals(model, reference, points, count) + beside
+        out = np.where(np.isnan(out), -np.inf, out)
+        k = _pareto.smoothed(out)[1] if np.isfinite(out.max()) else math.inf
+        if k < _pareto.MOST or model.n_rows <= count:
+            break
+    return k
+
+
+def residuals(model: Model, reference: Reference, points: Array, count: int | None = _TERMS) -> Array:
     """What an expansion leaves of the log-likelihood at points of shape (k, n_seen).
 
-    Estimated from a random subset of the rows, the same for all points, unless `all_rows`.
+    Estimated from `count` random rows, the same for all points; None takes all.
     """
     n = model.n_rows
     rows = None
-    if n > _TERMS and not all_rows:
-        rows = np.sort(np.random.default_rng(0).choice(n, _TERMS, replace=False)).astype(np.int64)
+    if count is not None and n > count:
+        rows = np.sort(np.random.default_rng(0).choice(n, count, replace=False)).astype(np.int64)
     source, theta = model.engine(reference)
     out = np.empty(len(points))
     for first in range(0, len(points), 2):

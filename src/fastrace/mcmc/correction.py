@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace.mcmc import _pareto
-from fastrace.mcmc._fit import residuals
+from fastrace.mcmc._fit import residuals, tail
 from fastrace.mcmc.compression import Compressed, require_of
 from fastrace.mcmc.models._modes import called
 from fastrace.mcmc.models.model import Model, Reference
@@ -131,14 +131,14 @@ def correct(
     carrier = Reference(hat, hat, np.eye(n), None, math.inf)
     seen = array[:, :, :n]
     if decision == "exact":
-        left = residuals(model, carrier, seen.reshape(-1, n), all_rows=True)
+        left = residuals(model, carrier, seen.reshape(-1, n), None)
         k = _pareto.smoothed(left)[1] if len(left) >= _pareto.LEAST else math.nan
         chains = [_exactly(gen, own, part, model.n_rows) for own, part in
                   zip(array, left.reshape(array.shape[:2]), strict=True)]
     else:
         flat = seen.reshape(-1, n)
         some = flat[gen.choice(len(flat), min(_DRAWS, len(flat)), replace=False)]
-        k = _pareto.smoothed(residuals(model, carrier, some))[1] if len(flat) >= _pareto.LEAST else math.nan
+        k = tail(model, carrier, some) if len(flat) >= _pareto.LEAST else math.nan
         chains = [_raced(gen, own, n, model, carrier, delta) for own in array]
     about: dict[str, Any] = {"kernel": "correct", "decision": decision, "pareto_k": k}
     about |= {"delta": delta} if decision == "race" else {}

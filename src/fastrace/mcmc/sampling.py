@@ -235,7 +235,7 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
                            getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
                            getattr(kernel, "refusal_advice", ""))
         if reference is not None and begins:
-            found += fit_problems(kernel, reference)
+            found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         remedy = getattr(getattr(kernel, "model", None), "_remedy", "") if found else ""
         found += [remedy] if remedy else []
     except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that
