@@ -15,6 +15,7 @@ from fastrace.mcmc._fingerprint import _hash
 
 pm = pytest.importorskip("pymc")
 pt = pytest.importorskip("pytensor.tensor")
+from fastrace.mcmc.doors.pymc import _mapped  # noqa: E402
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs  # noqa: E402
 from fastrace.mcmc.doors.pymc._hierarchy import OtherModelError, hierarchy  # noqa: E402
 
@@ -372,3 +373,101 @@ def test_a_hierarchy_as_it_is_gets_the_kernel_of_its_glm(tmp_path):
     whole = mcmc.sample(model, n_draws=40, n_chains=2, n_tune=20, rng=1, checkpoint=tmp_path / "run.npz")
     np.testing.assert_array_equal(whole.draws, trace.draws)
     np.testing.assert_array_equal(half.draws, trace.draws[:, :25])
+
+
+def lapses(d):
+    """Probabilities bounded away from 0 and 1, centred effects; 3 + 3 parameters are seen through 5."""
+    a = pm.Deterministic("a", pm.Normal("mu") + pm.HalfNormal("tau") * pm.Normal("z", shape=2))
+    eta = a[d["k"]] + pm.Normal("b") * d["o"]
+    pm.Bernoulli("obs", p=0.05 + 0.9 * pm.math.sigmoid(eta), observed=(d["y"] > 0.0).astype("int64"))
+
+
+def mixture(d):
+    """The terms are no functions of linear predictors; the rows see all parameters."""
+    mu = pm.Normal("mu", np.array([-1.0, 1.0]), 1.0, shape=2)
+    pm.NormalMixture("obs", w=np.array([0.3, 0.7]), mu=mu, sigma=pm.HalfNormal("s"), observed=d["y"])
+
+
+@pytest.fixture
+def short_pilots(monkeypatch):
+    """Without a compiler a gradient takes most of a millisecond: what is settled here need not be good."""
+    for owner, name, value in ((_mapped, "EFFORT", 0.03), (_mapped.MappedModel, "_effort", 0.03),
+                               (_mapped, "_MOVES", 30), (_mapped, "_ARRIVING", 5), (_mapped, "_ROUNDS", 1)):
+        monkeypatch.setattr(owner, name, value)
+
+
+@pytest.mark.parametrize("build", [lapses, pytest.param(mixture, marks=pytest.mark.long)])
+def test_a_model_of_another_kind_is_expanded_in_what_its_rows_see(build, short_pilots):
+    """What is left of the terms is what expansion and terms say; the sum of all is the posterior of PyMC."""
+    model = made(build)
+    kernel = mcmc.SurrogateMetropolis(model)
+    mapped = kernel.model
+    assert kernel.inner == "hmc" and kernel.names == model.names and mapped.is_hierarchy == (build is lapses)
+    hat, slope, curvature, added = mapped.expansion
+    assert len(hat) == (4 if build is lapses else 3)
+    np.testing.assert_allclose(mapped.expanded(hat)[1], slope, rtol=1e-9)
+    np.testing.assert_allclose(mapped.expanded(hat)[2], added - curvature, rtol=1e-9, atol=1e-9)
+    source, arms = kernel.model.engine(kernel.reference)
+    points = np.random.default_rng(4).normal(scale=0.3, size=(3, model.dim)) + kernel.compressed.psi_hat
+    sums, inner, rows = [], kernel._inner(), np.arange(N)
+    for point in points:
+        arms[:] = point
+        step = mapped.seen(point) - hat
+        plain = model.terms(point, rows)
+        sums.append([source.totals([0])[0] + inner.log_density_of(point), plain.sum() + model.rest(point)])
+        quadratic = slope @ step - step @ curvature @ step / 2
+        np.testing.assert_allclose(source.totals([0])[0] + quadratic, plain.sum() - mapped.expanded(hat)[0], atol=1e-8)
+    np.testing.assert_allclose(np.diff(sums, axis=0)[:, 0], np.diff(sums, axis=0)[:, 1], atol=1e-8)
+    with pytest.raises(ValueError, match="map of the model's parameters"):
+        mcmc.compress(model)
+    with pytest.raises(ValueError, match="inner='normal' needs"):
+        mcmc.SurrogateMetropolis(model, inner="normal")
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("decision", ["exact", "race"])
+def test_chains_of_a_hierarchy_of_another_kind_are_the_posterior_on_a_grid(decision):
+    """Mean and sd of the slope and the effects' scale against sums over a grid, the effects integrated apart."""
+    model = made(lapses)
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model, decision=decision), n_draws=4000, n_chains=2, rng=1)
+    y = DATA["y"] > 0.0
+    b, mu, log_tau, z = (np.linspace(-2.5, 2.5, 51), np.linspace(-2.5, 2.5, 41), np.linspace(-9.0, 1.4, 60),
+                         np.linspace(-3.5, 3.5, 41))
+    effect = np.linspace(-6.0, 6.0, 301)
+    by_group = []
+    for k in range(2):
+        rows = DATA["k"] == k
+        eta = effect[:, None, None] + b[None, :, None] * DATA["o"][rows]
+        p = 0.05 + 0.9 / (1.0 + np.exp(-eta))
+        by_group.append(np.where(y[rows], np.log(p), np.log1p(-p)).sum(axis=2))
+    at = mu[:, None, None] + np.exp(log_tau)[None, :, None] * z
+    density = np.ones((len(mu), len(log_tau), len(b)))
+    for table in by_group:
+        likelihood = np.exp(table)
+        each = np.stack([np.interp(at, effect, likelihood[:, j]) for j in range(len(b))], axis=-1)
+        density *= (each * stats.norm.pdf(z)[:, None]).sum(axis=2)
+    prior = stats.norm.pdf(mu)[:, None, None] * (stats.halfnorm.pdf(np.exp(log_tau)) * np.exp(log_tau))[None, :, None]
+    density *= prior * stats.norm.pdf(b)
+    density /= density.sum()
+    for name, values, axis in (("b", b, (0, 1)), ("tau_log__", log_tau, (0, 2)), ("mu", mu, (1, 2))):
+        share, j = density.sum(axis=axis), trace.names.index(name)
+        mean = share @ values
+        sd = np.sqrt(share @ (values - mean) ** 2)
+        draws = trace.draws[:, :, j]
+        assert abs(draws.mean() - mean) < 5.0 * sd / np.sqrt(trace.ess()[j]) + 0.02 * sd
+        assert abs(draws.std() / sd - 1.0) < 5.0 / np.sqrt(trace.ess()[j]) + 0.03
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_chains_of_a_model_of_another_kind_go_on_bit_for_bit(tmp_path, short_pilots):
+    model = made(lapses)
+    trace = mcmc.sample(model, n_draws=30, n_chains=2, n_tune=20, rng=1, threads=2)
+    assert "parameters stand behind" in trace.kernel["chosen"]
+    assert trace.to_arrays()["posterior"]["z"].shape == (2, 30, 2)
+    cloudpickle = pytest.importorskip("cloudpickle")  # models of PyMC need it
+    kernel = pickle.loads(cloudpickle.dumps(mcmc.SurrogateMetropolis(model)))
+    mcmc.sample(kernel, n_draws=10, n_chains=2, n_tune=20, rng=1, checkpoint=tmp_path / "run.npz", threads=1)
+    whole = mcmc.sample(model, n_draws=30, n_chains=2, n_tune=20, rng=1, checkpoint=tmp_path / "run.npz")
+    np.testing.assert_array_equal(whole.draws, trace.draws)

@@ -194,6 +194,9 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
     if not model.has_derivatives:
         raise ValueError(f"{type(model).__name__} has no derivatives to expand: give them, or use RacingMetropolis")
     model = model._surrogate_form()
+    if model.own_surrogate is not None:
+        raise ValueError("the rows see a map of the model's parameters, which an expansion alone does not hold: "
+                         "SurrogateMetropolis(model) makes its own")
     prior = prior_of(model)
     if psi_hat is not None:
         point = np.array(psi_hat, dtype=np.float64)

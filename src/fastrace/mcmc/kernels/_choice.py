@@ -30,13 +30,16 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     if form.n_hyper:
         read = "" if form is model else f"the model is {form!r} with priors, as from_pymc(...).as_glm() gives it; "
         return SurrogateMetropolis(form), read + "the prior has hyperparameters, which no row sees"
-    if model.joint_prior is not None:
-        surrogate = SurrogateMetropolis(model)
+    if form.joint_prior is not None:
+        surrogate = SurrogateMetropolis(form)
         if surrogate._stride:
             return surrogate, "the rows say little of the learned scale, of which other kernels make no plain steps"
+    mapped = form.own_surrogate is not None
+    if mapped and getattr(form, "is_hierarchy", False):
+        return SurrogateMetropolis(form), "parameters stand behind what the rows see, as in a hierarchy"
     makers: list[Callable[[Any], RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
     tried: list[tuple[float, str, RowKernel]] = []
-    for make in makers:
+    for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
         try:
             kernel = make(model)
             worth, words = _pilot(kernel)

@@ -50,11 +50,14 @@ class Trajectories:
         return HamiltonianInner(surrogate, self.prior, self.step, self.length, self.root)
 
 
-def trajectories_of(surrogate: Quadratic, prior: JointPrior, seed: int = 0) -> Trajectories:
+def trajectories_of(
+    surrogate: Quadratic, prior: JointPrior, seed: int = 0, effort: float = 1.0
+) -> Trajectories:
     """Settle coordinates, spreads, step and length on the surrogate alone, which reads no row.
 
     A coefficient or a group's effects with a learned scale are standardised where the likelihood says less of them than
     the prior, and moved as they are elsewhere. The pilot's draws are thrown away: chains that follow are not adapted.
+    Where gradients are dear it makes a share `effort` of its moves.
     """
     rng = np.random.default_rng(seed)
     prior = prior.copy()
@@ -66,17 +69,18 @@ def trajectories_of(surrogate: Quadratic, prior: JointPrior, seed: int = 0) -> T
     root = np.ones(prior.dim)
     root[: prior.n_seen][moved] = np.minimum(sd[moved], 10.0)
     step = 0.1
-    for count in ROUNDS:
+    rounds = [int(effort * count) for count in ROUNDS]
+    for count in rounds:
         inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
         theta, step, draws = _search(inner, theta, step, count, rng)
-        if count != ROUNDS[-1]:
+        if count != rounds[-1]:
             spread = np.std([prior.free_of(draw) for draw in draws[count // 3 :]], axis=0)
             root = np.where(spread > 0.0, spread, root)
     covariance = _covariance(surrogate, prior, theta[prior.n_seen :]) if prior.dim <= WIDEST else None
     if covariance is not None:
-        root, step, theta = _with_correlations(surrogate, prior, root, covariance, moved, theta, step, rng)
+        root, step, theta = _with_correlations(surrogate, prior, root, covariance, moved, theta, step, rounds[-1], rng)
     inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
-    length, theta = _best_length(inner, theta, step, rng)
+    length, theta = _best_length(inner, theta, step, int(effort * TRIAL), rng)
     return Trajectories(prior, step, length, root, theta)
 
 
@@ -165,7 +169,7 @@ def _search(
 
 def _with_correlations(
     surrogate: Quadratic, prior: JointPrior, root: Array, covariance: Array, moved: NDArray[np.bool_], theta: Array,
-    step: float, rng: np.random.Generator,
+    step: float, count: int, rng: np.random.Generator,
 ) -> tuple[Array, float, Array]:
     """The root with the correlations of what is moved as it is."""
     places = np.flatnonzero(moved)
@@ -174,19 +178,19 @@ def _with_correlations(
     scale = root[places] / np.sqrt(np.diagonal(own))
     whole[np.ix_(places, places)] = np.linalg.cholesky(own * np.outer(scale, scale))
     inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], whole)
-    theta, step, _ = _search(inner, theta, step, ROUNDS[-1], rng)
+    theta, step, _ = _search(inner, theta, step, count, rng)
     return whole, step, theta
 
 
 def _best_length(
-    inner: HamiltonianInner, theta: Array, step: float, rng: np.random.Generator
+    inner: HamiltonianInner, theta: Array, step: float, count: int, rng: np.random.Generator
 ) -> tuple[float, Array]:
     """The length with most effective draws, of the worst parameter, for a gradient."""
     found = []
     for length in LENGTHS:
         inner.use(step, length)
         before = inner.n_gradients
-        draws = inner.draws(theta, TRIAL, rng)
+        draws = inner.draws(theta, count, rng)
         theta = draws[-1]
         least = min(effective_sample_size(draws[None, :, j]) for j in range(draws.shape[1]))
         found.append(least / (inner.n_gradients - before))

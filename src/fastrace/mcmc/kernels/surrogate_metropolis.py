@@ -179,18 +179,21 @@ class SurrogateMetropolis(Racing):
         if not isinstance(model, Model):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model with derivatives is needed")
         self.model = model = model._surrogate_form()
-        if isinstance(psi_hat, Compressed):
-            require_of(psi_hat, model)
-        self.compressed = psi_hat if isinstance(psi_hat, Compressed) else compress(model, psi_hat)
+        self.compressed = self._compress(psi_hat)
         self._engines: list[Chain] = []
         self.controlled = True
         self._metric = self.compressed.metric()
         self._near = math.sqrt(self.compressed.n_seen) + 6.0
         self.reference: Reference = self._carrier()
         self._stride = self._stride_of_scale()
+        mapped = model.own_surrogate is not None
+        if inner == "normal" and mapped:
+            raise ValueError("inner='normal' needs a prior that is normal given its hyperparameters, and the model was "
+                             "not recognised as one that has it; take inner='hmc'")
         self.inner = inner
         if inner == "auto":
-            self.inner = "normal" if self.compressed.prior.n_hyper <= MOST_BY_SLICES else "hmc"
+            few = self.compressed.prior.n_hyper <= MOST_BY_SLICES
+            self.inner = "normal" if few and not mapped else "hmc"
         self._settle()
         if inner == "auto" and self.inner == "normal" and not self._near_normal():
             self.inner = "hmc"
@@ -200,6 +203,17 @@ class SurrogateMetropolis(Racing):
             self._decide_by_bounds()
         if self.decision == "race":
             self._race_by(*race)
+
+    def _compress(self, psi_hat: Any) -> Compressed:
+        if self.model.own_surrogate is not None:
+            if isinstance(psi_hat, Compressed):
+                raise ValueError("the rows see a map of the model's parameters, so that a Compressed is not of these; "
+                                 "give the point psi_hat, what the rows see, or leave it out")
+            return self.model.own_surrogate(psi_hat)
+        if isinstance(psi_hat, Compressed):
+            require_of(psi_hat, self.model)
+            return psi_hat
+        return compress(self.model, psi_hat)
 
     def _decide_by_bounds(self) -> None:
         """Take up the bounds on rows; with "auto", race where there are none or a pilot reads too much by them."""
@@ -290,7 +304,8 @@ class SurrogateMetropolis(Racing):
     def _settle(self) -> None:
         """Where the hyperparameters are under the surrogate, found without a row."""
         if self.inner == "hmc":
-            self._trajectories = trajectories_of(self.compressed.quadratic, self.compressed.prior)
+            self._trajectories = trajectories_of(self.compressed.quadratic, self.compressed.prior,
+                                                 effort=self.model._effort)
             self._phi_center = self._trajectories.start[self.compressed.n_seen :]
             return
         self._phi_center, self._phi_factor = marginal_of(self.compressed)
@@ -325,7 +340,7 @@ class SurrogateMetropolis(Racing):
     @property
     def records_natural(self) -> bool:
         """Whether draws are on the natural scale, and not in the coordinates of `reference`."""
-        return getattr(self.model, "joint_prior", None) is not None
+        return getattr(self.model, "joint_prior", None) is not None or bool(self.parts)
 
     @property
     def dim(self) -> int:

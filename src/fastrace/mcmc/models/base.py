@@ -112,6 +112,8 @@ class Model:
     joint_prior: JointPrior | None = None  # where the prior is more than independent normal densities
     prior_part: QuadraticPart | None = None  # of the log prior, beside all else that it has
     _shown_last: tuple[int, ...] = ()  # parameters that tables print after all others: effects of groups
+    _effort = 1.0  # share of the usual moves in pilots on a surrogate, less where each gradient is a call of Python
+    own_surrogate: Callable[..., Any] | None = None  # of a model whose rows see a map of its parameters
     _positive = False  # whether the likelihood is above 0 everywhere
     _concave = False  # whether the log-likelihood is, so that it has one mode at most
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -74,6 +75,8 @@ class RowGraphs:
         whole = self._whole()
         self.containers, self.n_rows = self._containers(whole, rows)
         self._refuse_rows_elsewhere()
+        reach = set(ancestors(whole))
+        self.hidden = [v for v in values if v not in reach]  # parameters that no row sees
         self._theta, self._index = pt.dvector("theta"), pt.lvector("rows")
         self._fixed = [v.type(name=f"{v.name}_fixed") for v in fixed]
         self._swap = dict(zip(fixed, self._fixed, strict=True))
@@ -123,7 +126,11 @@ class RowGraphs:
 
     def slopes(self, theta: NDArray[np.float64], rows: Any, *fixed: Any) -> Parts:
         """Sum of the terms of some rows, a slice or numbers, with its gradient and Hessian in what they see."""
-        seen, design = self.call("seen", theta, *fixed), self.design
+        return self.slopes_seen(self.call("seen", theta, *fixed), rows, *fixed)
+
+    def slopes_seen(self, seen: NDArray[np.float64], rows: Any, *fixed: Any) -> Parts:
+        """The same at a point of what they see."""
+        design = self.design
         index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
         m, p = len(self._leaves), design.n_coefficients
         scalars = [np.asarray(value) for value in seen[p:]]  # compiled functions take arrays alone
@@ -146,6 +153,12 @@ class RowGraphs:
                 else:
                     hessian[p + j - m, p + k - m] = hessian[p + k - m, p + j - m] = bend
         return float(out[0].sum()), gradient, hessian
+
+    def left_seen(self, seen: NDArray[np.float64], hat: NDArray[np.float64], rows: NDArray[np.int64]) -> Any:
+        """What the second-order expansion at `hat`, in what the rows see, leaves of the terms of some rows."""
+        p = self.design.n_coefficients
+        at = [x for psi in (seen, hat) for x in (*self.design.predictors(psi[:p], rows), *map(np.asarray, psi[p:]))]
+        return self.call("left_seen", *at, rows)
 
     def jacobian(self, theta: NDArray[np.float64], *fixed: Any) -> NDArray[np.float64]:
         """First derivatives of what the rows see by the parameters."""
@@ -284,15 +297,17 @@ class RowGraphs:
             rows = [index] if name == "expansion" else []
             return [theta, vector, *rows], [total, slope, _grad((slope * vector).sum(), theta)]
         if name == "left":  # what the second-order expansion at `hat` leaves of the terms at `theta`
-            # The gradient of weighted terms is linear in the weights, so its derivative by them is one value per row.
-            hat, weight = pt.dvector("hat"), pt.dvector("weight")
-            at_hat = graph_replace([self._sum()], {theta: hat}, strict=False)[0]
-            along = (_grad((at_hat * weight).sum(), hat) * vector).sum()
-            twice = (_grad(along, hat) * vector).sum()
-            ones = {weight: pt.ones_like(index, dtype="float64"), vector: theta - hat}
-            by_weight = [_grad(along, weight), _grad(twice, weight)]
-            first_order, second_order = graph_replace(by_weight, ones, strict=False)
-            return [theta, hat, index], self._sum() - at_hat - first_order - 0.5 * second_order
+            hat = pt.dvector("hat")
+            return [theta, hat, index], _left(self._sum(), [theta], [hat], index)
+        if name == "left_seen":  # the same of an expansion in predictors and scalars
+            new = [*self._leaves, *self._scalars]
+            hats = [x.type(name=f"{x.name}_hat") for x in new]
+            return [*new, *hats, index], _left(self._curve, new, hats, index)
+        if name == "surrogate":  # a share of the rest plus an expansion in what the rows see, and its gradient
+            hat, slope, bend, share = pt.dvector("hat"), pt.dvector("slope"), pt.dmatrix("bend"), pt.dscalar("share")
+            step = (theta if self.design is None else self._seen) - hat
+            total = share * self._rest + (slope * step).sum() - 0.5 * (step * pt.dot(bend, step)).sum()
+            return [theta, hat, slope, bend, share], [total, _grad(total, theta)]
         if name == "seen":  # what the rows see
             return [theta], self._seen
         if name == "pulled":  # the gradient of a weighted sum of it, and that gradient's times a vector
@@ -352,6 +367,27 @@ class RowGraphs:
 
 def _grad(output: Any, by: Any) -> Any:
     return pytensor.gradient.grad(output, by, disconnected_inputs="ignore")
+
+
+def _left(terms: Any, new: list[Any], hats: list[Any], index: Any) -> Any:
+    """Terms less their second-order expansion at `hats`, row by row.
+
+    The gradient of weighted terms is linear in the weights, so its derivative by them is one value per row.
+    """
+    weight = pt.dvector("weight")
+    steps = [x.type(name=f"{x.name}_step") for x in new]
+    at_hat = graph_replace([terms], dict(zip(new, hats, strict=True)), strict=False)[0]
+
+    def along(total: Any) -> Any:
+        return functools.reduce(operator.add, [(_grad(total, hat) * step).sum()
+                                               for hat, step in zip(hats, steps, strict=True)])
+
+    once = along((at_hat * weight).sum())
+    by_weight = [_grad(once, weight), _grad(along(once), weight)]
+    ones = {weight: pt.ones_like(index, dtype="float64"),
+            **{step: x - hat for step, x, hat in zip(steps, new, hats, strict=True)}}
+    first_order, second_order = graph_replace(by_weight, ones, strict=False)
+    return terms - at_hat - first_order - 0.5 * second_order
 
 
 def _law(variable: Any) -> str:

@@ -1,0 +1,209 @@
+"""PyMC models whose rows see a map of the parameters: expansions in what the rows see; needs PyMC to be made."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+
+from fastrace._models._arrow import Arrow
+from fastrace._models._priors import JointPrior
+from fastrace.mcmc.compression import Compressed
+from fastrace.mcmc.kernels._trajectories import trajectories_of
+from fastrace.mcmc.models._modes import NoModeError, find_mode
+from fastrace.mcmc.models.base import Model, Reference
+from fastrace.mcmc.models.own_terms import terms_of_arms
+from fastrace.sources import CallableSource, Source
+
+__all__ = ["EFFORT", "MappedModel"]
+
+Array = NDArray[np.float64]
+Parts = tuple[float, Array, Array]
+
+EFFORT = 0.25  # share of the usual moves in pilots: each gradient is a call of Python
+_WEAK = 10.0  # standard deviation of a weak normal density of what the rows see, about where PyMC starts
+_PULL = 3.0  # the same of the parameters, where a first point is looked for
+_ROUNDS = 2  # of a pilot that expands anew at the mean of what the rows see
+_MOVES = 200  # of each
+_ARRIVING = 50  # of these, left out
+
+
+class _Surrogate:
+    """Log prior plus expansion at theta, less the normal density that compiled code adds; with its gradient.
+
+    `center` and `curvature` are those of that density, of which the sum does not depend.
+    """
+
+    def __init__(self, owner: Any, hat: Array, slope: Array, bend: Array, center: Array, curvature: Array) -> None:
+        self.owner, self.hat, self.slope, self.bend = owner, hat, slope, bend
+        self.center, self.curvature = center, curvature
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        value, gradient = self.whole(theta, 1.0)
+        if not math.isfinite(value):
+            return -math.inf, np.zeros(len(theta))
+        pull = self.curvature @ (theta - self.center)
+        return value + 0.5 * float(pull @ (theta - self.center)), gradient + pull
+
+    def whole(self, theta: Array, share: float) -> tuple[float, Array]:
+        """A share of the log prior, plus the expansion; -inf for what is not finite."""
+        value, gradient = self.owner._graphs.call("surrogate", theta, self.hat, self.slope, self.bend, np.array(share))
+        if not (math.isfinite(value) and np.isfinite(gradient).all()):
+            return -math.inf, np.zeros(len(theta))
+        return float(value), np.asarray(gradient)
+
+
+class MappedModel(Model):
+    """A PyMC model for `SurrogateMetropolis`: rows are expanded in what they see, and chains move its parameters.
+
+    What the rows see are the coefficients of linear predictors and scalars, such as the logarithm of a scale, as
+    functions of the parameters; or all parameters, where the terms are no functions of linear predictors. Moves are
+    Hamiltonian on prior times expansion, with gradients by PyTensor.
+
+    Parameters
+    ----------
+    owner : PyMCModel
+    """
+
+    _concave = True  # no normal density follows it: no search for other modes by one
+    _computed = (*Model._computed, "parts")
+    _effort = EFFORT
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__(owner.dim, owner.n_rows, names=owner.names)
+        self.owner, self.parts = owner, owner._parts()
+        self.expansion: tuple[Array, Array, Array, Array] | None = None  # point, slope, curvature, what is added to it
+
+    def __repr__(self) -> str:
+        return f"{self.owner!r}, rows expanded in what they see"
+
+    @property
+    def has_derivatives(self) -> bool:
+        return True
+
+    @property
+    def is_hierarchy(self) -> bool:
+        """Whether there are parameters behind what the rows see."""
+        return bool(self.owner._graphs.hidden) or len(self.seen(np.zeros(self.dim))) < self.dim
+
+    def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
+        return self.owner.reference(theta_hat)
+
+    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
+        if reference is None:
+            return self.owner.engine(None)
+        theta = np.zeros((2, self.dim))
+        return CallableSource(partial(terms_of_arms, self.left, theta), 2, self.n_rows), theta
+
+    def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
+        return None, math.inf, 0.0
+
+    def log_posteriors(self, theta: ArrayLike) -> Array:
+        return self.owner.log_posteriors(theta)
+
+    def seen(self, theta: Array) -> Array:
+        """What the rows see of the parameters."""
+        graphs = self.owner._graphs
+        return np.array(theta if graphs.design is None else graphs.call("seen", theta), dtype=np.float64)
+
+    def left(self, theta: Array, rows: NDArray[np.int64]) -> Array:
+        """What the expansion leaves of the terms of some rows; each has its share of what was added to the curvature.
+        """
+        assert self.expansion is not None
+        hat, _, _, added = self.expansion
+        rows = np.asarray(rows, dtype=np.int64)
+        psi = self.seen(theta)
+        step = psi - hat
+        graphs = self.owner._graphs
+        out = self.owner.left(theta, rows, hat) if graphs.design is None else graphs.left_seen(psi, hat, rows)
+        return np.asarray(out) + 0.5 * float(step @ added @ step) / self.n_rows
+
+    # The surrogate.
+
+    def expanded(self, psi: Array) -> Parts:
+        """Sum of all rows' terms, its gradient and Hessian in what the rows see."""
+        owner = self.owner
+        if owner._graphs.design is None:
+            return owner._expand_terms(psi, None)
+        return owner._slopes(psi)
+
+    def own_surrogate(self, psi_hat: ArrayLike | None = None) -> Compressed:
+        """Expand the rows, and give a normal density in the parameters near prior times expansion.
+
+        Where they are expanded, if not at a point given: at the mode of the likelihood under a weak normal density
+        first, then at the mean of what the rows see under the surrogate, which is the posterior's but for residuals.
+        """
+        start = self.owner._probe(self.owner.pymc_model.initial_point())
+        if psi_hat is not None:
+            psi = np.array(psi_hat, dtype=np.float64)
+            if psi.shape != self.seen(start).shape or not np.isfinite(psi).all():
+                raise ValueError(f"psi_hat has shape {psi.shape}; {len(self.seen(start))} finite numbers, what the "
+                                 f"rows see, are needed")
+        else:
+            psi = self._likely(self.seen(start))
+        self._expand_at(psi)
+        center, curvature = self._first(start)
+        rng = np.random.default_rng(0)
+        for _ in range(_ROUNDS):
+            made = self._compressed(center, curvature)
+            pilot = trajectories_of(made.quadratic, made.prior, effort=EFFORT)
+            draws = pilot.inner(made.quadratic).draws(pilot.start, _MOVES, rng)[_ARRIVING:]
+            center = np.asarray(draws.mean(axis=0), dtype=np.float64)
+            covariance = np.atleast_2d(np.cov(draws.T))
+            spread = np.maximum(np.diagonal(covariance), 1e-12)
+            inverse = np.linalg.inv(0.9 * covariance + 0.1 * np.diag(spread))
+            curvature = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
+            if psi_hat is None:
+                self._expand_at(np.mean([self.seen(draw) for draw in draws], axis=0))
+        return self._compressed(center, curvature)
+
+    def _likely(self, start: Array) -> Array:
+        """Where the likelihood is largest under a weak density about a point."""
+        def expand(psi: Array) -> Parts:
+            value, slope, bend = self.expanded(psi)
+            step = (psi - start) / _WEAK**2
+            return value - 0.5 * float(step @ (psi - start)), slope - step, bend - np.eye(len(psi)) / _WEAK**2
+
+        try:
+            return find_mode(expand, start, 1e-4)
+        except NoModeError as error:
+            raise ValueError("no point was found at which the rows can be expanded: give psi_hat, what the rows see "
+                             "near the posterior, or centre and scale the data") from error
+
+    def _expand_at(self, psi: Array) -> None:
+        """The expansion; directions in which the log-likelihood bends upwards count as straight."""
+        _, slope, bend = self.expanded(psi)
+        if not (np.isfinite(slope).all() and np.isfinite(bend).all()):
+            raise ValueError(f"the derivatives of the rows' terms at {psi} are not finite; give psi_hat elsewhere")
+        values, vectors = np.linalg.eigh(-bend)
+        curvature = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        self.expansion = psi, np.asarray(slope), curvature, curvature + bend
+
+    def _surrogate(self, center: Array, curvature: Array) -> _Surrogate:
+        assert self.expansion is not None
+        return _Surrogate(self.owner, *self.expansion[:3], center, curvature)
+
+    def _first(self, start: Array) -> tuple[Array, Array]:
+        """Parameters at which the rows see what they were expanded at, about, and a precision there."""
+        assert self.expansion is not None
+        surrogate = self._surrogate(start, np.zeros((self.dim, self.dim)))
+
+        def away(theta: Array) -> tuple[float, Array]:
+            value, gradient = surrogate.whole(theta, 0.0)
+            step = (theta - start) / _PULL**2
+            return 0.5 * float(step @ (theta - start)) - value, step - gradient
+
+        at = np.asarray(minimize(away, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
+        graphs = self.owner._graphs
+        jacobian = np.eye(self.dim) if graphs.design is None else graphs.jacobian(at)
+        return at, jacobian.T @ self.expansion[2] @ jacobian + np.eye(self.dim)
+
+    def _compressed(self, center: Array, curvature: Array) -> Compressed:
+        flat = [("flat", 0.0, 1.0, 0.0, -1)] * self.dim
+        prior = JointPrior(flat, (), (), None, [(self._surrogate(center, curvature), None)])
+        return Compressed(center, 0.0, np.zeros(self.dim), Arrow(curvature), np.zeros(self.dim), self.n_rows, prior,
+                          tuple(self.names or ()))
