@@ -146,8 +146,8 @@ class Softmax(Model):
         share = np.bincount(self._classes, times, self.n_classes) / (self.n_rows if times is None else times.sum())
         return replace(
             layout, columns=tuple(self.names or ()), means=layout.means * free, spreads=layout.spreads * free,
-            center=0.0, noise=1.0, row_noise=1.0 / math.sqrt(max(float(np.mean(share * (1.0 - share))), 1.0 / self.n_rows)),
-            owners=tuple(columns * free),
+            center=0.0, noise=1.0, owners=tuple(columns * free),
+            row_noise=1.0 / math.sqrt(max(float(np.mean(share * (1.0 - share))), 1.0 / self.n_rows)),
         )
 
     def __repr__(self) -> str:
