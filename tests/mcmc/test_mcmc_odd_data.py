@@ -1,9 +1,11 @@
 """Odd data through every kind of model: the posterior, a refusal that names what is wrong, or a warning; no silence."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from fastrace import mcmc
 from fastrace.mcmc.models._modes import ImproperError
@@ -81,3 +83,78 @@ def test_an_improper_posterior_is_refused_by_sample_too():
         assert kind is ImproperError and "the posterior is improper" in words
     kind, words, _ = told(lambda: mcmc.GLM(X, X[:, 1] > 0.0))
     assert kind is ImproperError and "the outcomes are separated" in words
+
+
+N = 60
+_, RNG = columns(N)
+X = np.column_stack([np.ones(N), RNG.normal(size=N)])
+Y = (RNG.random(N) < 1.0 / (1.0 + np.exp(-X[:, 1]))).astype(float)
+G = np.arange(N) % 4
+IN = {"groups": G}
+ODD = {  # arguments of GLM, and what is said: None where there is nothing to say, else words
+    "weights 0 on a whole group": (X, Y, {"weights": (G != 2) * 1.0, **IN}, None),
+    "trials 0 on a whole group": (X, (G != 1) * 2, {"family": "binomial", "trials": (G != 1) * 3, **IN}, None),
+    "float32": (X.astype(np.float32), Y.astype(np.float32), IN, None),
+    "an empty column, weak prior": (sparse.csr_array(np.column_stack([X, np.zeros(N)])), Y, IN, None),
+    "an empty column, flat prior": (sparse.csr_array(np.column_stack([X, np.zeros(N)])), Y, {}, "improper.*'x2'"),
+    "one column": (X[:, :1], Y, IN, None),
+    "one group": (X, Y, {"groups": np.zeros(N)}, None),
+    "two rows": (X[:2], [0, 1], {"groups": [0, 1]}, None),
+    "two constant columns": (np.column_stack([X, X[:, 0]]), Y, IN, None),
+    "collinear columns": (np.column_stack([X, X[:, 1]]), Y, IN, None),
+    "separated outcomes": (X, X[:, 1] > 0.0, IN, None),
+    "separated outcomes, flat prior": (X, X[:, 1] > 0.0, {}, "the outcomes are separated"),
+    "outcomes all alike, flat prior": (X, np.ones(N), {}, "the outcomes are separated"),
+    "an infinite offset": (X, Y, {"offset": np.where(G == 3, np.inf, 0.0), **IN}, "offset.3. is inf"),
+    "an offset far out": (X, Y, {"offset": np.full(N, 1e6), **IN}, "centre and scale columns"),
+    "a missing group": (X, Y, {"groups": np.where(G == 1, np.nan, G)}, "the group of row 1 .* is missing"),
+    "a constant outcome": (X, np.ones(N), {"family": "gaussian", **IN}, "60 rows can be fitted exactly"),
+    "outcomes of 0": (X, np.zeros(N), {"family": "gaussian", **IN}, "60 rows can be fitted exactly"),
+    "outcomes that overflow": (X, 1e200 * X[:, 1], {"family": "gaussian", **IN}, "HalfNormal is inf"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_data_have_their_posterior_or_are_refused_by_name(case):
+    table, y, options, words = ODD[case]
+    model = []
+
+    def make():
+        model.append(mcmc.GLM(table, y, **options))
+        return mcmc.SurrogateMetropolis(model[0]) if words is None else model[0]
+
+    kind, said, trace = told(make, n_draws=600)
+    if words is not None:
+        assert kind is not None and re.search(words, said)
+        return
+    assert kind is None and ("R-hat" in said or np.isfinite(trace.draws).all())
+    if not said:                                # then chains on all rows from weighted draws agree
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            answer = mcmc.laplace(model[0], 1000, rng=2)
+        error = np.hypot(trace.draws.std(axis=(0, 1)) / np.sqrt(trace.ess()), answer.sd / np.sqrt(answer.ess))
+        if answer.pareto_k < 0.5:
+            assert (np.abs(trace.draws.mean(axis=(0, 1)) - answer.mean) < 7.0 * error).all()
+
+
+@pytest.mark.parametrize(("y", "columns", "words"), [
+    (np.zeros(N, int), X, "the outcomes are separated"), ((X[:, 1] > 0).astype(int), X, "the outcomes are separated"),
+    (np.where(G > 1, 2, 0), X, "the outcomes are separated"),
+    (G % 3, np.column_stack([X, X[:, 1]]), "improper"),
+])
+def test_odd_data_of_softmax_are_refused_by_name(y, columns, words):
+    kind, said, _ = told(lambda: mcmc.Softmax(columns, y))
+    assert kind is ImproperError and words in said
+
+
+def test_classes_of_thousands_of_tiny_groups_are_said_to_hardly_move():
+    user = np.repeat(np.arange(1000), 3)
+    rng = np.random.default_rng(SEED)
+    table = np.column_stack([np.ones(3000), rng.normal(size=3000)])
+    y = rng.random(3000) < 1.0 / (1.0 + np.exp(-table[:, 1] * np.array([1.0, -1.0])[user % 2]))
+    mixture = mcmc.MixtureOf(mcmc.GLM(table, y, prior_sd=2.5), user, 3)
+    for order in (None, 0):
+        kernel = mcmc.SurrogateGibbs(mixture, order_by=order)
+        _, said, _ = told(lambda kernel=kernel: kernel, n_draws=150)
+        assert "R-hat" not in said or "1000 groups of 3 rows on average say little each" in said
+        assert "take fewer classes" in kernel.exchange_advice

@@ -123,8 +123,10 @@ def check_bias(
     gen = _checks.generator(rng)
     races = isinstance(kernel, (SurrogateMetropolis, VariableSelection)) and kernel.decision == "race"
     if not races and not isinstance(kernel, (RacingMetropolis, RacingGibbs, RacingSlice)):
-        raise TypeError(f"kernel is a {type(kernel).__name__}, whose decisions are not races; RacingMetropolis, "
-                        f"RacingSlice or RacingGibbs is needed")
+        raise TypeError(f"kernel is a {type(kernel).__name__}, whose decisions are not races: made from "
+                        f"minibatches or all rows they have no error rate. RacingMetropolis, RacingSlice, RacingGibbs, or "
+                        f"SurrogateMetropolis or VariableSelection with decision='race', is needed; trace.rhat() says "
+                        f"whether chains have mixed")
     if not trace.n_draws:
         raise ValueError("the trace is empty; sample first")
     decided_twice = _twice(kernel)

@@ -43,6 +43,9 @@ class MixtureState:
     decisions: NDArray[np.int64]
 
 
+MANY_GROUPS, FEW_ROWS = 1000, 20.0  # of as few rows on average, whose labels alone move classes too slowly
+
+
 class SurrogateGibbs:
     r"""Gibbs sampling of a mixture whose proposals read no row, and whose decisions read few.
 
@@ -198,8 +201,15 @@ class SurrogateGibbs:
 
     @property
     def exchange_advice(self) -> str:
-        """What to do about chains that disagree; empty if classes cannot exchange names."""
-        if self.order_by is not None or self.model.n_classes == 1 or self.model.parameters is not None:
+        """What to do about chains that disagree; empty if nothing but more draws helps."""
+        if self.model.n_classes == 1 or self.model.parameters is not None:
+            return ""
+        rows = self.model.model.n_rows / self.model.n_groups
+        if self.model.n_groups >= MANY_GROUPS and rows <= FEW_ROWS:
+            return (f"Labels move one at a time, and {self.model.n_groups} groups of {rows:.3g} rows on average say "
+                    f"little each, so that classes hardly move: take fewer classes, join groups that belong together, "
+                    f"or give parameters that a shorter run on larger groups found")
+        if self.order_by is not None:
             return ""
         return ("Classes exchange names, between chains and within them, which alone has this effect: give "
                 "SurrogateGibbs(order_by=...). If chains then still disagree, run or tune for longer")

@@ -431,7 +431,7 @@ class GLM(Model):
             return
         y = np.asarray(self._glm.y, dtype=np.float64)
         scale = math.exp(min(700.0, max(-700.0, at[-1] if kind == "real" else 0.5 * at[-1])))
-        size = float(np.sqrt(np.square(y).mean())) if kind == "real" else 1.0
+        size = (float(np.sqrt(np.square(y).mean())) if kind == "real" else 1.0) or 1.0
         if not scale < math.exp(_TINY) * size:
             return
         with np.errstate(all="ignore"):
