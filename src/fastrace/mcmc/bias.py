@@ -124,9 +124,9 @@ def check_bias(
     races = isinstance(kernel, (SurrogateMetropolis, VariableSelection)) and kernel.decision == "race"
     if not races and not isinstance(kernel, (RacingMetropolis, RacingGibbs, RacingSlice)):
         raise TypeError(f"kernel is a {type(kernel).__name__}, whose decisions are not races: made from "
-                        f"minibatches or all rows they have no error rate. RacingMetropolis, RacingSlice, RacingGibbs, or "
-                        f"SurrogateMetropolis or VariableSelection with decision='race', is needed; trace.rhat() says "
-                        f"whether chains have mixed")
+                        f"minibatches or all rows they have no error rate. RacingMetropolis, RacingSlice, RacingGibbs, "
+                        f"or SurrogateMetropolis or VariableSelection with decision='race', is needed; trace.rhat() "
+                        f"says whether chains have mixed")
     if not trace.n_draws:
         raise ValueError("the trace is empty; sample first")
     decided_twice = _twice(kernel)
