@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from fastrace import mcmc
+from fastrace._base._progress import patient
 from fastrace.mcmc._fingerprint import _hash
 
 pm = pytest.importorskip("pymc")
@@ -92,6 +93,19 @@ def test_the_rows_differentiated_are_shown(capsys):
     model.progress = False
     model.reference()
     assert capsys.readouterr().err == ""
+
+
+def test_long_work_says_how_far_it_is_on_a_terminal_alone(capsys, monkeypatch):
+    with patient("rows differentiated", False, wait=0.0) as show:
+        show(1000)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with patient("rows differentiated", False, wait=1e6) as show:
+        show(1000)
+    assert capsys.readouterr().err == ""
+    with patient("rows differentiated", False, wait=0.0) as show:
+        show(1000)
+    assert capsys.readouterr().err == "\rrows differentiated: 1,000\n"
 
 
 def by_scale(d):

@@ -44,6 +44,32 @@ def meter(title: str, total: int | None, shown: bool) -> Iterator[Callable[[int]
 
 
 @contextmanager
+def patient(title: str, shown: bool, wait: float = 2.0) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes how much is done, as `meter` does if `shown`.
+
+    Else a line on standard error says it where that is a terminal, once `wait` seconds have passed.
+    """
+    if shown or not sys.stderr.isatty():
+        with meter(title, None, shown) as show:
+            yield show
+        return
+    due, written = time.monotonic() + wait, False
+
+    def say(done: int) -> None:
+        nonlocal due, written
+        if time.monotonic() >= due:
+            sys.stderr.write(f"\r{title}: {done:,}")
+            sys.stderr.flush()
+            due, written = time.monotonic() + 0.2, True
+
+    try:
+        yield say
+    finally:
+        if written:
+            sys.stderr.write("\n")
+
+
+@contextmanager
 def samples(shown: bool) -> Iterator[Callable[[Any, bool], None]]:
     """Give a function of a stream, and whether it is the last report: what is known, on one line, if `shown`.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base._progress import meter
+from fastrace._base._progress import patient
 from fastrace._base._words import counted
 from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
@@ -53,7 +53,8 @@ def from_pymc(
     compile_kwargs : dict, optional
         For `pytensor.function`, such as ``{"mode": "NUMBA"}``.
     progress : bool, default False
-        Whether `PyMCModel.reference` shows on standard error how many rows it has differentiated.
+        Whether `PyMCModel.reference` shows on standard error how many rows it has differentiated, with a bar by rich.
+        Otherwise it says so in a line where standard error is a terminal and it takes more than two seconds.
 
     Returns
     -------
@@ -567,7 +568,7 @@ class PyMCModel(Model):
         """
         if not self._derivable:
             return super().reference()
-        with meter("rows differentiated", None, self.progress) as self._show:
+        with patient("rows differentiated", self.progress) as self._show:
             try:
                 return self._reference(theta_hat)
             finally:
