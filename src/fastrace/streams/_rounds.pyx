@@ -31,9 +31,8 @@ cdef enum:
 cdef class Rounds:
     """State and rounds of one race.
 
-    Places 0 .. n_open - 1 are the arms that rewards are still wanted of, in the order of their numbers; behind them are
-    those that have been decided about, with the mean, the sum of squared deviations, the ends of the bracket and the
-    round at which that happened.
+    The first n_open entries are the arms still in the race, ascending. Behind them stand the arms that have been
+    decided, each with its mean, sum of squared deviations, ends of the bracket and round at that moment.
     """
 
     def __cinit__(self):
@@ -440,7 +439,7 @@ cdef class Rounds:
 
     @property
     def active(self):
-        """Arms that rewards are wanted of, in order."""
+        """Indices of the arms still in the race, ascending."""
         guard_check(&self.guard, self)
         return self._arm[:self.n_open].copy()
 

@@ -272,7 +272,7 @@ cdef class Sequence(Stream):
         return None if self.bet.n_rows == INFINITY else int(self.bet.n_rows)
 
     def _capital(self):
-        """Largest logs of the wealth of who bets below a threshold and of who bets above."""
+        """Largest log wealth of the bettor below the threshold, then of the one above."""
         guard_check_built(&self.guard, self)
         return self.state.sums.penalty[1], self.state.sums.penalty[0]
 

@@ -218,7 +218,7 @@ class SignStop(_OverBound):
 
     @property
     def log_capital(self) -> tuple[float, float]:
-        """Largest log capital so far of who bets below the threshold and of who bets above; log(1 / delta) decides.
+        """Largest log capital of the bettor below the threshold, and of the one above; log(1 / delta) decides.
 
         Only ``"threshold-betting"`` has it.
         """
