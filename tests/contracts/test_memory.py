@@ -50,7 +50,7 @@ FUNCTIONS = {           # every public function, called
     "in_slice": lambda: fr.in_slice(D, 0.0, rng=1),
     "mcmc.check_bias": lambda: mcmc.check_bias(kernel(), trace(), n=3, rng=1),
     "mcmc.compress": lambda: mcmc.compress(kernel().model),
-    "mcmc.correct": lambda: mcmc.correct(np.zeros((40, 2)), kernel().model.reference(), kernel().model, 1),
+    "mcmc.correct": lambda: mcmc.correct(VALUES[:40, :2], kernel().model.reference(), kernel().model, 1),
     "mcmc.effective_sample_size": lambda: mcmc.effective_sample_size(VALUES[:, 0]),
     "mcmc.laplace": lambda: mcmc.laplace(kernel().model, 40, 1),
     "mcmc.sample": lambda: mcmc.sample(kernel(), STARTS, n_draws=3, n_chains=2, rng=1),
