@@ -9,6 +9,7 @@ range of standard deviations (ours over theirs). A scale of three groups has a t
 """
 
 import pathlib
+import re
 import sys
 import time
 import warnings
@@ -61,24 +62,30 @@ def table(name, folder):
 
 def of_bambi(posterior, names):
     """Draws by our names, arrays of shape (chains, draws): scales of effects, sigma and alpha by theirs."""
+    scales = {"scale": "sigma", "log(scale)": "sigma", "dispersion": "alpha", "log(dispersion)": "alpha"}
     out = {}
     for name in names:
-        if name.startswith("sd("):
-            out[name] = posterior[f"{name[3:-1]}_sigma"].values
-        elif name in ("scale", "dispersion"):
-            out[name] = posterior["sigma"].values if name == "scale" else 1.0 / posterior["alpha"].values
-        elif name in posterior:
-            out[name] = posterior[name].values
-        elif name.startswith("log("):
-            scale = "scale" in name
-            out[name] = np.log(posterior["sigma"].values) if scale else -np.log(posterior["alpha"].values)
-        elif "[" in name:
-            term, level = name[:-1].rsplit("[", 1)
-            array = posterior[term]
-            levels = [str(own) for own in array.coords[array.dims[-1]].values]
-            if level in levels:
-                out[name] = array.values[..., levels.index(level)]
-    return {name: draws for name, draws in out.items() if draws.ndim == 2}
+        if name in scales:
+            values = posterior[scales[name]].values
+            values = 1.0 / values if "dispersion" in name else values
+            out[name] = np.log(values) if "log" in name else values
+            continue
+        own = f"{name[3:-1]}_sigma" if name.startswith("sd(") else name
+        term, levels = re.sub(r"\[[^]]*\]", "", own), re.findall(r"\[([^]]*)\]", own)
+        array = posterior.get(term)
+        if array is None:
+            continue
+        if "|" in term and "_sigma" not in term:  # the last level is the group's
+            axis = next(dim for dim in array.dims if dim.endswith("__factor_dim"))
+            array = at_level(array, axis, levels.pop())
+        for axis in set(array.dims) - {"chain", "draw"}:
+            array = at_level(array, axis, ", ".join(levels))
+        out[name] = array.transpose("chain", "draw").values
+    return out
+
+
+def at_level(array, axis, level):
+    return array.isel({axis: [str(own) for own in array.coords[axis].values].index(level)})
 
 
 def compare(name, folder, draws=2000):
