@@ -112,6 +112,7 @@ def test_weights_of_pieces_are_their_formula():
 
 @pytest.mark.parametrize("size", [0.1, 0.4])     # the straight way, and by way of the point of expansion
 def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
+    monkeypatch.setattr(surrogate_metropolis, "LEAN", 0.0)
     monkeypatch.setattr(surrogate_metropolis, "NOISE", np.inf)  # bounds as they are: few rows, as the twin can draw
     rng = np.random.default_rng(SEED)
     model = crossed(rng, 6000, (4, 3))
@@ -123,8 +124,8 @@ def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
     totals, n = totals_of(weights, blocks), model.n_seen
     order = np.r_[2:6, 0:2, 6:9]
     prior = twin.Prior([2.0, 2.0], [(4, [1.0]), (3, [1.0])])
-    inner = twin.NormalInner(made.psi_hat, made.slope, made.curvature.to_dense(), prior, order, kernel._phi_center,
-                             kernel._phi_factor, kernel._inner().walk_share, size)
+    inner = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, made.curvature.to_dense(), prior, order,
+                             kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share, size)
 
     def residual(row, psi):
         x, hat = design[row], made.psi_hat
@@ -140,6 +141,7 @@ def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
         own = RowStream(int(stream.bit_generator.random_raw()))
         level = -stream.standard_exponential()
         new = inner.move(theta, stream)
+        level += (new - theta)[:n] @ kernel._tilt
         sizes = plain.sizes(theta[:n] - made.psi_hat, new[:n] - made.psi_hat, totals)
         took, read = twin.minibatch_of_pieces(
             own, weights, blocks, sizes,
@@ -150,12 +152,15 @@ def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
     assert steps.rows.max() > 0
 
 
-@pytest.mark.parametrize(("sizes", "slopes"), [((4, 3), ()), ((4, 3, 2), (0,))])
-def test_minibatches_of_several_factors_leave_what_exact_decisions_leave(sizes, slopes):
+@pytest.mark.parametrize(("sizes", "slopes", "lean"), [((4, 3), (), 0.0), ((4, 3, 2), (0,), np.inf)])
+def test_minibatches_of_several_factors_leave_what_exact_decisions_leave(sizes, slopes, lean, monkeypatch):
     rng = np.random.default_rng(SEED)
     model = crossed(rng, 250, sizes, slopes)
-    kernels = [mcmc.SurrogateMetropolis(model, decision=decision, size=0.7) for decision in ("exact", "poisson")]
-    draws = []
+    draws, kernels = [], []
+    for decision, tilted in (("exact", np.inf), ("poisson", lean)):
+        monkeypatch.setattr(surrogate_metropolis, "LEAN", tilted)
+        kernels.append(mcmc.SurrogateMetropolis(model, decision=decision, size=0.7))
+    assert kernels[0]._tilt is None and (kernels[1]._tilt is None) == (lean > 0.0)
     for kernel in kernels:
         state, _ = kernel.run(rng, kernel.init(None, rng), 200)
         draws.append(kernel.run(rng, state, 16_000)[1].draws)
@@ -220,3 +225,16 @@ def test_moves_without_a_factor_are_made_where_a_pilot_gets_far_by_them(n_rows, 
     monkeypatch.setattr(surrogate_metropolis, "LARGE", 0.0)
     model = crossed(np.random.default_rng(SEED), n_rows, (20, 20))
     assert mcmc.SurrogateMetropolis(model, decision="exact")._fixed_share == share
+
+
+def test_the_tilt_is_the_gradient_in_the_mean_over_each_rows_spread(monkeypatch):
+    monkeypatch.setattr(surrogate_metropolis, "LEAN", 0.0)
+    rng = np.random.default_rng(SEED)
+    model = crossed(rng, 400, (5, 4), (0,), weights=rng.integers(3, size=400))
+    kernel = mcmc.SurrogateMetropolis(model, decision="exact")
+    plain, design = plain_pieces(model, kernel.compressed)
+    eta, spread = design @ kernel.compressed.psi_hat, np.sqrt(np.square(plain.lengths).sum(axis=0))
+    z, p = np.linspace(-8.0, 8.0, 801), 1 / (1 + np.exp(-eta))
+    mean = (1 / (1 + np.exp(-eta[:, None] - spread[:, None] * z))) @ (np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum())
+    expected = -design.T @ ((mean - p) * np.asarray(model._glm.weights))
+    np.testing.assert_allclose(kernel._tilt, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())

@@ -9,6 +9,7 @@ from scipy import stats
 from fastrace import mcmc
 from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._priors import JointPrior
+from fastrace.mcmc.kernels import surrogate_metropolis
 from fastrace.mcmc.kernels._surrogate import NormalInner
 from guarantee import assert_fits, few_or_many
 from reference import surrogate as twin
@@ -89,7 +90,8 @@ def test_wide_groups_have_their_closed_marginal(width):
 
 
 @pytest.mark.parametrize(("n_inner", "stride"), [(1, 0.0), (3, 0.0), (1, 0.4)])
-def test_an_exact_step_is_its_twin(n_inner, stride):
+def test_an_exact_step_is_its_twin(n_inner, stride, monkeypatch):
+    monkeypatch.setattr(surrogate_metropolis, "LEAN", 0.0)
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 60, 4)
     model = grouped(X, codes, y)
@@ -98,8 +100,9 @@ def test_an_exact_step_is_its_twin(n_inner, stride):
     made = kernel.compressed
     inner = kernel._inner()
     order = np.r_[2:6, 0:2]             # the blocks first
-    plain = twin.NormalInner(made.psi_hat, made.slope, made.curvature.to_dense(), twin.Prior([2.0, 2.0], [(4, [1.0])]),
-                             order, kernel._phi_center, kernel._phi_factor, inner.walk_share)
+    plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, made.curvature.to_dense(),
+                             twin.Prior([2.0, 2.0], [(4, [1.0])]), order, kernel._phi_center, kernel._phi_factor,
+                             inner.walk_share)
     table = np.column_stack([X, np.eye(4)[codes]])
 
     def log_likelihood(psi):
@@ -115,14 +118,16 @@ def test_an_exact_step_is_its_twin(n_inner, stride):
     assert 0.3 < steps.accepted.mean() < 1.0
 
 
-def test_minibatches_by_blocks_are_their_twin():
+def test_minibatches_by_blocks_are_their_twin(monkeypatch):
+    monkeypatch.setattr(surrogate_metropolis, "LEAN", 0.0)
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 4000, 4)
     kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision="poisson")
     made, about = kernel.compressed, kernel.reference
     order = np.r_[2:6, 0:2]
-    plain = twin.NormalInner(made.psi_hat, made.slope, made.curvature.to_dense(), twin.Prior([2.0, 2.0], [(4, [1.0])]),
-                             order, kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share)
+    plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, made.curvature.to_dense(),
+                             twin.Prior([2.0, 2.0], [(4, [1.0])]), order, kernel._phi_center, kernel._phi_factor,
+                             kernel._inner().walk_share)
     metric = made.metric().to_dense()
     root = np.linalg.cholesky(metric[np.ix_(order, order)])
     blocks = twin.Blocks(about.shells[0][1] if about.shells else about.weights, codes, 4)
@@ -148,6 +153,7 @@ def test_minibatches_by_blocks_are_their_twin():
         own = RowStream(int(stream.bit_generator.random_raw()))
         level = -stream.standard_exponential()
         new = plain.move(theta, stream)
+        level += (new - theta)[:6] @ kernel._tilt
         took, read = twin.minibatch(
             own, blocks, whitened(theta[:6]), whitened(new[:6]), np.arange(2), [[2 + g] for g in range(4)],
             lambda row, now=theta, to=new: residual(row, to[:6]) - residual(row, now[:6]), level)

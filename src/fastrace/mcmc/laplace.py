@@ -272,6 +272,8 @@ def _nested(model: Model, n: int, rng: np.random.Generator) -> _Weighted:
     draws = kernel._inner().draws(start, _THIN * (n + _ARRIVING), rng)[_THIN * _ARRIVING :: _THIN]
     seen = draws[:, : model.n_seen]
     left = model._log_likelihoods(seen) - [compressed.log_likelihood(psi) for psi in seen]
+    if kernel._tilt is not None:
+        left = left - (seen - compressed.psi_hat) @ kernel._tilt
     density = _Proposal(compressed.psi_hat, np.empty((0, 0)), math.inf)
     natural = np.asarray(model.constrain(draws), dtype=np.float64)
     share = min(1.0, min(effective_sample_size(column) for column in draws.T) / n)

@@ -69,9 +69,11 @@ cdef class NormalInner(Inner):
     cdef double *gap
     cdef double *pull
     cdef double *fixed_precision
+    cdef double *tilt                           # n_seen: of the surrogate's gradient
     cdef const double *held                     # psi while phi moves given it; NULL if phi moves by its marginal
 
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil
+    cdef double tilted(self, const double *theta) noexcept nogil
     cdef double log_proposal(self, const double *phi) noexcept nogil
     cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil
     cdef double log_normal(self, const double *psi, const double *mean, const double *precision) noexcept nogil

@@ -187,13 +187,15 @@ cdef class NormalInner(Inner):
         Share of moves that take no factor of A: a slice of phi given psi; psi by a move that leaves it normal as it is
         given phi = `center`, which the prior's change between the two phi accepts or refuses; and a slice of phi again.
         Each is reversible, and so is the palindrome.
+    tilt : array_like of shape (n_seen,), optional
+        Added to the surrogate's gradient for all moves. The decision takes it off again.
     """
 
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 1)
 
     def __init__(self, Quadratic surrogate not None, JointPrior prior not None, center=None, factor=None,
-                 walk_share=0.25, fixed_share=0.0):
+                 walk_share=0.25, fixed_share=0.0, tilt=None):
         cdef Py_ssize_t n = surrogate.dim, k = prior.n_hyper
         cdef double *number
         if prior.n_seen != n:
@@ -204,11 +206,13 @@ cdef class NormalInner(Inner):
         if middle.shape != (k,) or lower.shape != (k, k) or not (finite and (np.diagonal(lower) > 0.0).all()):
             raise ValueError(f"center has shape {middle.shape} and factor {lower.shape}; finite numbers of shape "
                              f"({k},) and ({k}, {k}) are needed, the diagonal positive")
-        super().__init__(surrogate, k)
+        lean = self._vector_of(tilt, n)
+        tilted = Quadratic(surrogate.center, surrogate.value, surrogate.gradient + lean, surrogate.curvature)
+        super().__init__(tilted, k)
         self.walk_share = walk_share
         self.prior = prior.copy()
         self.factor = ArrowFactor(surrogate.curvature, layout_of(prior))
-        self._memory = np.zeros(8 * n + 2 * self.factor.precision_size + 5 * k + k * k)
+        self._memory = np.zeros(9 * n + 2 * self.factor.precision_size + 5 * k + k * k)
         number = <double *>cnp.PyArray_DATA(self._memory)
         self.mean, self.b, self.z, self.scratch = number, number + n, number + 2 * n, number + 3 * n
         self.precision = number + 4 * n
@@ -219,7 +223,8 @@ cdef class NormalInner(Inner):
         memcpy(self.phi_factor, cnp.PyArray_DATA(lower), k * k * sizeof(double))
         number = self.phi_factor + k * k
         self.fixed_b, self.fixed_mean, self.gap, self.pull = number, number + n, number + 2 * n, number + 3 * n
-        self.fixed_precision = number + 4 * n
+        self.tilt, self.fixed_precision = number + 4 * n, number + 5 * n
+        memcpy(self.tilt, cnp.PyArray_DATA(lean), n * sizeof(double))
         if fixed_share > 0.0 and k > 0 and isfinite(self.log_marginal(self.phi_center)):
             self.fixed_share = fixed_share
             self.fixed = ArrowFactor(surrogate.curvature, layout_of(prior))
@@ -227,6 +232,21 @@ cdef class NormalInner(Inner):
             self.fixed.decompose(self.fixed_precision)
             memcpy(self.fixed_b, self.b, n * sizeof(double))
         guard_built(&self.guard, 1)
+
+    @staticmethod
+    def _vector_of(tilt, n):
+        lean = np.zeros(n) if tilt is None else np.array(tilt, dtype=np.float64)
+        if lean.shape != (n,) or not np.isfinite(lean).all():
+            raise ValueError(f"tilt has shape {lean.shape}; {n} finite numbers are needed")
+        return lean
+
+    cdef double tilted(self, const double *theta) noexcept nogil:
+        """What the tilt adds to the logarithm of the surrogate."""
+        cdef double sum = 0.0
+        cdef Py_ssize_t i
+        for i in range(self.n_seen):
+            sum += self.tilt[i] * (theta[i] - self.surrogate.hat[i])
+        return sum
 
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil:
         """Of phi, up to a constant; `factor` and `b` are then those of phi."""
@@ -432,10 +452,10 @@ cdef class NormalInner(Inner):
         return 0
 
     cdef double beside(self, const double *theta) except? -1.0 nogil:
-        return self.prior.beside(theta)
+        return self.prior.beside(theta) - self.tilted(theta)
 
     cdef double log_density(self, const double *theta) except? -1.0 nogil:
-        return self.prior.log_density(theta, NULL) + self.surrogate.log_density(theta, NULL)
+        return self.prior.log_density(theta, NULL) + self.surrogate.log_density(theta, NULL) - self.tilted(theta)
 
     # For Python.
 

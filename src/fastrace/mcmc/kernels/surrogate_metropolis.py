@@ -32,6 +32,7 @@ NORMAL_DRAWS, NORMAL_SHARE = 400, 0.75  # of the nested normal, and the effectiv
 DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
 LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
+LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
 TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
 LEAST = 0.05  # of a move's size
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
@@ -116,6 +117,10 @@ class SurrogateMetropolis(Racing):
     without it if a pilot shows that they get far: hyperparameters given what the rows see, and that by the factor of
     one fixed point, so that a move costs O(s^2 + G s).
 
+    Where groups are many, the expansion's mean is away from the posterior's by much in all of them together. Then the
+    surrogate is tilted: to its gradient comes the mean change of the rows' gradients over their own spread. Decisions
+    take the tilt off again.
+
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
 
     References
@@ -138,6 +143,7 @@ class SurrogateMetropolis(Racing):
     True
     """
 
+    _tilt: Array | None = None  # of the surrogate's gradient, while a chain moves
     _fixed_share = 0.0  # of moves without a factor of their own
     _stride = 0.0  # of kernels saved before there were plain steps
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors, and
@@ -309,6 +315,11 @@ class SurrogateMetropolis(Racing):
             self._phi_center = self._trajectories.start[self.compressed.n_seen :]
             return
         self._phi_center, self._phi_factor = marginal_of(self.compressed)
+        if isinstance(self.model, GLM) and self.model.factors and not self.model.learns_scale:
+            pieces = self._pieces or pieces_of(self.compressed.factor(), self.model.factors)
+            tilt = self.model._tilt(np.array(self.compressed.psi_hat), pieces)
+            if float(tilt @ self.compressed.factor().solve(tilt)) > LEAN**2:
+                self._tilt = tilt
         s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
         if self.compressed.prior.n_hyper and s * s * m > LARGE:
             self._fixed_share = 1.0
@@ -388,7 +399,10 @@ class SurrogateMetropolis(Racing):
         start = start if self.inner == "normal" else self._trajectories.start
         draws = inner.draws(start, BETWEEN * (n + FIRST_MOVES), rng)[BETWEEN * FIRST_MOVES :: BETWEEN]
         beside = np.array([prior.beside_of(draw) if self.inner == "normal" else 0.0 for draw in draws])
-        return draws[:, : self.compressed.n_seen], beside
+        seen = draws[:, : self.compressed.n_seen]
+        if self._tilt is not None:
+            beside -= (seen - self.compressed.psi_hat) @ self._tilt
+        return seen, beside
 
     def dispersed(self, rng: np.random.Generator) -> Array:
         """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""
@@ -408,7 +422,7 @@ class SurrogateMetropolis(Racing):
         if self.inner == "hmc":
             return self._trajectories.inner(self.compressed.quadratic)
         return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor,
-                           fixed_share=self._fixed_share)
+                           fixed_share=self._fixed_share, tilt=self._tilt)
 
     def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
         try:

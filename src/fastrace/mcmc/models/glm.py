@@ -34,6 +34,8 @@ __all__ = ["GLM"]
 
 Array = NDArray[np.float64]
 
+_WIDE = 1 << 16  # rows at a time
+
 STEP = 1e-3  # of a predictor, between second derivatives whose difference is a third
 _TINY = -20.0    # logarithm of a learned scale over the size of outcomes, below which rows may be fitted exactly
 _FITTED = 0.01   # residual over that scale, below which they are,
@@ -483,6 +485,29 @@ class GLM(Model):
         weights = pieces.weights(bends, across, along)
         times = self._glm.term_weights
         return (weights if times is None else weights * times), self._rounding(hat)
+
+    def _tilt(self, hat: Array, pieces: Pieces) -> Array:
+        """By how much the mean gradient over the rows' own spread differs from that at `hat`, with a spread by pieces.
+
+        Added to the gradient of an expansion, it puts the expansion's mean nearly where the posterior's mean is.
+        """
+        spread = np.sqrt(np.square(pieces.lengths(self._glm.X, self.factors)).sum(axis=0))
+        center, times, out = self._predictors(hat), self._glm.term_weights, np.zeros(self.n_seen)
+        nodes, shares = np.polynomial.hermite_e.hermegauss(5)
+        for first in range(0, self.n_rows, _WIDE):
+            part = slice(first, min(first + _WIDE, self.n_rows))
+            y, eta = self._glm.y[part], center[part]
+            more = -self._glm.expand(y, eta)[1]
+            for node, share in zip(nodes, shares / shares.sum(), strict=True):
+                more = more + share * self._glm.expand(y, eta + node * spread[part])[1]
+            more = more if times is None else more * times[part]
+            out[: self.n_columns] += self._glm.X[part].T @ more
+            for factor in self.factors:
+                values = factor.values(self._glm.X, part) * more[:, None]
+                for k in range(factor.width):
+                    out[factor.start + k : factor.stop : factor.width] += np.bincount(
+                        factor.codes[part], values[:, k], factor.n_groups)
+        return out
 
     def _mixed_bends(self, hat: Array, reach: Array, further: float) -> Array:
         """Bounds on the third derivatives in eta and aux as long as they move by `reach` and `further` at most."""
