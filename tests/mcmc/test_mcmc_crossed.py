@@ -117,6 +117,7 @@ def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
     rng = np.random.default_rng(SEED)
     model = crossed(rng, 6000, (4, 3))
     kernel = mcmc.SurrogateMetropolis(model, decision="poisson", size=size)
+    kernel._walks, kernel._engines = None, []
     made = kernel.compressed
     plain, design = plain_pieces(model, made)
     weights, _ = model._piece_weights(np.array(made.psi_hat), kernel._pieces)

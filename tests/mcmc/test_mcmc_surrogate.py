@@ -109,10 +109,11 @@ def test_an_exact_step_is_its_twin(n_inner, stride, monkeypatch):
         return -np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (table @ psi)).sum()
 
     state = kernel.init(np.r_[made.psi_hat, np.exp(kernel._phi_center)])
-    _, steps = kernel.run(np.random.default_rng(3), state, 60)
+    _, steps = kernel.run(np.random.default_rng(3), state, 100)
     stream, theta = np.random.default_rng(3), state.position
     for draw, accepted in zip(model.unconstrain(steps.draws), steps.accepted, strict=True):
-        theta, new = twin.exact_step(plain, log_likelihood, theta, stream, n_inner, stride)
+        theta, new = twin.exact_step(plain, log_likelihood, theta, stream, n_inner, stride,
+                                     kernel._walks)
         assert accepted == new
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
     assert 0.3 < steps.accepted.mean() < 1.0
@@ -123,6 +124,7 @@ def test_minibatches_by_blocks_are_their_twin(monkeypatch):
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 4000, 4)
     kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision="poisson")
+    kernel._walks, kernel._engines = None, []
     made, about = kernel.compressed, kernel.reference
     order = np.r_[2:6, 0:2]
     plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, made.curvature.to_dense(),
@@ -174,6 +176,7 @@ def test_a_gaussian_hierarchy_has_its_closed_form(decision):
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 80, 5, family="gaussian")
     kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y, "gaussian", scale=1.0), decision=decision)
+    kernel._walks, kernel._engines = None, []       # all else is accepted
     trace = mcmc.sample(kernel, n_draws=2000, n_chains=1, n_tune=50, rng=SEED)
     assert trace.accepted.mean() == 1.0
     Z = np.eye(5)[codes]
@@ -289,6 +292,27 @@ def test_a_far_start_arrives_while_tuning():
 
 
 # The expansion as an object.
+
+
+@pytest.mark.parametrize("decision", ["poisson", "exact"])
+def test_an_expansion_at_a_wrong_point_does_not_trap_a_chain(decision):
+    """20 standard deviations off, where proposals of the surrogate are refused for ever."""
+    rng = np.random.default_rng(SEED)
+    X = np.column_stack([np.ones(6000), rng.standard_normal((6000, 2))])
+    y = (rng.random(6000) < 1.0 / (1.0 + np.exp(-X @ [-3.0, 0.8, 0.3]))).astype(float)
+    model = mcmc.GLM(X, y, prior_sd=10.0)
+    about = model.reference()
+    far = about.center + 20.0 * about.factor @ np.array([0.6, -0.5, 0.62])
+    moved = []
+    for walks in (True, False):
+        kernel = mcmc.SurrogateMetropolis(model, decision=decision, psi_hat=far)
+        if not walks:
+            kernel._walks, kernel._engines = None, []
+        _, steps = kernel.run(np.random.default_rng(1), kernel.init(rng=2), 6000)
+        away = np.linalg.norm(np.linalg.solve(about.factor, (steps.draws - about.center).T), axis=0)
+        moved.append((away[-2000:].mean(), len(np.unique(steps.draws[-2000:, 0]))))
+    assert moved[0][0] < 4.0 and moved[0][1] > 20
+    assert moved[1][1] < 10
 
 
 def test_steps_that_are_not_decided_leave_no_sum_behind():

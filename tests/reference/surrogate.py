@@ -138,10 +138,11 @@ class NormalInner:
         return np.concatenate([self.hat + mean + psi, phi])
 
 
-def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0):
+def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None):
     """One step decided by all rows: R is the log-likelihood less its expansion. The next state, and if it is new.
 
     With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
+    With walks a twentieth are those of all coordinates.
     """
     n = inner.prior.n_seen
 
@@ -150,11 +151,15 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0):
         return log_likelihood(psi) - inner.g @ d + 0.5 * d @ inner.H @ d
 
     rng.bit_generator.random_raw()              # the seed of the step's own stream, which no row needs
-    plain = stride > 0.0 and rng.random() < 0.2
+    coin = rng.random() if stride > 0.0 or walks is not None else 1.0
+    scales = 0.2 if stride > 0.0 else 0.0
     level = -rng.standard_exponential()
-    if plain:
+    if coin < scales + (0.0 if walks is None else 0.05):
         new = theta.copy()
-        new[n - 1] += stride * rng.standard_normal()
+        if coin < scales:
+            new[n - 1] += stride * rng.standard_normal()
+        else:
+            new += walks * np.array([rng.standard_normal() for _ in theta])
         before, after = (residual(at[:n]) + inner.log_density(at) for at in (theta, new))
         return (new if after - before > level else theta), after - before > level
     new = theta

@@ -35,6 +35,8 @@ cdef class SurrogateMove(Move):
     cdef readonly Py_ssize_t n_inner
     cdef public bint undecided                  # whether every move is taken, as on the way to where rows are few
     cdef readonly double stride                 # deviation of plain steps of what rows see last; 0: none
+    cdef cnp.ndarray _walks
+    cdef const double *walks                    # deviations of plain steps of all coordinates, or NULL
     cdef cnp.ndarray _theta
     cdef double *theta                          # the point that the inner moves
 

@@ -25,7 +25,8 @@ cdef enum:
     MOST_STEPS = 32             # outwards of a slice, and
     MOST_SHRINKS = 200          # inwards; a slice so thin has no width left, and phi stays
 
-cdef double STRIDE_SHARE = 0.2  # of the steps that are plain, where there are such steps
+cdef double STRIDE_SHARE = 0.2  # of the steps that are plain ones of a scale, where there are such steps, and
+cdef double WALK_SHARE = 0.05   # of those that are plain ones of all coordinates
 cdef double TAIL = 5.0          # degrees of freedom of independent proposals of phi
 
 cnp.import_array()
@@ -101,10 +102,15 @@ cdef class SurrogateMove(Move):
     stride : float
         Standard deviation of plain normal steps of the last coordinate that the rows see, the logarithm of a scale,
         which are a share of all steps. 0: there are none.
+    walks : ndarray of shape (dim,) or None
+        Standard deviations of plain normal steps of all coordinates, a share of all steps wherever the chain is.
     """
 
-    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0):
+    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0, walks=None):
         guard_check_built(&inner.guard, inner)
+        if walks is not None:
+            self._walks = inner._point(walks, "walks", inner.dim)
+            self.walks = <double *>cnp.PyArray_DATA(self._walks)
         self.inner, self.n_inner, self.undecided, self.stride = inner, n_inner, undecided, stride
         self._theta = np.zeros(inner.dim)
         self.theta = <double *>cnp.PyArray_DATA(self._theta)
@@ -122,15 +128,20 @@ cdef class SurrogateMove(Move):
         A plain step is a symmetric proposal: it is decided by the change of log pi_s + R.
         """
         cdef Py_ssize_t i, _i, n = chain.n_seen
-        cdef double threshold
+        cdef double threshold, coin = 1.0, scales = STRIDE_SHARE if self.stride > 0.0 else 0.0
         cdef bint plain
         begin(chain, bits)
         memcpy(self.theta, chain.now, n * sizeof(double))
         memcpy(self.theta + n, chain.phi_now, chain.n_hyper * sizeof(double))
-        plain = self.stride > 0.0 and bits.next_double(bits.state) < STRIDE_SHARE
+        if self.stride > 0.0 or self.walks != NULL:
+            coin = bits.next_double(bits.state)
+        plain = coin < scales + (WALK_SHARE if self.walks != NULL else 0.0)
         threshold = self.level(plain) - random_standard_exponential(bits)
-        if plain:
+        if coin < scales:
             self.theta[n - 1] += self.stride * random_standard_normal(bits)
+        elif plain:
+            for i in range(chain.dim):
+                self.theta[i] += self.walks[i] * random_standard_normal(bits)
         else:
             for _i in range(self.n_inner):
                 self.inner.move(self.theta, bits)

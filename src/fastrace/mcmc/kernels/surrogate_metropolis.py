@@ -33,6 +33,7 @@ DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
 LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
 LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
+HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is near them
 TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
 LEAST = 0.05  # of a move's size
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
@@ -122,6 +123,9 @@ class SurrogateMetropolis(Racing):
     take the tilt off again.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
+    Where the posterior has a longer tail than the surrogate, or the expansion is at a wrong point, a chain far out
+    would see the surrogate's proposals refused for ever. So 5 % of all steps are random walks, decided at once by prior
+    and likelihood, whatever the expansion says.
 
     References
     ----------
@@ -146,6 +150,7 @@ class SurrogateMetropolis(Racing):
     _tilt: Array | None = None  # of the surrogate's gradient, while a chain moves
     _fixed_share = 0.0  # of moves without a factor of their own
     _stride = 0.0  # of kernels saved before there were plain steps
+    _walks: Array | None = None
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors, and
     _parts: Array | None = None  # weights of the rows in them, until there is a table
 
@@ -204,6 +209,7 @@ class SurrogateMetropolis(Racing):
         if inner == "auto" and self.inner == "normal" and not self._near_normal():
             self.inner = "hmc"
             self._settle()
+        self._walks = self._walks_of()
         race = (delta, bound, first_look, growth, access, student, skewness_guard, None)
         if self.decision in ("auto", "poisson"):
             self._decide_by_bounds()
@@ -328,6 +334,15 @@ class SurrogateMetropolis(Racing):
             moved = (np.diff(draws[:, : self.compressed.n_seen], axis=0) != 0.0).any(axis=1)
             self._fixed_share = FIXED if moved.mean() > TARGET else 0.0
 
+    def _walks_of(self) -> Array:
+        """Standard deviations of random walks: those of each coordinate given all others, of what the rows see."""
+        precision = np.asarray(self._metric.diagonal())
+        seen = 1.0 / np.sqrt(np.where(precision > 0.0, precision, 1.0))
+        hyper = np.full(self.dim - len(seen), HYPER_SD)
+        if self.inner == "normal":
+            hyper = np.sqrt(np.square(self._phi_factor).sum(axis=1))
+        return np.asarray(2.38 / math.sqrt(self.dim) * np.concatenate([seen, hyper]))
+
     def _near_normal(self) -> bool:
         """Whether draws of the nested normal are seldom refused for what it leaves of the prior; reads no row."""
         prior = self.compressed.prior
@@ -428,7 +443,7 @@ class SurrogateMetropolis(Racing):
         try:
             chain = self._engines.pop()
         except IndexError:
-            chain = self._engine(SurrogateMove(self._inner(), self.n_inner, stride=self._stride))
+            chain = self._engine(SurrogateMove(self._inner(), self.n_inner, stride=self._stride, walks=self._walks))
         move: Any = chain.move
         move.inner.size = tuning.size
         move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds
@@ -476,7 +491,8 @@ class SurrogateMetropolis(Racing):
             return 0.0
         step = state.position[: self.compressed.n_seen] - self.compressed.psi_hat
         far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step)))) / self._near
-        return far if far > 1.0 and state.tuning.n_steps < 2 * WINDOW else 0.0
+        outside = far > 1.0 + 1e-6  # dispersed starts may lie on the rim
+        return far if outside and state.tuning.n_steps < 2 * WINDOW else 0.0
 
     def _resized(self, tuning: Tuning) -> Tuning:
         if tuning.reach:
