@@ -294,6 +294,40 @@ def test_a_far_start_arrives_while_tuning():
 # The expansion as an object.
 
 
+@pytest.mark.parametrize("scales", [(1.0, 0.5, 0.3), (1.0, 1e-6, 0.999), (1e-7, 1.0, 0.9999), (1e-9, 1e-8, 0.99),
+                                    (1e4, 1e4, 0.2)])
+def test_scales_near_zero_are_not_lost_in_rounding(scales):
+    """Marginal and mean against formulas with a root S of the prior's covariance, which needs no precision."""
+    rng = np.random.default_rng(SEED)
+    X = np.column_stack([np.ones(400), rng.standard_normal(400)])
+    y = (rng.random(400) < 1.0 / (1.0 + np.exp(-X @ [0.3, 1.0]))).astype(float)
+    model = mcmc.GLM(X, y, groups=mcmc.Groups(rng.integers(5, size=400), slopes=[1]))
+    kernel = mcmc.SurrogateMetropolis(model, inner="normal", decision="exact")
+    inner, made, n = kernel._inner(), kernel.compressed, model.n_seen
+    phi = model.unconstrain(np.r_[np.zeros(n), scales])[n:]
+    mean, precision = made.prior.conditional_of(phi)
+    first, second, correlation = scales
+    root = np.diag(np.r_[1.0 / np.sqrt(precision[:2]), np.zeros(n - 2)])
+    for start in range(2, n, 2):
+        root[start : start + 2, start : start + 2] = [
+            [first, 0.0], [second * correlation, second * np.sqrt(1.0 - correlation**2)]]
+    H, g, e = made.curvature.to_dense(), made.quadratic.gradient, mean - made.psi_hat
+    inside, b = np.eye(n) + root.T @ H @ root, g - H @ e
+    step = np.linalg.solve(inside, root.T @ b)
+    expected = g @ e + 0.5 * (b @ root @ step - e @ H @ e - np.linalg.slogdet(inside)[1]) + made.prior.hyper_value(phi)
+    np.testing.assert_allclose(inner.marginal_of(phi), expected, rtol=1e-9)
+    np.testing.assert_allclose(inner.mean_of(phi), mean + root @ step, rtol=1e-9, atol=1e-11)
+
+
+def test_correlations_that_double_precision_cannot_hold_have_no_density():
+    rng = np.random.default_rng(SEED)
+    X, codes, y = grouped_data(rng, 300, 5)
+    model = mcmc.GLM(X, y, groups=mcmc.Groups(codes, slopes=[1]))
+    kernel = mcmc.SurrogateMetropolis(model, inner="normal", decision="exact")
+    phi = model.unconstrain(np.r_[np.zeros(model.n_seen), 1.0, 1.0, 1.0 - 1e-14])[model.n_seen :]
+    assert kernel._inner().marginal_of(phi) == -np.inf
+
+
 @pytest.mark.parametrize("decision", ["poisson", "exact"])
 def test_an_expansion_at_a_wrong_point_does_not_trap_a_chain(decision):
     """20 standard deviations off, where proposals of the surrogate are refused for ever."""

@@ -26,6 +26,9 @@ cdef inline double *data_of(cnp.ndarray array) noexcept:
     return <double *>cnp.PyArray_DATA(array)
 
 
+cdef double SINGULAR = 1e-12    # of a diagonal entry, left by the others: a prior whose blocks have less has density 0
+
+
 cdef inline bint factor_block(double *a, Py_ssize_t q) noexcept nogil:
     """Lower Cholesky factor of a block, in place; entries above the diagonal are left alone."""
     cdef Py_ssize_t i, j, k
@@ -403,7 +406,7 @@ cdef class ArrowFactor:
 
     cdef double prior_log_determinant(self, const double *precision) noexcept nogil:
         cdef Py_ssize_t t, _c, i, w
-        cdef double out = 0.0, last = 0.0, log_last = 0.0
+        cdef double root, out = 0.0, last = 0.0, log_last = 0.0
         for t in range(self.n_segments):
             w = self.segments[2 * t + 1]
             for _c in range(self.segments[2 * t]):
@@ -420,7 +423,10 @@ cdef class ArrowFactor:
                     if not factor_block(self.block, w):
                         return -INFINITY
                     for i in range(w):
-                        out += 2.0 * log(self.block[i * w + i])
+                        root = self.block[i * w + i]
+                        if root * root < SINGULAR * precision[i * w + i]:
+                            return -INFINITY
+                        out += 2.0 * log(root)
                 precision += w * w
         return out
 

@@ -59,7 +59,7 @@ cdef class NormalInner(Inner):
     cdef double *phi_factor
     cdef double *phi_try
     cdef double *phi_step
-    cdef double *phi_here                       # what `factor` and `b` are of, with `value`; and
+    cdef double *phi_here                       # what `factor`, `about` and `b` are of, with `value`; and
     cdef double *phi_kept                       # where the last move began, with `kept`
     cdef double value, kept
     cdef bint fresh, has_kept
@@ -71,10 +71,14 @@ cdef class NormalInner(Inner):
     cdef double *gap
     cdef double *pull
     cdef double *fixed_precision
-    cdef double *tilt                           # n_seen: of the surrogate's gradient
+    cdef double *tilt                           # n_seen each: of the surrogate's gradient,
+    cdef double *about                          # the point that `b` is about,
+    cdef double *fixed_about                    # that of `fixed_b`,
+    cdef double *bend                           # and the diagonal of the surrogate's curvature
     cdef const double *held                     # psi while phi moves given it; NULL if phi moves by its marginal
 
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil
+    cdef void choose_about(self) noexcept nogil
     cdef double tilted(self, const double *theta) noexcept nogil
     cdef double log_proposal(self, const double *phi) noexcept nogil
     cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil

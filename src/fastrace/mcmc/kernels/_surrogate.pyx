@@ -175,13 +175,17 @@ def layout_of(JointPrior prior not None):
 cdef class NormalInner(Inner):
     """Nested normal: phi from its marginal under the surrogate, then psi given phi, which is normal.
 
-    Let A = H + P(phi) and b = g + P(phi) (m(phi) - psi_hat), with g and H the surrogate's gradient and curvature, and m
-    and P mean and precision of the prior of psi given phi. Then psi given phi is N(psi_hat + A^-1 b, A^-1), and
+    Let m and P be mean and precision of the prior of psi given phi, g and H the surrogate's gradient and curvature, and
+    A = H + P. About any point r, with e = r - psi_hat, f = m - r and b = g - H e + P f, psi given phi is
+    N(r + A^-1 b, A^-1), and
 
-        log marginal(phi) = log p(phi) + (log|P| - log|A| + b' A^-1 b - (m - psi_hat)' P (m - psi_hat)) / 2.
+        log marginal(phi) = log p(phi) + (log|P| - log|A| + b' A^-1 b - e' H e - f' P f) / 2 + g' e.
+
+    P is huge where scales are tiny, and H where rows are many: r is m in each block whose prior is the tighter of the
+    two, and psi_hat elsewhere, so that nothing large is lost in rounding.
 
     Phi moves by independent proposals from a t density near that marginal, and in a share of the moves by a slice along
-    a random direction. psi = psi_hat + A^-1 b + L'^-1 z with A = L L', and z is standard normal whatever phi is: a
+    a random direction. psi = r + A^-1 b + L'^-1 z with A = L L', and z is standard normal whatever phi is: a
     whole move draws it anew, a smaller one takes z to sqrt(1 - size^2) z + size xi. Both moves are reversible, and phi
     and z are independent under the surrogate; so the pair is reversible too.
 
@@ -223,7 +227,7 @@ cdef class NormalInner(Inner):
         self.walk_share = walk_share
         self.prior = prior.copy()
         self.factor = ArrowFactor(surrogate.curvature, layout_of(prior))
-        self._memory = np.zeros(9 * n + 2 * self.factor.precision_size + 5 * k + k * k)
+        self._memory = np.zeros(12 * n + 2 * self.factor.precision_size + 5 * k + k * k)
         number = <double *>cnp.PyArray_DATA(self._memory)
         self.mean, self.b, self.z, self.scratch = number, number + n, number + 2 * n, number + 3 * n
         self.precision = number + 4 * n
@@ -234,7 +238,9 @@ cdef class NormalInner(Inner):
         memcpy(self.phi_factor, cnp.PyArray_DATA(lower), k * k * sizeof(double))
         number = self.phi_factor + k * k
         self.fixed_b, self.fixed_mean, self.gap, self.pull = number, number + n, number + 2 * n, number + 3 * n
-        self.tilt, self.fixed_precision = number + 4 * n, number + 5 * n
+        self.tilt, self.about, self.fixed_about = number + 4 * n, number + 5 * n, number + 6 * n
+        self.bend, self.fixed_precision = number + 7 * n, number + 8 * n
+        memcpy(self.bend, cnp.PyArray_DATA(np.ascontiguousarray(surrogate.curvature.diagonal())), n * sizeof(double))
         memcpy(self.tilt, cnp.PyArray_DATA(lean), n * sizeof(double))
         if fixed_share > 0.0 and k > 0 and isfinite(self.log_marginal(self.phi_center)):
             self.fixed_share = fixed_share
@@ -242,6 +248,7 @@ cdef class NormalInner(Inner):
             self.prior.conditional(self.phi_center, self.fixed_mean, self.fixed_precision)
             self.fixed.decompose(self.fixed_precision)
             memcpy(self.fixed_b, self.b, n * sizeof(double))
+            memcpy(self.fixed_about, self.about, n * sizeof(double))
         guard_built(&self.guard, 1)
 
     @staticmethod
@@ -260,9 +267,10 @@ cdef class NormalInner(Inner):
         return sum
 
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil:
-        """Of phi, up to a constant; `factor` and `b` are then those of phi."""
+        """Of phi, up to a constant; `factor`, `about` and `b` are then those of phi."""
         cdef Py_ssize_t i, n = self.n_seen
         cdef const double *hat = self.surrogate.hat
+        cdef const double *slope = self.surrogate.slope
         cdef double out, sum = 0.0
         if self.fresh and not memcmp(phi, self.phi_here, self.n_hyper * sizeof(double)):
             return self.value
@@ -275,12 +283,15 @@ cdef class NormalInner(Inner):
         self.prior.conditional(phi, self.mean, self.precision)
         if not self.factor.decompose(self.precision):
             return self.value
+        self.choose_about()
         for i in range(n):
-            self.mean[i] -= hat[i]
-        self.factor.prior_product(self.precision, self.mean, self.b)
+            self.gap[i] = self.about[i] - hat[i]
+            self.mean[i] -= self.about[i]
+        self.surrogate.curvature.product(self.gap, self.b)
+        self.factor.prior_product(self.precision, self.mean, self.pull)
         for i in range(n):
-            sum -= self.mean[i] * self.b[i]
-            self.b[i] += self.surrogate.slope[i]
+            sum += self.gap[i] * (2.0 * slope[i] - self.b[i]) - self.mean[i] * self.pull[i]
+            self.b[i] = slope[i] - self.b[i] + self.pull[i]
         self.factor.half_solve(self.b)
         for i in range(n):
             sum += self.b[i] * self.b[i]
@@ -288,6 +299,24 @@ cdef class NormalInner(Inner):
         if isfinite(out):
             self.value = out
         return self.value
+
+    cdef void choose_about(self) noexcept nogil:
+        """`about`: `mean` in blocks where the prior is tighter in some coordinate than the surrogate, else its center.
+        """
+        cdef Py_ssize_t t, _c, i, w, first = 0
+        cdef const double *P = self.precision
+        cdef const double *hat = self.surrogate.hat
+        cdef bint tighter
+        for t in range(self.factor.n_segments):
+            w = self.factor.segments[2 * t + 1]
+            for _c in range(self.factor.segments[2 * t]):
+                tighter = False
+                for i in range(w):
+                    tighter = tighter or P[i * w + i] > self.bend[first + i]
+                for i in range(first, first + w):
+                    self.about[i] = self.mean[i] if tighter else hat[i]
+                first += w
+                P += w * w
 
     cdef double log_proposal(self, const double *phi) noexcept nogil:
         """Log density of the independent proposals of phi, up to a constant."""
@@ -367,13 +396,12 @@ cdef class NormalInner(Inner):
         """A move that is reversible for psi given phi = `phi_center`, then Metropolis for psi given phi."""
         cdef Py_ssize_t i, n = self.n_seen
         cdef double ratio, keep = sqrt(max(0.0, 1.0 - self.size * self.size))
-        cdef const double *hat = self.surrogate.hat
         self.prior.conditional(phi, self.mean, self.precision)
         ratio = (self.log_normal(psi, self.fixed_mean, self.fixed_precision)
                  - self.log_normal(psi, self.mean, self.precision))
         if keep > 0.0:
             for i in range(n):
-                self.z[i] = psi[i] - hat[i]
+                self.z[i] = psi[i] - self.fixed_about[i]
             self.fixed.to_z(self.z)
         for i in range(n):
             self.scratch[i] = self.fixed_b[i] + self.size * random_standard_normal(bits)
@@ -381,7 +409,7 @@ cdef class NormalInner(Inner):
                 self.scratch[i] += keep * (self.z[i] - self.fixed_b[i])
         self.fixed.from_z(self.scratch)
         for i in range(n):
-            self.scratch[i] += hat[i]
+            self.scratch[i] += self.fixed_about[i]
         ratio += (self.log_normal(self.scratch, self.mean, self.precision)
                   - self.log_normal(self.scratch, self.fixed_mean, self.fixed_precision))
         if -random_standard_exponential(bits) < ratio:
@@ -430,7 +458,6 @@ cdef class NormalInner(Inner):
         cdef Py_ssize_t i, n = self.n_seen, k = self.n_hyper
         cdef double here, fresh, keep = sqrt(max(0.0, 1.0 - self.size * self.size))
         cdef double *phi = theta + n
-        cdef const double *hat = self.surrogate.hat
         self.held = NULL                    # also after a prior of the user's own has raised
         if self.fixed_share > 0.0 and bits.next_double(bits.state) < self.fixed_share:
             return self.move_fixed(theta, bits)
@@ -442,7 +469,7 @@ cdef class NormalInner(Inner):
             keep = 0.0                      # no normal density there: psi is drawn anew where phi goes
         if keep > 0.0:
             for i in range(n):
-                self.z[i] = theta[i] - hat[i]
+                self.z[i] = theta[i] - self.about[i]
             self.factor.to_z(self.z)
             for i in range(n):
                 self.z[i] -= self.b[i]
@@ -459,7 +486,7 @@ cdef class NormalInner(Inner):
                 self.scratch[i] += keep * self.z[i]
         self.factor.from_z(self.scratch)
         for i in range(n):
-            theta[i] = hat[i] + self.scratch[i]
+            theta[i] = self.about[i] + self.scratch[i]
         return 0
 
     cdef double beside(self, const double *theta) except? -1.0 nogil:
@@ -479,9 +506,11 @@ cdef class NormalInner(Inner):
         """Mean of psi given phi under the surrogate."""
         cdef cnp.ndarray point = self._point(phi, "phi", self.n_hyper), out = np.empty(self.n_seen)
         cdef double *x = <double *>cnp.PyArray_DATA(out)
+        cdef Py_ssize_t i
         if not isfinite(self.log_marginal(<double *>cnp.PyArray_DATA(point))):
             raise ValueError(f"psi has no normal density given phi = {phi}")
         memcpy(x, self.b, self.n_seen * sizeof(double))
         self.factor.from_z(x)
-        out += self.surrogate.center
+        for i in range(self.n_seen):
+            x[i] += self.about[i]
         return out
