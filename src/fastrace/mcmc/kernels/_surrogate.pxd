@@ -78,7 +78,7 @@ cdef class NormalInner(Inner):
     cdef const double *held                     # psi while phi moves given it; NULL if phi moves by its marginal
 
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil
-    cdef void choose_about(self) noexcept nogil
+    cdef bint choose_about(self) noexcept nogil
     cdef double tilted(self, const double *theta) noexcept nogil
     cdef double log_proposal(self, const double *phi) noexcept nogil
     cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil

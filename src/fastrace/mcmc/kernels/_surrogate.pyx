@@ -28,6 +28,7 @@ cdef enum:
 cdef double STRIDE_SHARE = 0.2  # of the steps that are plain ones of a scale, where there are such steps, and
 cdef double WALK_SHARE = 0.05   # of those that are plain ones of all coordinates
 cdef double TAIL = 5.0          # degrees of freedom of independent proposals of phi
+cdef double FAR = 1e6           # squared deviations of a prior; terms as large lose a ten-billionth in rounding
 
 cnp.import_array()
 
@@ -181,8 +182,8 @@ cdef class NormalInner(Inner):
 
         log marginal(phi) = log p(phi) + (log|P| - log|A| + b' A^-1 b - e' H e - f' P f) / 2 + g' e.
 
-    P is huge where scales are tiny, and H where rows are many: r is m in each block whose prior is the tighter of the
-    two, and psi_hat elsewhere, so that nothing large is lost in rounding.
+    r is psi_hat, but for blocks where P is huge, as where scales are tiny: there it is m, so that nothing large is lost
+    in rounding.
 
     Phi moves by independent proposals from a t density near that marginal, and in a share of the moves by a slice along
     a random direction. psi = r + A^-1 b + L'^-1 z with A = L L', and z is standard normal whatever phi is: a
@@ -272,6 +273,7 @@ cdef class NormalInner(Inner):
         cdef const double *hat = self.surrogate.hat
         cdef const double *slope = self.surrogate.slope
         cdef double out, sum = 0.0
+        cdef bint apart
         if self.fresh and not memcmp(phi, self.phi_here, self.n_hyper * sizeof(double)):
             return self.value
         memcpy(self.phi_here, phi, self.n_hyper * sizeof(double))
@@ -283,15 +285,20 @@ cdef class NormalInner(Inner):
         self.prior.conditional(phi, self.mean, self.precision)
         if not self.factor.decompose(self.precision):
             return self.value
-        self.choose_about()
+        apart = self.choose_about()
         for i in range(n):
-            self.gap[i] = self.about[i] - hat[i]
             self.mean[i] -= self.about[i]
-        self.surrogate.curvature.product(self.gap, self.b)
-        self.factor.prior_product(self.precision, self.mean, self.pull)
+        self.factor.prior_product(self.precision, self.mean, self.b)
         for i in range(n):
-            sum += self.gap[i] * (2.0 * slope[i] - self.b[i]) - self.mean[i] * self.pull[i]
-            self.b[i] = slope[i] - self.b[i] + self.pull[i]
+            sum -= self.mean[i] * self.b[i]
+            self.b[i] += slope[i]
+        if apart:
+            for i in range(n):
+                self.gap[i] = self.about[i] - hat[i]
+            self.surrogate.curvature.product(self.gap, self.pull)
+            for i in range(n):
+                sum += self.gap[i] * (2.0 * slope[i] - self.pull[i])
+                self.b[i] -= self.pull[i]
         self.factor.half_solve(self.b)
         for i in range(n):
             sum += self.b[i] * self.b[i]
@@ -300,23 +307,30 @@ cdef class NormalInner(Inner):
             self.value = out
         return self.value
 
-    cdef void choose_about(self) noexcept nogil:
-        """`about`: `mean` in blocks where the prior is tighter in some coordinate than the surrogate, else its center.
+    cdef bint choose_about(self) noexcept nogil:
+        """Set `about`: the surrogate's center, but `mean` in blocks whose prior is the tighter and far off that center.
+
+        True if any is.
         """
         cdef Py_ssize_t t, _c, i, w, first = 0
         cdef const double *P = self.precision
         cdef const double *hat = self.surrogate.hat
-        cdef bint tighter
+        cdef double step
+        cdef bint apart = False, tighter
+        memcpy(self.about, hat, self.n_seen * sizeof(double))
         for t in range(self.factor.n_segments):
             w = self.factor.segments[2 * t + 1]
             for _c in range(self.factor.segments[2 * t]):
                 tighter = False
                 for i in range(w):
-                    tighter = tighter or P[i * w + i] > self.bend[first + i]
-                for i in range(first, first + w):
-                    self.about[i] = self.mean[i] if tighter else hat[i]
+                    step = self.mean[first + i] - hat[first + i]
+                    tighter = tighter or (P[i * w + i] * step * step > FAR and P[i * w + i] > self.bend[first + i])
+                if tighter:
+                    memcpy(self.about + first, self.mean + first, w * sizeof(double))
+                    apart = True
                 first += w
                 P += w * w
+        return apart
 
     cdef double log_proposal(self, const double *phi) noexcept nogil:
         """Log density of the independent proposals of phi, up to a constant."""
