@@ -121,7 +121,7 @@ def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
     made = kernel.compressed
     plain, design = plain_pieces(model, made)
     weights, _ = model._piece_weights(np.array(made.psi_hat), kernel._pieces)
-    blocks, sign, y = plain.blocks(), np.where(model._glm.y > 0, -1.0, 1.0), np.asarray(model._glm.y)
+    blocks, y = plain.blocks(), np.asarray(model._glm.y)
     totals, n = totals_of(weights, blocks), model.n_seen
     order = np.r_[2:6, 0:2, 6:9]
     prior = twin.Prior([2.0, 2.0], [(4, [1.0]), (3, [1.0])])
@@ -129,11 +129,7 @@ def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
                              kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share, size)
 
     def residual(row, psi):
-        x, hat = design[row], made.psi_hat
-        p = 1 / (1 + np.exp(-x @ hat))
-        step = x @ (psi - hat)
-        return (-np.logaddexp(0.0, sign[row] * (x @ psi)) + np.logaddexp(0.0, sign[row] * (x @ hat))
-                - (y[row] - p) * step + 0.5 * p * (1 - p) * step**2)
+        return twin.logistic_residual(design[row], y[row], made.psi_hat, psi)
 
     state = kernel.init(np.r_[made.psi_hat, np.exp(kernel._phi_center)])
     _, steps = kernel.run(np.random.default_rng(3), state, 50)

@@ -134,14 +134,9 @@ def test_minibatches_by_blocks_are_their_twin(monkeypatch):
     root = np.linalg.cholesky(metric[np.ix_(order, order)])
     blocks = twin.Blocks(about.shells[0][1] if about.shells else about.weights, codes, 4)
     table = np.column_stack([X, np.eye(4)[codes]])
-    sign = np.where(y > 0, -1.0, 1.0)
 
     def residual(row, psi):
-        x, hat = table[row], made.psi_hat
-        p = 1 / (1 + np.exp(-x @ hat))
-        step = x @ (psi - hat)
-        return (-np.logaddexp(0.0, sign[row] * (x @ psi)) + np.logaddexp(0.0, sign[row] * (x @ hat))
-                - (y[row] - p) * step + 0.5 * p * (1 - p) * step**2)
+        return twin.logistic_residual(table[row], y[row], made.psi_hat, psi)
 
     def whitened(psi):
         z = np.empty(6)

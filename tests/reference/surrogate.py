@@ -13,6 +13,13 @@ from reference.mcmc import alias_table
 TAIL, WIDTH, MOST_STEPS, MOST_SHRINKS = 5.0, 2.5, 32, 200
 
 
+def logistic_residual(x, y, hat, psi):
+    """What the expansion at `hat` leaves of a row's log-likelihood; x is its row of the whole design, y 0 or 1."""
+    sign, step, p = 1.0 - 2.0 * y, x @ (psi - hat), 1.0 / (1.0 + np.exp(-x @ hat))
+    return (np.logaddexp(0.0, sign * (x @ hat)) - np.logaddexp(0.0, sign * (x @ psi)) - (y - p) * step
+            + 0.5 * p * (1.0 - p) * step**2)
+
+
 class Prior:
     """coefficients: standard deviations. factors: (number of groups, scales of the half-normal priors)."""
 

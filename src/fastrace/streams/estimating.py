@@ -351,7 +351,7 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
 
 
 def _check_block(drawn: Any, what: str, count: int) -> None:
-    """Refuse what is no vector of so many real numbers."""
+    """Refuse anything but a vector of `count` real numbers."""
     needed = f"{counted(count, 'reward')}, a vector of real numbers of shape ({count},),"
     try:
         shape = np.shape(drawn)

@@ -42,7 +42,7 @@ def share(cap: float | None, kernel: str | None) -> float:
         return 0.9 if kernel in ("target", "target-betting") else 0.5
     number = _checks.real(cap, "cap")
     if not 0.0 < number <= 0.99:
-        raise ValueError(f"cap is {cap!r}; a share of the wealth in (0, 0.99] is needed: who bets all can lose all")
+        raise ValueError(f"cap is {cap!r}; a share of the wealth in (0, 0.99] is needed: a bet of all can lose all")
     return number
 
 

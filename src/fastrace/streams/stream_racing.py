@@ -143,7 +143,7 @@ class StreamRace:
 
     @property
     def active(self) -> NDArray[np.intp]:
-        """Arms that rewards are still wanted of, in the order of their numbers."""
+        """Arms still in the race, in the order of their numbers; `tell` wants a reward of each."""
         return self._race.active
 
     def ask(self, n_rounds: int = 1) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
