@@ -88,8 +88,8 @@ cdef class GLMSource(TermSource):
     Raises
     ------
     ValueError
-        If shapes disagree, `X`, `y` or `theta` is not real or not finite, `y` is outside the family's range, or
-        `scale` or `df` is not positive.
+        If shapes or pandas indexes disagree, `X`, `y` or `theta` is not real or not finite, `y` is outside the family's
+        range, or `scale` or `df` is not positive.
     TypeError
         If `scale` or `df` is no real number.
 
@@ -125,11 +125,14 @@ cdef class GLMSource(TermSource):
         learns_scale = is_learned(family, scale, learn_scale)
         scale = 1.0 if scale is None else _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
         df = _checks.positive(df, "df", "it says how heavy the tails are")
+        groups = as_groups(groups)
+        _frames.require_same_rows(X=X, y=y, offset=offset, weights=weights, trials=trials,
+                                  groups=[group.index for group in groups])
         x = design_table(X, check_finite)
         outcome = outcome_vector(y, x.shape[0])
         check_outcomes(outcome, family, _KINDS[fr_families[<int>_FAMILIES[family]].outcomes])
         columns, factors, width = _frames.column_names(X), [], x.shape[1]
-        groups = tuple(group.resolved(columns, x.shape[1]) for group in as_groups(groups))
+        groups = tuple(group.resolved(columns, x.shape[1]) for group in groups)
         for number, group in enumerate(groups):
             factor = group.laid_out(x.shape[0], width, number)
             width = factor.stop
@@ -191,7 +194,7 @@ cdef class GLMSource(TermSource):
 
     cdef int hold_outcomes(self) except -1:
         """Let the C struct see outcomes and what terms are multiplied by; the constant that the terms leave out."""
-        outcome, left_out, kind = self.y, None, self.outcomes
+        outcome, left_out, kind = self.y, self._left_out(), self.outcomes
         if kind == "binary":
             # One byte an outcome: rows read at random then miss the cache once, not twice.
             self.signs = np.where(self.y > 0.0, 1, -1).astype(np.int8)
@@ -199,16 +202,12 @@ cdef class GLMSource(TermSource):
         elif self.trials is not None:
             outcome = self.y / np.maximum(self.trials, 1.0)
             self.kept.append(outcome)
-            left_out = gammaln(self.trials + 1.0) - gammaln(self.y + 1.0) - gammaln(self.trials - self.y + 1.0)
-        elif kind == "positive":
-            left_out = -np.log(self.y)
         self.model.y = <const double *>cnp.PyArray_DATA(outcome)
         self.constant = -_sum_of_log_factorials(self.y, self.weights) if kind == "count" else 0.0
         if left_out is not None:
             self.constant = float(left_out.sum() if self.weights is None else left_out @ self.weights)
-        if self.family in SCALED and not self.learns_scale and kind != "real":
-            left_out = np.empty(self.n_rows)
-            fr_glm_extra(&self.model, self.model.y, self.n_rows, <double *>cnp.PyArray_DATA(left_out))
+        left_out = self._left_out_by_scale()
+        if left_out is not None:
             self.constant += float(left_out.sum() if self.weights is None else left_out @ self.weights)
         self.term_weights = self.weights
         if self.trials is not None:
@@ -216,6 +215,29 @@ cdef class GLMSource(TermSource):
         if self.term_weights is not None:
             self.model.weight = <const double *>cnp.PyArray_DATA(self.term_weights)
         return 0
+
+    def _left_out(self):
+        """What the terms of rows seen once leave out, since no parameter changes it; None for nothing, and counts."""
+        if self.trials is not None:
+            return gammaln(self.trials + 1.0) - gammaln(self.y + 1.0) - gammaln(self.trials - self.y + 1.0)
+        return -np.log(self.y) if self.outcomes == "positive" else None
+
+    def _left_out_by_scale(self):
+        """The same for what depends on a scale that is not learned; None for nothing."""
+        if self.family not in SCALED or self.learns_scale or self.outcomes == "real":
+            return None
+        out = np.empty(self.n_rows)
+        fr_glm_extra(&self.model, self.model.y, self.n_rows, <double *>cnp.PyArray_DATA(out))
+        return out
+
+    def _row_constants(self):
+        """What each term leaves out of its row's log density, since no parameter changes it, shape (n_rows,)."""
+        out = np.zeros(self.n_rows)
+        for part in (self._left_out(), self._left_out_by_scale(),
+                     -gammaln(np.asarray(self.y) + 1.0) if self.outcomes == "count" else None):
+            if part is not None:
+                out += part
+        return out if self.weights is None else out * self.weights
 
     cdef int hold_factors(self) except -1:
         """Let the C struct see the offset and the grouping factors."""

@@ -258,11 +258,11 @@ def tent(theta):
     return -abs(theta[0])
 
 
-@pytest.mark.parametrize("log_prior", [None, tent])
-def test_batches_of_independent_proposals_are_their_twin_however_a_run_is_cut(log_prior):
+@pytest.mark.parametrize(("log_prior", "mirror"), [(None, True), (tent, True), (tent, False)])
+def test_batches_of_independent_proposals_are_their_twin_however_a_run_is_cut(log_prior, mirror):
     X, y = rare(300, 3, 3, -1.5)
     model = mcmc.GLM(X, y, prior_sd=3.0, log_prior=log_prior)
-    kernel = mcmc.Metropolis(model, proposal="independent", batch=32, walk_share=0.2)
+    kernel = mcmc.Metropolis(model, proposal="independent", batch=32, walk_share=0.2, mirror=mirror)
     about, state = kernel.reference, kernel.init(rng=1)
 
     def log_posterior(theta):
@@ -271,7 +271,7 @@ def test_batches_of_independent_proposals_are_their_twin_however_a_run_is_cut(lo
 
     middle = about.center + about.factor @ kernel.lean
     expected = twin.antithetic(log_posterior, middle, about.factor, state.whitened - kernel.lean,
-                               np.random.default_rng(2), 200, walk=2.38 / np.sqrt(3), walk_share=0.2)
+                               np.random.default_rng(2), 200, walk=2.38 / np.sqrt(3), walk_share=0.2, mirror=mirror)
     rng, after, draws = np.random.default_rng(2), state, []
     for n in (1, 40, 3, 100, 56):
         after, steps = kernel.run(rng, after, n)
@@ -280,7 +280,7 @@ def test_batches_of_independent_proposals_are_their_twin_however_a_run_is_cut(lo
         after = pickle.loads(pickle.dumps(after))
     np.testing.assert_allclose(np.concatenate(draws), expected, rtol=0, atol=1e-10)
     assert 60 < len(np.unique(expected[:, 0])) < 200
-    assert kernel.run(rng, state, 50)[1].full_pass.tolist() == [True, False] * 25
+    assert kernel.run(rng, state, 50)[1].full_pass.tolist() == [True, not mirror] * 25
     whole = kernel.run(np.random.default_rng(2), state, 200)[1]
     np.testing.assert_array_equal(whole.draws, np.concatenate(draws))
     assert pickle.loads(pickle.dumps(kernel)).describe() == kernel.describe() and kernel.describe()["batch"] == 32
@@ -309,15 +309,17 @@ def test_pairs_of_a_batch_stand_where_the_mean_is_to_third_order(family):
     np.testing.assert_allclose(source.totals([5, 1, 2, 3]), alone[[5, 1, 2, 3]], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("mirror", [True, False])
 @few_or_many("chains", 3000, 30_000)
-def test_pairs_of_a_batch_leave_a_leaning_posterior_invariant(chains):
+def test_proposals_of_a_batch_leave_a_leaning_posterior_invariant(chains, mirror):
     X, y = np.ones((40, 1)), (np.arange(40) < 3).astype(float)
-    kernel = mcmc.Metropolis(mcmc.GLM(X, y, prior_sd=5.0), proposal="independent", batch=64, walk_share=0.05)
+    kernel = mcmc.Metropolis(mcmc.GLM(X, y, prior_sd=5.0), proposal="independent", batch=64, walk_share=0.05,
+                             mirror=mirror)
     grid = np.linspace(-12.0, 2.0, 14_001)
     density = np.exp(3.0 * grid - 40.0 * np.logaddexp(0.0, grid) - grid**2 / 50.0 + 10.0)
     edges = np.interp(np.linspace(0.0, 1.0, 11)[1:-1], np.cumsum(density) / density.sum(), grid)
     _, steps = kernel.run(np.random.default_rng(5), kernel.init(rng=6), 15 * chains)
-    for phase in (0, 7):       # after a pair, and after the mirror image of where the chain was
+    for phase in (0, 7)[: 1 + mirror]:       # after a pair, and after the mirror image of where the chain was
         counts = np.bincount(np.searchsorted(edges, steps.draws[30 + phase :: 15, 0]), minlength=10)
         assert_fits(counts, np.full(10, 0.1))
 
@@ -341,6 +343,15 @@ def test_a_batch_that_fails_keeps_the_steps_before_it():
     np.testing.assert_array_equal(state.position, steps.draws[-1])
 
 
+def test_many_parameters_get_steps_that_share_passes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 120))
+    model = mcmc.GLM(X, rng.random(3000) < 0.5, prior_sd=1.0)
+    trace = mcmc.sample(model, n_draws=64, n_chains=1, n_tune=32, rng=1)
+    assert trace.kernel["kernel"] == "Metropolis" and trace.kernel["batch"] == 128 and not trace.kernel["mirror"]
+    assert trace.kernel["chosen"].startswith("Metropolis in batches")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -354,6 +365,18 @@ def test_batches_are_refused_for_proposals_that_need_the_state(options, message)
         mcmc.Metropolis(mcmc.GLM(*rare(100, 2, 3, -1.5), prior_sd=3.0), **options)
     with pytest.raises(ValueError, match="two points at a time"):
         mcmc.Metropolis(shifted(), proposal="independent", batch=4)
+
+
+@pytest.mark.parametrize("make", [
+    mcmc.PoissonMinibatchMetropolis, mcmc.FireflyMetropolis, lambda m, **o: mcmc.TunaMetropolis(m, chi=1e6, **o),
+    lambda m, **o: mcmc.SurrogateMetropolis(m, decision="poisson", **o),
+])
+def test_a_minibatch_ends_however_large_full_pass_at_is(make):
+    """Far from the expansion bounds ask for more rows than a step can draw: it reads all 30 instead."""
+    X, y = logistic(30, 2, 1)
+    kernel = make(mcmc.GLM(X, y, prior_sd=3.0), full_pass_at=1e300, size=1.0)
+    _, steps = kernel.run(np.random.default_rng(0), kernel.init([1e5, -1e5]), 50)
+    assert steps.full_pass.any() and steps.rows.max() < 11_000
 
 
 def test_few_positives_are_few_rows_for_an_exact_chain():
@@ -1414,7 +1437,7 @@ def test_check_bias_of_gibbs():
 def test_what_is_no_kernel_callback_control_variate_or_list_is_told():
     model, kernel = raced(100).model, raced(100)
     for wrong in (3.0, mcmc.Metropolis):
-        with pytest.raises(TypeError, match="a kernel is needed"):
+        with pytest.raises(TypeError, match="a kernel such as"):
             mcmc.sample(wrong)
     with pytest.raises(TypeError, match="callback is 3"):
         mcmc.sample(kernel, callback=3)

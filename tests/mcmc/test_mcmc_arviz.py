@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import special, stats
 
 from fastrace import mcmc
+from fastrace.mcmc import _pointwise
+from fastrace.mcmc._pointwise import moving, pointwise
 from fastrace.mcmc.trace import _ess, _halves, _rhat
 
 arviz = pytest.importorskip("arviz")
@@ -43,3 +46,97 @@ def test_effective_sizes_and_rhat_are_those_of_arviz():
     chains = _halves(x)
     np.testing.assert_allclose(_rhat(chains), np.asarray(arviz.rhat(data, method="split")["x"]), rtol=1e-12)
     np.testing.assert_allclose(_ess(chains), np.asarray(arviz.ess(data, method="mean")["x"]), rtol=0.02)
+
+
+def log_densities(family, y, mean, scale, trials):
+    """Of single rows, by SciPy."""
+    r = 1.0 / scale
+    return {
+        "logistic": lambda: stats.bernoulli.logpmf(y, special.expit(mean)),
+        "binomial": lambda: stats.binom.logpmf(y, trials, special.expit(mean)),
+        "poisson": lambda: stats.poisson.logpmf(y, np.exp(mean)),
+        "negative-binomial": lambda: stats.nbinom.logpmf(y, r, r / (r + np.exp(mean))),
+        "gaussian": lambda: stats.norm.logpdf(y, mean, scale),
+        "student-t": lambda: stats.t.logpdf(y, 4.0, mean, scale),
+        "gamma": lambda: stats.gamma.logpdf(y, r, scale=scale * np.exp(mean)),
+    }[family]()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("family", ["logistic", "binomial", "poisson", "negative-binomial", "gaussian", "student-t",
+                                    "gamma"])
+def test_log_densities_of_rows_have_all_their_constants(family, learned, weighted):
+    scaled = family not in ("logistic", "binomial", "poisson")
+    if learned and not scaled:
+        pytest.skip("no scale to learn")
+    rng = np.random.default_rng(0)
+    X, offset = rng.normal(size=(40, 2)), 0.1 * rng.normal(size=40)
+    trials = rng.integers(3, 9, 40) if family == "binomial" else None
+    y = {"logistic": rng.integers(0, 2, 40), "binomial": rng.integers(0, 3, 40), "poisson": rng.poisson(2.0, 40),
+         "negative-binomial": rng.poisson(2.0, 40), "gamma": rng.gamma(2.0, size=40)}.get(family, rng.normal(size=40))
+    weights = rng.integers(0, 4, 40) if weighted else None
+    model = mcmc.GLM(X, y, family, 0.7 if scaled and not learned else None, offset=offset, trials=trials,
+                     weights=weights, prior=mcmc.Normal(0.0, 2.0))
+    kernel = mcmc.Metropolis(model, control_variate=None)
+    start = [0.3, -0.2, 0.9][: model.dim]
+    trace = mcmc.sample(kernel, np.array(start), n_draws=3, n_chains=2, n_tune=0, rng=1)
+    found = pointwise(model, moving(model, trace))
+    for c, t in np.ndindex(2, 3):
+        draw = trace.draws[c, t]
+        truth = log_densities(family, y, X @ draw[:2] + offset, draw[2] if learned else 0.7, trials)
+        np.testing.assert_allclose(found[c, t], truth * (1 if weights is None else weights), rtol=1e-9, atol=1e-9)
+
+
+def grouped(n=150):
+    rng = np.random.default_rng(0)
+    g = rng.integers(0, 5, n)
+    x = rng.normal(size=(n, 1))
+    y = (rng.random(n) < special.expit(x[:, 0] + g - 2.0)).astype(int)
+    return x, y, g
+
+
+def test_models_are_compared_by_leaving_rows_out():
+    x, y, g = grouped()
+    loo = {}
+    for name, model in (("groups", mcmc.GLM(x, y, groups=g)), ("none", mcmc.GLM(x, y, prior_sd=2.5))):
+        trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=400, n_chains=2, rng=1)
+        tree = trace.to_arviz(model, log_likelihood=True)
+        assert tree["log_likelihood"]["y"].shape == (2, 400, 150)
+        found = arviz.loo(tree)
+        loo[name] = float(getattr(found, "elpd_loo", None) or found.elpd)
+    assert loo["groups"] > loo["none"] + 10.0
+    with pytest.raises(TypeError, match="log_likelihood needs the model of the draws"):
+        trace.to_arviz(log_likelihood=True)
+    with pytest.raises(ValueError, match="the model that was sampled is needed"):
+        trace.to_arviz(mcmc.GLM(x, y, groups=g), log_likelihood=True)
+
+
+def test_log_densities_stand_in_the_order_of_the_data():
+    """Models are compared row by row: one that shuffles its rows, or bins them, agrees with one that does not."""
+    x, y, _ = grouped()
+    x, draws = np.hstack([x, np.ones_like(x)]), np.random.default_rng(1).normal(size=(2, 30, 2))
+    weights, won = np.arange(150) % 3, np.arange(150) % 2 + y
+    known = {"trials": np.full(150, 3), "weights": weights}
+    plain = pointwise(mcmc.GLM(x, won, "binomial", prior_sd=2.5, **known), draws)
+    mixed = pointwise(mcmc.GLM(x, won, "binomial", prior_sd=2.5, shuffle=1, **known), draws)
+    np.testing.assert_allclose(mixed, plain, rtol=1e-12, atol=1e-12)
+    classes = [pointwise(mcmc.Softmax(x, y, prior_sd=2.5, shuffle=shuffle), draws) for shuffle in (None, 1)]
+    np.testing.assert_allclose(*classes, rtol=1e-12, atol=1e-12)
+    model = mcmc.GLM(x, y, prior_sd=2.5)
+    np.testing.assert_allclose(pointwise(mcmc.Binned(model), draws), pointwise(model, draws), rtol=1e-12, atol=1e-12)
+
+
+def test_large_log_likelihoods_are_thinned_and_say_so(monkeypatch):
+    x, y, _ = grouped()
+    model = mcmc.GLM(x, y, prior_sd=2.5)
+    trace = mcmc.sample(mcmc.Metropolis(model), n_draws=200, n_chains=2, rng=1)
+    monkeypatch.setattr(_pointwise, "_MOST", 20_000)
+    whole = moving(model, trace)
+    with pytest.warns(UserWarning, match="one draw in 3, 67 of 200 of each chain: for 150 rows they take 0.00016 GB"):
+        found = pointwise(model, whole)
+    monkeypatch.setattr(_pointwise, "_MOST", 1_000_000)
+    np.testing.assert_array_equal(found, pointwise(model, whole)[:, 1::3])
+    monkeypatch.setattr(_pointwise, "_MOST", 2000)
+    with pytest.raises(ValueError, match="compare models of some of the rows"):
+        pointwise(model, whole)

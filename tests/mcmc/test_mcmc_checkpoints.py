@@ -210,6 +210,8 @@ def test_states_of_another_kernel_are_refused_before_memory_is_read(tmp_path):
     trace = mcmc.sample(raced(), n_draws=5, **OPTIONS)
     wide = mcmc.RacingMetropolis(mcmc.GLM(np.random.default_rng(0).normal(size=(50, 9)), np.arange(50) % 2))
     with pytest.raises(ValueError, match=r"(\(2,\)|\(9,\)).*needed"):
+        wide.run(np.random.default_rng(1), trace.states[0], 5)
+    with pytest.raises(ValueError, match="has 2 parameters, and the kernel's model 9"):
         mcmc.sample(wide, trace, n_draws=5)
     X = np.random.default_rng(0).normal(size=(20, 2))
     small = mcmc.FireflyMetropolis(mcmc.GLM(X, np.arange(20) % 2, prior_sd=1.0), fraction=0.5)

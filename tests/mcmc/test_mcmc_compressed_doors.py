@@ -69,8 +69,20 @@ def test_a_numpyro_model_has_a_factor(logistic):
     same_up_to_a_constant(lambda psi: log_density(model, (), {}, {"b": psi})[0], compressed, 1e-4)
 
 
+def corrected_draws_are_the_posterior(draws, compressed, model):
+    """Moments after `correct`, against sums over a grid of the posterior with rows."""
+    about, z = model.reference(), np.linspace(-7.0, 7.0, 121)
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(z, z)], axis=1) @ about.factor.T + about.center
+    weights = special.softmax(model.log_posteriors(grid))
+    mean = weights @ grid
+    sd = np.sqrt(weights @ np.square(grid - mean))
+    trace = mcmc.correct(draws, compressed, model, 2, delta=0.01)
+    error = sd / np.sqrt(trace.ess())
+    assert (np.abs(trace.draws.mean(axis=(0, 1)) - mean) < 5.5 * error).all()
+    assert 0.4 < trace.accepted.mean() < 0.99
+
+
 def test_draws_of_blackjax_without_rows_are_corrected_to_the_posterior_with_rows(logistic):
-    """Moments by a sum over a grid of the posterior with rows."""
     jax = pytest.importorskip("jax")
     blackjax = pytest.importorskip("blackjax")
     model, compressed = logistic
@@ -84,12 +96,32 @@ def test_draws_of_blackjax_without_rows_are_corrected_to_the_posterior_with_rows
         return jax.lax.scan(lambda state, k: 2 * (algorithm.step(k, state)[0],), start, keys)[1].position
 
     draws = np.asarray(jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(0), 2)), dtype=np.float64)
-    about, z = model.reference(), np.linspace(-7.0, 7.0, 121)
-    grid = np.stack([axis.ravel() for axis in np.meshgrid(z, z)], axis=1) @ about.factor.T + about.center
-    weights = special.softmax(model.log_posteriors(grid))
-    mean = weights @ grid
-    sd = np.sqrt(weights @ np.square(grid - mean))
-    trace = mcmc.correct(draws[:, 8::8], compressed, model, 2, delta=0.01)
-    error = sd / np.sqrt(trace.ess())
-    assert (np.abs(trace.draws.mean(axis=(0, 1)) - mean) < 5.5 * error).all()
-    assert 0.4 < trace.accepted.mean() < 0.99
+    corrected_draws_are_the_posterior(draws[:, 8::8], compressed, model)
+
+
+@pytest.mark.long
+def test_nuts_of_pymc_without_rows_is_corrected_to_the_posterior_with_rows(logistic):
+    pm = pytest.importorskip("pymc")
+    model, compressed = logistic
+    with pm.Model():
+        doors.pymc_potential(compressed, pm.Normal("b", 0.0, SD, shape=2))
+        draws = pm.sample(4000, tune=500, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True,
+                          compute_convergence_checks=False).posterior["b"].to_numpy()
+    corrected_draws_are_the_posterior(draws[:, 4::4], compressed, model)
+
+
+@pytest.mark.long
+def test_nuts_of_numpyro_without_rows_is_corrected_to_the_posterior_with_rows(logistic):
+    jax = pytest.importorskip("jax")
+    numpyro = pytest.importorskip("numpyro")
+    model, compressed = logistic
+
+    def program():
+        b = numpyro.sample("b", numpyro.distributions.Normal(0.0, SD).expand([2]).to_event(1))
+        doors.numpyro_factor(compressed, b)
+
+    nuts = numpyro.infer.MCMC(numpyro.infer.NUTS(program), num_warmup=500, num_samples=8000, num_chains=2,
+                              chain_method="sequential", progress_bar=False)
+    nuts.run(jax.random.key(1))
+    draws = np.asarray(nuts.get_samples(group_by_chain=True)["b"], dtype=np.float64)
+    corrected_draws_are_the_posterior(draws[:, 8::8], compressed, model)

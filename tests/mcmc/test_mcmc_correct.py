@@ -193,3 +193,23 @@ def test_draws_that_cannot_be_corrected(draws, words):
     model = logistic()
     with pytest.raises(ValueError, match=words):
         mcmc.correct(draws, model.reference(), model)
+
+
+def test_draws_with_parameters_in_the_place_of_draws_are_refused():
+    model = logistic(500)
+    for about in (model.reference(), mcmc.compress(model)):
+        for draws in (drawn(model.reference(), (500,)).T, drawn(model.reference(), (4, 500)).transpose(0, 2, 1)):
+            with pytest.raises(ValueError, match="see 2 parameters: parameters stand where draws should.*swapaxes"):
+                mcmc.correct(draws, about, model, 1)
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+def test_draws_of_another_width_are_warned_of(times):
+    """The correction leaves what the sampler's density lacks or has too much, so that nothing else shows it."""
+    model = logistic(20_000, names=["base", "age"])
+    about = model.reference()
+    draws = about.center + times * (drawn(about, (2, 300)) - about.center)
+    for surrogate in (about, mcmc.compress(model)):
+        with pytest.warns(UserWarning, match="'(base|age)' are (0.4|0.5|1.9|2)[0-9.]* times as wide as prior times"):
+            mcmc.correct(draws, surrogate, model, 1)
+        assert mcmc.correct(drawn(about, (2, 300)), surrogate, model, 1).warnings == ()

@@ -260,3 +260,12 @@ def test_priors_of_groups_are_taken_in_every_form_and_leave_the_others_scaled(fr
 def test_a_formula_that_cannot_be_read_is_refused(frame, formula):
     with pytest.raises(ValueError, match="is not a whole formula"):
         mcmc.GLM.from_formula(formula, frame)
+
+
+def test_categories_without_rows_are_left_out_as_in_bambi():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"y": rng.integers(0, 2, 40), "h": pd.Categorical(["a", "b"] * 20, categories=["a", "b", "z"]),
+                          "g": pd.Categorical(["u", "v"] * 20, categories=["u", "empty", "v"])})
+    model = mcmc.GLM.from_formula("y ~ h + (1 | g)", table)
+    assert model.names[:4] == ("Intercept", "h[b]", "1|g[u]", "1|g[v]")

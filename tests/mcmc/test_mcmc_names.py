@@ -139,6 +139,7 @@ def test_a_plot_takes_names_of_coordinates():
         ax = trace.plot("draws", coordinates=which)
         assert [line.get_label() for line in ax.lines] == ["chain 0, income"]
         np.testing.assert_array_equal(ax.lines[0].get_ydata(), trace.draws[0, :, 1])
+    assert trace.plot("income").lines[0].get_label() == "chain 0, income"
     with pytest.raises(ValueError, match="coordinates has 'height'; .*age.*income"):
         trace.plot(coordinates="height")
     plt.close("all")
@@ -188,3 +189,121 @@ def test_a_trace_goes_on_with_its_own_chains_or_not_at_all():
         mcmc.sample(kernel, trace, n_draws=10, n_chains=4)
     longer = [mcmc.sample(kernel, trace, n_draws=10, n_chains=n).draws for n in (None, 2)]
     np.testing.assert_array_equal(*longer)
+
+
+def test_a_trace_is_continued_by_its_kernel_on_its_parameters():
+    rng = np.random.default_rng(40)
+    X, y = rng.normal(size=(300, 2)), rng.integers(0, 2, 300)
+    model = mcmc.GLM(X, y, prior_sd=2.5, names=("a", "b"))
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=100, n_chains=2, rng=1)
+    for other, match in (
+        (mcmc.RacingMetropolis(model), "of SurrogateMetropolis normal, and the kernel is RacingMetropolis"),
+        (mcmc.SurrogateMetropolis(model, inner="hmc"), "normal, and the kernel is SurrogateMetropolis hmc"),
+        (mcmc.SurrogateMetropolis(mcmc.GLM(X[:, :1], y, prior_sd=2.5)), "has 2 parameters, and the kernel's model 1"),
+        (mcmc.SurrogateMetropolis(mcmc.GLM(X, y, prior_sd=2.5, names=("a", "c"))), "'b' where .* has 'c'"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            mcmc.sample(other, trace, n_draws=10)
+    assert mcmc.sample(mcmc.SurrogateMetropolis(model), trace, n_draws=10).n_draws == 10
+
+
+def test_messages_name_what_may_be_given():
+    rng = np.random.default_rng(41)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    with pytest.raises(TypeError, match="a model such as GLM"):
+        mcmc.sample(X)
+    with pytest.raises(TypeError, match="a dict of these by name of column, or 'weak'"):
+        mcmc.GLM(X, y, prior=2.5)
+    with pytest.raises(ValueError, match=r"such as the column frame\['town'\]"):
+        mcmc.GLM(X, y, groups="town")
+    model = mcmc.GLM(X, y, prior_sd=1.0, log_prior=lambda theta: 0.0 if theta[0] > 9.0 else -np.inf)
+    with pytest.raises(ValueError, match="give such a point as init"):
+        mcmc.sample(mcmc.RacingMetropolis(model), np.zeros(2), n_draws=10, n_chains=1)
+
+
+LEARNED = {
+    "gaussian": ("scale", lambda rng, mean: mean + rng.normal(scale=3.0, size=len(mean))),
+    "student-t": ("scale", lambda rng, mean: mean + 3.0 * rng.standard_t(4, size=len(mean))),
+    "gamma": ("dispersion", lambda rng, mean: rng.gamma(2.0, 0.5 * np.exp(mean))),
+    "negative-binomial": ("dispersion", lambda rng, mean: rng.poisson(rng.gamma(2.0, 0.5 * np.exp(mean)))),
+}
+OVER_ROWS = {
+    "surrogate": mcmc.SurrogateMetropolis,
+    "all rows": mcmc.Metropolis,
+    "batches": lambda model: mcmc.Metropolis(model, proposal="independent", batch=32),
+    "no reference": lambda model: mcmc.Metropolis(model, control_variate=None),
+    "race": mcmc.RacingMetropolis,
+    "slice": mcmc.Slice,
+    "racing slice": mcmc.RacingSlice,
+}
+
+
+def with_learned_scale(family, n=1500):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    name, outcomes = LEARNED[family]
+    return name, mcmc.GLM(x[:, None], outcomes(rng, 0.4 * x), family)
+
+
+@pytest.mark.parametrize("family", LEARNED)
+def test_every_kernel_and_door_records_a_learned_scale_itself(family):
+    name, model = with_learned_scale(family)
+    answer = mcmc.laplace(model, 1000, 1)
+    assert model.names == ("x0", f"log({name})") and answer.names == ("x0", name)
+    assert answer.sd[1] < 0.2 * answer.mean[1] and (answer.draws[:, 1] > 0.0).all()
+    for kernel in (make(model) for make in OVER_ROWS.values()):
+        trace = mcmc.sample(kernel, n_draws=250, n_chains=2, n_tune=150, rng=1)
+        assert trace.names == ("x0", name)
+        apart = trace.draws.mean(axis=(0, 1)) - answer.mean
+        assert (np.abs(apart) < 6.0 * answer.sd / np.sqrt(np.minimum(trace.ess(), 500.0)) + 0.05 * answer.sd).all()
+        last = trace.draws[:, -1]
+        again = mcmc.sample(kernel, last, n_draws=20, n_chains=2, n_tune=0, rng=2)     # a start is what a draw is
+        assert (np.abs(again.draws[:, 0] - last) < 15.0 * answer.sd).all()
+        _, steps = kernel.run(np.random.default_rng(0), kernel.init(last[0]), 1)
+        assert steps.draws.shape == (1, 2) and steps.draws[0, 1] > 0.0
+
+
+def test_a_learned_scale_is_itself_after_correction_and_in_arviz():
+    _, model = with_learned_scale("gaussian")
+    about = model.reference()
+    draws = about.center + np.random.default_rng(1).standard_normal((2, 200, 2)) @ about.factor.T
+    trace = mcmc.correct(draws, mcmc.compress(model), model, 1)
+    assert trace.names == ("x0", "scale") and abs(trace.draws[:, :, 1].mean() - 3.0) < 0.5
+    pytest.importorskip("arviz")
+    tree = trace.to_arviz()
+    assert list(tree["posterior"]["theta"].coords["theta_dim_0"].values) == ["x0", "scale"]
+
+
+@pytest.mark.parametrize("name", ["surrogate", "race"])
+def test_starts_by_name_take_a_scale_or_its_logarithm(name):
+    _, model = with_learned_scale("gaussian", 300)
+    kernel = OVER_ROWS[name](model)
+    said = mcmc.sample(kernel, np.array([0.4, 3.0]), n_draws=20, n_chains=1, n_tune=0, rng=1)
+    for start in ({"x0": 0.4, "scale": 3.0}, {"log(scale)": np.log(3.0), "x0": 0.4}, {"x0": [0.4], "scale": 3.0}):
+        trace = mcmc.sample(kernel, start, n_draws=20, n_chains=1, n_tune=0, rng=1)
+        np.testing.assert_allclose(trace.draws, said.draws, rtol=1e-9)
+    for bad, words in (
+        ({"x0": 0.4}, "init lacks 'scale'"), ({"x0": 0.4, "scale": 1.0, "x9": 0.0}, "init holds 'x9'"),
+        ({"x0": [0.4, 0.1], "scale": 1.0}, "one for each chain"), ({"x0": 0.4, "scale": -1.0}, "a scale is -1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            mcmc.sample(kernel, bad, n_draws=5, n_chains=1, rng=1)
+
+
+def test_a_start_by_name_under_a_prior_of_the_logarithm():
+    rng = np.random.default_rng(0)
+    model = mcmc.GLM(rng.normal(size=(300, 1)), rng.normal(size=300), "gaussian", prior_sd=3.0)
+    kernel = mcmc.RacingMetropolis(model)
+    assert kernel.names == model.natural_names == ("x0", "log(scale)")
+    one = mcmc.sample(kernel, {"x0": 0.0, "scale": 1.1}, n_draws=5, n_chains=1, n_tune=0, rng=1)
+    other = mcmc.sample(kernel, [0.0, np.log(1.1)], n_draws=5, n_chains=1, n_tune=0, rng=1)
+    np.testing.assert_array_equal(one.draws, other.draws)
+    with pytest.raises(ValueError, match="scale = -1; a scale is a positive number"):
+        mcmc.sample(kernel, {"x0": 0.0, "scale": -1.0}, n_draws=5, n_chains=1, rng=1)
+
+
+def test_a_dict_of_starts_needs_names():
+    kernel = mcmc.RacingMetropolis(mcmc.FunctionModel(lambda rows, theta: -0.5 * theta[:, 0], 1, 20))
+    if kernel.names is None:
+        with pytest.raises(TypeError, match="have no names"):
+            mcmc.sample(kernel, {"x0": 0.0}, n_draws=5, n_chains=1, rng=1)

@@ -106,7 +106,7 @@ ODD = {  # arguments of GLM, and what is said: None where there is nothing to sa
     "separated outcomes, flat prior": (X, X[:, 1] > 0.0, {}, "the outcomes are separated"),
     "outcomes all alike, flat prior": (X, np.ones(N), {}, "the outcomes are separated"),
     "an infinite offset": (X, Y, {"offset": np.where(G == 3, np.inf, 0.0), **IN}, "offset.3. is inf"),
-    "an offset far out": (X, Y, {"offset": np.full(N, 1e6), **IN}, "centre and scale columns"),
+    "an offset far out": (X, Y, {"offset": np.full(N, 1e6), **IN}, "subtract the mean of the offset"),
     "a missing group": (X, Y, {"groups": np.where(G == 1, np.nan, G)}, "the group of row 1 .* is missing"),
     "a constant outcome": (X, np.ones(N), {"family": "gaussian", **IN}, "60 rows can be fitted exactly"),
     "outcomes of 0": (X, np.zeros(N), {"family": "gaussian", **IN}, "60 rows can be fitted exactly"),
@@ -158,3 +158,39 @@ def test_classes_of_thousands_of_tiny_groups_are_said_to_hardly_move():
         _, said, _ = told(lambda kernel=kernel: kernel, n_draws=150)
         assert "R-hat" not in said or "1000 groups of 3 rows on average say little each" in said
         assert "take fewer classes" in kernel.exchange_advice
+
+
+@pytest.mark.parametrize(("family", "words"), [
+    ("logistic", "log-odds or the like"), ("poisson", "the logarithm of the mean"), ("gamma", "the logarithm"),
+])
+def test_an_offset_beyond_all_means_is_refused(family, words):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60) + (family == "gamma")
+    with pytest.raises(ValueError, match=rf"offset\[7\] is 1e\+06; .* on the scale of {words}.*give the logarithm"):
+        mcmc.GLM(X, y, family, offset=np.where(np.arange(60) == 7, 1e6, 0.0))
+    mcmc.GLM(X, y, family, offset=np.full(60, 30.0))
+
+
+def test_an_offset_far_from_its_outcomes_is_warned_of():
+    rng = np.random.default_rng(0)
+    with pytest.warns(UserWarning, match="the mean of offset is 1e.06, .* subtract its mean from it and from y"):
+        mcmc.GLM(np.ones((60, 1)), rng.normal(size=60), "gaussian", offset=np.full(60, 1e6))
+
+
+@pytest.mark.parametrize("use", [
+    lambda model: mcmc.sample(mcmc.RacingMetropolis(model), n_draws=5, n_chains=1, rng=1),
+    lambda model: mcmc.laplace(model, 50, rng=1),
+    lambda model: mcmc.sample(mcmc.Metropolis(model, proposal="independent", batch=4), n_draws=5, n_chains=1, rng=1),
+])
+def test_an_error_of_a_log_prior_says_where_it_came_from(use):
+    """It comes through as it is, with a note."""
+    rng = np.random.default_rng(0)
+
+    def mine(theta):
+        return theta[2]
+
+    model = mcmc.GLM(rng.normal(size=(60, 2)), rng.integers(0, 2, 60), prior_sd=1.0, log_prior=mine)
+    with pytest.raises(IndexError, match="out of bounds") as caught:
+        use(model)
+    (note,) = [words for words in caught.value.__notes__ if "log_prior" in words]
+    assert re.match(r"raised by log_prior\(mine\) at theta = \[.*\]; it is given an array of 2 parameters", note)

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import LowLevelCallable, sparse, stats
 
 from fastrace import mcmc
 from fastrace.mcmc.models._joint import Effects, Layout, constrained, joint_prior, unconstrained
@@ -16,7 +16,7 @@ WARD = Effects("ward", 2, ("1",), (1.0,), True)
 
 
 def layout(**other):
-    parts = {"columns": ("1", "a", "b"), "means": (1.0, 0.5, 0.0), "spreads": (0.0, 2.0, 0.5), "factors": (),
+    parts = {"columns": ("1", "a", "b"), "means": (1.0, 0.0, 0.0), "spreads": (0.0, 2.0, 0.5), "factors": (),
              "aux": None, "n_rows": 100, "center": 3.0, "noise": 2.0, "row_noise": 2.0}
     return Layout(**(parts | other))
 
@@ -36,14 +36,14 @@ SCALES = [(mcmc.HalfNormal(1.5), stats.halfnorm(scale=1.5)), (mcmc.HalfCauchy(0.
 
 @pytest.mark.parametrize(("scale", "truth"), SCALES, ids=[type(s).__name__ for s, _ in SCALES])
 def test_scales_have_the_density_of_their_name(scale, truth):
-    prior, names = joint_prior(layout(), mcmc.Normal(0.0, scale))
+    prior, names, _ = joint_prior(layout(), mcmc.Normal(0.0, scale))
     assert names == ["sd(coefficients)"]
     for x in (0.05, 0.9, 4.0):
         assert prior.hyper_value([np.log(x)]) == pytest.approx(truth.logpdf(x) + np.log(x), rel=1e-12)
 
 
 def test_half_student_is_twice_the_student_density():
-    prior, _ = joint_prior(layout(), mcmc.Laplace(0.0, mcmc.HalfStudentT(3.0, 2.5)))
+    prior, _, _ = joint_prior(layout(), mcmc.Laplace(0.0, mcmc.HalfStudentT(3.0, 2.5)))
     truth = np.log(2.0) + stats.t(3.0, scale=2.5).logpdf(1.7) + np.log(1.7)
     assert prior.hyper_value([np.log(1.7)]) == pytest.approx(truth, rel=1e-12)
 
@@ -53,7 +53,7 @@ def test_half_student_is_twice_the_student_density():
     [(mcmc.Normal(1.0, 2.0), stats.norm(1.0, 2.0)), (mcmc.StudentT(3.0, 1.0, 2.0), stats.t(3.0, 1.0, 2.0)),
      (mcmc.Laplace(1.0, 2.0), stats.laplace(1.0, 2.0))], ids=["normal", "student", "laplace"])
 def test_coefficients_have_the_density_of_their_name(prior, truth):
-    joint, names = joint_prior(layout(), prior)
+    joint, names, _ = joint_prior(layout(), prior)
     assert names == []
     point = np.array([0.3, -1.0, 5.0])
     assert joint.value_and_gradient(point)[0] == pytest.approx(truth.logpdf(point).sum(), rel=1e-12)
@@ -61,7 +61,7 @@ def test_coefficients_have_the_density_of_their_name(prior, truth):
 
 def test_horseshoe_is_that_of_its_paper():
     """Piironen & Vehtari (2017), equations 2.8 and 3.12, written with densities on the natural scale."""
-    prior, names = joint_prior(layout(), mcmc.Horseshoe(expected_nonzero=1.0, slab_scale=1.5, slab_df=5.0))
+    prior, names, _ = joint_prior(layout(), mcmc.Horseshoe(expected_nonzero=1.0, slab_scale=1.5, slab_df=5.0))
     assert names == ["global_scale(coefficients)", "slab_scale(coefficients)", "local_scale(a)", "local_scale(b)"]
     beta, tau, slab, local = np.array([0.4, -0.1]), 0.3, 1.2, np.array([2.0, 0.4])
     scale = np.sqrt(slab**2 * local**2 / (slab**2 + tau**2 * local**2)) * tau
@@ -75,7 +75,7 @@ def test_horseshoe_is_that_of_its_paper():
 
 
 def test_defaults_are_in_units_of_the_data():
-    joint, names = joint_prior(layout(factors=(CLINIC,)))
+    joint, names, _ = joint_prior(layout(factors=(CLINIC,)))
     assert names == ["sd(1|clinic)", "sd(a|clinic)", "correlation(1,a|clinic)"]
     assert joint.given[0] == (("normal", 3.0, 5.0, 0.0, -1), ("normal", 0.0, 2.5, 0.0, -1),
                               ("normal", 0.0, 10.0, 0.0, -1))
@@ -84,7 +84,7 @@ def test_defaults_are_in_units_of_the_data():
 
 def test_priors_by_name():
     both = layout(factors=(CLINIC, WARD), aux="scale")
-    joint, names = joint_prior(
+    joint, names, _ = joint_prior(
         both, {"intercept": mcmc.StudentT(), "b": mcmc.Normal(0.0, mcmc.HalfNormal())},
         {"clinic": {"sd": {"a": mcmc.Exponential(3.0)}, "correlation": mcmc.LKJ(4.0)}, "ward": mcmc.HalfCauchy(2.0)},
         mcmc.HalfStudentT(4.0, 2.0))
@@ -95,7 +95,7 @@ def test_priors_by_name():
 
 
 def test_natural_scales_and_back():
-    joint, _ = joint_prior(
+    joint, _, _ = joint_prior(
         layout(factors=(Effects("g", 2, ("1", "a", "b"), (1.0, 1.0, 1.0), True),), aux="scale"),
         mcmc.Horseshoe(global_scale=0.1), None, mcmc.HalfNormal())
     theta = np.random.default_rng(3).normal(size=(2, 5, joint.dim))
@@ -163,7 +163,7 @@ def test_own_densities(backend):
         pytest.importorskip(backend)
     function = _numba() if backend == "numba" else quartic if backend == "numpy" else _with_jax
     density = mcmc.LogDensity(function, of_quartic if backend == "numpy" else None, ("b", "1"), backend)
-    joint, _ = joint_prior(layout(), mcmc.Normal(0.0, 1.0), own=[density], names=["1", "a", "b"])
+    joint, _, _ = joint_prior(layout(), mcmc.Normal(0.0, 1.0), own=[density], names=["1", "a", "b"])
     point = np.array([0.3, -1.0, 2.0])
     value, gradient = joint.value_and_gradient(point)
     assert value == pytest.approx(stats.norm.logpdf(point).sum() - 0.3**4 - 16.0, rel=1e-12)
@@ -174,11 +174,11 @@ def test_own_densities(backend):
 
 
 def test_an_own_density_without_a_gradient_serves_where_none_is_needed():
-    joint, _ = joint_prior(layout(), own=[mcmc.LogDensity(quartic)])
+    joint, _, _ = joint_prior(layout(), own=[mcmc.LogDensity(quartic)])
     assert joint.beside_of(np.ones(3)) == -3.0
     with pytest.raises(ValueError, match="gradient"):
         joint.value_and_gradient(np.ones(3))
-    broken, _ = joint_prior(layout(), own=[mcmc.LogDensity(lambda b: np.nan)])
+    broken, _, _ = joint_prior(layout(), own=[mcmc.LogDensity(lambda b: np.nan)])
     with pytest.raises(ValueError, match="returned nan"):
         broken.beside_of(np.ones(3))
 
@@ -187,6 +187,7 @@ def test_an_own_density_without_a_gradient_serves_where_none_is_needed():
 
 RNG = np.random.default_rng(4)
 X = np.column_stack([np.ones(400), RNG.normal(size=(400, 2))])
+X[:, 1:] -= X[:, 1:].mean(axis=0)
 Y = (RNG.random(400) < 1.0 / (1.0 + np.exp(-X @ [0.3, 1.0, -0.5]))).astype(float)
 CLINICS = RNG.integers(0, 5, size=400)
 
@@ -279,3 +280,138 @@ def test_a_standard_deviation_of_an_effect_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match="names 'age'; the effects are '1'"):
         mcmc.GLM(np.ones((6, 1)), np.arange(6) % 2, groups={"g": np.arange(6) % 3},
                  group_prior={"sd": {"age": mcmc.HalfNormal(1.0)}})
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_compiled_densities_run_without_the_gil_and_are_those_of_python(whole):
+    """Of numba.cfunc and LowLevelCallable; no Python object is made or asked while the prior is evaluated."""
+    names = None if whole else ("b", "1")
+    compiled = _numba()
+    point = np.array([0.3, -1.0, 2.0])
+    parts = []
+    for function, backend in ((compiled, "numba"), (LowLevelCallable(compiled.ctypes), "numba"), (quartic, "numpy")):
+        density = mcmc.LogDensity(function, of_quartic if backend == "numpy" else None, names, backend)
+        assert density.evaluate(point)[0] == pytest.approx(quartic(point))
+        asked = []
+        if backend == "numba":  # the method of Python is not asked
+            object.__setattr__(density, "_compiled", asked.append)
+        joint, _, _ = joint_prior(layout(), mcmc.Normal(0.0, 1.0), own=[density, density], names=["1", "a", "b"])
+        parts.append([*joint.value_and_gradient(point), joint.beside_of(point), joint.copy().beside_of(point)])
+        assert not asked
+    for part in parts[1:]:
+        for a, b in zip(part, parts[0], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-14)
+
+
+def test_compiled_densities_that_are_broken_or_of_another_form_are_refused():
+    numba = pytest.importorskip("numba")
+    types = numba.types
+
+    @numba.cfunc(types.float64(types.CPointer(types.float64), types.intp, types.CPointer(types.float64)))
+    def broken(theta, n, gradient):
+        return np.inf if theta[0] > 0.0 else -np.inf
+
+    joint, *_ = joint_prior(layout(), mcmc.Normal(0.0, 1.0), own=[mcmc.LogDensity(broken, backend="numba")])
+    with pytest.raises(ValueError, match=r"returned inf at \[1.0, 1.0, 1.0\]"):
+        joint.value_and_gradient(np.ones(3))
+    assert joint.beside_of(-np.ones(3)) == -np.inf
+
+    @numba.cfunc(types.float64(types.float64))
+    def other(x):
+        return x
+
+    for function in (other, LowLevelCallable(other.ctypes)):
+        with pytest.raises(ValueError, match=r"double \(double \*, intptr_t, double \*\)"):
+            mcmc.LogDensity(function, backend="numba")
+
+
+YEARS = 2010.0 + RNG.integers(0, 11, size=400)
+WAYS = {"groups": {"groups": {"clinic": CLINICS}}, "weak": {"prior": "weak"},
+        "learned": {"prior": {"x1": mcmc.Normal(0.0, mcmc.HalfNormal(0.5))}},
+        "flat": {"prior": {"x1": mcmc.Normal(0.0, np.inf)}}}
+
+
+def of_years(family, zero, way, constant=1.0, **other):
+    """The same outcomes, with years that are counted from another one."""
+    rng = np.random.default_rng(9)
+    eta = 0.2 * (YEARS - 2015.0)
+    y = {"logistic": lambda: Y, "gaussian": lambda: 40.0 + eta + rng.normal(size=400),
+         "poisson": lambda: rng.poisson(np.exp(eta))}[family]()
+    return mcmc.GLM(np.column_stack([np.full(400, constant), YEARS - zero]), y, family, **WAYS[way], **other)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("family", ["logistic", "gaussian", "poisson"])
+def test_where_a_column_has_its_zero_changes_nothing_but_the_intercept(family, way):
+    """The weak prior of an intercept is on the predictor where columns have their means."""
+    raw, centred = of_years(family, 0.0, way), of_years(family, YEARS.mean(), way)
+    assert raw.names == centred.names and centred.prior_part is None
+    points = np.random.default_rng(10).normal(scale=0.1, size=(5, raw.dim))
+    there = points.copy()
+    there[:, 0] -= YEARS.mean() * there[:, 1]
+    apart = raw.log_posteriors(there) - centred.log_posteriors(points)
+    np.testing.assert_allclose(apart, apart[0], atol=1e-6)
+    answers = [mcmc.compress(model) for model in (raw, centred)]
+    roots = [compressed.covariance_root() for compressed in answers]
+    slope, sd = zip(*[(c.psi_hat[1], np.linalg.norm(r[1])) for c, r in zip(answers, roots, strict=True)], strict=True)
+    np.testing.assert_allclose(slope, slope[1], atol=0.02 * sd[1])
+    np.testing.assert_allclose(sd, sd[1], rtol=0.02)
+
+
+@pytest.mark.parametrize("way", ["groups", "weak"])
+@pytest.mark.parametrize("family", ["logistic", "gaussian", "poisson"])
+def test_a_raw_calendar_year_has_the_slope_of_a_centred_one(family, way):
+    traces = [mcmc.sample(of_years(family, zero, way), n_draws=500, n_chains=2, rng=1)
+              for zero in (0.0, YEARS.mean())]
+    slopes = [trace.draws[:, :, 1] for trace in traces]
+    assert abs(slopes[0].mean() - slopes[1].mean()) < 0.3 * slopes[1].std()
+    assert 0.8 < slopes[0].std() / slopes[1].std() < 1.25
+    assert way == "weak" or abs(np.log(traces[0].draws[..., -1].mean() / traces[1].draws[..., -1].mean())) < 0.3
+
+
+def test_an_intercept_is_any_constant_column_that_no_prior_was_given():
+    tens, ones = of_years("gaussian", 0.0, "weak", constant=10.0), of_years("gaussian", 0.0, "weak")
+    points = np.random.default_rng(11).normal(scale=0.1, size=(5, 3))
+    shares = points / [10.0, 1.0, 1.0]
+    apart = tens.log_posteriors(shares) - ones.log_posteriors(points)
+    np.testing.assert_allclose(apart, apart[0], atol=1e-6)
+    given = mcmc.GLM(tens._glm.X, Y, prior={"intercept": mcmc.Normal(0.0, 2.5)})
+    assert given.prior_part is None and mcmc.GLM(tens._glm.X[:, 1:], Y, prior="weak").prior_part is None
+
+
+def test_a_sparse_table_has_the_same_prior():
+    dense = of_years("poisson", 0.0, "groups")
+    thin = mcmc.GLM(sparse.csr_array(dense._glm.X), dense._glm.y, "poisson", groups={"clinic": CLINICS})
+    np.testing.assert_allclose(thin.prior_part.precision, dense.prior_part.precision)
+    np.testing.assert_allclose(thin.prior_part.shift, dense.prior_part.shift)
+
+
+def test_each_class_of_a_softmax_has_an_intercept():
+    y = np.random.default_rng(12).integers(0, 3, size=400)
+    made = [mcmc.Softmax(np.column_stack([np.ones(400), YEARS - zero]), y, prior="weak")
+            for zero in (0.0, YEARS.mean())]
+    points = np.random.default_rng(13).normal(scale=0.1, size=(5, 4))
+    there = points.copy()
+    there[:, [0, 2]] -= YEARS.mean() * there[:, [1, 3]]
+    apart = made[0].log_posteriors(there) - made[1].log_posteriors(points)
+    np.testing.assert_allclose(apart, apart[0], atol=1e-6)
+
+
+def test_two_intercepts_under_flat_priors_are_found_beside_a_weak_one():
+    """What is flat is one direction of dummies and intercept, though the intercept has a prior."""
+    dummies = np.column_stack([np.ones(400), np.eye(2)[CLINICS % 2]])
+    flat = mcmc.Normal(0.0, np.inf)
+    for groups in ({}, {"groups": {"g": RNG.integers(0, 6, size=400)}}):
+        with pytest.raises(ValueError, match="improper"):
+            mcmc.compress(mcmc.GLM(dummies, Y, prior={"x1": flat, "x2": flat}, **groups))
+
+
+def test_outcomes_that_are_all_alike_are_expanded_where_centred_columns_are():
+    """The prior alone bounds the predictor there, so the point of expansion needs all of it."""
+    X = np.column_stack([np.ones(400), YEARS])
+    made = []
+    for zero in (0.0, YEARS.mean()):
+        model = mcmc.GLM(X - [0.0, zero], np.ones(400), groups={"clinic": CLINICS})
+        point = np.array(mcmc.compress(model).psi_hat)
+        made.append([point[0] + (YEARS.mean() - zero) * point[1], *point[1:]])
+    np.testing.assert_allclose(*made, atol=1e-3)

@@ -16,7 +16,7 @@ pm = pytest.importorskip("pymc")
 cloudpickle = pytest.importorskip("cloudpickle")
 pt = pytest.importorskip("pytensor.tensor")
 
-from fastrace.mcmc.doors.pymc import CategoricalStep, MetropolisStep  # noqa: E402
+from fastrace.mcmc.doors.pymc import CategoricalStep, MetropolisStep, _expansions  # noqa: E402
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True, "random_seed": 3}
 N = 1500
@@ -27,6 +27,12 @@ def agrees(draws, mean, sd, tests=20):
     error = draws.std() / np.sqrt(mcmc.effective_sample_size(draws))
     assert abs(draws.mean() - mean) < stats.norm.isf(1e-6 / tests) * error + 0.1 * sd, (draws.mean(), mean, error)
     np.testing.assert_allclose(draws.std(), sd, rtol=0.3)
+
+
+@pytest.fixture(autouse=True)
+def no_search(monkeypatch):
+    """Without a compiler a search for other modes takes a second; tests/mcmc/test_mcmc_pymc_seen.py has one."""
+    monkeypatch.setattr(_expansions, "_FEW", 0)
 
 
 # Models taken as they are.

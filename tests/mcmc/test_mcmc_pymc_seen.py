@@ -13,6 +13,7 @@ from scipy import stats
 from fastrace import mcmc
 from fastrace._base._progress import patient
 from fastrace.mcmc._fingerprint import _hash
+from fastrace.mcmc._fit import other_mode
 
 pm = pytest.importorskip("pymc")
 pt = pytest.importorskip("pytensor.tensor")
@@ -161,6 +162,7 @@ def test_a_model_that_only_looks_like_a_generalised_linear_one_is_not_compiled()
 
     model = made(build)
     assert model._graphs.design is not None and "PyTensor" in repr(model) and "no generalised" in model.describe()
+    assert "NUTS of PyMC" in model._remedy
     assert model.reference().weights is None
 
 
@@ -485,3 +487,122 @@ def test_chains_of_a_model_of_another_kind_go_on_bit_for_bit(tmp_path, short_pil
     mcmc.sample(kernel, n_draws=10, n_chains=2, n_tune=20, rng=1, checkpoint=tmp_path / "run.npz", threads=1)
     whole = mcmc.sample(model, n_draws=30, n_chains=2, n_tune=20, rng=1, checkpoint=tmp_path / "run.npz")
     np.testing.assert_array_equal(whole.draws, trace.draws)
+
+
+def hidden_mixture(d):
+    """The terms are no functions of linear predictors, and the means of the parts are effects."""
+    mu = pm.Deterministic("mu", pm.Normal("m") + pm.HalfNormal("tau") * pm.Normal("z", shape=2))
+    pm.NormalMixture("obs", w=np.array([0.3, 0.7]), mu=mu, sigma=pm.HalfNormal("s"), observed=d["y"])
+
+
+@pytest.mark.parametrize(("build", "through", "n_seen"), [
+    pytest.param(lapses, ["a", "b"], 3, marks=pytest.mark.long),
+    pytest.param(lapses, ["mu", "tau", "z", "b"], 5, marks=pytest.mark.long), (hidden_mixture, None, 3)])
+def test_the_rows_see_the_variables_that_a_cut_goes_through(build, through, n_seen, short_pilots):
+    """The expansion is of PyMC's terms as functions of these variables, found or named."""
+    with pm.Model() as pymc_model:
+        build({name: pm.Data(name, value) for name, value in DATA.items()})
+    model = mcmc.from_pymc(pymc_model, through=through)
+    kernel = mcmc.SurrogateMetropolis(model)
+    mapped = kernel.model
+    hat, slope, curvature, _ = mapped.expansion
+    assert len(hat) == n_seen and mapped.is_hierarchy
+    assert (model._graphs.design is None) == (n_seen != 3 or build is hidden_mixture)
+    rng, rows = np.random.default_rng(5), np.arange(N)
+    source, arms = mapped.engine(kernel.reference)
+    for point in rng.normal(scale=0.3, size=(3, model.dim)) + kernel.compressed.psi_hat:
+        named = {name: value[0] for name, value in model.unpack(point[None]).items()}
+        if build is hidden_mixture:
+            expected = np.r_[named["mu"], np.log(named["s"])]
+        else:
+            expected = np.r_[named["mu"], np.log(named["tau"]), named["z"], named["b"]] if n_seen == 5 else None
+        if expected is not None:
+            np.testing.assert_allclose(mapped.seen(point), expected)
+        arms[:] = point
+        step = mapped.seen(point) - hat
+        quadratic = slope @ step - step @ curvature @ step / 2
+        np.testing.assert_allclose(source.totals([0])[0] + quadratic,
+                                   model.terms(point, rows).sum() - mapped.expanded(hat)[0], atol=1e-8)
+    if build is lapses:
+        with pytest.raises(ValueError, match="through says what its rows see"):
+            model.as_glm()
+
+
+@pytest.mark.parametrize(("through", "words"), [
+    ("aa", "through names 'aa'; the model has"), (["a"], "rows depend on b by another way"),
+    (["a", "b", "tau"], "has tau, on which no row depends directly"), (["a", "a"], "each variable once"),
+    (["eta"], r"'eta', which has numbers of the rows \(k, o\)"), (["obs"], "'obs', which is neither a free"),
+])
+def test_a_cut_that_parameters_go_around_is_refused_by_name(through, words):
+    with pm.Model() as pymc_model:
+        d = {name: pm.Data(name, value) for name, value in DATA.items()}
+        a = pm.Deterministic("a", pm.Normal("mu") + pm.HalfNormal("tau") * pm.Normal("z", shape=2))
+        eta = pm.Deterministic("eta", a[d["k"]] + pm.Normal("b") * d["o"])
+        pm.Bernoulli("obs", p=0.05 + 0.9 * pm.math.sigmoid(eta), observed=(d["y"] > 0.0).astype("int64"))
+    with pytest.raises(ValueError, match=words):
+        mcmc.from_pymc(pymc_model, through=through)
+    with pytest.raises(ValueError, match="through came with variables"):
+        mcmc.PyMCModel(pymc_model, variables=["mu"], through=["a", "b"])
+
+
+@pytest.mark.skipif(bool(pytest.importorskip("pytensor").config.cxx), reason="a compiler fuses these operations")
+def test_without_a_compiler_nothing_is_computed_entry_by_entry():
+    """Not even log(1 + exp(x)) and casts, which NumPy has under other names; with the same numbers."""
+    x, small = pt.dvector("x"), pt.vector("small", dtype="int8")
+    with pm.Model() as model:
+        d = {name: pm.Data(name, value) for name, value in DATA.items()}
+        pm.Bernoulli("obs", logit_p=pm.Normal("b", shape=2)[d["k"]], observed=d["k"])
+    graphs = RowGraphs(model, model.observed_RVs, list(model.value_vars), [], None, {})
+    function = graphs._compiled([x, small], [pt.softplus(x), small.astype("int64"), small.astype("float64") + x.sum()])
+    for f in (function, graphs.function("curvature")):
+        scalars = [op for op in (getattr(n.op, "scalar_op", None) for n in f.maker.fgraph.toposort()) if op is not None]
+        assert scalars and all(op.nfunc_spec is not None for op in scalars)
+    at = np.array([-745.0, -40.0, -1e-3, 0.0, 5.0, 33.0, 710.0])
+    softplus, integers, floats = function(at, np.array([-3, 4], dtype=np.int8))
+    np.testing.assert_allclose(softplus, np.logaddexp(0.0, at), rtol=1e-15)
+    assert integers.dtype == np.int64 and list(integers) == [-3, 4] and floats.dtype == np.float64
+
+
+def two_parts(d, apart):
+    mu = pm.Normal("mu", 0.0, 3.0, shape=2)
+    places = pt.stack([mu[0], mu[0] + pt.exp(mu[1])]) if apart else mu
+    y = np.r_[np.full(N // 2, -1.5), np.full(N // 2, 1.5)] + 0.3 * DATA["y"]
+    pm.NormalMixture("obs", w=np.array([0.5, 0.5]), mu=places, sigma=0.5, observed=pm.Data("parts", y))
+
+
+def test_another_mode_of_a_small_model_is_found():
+    """The parts of a mixture may change places."""
+    model = made(lambda d: two_parts(d, False))
+    found = other_mode(model, model.reference(np.array([-1.49, 1.51])))
+    np.testing.assert_allclose(found[0], [1.5, -1.5], atol=0.3)
+    assert found[1] == pytest.approx(1.0, rel=0.2)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:all 2 chains began")
+def test_another_mode_of_a_small_model_is_warned_of_and_there_is_none_of_parts_in_order():
+    model = made(lambda d: two_parts(d, False))
+    kernel = mcmc.RacingMetropolis(model, control_variate=model.reference(np.array([-1.5, 1.5])))
+    with pytest.warns(UserWarning, match="has another mode near theta"):
+        mcmc.sample(kernel, [-1.5, 1.5], n_draws=40, n_chains=2, n_tune=0, rng=1)
+    model = made(lambda d: two_parts(d, True))
+    assert other_mode(model, model.reference(np.array([-1.5, np.log(3.0)]))) is None
+    assert made(lambda d: pm.Bernoulli("obs", logit_p=d["x"] @ pm.Normal("b", shape=2), observed=d["k"]))._concave
+
+
+def test_a_model_says_in_words_how_it_runs():
+    def varying(d):
+        pm.Bernoulli("obs", logit_p=pm.Normal("a") + pm.HalfNormal("tau") * pm.Normal("z", shape=3)[d["g"]],
+                     observed=d["k"])
+
+    words = made(varying).describe()
+    assert "sample, laplace and SurrogateMetropolis do not call PyTensor" in words and "3 groups" in words
+    assert "no generalised" not in words
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ("a", "model is 'a'; a pymc.Model is needed"), (3.0, "model is 3.0"), (None, "no model came"),
+])
+def test_what_is_no_model_is_refused_by_name(given, words):
+    with pytest.raises(TypeError, match=words):
+        mcmc.from_pymc(given)

@@ -224,3 +224,22 @@ def test_a_prior_with_hyperparameters_is_refused():
     x, codes = np.ones((60, 1)), np.arange(60) % 3
     with pytest.raises(ValueError, match="hyperparameters"):
         mcmc.VariableSelection(mcmc.GLM(x, np.arange(60) % 2, groups=codes), always=[0])
+
+
+@pytest.mark.parametrize(("always", "chosen"), [
+    (["intercept", "x1"], [2]), ("x2", [0, 1]), (["x0"], [1, 2]), (np.array(["x1", "x2"]), [0]), ([0, 2], [1]),
+])
+def test_coefficients_that_are_always_in_go_by_name_too(always, chosen):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(200), rng.normal(size=(200, 2))])
+    model = mcmc.GLM(X, rng.integers(0, 2, 200), prior_sd=1.0)
+    assert mcmc.VariableSelection(model, always=always)._free.tolist() == chosen
+    with pytest.raises(ValueError, match="always names 'x7'; the names of the model are 'x0', 'x1', 'x2'"):
+        mcmc.VariableSelection(model, always=["x0", "x7"])
+
+
+def test_a_column_of_a_softmax_is_that_of_all_its_classes():
+    rng = np.random.default_rng(0)
+    model = mcmc.Softmax(rng.normal(size=(200, 2)), rng.integers(0, 3, 200), prior_sd=1.0)
+    held = [j for j, name in enumerate(model.names) if not name.startswith("x0")]
+    assert mcmc.VariableSelection(model, always="x0")._free.tolist() == held

@@ -11,7 +11,8 @@ from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.kernels import surrogate_metropolis
 from fastrace.mcmc.kernels._surrogate import NormalInner
-from guarantee import assert_fits, few_or_many
+from fastrace.mcmc.models._sites import matched, replaced
+from guarantee import assert_fits, assert_same_law, few_or_many
 from reference import surrogate as twin
 from reference.mcmc import RowStream
 
@@ -117,6 +118,89 @@ def test_an_exact_step_is_its_twin(n_inner, stride, monkeypatch):
         assert accepted == new
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
     assert 0.3 < steps.accepted.mean() < 1.0
+
+
+def far_from_normal(rng, n_rows=60):
+    """Group 0 without a positive, and a row of great leverage."""
+    X, codes, y = grouped_data(rng, n_rows, 4)
+    y[codes == 0] = 0.0
+    X[5, 1] = 8.0
+    return X, codes, y
+
+
+@pytest.mark.parametrize("size", [1.0, 0.6])
+def test_walks_along_sites_are_their_twin(size):
+    rng = np.random.default_rng(SEED)
+    X, codes, y = far_from_normal(rng)
+    model = grouped(X, codes, y)
+    kernel = mcmc.SurrogateMetropolis(model, decision="exact", size=size)
+    made, order = kernel.compressed, np.r_[2:6, 0:2]
+    table = np.column_stack([X, np.eye(4)[codes]])
+    spread = np.sqrt(np.einsum("ni,ij,nj->n", table, np.linalg.inv(made.metric().to_dense()), table))
+    sites = replaced(model, np.array(made.psi_hat), made.factor(), spread)
+    assert sites.effects[2] == 1.0 and sites.rows[codes == 0].all() and len(sites.walks) > 1
+    kernel._tilt, kernel._bend, kernel._along, kernel._stay, kernel._engines = *sites[:2], *sites[3:], []
+    plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, (made.curvature.to_dense()
+                             + kernel._bend.to_dense()), twin.Prior([2.0, 2.0], [(4, [1.0])]), order,
+                             kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share, size,
+                             stay=kernel._stay)
+
+    def log_likelihood(psi):
+        return -np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (table @ psi)).sum()
+
+    state = kernel.init(np.r_[made.psi_hat, np.exp(kernel._phi_center)])
+    _, steps = kernel.run(np.random.default_rng(3), state, 60)
+    stream, theta = np.random.default_rng(3), state.position
+    for draw, accepted in zip(model.unconstrain(steps.draws), steps.accepted, strict=True):
+        theta, new = twin.exact_step(plain, log_likelihood, theta, stream, walks=kernel._walks, along=kernel._along)
+        assert accepted == new
+        np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
+
+
+def test_walks_along_sites_leave_what_exact_decisions_leave(monkeypatch):
+    rng = np.random.default_rng(SEED)
+    X, codes, y = far_from_normal(rng, 200)
+    draws = []
+    for decision, few in (("exact", 4096), ("poisson", 0)):
+        monkeypatch.setattr(surrogate_metropolis, "FEW_ROWS", few)
+        kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision=decision)
+        assert (kernel._along is None) == (decision == "exact")
+        state, _ = kernel.run(rng, kernel.init(None, rng), 200)
+        draws.append(kernel.run(rng, state, 12_000)[1].draws)
+    assert_same_law(*draws)
+
+
+def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, codes = np.column_stack([np.ones(6000), rng.normal(size=6000)]), rng.integers(0, 5, size=6000)
+    X[0, 1], few = 25.0, codes == 4
+    codes[few] = np.where(rng.random(few.sum()) < 0.02, 4, 0)
+    chance = 1.0 / (1.0 + np.exp(-(X @ [-2.5, 0.3] + np.array([0.3, -0.3, 0.0, 0.4, 0.0])[codes])))
+    y = (rng.random(6000) < chance) & (codes != 4)
+    model = mcmc.GLM(X, y, groups=codes)
+    kernel = mcmc.SurrogateMetropolis(model, decision="race")
+    with pytest.warns(UserWarning, match="races err more often than delta"):
+        mcmc.sample(kernel, n_draws=20, n_chains=2, n_tune=20, rng=1)
+    assert not mcmc.SurrogateMetropolis(model, decision="poisson").decision_advice
+    monkeypatch.setattr(surrogate_metropolis, "WORTH", 0.0)
+    assert mcmc.SurrogateMetropolis(model).decision == "exact"
+
+
+def test_sites_have_the_moments_of_their_terms():
+    prior, slope, bend = np.array([[4.0]]), np.array([-1.0]), np.array([0.1])
+
+    def value(k, t):
+        return slope[k] * t - 0.5 * bend[k] * t**2 - np.logaddexp(0.0, 3.0 * t)
+
+    nu, curved = matched(prior, slope, bend, value)
+    t = np.linspace(-40.0, 40.0, 200_001)
+    weights = np.exp(value(0, t) - (slope[0] * t - 0.5 * bend[0] * t**2) - 0.5 * t**2 / prior[0, 0])
+    weights /= weights.sum()
+    mean = weights @ t
+    variance = weights @ (t - mean) ** 2
+    precision = 1.0 / prior[0, 0] + curved[0] - bend[0]
+    assert 1.0 / precision == pytest.approx(variance, rel=5e-3)
+    assert (nu[0] - slope[0]) / precision == pytest.approx(mean, rel=5e-3)
 
 
 def test_minibatches_by_blocks_are_their_twin(monkeypatch):
@@ -295,6 +379,7 @@ def test_scales_near_zero_are_not_lost_in_rounding(scales):
     """Marginal and mean against formulas with a root S of the prior's covariance, which needs no precision."""
     rng = np.random.default_rng(SEED)
     X = np.column_stack([np.ones(400), rng.standard_normal(400)])
+    X[:, 1] -= X[:, 1].mean()  # so that coefficients are independent under the prior
     y = (rng.random(400) < 1.0 / (1.0 + np.exp(-X @ [0.3, 1.0]))).astype(float)
     model = mcmc.GLM(X, y, groups=mcmc.Groups(rng.integers(5, size=400), slopes=[1]))
     kernel = mcmc.SurrogateMetropolis(model, inner="normal", decision="exact")

@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 from fastrace import mcmc
 from fastrace.mcmc import _fit
-from fastrace.mcmc._fit import other_mode, residual_k
+from fastrace.mcmc._fit import other_expansion, other_mode, residual_k
 from fastrace.mcmc.protocol import Steps
 from fastrace.mcmc.trace import diagnosis, effective_sample_size
 from guarantee import assert_rate_at_most
@@ -309,6 +309,70 @@ def test_models_of_one_mode_are_quiet_and_cost_no_search():
     r = rng.normal(size=1500)
     assert not any("another mode" in words for words in words_of(mcmc.RacingMetropolis(mcmc.ARCH(r, 1)), n_draws=200))
     assert other_mode(logistic(), logistic().reference()) is None
+
+
+def two_camps(share, n_groups=2, rows=30, **options):
+    """Student-t outcomes with a share of the rows 10 away from the others in every group."""
+    rng = np.random.default_rng(4)
+    codes = np.tile(np.arange(n_groups), rows)
+    y = rng.standard_normal(len(codes)) + 10.0 * (np.arange(len(codes)) // n_groups < share * rows)
+    model = mcmc.GLM(np.ones((len(codes), 1)), y, "student-t", **{"scale": 1.0, "df": 3.0, **options}, groups=codes,
+                     prior=mcmc.Normal(0.0, 5.0), group_prior=mcmc.HalfNormal(2.0))
+    return model, codes, y
+
+
+def test_the_words_on_psi_hat_lead_from_draws_to_where_the_expansion_was():
+    """Draws hold a learned scale, psi_hat its logarithm: here .05, and -3."""
+    rng = np.random.default_rng(3)
+    x, codes = rng.normal(size=(600, 1)), rng.integers(0, 4, 600)
+    model = mcmc.GLM(x, x[:, 0] + 0.05 * rng.standard_t(4.0, 600), "student-t", groups=codes)
+    kernel = mcmc.SurrogateMetropolis(model)
+    trace = mcmc.sample(kernel, n_draws=300, n_chains=2, rng=1)
+    words = _fit._psi_hat_words(kernel.model)
+    psi = eval(words.removeprefix("psi_hat="), {"kernel": kernel, "trace": trace})
+    assert -3.5 < psi[-1] < -2.5
+    assert kernel.compressed.distance(psi) < 2.0
+    assert mcmc.compress(model, psi).distance(kernel.compressed.psi_hat) < 2.0
+
+
+def test_another_mode_of_a_hierarchy_is_found_with_its_mass():
+    model, codes, y = two_camps(0.5, n_groups=3)
+    kernel = mcmc.SurrogateMetropolis(model)
+    with pytest.warns(UserWarning, match="another mode near theta") as caught:
+        mcmc.sample(kernel, n_draws=200, n_chains=2, rng=1)
+    assert any("with psi_hat there, where they then begin" in str(w.message) for w in caught)
+    at, share = other_expansion(model, kernel.compressed)
+    level, b, log_tau = np.linspace(-4.0, 14.0, 301), np.linspace(-14.0, 22.0, 91), np.linspace(-4.0, 2.5, 40)
+    given = stats.norm(b[:, None, None], np.exp(log_tau)[:, None]).pdf(level)
+    hyper = stats.halfnorm(scale=2.0).pdf(np.exp(log_tau)) * np.exp(log_tau) * stats.norm(0.0, 5.0).pdf(b)[:, None]
+
+    def mass(sides):
+        """Of a posterior whose groups have their levels on these sides of the middle; over a grid."""
+        out = hyper
+        for g, side in enumerate(sides):
+            rows = stats.t(3.0).logpdf(y[codes == g, None] - level).sum(axis=0)
+            out = out * (given * np.exp(rows + 150.0) * ((level > 5.0) == side)).sum(axis=-1)
+        return out.sum()
+
+    here, there = (psi[0] + psi[1:4] > 5.0 for psi in (kernel.compressed.psi_hat, at))
+    assert (here != there).any()
+    assert 0.6 < share / (mass(there) / mass(here)) < 1.6
+    kernel = mcmc.SurrogateMetropolis(model, psi_hat=at)
+    assert (kernel.compressed.psi_hat == at).all()
+
+
+def test_hierarchies_of_one_mode_are_quiet_and_cost_no_search(monkeypatch):
+    model, *_ = two_camps(0.0, n_groups=4)
+    assert other_expansion(model, mcmc.compress(model)) is None
+    learned, *_ = two_camps(0.0, n_groups=4, scale=None)
+    assert other_expansion(learned, mcmc.compress(learned)) is None
+    monkeypatch.setattr("fastrace.mcmc._fit.expansions_apart", None)      # would raise
+    rng = np.random.default_rng(0)
+    codes, x = rng.integers(0, 5, 400), rng.standard_normal(400)
+    for family in ("gaussian", "logistic"):
+        y = x + rng.standard_normal(400)
+        concave = mcmc.GLM(x[:, None], y if family == "gaussian" else y > 0.0, family, groups=codes)
+        assert other_expansion(concave, mcmc.compress(concave)) is None
 
 
 def test_derivatives_that_fail_far_out_do_no_harm():

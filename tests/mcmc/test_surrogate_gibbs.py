@@ -363,6 +363,7 @@ def test_chains_of_one_class_may_begin_at_one_point():
     mix, _ = mixture(sizes=(300,), n_classes=1)
     trace = mcmc.sample(mix, n_draws=200, n_chains=2, rng=1, n_tune=50)
     assert not any("one point" in words for words in trace.warnings)
+    assert "mcmc.sample of the GLM alone" in mcmc.SurrogateGibbs(mix).exchange_advice
 
 
 def test_surplus_classes_become_empty():

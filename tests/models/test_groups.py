@@ -226,3 +226,39 @@ def test_what_expands_columns_alone_refuses_by_name(rng):
         mcmc.Binned(mcmc.GLM(X, y, offset=X[:, 0], groups=y, prior_sd=1.0))
     with pytest.raises(ValueError, match="glm has a sparse X"):
         TaylorSurrogate(GLMSource(scipy.sparse.csr_array(X), y), np.zeros(2))
+
+
+def _shuffled():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(30)
+    frame = pd.DataFrame({"one": 1.0, "a": rng.normal(size=60)})
+    y, g = pd.Series(rng.integers(0, 2, 60)), pd.Series(rng.integers(0, 4, 60))
+    return frame, frame.sample(frac=1.0, random_state=1), y, g
+
+
+@pytest.mark.parametrize(("make", "named"), [
+    (lambda f, s, y, g: mcmc.GLM(s, y), "X and y"),
+    (lambda f, s, y, g: mcmc.GLM(f.to_numpy(), y, weights=y.loc[s.index]), "y and weights"),
+    (lambda f, s, y, g: mcmc.GLM(f, y, "poisson", offset=s["a"]), "X and offset"),
+    (lambda f, s, y, g: mcmc.GLM(s, y.to_numpy(), "binomial", trials=y), "X and trials"),
+    (lambda f, s, y, g: mcmc.GLM(s, y.to_numpy(), groups=g), "X and groups"),
+    (lambda f, s, y, g: mcmc.GLM(s, y.to_numpy(), groups={"g": mcmc.Groups(g)}), "X and groups"),
+    (lambda f, s, y, g: mcmc.GLM({"a": f["a"], "b": s["a"]}, y), "indexes of X differ"),
+    (lambda f, s, y, g: mcmc.Groups(g, slopes=s), "groups and slopes"),
+    (lambda f, s, y, g: mcmc.Softmax(f, y.to_numpy(), offset=s), "X and offset"),
+    (lambda f, s, y, g: mcmc.ARCH(s["a"], 1, weights=y), "returns and weights"),
+])
+def test_indexes_that_differ_are_refused(make, named):
+    """Rows are matched by position, so a shuffled frame would be put together with other rows' outcomes."""
+    with pytest.raises(ValueError, match=f"{named}.* row 0 is .*reset_index"):
+        make(*_shuffled())
+
+
+def test_rows_with_the_same_index_or_none_go_together():
+    frame, shuffled, y, g = _shuffled()
+    own = y.loc[shuffled.index]
+    model = mcmc.GLM(shuffled, own, groups={"g": mcmc.Groups(g.loc[shuffled.index])}, shuffle=1)
+    mcmc.GLM(shuffled, y.to_numpy(), weights=[1] * 60)
+    mcmc.GLM(shuffled.reset_index(drop=True), y, groups=[g, g.to_numpy()])
+    again = pickle.loads(pickle.dumps(model))
+    assert all(group.index is None for one in (model, again) for group in one._glm.groups)

@@ -232,3 +232,25 @@ def test_bad_offsets_weights_and_priors_say_what_is_needed(rows, make, message):
 def test_no_prior_of_another_kind():
     with pytest.raises(TypeError, match="prior of coefficients is 3"):
         mcmc.Softmax(np.ones((4, 1)), [0, 1, 1, 0], prior=3)
+
+
+@pytest.mark.parametrize(("labels", "named"), [(lambda y: y + 1, "class 0"), (lambda y: 2 * y, "classes 1, 3")])
+def test_classes_without_rows_are_named(labels, named):
+    """Labels that begin at 1, or have gaps: under a flat prior nothing bounds those classes."""
+    rng = np.random.default_rng(21)
+    X, y = np.column_stack([np.ones(300), rng.normal(size=300)]), labels(rng.integers(0, 3, 300))
+    with pytest.warns(UserWarning, match=f"no row of y is of {named}"):
+        model = mcmc.Softmax(X, y)
+    with pytest.raises(ValueError, match=f"no row of y is of {named}.*the posterior is improper"):
+        mcmc.sample(model)
+    with pytest.warns(UserWarning, match=named):
+        mcmc.Softmax(X, y, prior_sd=2.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mcmc.Softmax(X, y, int(y.max()) + 1, prior_sd=2.5)
+
+
+def test_a_class_whose_rows_were_never_seen_has_none():
+    y = np.random.default_rng(22).integers(0, 3, 300)
+    with pytest.warns(UserWarning, match="class 2"):
+        mcmc.Softmax(np.ones((300, 1)), y, prior="weak", weights=(y != 2).astype(int))

@@ -191,18 +191,18 @@ def walk(reference, log_prior, z, rng, n, *, size, decide):
     return np.array(out)
 
 
-def antithetic(log_posterior, center, factor, v, rng, n, *, walk, walk_share):
+def antithetic(log_posterior, center, factor, v, rng, n, *, walk, walk_share, mirror=True):
     """Pairs of mirror images from a normal density; then the mirror image of the state. A share of random walks.
 
     With w the posterior over that density: the pair of y is accepted with min(1, (w(y) + w(-y)) / (w(v) + w(-v))), and
-    y is chosen from it with w(y) / (w(y) + w(-y)).
+    y is chosen from it with w(y) / (w(y) + w(-y)). Without `mirror` y alone with min(1, w(y) / w(v)).
     """
     def log_w(v):
         return log_posterior(center + factor @ v) + 0.5 * v @ v
 
     out = []
     for k in range(n):
-        if k % 2:
+        if mirror and k % 2:
             v = -v if -rng.standard_exponential() < log_w(-v) - log_w(v) else v
             out.append(center + factor @ v)
             continue
@@ -211,6 +211,8 @@ def antithetic(log_posterior, center, factor, v, rng, n, *, walk, walk_share):
         if walks:
             new = v + walk * xi
             v = new if log_u < log_posterior(center + factor @ new) - log_posterior(center + factor @ v) else v
+        elif not mirror:
+            v = xi if log_u < log_w(xi) - log_w(v) else v
         elif log_u < np.logaddexp(log_w(xi), log_w(-xi)) - np.logaddexp(log_w(v), log_w(-v)):
             v = xi if math.log(u) < log_w(xi) - np.logaddexp(log_w(xi), log_w(-xi)) else -xi
         out.append(center + factor @ v)

@@ -44,10 +44,11 @@ class Prior:
 class NormalInner:
     """order: coordinates of the blocks, then the dense ones; A = L L' in that order."""
 
-    def __init__(self, hat, gradient, H, prior, order, center, factor, walk_share, size=1.0, fixed_share=0.0):
+    def __init__(self, hat, gradient, H, prior, order, center, factor, walk_share, size=1.0, fixed_share=0.0,
+                 stay=None):
         self.hat, self.g, self.H, self.prior, self.order = hat, gradient, H, prior, order
         self.center, self.factor, self.walk_share, self.size = center, factor, walk_share, size
-        self.fixed_share = fixed_share
+        self.fixed_share, self.stay = fixed_share, stay
 
     def given(self, phi):
         """L in `order`, and A^-1 b."""
@@ -133,29 +134,60 @@ class NormalInner:
         if self.fixed_share > 0.0 and rng.random() < self.fixed_share:
             return self.move_fixed(psi, phi, rng)
         keep = math.sqrt(1.0 - self.size**2)
+        some = self.stay is not None and rng.random() < 0.75
         _, L, mean, _, _ = self.given(phi)
         z = np.empty(n)
         z[order] = L.T @ (psi - self.hat - mean)[order]
         if len(phi):
             phi = self.move_phi(phi, rng)
         _, L, mean, _, _ = self.given(phi)
-        z = keep * z + self.size * np.array([rng.standard_normal() for _ in range(n)])
+        for i in range(n):
+            if not (some and self.stay[i]):
+                z[i] = keep * z[i] + self.size * rng.standard_normal()
         psi = np.empty(n)
         psi[order] = np.linalg.solve(L.T, z[order])
         return np.concatenate([self.hat + mean + psi, phi])
 
 
-def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None):
+class ScaledInner(NormalInner):
+    """phi begins with the log of a scale, `s`: a Gaussian log-likelihood of rows is normal in the rest given it.
+
+    `table` holds the design of coefficients and effects, `weights` those of the rows, `log_scale` the prior of s.
+    """
+
+    def __init__(self, hat, table, y, weights, log_scale, prior, order, center, factor, walk_share, size=1.0):
+        super().__init__(hat, None, None, prior, order, center, factor, walk_share, size)
+        self.table, self.weights, self.log_scale = table, weights, log_scale
+        self.left = y - table @ hat
+
+    def given(self, phi):
+        scaled = self.weights * math.exp(-2.0 * phi[0])
+        self.g, self.H = self.table.T @ (scaled * self.left), self.table.T @ (scaled[:, None] * self.table)
+        P = np.diag(self.prior.precision(phi[1:]))
+        A, b = self.H + P, self.g - P @ self.hat
+        return A, np.linalg.cholesky(A[np.ix_(self.order, self.order)]), np.linalg.solve(A, b), b, P
+
+    def log_marginal(self, phi):
+        A, _, mean, b, P = self.given(phi)
+        rows = -self.weights.sum() * phi[0] - 0.5 * math.exp(-2.0 * phi[0]) * self.weights @ self.left**2
+        return rows + self.log_scale(phi[0]) + self.prior.log_hyper(phi[1:]) + 0.5 * (
+            np.linalg.slogdet(P)[1] - np.linalg.slogdet(A)[1] + b @ mean - self.hat @ P @ self.hat)
+
+
+def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None, along=()):
     """One step decided by all rows: R is the log-likelihood less its expansion. The next state, and if it is new.
 
     With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
-    With walks a twentieth are those of all coordinates.
+    With walks a twentieth are those of all coordinates. Plain ones along given directions follow.
     """
     n = inner.prior.n_seen
 
     def residual(psi):
         d = psi - inner.hat
         return log_likelihood(psi) - inner.g @ d + 0.5 * d @ inner.H @ d
+
+    def whole(theta):
+        return residual(theta[:n]) + inner.log_density(theta)
 
     rng.bit_generator.random_raw()              # the seed of the step's own stream, which no row needs
     coin = rng.random() if stride > 0.0 or walks is not None else 1.0
@@ -167,13 +199,19 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
             new[n - 1] += stride * rng.standard_normal()
         else:
             new += walks * np.array([rng.standard_normal() for _ in theta])
-        before, after = (residual(at[:n]) + inner.log_density(at) for at in (theta, new))
-        return (new if after - before > level else theta), after - before > level
-    new = theta
-    for _ in range(n_inner):
-        new = inner.move(new, rng)
-    accepted = residual(new[:n]) - residual(theta[:n]) > level
-    return (new if accepted else theta), accepted
+        accepted = whole(new) - whole(theta) > level
+    else:
+        new = theta
+        for _ in range(n_inner):
+            new = inner.move(new, rng)
+        accepted = residual(new[:n]) - residual(theta[:n]) > level
+    theta = new if accepted else theta
+    for way in along:
+        rng.bit_generator.random_raw()
+        level, new = -rng.standard_exponential(), theta.copy()
+        new[:n] += rng.standard_normal() * way
+        theta = new if whole(new) - whole(theta) > level else theta
+    return theta, accepted
 
 
 def cubic_change(before, both, after, step):

@@ -523,6 +523,15 @@ cdef class ArrowFactor:
         return inverse.T @ inverse, np.einsum("gqi,gqj->gij", root, root) + np.einsum("agi,agj->gij", across, across)
 
 
+def added(Arrow arrow not None, Arrow more):
+    """The sum of two arrows of one shape; the first alone if there is no other."""
+    if more is None:
+        return arrow
+    if not arrow.n_blocks:
+        return Arrow(arrow.dense + more.dense)
+    return Arrow(arrow.dense + more.dense, arrow.border + more.border, arrow.blocks + more.blocks, arrow.start)
+
+
 cdef class Quadratic:
     """A quadratic function: value + gradient . d - d' A d / 2 for d = x - center.
 

@@ -25,6 +25,15 @@ cdef struct factor_t:           # group effects: normal, of one covariance, inde
     double *pull                # q x q: derivatives by the root
 
 
+# Numba's or C's: parameters, their number and where to write the gradient
+ctypedef double (*own_function)(const double *theta, Py_ssize_t n, double *gradient) noexcept nogil
+
+cdef struct own_density_t:      # of the user's own, compiled
+    own_function function
+    Py_ssize_t n
+    Py_ssize_t *places          # of its parameters in theta, or NULL: all, in order
+
+
 cdef class JointPrior:
     """Not shared between threads: it keeps what the last hyperparameters gave. Each chain takes a `copy()`."""
 
@@ -38,6 +47,10 @@ cdef class JointPrior:
     cdef density_t *hyper                       # one for each hyperparameter
     cdef density_t of_aux
     cdef list own                               # densities besides, in Python
+    cdef Py_ssize_t n_compiled
+    cdef own_density_t *compiled                # and compiled ones, which need no GIL
+    cdef double *own_work                       # their parameters, and their gradient
+    cdef cnp.ndarray _own_places, _own_memory
     cdef bint own_sees_local                    # whether one of them takes a horseshoe's local scale
     cdef cnp.ndarray _memory, _near, _free
     cdef double *phi                            # hyperparameters that `scale`, `share` and the factors' roots are of
@@ -72,7 +85,9 @@ cdef class JointPrior:
     cdef void spread_root(self, const factor_t *f, double *by_phi) noexcept nogil
     cdef double slope_of(self, const factor_t *f, Py_ssize_t i, Py_ssize_t k, double z) noexcept nogil
     cdef void precision_of(self, const factor_t *f, double *out) noexcept nogil
+    cdef double log_aux(self, double x) noexcept nogil          # of the log of the auxiliary parameter
     cdef double log_near(self, Py_ssize_t j, double x) noexcept nogil
     cdef double pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil
     cdef _near_of(self, Py_ssize_t j, double hat, double slope, double curvature)
+    cdef double own_densities(self, const double *theta, double *gradient) except? -1.0 nogil
     cdef double ask_own(self, const double *theta, double *gradient) except? -1.0 with gil

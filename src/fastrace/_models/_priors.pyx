@@ -11,7 +11,7 @@ L_ij = z_ij sqrt(prod_{k<j} (1 - z_ik^2)), and under LKJ(eta) each (1 + z_ij) / 
 (Lewandowski, Kurowicka & Joe, 2009), so that the density of phi is a product.
 """
 
-from libc.math cimport M_PI, exp, isfinite, log, sqrt, tanh
+from libc.math cimport INFINITY, M_PI, exp, isfinite, log, sqrt, tanh
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, memset
 cimport numpy as cnp
@@ -45,6 +45,12 @@ cdef d.density_t density_of(given):
     return out
 
 
+def refuse_density(value, theta):
+    """Say that a log density of the user's own is no finite number, nor -inf."""
+    raise ValueError(f"the log density returned {value} at {theta}; a finite number is needed, or -inf where the "
+                     f"parameters are impossible")
+
+
 cdef class JointPrior:
     """The prior of all that a chain moves.
 
@@ -60,7 +66,8 @@ cdef class JointPrior:
     aux : tuple or None
         Scale prior of the auxiliary parameter.
     own : sequence of tuple
-        (function, places): ``function(theta[places])`` returns a log density and its gradient.
+        (function, places): ``function(theta[places])`` returns a log density and its gradient. If it is a method of an
+        object with an `address`, the compiled function there is called in its place, without the GIL.
     """
 
     def __cinit__(self, coefficients, pools=(), factors=(), aux=None, own=()):
@@ -86,7 +93,7 @@ cdef class JointPrior:
         self.aux = n_seen - 1 if aux is not None else -1
         if aux is not None:
             self.of_aux = density_of(aux)
-        self.own = list(own)
+        self._place_own(own)
         local = {int(self.coefficients[j].local) + n_seen for j in range(len(coefficients))
                  if self.coefficients[j].local >= 0}
         self.own_sees_local = any(places is None or not local.isdisjoint(places) for _, places in own) and bool(local)
@@ -152,6 +159,28 @@ cdef class JointPrior:
             first += n_groups * q
             self.n_precision += n_groups * q * q
         self.n_precision += self.n_seen - first
+
+    def _place_own(self, own):
+        """Densities of the user's own: those of compiled code apart from those of Python."""
+        cdef Py_ssize_t k, structs, first = 0
+        cdef Py_ssize_t *places
+        cdef size_t address
+        found = [getattr(getattr(function, "__self__", None), "address", None) for function, _ in own]
+        self.own = [pair for pair, where in zip(own, found, strict=True) if where is None]
+        listed = [(where, chosen) for where, (_, chosen) in zip(found, own, strict=True) if where is not None]
+        self.n_compiled = len(listed)
+        some = [np.asarray(chosen, dtype=np.intp) for _, chosen in listed if chosen is not None]
+        self._own_places = np.concatenate([*some, np.empty(0, dtype=np.intp)])
+        structs = self.n_compiled * <Py_ssize_t>(sizeof(own_density_t) // sizeof(double))
+        self._own_memory = np.zeros(structs + 2 * self.dim)
+        self.compiled = <own_density_t *>cnp.PyArray_DATA(self._own_memory)
+        self.own_work = <double *>cnp.PyArray_DATA(self._own_memory) + structs
+        places = <Py_ssize_t *>cnp.PyArray_DATA(self._own_places)
+        for k, (address, chosen) in enumerate(listed):
+            self.compiled[k].function = <own_function>address
+            self.compiled[k].n = self.dim if chosen is None else len(chosen)
+            self.compiled[k].places = NULL if chosen is None else places + first
+            first += 0 if chosen is None else len(chosen)
 
     def __reduce__(self):
         return _restored, (self.given, np.asarray(self._near), np.asarray(self._free))
@@ -281,8 +310,7 @@ cdef class JointPrior:
             out += d.scale_density(&self.of_aux, theta[self.aux], &slope)
             if gradient is not NULL:
                 gradient[self.aux] = slope
-        if self.own:
-            out += self.ask_own(theta, gradient)
+        out += self.own_densities(theta, gradient)
         return out
 
     cdef double effects(self, factor_t *f, const double *psi, double *gradient) noexcept nogil:
@@ -344,6 +372,30 @@ cdef class JointPrior:
         for j in range(k):
             left -= f.lower[i * f.q + j] * f.lower[i * f.q + j]
         return exp(self.phi[f.sd + i]) * sqrt(max(left, 0.0)) * (1.0 - z * z)
+
+    cdef double own_densities(self, const double *theta, double *gradient) except? -1.0 nogil:
+        """Sum of the log densities of the user's own; adds to the gradient."""
+        cdef double out = self.ask_own(theta, gradient) if self.own else 0.0
+        cdef double value
+        cdef const double *point
+        cdef double *slopes = self.own_work + self.dim
+        cdef own_density_t *own
+        cdef Py_ssize_t j, k
+        for k in range(self.n_compiled):
+            own, point = &self.compiled[k], theta
+            if own.places is not NULL:
+                point = self.own_work
+                for j in range(own.n):
+                    self.own_work[j] = theta[own.places[j]]
+            value = own.function(point, own.n, slopes)
+            if not value < INFINITY:
+                with gil:
+                    refuse_density(value, [point[j] for j in range(own.n)])
+            out += value
+            if gradient is not NULL:
+                for j in range(own.n):
+                    gradient[j if own.places is NULL else own.places[j]] += slopes[j]
+        return out
 
     cdef double ask_own(self, const double *theta, double *gradient) except? -1.0 with gil:
         cdef cnp.ndarray point = np.empty(self.dim)
@@ -418,10 +470,13 @@ cdef class JointPrior:
                 out += c.constant - log(self.scale[j]) - self.log_near(j, theta[j]) + d.location_density(
                     c.kind, c.df, (theta[j] - c.mean) / self.scale[j], &slope)
         if self.aux >= 0:
-            out += d.scale_density(&self.of_aux, theta[self.aux], &slope) - self.log_near(self.aux, theta[self.aux])
-        if self.own:
-            out += self.ask_own(theta, NULL)
+            out += self.log_aux(theta[self.aux]) - self.log_near(self.aux, theta[self.aux])
+        out += self.own_densities(theta, NULL)
         return out
+
+    cdef double log_aux(self, double x) noexcept nogil:
+        cdef double slope
+        return d.scale_density(&self.of_aux, x, &slope)
 
     cdef double log_near(self, Py_ssize_t j, double x) noexcept nogil:
         cdef double step = x - self.near_mean[j]

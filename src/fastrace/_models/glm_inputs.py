@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from fastrace._base import _checks, _frames
 from fastrace._models.grouping import row_numbers
 
+MOST_OFFSET, FAR_OFFSET = 700.0, 100.0  # beyond which exp overflows, or in standard deviations of outcomes
 _CHUNK = 4096  # rows looked at for entries that are not finite
 
 # what outcomes of a kind are: whether each is, and what is needed
@@ -49,6 +51,28 @@ def check_outcomes(y: NDArray[Any], family: str, kind: str) -> None:
     if bad.any():
         row = int(bad.argmax())
         raise ValueError(f"y[{row}] is {y[row]}; each outcome of the {family} family must be {needed}")
+
+
+def check_offset(offset: NDArray[np.float64], family: str, kind: str, y: NDArray[Any]) -> None:
+    """Refuse an offset that no probability or mean can follow; warn of one that is not in the units of the predictor.
+
+    The predictor is a logarithm, or log-odds or the like, but where outcomes are real.
+    """
+    row = int(np.abs(offset).argmax())
+    if kind == "real":
+        far = abs(float(offset.mean())) / max(float(np.std(y)), 1e-300)
+        if far > FAR_OFFSET:
+            warnings.warn(f"the mean of offset is {offset.mean():.4g}, {far:.3g} standard deviations of y away from 0. "
+                          f"A weakly informative prior of an intercept lies about the mean of y and does not know of "
+                          f"the offset: subtract its mean from it and from y", stacklevel=4)
+        return
+    if abs(offset[row]) > MOST_OFFSET:
+        raise ValueError(
+            f"offset[{row}] is {offset[row]:.6g}; it is added to the predictor of the {family} family, which is on the "
+            f"scale of {'log-odds or the like' if kind in ('binary', 'share') else 'the logarithm of the mean'}, "
+            f"where {MOST_OFFSET:g} is the most that numbers can hold: give the logarithm of an exposure, or subtract "
+            f"the mean of the offset and let an intercept take it up"
+        )
 
 
 def are_counts(values: NDArray[np.float64]) -> NDArray[np.bool_]:

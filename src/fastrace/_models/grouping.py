@@ -80,12 +80,14 @@ class Groups:
         Numbers of the groups in `levels`.
     levels : tuple
         The groups: sorted where they can be, in the order of their appearance otherwise.
+    index : pandas.Index or None
+        That of `codes` or `slopes`, which a model's other rows must have too.
 
     Raises
     ------
     ValueError
-        If a group is missing (None or nan), shapes disagree, slopes are not finite, or neither an intercept nor a slope
-        varies.
+        If a group is missing (None or nan), shapes or pandas indexes disagree, slopes are not finite, or neither an
+        intercept nor a slope varies.
 
     Examples
     --------
@@ -99,6 +101,8 @@ class Groups:
     (('a', 0), ('b', 0), ('b', 1))
     """
 
+    index: Any = None  # of those made by a user; it is not saved
+
     def __init__(
         self,
         codes: Any,
@@ -108,6 +112,8 @@ class Groups:
         name: str | None = None,
     ) -> None:
         called = "groups" if name is None else f"groups {name!r}"
+        _frames.require_same_rows(**{called: codes, f"slopes of {called}": slopes})
+        self.index = next(iter(_frames.indexes([codes, slopes])), None)
         self.codes, self.levels = _coded(codes, called)
         self.intercept = _checks.flag(intercept, "intercept")
         self.correlated = _checks.flag(correlated, "correlated")
@@ -145,10 +151,13 @@ class Groups:
         name = "" if self.name is None else f"{self.name!r}, "
         return f"Groups({name}{len(self.levels)} groups, {', '.join(effects)})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "index": None}
+
     def reordered(self, order: NDArray[np.intp] | slice) -> Groups:
         """The same factor of rows in another order, or of some of them."""
         new = object.__new__(Groups)
-        new.__dict__.update(self.__dict__)
+        new.__dict__.update(self.__getstate__())
         new.codes = self.codes[order]
         new.table = None if self.table is None else self.table[order]
         return new
@@ -196,7 +205,7 @@ def _named(value: Any, name: str) -> Groups:
     if value.name is not None:
         return value
     new = value.reordered(slice(None))
-    new.name = name
+    new.name, new.index = name, value.index
     return new
 
 
@@ -251,7 +260,8 @@ def _plain(codes: Any) -> Any:
     if hasattr(codes, "to_numpy"):
         return codes.to_numpy()
     if isinstance(codes, (str, bytes)) or not hasattr(codes, "__len__"):
-        raise ValueError(f"groups is {_checks.shown(codes)}; one group for each row is needed")
+        column = f", such as the column frame[{codes!r}]" if isinstance(codes, str) else ""
+        raise ValueError(f"groups is {_checks.shown(codes)}; one group for each row is needed{column}")
     kinds = {type(code) for code in codes}
     numbers = all(issubclass(kind, (int, float, np.number)) for kind in kinds)
     if numbers or (len(kinds) == 1 and not kinds & {tuple, list}):

@@ -30,6 +30,7 @@ from fastrace.mcmc.models.arch import ARCH
 from fastrace.mcmc.models.binned import Binned
 from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import GLM, FunctionModel, Model, Reference, SourceModel
+from fastrace.mcmc.models.predictor import PredictorModel
 from fastrace.mcmc.models.priors import (
     LKJ,
     Exponential,
@@ -78,6 +79,7 @@ __all__ = [
     "Normal",
     "PoissonMinibatchGibbs",
     "PoissonMinibatchMetropolis",
+    "PredictorModel",
     "PyMCModel",
     "RacingGibbs",
     "RacingMetropolis",

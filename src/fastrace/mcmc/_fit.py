@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace.mcmc import _pareto
+from fastrace.mcmc.compression import Compressed, expansions_apart
+from fastrace.mcmc.kernels._surrogate import NormalInner
+from fastrace.mcmc.kernels.surrogate_metropolis import MOST_BY_SLICES, marginal_of
 from fastrace.mcmc.models._modes import find_mode, normal_density
-from fastrace.mcmc.models.model import Model, Reference
+from fastrace.mcmc.models.model import GLM, Model, Reference
 
 __all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals", "tail"]
 
@@ -20,9 +24,10 @@ Array = NDArray[np.float64]
 
 _ROWS = 1000        # rows of a search for modes, at least
 _STARTS = 10        # of a search, at most; fewer in many dimensions
-_EXPANSIONS = 300   # of a search, at most
 _APART = 4.0        # standard deviations between modes that are two
 _MASS = 1e-3        # of a mode that matters, beside that of the first
+_FOUND = 4          # modes whose masses are compared
+_SPREADS = 50       # draws that tell deviations of what the rows see
 _DRAWS = 400        # whose weights tell the shape of the tail
 _TERMS = 4000       # rows that estimate each of these weights
 _FITS = 0.8         # share of proposals from a surrogate that are accepted where it fits
@@ -35,9 +40,13 @@ def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str
     `accepted` is the share of proposals accepted: above some, an expansion leaves too little to look at its tail.
     """
     model, out = kernel.model, []
-    mode = other_mode(model, reference)
+    hierarchy = isinstance(model, GLM) and model.n_hyper and hasattr(kernel, "compressed")
+    mode = other_expansion(model, kernel.compressed) if hierarchy else other_mode(model, reference)
     if mode is not None:
-        out.append(mode_words(model, *mode))
+        out.append(mode_words(model, *mode, "psi_hat" if hierarchy else "control_variate"))
+    advice = getattr(kernel, "decision_advice", "")
+    if advice:
+        out.append(advice)
     if getattr(kernel, "proposes_reference", False):
         k = residual_k(model, reference)
         if not k < _pareto.MOST:
@@ -54,19 +63,28 @@ def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str
             out.append(
                 f"Pareto k of the weights of draws from prior times expansion is {k:.2g}, above {_pareto.MOST}: the "
                 f"expansion misses a part of the posterior, where chains get stuck for long without R-hat showing it. "
-                f"Expand where the draws are, with psi_hat, take a smaller size, or, if rows are few, NUTS on all of "
-                f"them"
+                f"Expand where the draws are, with {_psi_hat_words(model)}, take a smaller size, or, if rows are few, "
+                f"NUTS on all of them"
             )
     return out
 
 
-def mode_words(model: Model, at: Array, share: float) -> str:
+def _psi_hat_words(model: Model) -> str:
+    """The argument that expands where draws of a kernel on a surrogate are: they hold scales, it their logarithms."""
+    if model.own_surrogate is not None:
+        return "psi_hat"
+    return "psi_hat=kernel.model.unconstrain(trace.draws.mean(axis=(0, 1)))[:kernel.model.n_seen]"
+
+
+def mode_words(model: Model, at: Array, share: float, given: str = "control_variate") -> str:
     """Words on another mode of a posterior."""
+    at = model.constrain(at) if len(at) == model.dim else at
     values = ", ".join(f"{x:.4g}" for x in at[:6]) + (", ..." if len(at) > 6 else "")
+    both = "with psi_hat there, where they then begin" if given == "psi_hat" else f"with init and {given} there"
     return (
         f"the posterior has another mode near theta = ({values}), with about {share:.2g} times the mass of the one "
-        f"that the draws were made about, and they may all miss it. Run chains from both, with init and "
-        f"control_variate there, and weigh them by their mass, or write the model so that one mode is left"
+        f"that the draws were made about, and they may all miss it. Run chains from both, {both}, "
+        f"and weigh them by their mass, or write the model so that one mode is left"
     )
 
 
@@ -133,7 +151,7 @@ def other_mode(model: Model, reference: Reference) -> tuple[Array, float] | None
     if model._some_log_posterior(hat, rows) is None:
         return None
 
-    left = iter(range(_EXPANSIONS))
+    left = iter(range(model._most_expansions))
 
     def some(at: Array) -> tuple[float, Array, Array]:
         next(left)  # ends the search: what is raised is suppressed
@@ -160,6 +178,57 @@ def other_mode(model: Model, reference: Reference) -> tuple[Array, float] | None
         with suppress(Exception):
             share = math.exp(min(700.0, found[0][0] - _log_mass(model, hat)))
     return (found[0][1], share) if share > _MASS else None
+
+
+def other_expansion(model: GLM, compressed: Compressed) -> tuple[Array, float] | None:
+    """Another mode of what the rows of a hierarchical model see, and its mass over that of the expansion's.
+
+    Newton's steps with estimated scales run from far starts on some of the rows, and from a new mode on all. Its mass
+    is the integral of prior times expansion there: over what the rows see exactly, over scales by a normal density.
+
+    Nothing is looked for where the log-likelihood is concave in what the rows see, or that of a Gaussian outcome, which
+    is so given its scale: with normal priors the posterior given all scales then has one mode, and scales, few, move by
+    their marginal. Nor with more scales than the nested normal takes. Modes that only a Student-t prior makes are not
+    seen, for the steps take a normal one in its place.
+    """
+    if model._concave or model._glm.family == "gaussian" or compressed.prior.n_hyper > MOST_BY_SLICES:
+        return None
+    rng = np.random.default_rng(0)
+    n = min(model.n_rows, max(_ROWS, 10 * model.n_seen))
+    rows = np.sort(rng.choice(model.n_rows, n, replace=False))
+    share, best = _MASS, None
+    with np.errstate(all="ignore"), suppress(Exception):
+        for other in islice(expansions_apart(model, compressed, _far_starts(model, compressed, rng), rows), _FOUND):
+            mass = math.exp(min(700.0, _evidence(other) - _evidence(compressed)))
+            if mass > share:
+                share, best = mass, np.array(other.psi_hat)
+    return None if best is None else (best, share)
+
+
+def _far_starts(model: GLM, compressed: Compressed, rng: np.random.Generator) -> Iterator[Array]:
+    """Points 5 to 50 standard deviations away, about as far as the prior reaches; a learned scale stays.
+
+    In every second of them effects stay too: modes of shared coefficients are far apart in all effects at once.
+    """
+    hat, factor = compressed.psi_hat, compressed.factor()
+    sd = np.sqrt(np.mean(np.square([factor.draw(rng.standard_normal(len(hat))) for _ in range(_SPREADS)]), axis=0))
+    diagonal = compressed.metric().diagonal() - compressed.curvature.diagonal()
+    with np.errstate(divide="ignore"):
+        spread = np.clip(1.0 / np.sqrt(np.maximum(diagonal, 0.0)), 5.0 * sd, 50.0 * sd)
+    if model.learns_scale:
+        spread[-1] = 0.0
+    for k in range(max(4, min(_STARTS, 400 // len(hat)))):
+        step = spread * rng.standard_normal(len(hat))
+        if k % 2 == 0:
+            step[model.n_columns :] = 0.0
+        yield hat + step
+
+
+def _evidence(compressed: Compressed) -> float:
+    """Log integral of prior times expansion, up to a constant of the model."""
+    center, factor = marginal_of(compressed)
+    top = NormalInner(compressed.quadratic, compressed.prior).marginal_of(center)
+    return compressed.quadratic.value + float(top) + float(np.log(np.diagonal(factor)).sum())
 
 
 def _starts(model: Model, reference: Reference, rng: np.random.Generator) -> Iterator[Array]:

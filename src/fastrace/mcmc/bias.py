@@ -172,7 +172,7 @@ def _twice(kernel: _Races) -> Twice:
 def _rows_twice(exact: Any, kernel: Any, state: Any, position: Any, seed: int) -> tuple[int, int, int]:
     here = replace(exact.init(position), tuning=state.tuning)
     if not isinstance(exact, SurrogateMetropolis):
-        here = replace(here, whitened=exact._whitened(position, state.tuning))
+        here = replace(here, whitened=exact._whitened(here.position, state.tuning))
     race, full = (maker.run(np.random.default_rng(seed), here, 1)[1] for maker in (kernel, exact))
     if isinstance(exact, Slice):
         differs = not np.array_equal(race.draws, full.draws)

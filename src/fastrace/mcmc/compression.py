@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ _SETTLED = 0.02  # relative change of those scales
 _SAMPLE = 200_000  # rows that the first steps take where there are far more
 _COLLINEAR = 1e12  # variance of a coefficient, beside that if all others were given, that is rounding
 _DAMPING = (0.0, 1.0, 10.0, 100.0)  # times its own size that a curvature gets where it is not positive definite
+_APART = 4.0  # standard deviations between two modes
 _WEAK = 1e-8  # precision, as a share of the curvature, of what has no proper prior
 
 
@@ -44,7 +46,7 @@ class Compressed:
     Attributes
     ----------
     psi_hat : ndarray of shape (n_seen,)
-        Where the log-likelihood was expanded.
+        Where the log-likelihood was expanded, a learned scale as its logarithm.
     value : float
         The log-likelihood there.
     slope : ndarray of shape (n_seen,)
@@ -101,14 +103,8 @@ class Compressed:
     @property
     def quadratic(self) -> Quadratic:
         """The compiled function, with working memory of its own, and `_part` of the prior if there is one."""
-        if self._part is None:
-            return Quadratic(self.psi_hat, self.value, self.slope, self.curvature)
-        value, slope, _ = self._part.expansion(self.psi_hat)
-        whole, p = self.curvature, len(self._part.shift)
-        dense = np.array(whole.dense)
-        dense[:p, :p] += self._part.precision
-        blocks = (whole.border, whole.blocks, whole.start) if whole.n_blocks else ()
-        return Quadratic(self.psi_hat, self.value + value, self.slope + slope, Arrow(dense, *blocks))
+        value, slope, whole = _with_part(self._part, (self.value, self.slope, self.curvature), self.psi_hat)
+        return Quadratic(self.psi_hat, value, slope, whole)
 
     def _step(self, psi: ArrayLike) -> Array:
         point = np.asarray(psi, dtype=np.float64)
@@ -158,7 +154,8 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
     model : GLM, Softmax, FunctionModel or other Model
         It must give derivatives.
     psi_hat : array_like of shape (n_seen,), optional
-        Where to expand. By default near the posterior's bulk; see the notes.
+        Where to expand, a learned scale as its logarithm: of a draw x of a `GLM`,
+        ``model.unconstrain(x)[:model.n_seen]``. By default near the posterior's bulk; see the notes.
 
     Returns
     -------
@@ -203,38 +200,86 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
         if point.shape != (prior.n_seen,) or not np.isfinite(point).all():
             raise ValueError(f"psi_hat has shape {point.shape}; {prior.n_seen} finite parameters are needed")
         parts = expansion_of(model, point)
-        return _compressed(model, prior, point, parts, _Scales(prior).about(point, parts[2]))
+        bent = _bent(parts[2], model.prior_part)
+        return _compressed(model, prior, point, parts, _Scales(prior).about(point, bent))
     if prior.n_hyper == 0 and not prior.given[2]:
         point = np.array(model.reference().theta_hat)
         parts = expansion_of(model, point)
         scales = _Scales(prior)
         scales.bend(point)
         return _compressed(model, prior, point, parts, scales.precision())
-    start, scales = _start(model, prior), _Scales(prior)
+    start, scales, both = _start(model, prior), _Scales(prior), partial(_with_part, model.prior_part)
     if model.n_rows > 2 * _SAMPLE and isinstance(model, GLM):  # most steps on some of the rows
-        some = model._taken(np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE)))
+        rows = np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE))
         with contextlib.suppress(NoModeError):
-            start, _, scales = _empirical_bayes(lambda psi: _parts(*expand_seen(some, psi)), start, scales)
+            start, scales = _on_some(model, rows, start, scales)
     try:
-        point, parts, scales = _empirical_bayes(lambda psi: expansion_of(model, psi), start, scales)
+        point, parts, scales = _empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), start, scales)
     except NoModeError:
         model._explain_no_mode()
         raise
+    if model.prior_part is not None:
+        parts = expansion_of(model, point)
     _require_proper(model, prior, point, parts, scales)
     return _compressed(model, prior, point, parts, scales.precision())
+
+
+def _on_some(model: GLM, rows: NDArray[np.intp], start: Array, scales: _Scales) -> tuple[Array, _Scales]:
+    """Where Newton's steps lead on some of the rows, and the scales there."""
+    some, both = model._taken(rows), partial(_with_part, model.prior_part)
+    point, _, scales = _empirical_bayes(lambda psi: both(_parts(*expand_seen(some, psi)), psi), start, scales)
+    return point, scales
+
+
+def expansions_apart(model: GLM, compressed: Compressed, starts: Iterable[Array],
+                     rows: NDArray[np.intp]) -> Iterator[Compressed]:
+    """Expansions where Newton's steps lead from far points, on some of the rows, then on all; only of other modes."""
+    hat, metric = np.array(compressed.psi_hat), compressed.metric()
+    both = partial(_with_part, model.prior_part)
+
+    def apart(a: Array, b: Array) -> bool:
+        return bool((a - b) @ metric.times(a - b) > _APART**2)
+
+    near, _ = _on_some(model, rows, hat, _Scales(compressed.prior))
+    for start in starts:
+        with contextlib.suppress(ValueError, np.linalg.LinAlgError):  # so far out there need not be a way back
+            point, scales = _on_some(model, rows, start, _Scales(compressed.prior))
+            if apart(point, near):
+                point, _, scales = _empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), point, scales)
+                if apart(point, hat):
+                    yield _compressed(model, compressed.prior, point, expansion_of(model, point), scales.precision())
+
+
+def _bent(curvature: Arrow, part: QuadraticPart | None) -> Arrow:
+    """With that of a part of the prior."""
+    if part is None:
+        return curvature
+    dense, p = np.array(curvature.dense), len(part.shift)
+    dense[:p, :p] += part.precision
+    blocks = (curvature.border, curvature.blocks, curvature.start) if curvature.n_blocks else ()
+    return Arrow(dense, *blocks)
+
+
+def _with_part(part: QuadraticPart | None, parts: Parts, psi: Array) -> Parts:
+    """An expansion with a part of the prior, which scales of factors are estimated with."""
+    if part is None:
+        return parts
+    value, slope, _ = part.expansion(psi)
+    return parts[0] + value, parts[1] + slope, _bent(parts[2], part)
 
 
 def _require_proper(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: _Scales) -> None:
     """Refuse coefficients with a flat prior that the rows do not bound: collinear ones, or separated outcomes."""
     flat = np.array([j for j, c in enumerate(prior.given[0]) if c[0] == "flat"], dtype=int)
-    if not len(flat) or prior.given[4] or model.prior_part is not None:
+    if not len(flat) or prior.given[4]:
         return
-    names, factor = tuple(model.names or ()), ArrowFactor(parts[2], scales.layout)
+    names, curvature = tuple(model.names or ()), _bent(parts[2], model.prior_part)
+    factor = ArrowFactor(curvature, scales.layout)
     share = np.zeros(len(point))
     share[flat] = 1.0
     try:
         factor.factor(scales.precision())
-        spread = (np.diagonal(factor.block_covariances()[0]) * np.diagonal(parts[2].dense))[: len(prior.given[0])]
+        spread = (np.diagonal(factor.block_covariances()[0]) * np.diagonal(curvature.dense))[: len(prior.given[0])]
         share[flat] = np.sqrt(spread[flat])
         bounded = bool(np.isfinite(spread).all() and (spread[flat] < _COLLINEAR).all())
     except np.linalg.LinAlgError:
@@ -245,6 +290,8 @@ def _require_proper(model: Model, prior: JointPrior, point: Array, parts: Parts,
         raise ValueError(f"the posterior is improper: the rows say nothing about one direction of parameters "
                          f"{called(share, names)}, on which the prior is flat, as with collinear columns or two "
                          f"intercepts. Leave a column out, or give a prior such as Normal(0.0, 2.5)")
+    if model.prior_part is not None:  # it may bound a direction in which outcomes are separated
+        return
     step = factor.solve(parts[1] + scales.pulled(factor, point)[1])
     step[np.setdiff1d(np.arange(len(step)), flat)] = 0.0
     for direction in (step, point * (share > 0.0)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,9 @@ Array = NDArray[np.float64]
 _INDEPENDENT = 0.3      # effective draws a draw, below which proposals are not independent
 _LEAST = 0.2            # share of proposals accepted
 _FAR = 6.0              # standard deviations from the expansion, beyond which a scale is no logarithm
+_WIDER = 1.5            # times as wide as they should be, or as narrow, that draws are not by chance,
+_FOR_WIDTHS = 400       # if there are so many
+_LARGE = 500            # parameters, and these are not too many to look
 _DRAWS = 400            # whose weights tell Pareto k where decisions are races
 
 
@@ -66,7 +69,8 @@ def correct(
     Returns
     -------
     Trace
-        As many draws as came, those that were refused replaced by the draw before. ``trace.kernel["pareto_k"]`` is
+        As many draws as came, those that were refused replaced by the draw before, with a learned scale in place of
+        its logarithm, as in all traces. ``trace.kernel["pareto_k"]`` is
         Pareto k of the weights of the draws: below 0.5 the surrogate is good, above 0.7 not to be used. Such a trace
         cannot be continued.
 
@@ -79,13 +83,16 @@ def correct(
     Warns
     -----
     UserWarning
-        If k is above 0.7, draws are correlated, few are taken, or chains disagree; also in ``Trace.warnings``.
+        If k is above 0.7, draws are correlated, few are taken, chains disagree, or draws are much wider or narrower
+        than under the prior of the model, where that is normal; also in ``Trace.warnings``.
 
     Notes
     -----
     With :math:`R(\psi)` for what the expansion leaves of the log-likelihood, draw t replaces the present one with
-    probability :math:`\min(1, \exp(R(\psi_t) - R(\psi)))` [1]_. The prior cancels, so that it may be any. In a race k
-    is estimated from at most 400 draws and 4000 rows, with "exact" from all.
+    probability :math:`\min(1, \exp(R(\psi_t) - R(\psi)))` [1]_. The prior cancels, so that it may be any; so does
+    whatever else the sampler multiplied its density by. That the draws are of prior times expansion is not known, and a
+    mistake in the sampler's density is not corrected. In a race k is estimated from at most 400 draws and 4000 rows,
+    with "exact" from all.
 
     References
     ----------
@@ -123,6 +130,10 @@ def correct(
     if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] < n or not np.isfinite(array).all():
         raise ValueError(f"draws has shape {shape}; finite draws of shape (n_chains, n_draws, k) or "
                          f"(n_draws, k) are needed, k at least the {n} parameters that the rows see")
+    if array.shape[1] in (n, model.dim) and array.shape[2] > array.shape[1] and array.shape[2] != model.dim:
+        raise ValueError(f"draws has shape {shape}, and the rows of the model see {n} parameters: parameters stand "
+                         f"where draws should. Shape (n_chains, n_draws, k) or (n_draws, k) is needed: swap the last "
+                         f"two axes, as with np.swapaxes(draws, -1, -2)")
     if isinstance(surrogate, Compressed):
         require_of(surrogate, model, with_prior=False)
     _check_columns(array[:, :, :n].reshape(-1, n), surrogate, model)
@@ -140,15 +151,27 @@ def correct(
         some = flat[gen.choice(len(flat), min(_DRAWS, len(flat)), replace=False)]
         k = tail(model, carrier, some) if len(flat) >= _pareto.LEAST else math.nan
         chains = [_raced(gen, own, n, model, carrier, delta) for own in array]
+    proposed = array
+    if model.joint_prior is not None and getattr(model, "learns_scale", False):  # the scale itself, as in all traces
+        chains = [replace(steps, draws=_with_scale(steps.draws, n)) for steps in chains]
+        proposed = _with_scale(array, n)
     about: dict[str, Any] = {"kernel": "correct", "decision": decision, "pareto_k": k}
     about |= {"delta": delta} if decision == "race" else {}
-    names = (model.names or ()) if array.shape[2] == model.dim else ()
+    names = (model.natural_names or ()) if array.shape[2] == model.dim else ()
     trace = Trace(tuple(chains), about, (), (), time.perf_counter() - began, names=names,
                   shown_last=model._shown_last)
-    problems = _problems(trace, array, k)
+    problems = _problems(trace, proposed, k, model)
+    problems += _width_problems(array, surrogate, model, problems)
     for words in problems:
         warnings.warn(words, stacklevel=2)
     return replace(trace, warnings=tuple(problems))
+
+
+def _with_scale(draws: Array, n_seen: int) -> Array:
+    """Draws with a learned scale, the last that the rows see, in place of its logarithm."""
+    out = draws.copy()
+    out[..., n_seen - 1] = np.exp(out[..., n_seen - 1])
+    return out
 
 
 def _by_name(draws: Mapping[str, ArrayLike], model: Model) -> Array:
@@ -195,6 +218,36 @@ def _check_columns(seen: Array, surrogate: Compressed | Reference, model: Model)
                          f"give draws as a dict by name")
 
 
+def _expected(surrogate: Compressed | Reference, model: Model) -> Array | None:
+    """Standard deviations of prior times expansion under the model's own prior; None if it is not normal, or large."""
+    if isinstance(surrogate, Reference):
+        plain = model.joint_prior is None and model.log_prior is None
+        return np.linalg.norm(surrogate.factor, axis=1) if plain else None
+    own = surrogate.prior
+    if own.n_hyper or not own.normal or surrogate._part is not None or surrogate.n_seen > _LARGE:
+        return None
+    return np.sqrt(np.diagonal(np.linalg.inv(surrogate.metric().to_dense())))
+
+
+def _width_problems(
+    proposed: Array, surrogate: Compressed | Reference, model: Model, others: Sequence[str]
+) -> list[str]:
+    """What says that the draws are of another density than prior times expansion, in words."""
+    expected = None if others or proposed[..., 0].size < _FOR_WIDTHS else _expected(surrogate, model)
+    if expected is None:
+        return []
+    ratio = proposed[:, :, : len(expected)].std(axis=(0, 1)) / expected
+    odd = np.maximum(ratio, 1.0 / ratio)
+    if not odd.max() > _WIDER:
+        return []
+    worst = int(odd.argmax())
+    name = called(np.eye(len(odd))[worst], model.names)
+    return [f"the draws of {name} are {ratio[worst]:.2g} times as wide as prior times expansion, with the prior of the "
+            f"model. This is right if they were made with another prior. Otherwise the sampler had another density, "
+            f"such as one without a factor, and that is not corrected: compare its log density with "
+            f"Compressed.log_likelihood"]
+
+
 def _exactly(rng: np.random.Generator, own: Array, left: Array, n_rows: int) -> Steps:
     """An independence chain over draws whose residuals are known."""
     threshold = -rng.standard_exponential(len(own))
@@ -226,13 +279,14 @@ def _raced(rng: np.random.Generator, own: Array, n: int, model: Model, carrier: 
     return Steps(own[place], rows, looks, place == np.arange(count), full, undecided)
 
 
-def _problems(trace: Trace, proposed: Array, k: float) -> list[str]:
+def _problems(trace: Trace, proposed: Array, k: float, model: Model) -> list[str]:
     """What is wrong with the draws, in words."""
     out = []
+    logs = " at the logarithm of a scale" if getattr(model, "learns_scale", False) else ""
     if k > _pareto.MOST:
         out.append(f"Pareto k of the weights of the draws is {k:.2g}, above {_pareto.MOST}: the surrogate misses a "
                    f"part of the posterior, and the chain gets stuck there. Expand at the mean of the draws, with "
-                   f"compress(model, psi_hat), and sample again, or run mcmc.sample")
+                   f"compress(model, psi_hat){logs}, and sample again, or run mcmc.sample")
     before = replace(trace, chains=tuple(replace(steps, draws=own) for steps, own in
                                          zip(trace.chains, proposed, strict=True)))
     share = float(before.ess().min()) / (trace.n_chains * trace.n_draws)

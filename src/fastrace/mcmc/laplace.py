@@ -38,7 +38,7 @@ class LaplaceResult(Result):
     ----------
     draws : ndarray of shape (n_draws, dim)
         Draws of the density that proposes: normal, Student-t, or prior times expansion where the prior has
-        hyperparameters, which are then on their natural scales.
+        hyperparameters. Scales are themselves, as in chains, though it is their logarithms that are proposed.
     log_weights : ndarray of shape (n_draws,)
         Logarithms of their Pareto-smoothed importance weights, which sum to 1.
     resampled : ndarray of shape (n_draws, dim)
@@ -48,8 +48,9 @@ class LaplaceResult(Result):
     ess : float
         Effective sample size ``1 / sum(weights ** 2)``, less where draws are not independent.
     center, factor : ndarray of shape (dim,) and (dim, dim)
-        Of the density that proposes: its mean and the Cholesky factor of its squared scale. With hyperparameters the
-        point of expansion, and an empty array.
+        Of the density that proposes: its mean and the Cholesky factor of its squared scale, in the coordinates of
+        ``model.names``, with the logarithm of a learned scale. With hyperparameters the point of expansion, and an
+        empty array.
     df : float
         Its degrees of freedom, infinite for the normal density.
     n_passes : int
@@ -268,12 +269,9 @@ def _nested(model: Model, n: int, rng: np.random.Generator) -> _Weighted:
     if not compressed.prior.normal:
         raise ValueError("the prior is not normal given its hyperparameters, so that prior times expansion has no "
                          "draws without a chain: use mcmc.sample(mcmc.SurrogateMetropolis(model))")
-    start = np.concatenate([compressed.psi_hat, kernel._phi_center])
-    draws = kernel._inner().draws(start, _THIN * (n + _ARRIVING), rng)[_THIN * _ARRIVING :: _THIN]
+    draws, beside = kernel._drawn(_THIN * (n + _ARRIVING), _THIN * _ARRIVING, _THIN, rng)
     seen = draws[:, : model.n_seen]
-    left = model._log_likelihoods(seen) - [compressed.log_likelihood(psi) for psi in seen]
-    if kernel._tilt is not None:
-        left = left - (seen - compressed.psi_hat) @ kernel._tilt
+    left = model._log_likelihoods(seen) - [compressed.log_likelihood(psi) for psi in seen] + beside
     density = _Proposal(compressed.psi_hat, np.empty((0, 0)), math.inf)
     natural = np.asarray(model.constrain(draws), dtype=np.float64)
     share = min(1.0, min(effective_sample_size(column) for column in draws.T) / n)
@@ -349,9 +347,9 @@ def _answer(
     cumulative = np.cumsum(np.exp(best.log_weights))
     chosen = rng.permutation(np.minimum(np.searchsorted(cumulative, points * cumulative[-1], side="right"), n - 1))
     p = best.proposal
-    names = getattr(model, "natural_names", model.names) if model.n_hyper else model.names  # scales, or logarithms
-    answer = LaplaceResult(best.draws, best.log_weights, best.draws[chosen], best.k, best.ess, p.center, p.factor, p.df,
-                           passes, names=names or (), shown_last=model._shown_last)
+    draws = best.draws if model.n_hyper or model.joint_prior is None else model.constrain(best.draws)
+    answer = LaplaceResult(draws, best.log_weights, draws[chosen], best.k, best.ess, p.center, p.factor, p.df,
+                           passes, names=model.natural_names or (), shown_last=model._shown_last)
     if not best.k < _pareto.trusted_below(n):
         problems.append(answer.verdict)
     elif best.ess < min(_FEW, n / 4.0):

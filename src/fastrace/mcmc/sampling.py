@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -60,14 +60,18 @@ def sample(
     ----------
     kernel : Kernel, Model or MixtureOf
         Such as `RacingMetropolis`. A model gets a kernel: `SurrogateMetropolis` where its prior has hyperparameters,
-        also for a hierarchy in PyMC that `from_pymc` recognises; else of that, `PoissonMinibatchMetropolis` and
-        `RacingMetropolis` the one that needs the least work for an independent draw in a short pilot, always from one
-        seed. ``Trace.kernel`` says which, and ``Trace.kernel["chosen"]`` why. A `MixtureOf` gets `SurrogateGibbs`.
-    init : array_like, sequence of array_like, or Trace, optional
+        also for a hierarchy in PyMC that `from_pymc` recognises; else of that, `PoissonMinibatchMetropolis`,
+        `RacingMetropolis` and, from 100 parameters on, a `Metropolis` in batches the one that needs the least work for
+        an independent draw in a short pilot, always from one seed. ``Trace.kernel`` says which, and
+        ``Trace.kernel["chosen"]`` why. A `MixtureOf` gets `SurrogateGibbs`.
+    init : array_like, sequence of array_like, dict, or Trace, optional
         Where all chains start, or where each does. By default each chain has a start of its own where the kernel has
         a normal density to follow: a draw from it, twice as wide while there is tuning, so that chains that agree have
-        come together. Other kernels choose. A `Trace` is continued: sampling takes up its states and generators,
-        without tuning.
+        come together. Other kernels choose. A start has the coordinates of draws, so that a learned scale is the scale
+        itself. A dict has a number, or one for each chain, for every name of ``Trace.names``; a scale may come as
+        "scale" or as "log(scale)". A `Trace` is continued: sampling takes up its states and generators,
+        without tuning. The kernel must be of the same kind and its model have the same parameters; whether its rows are
+        the same is checked only where there is a `checkpoint`.
     n_draws : int, default 1000
         Draws kept of each chain.
     n_chains : int, optional
@@ -117,7 +121,8 @@ def sample(
     - minibatch kernels, which are there to read few rows, that read all rows in most steps of a chain;
     - several chains that all began at one point;
     - another mode, which the kernel's normal density does not see: looked for by Newton's method from a few points on
-      some of the rows, in models with derivatives whose log-likelihood is not known to be concave, PyMC's left aside;
+      some of the rows, in models with derivatives whose log-likelihood is not known to be concave; PyMC's are left
+      aside where they have more than 8 parameters, or where `SurrogateMetropolis` moves them as they are;
     - weights of independent proposals with a Pareto k above 0.7, see `laplace`: chains then get stuck in the tails;
     - a reward outside the support that a race was given, which voids its promise.
 
@@ -161,7 +166,8 @@ def sample(
     if isinstance(kernel, Model):
         kernel, why = kernel_for(kernel)
     if isinstance(kernel, type) or not (callable(getattr(kernel, "run", None)) and hasattr(kernel, "describe")):
-        raise TypeError(f"kernel is {_checks.shown(kernel)}; a kernel is needed, such as RacingMetropolis(model)")
+        raise TypeError(f"kernel is {_checks.shown(kernel)}; a model such as GLM(X, y), or a kernel such "
+                        f"as RacingMetropolis(model), is needed")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback is {_checks.shown(callback)}; a function of (chain, steps) is needed")
     n_draws = _checks.integer(n_draws, "n_draws", 0, "a number of draws")
@@ -178,6 +184,7 @@ def sample(
     if not _checks.real(checkpoint_every, "checkpoint_every") >= 0.0:
         raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds from 0 up is needed")
     generator = None if rng is None else _checks.generator(rng)
+    init = _listed(kernel, init, n_chains) if isinstance(init, Mapping) else init
     saved, runs = _begun(kernel, init, n_draws, n_chains, generator, n_tune, checkpoint)
     one_start = _one_start(kernel, init, len(runs))
     work = _Work(kernel, runs, callback, saved, checkpoint_every)
@@ -230,10 +237,12 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
     reference = getattr(kernel, "reference", None)
     try:
         reference = reference if isinstance(reference, Reference) else None
-        alike = None if getattr(kernel, "records_natural", False) else reference
+        natural = getattr(kernel, "records_natural", False)
+        alike = None if natural and hasattr(kernel, "compressed") else reference
+        moving = getattr(kernel, "_unconstrained", None) if natural and alike is not None else None
         found += diagnosis(trace, alike, one_start, getattr(kernel, "full_pass_advice", ""),
                            getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
-                           getattr(kernel, "refusal_advice", ""))
+                           getattr(kernel, "refusal_advice", ""), moving)
         if reference is not None and begins:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         remedy = getattr(getattr(kernel, "model", None), "_remedy", "") if found else ""
@@ -250,6 +259,7 @@ def _started(
         if len(init.states) != init.n_chains:
             raise ValueError("init is a trace that does not say where its chains stand, as those of correct; give its "
                              "last draws as starts: trace.draws[:, -1]")
+        _require_continued(kernel, init)
         pairs = zip(init.states, copy.deepcopy(init.rngs), strict=True)
         return [ChainRun(i, state, own, 0, n_draws) for i, (state, own) in enumerate(pairs)]
     children = _checks.generator(rng).spawn(n_chains)
@@ -271,6 +281,56 @@ def _started(
         place = start if spread is None else spread(own)
         runs.append(ChainRun(i, kernel.init(place, own), own, n_tune, n_draws))
     return runs
+
+
+def _listed(kernel: Kernel, init: Mapping[str, Any], n_chains: int) -> NDArray[np.float64]:
+    """Starts by name as an array of shape (n_chains, dim); a scale may come by its logarithm, and the other way."""
+    names = tuple(getattr(kernel, "names", None) or ())
+    if not names:
+        raise TypeError("init is a dict, and the parameters of this kernel have no names: give an array")
+    given = {name: np.asarray(values, dtype=np.float64) for name, values in init.items()}
+    for name in names:
+        if name not in given and f"log({name})" in given:
+            given[name] = np.exp(given.pop(f"log({name})"))
+        elif name not in given and name.startswith("log(") and name[4:-1] in given:
+            given[name] = np.log(_positive(given.pop(name[4:-1]), name[4:-1]))
+    odd = [name for name in names if name not in given] or [name for name in given if name not in names]
+    if odd:
+        lacks = "lacks" if odd[0] in names else "holds"
+        raise ValueError(f"init {lacks} {odd[0]!r}; a dict needs a number, or one for each chain, for each of "
+                         f"{', '.join(map(repr, names[:20]))}{', ...' if names[20:] else ''}")
+    shapes = {given[name].shape for name in names}
+    if not shapes <= {(), (n_chains,)}:
+        raise ValueError(f"init has values of shapes {sorted(shapes)}; numbers, or {n_chains} of them, one for each "
+                         f"chain, are needed")
+    if shapes == {()}:
+        return np.array([float(given[name]) for name in names])
+    return np.stack([np.broadcast_to(given[name], n_chains) for name in names], axis=1)
+
+
+def _positive(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    if not (values > 0.0).all():
+        raise ValueError(f"init has {name} = {values.min():.4g}; a scale is a positive number")
+    return values
+
+
+def _require_continued(kernel: Kernel, trace: Trace) -> None:
+    """Refuse a kernel of another kind, or of a model with other parameters, than those of the trace."""
+    about, names = kernel.describe(), tuple(getattr(kernel, "names", None) or ())
+    kinds = [[str(held[key]) for key in ("kernel", "inner") if key in held] for held in (trace.kernel, about)]
+    model, own = getattr(kernel, "model", None), trace.chains[0].draws.shape[1:]
+    dim = model.dim if isinstance(model, Model) and not trace.parts else None
+    if kinds[0] != kinds[1] and all(kinds):
+        apart = f"is of {' '.join(kinds[0])}, and the kernel is {' '.join(kinds[1])}"
+    elif dim is not None and len(own) == 1 and own != (dim,):
+        apart = f"has {counted(own[0], 'parameter')}, and the kernel's model {dim}"
+    elif names and trace.names and names != trace.names:
+        old, new = next(pair for pair in zip(trace.names, names, strict=True) if pair[0] != pair[1])
+        apart = f"has a parameter {old!r} where the kernel's model has {new!r}"
+    else:
+        return
+    raise ValueError(f"init is a trace that {apart}; a trace is continued by the kernel that made it, on the same "
+                     f"model. To start others there give its last draws, trace.draws[:, -1], in place of it")
 
 
 def _one_start(kernel: Kernel, init: Any, n_chains: int) -> bool:

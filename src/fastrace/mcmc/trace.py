@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base._checks import shown
 from fastrace._base._words import counted
+from fastrace.mcmc._pointwise import moving, pointwise
 from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
 from fastrace.results import Column, Result, Table
@@ -75,7 +76,9 @@ class Trace(Result):
     variable : str
         Name of what is drawn.
     names : tuple of str
-        Names of its coordinates, such as the columns of a frame that a `GLM` was made of; empty if they have none.
+        Names of its coordinates, such as the columns of a frame that a `GLM` was made of; empty if they have none. A
+        learned scale is "scale" or "dispersion", whatever the kernel. Only under a prior given by `prior_sd` it is
+        "log(scale)" or "log(dispersion)", since that prior is one of the logarithm, and draws hold the logarithm.
     warnings : tuple of str
         Problems with the draws, one sentence each: chains that disagree, move too slowly, refuse nearly all proposals,
         are far from where the posterior was expected, or all began at one point. `sample` gives each as a warning too.
@@ -207,26 +210,40 @@ class Trace(Result):
         about = {"kernel": self.kernel, "seconds": self.seconds, "names": self.names, "warnings": self.warnings}
         return dict(plain({**self.to_arrays(), **about}))
 
-    def to_arviz(self, model: Any = None) -> Any:
+    def to_arviz(self, model: Any = None, *, log_likelihood: bool = False) -> Any:
         """As ArviZ keeps chains: a DataTree with ArviZ 1.x, InferenceData with 0.x.
 
         `names` label the coordinates of the draws.
 
         Parameters
         ----------
-        model : PyMCModel, optional
-            The model of the draws, or the one whose `as_glm` theirs is. They then have the names, dimensions and
-            coordinates of its PyMC model, free and deterministic variables on their own scales.
+        model : PyMCModel, or with `log_likelihood` GLM or other Model, optional
+            The model of the draws, or the PyMCModel whose `as_glm` theirs is. Draws of a PyMCModel then have the names,
+            dimensions and coordinates of its PyMC model, free and deterministic variables on their own scales.
+        log_likelihood : bool, default False
+            Add the group "log_likelihood", the log density of each row at each draw with all constants, by which
+            ``arviz.loo`` and ``arviz.compare`` judge models. That takes a pass over the rows for each draw, and 8 bytes
+            for each draw and row; where this is more than 0.4 GB every k-th draw is taken, with a warning. The density
+            of a row with a weight counts as often as the row was seen.
 
         Raises
         ------
         ImportError
             If ArviZ is not there; `to_arrays` needs nothing.
         TypeError
-            If the model has no variables of its own.
+            If the model has no variables of its own, or `log_likelihood` came without a model.
+        ValueError
+            If the draws are not of the model, or `log_likelihood` would not fit into 0.4 GB at 25 draws a chain.
+
+        Warns
+        -----
+        UserWarning
+            If `log_likelihood` leaves draws out.
         """
         groups = self.to_arrays()
-        if model is None:
+        if log_likelihood:
+            groups["log_likelihood"] = {getattr(model, "outcome_name", "y"): pointwise(model, moving(model, self))}
+        if model is None or (log_likelihood and not hasattr(model, "labelled")):
             return arviz_tree(groups, self.kernel, self.variable, self.names, self.parts)
         if not hasattr(model, "labelled"):
             raise TypeError(f"model is {shown(model)}; a PyMCModel is needed, other traces know their names")
@@ -276,8 +293,9 @@ class Trace(Result):
 
         Parameters
         ----------
-        what : {"all", "draws", "rows"}, default "all"
-            Draws of some coordinates along the chains, rows read in each step, or both.
+        what : {"all", "draws", "rows"} or name of a coordinate, default "all"
+            Draws of some coordinates along the chains, rows read in each step, or both; or draws of the one that is
+            named.
         ax : matplotlib Axes, or sequence of them for "all", optional
             Where to draw; a new figure by default.
         coordinates : int, str, or sequence of them, default (0,)
@@ -288,6 +306,8 @@ class Trace(Result):
         matplotlib Axes, or list of them for "all"
             What was drawn on, one per panel.
         """
+        if what in self.names:
+            what, coordinates = "draws", what
         listed = [coordinates] if isinstance(coordinates, str) else np.atleast_1d(coordinates)
         unknown = [j for j in listed if isinstance(j, str) and j not in self.names]
         if unknown:
@@ -429,7 +449,7 @@ def ess_limit(n_draws: int) -> float:
 def diagnosis(
     trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = "",
     least_accepted: float | None = None, exchange_advice: str = "",
-    refusal_advice: str = "",
+    refusal_advice: str = "", unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
@@ -438,6 +458,7 @@ def diagnosis(
     problem of the kernel. `least_accepted` is the share of proposals that a kernel asks for itself; 0.1 by default.
     `exchange_advice` is what to do about chains that disagree, where parts of the draws may exchange names.
     `refusal_advice` is what to do about refused proposals, where a kernel has no size and no other proposal.
+    `unconstrained` brings draws to the coordinates of `reference`, where they are in others.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
@@ -472,6 +493,7 @@ def diagnosis(
             )
     if reference is not None and n and real and flat.shape[2] == len(reference.center):
         thinned = flat[:, :: max(1, n // 1000)]
+        thinned = thinned if unconstrained is None else unconstrained(thinned)
         z = np.linalg.solve(reference.factor, (thinned - reference.center).reshape(-1, flat.shape[2]).T)
         apart = np.median(np.linalg.norm(z, axis=0).reshape(thinned.shape[:2]), axis=1)
         limit = math.sqrt(flat.shape[2]) + _FAR
@@ -501,7 +523,7 @@ def _disagreement(trace: Trace, exchange_advice: str = "") -> list[str]:
         return []
     worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
     return [
-        f"R-hat of {trace._name(int(judged[worst]))} is {rhat[worst]:.4g}, and that of {int(bad.sum())} of {len(rhat)} "
+        f"R-hat of {trace._name(int(judged[worst]))} is {rhat[worst]:.4f}, and that of {int(bad.sum())} of {len(rhat)} "
         f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
         f"the posterior's. {exchange_advice or 'Run longer, tune for longer, or look at trace.plot()'}"
     ]

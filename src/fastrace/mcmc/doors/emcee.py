@@ -82,7 +82,8 @@ class KernelMove(Move):  # type: ignore[misc]
         """The walker's state, with what its kernel keeps of it, unless something else has moved it."""
         if i < len(self._states) and np.array_equal(self._states[i].position, x):
             return self._states[i]
-        return self.kernel.init(x)
+        state_at = getattr(self.kernel, "_state_at", None)  # walkers are in the coordinates in which chains move
+        return self.kernel.init(x) if state_at is None else state_at(x)
 
     def _move(self, rng: np.random.Generator) -> list[Steps]:
         """Move all walkers."""

@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
+from fastrace._base import _checks
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_check_idle,
                                     guard_enter, guard_leave, guarded)
 from fastrace._base._signals cimport check_signals
@@ -313,13 +314,10 @@ cdef class Chain:
     cdef double _ask_prior(self, const double *theta) except? -1.0:
         cdef cnp.ndarray point = np.empty(self.n_seen)
         memcpy(cnp.PyArray_DATA(point), theta, self.n_seen * sizeof(double))
-        value = float(self.log_prior(point))
-        if isnan(value) or value == INFINITY:
-            raise ValueError(f"log_prior returned {value} at {point}; a finite number is needed, or -inf where the "
-                             f"parameters are impossible")
+        value = _checks.log_density_at(self.log_prior, point)
         if value == -INFINITY and theta == self.now:
             raise ValueError(f"log_prior is -inf at the chain's own state {point}; a chain must start where it is "
-                             f"finite")
+                             f"finite: give such a point as init")
         return value
 
     cdef double size_of_move(self) noexcept nogil:
@@ -397,7 +395,7 @@ cdef double sum_of(Source source, Py_ssize_t arm) except? -1.0 nogil:
     if out == -INFINITY and arm == 0:
         with gil:
             raise ValueError("the log-likelihood is -inf at the chain's own state; a chain must start where it is "
-                             "finite")
+                             "finite: give such a point as init")
     return out
 
 

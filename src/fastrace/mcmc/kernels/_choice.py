@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastrace._base._words import counted
 from fastrace.mcmc.kernels._rows import RowKernel
+from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
@@ -18,8 +21,11 @@ from fastrace.mcmc.models.model import Model
 
 __all__ = ["kernel_for"]
 
+Array = NDArray[np.float64]
+
 TUNING, STEPS, SEED = 100, 60, 20160619  # the pilot's steps and its seed: the choice depends on the model alone
 PER_STEP = 60.0  # work of a step beside its rows, in rows read
+SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where 128 steps share a pass; parameters from which they may
 
 
 def kernel_for(model: Model) -> tuple[RowKernel, str]:
@@ -48,6 +54,11 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         except ValueError:  # no bounds, or no expansion that it can use
             continue
         tried.append((worth, words, kernel))
+    cheapest = 1.0 / (PER_STEP + SHARED * model.n_rows)  # of shared passes if each step were an independent draw
+    if model.dim >= MANY and all(worth < cheapest for worth, _, _ in tried):
+        with contextlib.suppress(ValueError):  # no mode, or terms that are not evaluated at many points at once
+            batches = Metropolis(model, proposal="independent", batch=128, walk_share=0.01, mirror=False)
+            tried.append((*_pilot(batches), batches))
     if not tried:
         return RacingMetropolis(model, control_variate=None), "the model has no mode to expand at"
     best = max(range(len(tried)), key=lambda k: tried[k][0])
@@ -64,9 +75,16 @@ def _pilot(kernel: RowKernel) -> tuple[float, str]:
         before = kernel._recorded(state.position[None])
         _, steps = kernel.run(rng, state, STEPS)
     draws = np.concatenate([before, steps.draws])
-    spread = draws.var(axis=0)
-    moved = np.square(np.diff(draws, axis=0)).mean(axis=0)
-    share = float(np.clip(moved[spread > 0.0] / (2.0 * spread[spread > 0.0]), 0.0, 1.0).mean()) if spread.any() else 0.0
-    rows = float(steps.rows.mean())
-    name = type(kernel).__name__
-    return share / (PER_STEP + rows), f"{name}, {counted(round(rows), 'row')} for {share:.2f} of an independent draw"
+    share = min(_share(draws), _share(np.square(draws - draws.mean(axis=0))))
+    rows, batches = float(steps.rows.mean()), getattr(kernel, "batch", 1) > 1
+    name = type(kernel).__name__ + (" in batches" if batches else "")
+    worth = share / (PER_STEP + rows * (SHARED if batches else 1.0))
+    return worth, f"{name}, {counted(round(rows), 'row')} for {share:.2f} of an independent draw"
+
+
+def _share(values: Array) -> float:
+    """Mean over coordinates of half the mean squared step over the variance: 1 for independent values."""
+    spread = values.var(axis=0)
+    moved = np.square(np.diff(values, axis=0)).mean(axis=0)
+    some = spread > 0.0
+    return float(np.clip(moved[some] / (2.0 * spread[some]), 0.0, 1.0).mean()) if some.any() else 0.0

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 from fastrace._base import _checks
 from fastrace.mcmc.kernels._minibatch import PoissonChain
 from fastrace.mcmc.kernels._proposal import Proposal
-from fastrace.mcmc.kernels._rows import WINDOW, ChainState, RowKernel, Tuning, table_of
+from fastrace.mcmc.kernels._rows import WINDOW, ChainState, RowKernel, Tuning, checked_share, most_drawn, table_of
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.races._weighted import AliasTable
 
@@ -177,15 +177,13 @@ class MinibatchMetropolis(RowMetropolis):
 
     def _draw_by(self, weights: NDArray[np.float64], full_pass_at: float) -> None:
         """Take up where rows are drawn from, and when a step reads all of them instead."""
-        self.full_pass_at = _checks.real(full_pass_at, "full_pass_at")
-        if not self.full_pass_at > 0.0:
-            raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
+        self.full_pass_at = checked_share(full_pass_at)
         self._table = table_of(weights)
         self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
 
     def _chain(self, *args: Any, **options: Any) -> Any:
         chain = super()._chain(*args, **options)
-        chain.set_table(self._table, self.full_pass_at * self.model.n_rows, *self._inner_tables)
+        chain.set_table(self._table, most_drawn(self.full_pass_at, self.model.n_rows), *self._inner_tables)
         return chain
 
 
@@ -206,14 +204,14 @@ def tails_of(kernel: RowMetropolis) -> Tails:
     pilot.proposal, pilot.size, pilot.walk_share = "crank-nicolson", 1.0, 0.1
     tails = Tails(8.0, np.zeros(kernel.model.dim), 1.0)
     rng = np.random.default_rng(STAGE_SEED)
-    state = pilot.init(kernel._center)
+    state = pilot._state_at(kernel._center)
     for stage, steps in enumerate(STAGES):
         pilot.proposal, pilot._tails = ("student-t", tails) if stage else ("crank-nicolson", None)
         parts, read = [], 0
         for k in range(0, steps, PILOT_STEPS):
             state, some = pilot.run(rng, state, PILOT_STEPS, tune=stage == 0)
             if stage or k:  # the first steps only tune
-                parts.append(some.draws)
+                parts.append(pilot._unconstrained(some.draws))
             read += int(some.rows.sum())
             if read > PILOT_PASSES * kernel.model.n_rows and parts:
                 break

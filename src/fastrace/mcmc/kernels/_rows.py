@@ -18,6 +18,7 @@ from fastrace.races._weighted import AliasTable
 WINDOW = 50  # steps between two changes of the proposal while tuning
 NEAR = 3.0  # how far beyond sqrt(dim) standard deviations from the reference's center a state is still near it
 SPREAD = 2.0  # standard deviations of starts, in those of the reference
+MOST_PASSES, MOST_DRAWN = 10.0, 10_000  # of the rows, or rows if more, that a step draws at most instead of a pass
 FIRST_COVARIANCE = 100  # tuning steps after which the covariance of the draws is taken up; then at twice as many
 
 
@@ -131,6 +132,8 @@ class RowKernel:
             if not self.model.has_derivatives:
                 return None, False
             return self.model.reference(), True
+        if self.records_natural:
+            control_variate = self._unconstrained(np.asarray(control_variate, dtype=np.float64))
         return self.model.reference(control_variate), True
 
     def _start_factor(self, covariance: ArrayLike | None) -> NDArray[np.float64]:
@@ -147,8 +150,13 @@ class RowKernel:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """What the model calls its parameters."""
-        return self.model.names
+        """What the model calls the coordinates of draws."""
+        return self.model.natural_names
+
+    @property
+    def records_natural(self) -> bool:
+        """Whether draws are on the natural scale, and not in the coordinates in which chains move."""
+        return self.model.joint_prior is not None
 
     @property
     def shown_last(self) -> tuple[int, ...]:
@@ -181,7 +189,8 @@ class RowKernel:
         Parameters
         ----------
         position : array_like of shape (dim,), optional
-            By default a draw from the reference, a normal density near the posterior; without one, zeros.
+            In the coordinates of draws: a learned scale as it is. By default a draw from the reference, a normal
+            density near the posterior; without one, zeros.
         rng : None, int, SeedSequence or Generator, optional
             For that draw.
         """
@@ -193,8 +202,13 @@ class RowKernel:
             start = np.array(position, dtype=np.float64)
             if start.shape != (d,) or not np.isfinite(start).all():
                 raise ValueError(f"position is {_checks.shown(position)}; {d} finite parameters are needed")
-        tuning = self._untuned()
-        return ChainState(start, self._whitened(start, tuning), None, tuning)
+            start = self._unconstrained(start)
+        return self._state_at(start)
+
+    def _state_at(self, theta: NDArray[np.float64]) -> ChainState:
+        """The state at a position in the coordinates in which chains move."""
+        tuning, theta = self._untuned(), np.array(theta, dtype=np.float64)
+        return ChainState(theta, self._whitened(theta, tuning), None, tuning)
 
     def dispersed(self, rng: np.random.Generator) -> NDArray[np.float64] | None:
         """A start for one of several chains: a draw from the reference, twice as wide; None without a reference.
@@ -210,7 +224,7 @@ class RowKernel:
             if self.model.possible(start):
                 break
             z *= 0.7
-        return np.asarray(start, dtype=np.float64)
+        return self._recorded(np.asarray(start, dtype=np.float64))
 
     def _untuned(self) -> Tuning:
         d = self.model.dim
@@ -290,7 +304,11 @@ class RowKernel:
 
     def _recorded(self, draws: NDArray[np.float64]) -> NDArray[np.float64]:
         """Draws as a trace shows them."""
-        return draws
+        return np.asarray(self.model.constrain(draws)) if self.records_natural else draws
+
+    def _unconstrained(self, draws: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The inverse of `_recorded`."""
+        return np.asarray(self.model.unconstrain(draws)) if self.records_natural else draws
 
     def _look(self, chain: Chain) -> None:
         """Note what a run has shown of the arguments."""
@@ -358,7 +376,7 @@ class RowKernel:
     def _adapted(self, state: ChainState, steps: Steps) -> ChainState:
         tuning = state.tuning
         if self.reference is None:
-            tuning = tuning.extended(steps.draws)
+            tuning = tuning.extended(self._unconstrained(steps.draws))
         n, accepted = tuning.n_steps + len(steps), tuning.n_accepted + int(steps.accepted.sum())
         tuning = self._resized(replace(tuning, n_steps=n, n_accepted=accepted))
         doublings = n / FIRST_COVARIANCE
@@ -381,6 +399,19 @@ def cholesky_of(covariance: ArrayLike, dim: int) -> NDArray[np.float64]:
         raise ValueError(
             f"covariance has shape {matrix.shape}; a positive definite matrix of shape ({dim}, {dim}) is needed"
         ) from None
+
+
+def most_drawn(full_pass_at: float, n_rows: int) -> float:
+    """Expected rows of a minibatch from which on a step reads all rows instead."""
+    return min(full_pass_at * n_rows, max(MOST_PASSES * n_rows, MOST_DRAWN))
+
+
+def checked_share(full_pass_at: float) -> float:
+    """`full_pass_at`, checked."""
+    share = _checks.real(full_pass_at, "full_pass_at")
+    if not share > 0.0:
+        raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
+    return share
 
 
 def table_of(weights: NDArray[np.float64]) -> AliasTable:

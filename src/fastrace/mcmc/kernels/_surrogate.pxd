@@ -4,9 +4,9 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_t
-from fastrace._models._arrow cimport ArrowFactor, Quadratic
+from fastrace._models._arrow cimport Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors cimport JointPrior
-from fastrace.mcmc.kernels._chain cimport Move
+from fastrace.mcmc.kernels._chain cimport Chain, Move
 
 
 # A transition that is reversible with respect to pi_s(theta) = prior(theta) exp(Q(psi)), theta = [psi | phi]. An inner
@@ -17,6 +17,7 @@ cdef class Inner:
     cdef guard_t guard
     cdef readonly Quadratic surrogate           # Q
     cdef readonly Py_ssize_t n_seen, n_hyper, dim
+    cdef readonly bint exact                    # whether rows leave nothing: only `beside` is decided on
     cdef public double size                     # 1.0 is a whole move; smaller ones, above 0, go less far; 0 < size <= 1
 
     # theta <- where the transition goes from theta, in place. Phi is on its unconstrained scale. A transition that
@@ -37,9 +38,13 @@ cdef class SurrogateMove(Move):
     cdef readonly double stride                 # deviation of plain steps of what rows see last; 0: none
     cdef cnp.ndarray _walks
     cdef const double *walks                    # deviations of plain steps of all coordinates, or NULL
+    cdef cnp.ndarray _along
+    cdef const double *along                    # n_along directions of plain steps of what rows see
+    cdef readonly Py_ssize_t n_along
     cdef cnp.ndarray _theta
     cdef double *theta                          # the point that the inner moves
 
+    cdef int decided(self, Chain chain, Py_ssize_t along, bitgen_t *bits) except -1 nogil
     cdef double level(self, bint plain) except? -1.0 nogil
 
 
@@ -47,6 +52,7 @@ cdef class SurrogateMove(Move):
 cdef class NormalInner(Inner):
     cdef JointPrior prior
     cdef ArrowFactor factor
+    cdef readonly Py_ssize_t n_aside            # coordinates at the end of what the rows see that move with phi
     cdef readonly double walk_share             # share of slice moves among those of phi
     cdef cnp.ndarray _memory
     cdef double *mean                           # n_seen each: of the prior, of b, of standard normals, and scratch
@@ -72,13 +78,19 @@ cdef class NormalInner(Inner):
     cdef double *pull
     cdef double *fixed_precision
     cdef double *tilt                           # n_seen each: of the surrogate's gradient,
+    cdef Arrow added                            # to the surrogate's curvature, or None
+    cdef cnp.ndarray _stay
+    cdef const double *stay                     # n_seen: not 0 where z may stay; or NULL
     cdef double *about                          # the point that `b` is about,
     cdef double *fixed_about                    # that of `fixed_b`,
     cdef double *bend                           # and the diagonal of the surrogate's curvature
     cdef const double *held                     # psi while phi moves given it; NULL if phi moves by its marginal
 
+    cdef double log_of_phi(self, const double *phi) except? -1.0 nogil
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil
     cdef bint choose_about(self) noexcept nogil
+    cdef double prior_left(self, const double *theta) except? -1.0 nogil
+    cdef double straightened(self, const double *theta) noexcept nogil
     cdef double tilted(self, const double *theta) noexcept nogil
     cdef double log_proposal(self, const double *phi) noexcept nogil
     cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil

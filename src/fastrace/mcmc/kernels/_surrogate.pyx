@@ -9,13 +9,14 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._draws._rng cimport random_standard_exponential
-from fastrace._models._arrow cimport ArrowFactor, Quadratic
+from fastrace._models._arrow cimport Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors cimport JointPrior
-from fastrace.mcmc.kernels._chain cimport Chain, Move, begin
+from fastrace.mcmc.kernels._chain cimport Chain, Move, begin, step_t
 
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._models._arrow import added
 
 cdef extern from "numpy/random/distributions.h" nogil:
     double random_standard_normal(bitgen_t *bits)
@@ -27,6 +28,7 @@ cdef enum:
 
 cdef double STRIDE_SHARE = 0.2  # of the steps that are plain ones of a scale, where there are such steps, and
 cdef double WALK_SHARE = 0.05   # of those that are plain ones of all coordinates
+cdef double STAY_SHARE = 0.75   # of moves in which coordinates that may stay keep their z
 cdef double TAIL = 5.0          # degrees of freedom of independent proposals of phi
 cdef double FAR = 1e6           # squared deviations of a prior; terms as large lose a ten-billionth in rounding
 
@@ -105,13 +107,21 @@ cdef class SurrogateMove(Move):
         which are a share of all steps. 0: there are none.
     walks : ndarray of shape (dim,) or None
         Standard deviations of plain normal steps of all coordinates, a share of all steps wherever the chain is.
+    along : ndarray of shape (n, n_seen) or None
+        Directions of plain normal steps, one along each after every other step: there the posterior is far from the
+        surrogate.
     """
 
-    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0, walks=None):
+    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0, walks=None, along=None):
         guard_check_built(&inner.guard, inner)
         if walks is not None:
             self._walks = inner._point(walks, "walks", inner.dim)
             self.walks = <double *>cnp.PyArray_DATA(self._walks)
+        if along is not None and len(along):
+            self._along = np.array(along, dtype=np.float64)
+            if self._along.ndim != 2 or self._along.shape[1] != inner.n_seen:
+                raise ValueError(f"along has shape {np.shape(along)}; (n, {inner.n_seen}) is needed")
+            self.along, self.n_along = <double *>cnp.PyArray_DATA(self._along), self._along.shape[0]
         self.inner, self.n_inner, self.undecided, self.stride = inner, n_inner, undecided, stride
         self._theta = np.zeros(inner.dim)
         self.theta = <double *>cnp.PyArray_DATA(self._theta)
@@ -124,21 +134,46 @@ cdef class SurrogateMove(Move):
         return self.inner.log_density(self.theta) if plain else self.inner.beside(self.theta)
 
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """One step. T, the inner moves, is reversible for pi_s / exp(beside); the rest of pi is exp(beside + R).
+        """A move with its decision, then a plain one along each direction with its own; what both read is summed."""
+        cdef Py_ssize_t k
+        cdef step_t first
+        self.decided(chain, -1, bits)
+        if self.undecided:
+            return 0
+        for k in range(self.n_along):
+            first = chain.step
+            self.decided(chain, k, bits)
+            first.n_read += chain.step.n_read
+            first.n_looks += chain.step.n_looks
+            first.full_pass |= chain.step.full_pass
+            first.undecided |= chain.step.undecided
+            chain.step = first
+        return 0
 
-        A plain step is a symmetric proposal: it is decided by the change of log pi_s + R.
+    cdef int decided(self, Chain chain, Py_ssize_t along, bitgen_t *bits) except -1 nogil:
+        """One decision, on a plain step along a direction if its number is not below 0.
+
+        T, the inner moves, is reversible for pi_s / exp(beside); the rest of pi is exp(beside + R). A plain step is a
+        symmetric proposal: it is decided by the change of log pi_s + R.
         """
         cdef Py_ssize_t i, _i, n = chain.n_seen
         cdef double threshold, coin = 1.0, scales = STRIDE_SHARE if self.stride > 0.0 else 0.0
+        cdef double step
+        cdef const double *way
         cdef bint plain
         begin(chain, bits)
         memcpy(self.theta, chain.now, n * sizeof(double))
         memcpy(self.theta + n, chain.phi_now, chain.n_hyper * sizeof(double))
-        if self.stride > 0.0 or self.walks != NULL:
+        if along < 0 and (self.stride > 0.0 or self.walks != NULL):
             coin = bits.next_double(bits.state)
-        plain = coin < scales + (WALK_SHARE if self.walks != NULL else 0.0)
+        plain = along >= 0 or coin < scales + (WALK_SHARE if self.walks != NULL else 0.0)
         threshold = self.level(plain) - random_standard_exponential(bits)
-        if coin < scales:
+        if along >= 0:
+            way = self.along + n * along
+            step = random_standard_normal(bits)
+            for i in range(n):
+                self.theta[i] += step * way[i]
+        elif coin < scales:
             self.theta[n - 1] += self.stride * random_standard_normal(bits)
         elif plain:
             for i in range(chain.dim):
@@ -159,6 +194,8 @@ cdef class SurrogateMove(Move):
         memcpy(chain.phi_new, self.theta + n, chain.n_hyper * sizeof(double))
         if self.undecided:
             chain.step.accepted = True
+        elif self.inner.exact:
+            chain.step.accepted = threshold <= 0.0
         else:
             chain.decide(threshold)
         if chain.step.accepted:
@@ -205,17 +242,22 @@ cdef class NormalInner(Inner):
         Each is reversible, and so is the palindrome.
     tilt : array_like of shape (n_seen,), optional
         Added to the surrogate's gradient for all moves. The decision takes it off again.
+    bend : Arrow, optional
+        Added to its curvature in the same way; of the same shape.
+    stay : array_like of shape (n_seen,), optional
+        Where it is not 0, coordinates keep their z in a share of the moves that take a factor.
     """
 
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 1)
 
     def __init__(self, Quadratic surrogate not None, JointPrior prior not None, center=None, factor=None,
-                 walk_share=0.25, fixed_share=0.0, tilt=None):
-        cdef Py_ssize_t n = surrogate.dim, k = prior.n_hyper
+                 walk_share=0.25, fixed_share=0.0, tilt=None, Arrow bend=None, stay=None):
+        cdef Py_ssize_t n = surrogate.dim, k = prior.n_hyper + self.n_aside, seen = prior.n_seen
         cdef double *number
-        if prior.n_seen != n:
-            raise ValueError(f"the prior is of {prior.n_seen} parameters that rows see, and the surrogate of {n}")
+        guard_build(&self.guard, 1, self)
+        if seen != n + self.n_aside:
+            raise ValueError(f"the prior is of {seen} parameters that rows see, and the surrogate of {n}")
         middle = np.array(np.zeros(k) if center is None else center, dtype=np.float64)
         lower = np.array(np.eye(k) if factor is None else factor, dtype=np.float64, order="C")
         finite = np.isfinite(middle).all() and np.isfinite(lower).all()
@@ -223,29 +265,37 @@ cdef class NormalInner(Inner):
             raise ValueError(f"center has shape {middle.shape} and factor {lower.shape}; finite numbers of shape "
                              f"({k},) and ({k}, {k}) are needed, the diagonal positive")
         lean = self._vector_of(tilt, n)
-        tilted = Quadratic(surrogate.center, surrogate.value, surrogate.gradient + lean, surrogate.curvature)
+        curvature = added(surrogate.curvature, bend)
+        tilted = Quadratic(surrogate.center, surrogate.value, surrogate.gradient + lean, curvature)
         super().__init__(tilted, k)
         self.walk_share = walk_share
+        if stay is not None:
+            self._stay = self._vector_of(stay, n)
+            self.stay = <double *>cnp.PyArray_DATA(self._stay)
         self.prior = prior.copy()
-        self.factor = ArrowFactor(surrogate.curvature, layout_of(prior))
-        self._memory = np.zeros(12 * n + 2 * self.factor.precision_size + 5 * k + k * k)
+        runs = layout_of(prior)
+        layout = runs[:len(runs) - self.n_aside]
+        self.factor = ArrowFactor(curvature, layout)
+        self.added = None if bend is None else bend.shared()
+        self._memory = np.zeros(12 * seen + 2 * prior.n_precision + 5 * k + k * k)
         number = <double *>cnp.PyArray_DATA(self._memory)
-        self.mean, self.b, self.z, self.scratch = number, number + n, number + 2 * n, number + 3 * n
-        self.precision = number + 4 * n
-        number = self.precision + self.factor.precision_size
+        self.mean, self.b, self.z, self.scratch = number, number + seen, number + 2 * seen, number + 3 * seen
+        self.precision = number + 4 * seen
+        number = self.precision + prior.n_precision
         self.phi_center, self.phi_try, self.phi_step = number, number + k, number + 2 * k
         self.phi_here, self.phi_kept, self.phi_factor = number + 3 * k, number + 4 * k, number + 5 * k
         memcpy(self.phi_center, cnp.PyArray_DATA(middle), k * sizeof(double))
         memcpy(self.phi_factor, cnp.PyArray_DATA(lower), k * k * sizeof(double))
         number = self.phi_factor + k * k
-        self.fixed_b, self.fixed_mean, self.gap, self.pull = number, number + n, number + 2 * n, number + 3 * n
-        self.tilt, self.about, self.fixed_about = number + 4 * n, number + 5 * n, number + 6 * n
-        self.bend, self.fixed_precision = number + 7 * n, number + 8 * n
-        memcpy(self.bend, cnp.PyArray_DATA(np.ascontiguousarray(surrogate.curvature.diagonal())), n * sizeof(double))
+        self.fixed_b, self.fixed_mean, self.gap = number, number + seen, number + 2 * seen
+        self.pull, self.tilt, self.about = number + 3 * seen, number + 4 * seen, number + 5 * seen
+        self.fixed_about, self.bend = number + 6 * seen, number + 7 * seen
+        self.fixed_precision = number + 8 * seen
+        memcpy(self.bend, cnp.PyArray_DATA(np.ascontiguousarray(curvature.diagonal())), n * sizeof(double))
         memcpy(self.tilt, cnp.PyArray_DATA(lean), n * sizeof(double))
         if fixed_share > 0.0 and k > 0 and isfinite(self.log_marginal(self.phi_center)):
             self.fixed_share = fixed_share
-            self.fixed = ArrowFactor(surrogate.curvature, layout_of(prior))
+            self.fixed = ArrowFactor(curvature, layout)
             self.prior.conditional(self.phi_center, self.fixed_mean, self.fixed_precision)
             self.fixed.decompose(self.fixed_precision)
             memcpy(self.fixed_b, self.b, n * sizeof(double))
@@ -256,16 +306,25 @@ cdef class NormalInner(Inner):
     def _vector_of(tilt, n):
         lean = np.zeros(n) if tilt is None else np.array(tilt, dtype=np.float64)
         if lean.shape != (n,) or not np.isfinite(lean).all():
-            raise ValueError(f"tilt has shape {lean.shape}; {n} finite numbers are needed")
+            raise ValueError(f"tilt or stay has shape {lean.shape}; {n} finite numbers are needed")
         return lean
 
     cdef double tilted(self, const double *theta) noexcept nogil:
-        """What the tilt adds to the logarithm of the surrogate."""
+        """What tilt and bend add to the logarithm of the surrogate."""
         cdef double sum = 0.0
         cdef Py_ssize_t i
         for i in range(self.n_seen):
-            sum += self.tilt[i] * (theta[i] - self.surrogate.hat[i])
+            self.gap[i] = theta[i] - self.surrogate.hat[i]
+            sum += self.tilt[i] * self.gap[i]
+        if self.added is not None:
+            self.added.product(self.gap, self.pull)
+            for i in range(self.n_seen):
+                sum -= 0.5 * self.gap[i] * self.pull[i]
         return sum
+
+    cdef double log_of_phi(self, const double *phi) except? -1.0 nogil:
+        """What the marginal of phi has beside an integral over psi; gradient and curvature are then those of phi."""
+        return self.prior.log_hyper(phi)
 
     cdef double log_marginal(self, const double *phi) except? -1.0 nogil:
         """Of phi, up to a constant; `factor`, `about` and `b` are then those of phi."""
@@ -279,10 +338,10 @@ cdef class NormalInner(Inner):
         memcpy(self.phi_here, phi, self.n_hyper * sizeof(double))
         self.fresh = True
         self.value = -INFINITY
-        out = self.prior.log_hyper(phi)
+        out = self.log_of_phi(phi)
         if not isfinite(out):
             return self.value
-        self.prior.conditional(phi, self.mean, self.precision)
+        self.prior.conditional(phi + self.n_aside, self.mean, self.precision)
         if not self.factor.decompose(self.precision):
             return self.value
         apart = self.choose_about()
@@ -472,16 +531,19 @@ cdef class NormalInner(Inner):
         cdef Py_ssize_t i, n = self.n_seen, k = self.n_hyper
         cdef double here, fresh, keep = sqrt(max(0.0, 1.0 - self.size * self.size))
         cdef double *phi = theta + n
+        cdef bint some = False
         self.held = NULL                    # also after a prior of the user's own has raised
         if self.fixed_share > 0.0 and bits.next_double(bits.state) < self.fixed_share:
             return self.move_fixed(theta, bits)
-        if k > 0 and self.has_kept and keep == 0.0 and not memcmp(phi, self.phi_kept, k * sizeof(double)):
+        if self.stay != NULL:
+            some = bits.next_double(bits.state) < STAY_SHARE
+        if k > 0 and self.has_kept and keep == 0.0 and not some and not memcmp(phi, self.phi_kept, k * sizeof(double)):
             here = self.kept
         else:
             here = self.log_marginal(phi)
         if not isfinite(here):
-            keep = 0.0                      # no normal density there: psi is drawn anew where phi goes
-        if keep > 0.0:
+            keep, some = 0.0, False         # no normal density there: psi is drawn anew where phi goes
+        if keep > 0.0 or some:
             for i in range(n):
                 self.z[i] = theta[i] - self.about[i]
             self.factor.to_z(self.z)
@@ -495,6 +557,9 @@ cdef class NormalInner(Inner):
         if not isfinite(self.log_marginal(phi)):
             return 0
         for i in range(n):
+            if some and self.stay[i] != 0.0:
+                self.scratch[i] = self.b[i] + self.z[i]
+                continue
             self.scratch[i] = self.b[i] + fresh * random_standard_normal(bits)
             if keep > 0.0:
                 self.scratch[i] += keep * self.z[i]
@@ -503,13 +568,31 @@ cdef class NormalInner(Inner):
             theta[i] = self.about[i] + self.scratch[i]
         return 0
 
+    cdef double prior_left(self, const double *theta) except? -1.0 nogil:
+        return self.prior.beside(theta)
+
+    cdef double straightened(self, const double *theta) noexcept nogil:
+        """The rows' expansion less what moves have in its place."""
+        return -self.tilted(theta)
+
     cdef double beside(self, const double *theta) except? -1.0 nogil:
-        return self.prior.beside(theta) - self.tilted(theta)
+        return self.prior_left(theta) + self.straightened(theta)
 
     cdef double log_density(self, const double *theta) except? -1.0 nogil:
         return self.prior.log_density(theta, NULL) + self.surrogate.log_density(theta, NULL) - self.tilted(theta)
 
     # For Python.
+
+    def left_of_prior(self, theta):
+        """What a prior that is not normal given phi has beyond the density that takes its place."""
+        cdef cnp.ndarray point = self._point(theta, "theta", self.dim)
+        return self.prior_left(<const double *>cnp.PyArray_DATA(point))
+
+    def beside_of(self, theta):
+        """log of prior times the rows' expansion, less the log density that moves are reversible for."""
+        cdef cnp.ndarray point = self._point(theta, "theta", self.dim)
+        cdef const double *x = <const double *>cnp.PyArray_DATA(point)
+        return self.prior_left(x) + self.straightened(x)
 
     def marginal_of(self, phi):
         """Log marginal density of phi under the surrogate, up to a constant; minus infinity where there is none."""

@@ -17,7 +17,8 @@ class PoissonMinibatchMetropolis(MinibatchMetropolis):
         As in `RacingMetropolis`; a control variate is needed.
     full_pass_at : float, default 0.5
         Expected rows of a step, as a share of all rows, from which on it reads all rows in order instead. The chain
-        stays exact.
+        stays exact. However large this is, a step that expects more than 10 times the rows, and more than 10,000,
+        reads all rows.
 
     Raises
     ------

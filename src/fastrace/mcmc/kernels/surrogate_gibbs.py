@@ -202,7 +202,10 @@ class SurrogateGibbs:
     @property
     def exchange_advice(self) -> str:
         """What to do about chains that disagree; empty if nothing but more draws helps."""
-        if self.model.n_classes == 1 or self.model.parameters is not None:
+        if self.model.n_classes == 1:
+            return ("With one class all groups have the same parameters, whether they fit or not: mcmc.sample of the "
+                    "GLM alone draws them all at once, and more classes tell groups of different kinds apart")
+        if self.model.parameters is not None:
             return ""
         rows = self.model.model.n_rows / self.model.n_groups
         if self.model.n_groups >= MANY_GROUPS and rows <= FEW_ROWS:

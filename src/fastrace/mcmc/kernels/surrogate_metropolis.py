@@ -11,15 +11,26 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from fastrace._base import _checks
+from fastrace._models._arrow import Arrow
 from fastrace.mcmc.compression import Compressed, compress, require_of
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
 from fastrace.mcmc.kernels._racing import Racing
-from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, table_of
+from fastrace.mcmc.kernels._rows import (
+    SPREAD,
+    WINDOW,
+    ChainState,
+    Tuning,
+    checked_share,
+    most_drawn,
+    table_of,
+)
+from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner, NormalInner, SurrogateMove
 from fastrace.mcmc.kernels._trajectories import trajectories_of
 from fastrace.mcmc.models._pieces import Pieces, pieces_of
+from fastrace.mcmc.models._sites import holders, replaced
 from fastrace.mcmc.models.model import GLM, Model, NoModeError, Reference
 from fastrace.races._options import RaceOptions, takes_options
 from fastrace.sources import Source
@@ -31,12 +42,14 @@ FIRST_TRAJECTORIES = 50  # from one point to a start
 NORMAL_DRAWS, NORMAL_SHARE = 400, 0.75  # of the nested normal, and the effective share of them that makes it cheapest
 DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
+SCALED = ("gaussian", "student-t")  # families whose surrogate is normal given a learned scale
 LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
 LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
 HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is near them
 TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
 LEAST = 0.05  # of a move's size
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
+MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of 50 rows miss them
 FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
@@ -73,14 +86,18 @@ class SurrogateMetropolis(Racing):
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a step is decided. "race": as in `RacingMetropolis`, wrong with probability `delta` at most. "poisson":
         without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
-        "exact": by all rows. "auto": "exact" up to 4096 rows, which are read in no time; "poisson" where such bounds
-        are known and a short pilot, always from one seed, reads few rows by them; else "race".
+        "exact": by all rows. "auto": by no row where the surrogate is the likelihood itself, as with a Gaussian
+        likelihood whose scale is learned, and describe() says "none"; else "exact" up to 4096 rows, which are read in
+        no time; "poisson" where such bounds are known and a short pilot, always from one seed, reads few rows by them;
+        else "exact" where a few rows hold most of what the expansion leaves, such as a small group of one outcome,
+        which races miss; else "race". A race asked for by name is a warning of `mcmc.sample` there.
     n_inner : int, default 1
         Moves on the surrogate between two decisions.
     size : float, default 1.0
         Of a move at the start, above 0. 1 is a whole one; tuning makes it smaller where too many are refused.
     psi_hat : array_like of shape (n_seen,) or Compressed, optional
-        Where to expand, or the expansion; by default `compress` finds it.
+        Where to expand, or the expansion; by default `compress` finds it. A learned scale is its logarithm here, and
+        itself in draws: of a draw x, this is ``kernel.model.unconstrain(x)[:kernel.model.n_seen]``.
     delta, bound, first_look, growth, access, student, skewness_guard
         Of the race, as in `RacingMetropolis`.
     full_pass_at : float, default 0.5
@@ -118,9 +135,19 @@ class SurrogateMetropolis(Racing):
     without it if a pilot shows that they get far: hyperparameters given what the rows see, and that by the factor of
     one fixed point, so that a move costs O(s^2 + G s).
 
+    The logarithm of a learned scale of Gaussian or Student-t outcomes moves with the hyperparameters: given it the
+    curvature of the surrogate is that where it was expanded, times the squared ratio of both scales. For a Gaussian
+    likelihood this is no approximation.
+
     Where groups are many, the expansion's mean is away from the posterior's by much in all of them together. Then the
     surrogate is tilted: to its gradient comes the mean change of the rows' gradients over their own spread. Decisions
     take the tilt off again.
+
+    Groups with one outcome alone and rows of great leverage make the posterior far from normal in a few directions.
+    Where there are such, in data of more than 4096 rows, normal factors by expectation propagation stand for them in
+    the surrogate, and decisions take the difference off again. With minibatches, a random walk along each of these
+    directions, with a decision of its own, follows every step, and three moves in four leave the effects of such groups
+    where they are, standardised given all else. A step counts the rows that all its decisions read.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     Where the posterior has a longer tail than the surrogate, or the expansion is at a wrong point, a chain far out
@@ -148,9 +175,14 @@ class SurrogateMetropolis(Racing):
     """
 
     _tilt: Array | None = None  # of the surrogate's gradient, while a chain moves
+    _stay: Array | None = None  # effects of groups that have directions of their own
+    _along: Array | None = None  # directions of random walks
+    _bend: Arrow | None = None  # of its curvature
+    _missed = False  # whether few rows hold what a race is about
     _fixed_share = 0.0  # of moves without a factor of their own
     _stride = 0.0  # of kernels saved before there were plain steps
     _walks: Array | None = None
+    _scaled = False  # whether a learned scale moves with the hyperparameters
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors, and
     _parts: Array | None = None  # weights of the rows in them, until there is a table
 
@@ -178,42 +210,35 @@ class SurrogateMetropolis(Racing):
     ) -> None:
         _checks.choice(inner, "inner", INNERS)
         self.decision = _checks.choice(decision, "decision", DECISIONS)
-        if self.decision == "auto" and isinstance(model, Model) and model.n_rows <= FEW_ROWS:
-            self.decision = "exact"
         self.n_inner = _checks.integer(n_inner, "n_inner", 1, "a step needs a move")
         self.size = _checks.real(size, "size")
         if not 0.0 < self.size <= 1.0:
             raise ValueError(f"size is {size}; a number above 0, at most 1, is needed")
-        self.full_pass_at = _checks.real(full_pass_at, "full_pass_at")
-        if not self.full_pass_at > 0.0:
-            raise ValueError(f"full_pass_at is {full_pass_at}; a positive share of the rows is needed")
+        self.full_pass_at = checked_share(full_pass_at)
         if not isinstance(model, Model):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model with derivatives is needed")
         self.model = model = model._surrogate_form()
         self.compressed = self._compress(psi_hat)
         self._engines: list[Chain] = []
         self.controlled = True
+        self.inner = self._first_inner(inner)
+        self._scaled = self.inner == "normal" and self._scale_has_closed_form()
+        if self.decision == "auto":
+            self.decision = self._first_decision()
         self._metric = self.compressed.metric()
         self._near = math.sqrt(self.compressed.n_seen) + 6.0
         self.reference: Reference = self._carrier()
         self._stride = self._stride_of_scale()
-        mapped = model.own_surrogate is not None
-        if inner == "normal" and mapped:
-            raise ValueError("inner='normal' needs a prior that is normal given its hyperparameters, and the model was "
-                             "not recognised as one that has it; take inner='hmc'")
-        self.inner = inner
-        if inner == "auto":
-            few = self.compressed.prior.n_hyper <= MOST_BY_SLICES
-            self.inner = "normal" if few and not mapped else "hmc"
         self._settle()
         if inner == "auto" and self.inner == "normal" and not self._near_normal():
-            self.inner = "hmc"
-            self._settle()
-        self._walks = self._walks_of()
+            self._move_by_trajectories(decision)
+        if self.decision != "none":
+            self._walks = self._walks_of()
         race = (delta, bound, first_look, growth, access, student, skewness_guard, None)
         if self.decision in ("auto", "poisson"):
             self._decide_by_bounds()
         if self.decision == "race":
+            self._missed = self._races_miss()
             self._race_by(*race)
 
     def _compress(self, psi_hat: Any) -> Compressed:
@@ -227,13 +252,49 @@ class SurrogateMetropolis(Racing):
             return psi_hat
         return compress(self.model, psi_hat)
 
+    def _first_inner(self, inner: str) -> str:
+        mapped = self.model.own_surrogate is not None
+        if inner == "normal" and mapped:
+            raise ValueError("inner='normal' needs a prior that is normal given its hyperparameters, and the model was "
+                             "not recognised as one that has it; take inner='hmc'")
+        if inner == "auto":
+            return "hmc" if mapped or self.compressed.prior.n_hyper > MOST_BY_SLICES else "normal"
+        return inner
+
+    def _scale_has_closed_form(self) -> bool:
+        """Whether the surrogate is normal given the scale, and a factor for each value of it is worth its price."""
+        model = self.model
+        if not (isinstance(model, GLM) and model.learns_scale and model._glm.family in SCALED):
+            return False
+        if model._glm.family == "student-t" and model.n_rows > FEW_ROWS:  # then an expansion does as well
+            return False
+        s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
+        twice = self.compressed.curvature.diagonal()[-1]  # the closed form has a maximum in the scale
+        return bool(s * s * m <= LARGE and twice > 0.0 and 0.5 * twice > self.compressed.slope[-1])
+
+    def _first_decision(self) -> str:
+        """What "auto" is before bounds on rows are known."""
+        if self._scaled and self.model._glm.family == "gaussian":  # type: ignore[attr-defined]
+            return "none"
+        return "exact" if self.model.n_rows <= FEW_ROWS else "auto"
+
+    def _move_by_trajectories(self, decision: str) -> None:
+        """Hamiltonian moves in place of the nested normal, on the expansion itself."""
+        self.inner, scaled, self._scaled = "hmc", self._scaled, False
+        if scaled:
+            self._stride = self._stride_of_scale()
+        if self.decision == "none":
+            self.decision = self._first_decision()
+            self.reference = self._carrier()
+        self._settle()
+
     def _decide_by_bounds(self) -> None:
         """Take up the bounds on rows; with "auto", race where there are none or a pilot reads too much by them."""
         asked, weights = self.decision, self.reference.weights
         if weights is None and asked == "poisson":
             raise ValueError(f"{self.model!r} gives no bound on the third derivative of each row's term, without which "
                              f"no minibatch is exact; take decision='race' or 'exact'")
-        self.decision = "race" if weights is None else "poisson"
+        self.decision = self._without_bounds() if weights is None else "poisson"
         if weights is None:
             return
         if self._pieces is not None:
@@ -248,8 +309,10 @@ class SurrogateMetropolis(Racing):
         if asked == "auto":
             rng = np.random.default_rng(PILOT_SEED)
             _, steps = self.run(rng, self.init(None, rng), PILOT)
-            if steps.rows.mean() > WORTH * self.model.n_rows:
-                self.decision, self._engines = "race", []
+            decisions = 1 if self._along is None else 1 + len(self._along)
+            if steps.rows.mean() > WORTH * self.model.n_rows * decisions:
+                self.decision = self._without_bounds()
+                self._engines, self._along, self._stay = [], None, None
                 self.reference = replace(self.reference, weights=None, shells=())
 
     def _carrier(self) -> Reference:
@@ -288,7 +351,7 @@ class SurrogateMetropolis(Racing):
                               f"scale: its logarithm has a standard deviation of {sd:.3g}. Effects and scale cannot be "
                               f"told apart, as in groups of one row each: give scale, a narrower scale_prior, or leave "
                               f"out the groups")
-        return STRIDE * sd if sd > VAGUE else 0.0
+        return STRIDE * sd if sd > VAGUE and not self._scaled else 0.0
 
     def _piece_table(self) -> BlockTable:
         """Rows by the pieces that they see, with bounds so wide that minibatches add little noise to decisions.
@@ -320,19 +383,64 @@ class SurrogateMetropolis(Racing):
                                                  effort=self.model._effort)
             self._phi_center = self._trajectories.start[self.compressed.n_seen :]
             return
-        self._phi_center, self._phi_factor = marginal_of(self.compressed)
+        self._phi_center, self._phi_factor = marginal_of(self.compressed, self._scaled)
         if isinstance(self.model, GLM) and self.model.factors and not self.model.learns_scale:
             pieces = self._pieces or pieces_of(self.compressed.factor(), self.model.factors)
-            tilt = self.model._tilt(np.array(self.compressed.psi_hat), pieces)
-            if float(tilt @ self.compressed.factor().solve(tilt)) > LEAN**2:
-                self._tilt = tilt
+            self._tilt, self._bend = self._better(pieces)
         s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
-        if self.compressed.prior.n_hyper and s * s * m > LARGE:
+        if self.compressed.prior.n_hyper and s * s * m > LARGE:  # never where a scale moves with the hyperparameters
             self._fixed_share = 1.0
-            center = np.concatenate([self.compressed.psi_hat, self._phi_center])
-            draws = self._inner().draws(center, PILOT, np.random.default_rng(PILOT_SEED))
+            draws = self._inner().draws(self._middle, PILOT, np.random.default_rng(PILOT_SEED))
             moved = (np.diff(draws[:, : self.compressed.n_seen], axis=0) != 0.0).any(axis=1)
             self._fixed_share = FIXED if moved.mean() > TARGET else 0.0
+
+    def _without_bounds(self) -> str:
+        """How "auto" decides where no minibatch is cheap."""
+        return "exact" if self._races_miss() else "race"
+
+    def _races_miss(self) -> bool:
+        """Whether so few rows hold what the expansion leaves that the first looks of a race see none of them."""
+        model = self.model
+        if not isinstance(model, GLM) or not model.factors or model.learns_scale or self.inner == "hmc":
+            return False
+        spread = self._spread_of(self._pieces or pieces_of(self.compressed.factor(), model.factors))
+        return holders(model, np.array(self.compressed.psi_hat), spread) < MISSED * model.n_rows
+
+    def _spread_of(self, pieces: Pieces) -> Array:
+        """Standard deviation of each row's predictor."""
+        model: Any = self.model
+        return np.asarray(np.sqrt(np.square(pieces.lengths(model._glm.X, model.factors)).sum(axis=0)))
+
+    @property
+    def decision_advice(self) -> str:
+        """What to do where races may decide wrongly; empty if nothing is known against them."""
+        if not self._missed:
+            return ""
+        return ("a few rows hold most of what the expansion leaves of the likelihood, such as a small group of one "
+                "outcome or a row far from all others. Small subsets miss them, so that races err more often than "
+                "delta and the draws may be too narrow: take decision='poisson' or 'exact'")
+
+    @property
+    def _middle(self) -> Array:
+        """A whole state where the surrogate is high."""
+        if self.inner == "hmc":
+            return self._trajectories.start
+        return np.concatenate([self.compressed.psi_hat[: self.compressed.n_seen - self._scaled], self._phi_center])
+
+    def _better(self, pieces: Pieces) -> tuple[Array | None, Arrow | None]:
+        """What comes to the expansion's gradient and curvature while a chain moves, where it pays."""
+        model, hat, factor = self.model, np.array(self.compressed.psi_hat), self.compressed.factor()
+        assert isinstance(model, GLM)
+        spread = self._spread_of(pieces)
+        sites = replaced(model, hat, factor, spread) if model.n_rows > FEW_ROWS else None
+        tilt: Array | None = model._tilt(hat, spread, None if sites is None else ~sites.rows)
+        if tilt is None or not float(tilt @ factor.solve(tilt)) > LEAN**2:
+            tilt = None
+        if sites is None:
+            return tilt, None
+        if self.decision in ("auto", "poisson"):  # a walk is decided by few rows
+            self._along, self._stay = sites.walks, sites.effects
+        return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend
 
     def _walks_of(self) -> Array:
         """Standard deviations of random walks: those of each coordinate given all others, of what the rows see."""
@@ -340,7 +448,7 @@ class SurrogateMetropolis(Racing):
         seen = 1.0 / np.sqrt(np.where(precision > 0.0, precision, 1.0))
         hyper = np.full(self.dim - len(seen), HYPER_SD)
         if self.inner == "normal":
-            hyper = np.sqrt(np.square(self._phi_factor).sum(axis=1))
+            hyper = np.sqrt(np.square(self._phi_factor).sum(axis=1))[int(self._scaled) :]
         return np.asarray(2.38 / math.sqrt(self.dim) * np.concatenate([seen, hyper]))
 
     def _near_normal(self) -> bool:
@@ -348,9 +456,9 @@ class SurrogateMetropolis(Racing):
         prior = self.compressed.prior
         if prior.normal:
             return True
-        center = np.concatenate([self.compressed.psi_hat, self._phi_center])
-        draws = self._inner().draws(center, NORMAL_DRAWS, np.random.default_rng(PILOT_SEED))
-        left = np.array([prior.beside_of(draw) for draw in draws])
+        inner: Any = self._inner()
+        draws = inner.draws(self._middle, NORMAL_DRAWS, np.random.default_rng(PILOT_SEED))
+        left = np.array([inner.left_of_prior(draw) for draw in draws])
         weights = np.exp(left - left.max())
         return bool(weights.sum() ** 2 > NORMAL_SHARE * NORMAL_DRAWS * np.square(weights).sum())
 
@@ -379,7 +487,7 @@ class SurrogateMetropolis(Racing):
 
     @property
     def full_pass_advice(self) -> str:  # type: ignore[override]
-        return "" if self.decision == "exact" else BAD_FIT
+        return "" if self.decision in ("exact", "none") else BAD_FIT
 
     def describe(self) -> dict[str, Any]:
         own = {"kernel": type(self).__name__, "inner": self.inner, "decision": self.decision, "n_inner": self.n_inner}
@@ -398,26 +506,26 @@ class SurrogateMetropolis(Racing):
                 raise ValueError(f"position is {_checks.shown(position)}; {self.dim} finite parameters are needed")
             unconstrain = getattr(self.model, "unconstrain", None)
             start = start if unconstrain is None else np.asarray(unconstrain(start), dtype=np.float64)
-        return ChainState(start, np.empty(0), None, self._untuned())
+        return self._state_at(start)
+
+    def _state_at(self, theta: Array) -> ChainState:
+        return ChainState(np.array(theta, dtype=np.float64), np.empty(0), None, self._untuned())
 
     def _draw(self, rng: np.random.Generator) -> Array:
         """Nearly a draw from the surrogate, on the scale on which a chain moves."""
-        if self.inner == "hmc":
-            return np.asarray(self._inner().draws(self._trajectories.start, FIRST_TRAJECTORIES, rng)[-1])
-        center = np.concatenate([self.compressed.psi_hat, self._phi_center])
-        return np.asarray(self._inner().draws(center, FIRST_MOVES, rng)[-1])
+        moves = FIRST_TRAJECTORIES if self.inner == "hmc" else FIRST_MOVES
+        return np.asarray(self._inner().draws(self._middle, moves, rng)[-1])
 
     def surrogate_draws(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """What the rows see of draws of the surrogate, shape (n, n_seen), and what is left of their log prior, (n,)."""
-        inner, prior = self._inner(), self.compressed.prior
-        start = np.concatenate([self.compressed.psi_hat, self._phi_center])
-        start = start if self.inner == "normal" else self._trajectories.start
-        draws = inner.draws(start, BETWEEN * (n + FIRST_MOVES), rng)[BETWEEN * FIRST_MOVES :: BETWEEN]
-        beside = np.array([prior.beside_of(draw) if self.inner == "normal" else 0.0 for draw in draws])
-        seen = draws[:, : self.compressed.n_seen]
-        if self._tilt is not None:
-            beside -= (seen - self.compressed.psi_hat) @ self._tilt
-        return seen, beside
+        draws, beside = self._drawn(BETWEEN * (n + FIRST_MOVES), BETWEEN * FIRST_MOVES, BETWEEN, rng)
+        return draws[:, : self.compressed.n_seen], beside
+
+    def _drawn(self, n: int, first: int, thin: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Some of n draws of the surrogate, and prior times the rows' expansion over its density, logarithms."""
+        inner = self._inner()
+        draws = inner.draws(self._middle, n, rng)[first::thin]
+        return draws, np.array([inner.beside_of(x) if isinstance(inner, NormalInner) else 0.0 for x in draws])
 
     def dispersed(self, rng: np.random.Generator) -> Array:
         """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""
@@ -436,14 +544,18 @@ class SurrogateMetropolis(Racing):
     def _inner(self) -> Inner:
         if self.inner == "hmc":
             return self._trajectories.inner(self.compressed.quadratic)
+        if self._scaled:
+            return scaled_inner(self.compressed, self._phi_center, self._phi_factor, self.decision == "none")
         return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor,
-                           fixed_share=self._fixed_share, tilt=self._tilt)
+                           fixed_share=self._fixed_share, tilt=self._tilt, bend=self._bend,
+                           stay=self._stay)
 
     def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
         try:
             chain = self._engines.pop()
         except IndexError:
-            chain = self._engine(SurrogateMove(self._inner(), self.n_inner, stride=self._stride, walks=self._walks))
+            chain = self._engine(SurrogateMove(self._inner(), self.n_inner, stride=self._stride, walks=self._walks,
+                                               along=self._along))
         move: Any = chain.move
         move.inner.size = tuning.size
         move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds
@@ -464,19 +576,19 @@ class SurrogateMetropolis(Racing):
     def _chain(self, source: Source, *args: Any, **options: Any) -> Any:
         if self.decision == "race":
             return super()._chain(source, *args, **options)
-        if self.decision == "exact":
+        if self.decision in ("exact", "none"):
             return ExactChain(source, *args, **options)
+        most = most_drawn(self.full_pass_at, self.model.n_rows)
         if self._blocks is None:
             chain = PoissonChain(source, *args, **options)
-            chain.set_table(self._table, self.full_pass_at * self.model.n_rows, *self._inner_tables)
+            chain.set_table(self._table, most, *self._inner_tables)
             return chain
         if self._pieces is not None:
             chain = PiecePoissonChain(source, *args, **options)
-            chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, self.full_pass_at * self.model.n_rows)
+            chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, most)
             return chain
         chain = BlockPoissonChain(source, *args, **options)
-        chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius,
-                         self.full_pass_at * self.model.n_rows)
+        chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most)
         return chain
 
     def _recorded(self, draws: Array) -> Array:
@@ -487,7 +599,7 @@ class SurrogateMetropolis(Racing):
 
     def _reach(self, state: ChainState) -> float:
         """Moves are not decided while a chain tunes far from where the expansion holds, in its first windows."""
-        if state.tuning.n_steps > 0 and state.tuning.reach == 0.0:
+        if self.decision == "none" or (state.tuning.n_steps > 0 and state.tuning.reach == 0.0):
             return 0.0
         step = state.position[: self.compressed.n_seen] - self.compressed.psi_hat
         far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step)))) / self._near
@@ -504,17 +616,24 @@ class SurrogateMetropolis(Racing):
         return replace(tuning, size=min(max(size, LEAST), 1.0), n_accepted=0)
 
 
-def marginal_of(compressed: Compressed) -> tuple[Array, Array]:
-    """Center and lower triangular factor of a normal density near the hyperparameters' marginal under the surrogate."""
+def marginal_of(compressed: Compressed, scaled: bool = False) -> tuple[Array, Array]:
+    """Center and lower triangular factor of a normal density near the hyperparameters' marginal under the surrogate.
+
+    With `scaled` the logarithm of the learned scale stands before them.
+    """
     prior = compressed.prior
-    inner = NormalInner(compressed.quadratic, prior)
-    k = prior.n_hyper
+    inner = scaled_inner(compressed) if scaled else NormalInner(compressed.quadratic, prior)
+    k = prior.n_hyper + scaled
     if k == 0:
         return np.zeros(0), np.zeros((0, 0))
-    found = minimize(lambda phi: -inner.marginal_of(phi), np.zeros(k), method="Nelder-Mead",
+    start, unit = np.zeros(k), np.eye(k)
+    if scaled:
+        start[0] = compressed.psi_hat[-1]
+        unit[0, 0] = min(1.0, 1.0 / math.sqrt(compressed.curvature.diagonal()[-1]))  # rows may say very much of it
+    found = minimize(lambda x: -inner.marginal_of(start + unit @ x), np.zeros(k), method="Nelder-Mead",
                      options={"maxiter": 400 * k, "maxfev": 400 * k, "xatol": 1e-4, "fatol": 1e-6, "adaptive": True})
-    center = np.asarray(found.x, dtype=np.float64)
-    h, unit = 0.05, np.eye(k)
+    center = start + unit @ np.asarray(found.x, dtype=np.float64)
+    h = 0.05
     curvature = np.empty((k, k))
     for i in range(k):
         for j in range(i + 1):
@@ -528,4 +647,4 @@ def marginal_of(compressed: Compressed) -> tuple[Array, Array]:
                           f"groups, or give psi_hat")
     values, vectors = np.linalg.eigh(curvature)
     values = np.clip(values, 0.05, 1e8)
-    return center, np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T))
+    return center, unit @ np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T))

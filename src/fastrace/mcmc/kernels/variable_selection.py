@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fastrace.mcmc.kernels._rows import ChainState, Tuning
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
+from fastrace.mcmc.models._joint import INTERCEPT, Layout
 from fastrace.mcmc.models._modes import CORRELATED
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import StepInfo, Steps
@@ -47,8 +48,9 @@ class VariableSelection:
         How a move is decided on the rows: by a race, wrong with probability `delta` at most; exactly from a Poisson
         minibatch, where the model has bounds for its rows; or by a pass over all of them. "auto" is "poisson" where the
         bounds make minibatches small, else "race".
-    always : array_like of int, optional
-        Coefficients that are always in the model, beside those with `prior` 1.
+    always : array_like of int, or of names, optional
+        Coefficients that are always in the model, beside those with `prior` 1: their numbers, or their names in
+        ``model.names``. "intercept" is a constant column of a `GLM`.
     n_flips : int, optional
         Coefficients, drawn at random, of which a step draws anew whether they are in; by default as many as there are
         to choose.
@@ -110,7 +112,7 @@ class VariableSelection:
         prior: Prior = 0.5,
         *,
         decision: str = "auto",
-        always: ArrayLike | None = None,
+        always: ArrayLike | Sequence[str] | str | None = None,
         n_flips: int | None = None,
         control_variate: str | ArrayLike | Reference = "auto",
         delta: float = 0.05,
@@ -247,16 +249,41 @@ class _SelectingExactly(_Selecting, Metropolis):
 _KERNELS: dict[str, Any] = {"race": _SelectingByRace, "poisson": _SelectingByMinibatch, "exact": _SelectingExactly}
 
 
-def _odds(model: Model, prior: Prior, always: ArrayLike | None) -> tuple[Array, NDArray[np.int64], Array]:
+def _numbers(model: Model, listed: list[str]) -> NDArray[np.int64]:
+    """Numbers of coefficients by name; the column of a Softmax stands for those of all classes."""
+    names = list(model.names or ())
+    try:
+        layout: Layout | None = model._layout()
+    except NotImplementedError:
+        layout = None
+    out: list[int] = []
+    for name in listed:
+        found = [names.index(name)] if name in names else []
+        if not found and layout is not None:
+            found = [j for j, owner in enumerate(layout.owners) if owner == name] or [
+                j for j in range(len(layout.columns)) if name == INTERCEPT and layout.constant(j)]
+        if not found:
+            known = ", ".join(map(repr, names[:20])) or "none"
+            raise ValueError(f"always names {name!r}; the names of the model are {known}"
+                             f"{', ...' if names[20:] else ''}")
+        out += found
+    return np.array(out, dtype=np.int64)
+
+
+def _odds(
+    model: Model, prior: Prior, always: ArrayLike | Sequence[str] | str | None
+) -> tuple[Array, NDArray[np.int64], Array]:
     """Log of what the prior of each coefficient that is in adds; those to choose; log prior of their number."""
     d = model.dim
     held = np.zeros(d, dtype=bool)
     if always is not None:
         listed = np.atleast_1d(np.asarray(always))
+        if listed.ndim == 1 and listed.size and listed.dtype.kind in "UO" and all(isinstance(v, str) for v in listed):
+            listed = _numbers(model, listed.tolist())
         if listed.ndim != 1 or (listed.size and listed.dtype.kind not in "iu") or (
                 listed.size and not (0 <= listed.min() and listed.max() < d)):
-            raise ValueError(f"always is {_checks.shown(always)}; numbers of coefficients, from 0 to {d - 1}, are "
-                             f"needed")
+            raise ValueError(f"always is {_checks.shown(always)}; numbers of coefficients, from 0 to {d - 1}, "
+                             f"or names of them, are needed")
         held[listed] = True
     log_odds = np.zeros(d)
     if not callable(prior):

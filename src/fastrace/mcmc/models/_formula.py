@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastrace._base import _checks
 from fastrace._models.grouping import Groups
-from fastrace.mcmc.models._joint import INTERCEPT
+from fastrace.mcmc.models._joint import INTERCEPT, at_the_means
 from fastrace.mcmc.models._modes import QuadraticPart
 from fastrace.mcmc.models.priors import HalfNormal, Normal
 
@@ -55,7 +55,7 @@ def arguments_of(
         width = _LOGIT_INTERCEPT if family in _ODDS else wide
         own = math.hypot(width, math.sqrt(shift)) if family in _ODDS else wide
         prior[_INTERCEPT] = Normal(center, own)
-        part = _centred(columns, names.index(_INTERCEPT), center, width, own)
+        part = at_the_means(columns.mean(axis=0), names.index(_INTERCEPT), Normal(center, width), prior[_INTERCEPT])
     group_prior = {
         factor: {"sd": {term: HalfNormal(_WIDTH * spread / sd if term != "1" else wide) for term, sd in terms.items()}}
         for factor, terms in sds.items()
@@ -65,17 +65,6 @@ def arguments_of(
     found = {"X": columns, "y": y, "trials": trials, "offset": offset, "groups": groups or None, "prior": prior,
              "group_prior": group_prior or None}
     return found, names, part
-
-
-def _centred(columns: Array, place: int, center: float, width: float, own: float) -> QuadraticPart:
-    """A normal log prior of the predictor at the mean of the columns, less that of the intercept, of width `own`.
-
-    Where columns are centred that predictor is the intercept, on which bambi puts its prior.
-    """
-    means, unit = columns.mean(axis=0), np.eye(columns.shape[1])[place]
-    means[place] = 1.0
-    return QuadraticPart(np.outer(means, means) / width**2 - np.outer(unit, unit) / own**2,
-                         center * (means / width**2 - unit / own**2))
 
 
 def with_given(scaled: dict[str, Any] | None, given: Any) -> Any:

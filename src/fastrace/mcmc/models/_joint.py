@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._models._priors import JointPrior
 from fastrace.likelihoods import GLMSource
+from fastrace.mcmc.models._modes import QuadraticPart
 from fastrace.mcmc.models._rows import CHUNK
 from fastrace.mcmc.models.priors import (
     LKJ,
@@ -27,12 +28,13 @@ from fastrace.mcmc.models.priors import (
     StudentT,
 )
 
-__all__ = ["DensityOf", "Effects", "Layout", "constrained", "joint_prior", "layout_of", "unconstrained",
+__all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "constrained", "joint_prior", "layout_of", "unconstrained",
            "without_densities"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
 INTERCEPT = "intercept"
+_CENTRED = 1e-6  # standard deviations of an intercept's prior by which means of columns may move a predictor
 OF_UNITS = ("gaussian", "student-t")  # whose predictor has the units of the outcome
 
 
@@ -54,7 +56,8 @@ class Layout:
     `means` and `spreads` are those of the columns. `center` is the mean of the outcome and `noise` its standard
     deviation, where the predictor has its units, and 0 and 1 elsewhere. `row_noise` is the standard deviation of what
     one row says of its predictor. `owners` are the columns that several parameters belong to, one for each, by which a
-    prior may name all of them; `given` are the priors that stand in place of weakly informative ones.
+    prior may name all of them; `given` are the priors that stand in place of weakly informative ones. Columns of
+    predictors of their own stand one after the other, `width` for each; 0 where there is one predictor.
     """
 
     columns: tuple[str, ...]
@@ -68,6 +71,7 @@ class Layout:
     row_noise: float
     owners: tuple[str, ...] = ()
     given: tuple[Normal, ...] = ()
+    width: int = 0
 
     def constant(self, j: int) -> bool:
         """Whether column j is an intercept."""
@@ -81,6 +85,24 @@ class Layout:
             return Normal(self.center / self.means[j], 2.5 * self.noise / abs(self.means[j]))
         return Normal(0.0, 2.5 * self.noise / (self.spreads[j] or 1.0))
 
+    def weak_intercept(self, j: int) -> tuple[Normal, QuadraticPart | None]:
+        """A constant column's `weak` prior put on the predictor where columns have their means.
+
+        That is a normal prior of the coefficient itself, as wide as it then is where coefficients are independent, and
+        what the joint density is besides; None where the other columns are centred.
+        """
+        prior, first = self.weak(j), j - j % (self.width or len(self.columns))
+        means, spread = np.zeros(len(self.columns)), 0.0
+        for k in range(first, first + (self.width or len(self.columns))):
+            if not self.constant(k):
+                means[k] = self.means[k]
+                spread = math.hypot(spread, float(self.weak(k).sd) * self.means[k] / self.means[j])  # type: ignore[arg-type]
+        if spread <= _CENTRED * float(prior.sd):  # type: ignore[arg-type]
+            return prior, None
+        means[j] = self.means[j]
+        own = Normal(prior.mean, math.hypot(float(prior.sd), spread))  # type: ignore[arg-type]
+        return own, at_the_means(means, j, Normal(self.center, 2.5 * self.noise), own)
+
     def weak_scale(self) -> Scale:
         """Of the scale of the family: half-Student in units of the outcome, or half-Cauchy for a dispersion."""
         return HalfStudentT(4.0, self.noise) if self.aux in OF_UNITS else HalfCauchy(1.0)
@@ -88,6 +110,16 @@ class Layout:
     def weak_sd(self, effects: Effects, k: int) -> Scale:
         """Half-normal, with 2.5 times the noise over the spread of what the effect multiplies."""
         return HalfNormal(2.5 * self.noise / (effects.spreads[k] or 1.0))
+
+
+def at_the_means(means: Array, intercept: int, prior: Normal, own: Normal) -> QuadraticPart:
+    """A normal log prior of the predictor at the means of the columns, less that of the intercept itself, `own`.
+
+    Where columns are centred that predictor is the intercept.
+    """
+    unit, width, wide = np.eye(len(means))[intercept], float(prior.sd), float(own.sd)  # type: ignore[arg-type]
+    return QuadraticPart(np.outer(means, means) / width**2 - np.outer(unit, unit) / wide**2,
+                         prior.mean * means / width**2 - own.mean * unit / wide**2)
 
 
 def layout_of(source: GLMSource, columns: Sequence[str], learns_scale: bool) -> Layout:
@@ -147,7 +179,7 @@ class _Builder:
             return dict.fromkeys(columns, ("normal", 0.0, 1.0, 0.0, number))
         if not isinstance(prior, (Normal, StudentT, Laplace)):
             raise TypeError(f"the prior of {called} is {_checks.shown(prior)}; Normal, StudentT, Laplace or Horseshoe "
-                            f"is needed")
+                            f"is needed; a model also takes a dict of these by name of column, or 'weak' for all")
         width = prior.sd if isinstance(prior, Normal) else prior.scale
         kind = {Normal: "normal", StudentT: "student", Laplace: "laplace"}[type(prior)]
         df = prior.df if isinstance(prior, StudentT) else 0.0
@@ -168,7 +200,8 @@ class _Builder:
         return self.pool(("horseshoe", *priors), names + [f"local_scale({self.layout.columns[j]})" for j in columns])
 
 
-def _coefficient_priors(builder: _Builder, prior: Any) -> None:
+def _coefficient_priors(builder: _Builder, prior: Any) -> QuadraticPart | None:
+    """The priors of all columns; returned is what weak ones of intercepts add to independent densities."""
     layout = builder.layout
     everything = range(len(layout.columns))
     found: dict[int, Coefficient] = {}
@@ -185,10 +218,20 @@ def _coefficient_priors(builder: _Builder, prior: Any) -> None:
         shrinks = isinstance(prior, Horseshoe) or isinstance(getattr(prior, "sd", getattr(prior, "scale", 0)), Scale)
         own = [j for j in everything if not (shrinks and layout.constant(j))]
         found |= builder.assign(prior, own, "coefficients")
+    parts: dict[int, QuadraticPart | None] = {}  # by predictor: one has one intercept
     for j in everything:
-        if j not in found:
-            found |= builder.assign(layout.weak(j), [j], layout.columns[j])
+        if j in found:
+            continue
+        predictor = j // (layout.width or len(everything))
+        weak = layout.weak(j)
+        if layout.constant(j) and layout.means[j] and not layout.given and predictor not in parts:
+            weak, parts[predictor] = layout.weak_intercept(j)
+        found |= builder.assign(weak, [j], layout.columns[j])
     builder.coefficients = [found[j] for j in everything]
+    some = [part for part in parts.values() if part is not None]
+    if not some:
+        return None
+    return QuadraticPart(np.sum([p.precision for p in some], axis=0), np.sum([p.shift for p in some], axis=0))
 
 
 def _group_prior(layout: Layout, effects: Effects, given: Any) -> tuple[list[Scale], LKJ]:
@@ -235,13 +278,13 @@ def _check_group_names(layout: Layout, given: Any) -> None:
 def joint_prior(
     layout: Layout, prior: Any = None, group_prior: Any = None, scale_prior: Scale | None = None,
     own: Sequence[LogDensity] = (), names: Sequence[str] | None = None,
-) -> tuple[JointPrior, list[str]]:
-    """The compiled prior, and names of its hyperparameters.
+) -> tuple[JointPrior, list[str], QuadraticPart | None]:
+    """The compiled prior, names of its hyperparameters, and what of it is not compiled.
 
     `names` are those of what the rows see, which densities of a user's own are found by.
     """
     builder = _Builder(layout)
-    _coefficient_priors(builder, prior)
+    part = _coefficient_priors(builder, prior)
     hyper = [name for pool in builder.pool_names for name in pool]
     factors = []
     _check_group_names(layout, group_prior)
@@ -263,7 +306,7 @@ def joint_prior(
     aux = None if scale_prior is None else scale_prior.triple()
     everything = [*(names or ()), *hyper]
     compiled = [(density.evaluate, _places(density, everything)) for density in own]
-    return JointPrior(builder.coefficients, builder.pools, factors, aux, compiled), hyper
+    return JointPrior(builder.coefficients, builder.pools, factors, aux, compiled), hyper, part
 
 
 def smooth_part(prior: JointPrior) -> JointPrior:
@@ -329,7 +372,8 @@ def unconstrained(prior: JointPrior, values: ArrayLike) -> Array:
     out = np.array(values, dtype=np.float64)
     logs, related = _logs_and_correlations(prior)
     if not (out[..., logs] > 0.0).all():
-        raise ValueError("scales must be positive numbers")
+        low = float(out[..., logs].min())
+        raise ValueError(f"a scale is {low:.4g}; scales must be positive numbers, themselves and not their logarithms")
     out[..., logs] = np.log(out[..., logs])
     for first, q in related:
         matrix = np.broadcast_to(np.eye(q), (*out.shape[:-1], q, q)).copy()

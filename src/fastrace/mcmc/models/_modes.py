@@ -46,8 +46,9 @@ class QuadraticPart:
 
 
 CORRELATED = (
-    "{}, and GLM.from_formula puts the intercept's prior where columns have their means, so that it depends on their "
-    "coefficients: give prior={{'Intercept': mcmc.Normal(0.0, 2.5)}}, which is on the intercept itself"
+    "{}, and the model puts the intercept's prior where columns have their means, so that it depends on their "
+    "coefficients: give the intercept a prior of its own, prior={{'Intercept': mcmc.Normal(0.0, 2.5)}} of "
+    "GLM.from_formula and {{'intercept': ...}} of GLM, or centre the columns"
 )
 
 

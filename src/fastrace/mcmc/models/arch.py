@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln, polygamma
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._arch import ArchSource
 from fastrace._models._expanded import Expanded
@@ -97,6 +97,7 @@ class ARCH(Model):
         log_prior: LogPrior | None = None,
     ) -> None:
         self.order = _checks.integer(order, "order", 1, "without a lag the variance is constant")
+        _frames.require_same_rows(returns=returns, weights=weights)
         series = np.asarray(returns)
         good = series.ndim == 1 and series.dtype.kind in "fiu" and len(series) > self.order
         if not good or not np.isfinite(series).all() or not series.any():

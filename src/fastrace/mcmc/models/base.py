@@ -108,13 +108,15 @@ class Model:
     """
 
     names: tuple[str, ...] | None = None  # of models saved before they had names
-    _computed: tuple[str, ...] = ("names",)  # attributes that do not change the draws
+    _computed: tuple[str, ...] = ("names", "_row_order")  # attributes that do not change the draws
+    _row_order: NDArray[np.int64] | None = None  # of rows that were put in random order: where each was before
     joint_prior: JointPrior | None = None  # where the prior is more than independent normal densities
     prior_part: QuadraticPart | None = None  # of the log prior, beside all else that it has
     _shown_last: tuple[int, ...] = ()  # parameters that tables print after all others: effects of groups
     _effort = 1.0  # share of the usual moves in pilots on a surrogate, less where each gradient is a call of Python
     own_surrogate: Callable[..., Any] | None = None  # of a model whose rows see a map of its parameters
     _positive = False  # whether the likelihood is above 0 everywhere
+    _most_expansions = 300  # of a search for other modes
     _concave = False  # whether the log-likelihood is, so that it has one mode at most
 
     def __init__(
@@ -143,6 +145,11 @@ class Model:
             _checks.takes(log_prior, "log_prior", "theta")
         self.log_prior = log_prior
         self.names = _checks.arm_names(names, self.dim, "parameter")
+
+    @property
+    def natural_names(self) -> tuple[str, ...] | None:
+        """Names of what `constrain` returns."""
+        return self.names
 
     @property
     def n_seen(self) -> int:
@@ -251,7 +258,7 @@ class Model:
             out -= 0.5 * np.square(points - self.prior_mean) @ self.prior_precision
         for own in (self.log_prior, self.prior_part):
             if own is not None:
-                out += [float(own(point.copy())) for point in points]
+                out += [_checks.log_density_at(own, point.copy()) for point in points]
         if np.isnan(out).any() or (out == math.inf).any():
             bad = int(np.argmax(np.isnan(out) | (out == math.inf)))
             raise ValueError(f"the log-posterior is {out[bad]} at {points[bad]}; a finite number is needed, or -inf "
@@ -363,7 +370,7 @@ class Model:
         prior, own = without_densities(prior)
         layout = self._layout()
         names = list(self.names or layout.columns)
-        joint, hyper = joint_prior(layout, prior, group_prior, scale_prior, own, names)
+        joint, hyper, self.prior_part = joint_prior(layout, prior, group_prior, scale_prior, own, names)
         n_seen = joint.n_seen
         kinds = [c[0] for c in joint.given[0]]
         if joint.normal and not joint.n_hyper and joint.given[3] is None:

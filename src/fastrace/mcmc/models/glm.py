@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
 from fastrace._models._expanded import Expanded
 from fastrace._models._seen import expand_seen
+from fastrace._models.glm_inputs import check_offset
 from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_shells, cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
@@ -56,11 +57,17 @@ class GLM(Model):
     scale : float, optional
         Of the "gaussian" family the standard deviation of the outcome about its mean; of "student-t" the scale of the
         Student distribution, in units of `y`; of "negative-binomial" and "gamma" the dispersion: the variance is
-        mean + scale mean^2, or scale mean^2. By default it is learned: its logarithm is the last parameter.
+        mean + scale mean^2, or scale mean^2. By default it is learned: its logarithm, "log(scale)" or
+        "log(dispersion)", is the last parameter that the rows see. Draws of all kernels and of `laplace`, and starts
+        of chains, hold the scale itself, "scale" or "dispersion". They hold its logarithm only where the prior is
+        given by `prior_sd`, which is then one of the logarithm; ``trace.names`` says so. `log_prior` takes the
+        logarithm, and so does what works with ``model.names``, such as `compress`: ``model.constrain`` and
+        ``model.unconstrain`` lead from the one to the other.
     df : float, default 4.0
         Degrees of freedom of the "student-t" family.
     offset : array_like of shape (n_rows,), optional
-        Added to each row's predictor, such as the logarithm of the exposure of a count.
+        Added to each row's predictor, such as the logarithm of the exposure of a count. At most 700 from 0 where the
+        predictor is the logarithm of a mean, or log-odds and the like.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
         How many times each row was seen: its log-likelihood is multiplied by this number.
     trials : array_like of whole numbers from 0 up, shape (n_rows,), optional
@@ -74,10 +81,13 @@ class GLM(Model):
         Prior of the coefficients: one for all, or a dict by name of column, in which "intercept" is a constant column.
         A sequence adds a `LogDensity` to a prior. A horseshoe, or a prior with a learned scale, leaves constant columns
         out. "weak", and what a dict or such a prior leaves out, is weakly informative, in units of the data: normal
-        with mean 0 and a standard deviation of 2.5 s / (standard deviation of the column); for a constant column, of
-        2.5 s about the mean of the outcome. s is the standard deviation of the outcome of the "gaussian" and
+        with mean 0 and a standard deviation of 2.5 s / (standard deviation of the column). If there is a constant
+        column, the predictor where all columns have their means, without groups, is normal about the mean of the
+        outcome with standard deviation 2.5 s: this is the intercept of centred columns, so it does not matter where a
+        column, such as a calendar year, has its zero. s is the standard deviation of the outcome of the "gaussian" and
         "student-t" families, whose predictors have its units, and 1 elsewhere, where the mean is taken for 0. By
-        default "weak" where there are groups or a learned scale, and flat elsewhere.
+        default "weak" where there are groups or a learned scale, and flat elsewhere. A prior by the name of the
+        constant column, or "intercept", is on its coefficient itself.
     group_prior : prior of a scale, or dict, optional
         Of the effects, which are normal with mean 0. A prior such as `HalfNormal` of all their standard deviations, or
         a dict of "sd", such a prior or a dict of them by effect ("1" for the intercept), and "correlation", an `LKJ`;
@@ -102,7 +112,7 @@ class GLM(Model):
     Raises
     ------
     ValueError
-        If an argument is out of range, or `scale` is given where the family has none.
+        If an argument is out of range, pandas indexes differ, or `scale` is given where the family has none.
         `reference`, and so every kernel, raises where the posterior is improper: columns are collinear, or outcomes
         separated, under a flat prior. It also raises where columns are so nearly collinear that double precision does
         not suffice, such as time stamps beside an intercept: centre and scale the columns.
@@ -169,9 +179,12 @@ class GLM(Model):
             if given is not None and not np.asarray(given).any():
                 raise ValueError(f"{argument} are all 0: no row says anything, and the posterior would be the prior; "
                                  f"give a row that counts")
+        if self._glm.offset is not None:
+            check_offset(np.asarray(self._glm.offset), family, self._glm.outcomes, np.asarray(self._glm.y))
         self.shuffled = shuffle is not None
         if self.shuffled:
-            self._glm = self._taken(_checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows))
+            self._row_order = _checks.generator(shuffle, "shuffle").permutation(self._glm.n_rows)
+            self._glm = self._taken(self._row_order)
         names = model_names(column_names(X)) if names is None else names
         dim = self._glm.theta.shape[1]
         columns = self._all_names(names)
@@ -200,7 +213,8 @@ class GLM(Model):
             ``outcome['level']`` before the ~ is whether an outcome in words is that level, and ``p(won, trials)`` is
             successes out of trials. `log`, `log2`, `log10`, `exp`, `exp2` and `abs` are functions of columns.
         frame : pandas.DataFrame, or another frame that has a method `to_pandas`
-            The columns that the formula names.
+            The columns that the formula names. A category of pandas without a row is left out, as in bambi; that of a
+        `GLM` made of ``groups=`` stays, and its effect has its prior alone.
         family : str, default "logistic"
             As in `GLM`.
         prior : dict, optional
@@ -254,6 +268,7 @@ class GLM(Model):
         >>> model.names[:3]  # doctest: +SKIP
         ('Intercept', 'x', '1|g[u]')
         """
+        _frames.require_same_rows(frame=frame, **options)
         found, names, part = arguments_of(formula, frame, family, prior)
         for name, words in (("offset", "write the sum of both in one place"), ("trials", "write them in one place")):
             if found[name] is not None and options.get(name) is not None:
@@ -486,12 +501,11 @@ class GLM(Model):
         times = self._glm.term_weights
         return (weights if times is None else weights * times), self._rounding(hat)
 
-    def _tilt(self, hat: Array, pieces: Pieces) -> Array:
-        """By how much the mean gradient over the rows' own spread differs from that at `hat`, with a spread by pieces.
+    def _tilt(self, hat: Array, spread: Array, use: NDArray[np.bool_] | None = None) -> Array:
+        """By how much the mean gradient over the rows' own spread differs from that at `hat`; of rows to `use`.
 
         Added to the gradient of an expansion, it puts the expansion's mean nearly where the posterior's mean is.
         """
-        spread = np.sqrt(np.square(pieces.lengths(self._glm.X, self.factors)).sum(axis=0))
         center, times, out = self._predictors(hat), self._glm.term_weights, np.zeros(self.n_seen)
         nodes, shares = np.polynomial.hermite_e.hermegauss(5)
         for first in range(0, self.n_rows, _WIDE):
@@ -501,6 +515,7 @@ class GLM(Model):
             for node, share in zip(nodes, shares / shares.sum(), strict=True):
                 more = more + share * self._glm.expand(y, eta + node * spread[part])[1]
             more = more if times is None else more * times[part]
+            more = more if use is None else more * use[part]
             out[: self.n_columns] += self._glm.X[part].T @ more
             for factor in self.factors:
                 values = factor.values(self._glm.X, part) * more[:, None]

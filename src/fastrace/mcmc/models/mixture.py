@@ -49,7 +49,7 @@ class MixtureOf:
         Of the symmetric Dirichlet prior of the weights. Small values, such as ``1 / n_classes``, leave classes that the
         data do not need empty.
     weights : array_like of shape (n_classes,), optional
-        The weights, if they are given and not learned.
+        The weights, if they are given and not learned. They are divided by their sum.
     parameters : array_like of shape (n_classes, p), optional
         The parameters of the classes, if they are given: then the labels, and the weights unless given too, are drawn.
     hierarchical : bool, default False

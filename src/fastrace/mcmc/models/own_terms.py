@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded, OwnTerms, packed
-from fastrace.control_variates import residual_rounding
+from fastrace.mcmc.models._curves import JaxTerms
 from fastrace.mcmc.models._modes import Parts
 from fastrace.mcmc.models._rows import CHUNK
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
@@ -23,6 +23,9 @@ __all__ = ["FunctionModel", "SourceModel"]
 
 Array = NDArray[np.float64]
 Terms = Callable[[Array, NDArray[np.int64]], ArrayLike]
+_MOST_TABLE = 1 << 28  # bytes of a table of derivatives that is kept
+_MOST_AT_ONCE = 1 << 23  # entries of Hessians
+
 Derivatives = Callable[[Array, NDArray[np.int64]], tuple[ArrayLike, ArrayLike]]
 
 
@@ -46,7 +49,7 @@ class _TermsModel(Model):
             raise ValueError(f"start is {_checks.shown(start)}; {self.dim} finite parameters are needed")
         self.third_derivatives: Array | None = None
         if third_derivatives is not None:
-            if derivatives is None:
+            if not self.has_derivatives:
                 raise ValueError("third_derivatives came without derivatives, about whose expansion it bounds the rest")
             bound = np.array(np.broadcast_to(np.asarray(third_derivatives, dtype=np.float64), (self.n_rows,)))
             if not (np.isfinite(bound).all() and (bound >= 0.0).all()):
@@ -67,8 +70,9 @@ class _TermsModel(Model):
         source, theta = self._plain()
         theta[:] = at
         n = self.n_rows if some is None else len(some)
-        for first in range(0, n, CHUNK):
-            last = min(first + CHUNK, n)
+        at_once = max(1, min(CHUNK, _MOST_AT_ONCE // self.dim**2))
+        for first in range(0, n, at_once):
+            last = min(first + at_once, n)
             rows = np.arange(first, last) if some is None else some[first:last]
             gradient, hessian = self.derivatives(at.copy(), rows)
             shape = len(rows), self.dim
@@ -93,7 +97,7 @@ class _TermsModel(Model):
         if self.third_derivatives is None:
             return None, math.inf, 0.0
         weights = self.third_derivatives * (float(np.linalg.norm(factor, 2)) ** 3 * (1.0 + 1e-12))
-        return weights, math.inf, residual_rounding(float(np.abs(self._table(hat)[:, 0]).max()))
+        return weights, math.inf, self._rounding(hat)
 
     def _table(self, hat: Array) -> Array:
         """Derivatives of each term at a point, kept for the races to come."""
@@ -102,6 +106,20 @@ class _TermsModel(Model):
             kept = self._kept = hat.tobytes(), np.concatenate([packed(*parts) for parts in self._parts(hat)])
         return kept[1]
 
+    def _left(self, hat: Array, theta: Array, rows: NDArray[np.int64]) -> Array:
+        """What the expansion at `hat` leaves of the terms of some rows, which are differentiated anew.
+
+        Of rows without end there is no table of derivatives, which takes dim^2 / 2 numbers a row.
+        """
+        source, arms = self._plain()
+        arms[:] = theta
+        out, first, step = source.read(rows, [0])[:, 0], 0, theta - hat
+        for values, gradients, hessians in self._parts(hat, rows):
+            last = first + len(values)
+            out[first:last] -= values + (gradients + 0.5 * (hessians @ step)) @ step
+            first = last
+        return np.asarray(out)
+
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_kept": None}
 
@@ -109,6 +127,9 @@ class _TermsModel(Model):
         source, theta = self._plain()
         if reference is None:
             return source, theta
+        if 8 * self.n_rows * (1 + self.dim + self.dim * (self.dim + 1) // 2) > _MOST_TABLE:
+            left = partial(self._left, np.array(reference.theta_hat))
+            return CallableSource(partial(terms_of_arms, left, theta), 2, self.n_rows), theta
         own = OwnTerms(source, theta, self._table(reference.theta_hat))
         return Expanded(own, reference.theta_hat), theta
 
@@ -125,8 +146,9 @@ class FunctionModel(_TermsModel):
         Numbers of parameters and of rows.
     derivatives : callable, optional
         ``derivatives(theta, rows)`` returns the gradients, shape (k, dim), and the Hessians, shape (k, dim, dim), of
-        these terms. With it kernels use a control variate. Those at the point of expansion are kept: 8 bytes times
-        1 + dim + dim (dim + 1) / 2 a row.
+        these terms. With it kernels use a control variate. Those at the point of expansion are kept, 8 bytes times
+        1 + dim + dim (dim + 1) / 2 a row, where that is less than 256 MB in all; otherwise rows that are read are
+        differentiated anew. With ``backend="jax"`` leave it out: JAX derives them, and nothing is kept.
     third_derivatives : array_like of shape (n_rows,) or float, optional
         Bounds, everywhere, on the absolute third derivative of each term along any direction of unit length. With them
         kernels that are exact can be used.
@@ -134,6 +156,13 @@ class FunctionModel(_TermsModel):
         Where to look for the mode from; zeros by default.
     prior_mean, prior_sd, log_prior, names
         As in `GLM`.
+    backend : {"numpy", "jax"}, default "numpy"
+        What `terms` is written in; with "jax" in `jax.numpy`, and what it closes over are arrays. Of each row that is
+        read JAX makes two derivatives along the step from the point of expansion, one number each.
+
+    See Also
+    --------
+    PredictorModel : terms that are a function of one linear predictor a row, with bounds for kernels that are exact.
 
     Examples
     --------
@@ -149,6 +178,10 @@ class FunctionModel(_TermsModel):
     (1, 800, 2)
     """
 
+    backend = "numpy"
+    _compiled: JaxTerms | None = None
+    _computed = (*Model._computed, "_compiled")
+
     def __init__(
         self,
         terms: Terms,
@@ -162,19 +195,63 @@ class FunctionModel(_TermsModel):
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
         names: Sequence[str] | None = None,
+        backend: str = "numpy",
     ) -> None:
         if not callable(terms):
             raise TypeError(f"terms is {_checks.shown(terms)}; a function of (theta, rows) is needed")
         _checks.takes(terms, "terms", "theta", "rows")
+        if _checks.choice(backend, "backend", ("numpy", "jax")) == "jax":
+            if derivatives is not None:
+                raise ValueError("derivatives came with backend='jax', which makes its own: leave it out")
+            self.backend = backend
         self.terms = terms
         super().__init__(dim, n_rows, derivatives, third_derivatives, start, prior_mean, prior_sd, log_prior, names)
 
     def __repr__(self) -> str:
         return f"FunctionModel({self.terms!r}, {counted(self.dim, 'parameter')}, {counted(self.n_rows, 'row')})"
 
+    def __getstate__(self) -> dict[str, object]:
+        state = super().__getstate__()
+        state.pop("_compiled", None)
+        return state
+
+    @property
+    def _derived(self) -> JaxTerms | None:
+        """Terms and derivatives by JAX, compiled when first asked for."""
+        if self.backend != "numpy" and self._compiled is None:
+            self._compiled = JaxTerms(self.terms)
+        return self._compiled
+
+    @property
+    def has_derivatives(self) -> bool:
+        return self.derivatives is not None or self.backend != "numpy"
+
     def _plain(self) -> tuple[Source, Array]:
-        theta = np.zeros((2, self.dim))
-        return CallableSource(partial(terms_of_arms, self.terms, theta), 2, self.n_rows), theta
+        theta, derived = np.zeros((2, self.dim)), self._derived
+        terms = self.terms if derived is None else derived.terms
+        return CallableSource(partial(terms_of_arms, terms, theta), 2, self.n_rows), theta
+
+    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
+        derived = self._derived
+        if derived is None or reference is None:
+            return super().engine(reference)
+        theta, hat = np.zeros((2, self.dim)), np.array(reference.theta_hat)
+
+        def left(at: Array, rows: NDArray[np.int64]) -> Array:
+            return derived.left(at, hat, rows)
+
+        return CallableSource(partial(terms_of_arms, left, theta), 2, self.n_rows), theta
+
+    def _expand_some(self, at: Array, rows: NDArray[np.int64] | None) -> Parts:
+        derived = self._derived
+        if derived is None:
+            return super()._expand_some(at, rows)
+        value, gradient, hessian = 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        rows = np.arange(self.n_rows) if rows is None else rows
+        for first in range(0, len(rows), CHUNK):
+            parts = derived.sums(at, rows[first : first + CHUNK])
+            value, gradient, hessian = value + parts[0], gradient + parts[1], hessian + parts[2]
+        return value, gradient, hessian
 
 
 def terms_of_arms(terms: Terms, theta: Array, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace._base._callbacks import density_address
 
 __all__ = [
     "LKJ",
@@ -474,8 +475,9 @@ class LogDensity:
     function : callable
         ``function(theta)`` returns the log density, up to a constant. With ``backend="jax"`` it is written in
         `jax.numpy`; with ``backend="pytensor"`` it takes a symbolic vector and returns a symbolic scalar. With
-        ``backend="numba"`` it is a `numba.cfunc` of type ``float64(CPointer(float64), intp, CPointer(float64))``: it
-        takes the parameters, their number and where to write the gradient, and returns the log density.
+        ``backend="numba"`` it is a `numba.cfunc` of type ``float64(CPointer(float64), intp, CPointer(float64))``, or a
+        `scipy.LowLevelCallable` of C's ``double (double *, intptr_t, double *)``: it takes the parameters, their number
+        and where to write the gradient, and returns the log density.
     gradient : callable, optional
         ``gradient(theta)`` returns its gradient, shape (n,). Other backends than NumPy derive or supply it themselves.
     names : sequence of str, optional
@@ -491,8 +493,9 @@ class LogDensity:
 
     Notes
     -----
-    Without a gradient only kernels that need none can use it. It is called from Python and takes the GIL, whatever it
-    is written in: some microseconds for each evaluation.
+    Without a gradient only kernels that need none can use it. With ``backend="numba"`` chains of models with joint
+    priors, such as `GLM`, call the compiled code without the GIL; it must be safe in several threads at once. Others
+    are called from Python and take the GIL: some microseconds for each evaluation.
 
     Examples
     --------
@@ -513,15 +516,20 @@ class LogDensity:
         backends = ("numpy", "jax", "pytensor", "numba")
         if self.backend not in backends:
             raise ValueError(f"backend is {self.backend!r}; one of {', '.join(map(repr, backends))} is needed")
-        if self.backend == "numba" and not hasattr(self.function, "address"):
-            raise ValueError(f"function is {_checks.shown(self.function)}; backend='numba' needs a numba.cfunc")
-        if not callable(self.function) or not (self.gradient is None or callable(self.gradient)):
+        if self.backend == "numba":
+            density_address(self.function)
+        elif not callable(self.function) or not (self.gradient is None or callable(self.gradient)):
             raise TypeError(f"function is {_checks.shown(self.function)} and gradient {_checks.shown(self.gradient)}; "
                             f"functions of the parameters are needed")
         if self.gradient is not None and self.backend != "numpy":
             raise ValueError(f"a gradient came with backend={self.backend!r}, which has its own: leave it out")
         if self.names is not None:
             object.__setattr__(self, "names", tuple(self.names))
+
+    @property
+    def address(self) -> int | None:
+        """Where the compiled code stands that needs no GIL; None for functions of Python."""
+        return density_address(self.function) if self.backend == "numba" else None
 
     def evaluate(self, theta: Array) -> tuple[float, Array | None]:
         """The log density at a point and its gradient, or None where no gradient is known."""
@@ -570,7 +578,7 @@ class LogDensity:
 
         pointer = ctypes.POINTER(ctypes.c_double)
         kind = ctypes.CFUNCTYPE(ctypes.c_double, pointer, ctypes.c_ssize_t, pointer)
-        compiled = kind(self.function.address)  # type: ignore[attr-defined]
+        compiled = kind(density_address(self.function))
 
         def call(theta: Array) -> tuple[Any, Any]:
             theta, slopes = np.ascontiguousarray(theta), np.empty(len(theta))

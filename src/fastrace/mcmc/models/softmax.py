@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -11,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded
 from fastrace._models._softmax import SoftmaxSource, offset_table
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._joint import Layout, layout_of
-from fastrace.mcmc.models._modes import Parts, movement
+from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.results.columns import model_names
@@ -61,8 +62,13 @@ class Softmax(Model):
     Raises
     ------
     ValueError
-        If shapes disagree, `X` or `offset` is not finite, a class or a weight is out of range, or priors are given in
-        two ways.
+        If shapes or pandas indexes disagree, `X` or `offset` is not finite, a class or a weight is out of range, or
+        priors are given in two ways.
+
+    Warns
+    -----
+    UserWarning
+        If a class has no row, unless `n_classes` was given: labels that begin at 1 leave class 0 empty.
 
     Notes
     -----
@@ -105,7 +111,9 @@ class Softmax(Model):
         shuffle: _checks.RngLike = None,
         names: Sequence[str] | None = None,
     ) -> None:
+        _frames.require_same_rows(X=X, offset=offset)
         rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights)
+        counted_classes = n_classes is None
         if n_classes is None:
             n_classes = max(2, int(np.minimum(rows.y, 2**31 - 2).max(initial=0.0)) + 1)
         self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
@@ -115,7 +123,8 @@ class Softmax(Model):
         self._data = self._source(rows.X, rows.y, np.zeros((1, self._width)), beside)
         self.shuffled = shuffle is not None
         if self.shuffled:
-            self._data = self._taken(_checks.generator(shuffle, "shuffle").permutation(rows.n_rows))
+            self._row_order = _checks.generator(shuffle, "shuffle").permutation(rows.n_rows)
+            self._data = self._taken(self._row_order)
         self._classes = self._data.rows.y.astype(np.int32)
         columns = model_names(column_names(X)) if names is None else names
         if columns is None:
@@ -123,6 +132,27 @@ class Softmax(Model):
         names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
         super().__init__(self._width, rows.n_rows, prior_mean, prior_sd, log_prior, names)
         self._take_priors(prior)
+        if counted_classes and self._empty():
+            warnings.warn(f"{self._empty()}. If there are classes without rows, give n_classes={self.n_classes}: the "
+                          f"prior alone then says what their parameters are", stacklevel=2)
+
+    def _empty(self) -> str:
+        """Which classes have no row, in words; "" if none."""
+        empty = np.flatnonzero(np.bincount(self._classes, self._data.rows.weights, self.n_classes) == 0.0)
+        if not len(empty):
+            return ""
+        some = ", ".join(map(str, empty[:5].tolist())) + (", ..." if len(empty) > 5 else "")
+        return (f"no row of y is of {'class' if len(empty) == 1 else 'classes'} {some}. Classes are numbered from 0 to "
+                f"n_classes - 1 = {self.n_classes - 1}; np.unique(y, return_inverse=True)[1] are such numbers without "
+                f"gaps")
+
+    def _require_proper(self, hat: Array, step: Array) -> None:
+        try:
+            super()._require_proper(hat, step)
+        except ImproperError as error:
+            if not self._empty():
+                raise
+            raise ImproperError(f"{self._empty()}. So {error}") from None
 
     def _source(self, x: Any, y: Array, theta: Array, beside: dict[str, Any]) -> SoftmaxSource:
         return SoftmaxSource(x, y, theta, self.n_classes, check_finite=False, **beside)
@@ -146,7 +176,7 @@ class Softmax(Model):
         share = np.bincount(self._classes, times, self.n_classes) / (self.n_rows if times is None else times.sum())
         return replace(
             layout, columns=tuple(self.names or ()), means=layout.means * free, spreads=layout.spreads * free,
-            center=0.0, noise=1.0, owners=tuple(columns * free),
+            center=0.0, noise=1.0, owners=tuple(columns * free), width=self.n_columns,
             row_noise=1.0 / math.sqrt(max(float(np.mean(share * (1.0 - share))), 1.0 / self.n_rows)),
         )
 

@@ -98,7 +98,7 @@ class CompiledKernel:
         self.kernel = kernel
         self.n_steps = _checks.integer(n_steps, "n_steps", 1, "a call makes steps")
         self.dim = kernel.model.dim
-        tuning = (kernel.init(np.zeros(self.dim)) if tuned is None else tuned).tuning
+        tuning = (kernel._state_at(np.zeros(self.dim)) if tuned is None else tuned).tuning
         make = functools.partial(kernel._take, tuning)
         self._number = _xla_chain.Crew(make, isinstance(make(), RaceChain)).number
         weakref.finalize(self, _xla_chain.crews.pop, self._number, None)

@@ -21,7 +21,7 @@ import fastrace.mcmc.doors.jax._xla_chain as _xla_chain
 from fastrace._base import _checks
 from fastrace._math._half_widths import BOUNDS
 from fastrace.races import _schedules
-from fastrace.races.racing import _plan
+from fastrace.races._settings import _plan
 
 PENDING, REJECTED, ACCEPTED, LOST = range(4)  # as in `fastrace.mcmc.doors.jax._xla`
 UNKNOWN = np.array([0, 0x7FF80000], np.uint32)  # the total nan

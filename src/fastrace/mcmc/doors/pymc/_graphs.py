@@ -16,9 +16,11 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar import Add, Mul
+from pytensor.scalar import Add, Cast, Mul
+from pytensor.scalar.math import Softplus
 from pytensor.tensor.elemwise import Elemwise
 
+from fastrace.mcmc.doors.pymc._cuts import Cut, cut_at, last_variables, rows_among, terms_by_row
 from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
 
 Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
@@ -26,10 +28,20 @@ Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradien
 PROBED = 40  # rows asked for when a model is checked
 
 
-def _two_at_a_time(fgraph: Any, node: Any) -> Any:
-    """Sums and products of many as sums and products of two, which are the ones NumPy has."""
-    if isinstance(node.op.scalar_op, Add | Mul) and len(node.inputs) > 2:
-        return [functools.reduce(node.op, node.inputs)]
+def _as_numpy_has_it(fgraph: Any, node: Any) -> Any:
+    """Sums and products of two in place of many, and what stands for operations that PyTensor makes entry by entry.
+
+    These are log(1 + exp(x)), and casts to a wider type.
+    """
+    op, inputs = node.op.scalar_op, node.inputs
+    if isinstance(op, Add | Mul) and len(inputs) > 2:
+        return [functools.reduce(node.op, inputs)]
+    if isinstance(op, Softplus) and inputs[0].dtype == node.outputs[0].dtype:
+        x = inputs[0]
+        return [pt.maximum(x, np.zeros((), x.dtype)) + pt.log1p(pt.exp(-pt.abs(x)))]
+    wide = node.outputs[0].dtype
+    if isinstance(op, Cast) and np.result_type(inputs[0].dtype, wide) == wide:
+        return [pt.mul(inputs[0], np.ones((), wide))]
     return None
 
 
@@ -40,7 +52,7 @@ def _mode(given: Any, check_bounds: bool) -> Any:
     if pytensor.config.cxx or type(mode.linker).__name__ not in ("PerformLinker", "VMLinker", "OpWiseCLinker"):
         return mode
     # For want of a compiler NumPy does the work: without what it would do entry by entry.
-    split = out2in(node_rewriter([Elemwise])(_two_at_a_time), ignore_newtrees=True)
+    split = out2in(node_rewriter([Elemwise])(_as_numpy_has_it), ignore_newtrees=True)
     return mode.excluding("fusion", "add_mul_fusion").register((split, 48.9))
 
 
@@ -60,11 +72,13 @@ class RowGraphs:
         Containers with one entry a row; None to find them.
     compile_kwargs : mapping
         For `pytensor.function`.
+    through : list of variables or None
+        Free and deterministic variables that make up what the rows see; None to find it.
     """
 
     def __init__(
         self, model: Any, observed: list[Any], values: list[Any], fixed: list[Any], rows: list[Any] | None,
-        compile_kwargs: Mapping[str, Any],
+        compile_kwargs: Mapping[str, Any], through: list[Any] | None = None,
     ) -> None:
         self.model, self.observed = model, observed
         self.compile_kwargs = dict(compile_kwargs)
@@ -72,7 +86,7 @@ class RowGraphs:
         self._functions: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._start = model.initial_point()
-        whole = self._whole()
+        whole = terms_by_row(model, observed)
         self.containers, self.n_rows = self._containers(whole, rows)
         self._refuse_rows_elsewhere()
         reach = set(ancestors(whole))
@@ -95,26 +109,72 @@ class RowGraphs:
             self._rest = graph_replace([model.logp(vars=rest)], self._swap, strict=False)[0].astype("float64")
         self._jacobian: NDArray[np.float64] | None = None
         self.unseen = ""  # why the terms are no functions of linear predictors, in words
-        self.predictors, self.design = self._predictors(whole, values, by_row)
+        self.starts = {v: self._start[v.name] for v in values}
+        self.cut: Cut | None = None if through is None else cut_at(model, observed, self.containers, through)
+        self.predictors, self.design = self._predictors(whole, by_row)
+        if self.design is None and self.cut is None and not fixed:
+            self.cut = self._smaller_cut()
+        if self.design is None and self.cut is not None:
+            self._see_variables(self.cut, by_row)
 
-    def _predictors(self, whole: list[Any], values: list[Any], by_row: dict[Any, Any]) -> tuple[Any, Any]:
-        """What the rows see as linear predictors, with their numbers; None where the terms are nothing of the kind."""
+    @property
+    def maps(self) -> bool:
+        """Whether what the rows see is anything but all parameters."""
+        return self.design is not None or self.cut is not None
+
+    @property
+    def rearranged(self) -> bool:
+        """Whether what the rows see was found to be parameters as they are."""
+        return self.cut is None and self.design is not None and self.predictors.rearranged
+
+    def _smaller_cut(self) -> Cut | None:
+        """The last variables on the way from parameters to rows, where they are fewer numbers than all parameters."""
+        try:
+            cut = cut_at(self.model, self.observed, self.containers,
+                         last_variables(self.model, self.observed, self.containers))
+        except (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
+            return None  # then the rows see all parameters
+        return cut if sum(np.size(x) for x in cut.starts.values()) < self.dim else None
+
+    def _see_variables(self, cut: Cut, by_row: dict[Any, Any]) -> None:
+        """Make the terms functions of a vector of what the rows see, and that vector one of the parameters."""
+        self._psi, first = pt.dvector("psi"), 0
+        swap = dict(by_row)
+        for v in cut.seen:
+            start = cut.starts[v]
+            swap[v] = self._psi[first : first + start.size].reshape(start.shape).astype(v.dtype)
+            first += start.size
+        self._terms_seen = [t.astype("float64") for t in graph_replace(cut.terms, swap, strict=False)]
+        self._seen = pt.concatenate([v.ravel().astype("float64") for v in
+                                     graph_replace(cut.given, self._swap, strict=False)])
+
+    def _predictors(self, whole: list[Any], by_row: dict[Any, Any]) -> tuple[Any, Any]:
+        """What the rows see as linear predictors, with their numbers; None where the terms are nothing of the kind.
+
+        Of a cut the coefficients must be what it names.
+        """
+        cut, starts = self.cut, self.starts
+        if cut is not None:
+            whole, starts = cut.terms, cut.starts
         outcomes = set(ancestors([self.model.rvs_to_values[v] for v in self.observed])).intersection(self.containers)
         try:
-            found = Predictors(whole, values, self.containers, list(outcomes), self.n_rows)
+            found = Predictors(whole, list(starts), self.containers, list(outcomes), self.n_rows)
+            if cut is not None and not found.rearranged:
+                raise Unseen("coefficients that are functions of the variables of through")
             self._leaves = [pt.dvector(f"predictor_{j}") for j in range(len(found.leaves))]
             self._scalars = [pt.dscalar(f"scalar_{j}") for j in range(len(found.scalars))]
-            cut = dict(zip([*found.leaves, *found.scalars], [*self._leaves, *self._scalars], strict=True))
-            terms = graph_replace(graph_replace(whole, cut, strict=False), by_row, strict=False)
-            if not set(values).isdisjoint(ancestors(terms)):
+            leaves = dict(zip([*found.leaves, *found.scalars], [*self._leaves, *self._scalars], strict=True))
+            terms = graph_replace(graph_replace(whole, leaves, strict=False), by_row, strict=False)
+            if not set(starts).isdisjoint(ancestors(terms)):
                 raise Unseen("a parameter that is in no predictor")
-            self._curve = functools.reduce(lambda a, b: a + b, terms).astype("float64")
-            seen = [s.astype("float64") for s in graph_replace(found.seen, self._swap, strict=False)]
-            self._seen = pt.concatenate(seen)
+            self._curve = _added(terms).astype("float64")
+            given = {} if cut is None else {x: v for x, v in zip(cut.seen, cut.given, strict=True) if x is not v}
+            seen = graph_replace(graph_replace(found.seen, given, strict=False), self._swap, strict=False)
+            self._seen = pt.concatenate([s.astype("float64") for s in seen])
             if not set(self._fixed).isdisjoint(ancestors([self._seen])):
                 raise Unseen("a discrete variable")
-            self.scalars, self.starts = found.scalars, {v: self._start[v.name] for v in values}
-            return found, Design(found, self.starts)
+            self.scalars = found.scalars
+            return found, Design(found, starts)
         except Unseen as error:
             self.unseen = str(error)
             return None, None
@@ -156,6 +216,8 @@ class RowGraphs:
 
     def left_seen(self, seen: NDArray[np.float64], hat: NDArray[np.float64], rows: NDArray[np.int64]) -> Any:
         """What the second-order expansion at `hat`, in what the rows see, leaves of the terms of some rows."""
+        if self.design is None:
+            return self.call("left_of_seen", seen, hat, rows)
         p = self.design.n_coefficients
         at = [x for psi in (seen, hat) for x in (*self.design.predictors(psi[:p], rows), *map(np.asarray, psi[p:]))]
         return self.call("left_seen", *at, rows)
@@ -166,7 +228,7 @@ class RowGraphs:
             return self._jacobian
         nothing, units = np.zeros(len(theta)), np.eye(len(self.call("seen", theta, *fixed)))
         jacobian = np.stack([self.call("pulled", theta, unit, nothing, *fixed)[0] for unit in units])
-        self._jacobian = jacobian if self.predictors.rearranged else None
+        self._jacobian = jacobian if self.rearranged else None
         return jacobian
 
     def pulled(self, theta: NDArray[np.float64], parts: Parts, *fixed: Any) -> Parts:
@@ -174,24 +236,11 @@ class RowGraphs:
         value, gradient, hessian = parts
         jacobian = self.jacobian(theta, *fixed)
         bent = jacobian.T @ hessian @ jacobian
-        if not self.predictors.rearranged:
+        if not self.rearranged:
             bent += np.stack([self.call("pulled", theta, gradient, unit, *fixed)[1] for unit in np.eye(len(theta))])
         return value, gradient @ jacobian, (bent + bent.T) / 2.0
 
     # Which rows there are, and models that have none.
-
-    def _whole(self) -> list[Any]:
-        """Terms of all rows, one vector for each observed variable."""
-        whole = []
-        for variable, term in zip(self.observed, self.model.logp(vars=self.observed, sum=False), strict=True):
-            if term.ndim == 0:
-                raise ValueError(
-                    f"the likelihood of {variable.name!r} ({_law(variable)}) is one number, not one factor for each "
-                    f"row, so no subset of rows gives an estimate of it; a distribution whose entries along the first "
-                    f"axis are independent is needed"
-                )
-            whole.append(term.reshape((term.shape[0], -1)).sum(axis=1) if term.ndim > 1 else term)
-        return whole
 
     def _containers(self, whole: list[Any], given: list[Any] | None) -> tuple[list[Any], int]:
         values = [self.model.rvs_to_values[v] for v in self.observed]
@@ -221,15 +270,15 @@ class RowGraphs:
         for potential in self.model.potentials:
             if not rows.isdisjoint(ancestors([potential])):
                 raise ValueError(
-                    f"the potential {potential.name!r} depends on the rows of {_named(rows, potential)}, and a "
+                    f"the potential {potential.name!r} depends on the rows of {rows_among(rows, potential)}, and a "
                     f"potential does not say which of its factors is which row's: make it an observed variable, such "
                     f"as pm.CustomDist with a logp of one entry for each row"
                 )
         for variable in self.model.free_RVs:
             if not rows.isdisjoint(ancestors([variable])):
                 raise ValueError(
-                    f"the prior of {variable.name!r} depends on the rows of {_named(rows, variable)}: then it has a "
-                    f"factor for each row too; marginalise it, or name with rows= the containers that have one entry "
+                    f"the prior of {variable.name!r} depends on the rows of {rows_among(rows, variable)}: then it has "
+                    f"a factor for each row too; marginalise it, or name with rows= the containers that have one entry "
                     f"for each row if these are not among them"
                 )
 
@@ -292,20 +341,27 @@ class RowGraphs:
         if name == "rest":  # all of the log-density that is no term
             return [theta], self._rest
         if name in ("expansion", "rest_expansion"):  # a sum, its gradient, and its Hessian times a vector
-            total = self._sum().sum() if name == "expansion" else self._rest
+            total = _added(self._terms).sum() if name == "expansion" else self._rest
             slope = _grad(total, theta)
             rows = [index] if name == "expansion" else []
             return [theta, vector, *rows], [total, slope, _grad((slope * vector).sum(), theta)]
+        if name == "seen_expansion":  # the same of the terms in what the rows see
+            psi, total = self._psi, _added(self._terms_seen).sum()
+            slope = _grad(total, psi)
+            return [psi, vector, index], [total, slope, _grad((slope * vector).sum(), psi)]
+        if name == "left_of_seen":  # what an expansion in it leaves of the terms
+            hat = pt.dvector("hat")
+            return [self._psi, hat, index], _left(_added(self._terms_seen), [self._psi], [hat], index)
         if name == "left":  # what the second-order expansion at `hat` leaves of the terms at `theta`
             hat = pt.dvector("hat")
-            return [theta, hat, index], _left(self._sum(), [theta], [hat], index)
+            return [theta, hat, index], _left(_added(self._terms), [theta], [hat], index)
         if name == "left_seen":  # the same of an expansion in predictors and scalars
             new = [*self._leaves, *self._scalars]
             hats = [x.type(name=f"{x.name}_hat") for x in new]
             return [*new, *hats, index], _left(self._curve, new, hats, index)
         if name == "surrogate":  # a share of the rest plus an expansion in what the rows see, and its gradient
             hat, slope, bend, share = pt.dvector("hat"), pt.dvector("slope"), pt.dmatrix("bend"), pt.dscalar("share")
-            step = (theta if self.design is None else self._seen) - hat
+            step = (self._seen if self.maps else theta) - hat
             total = share * self._rest + (slope * step).sum() - 0.5 * (step * pt.dot(bend, step)).sum()
             return [theta, hat, slope, bend, share], [total, _grad(total, theta)]
         if name == "seen":  # what the rows see
@@ -341,9 +397,6 @@ class RowGraphs:
                     out.append(_grad(slope, scalars[k - len(leaves)]))
         return out
 
-    def _sum(self) -> Any:
-        return functools.reduce(lambda a, b: a + b, self._terms)
-
     def draws(self, names: Sequence[str] | None) -> tuple[list[str], Callable[..., list[Any]]]:
         """Names of variables, and a function of theta that gives them on their own scales."""
         m = self.model
@@ -363,6 +416,10 @@ class RowGraphs:
         function = pytensor.function([*inputs, *self._fixed], outputs, **options)
         function.trust_input = True
         return function
+
+
+def _added(terms: list[Any]) -> Any:
+    return functools.reduce(operator.add, terms)
 
 
 def _grad(output: Any, by: Any) -> Any:
@@ -388,11 +445,3 @@ def _left(terms: Any, new: list[Any], hats: list[Any], index: Any) -> Any:
             **{step: x - hat for step, x, hat in zip(steps, new, hats, strict=True)}}
     first_order, second_order = graph_replace(by_weight, ones, strict=False)
     return terms - at_hat - first_order - 0.5 * second_order
-
-
-def _law(variable: Any) -> str:
-    return type(variable.owner.op).__name__.removesuffix("RV") if variable.owner is not None else "unknown"
-
-
-def _named(rows: set[Any], variable: Any) -> str:
-    return ", ".join(sorted(v.name for v in rows.intersection(ancestors([variable]))))

@@ -146,7 +146,9 @@ def hierarchy(graphs: RowGraphs, values: list[Any]) -> Hierarchy:
         raise OtherModelError(str(error)) from error
     if not _agree(graphs, found):
         raise OtherModelError("the log-posteriors of both differ at random points, so that a part of it is not what it "
-                              "looks like: a scale behind another transformation, or a predictor of another form")
+                              "looks like: another link than the family's own, a factor beside the link (an exposure "
+                              "E of a count is written exp(log(E) + eta)), a scale behind another transformation, or a "
+                              "predictor of another form")
     return found
 
 
@@ -218,7 +220,10 @@ class _Reader:
                 raise OtherModelError(f"{self.graphs.names} depends on {_listed(scalars)} beside the predictor")
             return *found, None
         if law not in ("Bernoulli", "Poisson", "Normal", "StudentT"):
-            raise OtherModelError(f"{self.graphs.names} is {law}; Bernoulli, Poisson, Normal or StudentT is needed")
+            own = {"NegBinomial": "negative-binomial", "Gamma": "gamma"}.get(law)
+            table = "" if own is None else f"; mcmc.GLM has the family {own!r}, for a table of columns and groups"
+            raise OtherModelError(f"{self.graphs.names} is {law}; Bernoulli, Poisson, Normal or StudentT is needed"
+                                  f"{table}")
         if in_pieces(observed):
             raise OtherModelError(f"the parameters of {self.graphs.names} are in pieces, such as by clip or switch")
         given, options = observed.owner.op.dist_params(observed.owner), {}

@@ -60,9 +60,10 @@ class _Surrogate:
 class MappedModel(Model):
     """A PyMC model for `SurrogateMetropolis`: rows are expanded in what they see, and chains move its parameters.
 
-    What the rows see are the coefficients of linear predictors and scalars, such as the logarithm of a scale, as
-    functions of the parameters; or all parameters, where the terms are no functions of linear predictors. Moves are
-    Hamiltonian on prior times expansion, with gradients by PyTensor.
+    What the rows see are the variables that `through` of `from_pymc` names. Otherwise they are the coefficients of
+    linear predictors and scalars, such as the logarithm of a scale, as functions of the parameters; or, where the terms
+    are no functions of linear predictors, the last variables on the way from parameters to rows if these are fewer
+    numbers, else all parameters. Moves are Hamiltonian on prior times expansion, with gradients by PyTensor.
 
     Parameters
     ----------
@@ -87,8 +88,10 @@ class MappedModel(Model):
 
     @property
     def is_hierarchy(self) -> bool:
-        """Whether there are parameters behind what the rows see."""
-        return bool(self.owner._graphs.hidden) or len(self.seen(np.zeros(self.dim))) < self.dim
+        """Whether there are parameters behind what the rows see, or the user said what that is."""
+        if self.owner._through is not None or self.owner._graphs.hidden:
+            return True
+        return len(self.seen(np.zeros(self.dim))) < self.dim
 
     def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
         return self.owner.reference(theta_hat)
@@ -108,7 +111,7 @@ class MappedModel(Model):
     def seen(self, theta: Array) -> Array:
         """What the rows see of the parameters."""
         graphs = self.owner._graphs
-        return np.array(theta if graphs.design is None else graphs.call("seen", theta), dtype=np.float64)
+        return np.array(graphs.call("seen", theta) if graphs.maps else theta, dtype=np.float64)
 
     def left(self, theta: Array, rows: NDArray[np.int64]) -> Array:
         """What the expansion leaves of the terms of some rows; each has its share of what was added to the curvature.
@@ -119,7 +122,7 @@ class MappedModel(Model):
         psi = self.seen(theta)
         step = psi - hat
         graphs = self.owner._graphs
-        out = self.owner.left(theta, rows, hat) if graphs.design is None else graphs.left_seen(psi, hat, rows)
+        out = graphs.left_seen(psi, hat, rows) if graphs.maps else self.owner.left(theta, rows, hat)
         return np.asarray(out) + 0.5 * float(step @ added @ step) / self.n_rows
 
     # The surrogate.
@@ -127,9 +130,7 @@ class MappedModel(Model):
     def expanded(self, psi: Array) -> Parts:
         """Sum of all rows' terms, its gradient and Hessian in what the rows see."""
         owner = self.owner
-        if owner._graphs.design is None:
-            return owner._expand_terms(psi, None)
-        return owner._slopes(psi)
+        return owner._expand_seen(psi) if owner._graphs.maps else owner._expand_terms(psi, None)
 
     def own_surrogate(self, psi_hat: ArrayLike | None = None) -> Compressed:
         """Expand the rows, and give a normal density in the parameters near prior times expansion.
@@ -199,7 +200,7 @@ class MappedModel(Model):
 
         at = np.asarray(minimize(away, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
         graphs = self.owner._graphs
-        jacobian = np.eye(self.dim) if graphs.design is None else graphs.jacobian(at)
+        jacobian = graphs.jacobian(at) if graphs.maps else np.eye(self.dim)
         return at, jacobian.T @ self.expansion[2] @ jacobian + np.eye(self.dim)
 
     def _compressed(self, center: Array, curvature: Array) -> Compressed:

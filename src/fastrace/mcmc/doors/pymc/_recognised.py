@@ -35,7 +35,7 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
 
     `start` is a point at which the terms are finite.
     """
-    if graphs.design is None or not graphs.predictors.rearranged or len(graphs.observed) != 1:
+    if not graphs.rearranged or len(graphs.observed) != 1:
         return None
     if len(graphs.predictors.leaves) != 1 or graphs.predictors.scalars:
         return None
@@ -112,7 +112,7 @@ def effects_last(graphs: RowGraphs, values: list[Any]) -> list[Any]:
 
     The order is unchanged where a table with a column for each parameter would be mostly full.
     """
-    if graphs.design is None or not graphs.predictors.rearranged or len(graphs.design.blocks) != 1:
+    if not graphs.rearranged or len(graphs.design.blocks) != 1:
         return values
     block = graphs.design.blocks[0]
     if not block.coded or len(block.columns) + len(block.coded) >= _DENSE * graphs.dim:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base._progress import patient
+from fastrace._base._checks import shown
 from fastrace._base._words import counted
-from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
-from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.mcmc.doors.pymc._expansions import ExpandedReference, Expansions, JointReference, hat_of
+from fastrace.mcmc.models.base import Model, Reference
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.own_terms import terms_of_arms
 from fastrace.mcmc.trace import Part, Trace
 from fastrace.sources import CallableSource, Source
 
-__all__ = ["PyMCModel", "from_pymc"]
+__all__ = ["ExpandedReference", "JointReference", "PyMCModel", "from_pymc"]
 
-Expansion = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
-
-_CHUNK = 8192
-_PILOT = 16384  # rows of the first search for the mode
+FEW_ROWS = 20_000  # of which a pass costs little
+NUTS = "the model was not recognised as a GLM, and has few rows: NUTS of PyMC, which reads all of them, may be cheaper"
+_UNRECOGNISED = "the model was not recognised as a GLM: "
 
 
 def from_pymc(
@@ -34,6 +31,7 @@ def from_pymc(
     observed: Any = None,
     *,
     rows: Any = None,
+    through: Any = None,
     compile_kwargs: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> PyMCModel:
@@ -50,6 +48,10 @@ def from_pymc(
     rows : sequence of pm.Data, optional
         The containers whose first axis runs over rows, or their names. By default those that the terms depend on and
         that are as long as there are rows.
+    through : variable or sequence of variables, optional
+        What the rows see: free and deterministic variables through which alone the terms depend on parameters, or their
+        names. `SurrogateMetropolis` expands the rows in these. A free variable counts on the scale on which PyMC moves
+        it, such as the logarithm of a standard deviation. By default it is found; see Notes.
     compile_kwargs : dict, optional
         For `pytensor.function`, such as ``{"mode": "NUMBA"}``.
     progress : bool, default False
@@ -66,6 +68,8 @@ def from_pymc(
     ------
     ImportError
         Without PyMC: ``python -m pip install "pymc>=5.26"``.
+    TypeError
+        If `model` is no `pymc.Model`, or none came outside a ``with`` block.
     ValueError
         If rows do not enter by `pm.Data`, or the likelihood is not one factor for each row; the message names the
         variable.
@@ -86,10 +90,12 @@ def from_pymc(
     then move slowly or stay away, and `fastrace.mcmc.sample` warns. So `fastrace.mcmc.sample`, `SurrogateMetropolis`
     and `laplace` move a hierarchy that `PyMCModel.as_glm` recognises in the coordinates of that `GLM`, whether PyMC's
     are centred or not, and record draws as parameters of this model. Any other model `SurrogateMetropolis` expands in
-    what its rows see: coefficients of linear predictors and scalars, as functions of the parameters, or else all
-    parameters. Hamiltonian moves on prior times expansion then take a call of PyTensor for each gradient, a tenth of a
-    millisecond with a C compiler, and no row; a race or a pass over the rows decides. `fastrace.mcmc.sample` does so
-    where parameters stand behind what the rows see.
+    what its rows see: coefficients of linear predictors and scalars, as functions of the parameters. Where the terms
+    are nothing of the kind it takes the last variables, free or deterministic, on the way from the parameters to the
+    rows, if these are fewer numbers than the parameters, else all parameters. With `through` the user says what to
+    take, and no regression or hierarchy is recognised. Hamiltonian moves on prior times expansion then take a call of
+    PyTensor for each gradient, a tenth of a millisecond with a C compiler, and no row; a race or a pass over the rows
+    decides. `fastrace.mcmc.sample` does so where parameters stand behind what the rows see.
 
     Examples
     --------
@@ -111,15 +117,23 @@ def from_pymc(
         import pymc
     except ImportError as error:
         raise ImportError('from_pymc needs PyMC: python -m pip install "pymc>=5.26"') from error
-    model = pymc.modelcontext(model)
+    if model is not None and not isinstance(model, pymc.Model):
+        raise TypeError(f"model is {shown(model)}; a pymc.Model is needed, such as m after `with pm.Model() as m:`, or "
+                        f"nothing within such a block")
+    try:
+        model = pymc.modelcontext(model)
+    except TypeError as error:
+        words = "no model came, and this is not within a `with pm.Model():` block: give a pymc.Model"
+        raise TypeError(words) from error
     discrete = [v.name for v in model.free_RVs if np.dtype(v.dtype).kind != "f"]
     if discrete:
         raise ValueError(f"{', '.join(discrete)}: a model whose free variables are all continuous is needed; for "
                          f"discrete ones give pymc.sample a step of fastrace.mcmc.doors.pymc.CategoricalStep")
-    return PyMCModel(model, observed, rows=rows, compile_kwargs=compile_kwargs, progress=progress)
+    return PyMCModel(model, observed, rows=rows, through=through, compile_kwargs=compile_kwargs,
+                     progress=progress)
 
 
-class PyMCModel(Model):
+class PyMCModel(Expansions):
     """The model that `from_pymc` and the steps of `fastrace.mcmc.doors.pymc` make.
 
     Parameters
@@ -131,8 +145,8 @@ class PyMCModel(Model):
     variables : sequence of variables, optional
         Those that make up the parameters, in this order, or their names; by default all free ones. What the others are
         is said by `set_others`.
-    rows, compile_kwargs, progress
-        As in `from_pymc`.
+    rows, through, compile_kwargs, progress
+        As in `from_pymc`; `through` only where the parameters are all free variables.
 
     Attributes
     ----------
@@ -165,11 +179,12 @@ class PyMCModel(Model):
     _glm: GLM | None = None  # of models saved before there was one
     _normal = False
     _hierarchy: Any = None
+    _through: Any = None
     _computed = (*Model._computed, "progress", "_hierarchy", "_read", "_show")
 
     def __init__(
         self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
-        compile_kwargs: Mapping[str, Any] | None = None, progress: bool = False,
+        through: Any = None, compile_kwargs: Mapping[str, Any] | None = None, progress: bool = False,
     ) -> None:
         self.pymc_model, self.progress = model, progress
         self._read = 0
@@ -197,6 +212,11 @@ class PyMCModel(Model):
         self.around = self._continuous_others()
         self._observed, self.compile_kwargs = chosen, dict(compile_kwargs or {})
         self._rows = None if rows is None else self._variables(rows, "rows")
+        if through is not None:
+            if variables is not None:
+                raise ValueError("through came with variables, and chains of some of a model's variables are not "
+                                 "expanded in what the rows see: leave one of them out")
+            self._through = self._variables(through, "through")
         self._graphs = self._new_graphs()
         if variables is None:
             self._put_effects_last(point)
@@ -245,7 +265,8 @@ class PyMCModel(Model):
         from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 
         values = self.values + self._beside
-        return RowGraphs(self.pymc_model, self._observed, values, self._fixed, self._rows, self.compile_kwargs)
+        return RowGraphs(self.pymc_model, self._observed, values, self._fixed, self._rows, self.compile_kwargs,
+                         self._through)
 
     def _probe(self, point: Mapping[str, Any]) -> NDArray[np.float64]:
         """Near the initial point, where symmetries do not hide what the terms depend on."""
@@ -259,12 +280,34 @@ class PyMCModel(Model):
 
     def describe(self) -> str:
         """What the model is, and which code evaluates its rows and its prior, in words."""
-        rows = "PyTensor, row by row: no generalised linear model was recognised"
+        moved, why = None, "some of its variables are discrete, or are moved by other steps"
+        if not self.others and all(dtype.kind == "f" for dtype in self.dtypes):
+            try:
+                glm = self._recognised().glm
+                moved = None if glm.joint_prior is None else glm
+            except ValueError as error:
+                why = str(error).removeprefix(_UNRECOGNISED)
         if self._glm is not None:
             rows = f"compiled code, as {self._family} regression; the terms agree with PyMC's at random points"
-        prior = "normal, and so part of the expansion" if self._normal else "PyTensor; as_glm() is for hierarchies"
+        elif moved is not None:
+            rows = "PyTensor, one call for each set of rows, in kernels other than SurrogateMetropolis"
+        else:
+            rows = f"PyTensor, one call for each set of rows: no generalised linear model was recognised ({why})"
+        prior = "normal, and so part of the expansion" if self._normal else "PyTensor, one call for each step"
+        chains = ""
+        if moved is not None:
+            who = "SurrogateMetropolis does not call PyTensor, and sample tries it first. It moves"
+            if moved.n_hyper:
+                who = "sample, laplace and SurrogateMetropolis do not call PyTensor. They move"
+            chains = (f"\nChains: {who} the model as {moved!r} with priors, which as_glm() returns; its log-posterior "
+                      f"agrees with PyMC's at random points. Draws are recorded as parameters of the PyMC model.")
         return (f"PyMCModel of {counted(self.n_rows, 'row')} in {counted(self.dim, 'parameter')}: "
-                f"{', '.join(self._value_names)}.\nRows: {rows}.\nPrior: {prior}.")
+                f"{', '.join(self._value_names)}.\nRows: {rows}.\nPrior: {prior}.{chains}")
+
+    @property
+    def outcome_name(self) -> str:
+        """Of the observed variable; "rows" where there are several, whose terms are added row by row."""
+        return str(self._observed[0].name) if len(self._observed) == 1 else "rows"
 
     @property
     def _family(self) -> str:
@@ -465,23 +508,25 @@ class PyMCModel(Model):
 
     @property
     def _remedy(self) -> str:
-        """What to do where chains of a hierarchy go wrong; empty if the model is none that `as_glm` gives."""
+        """What to do where chains go wrong: of a hierarchy that `as_glm` gives, or of few rows; else empty."""
         try:
             factors = self._recognised().factors
         except ValueError:
-            return ""
+            return NUTS if self.n_rows <= FEW_ROWS else ""
         return "hierarchy: take SurrogateMetropolis(model), or NUTS" if factors else ""
 
     def _recognised(self) -> Any:
         from fastrace.mcmc.doors.pymc._hierarchy import OtherModelError, hierarchy
 
+        if self._through is not None:
+            raise ValueError("the model was not looked at as a GLM: through says what its rows see; leave it out")
         if self._hierarchy is None:
             try:
                 self._hierarchy = hierarchy(self._graphs, self.values)
             except OtherModelError as error:
                 self._hierarchy = str(error)
         if isinstance(self._hierarchy, str):
-            raise ValueError(f"the model was not recognised as a GLM: {self._hierarchy}")
+            raise ValueError(f"{_UNRECOGNISED}{self._hierarchy}")
         return self._hierarchy
 
     def _has_derivatives(self) -> bool:
@@ -503,112 +548,8 @@ class PyMCModel(Model):
         if self._glm is not None:
             return self._glm.engine(reference)
         theta = np.zeros((2, self.dim))
-        terms = self.terms if reference is None else partial(self.left, hat=_hat_of(reference))
+        terms = self.terms if reference is None else partial(self.left, hat=hat_of(reference))
         return CallableSource(partial(terms_of_arms, terms, theta), 2, self.n_rows), theta
-
-    def _expanded(self, name: str, at: NDArray[np.float64], *rows: NDArray[np.int64]) -> Expansion:
-        """A sum, its gradient and its Hessian in all continuous variables."""
-        parts = [self._graphs.call(name, at, unit, *rows, *self._fixed_values()) for unit in np.eye(len(at))]
-        hessian = np.stack([part[2] for part in parts])
-        return float(parts[0][0]), np.array(parts[0][1]), (hessian + hessian.T) / 2.0
-
-    def _expand(
-        self, at: NDArray[np.float64], rows: NDArray[np.int64] | None = None, rest: Expansion | None = None
-    ) -> Expansion:
-        """Log-posterior and its derivatives; from some rows, as many times as there are more of them.
-
-        `rest` is the part that is no term, if it is known.
-        """
-        value, gradient, hessian = self._expanded("rest_expansion", at) if rest is None else rest
-        part = self._expand_terms(at, rows)
-        scale = 1.0 if rows is None else self.n_rows / len(rows)
-        # Not in place: the rest's is kept.
-        return value + part[0] * scale, gradient + part[1] * scale, hessian + part[2] * scale
-
-    def _expand_terms(self, at: NDArray[np.float64], rows: NDArray[np.int64] | None) -> Expansion:
-        """Sums of the terms of all rows, or of some, with gradient and Hessian in the parameters.
-
-        Where the terms are functions of linear predictors the passes over the rows give derivatives in these, and
-        derivatives of what the rows see by the parameters bring them to the parameters, without a row. Elsewhere each
-        row is differentiated, which takes a pass for each parameter.
-        """
-        if self._glm is not None and rows is None:
-            return self._glm._expand(at)
-        n = self.n_rows if rows is None else len(rows)
-        spans = [(first, min(first + _CHUNK, n)) for first in range(0, n, _CHUNK)]
-        parts: Iterator[Expansion]
-        if self._graphs.design is None:
-            parts = (self._expanded("expansion", at, np.arange(*span) if rows is None else rows[slice(*span)])
-                     for span in spans)
-            return self._summed(parts, spans)
-        if rows is None:
-            return self._graphs.pulled(at, self._slopes(self._graphs.call("seen", at, *self._fixed_values())),
-                                       *self._fixed_values())
-        parts = (self._graphs.slopes(at, rows[slice(*span)], *self._fixed_values()) for span in spans)
-        return self._graphs.pulled(at, self._summed(parts, spans), *self._fixed_values())
-
-    def _slopes(self, seen: NDArray[np.float64]) -> Expansion:
-        """Sums of all terms, with gradient and Hessian, at a point of what the rows see."""
-        spans = [(first, min(first + _CHUNK, self.n_rows)) for first in range(0, self.n_rows, _CHUNK)]
-        parts = (self._graphs.slopes_seen(seen, slice(*span), *self._fixed_values()) for span in spans)
-        return self._summed(parts, spans)
-
-    def _summed(self, parts: Iterator[Expansion], spans: list[tuple[int, int]]) -> Expansion:
-        total: Any = (0.0, 0.0, 0.0)
-        for (first, last), part in zip(spans, parts, strict=True):
-            total = tuple(a + b for a, b in zip(total, part, strict=True))
-            self._read += last - first
-            self._show(self._read)
-        return total[0], total[1], total[2]
-
-    def reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None = None) -> Reference:
-        """Expand the log-posterior at a point, an array or a point of PyMC, by default at its mode.
-
-        With other continuous variables the expansion is in all of them, and the normal density is the conditional one.
-        """
-        if not self._derivable:
-            return super().reference()
-        with patient("rows differentiated", self.progress) as self._show:
-            try:
-                return self._reference(theta_hat)
-            finally:
-                self._read, self._show = 0, int
-
-    def _reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None) -> Reference:
-        if theta_hat is None:
-            hat = self._mode()
-        elif isinstance(theta_hat, Mapping):
-            hat = self.pack(theta_hat)
-            parts = [np.ravel(np.asarray(theta_hat.get(v.name, self.others[v.name]))) for v in self._beside]
-            hat = np.concatenate([hat, *parts])
-        else:
-            hat = np.array(theta_hat, dtype=np.float64)
-            if hat.shape != (self.dim,):
-                raise ValueError(f"theta_hat has shape {hat.shape}; ({self.dim},) is needed")
-            hat = self._whole(hat)
-        rest = self._expanded("rest_expansion", hat)
-        _, gradient, hessian = self._expand(hat, rest=rest)
-        center, factor = normal_density(hat, gradient, hessian, self._moved, False)
-        d = self.dim
-        if len(hat) == d:
-            known = (None, math.inf, 0.0) if self._glm is None else self._glm._bounds(hat, factor)
-            weights, radius, rounding, *shells = known
-            return ExpandedReference(hat, center, factor, weights, radius, rest, rounding=rounding,
-                                     shells=tuple(shells))
-        own = np.linalg.inv(-hessian[:d, :d])
-        gain = own @ hessian[:d, d:]
-        factor = np.asarray(np.linalg.cholesky((own + own.T) / 2.0), dtype=np.float64)
-        at = center[:d] + gain @ (self.around - center[d:])
-        return JointReference(hat[:d], at, factor, None, math.inf, rest, hat, center, gain)
-
-    def _mode(self) -> NDArray[np.float64]:
-        """Of the log-posterior: from the initial point over some rows, from there over all."""
-        at = self._whole(self.pack(self.pymc_model.initial_point()))
-        if self.n_rows > 2 * _PILOT:
-            some = np.sort(np.random.default_rng(0).permutation(self.n_rows)[:_PILOT]).astype(np.int64)
-            with contextlib.suppress(NoModeError):  # it is all rows that must have one
-                at = find_mode(lambda x: self._expand(x, some), at)
-        return find_mode(self._expand, at)
 
     def slopes(self, reference: Reference) -> NDArray[np.float64]:
         return super().slopes(reference) if self._glm is None else self._glm.slopes(reference)
@@ -616,71 +557,6 @@ class PyMCModel(Model):
     def _arms(self, count: int) -> tuple[Source, NDArray[np.float64]]:
         return super()._arms(count) if self._glm is None else self._glm._arms(count)
 
-    def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
-        hat = _hat_of(reference)
-        if hat is None:
-            return self.log_prior
-        if self._normal:
-            return None
-        if isinstance(reference, ExpandedReference):
-            return partial(self._rest_left, hat, reference.rest)
-        if self.others:
-            raise ValueError(
-                f"the reference does not say how it expands the prior, which may depend on {', '.join(self.others)}; "
-                f"one that this model's reference() made is needed"
-            )
-        return partial(self._rest_left, hat, self._expanded("rest_expansion", hat))
-
-    def _rest_left(self, hat: NDArray[np.float64], expansion: Expansion, theta: NDArray[np.float64]) -> float:
-        """What its second-order expansion leaves of the log prior."""
-        value, gradient, hessian = expansion
-        step = self._whole(theta) - hat
-        return self.rest(theta) - value - float(gradient @ step + 0.5 * (step @ hessian @ step))
-
-
-@dataclass(frozen=True, eq=False)
-class ExpandedReference(Reference):
-    """A normal density with the expansion of the prior that went into it.
-
-    Attributes
-    ----------
-    rest : tuple of float, ndarray, ndarray
-        Value, gradient and Hessian at the point of expansion of all that is not a term, in all continuous variables,
-        with the discrete ones as they were then. What the expansion leaves must be taken from the same one for as long
-        as the density is used, wherever the discrete variables go.
-    """
-
-    rest: Expansion
-
-
-@dataclass(frozen=True, eq=False)
-class JointReference(ExpandedReference):
-    """A normal density that follows the conditional posterior of some variables given the other continuous ones.
-
-    Attributes
-    ----------
-    whole_hat, whole_center : ndarray of shape (dim + n_others,)
-        Point of expansion and mean, in all continuous variables.
-    gain : ndarray of shape (dim, n_others)
-        How far the conditional mean moves with the others.
-    """
-
-    whole_hat: NDArray[np.float64]
-    whole_center: NDArray[np.float64]
-    gain: NDArray[np.float64]
-
-    def center_at(self, others: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Mean of the conditional density."""
-        d = len(self.center)
-        return np.asarray(self.whole_center[:d] + self.gain @ (others - self.whole_center[d:]))
-
 
 def _entry(name: str, index: tuple[int, ...]) -> str:
     return f"{name}[{', '.join(map(str, index))}]" if index else name
-
-
-def _hat_of(reference: Reference | None) -> NDArray[np.float64] | None:
-    """Where a reference expands, other variables included."""
-    if reference is None:
-        return None
-    return np.array(reference.whole_hat if isinstance(reference, JointReference) else reference.theta_hat)

@@ -20,7 +20,8 @@ except ImportError as error:
     raise ImportError('fastrace.mcmc.doors.pymc needs PyMC: python -m pip install "pymc>=5.26"') from error
 
 from fastrace._base import _checks
-from fastrace.mcmc.doors.pymc.models import JointReference, PyMCModel
+from fastrace.mcmc.doors.pymc._expansions import JointReference
+from fastrace.mcmc.doors.pymc.models import PyMCModel
 from fastrace.mcmc.kernels.gibbs import Categorical, GibbsState
 from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis

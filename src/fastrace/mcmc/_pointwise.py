@@ -1,0 +1,88 @@
+"""Log densities of single rows along a trace, with all their constants, for comparisons of models."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base import _checks
+from fastrace._base._words import counted
+from fastrace.mcmc.models.base import Model
+from fastrace.mcmc.models.binned import Binned
+
+__all__ = ["pointwise"]
+
+Array = NDArray[np.float64]
+
+_MOST = 50_000_000  # numbers, 0.4 GB
+_LEAST = 25  # draws of a chain, below which nothing can be said
+
+
+def pointwise(model: Model, draws: Array) -> Array:
+    """Log density of each row at draws of shape (n_chains, n_draws, dim), in the coordinates in which chains move.
+
+    Shape (n_chains, some draws, n_rows): every k-th draw, the last included, where all would take more than 0.4 GB.
+    Rows stand as they came to the model, shuffled or not, since models are compared row by row.
+
+    Raises
+    ------
+    ValueError
+        If fewer than 25 draws of each chain would be left.
+
+    Warns
+    -----
+    UserWarning
+        If draws are left out; it says how many, and the memory.
+    """
+    n_chains, n_draws = draws.shape[:2]
+    size = draws.shape[0] * model.n_rows
+    k = max(1, -(-n_draws * size // _MOST))
+    kept = draws[:, ::-1][:, ::k][:, ::-1]
+    if k > 1 and kept.shape[1] < _LEAST:
+        raise ValueError(f"log densities of {counted(model.n_rows, 'row')} at {_LEAST} draws of each of "
+                         f"{counted(n_chains, 'chain')} take {8e-9 * _LEAST * size:.2g} GB, and 0.4 GB is the most: "
+                         f"give a trace of fewer chains, or compare models of some of the rows")
+    if k > 1:
+        warnings.warn(f"log_likelihood has one draw in {k}, {kept.shape[1]} of {n_draws} of each chain: for "
+                      f"{counted(model.n_rows, 'row')} they take {8e-9 * kept.shape[1] * size:.2g} GB, and all would "
+                      f"take {8e-9 * n_draws * size:.2g}", stacklevel=3)
+    model = model.model if isinstance(model, Binned) else model  # which has the same terms, and reads them one by one
+    source, theta = model._arms(2)
+    points = kept.reshape(-1, kept.shape[2])[:, : model.n_seen]
+    own: Any = getattr(model, "_glm", None)  # of a GLM its source, of a PyMC model the GLM that runs in its place
+    source_of_glm: Any = getattr(own, "_glm", own)
+    constants = source_of_glm._row_constants() if hasattr(source_of_glm, "_row_constants") else 0.0
+    out, rows = np.empty((len(points), model.n_rows)), np.arange(model.n_rows)
+    places = slice(None) if model._row_order is None else model._row_order
+    for first in range(0, len(points), 2):
+        some = points[first : first + 2]
+        theta[: len(some)] = some
+        out[first : first + len(some), places] = source.read(rows, np.arange(len(some))).T + constants
+    return out.reshape(*kept.shape[:2], model.n_rows)
+
+
+def moving(model: Any, trace: Any) -> Array:
+    """Draws of a trace in the coordinates in which chains of its model move.
+
+    Raises
+    ------
+    TypeError
+        If `model` is none.
+    ValueError
+        If the trace is of other parameters.
+    """
+    if not isinstance(model, Model):
+        raise TypeError(f"model is {_checks.shown(model)}; log_likelihood needs the model of the draws, a GLM or other "
+                        f"mcmc.Model")
+    of_trace: Any = getattr(model, "_of_trace", None)  # of a PyMC model, whose chains may move another form of it
+    if of_trace is not None:
+        return np.asarray(of_trace(trace), dtype=np.float64)
+    draws = np.asarray(trace.draws, dtype=np.float64)
+    if draws.shape[2:] != (model.dim,) or (trace.names and trace.names != model.natural_names):
+        raise ValueError(f"the trace has draws of shape {draws.shape[2:]}, of {', '.join(trace.names[:3])}, and the "
+                         f"model {counted(model.dim, 'parameter')}, {', '.join((model.natural_names or ())[:3])}; the "
+                         f"model that was sampled is needed")
+    return np.asarray(model.unconstrain(draws))

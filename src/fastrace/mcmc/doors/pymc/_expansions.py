@@ -1,0 +1,239 @@
+"""Second-order expansions of PyMC models, and the normal densities that follow them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base._progress import patient
+from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
+from fastrace.mcmc.models.base import LogPrior, Model, Reference
+
+__all__ = ["ExpandedReference", "Expansion", "Expansions", "JointReference", "hat_of"]
+
+Expansion = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
+
+_CHUNK = 8192
+_PILOT = 16384  # rows of the first search for the mode
+_CALLS = 600  # of PyTensor in a search for other modes, at most
+_FEW = 8  # parameters, up to which there is one
+
+
+class Expansions(Model):
+    """How a `PyMCModel` expands its terms and its prior; what it asks of the model is listed first."""
+
+    pymc_model: Any
+    others: dict[str, NDArray[Any]]
+    around: NDArray[np.float64]
+    progress: bool
+    _graphs: Any
+    _glm: Any
+    _normal: bool
+    _derivable: bool
+    _beside: list[Any]
+    _read: int
+    _show: Any
+
+    def pack(self, point: Mapping[str, Any]) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def rest(self, theta: NDArray[np.float64]) -> float:
+        raise NotImplementedError
+
+    def _whole(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def _fixed_values(self) -> list[NDArray[Any]]:
+        raise NotImplementedError
+
+    def _expanded(self, name: str, at: NDArray[np.float64], *rows: NDArray[np.int64]) -> Expansion:
+        """A sum, its gradient and its Hessian in all continuous variables."""
+        parts = [self._graphs.call(name, at, unit, *rows, *self._fixed_values()) for unit in np.eye(len(at))]
+        hessian = np.stack([part[2] for part in parts])
+        return float(parts[0][0]), np.array(parts[0][1]), (hessian + hessian.T) / 2.0
+
+    def _expand(
+        self, at: NDArray[np.float64], rows: NDArray[np.int64] | None = None, rest: Expansion | None = None
+    ) -> Expansion:
+        """Log-posterior and its derivatives; from some rows, as many times as there are more of them.
+
+        `rest` is the part that is no term, if it is known.
+        """
+        value, gradient, hessian = self._expanded("rest_expansion", at) if rest is None else rest
+        part = self._expand_terms(at, rows)
+        scale = 1.0 if rows is None else self.n_rows / len(rows)
+        # Not in place: the rest's is kept.
+        return value + part[0] * scale, gradient + part[1] * scale, hessian + part[2] * scale
+
+    def _expand_terms(self, at: NDArray[np.float64], rows: NDArray[np.int64] | None) -> Expansion:
+        """Sums of the terms of all rows, or of some, with gradient and Hessian in the parameters.
+
+        Where the terms are functions of linear predictors the passes over the rows give derivatives in these, and
+        derivatives of what the rows see by the parameters bring them to the parameters, without a row. Elsewhere each
+        row is differentiated, which takes a pass for each parameter.
+        """
+        if self._glm is not None and rows is None:
+            return self._glm._expand(at)
+        n = self.n_rows if rows is None else len(rows)
+        spans = [(first, min(first + _CHUNK, n)) for first in range(0, n, _CHUNK)]
+        parts: Iterator[Expansion]
+        if self._graphs.design is None:
+            parts = (self._expanded("expansion", at, np.arange(*span) if rows is None else rows[slice(*span)])
+                     for span in spans)
+            return self._summed(parts, spans)
+        if rows is None:
+            return self._graphs.pulled(at, self._expand_seen(self._graphs.call("seen", at, *self._fixed_values())),
+                                       *self._fixed_values())
+        parts = (self._graphs.slopes(at, rows[slice(*span)], *self._fixed_values()) for span in spans)
+        return self._graphs.pulled(at, self._summed(parts, spans), *self._fixed_values())
+
+    def _expand_seen(self, seen: NDArray[np.float64]) -> Expansion:
+        """Sums of all terms, with gradient and Hessian, at a point of what the rows see."""
+        spans = [(first, min(first + _CHUNK, self.n_rows)) for first in range(0, self.n_rows, _CHUNK)]
+        if self._graphs.design is None:
+            return self._summed((self._expanded("seen_expansion", seen, np.arange(*span)) for span in spans), spans)
+        parts = (self._graphs.slopes_seen(seen, slice(*span), *self._fixed_values()) for span in spans)
+        return self._summed(parts, spans)
+
+    def _summed(self, parts: Iterator[Expansion], spans: list[tuple[int, int]]) -> Expansion:
+        total: Any = (0.0, 0.0, 0.0)
+        for (first, last), part in zip(spans, parts, strict=True):
+            total = tuple(a + b for a, b in zip(total, part, strict=True))
+            self._read += last - first
+            self._show(self._read)
+        return total[0], total[1], total[2]
+
+    @property
+    def _concave(self) -> bool:  # type: ignore[override]
+        """Whether the posterior has one mode at most, or is not searched for others: with other variables beside it."""
+        return bool(self.others) or (self._glm is not None and self._glm._concave and self._normal)
+
+    @property
+    def _most_expansions(self) -> int:  # type: ignore[override]
+        """Fewer than other models': each takes two calls of Python for each parameter."""
+        return min(super()._most_expansions, _CALLS // (2 * self.dim))
+
+    def _some_log_posterior(self, at: NDArray[np.float64], rows: NDArray[np.int64]) -> Expansion | None:
+        """Estimated from some rows; of a model with so many parameters that a search for modes takes long, None."""
+        return self._expand(at, rows) if self.dim <= _FEW else None
+
+    def reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None = None) -> Reference:
+        """Expand the log-posterior at a point, an array or a point of PyMC, by default at its mode.
+
+        With other continuous variables the expansion is in all of them, and the normal density is the conditional one.
+        """
+        if not self._derivable:
+            return super().reference()
+        with patient("rows differentiated", self.progress) as self._show:
+            try:
+                return self._reference(theta_hat)
+            finally:
+                self._read, self._show = 0, int
+
+    def _reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None) -> Reference:
+        if theta_hat is None:
+            hat = self._mode()
+        elif isinstance(theta_hat, Mapping):
+            hat = self.pack(theta_hat)
+            parts = [np.ravel(np.asarray(theta_hat.get(v.name, self.others[v.name]))) for v in self._beside]
+            hat = np.concatenate([hat, *parts])
+        else:
+            hat = np.array(theta_hat, dtype=np.float64)
+            if hat.shape != (self.dim,):
+                raise ValueError(f"theta_hat has shape {hat.shape}; ({self.dim},) is needed")
+            hat = self._whole(hat)
+        rest = self._expanded("rest_expansion", hat)
+        _, gradient, hessian = self._expand(hat, rest=rest)
+        center, factor = normal_density(hat, gradient, hessian, self._moved, False)
+        d = self.dim
+        if len(hat) == d:
+            known = (None, math.inf, 0.0) if self._glm is None else self._glm._bounds(hat, factor)
+            weights, radius, rounding, *shells = known
+            return ExpandedReference(hat, center, factor, weights, radius, rest, rounding=rounding,
+                                     shells=tuple(shells))
+        own = np.linalg.inv(-hessian[:d, :d])
+        gain = own @ hessian[:d, d:]
+        factor = np.asarray(np.linalg.cholesky((own + own.T) / 2.0), dtype=np.float64)
+        at = center[:d] + gain @ (self.around - center[d:])
+        return JointReference(hat[:d], at, factor, None, math.inf, rest, hat, center, gain)
+
+    def _mode(self) -> NDArray[np.float64]:
+        """Of the log-posterior: from the initial point over some rows, from there over all."""
+        at = self._whole(self.pack(self.pymc_model.initial_point()))
+        if self.n_rows > 2 * _PILOT:
+            some = np.sort(np.random.default_rng(0).permutation(self.n_rows)[:_PILOT]).astype(np.int64)
+            with contextlib.suppress(NoModeError):  # it is all rows that must have one
+                at = find_mode(lambda x: self._expand(x, some), at)
+        return find_mode(self._expand, at)
+
+    def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
+        hat = hat_of(reference)
+        if hat is None:
+            return self.log_prior
+        if self._normal:
+            return None
+        if isinstance(reference, ExpandedReference):
+            return partial(self._rest_left, hat, reference.rest)
+        if self.others:
+            raise ValueError(
+                f"the reference does not say how it expands the prior, which may depend on {', '.join(self.others)}; "
+                f"one that this model's reference() made is needed"
+            )
+        return partial(self._rest_left, hat, self._expanded("rest_expansion", hat))
+
+    def _rest_left(self, hat: NDArray[np.float64], expansion: Expansion, theta: NDArray[np.float64]) -> float:
+        """What its second-order expansion leaves of the log prior."""
+        value, gradient, hessian = expansion
+        step = self._whole(theta) - hat
+        return self.rest(theta) - value - float(gradient @ step + 0.5 * (step @ hessian @ step))
+
+
+@dataclass(frozen=True, eq=False)
+class ExpandedReference(Reference):
+    """A normal density with the expansion of the prior that went into it.
+
+    Attributes
+    ----------
+    rest : tuple of float, ndarray, ndarray
+        Value, gradient and Hessian at the point of expansion of all that is not a term, in all continuous variables,
+        with the discrete ones as they were then. What the expansion leaves must be taken from the same one for as long
+        as the density is used, wherever the discrete variables go.
+    """
+
+    rest: Expansion
+
+
+@dataclass(frozen=True, eq=False)
+class JointReference(ExpandedReference):
+    """A normal density that follows the conditional posterior of some variables given the other continuous ones.
+
+    Attributes
+    ----------
+    whole_hat, whole_center : ndarray of shape (dim + n_others,)
+        Point of expansion and mean, in all continuous variables.
+    gain : ndarray of shape (dim, n_others)
+        How far the conditional mean moves with the others.
+    """
+
+    whole_hat: NDArray[np.float64]
+    whole_center: NDArray[np.float64]
+    gain: NDArray[np.float64]
+
+    def center_at(self, others: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Mean of the conditional density."""
+        d = len(self.center)
+        return np.asarray(self.whole_center[:d] + self.gain @ (others - self.whole_center[d:]))
+
+
+def hat_of(reference: Reference | None) -> NDArray[np.float64] | None:
+    """Where a reference expands, other variables included."""
+    if reference is None:
+        return None
+    return np.array(reference.whole_hat if isinstance(reference, JointReference) else reference.theta_hat)

@@ -1,0 +1,40 @@
+"""Rules that are followed pull by pull, in their own loop and beside a plain twin."""
+
+import pickle
+
+import numpy as np
+
+from fastrace.pulls import RecordedPulls
+
+
+def reader(values):
+    """A function that gives the next rewards of an arm, for a twin."""
+    used = np.zeros(values.shape[1], int)
+
+    def pull(i, count):
+        used[i] += count
+        return values[used[i] - count : used[i], i]
+
+    return pull
+
+
+def assert_follows(make, values, twin):
+    """The rule asks for what its twin asked for, looked at and pickled on the way, and ends as it does; run() too."""
+    chosen, made, why, means, pulls = twin
+    rule, source, asked = make(), RecordedPulls(values), []
+    while not rule.done and rule.n_pulls < sum(pulls):
+        arms, counts = rule.ask()
+        asked += list(zip(arms.tolist(), counts.tolist(), strict=True))
+        rule.tell(source.read(arms, counts))
+        if rule.n_pulls % 7 == 0:
+            rule.result()                                           # to look changes nothing
+            rule = pickle.loads(pickle.dumps(rule))
+    assert asked == made
+    result = rule.result()
+    assert result.stopped_by == ("bound" if why == "bound" else "")
+    assert set(np.ravel(result.best).tolist()) == chosen
+    assert np.allclose(result.mean, means, rtol=1e-12, atol=1e-12)
+    by_run = make()
+    by_run.run(RecordedPulls(values), rule.n_pulls)
+    assert by_run.result().pulls.tolist() == list(pulls)
+    assert by_run.result().error_bound == result.error_bound
