@@ -75,6 +75,25 @@ def terms(theta, rows):
     return -0.5 * (Y[rows] - X[rows] @ np.ravel(theta)) ** 2
 
 
+def curve(eta, y):
+    return -0.5 * (y - eta) ** 2
+
+
+def slope(eta, y):
+    return y - eta
+
+
+def bend(eta, y):
+    return np.full_like(eta, -1.0)
+
+
+def flat(eta, y):
+    return np.zeros_like(eta)
+
+
+CURVE = [curve, slope, bend, flat, flat]
+
+
 def terms_of(theta, arms, rows):
     return np.stack([terms(theta[arm], rows) for arm in arms], axis=1)
 
@@ -148,6 +167,8 @@ ARGUMENTS = {
 OPTIONAL = ("rng", "random_state")          # given wherever a class takes them
 
 MADE = {        # what the names of parameters do not make
+    "ConfidenceSequence": lambda: fr.ConfidenceSequence("empirical-bernstein-mixture"),     # as golden pickles have it
+    "Comparison": lambda: fr.Comparison(["a", "b", "c"], support=(0.0, 1.0)),
     "RunningMoments": lambda: fr.RunningMoments(n_arms=4),
     "RunningComoments": lambda: fr.RunningComoments(n_arms=4),
     "HoeffdingRace": lambda: fr.HoeffdingRace(4, 400, support=(0.0, 1.2)),
@@ -166,6 +187,7 @@ MADE = {        # what the names of parameters do not make
     "mcmc.Groups": lambda: mcmc.Groups(np.arange(300) % 3, slopes=[1], name="site"),
     "mcmc.Horseshoe": lambda: mcmc.Horseshoe(2.0),
     "mcmc.LogDensity": lambda: mcmc.LogDensity(math.fsum, names=("x0",)),
+    "mcmc.PredictorModel": lambda: mcmc.PredictorModel(CURVE, X, [Y], backend="numpy", prior_sd=2.0),
     "mcmc.Trace": trace,
     "mcmc.LaplaceResult": lambda: mcmc.laplace(mcmc.GLM(X, Y, prior_sd=2.0), 100, rng=SEED),
     "mcmc.Reference": lambda: mcmc.GLM(X, Y).reference(),
@@ -174,6 +196,8 @@ MADE = {        # what the names of parameters do not make
     "model_selection.DAUBSearchCV": lambda: search("DAUBSearchCV", first=60),
     "model_selection.RacingSearchCV": lambda: search("RacingSearchCV"),
     "model_selection.RegretDisplay": lambda: display("RegretDisplay", "ab", [0.1, 0.2], [0.3, 0.4]),
+    "PermutationTest": lambda: fr.PermutationTest([0.5, 0.94, 0.99], 0.1, alternative="greater", n_resamples=400),
+    "Proxy": lambda: fr.Proxy(mean=0.5),
     "pulls.BernoulliPulls": lambda: fr.pulls.BernoulliPulls([0.2, 0.5, 0.7, 0.4], rng=SEED),
     "pulls.CallablePulls": lambda: fr.pulls.CallablePulls(pulls_of, 4),
     "pulls.RecordedPulls": lambda: fr.pulls.RecordedPulls(VALUES),
@@ -191,7 +215,6 @@ LEFT_OUT = {
     "streams.stream_racing.StreamRace": BASE,
     "pulls.CallbackPulls": "a compiled function cannot be saved",
     "sources.CallbackSource": "a compiled function cannot be saved",
-    "races.racing.RaceSettings": "part of a race, and saved with it",
     "mcmc.models.priors.Scale": BASE,
     "mcmc.PyMCModel": "tests/mcmc/test_mcmc_pymc.py saves it", "model_selection.ParquetRows": "stands for a file",
     "model_selection.SelectionCurveDisplay": "holds a result and drawings",
@@ -199,8 +222,8 @@ LEFT_OUT = {
 OBJECTS = sorted(set(public_classes()) - set(LEFT_OUT))
 
 
-def made(name):
-    """An object of the public class of this dotted name, fresh and always the same."""
+def made(name, **options):
+    """An object of the public class of this dotted name, fresh and always the same; options that it need not have."""
     if name in MADE:
         return MADE[name]()
     cls = public_classes()[name]
@@ -213,7 +236,7 @@ def made(name):
                 and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)}
     given = {key: _argument(parameters[key]) for key in parameters if key in required or key in OPTIONAL}
     try:
-        return cls(**given)
+        return cls(**given, **options)
     except (TypeError, ValueError) as error:
         raise LookupError(f"{name} cannot be made of {given}: give it a line in MADE of tests/catalogue.py") from error
 
@@ -258,6 +281,11 @@ def _stream(rule, k):
     return rule.n_samples, rule.estimate, rule.interval, rule.stopped_by
 
 
+def _proxy(proxy, k):
+    rows = slice(30 * k, 30 * (k + 1))
+    return proxy.adjust(STREAM[rows], scores=STREAM[::-1][rows]), proxy.coefficient, proxy.n_rewards
+
+
 def _moments(moments, k):
     moments.update_many(VALUES[30 * k : 30 * (k + 1)])
     if isinstance(moments, fr.RunningComoments):
@@ -287,6 +315,22 @@ def _race(race, k):
 def pull(arms, counts):
     """Rewards in [0, 1] that do not depend on what was pulled before."""
     return np.concatenate([np.resize(VALUES[:200, arm], count) for arm, count in zip(arms, counts, strict=True)]) / 1.2
+
+
+def _permutation_test(test, k):
+    """A column of the stream per hypothesis; now and then more or fewer rows than are asked for."""
+    if not test.done:
+        count, hypotheses = test.ask()
+        rows = np.resize(STREAM, (400, 3))[test.n_read : test.n_read + count + 3 * (k % 3) - 3]
+        test.tell(rows[:, hypotheses])
+    return test.decisions, test.n_read, test.result()
+
+
+def _comparison(comparison, k):
+    part = STREAM[60 * k : 60 * (k + 1)]
+    comparison.observe_many(np.array(["a", "b", "c"])[np.arange(60) * (k + 1) % 3], part)
+    comparison.observe("b", 0.5)
+    return comparison.result()
 
 
 def _scheduler(scheduler, k):
@@ -343,7 +387,10 @@ WORK = {            # methods that tell a family: its work
     "predict fit": _estimator,
     "update_many interval": _stream,
     "update_many merge": _moments,
+    "adjust coefficient": _proxy,
+    "observe_many history": _comparison,
     "ask tell outstanding": _scheduler,
+    "ask tell decisions": _permutation_test,
     "ask tell": _race,
     "draw_many stats": _sampler,
     "decide accept": _decisions,

@@ -8,8 +8,11 @@ found with a probability of 0.99:
     delta 0.05: of  12    15    19    24    28    37    45     87    150      rate 0.47 .38 .29 .23 .20 .17 .15 .11 .09
 """
 
+import numpy as np
 import pytest
 from scipy import stats
+
+from fastrace import mcmc
 
 
 def few_or_many(names, few, many):
@@ -31,3 +34,12 @@ def assert_fits(counts, probabilities, alpha=1e-6):
     expected = [p * total for p in probabilities]
     p_value = stats.chisquare(counts, expected).pvalue
     assert p_value >= alpha, f"counts {list(counts)} against {expected}: p = {p_value:.2g}"
+
+
+def assert_same_law(first, second):
+    """Draws of two chains. Of each column, by quarters of draws so far apart that they are independent."""
+    for one, other in zip(first.T, second.T, strict=True):
+        edges = np.quantile(one, [0.25, 0.5, 0.75])
+        thin = max(2, int(4.0 * max(len(x) / mcmc.effective_sample_size(x) for x in (one, other))))
+        counts = [np.bincount(np.searchsorted(edges, x[::thin]), minlength=4) for x in (one, other)]
+        assert_fits(counts[1], sum(counts) / sum(map(sum, counts)))

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import fastrace as fr
-from fastrace import _commands, cli
+from fastrace import cli
+from fastrace.commands import running
 
 
 @pytest.fixture
@@ -199,9 +200,9 @@ def test_race_prints_json_that_equals_the_result(tmp_path, capsys, table):
 
 def test_options_reach_the_race(tmp_path, capsys, table):
     file = save(tmp_path / "table.npy", table)
-    status, out, _ = say(capsys, "race", file, "--bound", "serfling", "--support", 0, 1.2, "--access", "shuffled",
+    status, out, _ = say(capsys, "race", file, "--bound", "serfling", "--support", 0, 1.2, "--order", "given",
                          "--seed", 3, "--json")
-    expected = fr.race(table, bound="serfling", support=(0, 1.2), access="shuffled", rng=3)
+    expected = fr.race(table, bound="serfling", support=(0, 1.2), order="given", rng=3)
     assert status == 0
     assert json.loads(out)["bound"] == "serfling"
     assert json.loads(out)["pulls"] == expected.pulls.tolist()
@@ -308,9 +309,9 @@ def test_all_numbers_of_an_npy_file_are_checked(tmp_path, capsys, table, monkeyp
     if value != 3.5:
         status, _, err = say(capsys, "demo", "--quick", "--data", file, "--output", tmp_path / "demo.png")
         assert status == 2 and f"{words} in row 4321" in err
-    monkeypatch.setattr(_commands, "CELLS", 100)
+    monkeypatch.setattr(running, "CELLS", 100)
     assert f"{words} in row 4321, counted from 0, of column 1: " in say(capsys, "race", file, "--support", 0, 2.2)[2]
-    monkeypatch.setattr(_commands, "CHECKED", 1000)
+    monkeypatch.setattr(running, "CHECKED", 1000)
     status, out, err = say(capsys, "race", file, "--support", 0, 2.2, "--seed", 1)
     assert status == 0 and "best arm 2" in out
     assert "only the numbers that are used are checked" in err and err.count("\n") == 1
@@ -426,3 +427,20 @@ def test_words_name_the_options_of_the_command(tmp_path, capsys, table):
     assert "one column to race, which leaves nothing to choose" in say(capsys, "race", file, "--columns", "1")[2]
     assert "allow_pickle" not in say(capsys, "race", tmp_path / "junk.npy")[2]
     assert say(capsys, "race", tmp_path / "spaces.csv", "--columns", "a,b", "--support", 0, 5)[0] == 0
+
+
+def test_a_race_stops_near_ties_finds_several_and_writes_a_page(tmp_path, capsys, table):
+    pytest.importorskip("matplotlib")
+    file, page = save(tmp_path / "table.npy", table), tmp_path / "page.html"
+    status, out, _ = say(capsys, "race", file, "--support", 0, 1.2, "--epsilon", 0.05, "--best", 2, "--names", "x,y,z",
+                         "--max-rows", 2000, "--seed", 1, "--html", page)
+    expected = fr.race(table, support=(0, 1.2), epsilon=0.05, n_best=2, names=["x", "y", "z"], rng=1,
+                       max_pulls=2000 * table.shape[1])
+    assert status == 0 and str(expected) in out and f"  page {page}" in out
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>") and "<svg" in text and expected._repr_html_() in text
+    assert "http-equiv" not in text and "<script" not in text
+    for bad, words in [(("--names", "x,y"), "3 different names"), (("--max-rows", 0), "--max-rows is 0"),
+                       (("--html", tmp_path / "none" / "page.html"), "folder does not exist")]:
+        status, _, err = say(capsys, "race", file, *bad)
+        assert status == 2 and words in err

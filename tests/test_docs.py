@@ -23,6 +23,8 @@ PUBLIC = sorted(
 )
 
 FRAMEWORKS = {
+    "doors.inspect": ["inspect_ai"],
+    "doors.optuna": ["optuna"],
     "mcmc.doors.blackjax": ["blackjax"],
     "mcmc.doors.emcee": ["emcee"],
     "mcmc.doors.jax._compiled": ["jax"],
@@ -32,6 +34,7 @@ FRAMEWORKS = {
     "mcmc.doors.jax._xla": ["jax"],
     "mcmc.doors.jax._xla_chain": ["jax"],
     "mcmc.doors.numpyro": ["numpyro"],
+    "mcmc.doors.pymc._cuts": ["pymc"],
     "mcmc.doors.pymc._graphs": ["pymc"],
     "mcmc.doors.pymc._hierarchy": ["pymc"],
     "mcmc.doors.pymc._predictors": ["pymc"],

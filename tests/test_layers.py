@@ -26,8 +26,8 @@ LAYERS = {
     "faces": {"races": ["races"], "streams": ["streams"], "select": ["select", "baselines"],
               "names": ["__init__", "_public"]},
     "users": {"mcmc": ["mcmc"], "model_selection": ["model_selection"]},
-    "doors": {"command": ["cli", "_commands", "demo"], "mcmc.doors": ["mcmc.doors", "mcmc.__init__"],
-              "boosting": ["boosting"]},
+    "doors": {"command": ["cli", "commands", "demo"], "doors": ["doors"],
+              "mcmc.doors": ["mcmc.doors", "mcmc.__init__"], "boosting": ["boosting"]},
 }
 HAS_LOOPS = {"races", "streams", "select"}
 PLACES = {place: (rank, room) for rank, rooms in enumerate(LAYERS.values())

@@ -20,8 +20,9 @@ from fastrace._math._criteria cimport full_pass_pays
 from fastrace._math._moments cimport moments4_extend, moments4_extend_difference
 from fastrace._math._rule cimport BETTING
 from fastrace._math._simd cimport fr_range, fr_sum
-from fastrace.races._judge cimport (BY_BUDGET, BY_EXACT, CONSTANT_FIRST_LOOK, HELD_BACK, IMPOSSIBLE_REWARD,
-                                    OUTSIDE_SUPPORT, RUNNING, SINGLE, SKEWED, RaceJudge)
+from fastrace.races._answers cimport RaceAnswers
+from fastrace.races._judge cimport (BY_BUDGET, BY_EXACT, DROP, IMPOSSIBLE_REWARD, MISSING_REWARD, OUTSIDE_SUPPORT,
+                                    RAISE, RUNNING, SKEWED, WORST)
 from fastrace.races._reading cimport (ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK, bad_row, first_bad, first_outside,
                                       pair_work, price_of_a_row, read_rows)
 from fastrace.sources cimport Source
@@ -37,7 +38,7 @@ from fastrace.sources import reward_outside
 cnp.import_array()
 
 
-cdef class Race(RaceJudge):
+cdef class Race(RaceAnswers):
     """The loop over the memory of a race. `racing.FiniteRace` is its public face."""
 
     _public_name = "race"
@@ -45,12 +46,11 @@ cdef class Race(RaceJudge):
     cdef bint strict                    # refuse rewards outside the support
     cdef double scan_advantage          # 0: as the source says
     cdef int64_t max_pulls              # rewards that the race may ask for; negative: as many as it needs
-    cdef int new_flags
 
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, max_pulls,
-                 strict, low, high, rng):
+                 strict, low, high, rng, epsilon=0.0, n_best=1, missing="raise"):
         super().__init__(n_arms, n_rows, bound=bound, pairwise=pairwise, shuffled=shuffled, guarded=guarded,
-                         tails=tails, low=low, high=high, rng=rng)
+                         tails=tails, low=low, high=high, rng=rng, epsilon=epsilon, n_best=n_best, missing=missing)
         self.scan_advantage = scan_advantage
         self.max_pulls = max_pulls
         self.strict = strict
@@ -64,54 +64,6 @@ cdef class Race(RaceJudge):
                 self._begin()
         finally:
             guard_leave(&self.guard)
-
-    cdef void _begin(self) noexcept nogil:
-        cdef Py_ssize_t i
-        for i in range(self.n_arms):
-            self.sum[i] = 0.0
-            self.shift[i] = 0.0
-            self.mean[i] = NAN
-            self.half_width[i] = NAN
-            self.pulls[i] = 0
-            self.dead[i] = 0
-            self.held[i] = 0
-            (<int64_t *>cnp.PyArray_DATA(self._measured))[i] = 0
-        self.forget_comparisons()
-        memset(&self.closest, 0, sizeof(moments4_t))
-        self.n_read = 0
-        self.spent = 0
-        self.order.drawn = 0
-        self.looks_taken = 0
-        self.full_pass = False
-        self.opened = False
-        self.unjudged = False
-        self.flags = 0
-        self._line_up()
-        self._decide_without_rows()
-
-    cdef void _line_up(self) noexcept nogil:
-        """Who takes part: all arms whose constants are above -inf. Before any row, the largest constant leads."""
-        cdef Py_ssize_t i
-        cdef double constant
-        self.n_active = 0
-        self.leader = -1
-        for i in range(self.n_arms):
-            constant = self.offset[i] + self.shift[i]
-            if constant > -INFINITY:
-                if self.leader < 0 or constant > self.offset[self.leader] + self.shift[self.leader]:
-                    self.leader = i
-                self.active[self.n_active] = i
-                self.n_active += 1
-            else:
-                self.mean[i] = -INFINITY
-                self.half_width[i] = 0.0
-        self.status = SINGLE if self.n_active == 1 else RUNNING
-
-    cdef void _decide_without_rows(self) noexcept nogil:
-        if self.n_rows == 0 and self.status == RUNNING:
-            self.status = BY_EXACT
-            self.n_active = 1
-            self.active[0] = self.leader
 
     # Driving by hand.
 
@@ -162,6 +114,54 @@ cdef class Race(RaceJudge):
                     self._absorb(start, count, target)
                     start += count
                 self._close_look(target, self.scan_advantage)
+        finally:
+            guard_leave(&self.guard)
+
+    # Driving by hand, ahead of the looks.
+
+    def progress(self):
+        """Rows that looks have taken, rows at the next look, and the rows that `max_pulls` allows: as of the last look.
+
+        All three are equal once the race is over.
+        """
+        cdef int64_t most
+        guard_enter(&self.guard, self)
+        try:
+            if self.unjudged:
+                self._judge_and_plan(self.scan_advantage)
+            if self.status != RUNNING:
+                return self.n_read, self.n_read, self.n_read
+            most = self.n_rows
+            if self.max_pulls >= 0:
+                most = min(most, self.n_read + max(self.max_pulls - self.spent, <int64_t>0) // self.n_active)
+            return self.n_read, self._target(), most
+        finally:
+            guard_leave(&self.guard)
+
+    def running(self):
+        """The arms that are still in the race, in the order of `ask`."""
+        return self._active[:self.n_active].copy()
+
+    def rows_between(self, int64_t first, int64_t last):
+        """The rows at these positions of the order, whether or not a look has come to them."""
+        cdef cnp.ndarray rows
+        guard_enter(&self.guard, self)
+        try:
+            if not 0 <= first <= last <= self.n_rows:
+                raise ValueError(f"positions {first} to {last} are not among {self.n_rows} rows")
+            self.order.settle(last)
+            rows = np.empty(last - first, np.int64)
+            rows_in(self.order, first, <Py_ssize_t>(last - first), <int64_t *>cnp.PyArray_DATA(rows))
+            return rows
+        finally:
+            guard_leave(&self.guard)
+
+    def charge(self, int64_t rewards):
+        """Count rewards that were paid for, and that no look will take, against `max_pulls`."""
+        guard_enter(&self.guard, self)
+        try:
+            self.spent += rewards
+            self._stop_if_spent()
         finally:
             guard_leave(&self.guard)
 
@@ -234,10 +234,10 @@ cdef class Race(RaceJudge):
         self._stop_if_spent()
         while self.status == RUNNING:
             target = self._target()
-            if target == self.n_rows and self.order.in_window:
+            if target == self.n_rows and self.order.in_window and self.missing == RAISE:
                 self._read_rest_in_order(source)
-            elif (target == self.n_rows and advantage * (self.n_rows - self.n_read) >= self.n_rows
-                  and self._affords(self.n_rows)):
+            elif (target == self.n_rows and self.missing == RAISE
+                  and advantage * (self.n_rows - self.n_read) >= self.n_rows and self._affords(self.n_rows)):
                 self._read_in_order(source)
             else:
                 self._read_at_random(source, target)
@@ -373,7 +373,45 @@ cdef class Race(RaceJudge):
         memcpy(self.new_sum, self.sum, self.n_arms * sizeof(double))
         memset(self.dead, 0, self.n_arms)
         self.new_flags = 0
+        return self._expect_missing(target)
+
+    cdef int _expect_missing(self, int64_t target) except -1 nogil:
+        """Before a look: room for marks, and what a row that is dropped is to show, within every support."""
+        self.new_missing = self.n_missing
+        if self.missing == DROP:
+            self.reserve_marks(<Py_ssize_t>target if target < self.n_rows else 0)
+            self.filler = self.mean[self.leader]
+            if isnan(self.filler):
+                self.filler = 0.5 * (self.fill_low + self.fill_high) if self.bounded_support else 0.0
+            self.filler = min(max(self.filler, self.fill_low), self.fill_high)
         return 0
+
+    cdef void _fill_in(self, int64_t first, Py_ssize_t done, Py_ssize_t size, bint kept) noexcept nogil:
+        """Replace missing rewards of `size` rows, of which the first is position `first` of the order.
+
+        The worst is the low end of the support. A row that is dropped gets one and the same value for all arms, so that
+        no difference of arms changes, and is marked where rewards are `kept`.
+        """
+        cdef Py_ssize_t k, j, i
+        cdef bint lost
+        self.dropped_now = 0
+        for k in range(size):
+            lost = False
+            for j in range(self.n_active):
+                i = self.active[j]
+                if isnan(self.block[j][done + k]):
+                    lost = True
+                    if self.missing == WORST:
+                        self.block[j][done + k] = self.low[i]
+            if self.missing == DROP:
+                if kept:
+                    self.marks[first + k] = lost
+                for j in range(self.n_active if lost else 0):
+                    self.block[j][done + k] = self.filler
+            self.dropped_now += lost
+        self.new_missing += self.dropped_now if self.missing == DROP else 0
+        if self.dropped_now > 0:
+            self.new_flags |= MISSING_REWARD
 
     cdef void _aim(self, int64_t start, int64_t target) noexcept nogil:
         """Point `at` to where the block that begins at `start` is to be written."""
@@ -391,12 +429,14 @@ cdef class Race(RaceJudge):
         cdef double total, low, high
         while done < count:
             size = min(<Py_ssize_t>ROWS_PER_BLOCK, count - done)
+            if self.missing != RAISE:
+                self._fill_in(start + done, done, size, target < self.n_rows)
             for j in range(self.n_active):
                 i = self.active[j]
                 x = self.block[j] + done
                 if i == leader:
                     best = x
-                total = fr_sum(x, size)
+                total = fr_sum(x, size) - (self.dropped_now * self.filler if self.missing == DROP else 0.0)
                 self.new_sum[i] += total
                 if not isfinite(self.new_sum[i]):
                     self._inspect(i, x, start + done, size)
@@ -424,7 +464,7 @@ cdef class Race(RaceJudge):
         cdef Py_ssize_t i = first_bad(x, count)
         if i >= 0:
             with gil:
-                raise arm_error(self, arm, _bad_reward(x[i], arm, row_in(self.order, start + i)))
+                raise arm_error(self, arm, bad_reward(x[i], arm, row_in(self.order, start + i)))
         for i in range(count):
             if x[i] == -INFINITY:
                 self.dead[arm] = 1
@@ -446,7 +486,7 @@ cdef class Race(RaceJudge):
         """Why a full pass gave a sum that is not finite: raise, unless a reward of -inf accounts for it."""
         row, impossible = bad_row(source, [arm])
         if row is not None:
-            raise arm_error(self, arm, _bad_reward(source.read([row], [arm])[0, 0], arm, row))
+            raise arm_error(self, arm, bad_reward(source.read([row], [arm])[0, 0], arm, row))
         if not impossible or self.new_sum[arm] != -np.inf:
             raise arm_error(self, arm, _overflow(arm, self.new_sum[arm]))
         self.new_flags |= IMPOSSIBLE_REWARD
@@ -463,79 +503,15 @@ cdef class Race(RaceJudge):
             return 0
         return self._judge_and_plan(advantage)
 
-    cdef int _commit(self, int64_t n) except -1 nogil:
-        """Keep what the look has brought, and see who leads."""
-        cdef Py_ssize_t i, j, leader = -1
-        cdef double best = 0.0, mean
-        for j in range(self.n_active):
-            i = self.active[j]
-            mean = self.new_sum[i] / n + (self.offset[i] + self.shift[i]) / self.n_rows
-            if not self.dead[i] and (leader < 0 or mean > best):
-                leader = i
-                best = mean
-        if leader < 0:
-            with gil:
-                raise ValueError(NONE_LEFT)
-        if not self.pairwise:
-            memcpy(self.comparisons(0), self.new_moments, self.n_arms * sizeof(moments4_t))
-        elif not self.dead[self.leader]:
-            memcpy(self.comparisons(self.leader), self.new_moments, self.n_arms * sizeof(moments4_t))
-        memcpy(self.sum, self.new_sum, self.n_arms * sizeof(double))
-        self.flags |= self.new_flags
-        self.spent += (n - self.n_read) * self.n_active
-        self.n_read = n
-        self.leader = leader
-        for j in range(self.n_active):
-            i = self.active[j]
-            self.mean[i] = (-INFINITY if self.dead[i] else
-                            self.sum[i] / n + (self.offset[i] + self.shift[i]) / self.n_rows)
-            self.pulls[i] = n
-        self.unjudged = True
-        return 0
-
     cdef int _judge_and_plan(self, double advantage) except -1 nogil:
         self._judge()
         self._stop_if_spent()
-        if (self.status == RUNNING and advantage > 1.0
+        if (self.status == RUNNING and advantage > 1.0 and self.missing == RAISE
                 and self._affords(self.n_rows - self.n_read if self.order.in_window else self.n_rows)):
             # A window in order needs no second reading of the rows it has passed.
             self.full_pass = full_pass_pays(self._rows_needed(), self.n_read, self.look[self.looks_taken], self.n_rows,
                                             self.n_rows - self.n_read if self.order.in_window else self.n_rows,
                                             advantage)
-        return 0
-
-    cdef int _finish(self, const double *total) except -1 nogil:
-        """Every row has been read: the answer is exact, whatever the bound says."""
-        cdef Py_ssize_t i, j, leader = -1
-        cdef double best = 0.0, mean
-        cdef bint whole = True
-        for j in range(self.n_active):
-            i = self.active[j]
-            mean = (total[i] + self.offset[i] + self.shift[i]) / self.n_rows
-            if mean > -INFINITY and (leader < 0 or mean > best):
-                leader = i
-                best = mean
-        if leader < 0:
-            with gil:
-                raise ValueError(NONE_LEFT)
-        for j in range(self.n_active):
-            i = self.active[j]
-            self.sum[i] = total[i]
-            self.mean[i] = (total[i] + self.offset[i] + self.shift[i]) / self.n_rows
-            self.half_width[i] = 0.0
-            self.pulls[i] = self.n_rows
-        for i in range(self.n_arms):
-            whole = whole and (self.pulls[i] == self.n_rows or self._is_dead(i))
-        if whole:           # no decision rests on a look
-            self.flags &= ~(CONSTANT_FIRST_LOOK | HELD_BACK)
-        self.flags |= self.new_flags
-        self.spent += (self.n_rows - self.n_read) * self.n_active
-        self.n_read = self.n_rows
-        self.leader = leader
-        self.active[0] = leader
-        self.n_active = 1
-        self.looks_taken += 1
-        self.status = BY_EXACT
         return 0
 
     @property
@@ -569,10 +545,7 @@ cdef class Race(RaceJudge):
                 raise DamagedError("the saved race is damaged: it is not where its plan of looks says")
 
 
-NONE_LEFT = "every arm still in the race has a reward of -inf"
-
-
-def _bad_reward(value, arm, row):
+def bad_reward(value, arm, row):
     return (f"the reward of arm {arm} on row {row} is {value}; rewards must be finite numbers, or -inf for an arm that "
             f"is impossible, because nan and +inf compare with nothing")
 

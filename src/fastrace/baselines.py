@@ -583,8 +583,8 @@ class SAR(LUCB):
     -----
     The probability of error falls like :math:`\exp(-T / (8 H \ln n))`, where H adds the inverse squared distances of
     the means from the cutoff, so no number can be stated beforehand [1]_. ``result().error_bound`` is what the rewards
-    say: from bounds that hold at all times, the smallest delta at which `LUCB` with ``epsilon=0`` would have stopped on
-    these pulls.
+    say: from bounds that hold at all times, the smallest delta at which `LUCB` by intervals and with ``epsilon=0``
+    would have stopped on these pulls.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The command `fastrace`: its arguments. What it does stands in `_commands`, loaded once a command is named."""
+"""The command `fastrace`: its arguments. What it does stands in `commands`, loaded once a command is named."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def _read(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _demo(demo: argparse.ArgumentParser) -> None:
-    from fastrace import _commands
+    from fastrace.commands import running
 
-    draws, quick = _commands.DRAWS, _commands.QUICK_DRAWS
+    draws, quick = running.DRAWS, running.QUICK_DRAWS
     demo.add_argument("--data", type=Path, metavar="FILE", help="your log-factors: npy, csv or parquet, rows x states")
     demo.add_argument("--columns", metavar="NAMES", help=COLUMNS_HELP)
     demo.add_argument("--draws", type=int, metavar="K", help=f"number of draws ({draws}; with --quick {quick})")
@@ -75,11 +75,11 @@ def _demo(demo: argparse.ArgumentParser) -> None:
     demo.add_argument("--output", type=Path, default=Path("fastrace-demo.png"), metavar="PNG",
                       help="where the picture goes (%(default)s)")
     demo.add_argument("--quick", action="store_true", help="fewer draws")
-    demo.set_defaults(run=_commands.run_demo)
+    demo.set_defaults(run=running.run_demo)
 
 
 def _race(race: argparse.ArgumentParser) -> None:
-    from fastrace import _commands
+    from fastrace.commands import running
     from fastrace.races._options import BOUNDS
 
     race.add_argument("file", type=Path, metavar="FILE", help="npy, csv or parquet, rows x arms")
@@ -87,15 +87,49 @@ def _race(race: argparse.ArgumentParser) -> None:
     race.add_argument("--delta", type=float, default=0.05, help="probability that the answer is wrong (%(default)s)")
     race.add_argument("--bound", choices=BOUNDS, default="auto", help="rule that drops arms (%(default)s)")
     race.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"), help="interval that holds every number")
-    race.add_argument("--access", choices=("random", "shuffled"), default="random",
-                      help="shuffled: the rows are in random order already, read them in windows (%(default)s)")
+    race.add_argument("--order", choices=("random", "given"), default="random",
+                      help="given: the rows are in random order already, read them in windows (%(default)s)")
+    race.add_argument("--epsilon", type=float, default=0.0,
+                      help="stop once no column can be better by this much; in units of the numbers (%(default)s)")
+    race.add_argument("--best", type=int, default=1, metavar="M", help="how many columns to find (%(default)s)")
+    race.add_argument("--max-rows", type=int, metavar="R",
+                      help="read at most as many numbers as R whole rows hold (as many as needed)")
+    race.add_argument("--names", metavar="NAMES", help="what to call the columns in the report: x,y,z")
     race.add_argument("--seed", type=int, help=SEED_HELP)
-    race.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    race.set_defaults(run=_commands.run_race)
+    report = race.add_mutually_exclusive_group()
+    report.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    report.add_argument("--html", type=Path, metavar="PAGE", help="write one HTML page with the plot, too")
+    race.set_defaults(run=running.run_race)
+
+
+def _compare(compare: argparse.ArgumentParser) -> None:
+    from fastrace.commands import comparing
+
+    compare.add_argument("files", type=Path, nargs="+", metavar="FILE",
+                         help="a csv or parquet file with one row per event; with --pyperf, JSON files")
+    compare.add_argument("--arm", metavar="COLUMN", help="the column that holds the arm of each event")
+    compare.add_argument("--reward", metavar="COLUMN", help="the column that holds its reward")
+    compare.add_argument("--cluster", metavar="COLUMN",
+                         help="the column of the user or block whose rewards are not independent")
+    compare.add_argument("--time", metavar="COLUMN", help="the column of the time, by which rows are observed")
+    compare.add_argument("--reference", metavar="ARM", help="compare each arm with this one (all pairs)")
+    compare.add_argument("--delta", type=float, default=0.05, help="probability that any interval misses (%(default)s)")
+    compare.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"),
+                         help="interval that holds every reward, for exact intervals (none: asymptotic ones)")
+    compare.add_argument("--epsilon", type=float, default=0.0,
+                         help="largest difference that makes no difference (%(default)s)")
+    compare.add_argument("--smaller-is-better", action="store_true", help="as for seconds or errors")
+    compare.add_argument("--first-look", type=int, metavar="K",
+                         help="rewards, or clusters, of each arm before asymptotic intervals (200; with --pyperf 5)")
+    compare.add_argument("--pyperf", action="store_true",
+                         help="files are timings that pyperf or pytest-benchmark saved, the reference first")
+    compare.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    compare.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with the plots, too")
+    compare.set_defaults(run=comparing.run_compare, seed=None)
 
 
 def _estimate(estimate: argparse.ArgumentParser) -> None:
-    from fastrace import _commands
+    from fastrace.commands import running
     from fastrace.streams.estimating import NAMES
 
     estimate.add_argument("file", type=Path, nargs="?", metavar="FILE", help="where to read (standard input)")
@@ -116,7 +150,7 @@ def _estimate(estimate: argparse.ArgumentParser) -> None:
     estimate.add_argument("--delimiter", default=",", metavar="CHAR", help="csv: what separates columns (%(default)s)")
     estimate.add_argument("--json", action="store_true", help="print JSON instead of a table")
     estimate.add_argument("--quiet", action="store_true", help="show no progress on standard error")
-    estimate.set_defaults(run=_commands.run_estimate)
+    estimate.set_defaults(run=running.run_estimate)
 
 
 # Each command: what adds its options, one line for the list of commands, and what it does.
@@ -132,6 +166,12 @@ COMMANDS = {
         "find the column with the largest mean",
         "Race the columns of a table and print what was found. All numbers of a file are checked first; an npy file of "
         "more than 1 GiB is read where it lies, and only the numbers that the race reads are checked.",
+    ),
+    "compare": (
+        _compare,
+        "compare the arms of an A/B test, or timings, at any time",
+        "Compare the means of the arms of a table with one row per event, or of benchmarks in several JSON files of "
+        "pyperf or pytest-benchmark, by process. The intervals hold at all times: look as often as you like.",
     ),
     "estimate": (
         _estimate,

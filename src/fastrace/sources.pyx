@@ -298,7 +298,7 @@ cdef class ArraySource(_BlockSource):
         guard_built(&self.guard, 1)
 
     def shuffled(self, rng=None):
-        """A copy with the rows in uniform random order, for races with ``access="shuffled"``.
+        """A copy with the rows in uniform random order, for races with ``order="given"``.
 
         Parameters
         ----------

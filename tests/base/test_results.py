@@ -84,8 +84,9 @@ def test_answers_are_frozen_and_export_as_json(key):
     for name, value in plain.items():
         kept = getattr(answer, name)
         if isinstance(kept, np.ndarray):
-            assert [np.nan if item is None else item for item in value] == pytest.approx(
-                np.where(np.isfinite(kept), kept, np.nan).tolist(), nan_ok=True)
+            assert np.shape(value) == kept.shape
+            assert [np.nan if item is None else item for item in np.ravel(value)] == pytest.approx(
+                np.where(np.isfinite(kept), kept, np.nan).ravel().tolist(), nan_ok=True)
         elif isinstance(kept, float):
             assert value == (kept if np.isfinite(kept) else None)
 

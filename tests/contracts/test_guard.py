@@ -193,7 +193,7 @@ def test_a_selection_is_not_pickled_in_the_middle_of_a_run():
 
 
 def test_selectors_are_set_up_once_and_never_used_before():
-    from fastrace.select import _adapt, _allocate, _lucb, _plans, _selector
+    from fastrace.select import _adapt, _allocate, _lucb, _pairs, _plans, _selector, _unbounded
 
     class Skips(_lucb.SarSelector):
         def __init__(self, n_arms, n_best):
@@ -202,8 +202,8 @@ def test_selectors_are_set_up_once_and_never_used_before():
 
     with pytest.raises(TypeError, match="budget"):
         Skips(3, 1)
-    for cls in (_adapt.Adapt, _allocate.Ocba, _allocate.Race, _lucb.LucbSelector, _lucb.SarSelector, _plans.Direct,
-                _plans.Elimination):
+    for cls in (_adapt.Adapt, _allocate.Ocba, _allocate.Race, _lucb.LucbSelector, _lucb.SarSelector,
+                _pairs.PairSelector, _unbounded.UnboundedSelector, _plans.Direct, _plans.Elimination):
         new = cls.__new__(cls, 3, 1)
         for use in (new.ask, new.get_state, new.answer, new.chosen, lambda new=new: new.tell([1.0]),
                     lambda new=new: new.run(fr.pulls.BernoulliPulls([0.1, 0.2, 0.3]), 100)):
@@ -629,7 +629,7 @@ def core_of(race):
     """The arguments of the core of a race over 200 rows."""
     options = race._options
     return call(2, 200, bound=options.bound, pairwise=options.variance == "pairwise",
-                shuffled=options.access == "shuffled", guarded=options.skewness_guard, tails=options.tail_guard,
+                shuffled=options.order == "given", guarded=options.skewness_guard, tails=options.tail_guard,
                 scan_advantage=options.scan_advantage, max_pulls=-1, strict=True, low=None, high=None, rng=generator())
 
 
@@ -639,6 +639,15 @@ def expanded():
     from fastrace._models._priors import JointPrior
 
     return Quadratic(np.zeros(2), 0.0, np.zeros(2), Arrow(np.eye(2))), JointPrior([("normal", 0.0, 1.0, 0.0, -1)] * 2)
+
+
+def scaled_inner():
+    """Two coordinates that rows see, the second the logarithm of a scale."""
+    from fastrace._models._arrow import Arrow, Quadratic
+    from fastrace._models._priors import JointPrior
+
+    whole = Quadratic(np.zeros(2), 0.0, np.zeros(2), Arrow(np.eye(2)))
+    return (whole, whole, JointPrior([("normal", 0.0, 1.0, 0.0, -1)], aux=("half-normal", 1.0, 0.0))), {}
 
 
 def inner_move():
@@ -659,7 +668,10 @@ def urns():
 ARGUMENTS = {
     "moments._Running": call(), "moments.RunningMoments": call(2), "moments.RunningComoments": call(2),
     "_adapt.Adapt": selector(fr.Adapt(3, 1, 0.1)), "_allocate.Ocba": selector(fr.OCBA(3, 1, 5000)),
-    "_allocate.Race": selector(fr.SubsetRace(3, 1, 500)), "_lucb.LucbSelector": selector(fr.LUCB(3, 1, 0.1)),
+    "_allocate.Race": selector(fr.SubsetRace(3, 1, 500)), "_lucb.LucbSelector": selector(fr.KLLUCB(3, 1, 0.1)),
+    "_duels.Duels": lambda: ((1, 0.0, np.zeros(3), np.ones(3)), {}),
+    "_pairs.PairSelector": selector(fr.LUCB(3, 1, 0.1)),
+    "_unbounded.UnboundedSelector": selector(fr.LUCB(3, 1, 0.1, symmetric=True)),
     "_lucb.SarSelector": selector(fr.SAR(3, 1, 5000)), "_plans.Direct": selector(fr.Direct(3, 1, 0.1, 0.1)),
     "_plans.Elimination": selector(fr.Halving(3, 1, 0.3, 0.1)),
     "_selector.Selector": lambda: ((3, 1), {**ENDS, "rng": generator()}),
@@ -670,6 +682,7 @@ ARGUMENTS = {
         (np.zeros(2), 0.0, np.zeros(2), expanded()[0].curvature), {}),
     "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
     "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_surrogate.NormalInner": lambda: (expanded(), {}),
+    "_scaled.ScaledInner": scaled_inner,
     "_surrogate.Inner": lambda: (expanded()[:1], {}), "_surrogate.SurrogateMove": inner_move,
     "_chain.Urns": urns,
     "_inclusion.InclusionMove": call(np.eye(2), np.zeros(2), np.zeros(2), np.array([1]), np.zeros(2), 1),
@@ -681,6 +694,8 @@ ARGUMENTS = {
     "_expanded.Expansion": lambda: ((model(), np.zeros(2)), {}),
     "_expanded.OwnTerms": lambda: ((fr.sources.ArraySource(ROWS), np.zeros((2, 2)), np.zeros((200, 6))), {}),
     "_group_expansions.GroupExpansions": lambda: (expansions(), {}), "_surrogate_gibbs.SurrogateGibbsCore": sweeps,
+    "_answers.RaceAnswers": call(2, 200, bound="normal", pairwise=True, shuffled=False, guarded=False, tails=False,
+                                 low=None, high=None, rng=generator()),
     "_judge.RaceJudge": call(2, 200, bound="normal", pairwise=True, shuffled=False, guarded=False, tails=False,
                              low=None, high=None, rng=generator()),
     "_lil.LilRace": lambda: ((2, 200), dict(fr.LilUCB(2, 200, support=(0, 1))._options)),

@@ -89,7 +89,8 @@ def test_counters_of_2_to_62_rows(bound, access):
         return 0.25 + 0.5 * (arms == 1) + 0.2 * ((rows[:, None] >> 7 * (arms + 1)) % 3 - 1)
 
     source = fr.sources.CallableSource(rewards, 2, n_rows)
-    result = fr.race(source, bound=bound, support=(0, 1), access=access, rng=1)
+    order = "given" if access == "shuffled" else "random"
+    result = fr.race(source, bound=bound, support=(0, 1), order=order, rng=1)
     assert (result.best, result.stopped_by) == (1, "bound")
     assert 0 < result.fraction_read < 1e-10
     test = fr.AcceptTest(source, bound=bound, support=(-1, 1), access=access, rng=1)
@@ -144,7 +145,7 @@ def answers(seed):
     test = fr.AcceptTest(values[:, :2], rng=seed)
     lil = fr.LilUCB(4, 4000, support=(0, 1.02), rng=seed).run(values, max_pulls=5000)
     unequal = fr.race_sums([values[: 500 * (i + 1), i] for i in range(4)], rng=seed)
-    return (facts(fr.race(values, rng=seed)), facts(fr.race(values, support=(0, 1.02), access="shuffled", rng=seed)),
+    return (facts(fr.race(values, rng=seed)), facts(fr.race(values, support=(0, 1.02), order="given", rng=seed)),
             sampler.draw_many(50).tolist(), [test.accept() for _ in range(50)], lil.pulls.tolist(),
             unequal.total.tolist())
 
@@ -199,8 +200,8 @@ def test_checkpoints_go_on_in_a_new_process(bound, seed):
     values = np.random.default_rng(seed).random((3000, 4)) + [0, 0.01, 0, 0.03]
     saved, expected = [], []
     for k in range(12):
-        access = ("random", "shuffled")[k % 2]
-        race = fr.FiniteRace(4, 3000, 0.05, bound, support=(0, 1.03), growth=2.0, access=access, rng=k)
+        order = ("random", "given")[k % 2]
+        race = fr.FiniteRace(4, 3000, 0.05, bound, support=(0, 1.03), growth=2.0, order=order, rng=k)
         looks = 0
         while not race.done:
             saved.append(pickle.dumps(race))
@@ -546,8 +547,8 @@ def test_a_race_on_a_long_memory_map_allocates_by_arms(tmp_path):
     offset = [0.0, 0.5 * n_rows]
 
     def races():
-        for access in ("random", "shuffled"):
-            result = fr.race(values, bound="serfling", support=(0, 1), offset=offset, access=access, rng=1)
+        for order in ("random", "given"):
+            result = fr.race(values, bound="serfling", support=(0, 1), offset=offset, order=order, rng=1)
             assert (result.best, result.stopped_by) == (1, "bound") and result.pulls[0] < 5000
 
     races()                                 # maps the pages that it reads

@@ -107,6 +107,7 @@ REFUSED = {
     "ValueError": [
         r"the (race|selection) is over; (it takes no more rewards|there is nothing left to ask for)",
         r"tell\(\) came before ask\(\); ask\(\) says which rewards are wanted",
+        r"statistics has shape \([\d, ]+\); \(k, \d+\) is needed, one column per hypothesis not decided, .*",
         r"rewards ha(s|ve) shape \([\d, ]+\)( and dtype float64)?; .*(is needed|are needed|ask\(\) wanted).*"],
 }
 
@@ -213,6 +214,8 @@ def test_races_end_at_max_pulls_and_say_so(name, limit):
     cls = catalogue.public_classes()[name]
     given = {**catalogue.ARGUMENTS, "delta": 1e-6, "support": SUPPORT, "epsilon": 1e-3, "rng": 1}
     del given["bound"]
+    if name in ("HoeffdingRace", "BernsteinRace"):
+        given["n_best"] = 1             # with an epsilon they find one arm
     race = cls(**{key: value for key, value in given.items() if key in inspect.signature(cls).parameters})
     selects = isinstance(race, fr.select.selection.Selection)
     source = fr.pulls.ResampledPulls(catalogue.VALUES, rng=1) if selects else catalogue.VALUES
@@ -225,7 +228,8 @@ def test_races_end_at_max_pulls_and_say_so(name, limit):
         assert (np.isnan(result.lower) | (result.lower <= MEANS))[read].all()
         assert (np.isnan(result.upper) | (result.upper >= MEANS))[read].all()
     again = race.run(source, max_pulls=10)              # it goes on from there
-    assert limit <= again.pulls.sum() <= limit + 10
+    rounds = isinstance(race, fr.streams.stream_racing.StreamRace)      # no round is begun that would exceed it
+    assert limit - (result.active.size - 1 if rounds else 0) <= again.pulls.sum() <= limit + 10
 
 
 def test_a_chain_stopped_by_its_callback_keeps_its_draws():

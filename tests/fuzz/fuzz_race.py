@@ -73,12 +73,12 @@ def arguments(choose):
     values = np.random.default_rng(choose.below(100)).random((60, 3))
     makers = {
         "FiniteRace": (lambda **o: fr.FiniteRace(**({"n_arms": 3, "n_rows": 60} | o)).run(values),
-                       "n_arms n_rows delta bound variance first_look growth support offset access student "
-                       "skewness_guard scan_advantage rng"),
+                       "n_arms n_rows delta bound variance first_look growth support offset order student "
+                       "epsilon n_best cost skewness_guard scan_advantage rng"),
         "race": (lambda **o: fr.race(values, **o),
-                 "delta bound support n_arms n_rows offset variance first_look growth access rng"),
+                 "delta bound support n_arms n_rows offset variance first_look growth order epsilon n_best cost rng"),
         "DiscreteSampler": (lambda **o: fr.DiscreteSampler(values, **o).draw_many(2),
-                            "log_prior bound delta support variance first_look growth access rng"),
+                            "log_prior bound delta support variance first_look growth order rng"),
         "AcceptTest": (lambda **o: fr.AcceptTest(values[:, :2], **o).accept(),
                        "bound delta support noise access first_look growth schedule student scan_advantage rng"),
         "LilUCB": (lambda **o: fr.LilUCB(**({"n_arms": 3, "n_rows": 60, "support": (0, 1)} | o)).run(values),
@@ -116,7 +116,7 @@ def made(choose):
     support = (values.min(axis=0), values.max(axis=0))
     options = {"delta": choose.of([0.05, 0.4, 1e-6, 1e-100]), "bound": bound, "variance": variance,
                "first_look": choose.of([2, 5, 20, 50]), "growth": choose.of([None, 1.3, 3.0]), "support": support,
-               "offset": offset, "access": choose.of(["random", "shuffled"]),
+               "offset": offset, "order": choose.of(["random", "given"]), "epsilon": choose.of([0.0, 0.0, 0.02]),
                "skewness_guard": bool(choose.below(2)), "tail_guard": bool(choose.below(2)),
                "scan_advantage": choose.of([1.0, 1.0, 5.0])}
     return fr.FiniteRace(n_arms, n_rows, rng=copy.deepcopy(rng), **options), values, options, rng
@@ -130,8 +130,8 @@ def expected(race, values, options, rng):
                      pairwise=options["variance"] == "pairwise", rng=rng, offset=offset, low=options["support"][0],
                      high=options["support"][1], guarded=options["skewness_guard"],
                      tails=options["tail_guard"],
-                     order=Order(n_rows) if options["access"] == "random" else Window(n_rows),
-                     advantage=options["scan_advantage"])
+                     order=Order(n_rows) if options["order"] == "random" else Window(n_rows),
+                     advantage=options["scan_advantage"], epsilon=options["epsilon"])
 
 
 def bad_calls(choose, race, rows, arms):
@@ -237,7 +237,7 @@ def restores(choose):
     else:
         n_rows = 200 if kind == 2 else choose.of([70_000, 2**32])
         race = fr.FiniteRace(3, n_rows, bound=choose.of(RULES), support=(0, 1.3), first_look=10,
-                             access=choose.of(["random", "random", "shuffled"]), rng=1)
+                             order=choose.of(["random", "random", "given"]), rng=1)
         for _ in range(choose.below(4)):
             if not race.done:
                 arms, rows = race.ask()

@@ -40,7 +40,7 @@ TWINS = {           # rule, and what its twin says: rewards used, estimate or No
     "AA": (fr.AA, lambda x, e, d, low, high: stopping.aa(x, e, d, high)[:2]),
 }
 BOUNDS = {"empirical-bernstein-plug-in": sequences.plug_in, "empirical-bernstein-stitched": sequences.stitched,
-          "hoeffding": sequences.hoeffding}
+          "hoeffding": sequences.hoeffding, "universal": sequences.universal}
 
 
 def fuzz(data):

@@ -24,7 +24,8 @@ def attributes():
 
     scorers = _sklearn.MultimetricScorer(scorers={"accuracy": get_scorer("accuracy")})
     objects = (_sklearn.BaseSearchCV, _sklearn.Composition.__base__, ClassifierMixin, scorers, get_scorer("accuracy"))
-    return {name for thing in objects for name in dir(thing) if private(name)} | {"_validate_params", "_abc_impl"}
+    found = {name for thing in objects for name in dir(thing) if private(name)} | {"_validate_params", "_abc_impl"}
+    return found - {"_repr_html_"}      # of IPython
 
 
 def uses(text, names):

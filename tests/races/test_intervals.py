@@ -127,8 +127,8 @@ def test_the_printed_table_shows_the_interval():
     values = np.random.default_rng(0).random((4000, 3)) + [0.0, 0.3, 0.6]
     result = fr.race(values, support=(0, 1.6), rng=0)
     lines = str(result).splitlines()
-    assert lines[1].split() == ["arm", "mean", "lower", "upper", "pulls"]
-    assert lines[2].split()[1:] == ["2", *(f"{value[2]:.5g}" for value in (result.mean, result.lower, result.upper)),
+    assert lines[1].split() == ["arm", "mean", "lower", "upper", "pulls", "verdict"]
+    assert lines[2].split()[1:6] == ["2", *(f"{value[2]:.5g}" for value in (result.mean, result.lower, result.upper)),
                                     str(result.pulls[2])]
 
 

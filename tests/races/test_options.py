@@ -12,7 +12,8 @@ from fastrace import mcmc, model_selection
 
 SPELLED = {"delta", "bound", "first_look"}
 # scikit-learn clones a search from its parameters, each by its name; JAX's kernels fix their looks while tracing.
-APART = {"model_selection.RacingSearchCV"}
+# The first look of a confidence sequence and what is built on it is where asymptotic intervals begin.
+APART = {"model_selection.RacingSearchCV", "AbsoluteStop", "ConfidenceSequence", "estimate_mean", "Comparison"}
 SETTINGS = {"RaceSettings", "RaceOptions"}
 VALUES = np.random.default_rng(1).random((20_000, 3)) + [0.0, 0.1, 0.05]
 
@@ -98,8 +99,8 @@ def test_what_a_race_lacks_is_refused_and_the_race_names_itself():
 
 
 @pytest.mark.parametrize("bad", [
-    {"delta": 0.0}, {"bound": "none"}, {"first_look": 1}, {"growth": 1.0}, {"access": "any"}, {"scan_advantage": 0.5},
-    {"outside": "pass"}, {"support": (1, 0)}, {"support": 5}])
+    {"delta": 0.0}, {"bound": "none"}, {"first_look": 1}, {"growth": 1.0}, {"access": "any"}, {"order": "any"},
+    {"scan_advantage": 0.5}, {"outside": "pass"}, {"support": (1, 0)}, {"support": 5}])
 def test_options_out_of_range_are_refused_where_they_are_said(bad):
     with pytest.raises((TypeError, ValueError), match=f"RaceOptions: {next(iter(bad))}"):
         fr.RaceOptions(**bad)
@@ -109,3 +110,20 @@ def test_options_show_what_was_said_and_pickle():
     options = fr.RaceOptions(delta=0.1, access="shuffled")
     assert repr(options) == "RaceOptions(delta=0.1, access='shuffled')"
     assert pickle.loads(pickle.dumps(options)).given() == options.given() == {"delta": 0.1, "access": "shuffled"}
+
+
+def test_order_has_its_former_name_with_a_warning():
+    """`access` was its name in races over a table; kernels and tests still have it."""
+    expected = fr.race(VALUES, order="given", rng=1)
+    with pytest.warns(FutureWarning, match="access='shuffled' is now order='given'"):
+        assert fr.race(VALUES, access="shuffled", rng=1) == expected
+    with pytest.warns(FutureWarning, match="access='shuffled' is now order='given'"):
+        assert fr.race(VALUES, options=fr.RaceOptions(access="shuffled"), rng=1) == expected
+    with pytest.warns(FutureWarning, match="access='random' is now order='random'"):
+        fr.FiniteRace(3, 100, access="random")
+    assert fr.race(VALUES, options=fr.RaceOptions(order="given"), rng=1) == expected
+    assert "access='shuffled'" in repr(fr.AcceptTest(np.ones(10), options=fr.RaceOptions(order="given")))
+    with pytest.raises(TypeError, match="order and access both came"):
+        fr.race(VALUES, order="given", access="random")
+    with pytest.raises(ValueError, match="access is 'any'"):
+        fr.race(VALUES, access="any")

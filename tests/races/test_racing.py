@@ -38,11 +38,11 @@ def same(one, other):
     np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("access", ["random", "shuffled"])
+@pytest.mark.parametrize("order", ["random", "given"])
 @pytest.mark.parametrize("bound", RULES)
 @pytest.mark.parametrize("variance", ["pairwise", "marginal"])
 @pytest.mark.parametrize("n_arms", [2, 5])
-def test_race_equals_its_twin(bound, variance, access, n_arms, seed):
+def test_race_equals_its_twin(bound, variance, order, n_arms, seed):
     if bound == "betting" and variance == "marginal":
         pytest.skip("bets are placed on paired differences only")
     for child in np.random.SeedSequence([seed, n_arms]).spawn(4 if bound == "betting" else 12):
@@ -50,12 +50,12 @@ def test_race_equals_its_twin(bound, variance, access, n_arms, seed):
         values = rng.random((400, n_arms)) + rng.random(n_arms) * rng.choice([0.0, 0.1, 0.5])
         offset = rng.normal(size=n_arms) * 10
         support = (values.min(axis=0), values.max(axis=0))
-        race = fr.FiniteRace(n_arms, 400, 0.1, bound, variance, 20, support=support, offset=offset, access=access,
+        race = fr.FiniteRace(n_arms, 400, 0.1, bound, variance, 20, support=support, offset=offset, order=order,
                              scan_advantage=1.0, skewness_guard=bool(rng.random() < 0.5), rng=copy.deepcopy(rng))
         looks, quantiles, log_inv_delta = race._options.plan(n_arms)
         ours = race.run(values)
         theirs = twin.race(values, looks, quantiles, log_inv_delta, bound=bound, pairwise=variance == "pairwise",
-                           order=Order(400) if access == "random" else Window(400), rng=rng, offset=offset,
+                           order=Order(400) if order == "random" else Window(400), rng=rng, offset=offset,
                            low=support[0], high=support[1], guarded=race._options.skewness_guard)
         assert (ours.best, ours.stopped_by, ours.n_looks) == (theirs.best, theirs.stopped_by, theirs.n_looks)
         np.testing.assert_array_equal(ours.pulls, theirs.pulls)
@@ -211,8 +211,8 @@ def test_a_reward_of_minus_infinity_takes_an_arm_out(rng):
     values = rng.random((1000, 3)) + [0.0, 0.0, 0.2]
     values[:, 2] = -np.inf
     values[::2, 1] = -np.inf
-    for access in ("random", "shuffled"):
-        result = fr.race(values, access=access, rng=1)
+    for order in ("random", "given"):
+        result = fr.race(values, order=order, rng=1)
         assert result.best == 0
         assert "-inf" in result.warnings[0]
     values[:] = -np.inf
@@ -220,19 +220,19 @@ def test_a_reward_of_minus_infinity_takes_an_arm_out(rng):
         fr.race(values, rng=1)
 
 
-@pytest.mark.parametrize("access", ["random", "shuffled"])
+@pytest.mark.parametrize("order", ["random", "given"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("advantage", [1.0, 50.0])
-def test_bad_reward_names_its_place_and_changes_nothing(bad, access, advantage, rng):
+def test_bad_reward_names_its_place_and_changes_nothing(bad, order, advantage, rng):
     good = rng.random((5000, 3)) * 1e-3
     spoilt = good.copy()
     spoilt[rng.permutation(5000)[:20], 1] = bad
-    race = fr.FiniteRace(3, 5000, access=access, scan_advantage=advantage, rng=4)
+    race = fr.FiniteRace(3, 5000, order=order, scan_advantage=advantage, rng=4)
     with pytest.raises(ValueError, match=f"reward of arm 1 on row .* is {bad}") as caught:
         race.run(spoilt)
     row = int(str(caught.value).split("row ")[1].split()[0])
     assert not np.isfinite(spoilt[row, 1])
-    expected = fr.FiniteRace(3, 5000, access=access, scan_advantage=advantage, rng=4).run(good)
+    expected = fr.FiniteRace(3, 5000, order=order, scan_advantage=advantage, rng=4).run(good)
     same(race.run(good), expected)
 
 
@@ -290,7 +290,7 @@ def test_rewards_outside_the_support_are_refused_or_told(bound, rng):
         ({"support": ([0, 0], 1)}, r"support\[0\] has shape"),
         ({"first_look": 1}, "first_look is 1"),
         ({"growth": 1.0}, "growth is 1.0"),
-        ({"access": "sorted"}, "access is 'sorted'"),
+        ({"order": "sorted"}, "order is 'sorted'"),
         ({"variance": "joint"}, "variance is 'joint'"),
         ({"bound": "betting", "support": (0, 1), "variance": "marginal"}, "paired differences"),
         ({"offset": [0.0, 1.0]}, "offset has shape"),
@@ -394,12 +394,12 @@ def test_a_function_is_never_asked_for_more_than_the_promise_needs(bound, seed):
         assert sum(asked) == by_run.pulls.sum()
 
 
-@pytest.mark.parametrize("access", ["random", "shuffled"])
+@pytest.mark.parametrize("order", ["random", "given"])
 @pytest.mark.parametrize("bound", RULES)
 @pytest.mark.parametrize("advantage", [1.0, 8.0])
-def test_a_budget_ends_the_race(bound, advantage, access, rng):
+def test_a_budget_ends_the_race(bound, advantage, order, rng):
     values = rng.random((4000, 4)) * [1.0, 1.0, 1.0, 0.4] + [0.0, 0.01, 0.0, 0.0]
-    options = {"support": (0, 1.01), "access": access, "scan_advantage": advantage}
+    options = {"support": (0, 1.01), "order": order, "scan_advantage": advantage}
     seen = set()
     for budget in (4, 5, 207, 1000, 3333, 9000, 12_000, 16_000, 40_000):
         asked = [0]
@@ -509,10 +509,10 @@ def test_interrupt_stops_within_100_ms():
 
 
 @pytest.mark.parametrize("bound", RULES)
-@pytest.mark.parametrize("access", ["random", "shuffled"])
-def test_a_race_restored_anywhere_goes_on_exactly(bound, access, rng):
+@pytest.mark.parametrize("order", ["random", "given"])
+def test_a_race_restored_anywhere_goes_on_exactly(bound, order, rng):
     values = rng.random((3000, 4)) + [0, 0.01, 0, 0.02]
-    race = fr.FiniteRace(4, 3000, 0.05, bound, support=(0, 1.02), access=access, rng=9)
+    race = fr.FiniteRace(4, 3000, 0.05, bound, support=(0, 1.02), order=order, rng=9)
     expected = drive(pickle.loads(pickle.dumps(race)), values)
     while not race.done:
         arms, rows = race.ask()
@@ -558,7 +558,7 @@ def test_population_beyond_2_to_31_takes_no_memory():
     source = fr.sources.CallableSource(rewards, 3, n_rows)
     assert assert_grows_at_most(10e6, lambda: fr.race(source, rng=1)).best == 1
     assert max(seen) > 2**31
-    assert fr.race(source, access="shuffled", rng=1).n_looks >= 1
+    assert fr.race(source, order="given", rng=1).n_looks >= 1
 
 
 @pytest.mark.parametrize("share", [1 / 200, 1 / 20, 1 / 9, 1 / 7, 1 / 2, 1])
@@ -659,7 +659,7 @@ def test_order_stays_uniform_over_races_that_never_reset(seed):
 
 
 def test_window_starts_anywhere(seed):
-    race = fr.FiniteRace(2, 12, first_look=3, access="shuffled", rng=seed)._race
+    race = fr.FiniteRace(2, 12, first_look=3, order="given", rng=seed)._race
     starts = np.zeros(12)
     for _ in range(5000):
         race.begin(np.zeros(2))
@@ -690,14 +690,14 @@ def test_rigorous_bounds_keep_their_promise(bound, population, trials, seed):
 
 @few_or_many("trials", 400, 2000)
 @pytest.mark.parametrize("population", ["normal", "uniform", "two points"])
-@pytest.mark.parametrize("access", ["random", "shuffled"])
-def test_normal_rule_keeps_its_promise_on_light_tails(population, access, trials, seed):
+@pytest.mark.parametrize("order", ["random", "given"])
+def test_normal_rule_keeps_its_promise_on_light_tails(population, order, trials, seed):
     delta, n_rows, wrong = 0.1, 2000, 0
     for child in np.random.SeedSequence(seed).spawn(trials):
         rng = np.random.default_rng(child)
         d = rng.permutation(POPULATIONS[population](n_rows, rng))
         values = np.column_stack([1e-9 - d / 2, d / 2])
-        wrong += fr.race(values, delta, access=access, rng=rng).best != 0
+        wrong += fr.race(values, delta, order=order, rng=rng).best != 0
     assert_rate_at_most(wrong, trials, delta)
     assert wrong / trials > delta / 4       # the bound is sharp here: a rate far below it would waste rows
 
@@ -974,7 +974,7 @@ def test_what_decides_and_draws_says_its_settings():
     sampler = fr.DiscreteSampler(np.ones((60, 2)), delta=0.1, rng=1)
     sampler.draw_many(3)
     assert repr(sampler) == ("DiscreteSampler(n_arms=2, n_rows=60, delta=0.1, bound='normal', variance='pairwise', "
-                             "access='random'): 3 draws so far")
+                             "order='random'): 3 draws so far")
 
 
 def test_arguments_that_do_not_fit_name_the_class_once():

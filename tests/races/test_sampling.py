@@ -31,14 +31,14 @@ def test_draws_that_read_everything_are_exact(n_draws, seed):
 
 @pytest.mark.parametrize("n_draws", [4000, pytest.param(1_000_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("bound", ["normal", "betting", "serfling"])
-@pytest.mark.parametrize("access", ["random", "shuffled"])
-def test_total_variation_is_at_most_delta(bound, access, n_draws, seed):
+@pytest.mark.parametrize("order", ["random", "given"])
+def test_total_variation_is_at_most_delta(bound, order, n_draws, seed):
     """Beyond delta only by what the draws scatter: each state's share is tested against its share plus delta."""
     delta, n_rows = 0.05, 2000
     rng = np.random.default_rng(seed)
     values = rng.permutation(rng.normal(size=(n_rows, 5)) * 0.02)
     support = (values.min(axis=0), values.max(axis=0))
-    sampler = fr.DiscreteSampler(values, bound=bound, delta=delta, access=access, support=support, rng=seed)
+    sampler = fr.DiscreteSampler(values, bound=bound, delta=delta, order=order, support=support, rng=seed)
     shares = np.bincount(sampler.draw_many(n_draws), minlength=5) / n_draws
     distance = 0.5 * np.abs(shares - law(values)).sum()
     scatter = 0.5 * np.sqrt(5 / n_draws) + np.sqrt(np.log(1e6) / (2 * n_draws))     # mean, and tail by McDiarmid

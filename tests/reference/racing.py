@@ -11,34 +11,46 @@ from reference.draws import Window
 
 
 def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng, offset=None, low=None, high=None,
-         guarded=False, tails=False, advantage=1.0):
-    """Return best, pulls per arm, looks taken and what stopped the race. `order` says which rows come next."""
+         guarded=False, tails=False, advantage=1.0, epsilon=0.0, n_best=1):
+    """Return best, pulls per arm, looks taken and what stopped the race. `order` says which rows come next.
+
+    The arms with the largest means lead, as many as are wanted and not chosen yet. An arm leaves that all of them have
+    beaten; one that leads is chosen once it has beaten all others. The race ends once all that lead are within epsilon.
+    """
     n_rows, n_arms = values.shape
     constant = np.zeros(n_arms) if offset is None else np.asarray(offset, float)
     alive = [i for i in range(n_arms) if constant[i] > -math.inf]
-    pulls = np.zeros(n_arms, int)
-    if len(alive) == 1:
-        return SimpleNamespace(best=alive[0], pulls=pulls, n_looks=0, stopped_by="single")
-    rows, full_pass, window = [], False, isinstance(order, Window)
+    pulls, chosen = np.zeros(n_arms, int), []
+
+    def found(heads, k, why):
+        arms = sorted([*chosen, *heads], key=lambda i: -mean[i])
+        return SimpleNamespace(best=arms[0] if n_best == 1 else arms, pulls=pulls, n_looks=k, stopped_by=why,
+                               active=sorted([*chosen, *alive]))
+
+    if len(alive) <= n_best:
+        mean = constant
+        return found(alive, 0, "single")
+    rows, full_pass, window, mean = [], False, isinstance(order, Window), np.full(n_arms, -math.inf)
     for k, look in enumerate(looks):
         n = n_rows if full_pass else int(look)
         in_order = n == n_rows and not window and advantage * (n_rows - len(rows)) >= n_rows
         if n == n_rows:
             if not in_order:
                 order.advance(rng, len(rows), n)
-            mean = values.sum(axis=0) / n_rows + constant / n_rows
-            best = max(alive, key=lambda i: (mean[i], -i))
+            mean[alive] = (values.sum(axis=0) / n_rows + constant / n_rows)[alive]
             pulls[alive] = n_rows
-            return SimpleNamespace(best=best, pulls=pulls, n_looks=k + 1, stopped_by="exact")
+            alive = sorted(alive, key=lambda i: (-mean[i], i))[:n_best - len(chosen)]
+            return found(alive, k + 1, "exact")
         rows += order.advance(rng, len(rows), n)
         seen = values[rows]
-        mean = seen.mean(axis=0) + constant / n_rows
+        mean[alive] = (seen.mean(axis=0) + constant / n_rows)[alive]
         pulls[alive] = n
-        leader = max(alive, key=lambda i: (mean[i], -i))
-        needed, out, wait = 0.0, [], 0.0
-        for i in alive:
-            if i == leader:
-                continue
+        heads = sorted(alive, key=lambda i: (-mean[i], i))[:n_best - len(chosen)]
+        others = [i for i in alive if i not in heads]
+        beaten, within, needed = set(), set(), 0.0
+        pairs = [(h, i) for h in heads for i in others]
+        lacks = {}
+        for leader, i in pairs:
             gap = mean[leader] - mean[i]
             if pairwise:
                 d = seen[:, leader] - seen[:, i]
@@ -49,31 +61,65 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
                 d = -seen[:, i]
                 width = sum(half_width(seen[:, j], n_rows, bound, log_inv_delta, quantiles[k], spans[j])
                             for j in (leader, i))
-            if bound == "betting":
-                shift = (constant[leader] - constant[i]) / n_rows
-                _, peak, impossible = betting.wealth(list(d + shift), n_rows, low[leader] - high[i] + shift)
-                beaten = impossible or peak >= log_inv_delta
-            else:
-                beaten = gap > width
-                if beaten and tails and bound == "normal":
-                    width, wait = tail_evidence(seen, leader, i, gap, width, n_rows, quantiles[k], pairwise)
-                    beaten = gap > width and wait <= n
-                if bound == "normal" and guarded:
-                    # What makes a lead look too large: differences, or one of two means, skewed the wrong way.
-                    skewness = sample_skewness(d)
-                    if not pairwise:
-                        skewness = min(skewness, sample_skewness(seen[:, leader]))
-                    beaten = beaten and bounds.skewness_inflation(skewness, n, n_rows, quantiles[k]) <= 0.25
-            if beaten:
-                out.append(i)
-            else:
+            stands, wait = [], 0.0
+            for shift in (epsilon, 0.0) if epsilon else (0.0,):
+                wide, rest = width, 0.0
+                if bound == "betting":
+                    known = (constant[leader] - constant[i]) / n_rows + shift
+                    _, peak, impossible = betting.wealth(list(d + known), n_rows, low[leader] - high[i] + known)
+                    stands.append(impossible or peak >= log_inv_delta)
+                else:
+                    stands.append(gap + shift > width)
+                    if stands[-1] and tails and bound == "normal":
+                        wide, rest = tail_evidence(seen, leader, i, gap + shift, width, n_rows, quantiles[k], pairwise)
+                        stands[-1] = gap + shift > wide and rest <= n
+                    if bound == "normal" and guarded:
+                        # What makes a lead look too large: differences, or one of two means, skewed the wrong way.
+                        skewness = sample_skewness(d)
+                        if not pairwise:
+                            skewness = min(skewness, sample_skewness(seen[:, leader]))
+                        stands[-1] &= bool(bounds.skewness_inflation(skewness, n, n_rows, quantiles[k]) <= 0.25)
+                if len(stands) == 1:
+                    wait, lacks[leader, i] = rest, (gap + epsilon, wide, rest)
+            if stands[0]:
+                within.add((leader, i))
+            if all(stands):
+                beaten.add((leader, i))
+        out = [i for i in others if all((h, i) in beaten for h in heads)]
+        left = [i for i in others if i not in out]
+        if not left:
+            alive = heads
+            return found(heads, k + 1, "bound")
+        sure = [h for h in heads if all((h, i) in beaten for i in others)]
+        alive = [i for i in alive if i not in out and i not in sure]
+        chosen += sure
+        if epsilon > 0 and within >= {(h, i) for h in heads for i in left}:
+            return found([h for h in heads if h not in sure], k + 1, "epsilon")
+        for (h, i), (gap, width, wait) in lacks.items():
+            if h in alive and i in alive:
                 needed = max(needed, rows_needed(gap, width, n, n_rows), wait)
-        alive = [i for i in alive if i not in out]
-        if len(alive) == 1:
-            return SimpleNamespace(best=leader, pulls=pulls, n_looks=k + 1, stopped_by="bound")
         to_pass = n_rows - n if window else n_rows      # a window goes on in order from where it is
         full_pass = advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows and advantage * (needed - n) > to_pass
     raise AssertionError("the last look reads every row")
+
+
+def difference(x, y, n_rows, bound, delta, n_arms, looks, low, high):
+    """Interval of mean(x) - mean(y): any two of the arms may be compared, from both sides, at any look."""
+    d, share = x - y, delta / (n_arms * (n_arms - 1))
+    rest = (1 - len(d) / n_rows) * (high - low)
+    ends = [d.sum() / n_rows - rest, d.sum() / n_rows + rest]
+    if bound != "betting":
+        width = half_width(d, n_rows, bound, math.log(len(looks) / share), 0.0, 2 * (high - low))
+        return max(ends[0], d.mean() - width), min(ends[1], d.mean() + width)
+    found = []
+    for side, end in ((1, ends[0]), (-1, ends[1])):     # the candidate nearest to the mean that is refuted
+        good, bad = side * end, side * d.mean()
+        for _ in range(40):
+            middle = (good + bad) / 2
+            _, peak, impossible = betting.wealth(list(side * d - middle), n_rows, low - high - middle)
+            good, bad = (middle, bad) if impossible or peak >= -math.log(share) else (good, middle)
+        found.append(side * good)
+    return tuple(found)
 
 
 def tail_evidence(seen, leader, i, gap, width, n_rows, quantile, pairwise):

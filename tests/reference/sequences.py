@@ -1,7 +1,8 @@
 """Confidence sequences and the rules on them, as printed: one reward at a time, logarithms, nothing rescaled.
 
 Plug-in, betting and the test of a threshold: Waudby-Smith & Ramdas (2024), sections 3 to 5. Stitching and mixtures:
-Howard, Ramdas, McAuliffe & Sekhon (2021). Bets that aim: the inequality of Fan, Grama & Liu (2015), Theorem 2.
+Howard, Ramdas, McAuliffe & Sekhon (2021). Universal portfolios: Orabona & Jun (2024). Shares of ones: Ryu & Wornell
+(2024). Bets that aim: the inequality of Fan, Grama & Liu (2015), Theorem 2.
 
 Rewards are in [0, 1] and bounds are running intersections, unless the name says otherwise.
 """
@@ -9,7 +10,8 @@ Rewards are in [0, 1] and bounds are running intersections, unless the name says
 import math
 from dataclasses import dataclass, field
 
-from scipy import special
+import numpy as np
+from scipy import optimize, special
 
 
 @dataclass
@@ -281,6 +283,129 @@ def betting(rewards, delta, bets=hedged_bets, cap=0.5, n_rows=None):
     return out
 
 
+# A universal portfolio
+
+BETTORS = 25 * np.exp(-0.35 * np.arange(48))       # logs of odds ratios
+SHARES = np.array([
+    5, 105, 206, 306, 332, 331, 364, 407, 1067, 1837, 1807, 1039, 256, 307, 335, 279, 227, 185, 144, 125, 77, 29, 18,
+    17, 15, 14, 13, 12, 11, 11, 10, 9, 9, 8, 8, 8, 7, 7, 6, 6, 6, 6, 5, 5, 5, 5, 5, 4]) / 10_000
+
+
+def shares(m):
+    """Money of the bettors on a mean above m, of one unit for both sides: those of large u weigh the room they have."""
+    return SHARES * np.where(BETTORS > 1, 1 / (1 + math.sqrt(m / (1 - m))), 0.5)
+
+
+def means_of_rewards(rewards, m, n_rows=None):
+    """What each reward would be on average, given those before it, if m were the mean of all."""
+    rewards = np.asarray(rewards, dtype=float)
+    if n_rows is None:
+        return np.full(len(rewards), m)
+    before = np.append(0.0, np.cumsum(rewards)[:-1])
+    return (n_rows * m - before) / (n_rows - np.arange(len(rewards)))
+
+
+def won_above(rewards, m, n_rows=None):
+    """Log of what the bettors on a mean above m have now: the product of 1 + bet (reward - its mean), bet by bet."""
+    odds = np.exp(BETTORS)[:, None]
+    means = means_of_rewards(rewards, m, n_rows)
+    factors = 1 + (odds - 1) / (1 - means + means * odds) * (np.asarray(rewards) - means)
+    return special.logsumexp(np.log(factors).sum(axis=1), b=shares(m))
+
+
+def _least(rewards, delta, n_rows):
+    """After each reward, the smallest mean that bettors on a larger one do not refute, by bisection; what each reward
+    would be on average enters by the average over the rewards so far."""
+    t, before = np.arange(1, len(rewards) + 1), np.append(0.0, np.cumsum(rewards)[:-1])
+    left = np.full(len(rewards), math.inf) if n_rows is None else n_rows - t + 1
+    reach = t if n_rows is None else np.cumsum(n_rows / left)
+    drawn = np.cumsum(before / left)
+    log_sums = np.cumsum(np.log1p(np.expm1(-BETTORS) * (1 - rewards[:, None])), axis=0)
+    low, high = np.zeros(len(rewards)), np.ones(len(rewards))
+    for _ in range(50):
+        m = 0.5 * (low + high)
+        average = np.maximum((reach * m - drawn) / t, 0.0)[:, None]
+        logs = log_sums - t[:, None] * np.log1p(np.expm1(-BETTORS) * (1 - average))
+        most = logs.max(axis=1)
+        money = (np.exp(logs - most[:, None]) * np.array([shares(each) for each in m])).sum(axis=1)
+        refuted = most + np.log(money) >= math.log(1 / delta)
+        low, high = np.where(refuted, m, low), np.where(refuted, high, m)
+    return low
+
+
+def universal(rewards, delta, n_rows=None):
+    """Bounds after each reward, not intersected."""
+    rewards = np.asarray(rewards, dtype=float)
+    out, guess = [], Guess()
+    for z, least, rest in zip(rewards, _least(rewards, delta, n_rows), _least(1 - rewards, delta, n_rows), strict=True):
+        guess.see(z)
+        low, high = _certain(guess, n_rows)
+        out.append((max(low, least), min(high, 1 - rest)))
+    return out
+
+
+def target_odds(rewards, delta, below, above, cap=0.9, n_rows=None):
+    """Bounds after each reward, not intersected, of who aims: at `below` the guessed mean, and `above` it."""
+    odds = 25 * np.exp(-0.1 * np.arange(192))
+    level, guess, rewards = math.log(2 / delta), Guess(), np.asarray(rewards, dtype=float)
+    taken, before, out = ([], []), [], []
+    for t, z in enumerate(rewards):
+        left = 1.0 if n_rows is None else (n_rows - t) / n_rows
+        variance = (guess.square - 0.125) / (t + 0.5)
+        for side, middle, wanted in ((0, guess.mean, below), (1, 1 - guess.mean, above)):
+            distance = wanted(guess.mean) / left
+            m = max(middle - distance, middle / 2)
+            logits = special.logit(middle) - special.logit(m)
+            bet = cap / m
+            u = min(logits * max(middle * (1 - middle) / variance, 1), math.log((1 + bet * (1 - m)) / (1 - bet * m)))
+            taken[side].append(int(np.abs(np.log(odds / u)).argmin()) if u > 0 else 191)
+        before.append(guess.sum)
+        guess.see(z)
+        ends = []
+        done, sums = np.arange(t + 1), np.array(before)
+        for side, seen, rest in ((0, rewards[: t + 1], sums), (1, 1 - rewards[: t + 1], done - sums)):
+            u, k = odds[taken[side]], np.array(taken[side])
+            gained = np.log1p((1 - seen) * np.expm1(-u)).sum()
+            low, high = 0.0, 1.0
+            for _ in range(50):
+                middle = 0.5 * (low + high)
+                means = np.full(t + 1, middle) if n_rows is None else (n_rows * middle - rest) / (n_rows - done)
+                average = np.bincount(k, means, 192) / np.maximum(np.bincount(k, minlength=192), 1)
+                paid = np.log1p((1 - np.maximum(average, 0)[k]) * np.expm1(-u)).sum()
+                low, high = (middle, high) if gained - paid >= level else (low, middle)
+            ends.append(low)
+        surely, at_most = _certain(guess, n_rows)
+        out.append((max(surely, ends[0]), min(at_most, 1 - ends[1])))
+    return out
+
+
+def beta_binomial(rewards, delta, n_rows=None):
+    """Bounds for the share of ones, not intersected: evidence of Beta(1/2, 1/2) over the likelihood, by search."""
+    enough, ones, out = math.log(1 / delta), 0, []
+    for t, z in enumerate(rewards, 1):
+        ones += round(z)
+        zeros = t - ones
+        evidence = special.betaln(ones + 0.5, zeros + 0.5) - math.log(math.pi)
+        if n_rows is not None:
+            logs = [special.gammaln([k + 1, n_rows - k + 1]).sum()
+                    - special.gammaln([k - ones + 1, n_rows - k - zeros + 1]).sum()
+                    for k in range(ones, n_rows - zeros + 1)]
+            whole = special.gammaln(n_rows + 1) - special.gammaln(n_rows - t + 1)
+            kept = [ones + i for i, likelihood in enumerate(logs) if evidence + whole - likelihood < enough]
+            out.append((kept[0] / n_rows, kept[-1] / n_rows))
+            continue
+        ends = []
+        for won, lost in ((ones, zeros), (zeros, ones)):
+            low, high = 0.0, won / t
+            for _ in range(60):
+                m = 0.5 * (low + high)
+                refuted = evidence - special.xlogy(won, m) - special.xlog1py(lost, -m) >= enough
+                low, high = (m, high) if refuted else (low, m)
+            ends.append(low)
+        out.append((ends[0], 1 - ends[1]))
+    return out
+
+
 def sign_test(rewards, threshold, delta, cap=0.5, n_rows=None):
     """(n, side) at the decision, or (len(rewards), 0). A mean within 1e-12 of the threshold is on neither side."""
     enough = math.log(1 / delta)
@@ -338,3 +463,64 @@ def gbas_successes(epsilon, delta):
         if missed <= delta:
             return k
         k += 1
+
+
+def asymptotic(rewards, delta, first_look, best_at):
+    """Interval after each reward: every m whose Bayes factor of a t-test is below 1 / delta, by bisection.
+
+    Right Haar prior on the scale of normal rewards, prior N(0, g) on (mean - m) / scale.
+    """
+    spent = 2 * math.log(1 / delta)
+    g = (spent + math.log(1 + spent)) / best_at
+
+    def log_factor(x, m):
+        n, about = len(x), sum((value - m) ** 2 for value in x)
+        explained = g / (1 + n * g) * sum(value - m for value in x) ** 2
+        return -0.5 * math.log(1 + n * g) - 0.5 * n * math.log(1 - explained / about)
+
+    out = []
+    for n in range(1, len(rewards) + 1):
+        x, ends = rewards[:n], []
+        mean, size = sum(x) / n, max(map(abs, x)) + 1
+        if n < max(first_look, 2) or log_factor(x, mean + 1e9 * size) < math.log(1 / delta):
+            out.append((-math.inf, math.inf))
+            continue
+        for side in (-1, 1):
+            near, far = 0.0, 1e9 * size
+            for _ in range(200):
+                middle = 0.5 * (near + far)
+                near, far = (near, middle) if log_factor(x, mean + side * middle) > -math.log(delta) else (middle, far)
+            ends.append(mean + side * near)
+        out.append(tuple(ends))
+    return out
+
+
+def portfolio_difference(first, second, level):
+    """Ends of mean(first) - mean(second), each by two portfolios that bet on one side with all of their money.
+
+    A difference d is refuted from below where, whatever the mean y of the second, the product of two wealths is at
+    least exp(level): that against a mean of the first of y + d or less, and that against a second of y or more.
+    """
+
+    def wealth_of(x, sign):
+        """Log of the money of who bets on one side, by candidate."""
+        odds = np.exp(sign * BETTORS)
+        won = np.log(1 - np.outer(x, 1 - odds)).sum(axis=0)
+        return lambda m: float(special.logsumexp(np.log(SHARES) + won - len(x) * np.log(1 - m + m * odds)))
+
+    def least(a, b, d):
+        low, high = max(0.0, -d), min(1.0, 1.0 - d)
+        above, below = wealth_of(a, 1), wealth_of(b, -1)
+
+        def product(y):
+            return above(y + d) + below(y)
+
+        found = optimize.minimize_scalar(product, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
+        return min(found.fun, product(low), product(high))
+
+    def lower_end(a, b):
+        if least(a, b, -1.0) < level:
+            return -1.0
+        return optimize.brentq(lambda d: least(a, b, d) - level, -1.0, np.mean(a) - np.mean(b), xtol=1e-10)
+
+    return lower_end(first, second), -lower_end(second, first), least(first, second, 0.0), least(second, first, 0.0)

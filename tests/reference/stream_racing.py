@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from reference.duels import Duels, decided, least_evidence
+
 
 def half_width(bound, rewards, span, share):
     """After the rewards of one arm; `share` is the logarithm that the bound uses."""
@@ -51,10 +53,10 @@ class Bets:
         self.upper = min(self.upper, self.low + span * high)
 
 
-def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1, population=False):
+def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1, population=False, rule="differences"):
     """Return pulls, arms still open, arms chosen, rounds and why it stopped; rewards: rounds by arms.
 
-    With `population` they are all rows of a table in random order.
+    With `population` they are all rows of a table in random order. `rule` is that of bets.
     """
     n_arms = rewards.shape[1]
     low, high = np.broadcast_to(low, n_arms), np.broadcast_to(high, n_arms)
@@ -64,6 +66,10 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1, popul
         "betting": lambda: math.log(2 * n_arms / delta),
     }[bound]()
     bets = [Bets(low[m], high[m], share, len(rewards) if population else math.inf) for m in range(n_arms)]
+    duels = None
+    if bound == "betting" and rule == "differences":
+        duels = Duels(low, high, n_best, epsilon, len(rewards) if population else math.inf)
+        goal = math.log(n_best * max(n_arms - n_best, 1) / delta)
     alive, chosen = list(range(n_arms)), []
     pulls = np.zeros(n_arms, dtype=int)
     ends = {m: (low[m], high[m]) for m in range(n_arms)}        # running intersections of the brackets
@@ -72,6 +78,9 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1, popul
     rows = len(rewards) if horizon is None else min(horizon, len(rewards))
     for t in range(1, rows + 1):
         wanted = n_best - len(chosen)
+        if duels is not None:
+            duels.seat(rewards[: t - 1].mean(axis=0) if t > 1 else np.zeros(n_arms), alive, wanted)
+            duels.push(rewards[t - 1], alive)
         if bound == "betting":
             guesses = sorted((bets[m].guess for m in alive), reverse=True)
             above, below = guesses[wanted - 1], guesses[wanted]
@@ -92,16 +101,26 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1, popul
         pulls[alive] += 1
         if any(lower[m] > upper[m] + 1e-12 * (high[m] - low[m]) for m in alive):
             return pulls, alive, sorted(chosen), t, "inconsistent"
-        bar = sorted(lower.values(), reverse=True)[wanted - 1]
-        ceiling = sorted(upper.values(), reverse=True)[wanted] if n_best > 1 else math.inf
-        chosen += [m for m in alive if upper[m] >= bar and lower[m] > ceiling]
-        alive = [m for m in alive if upper[m] >= bar and lower[m] <= ceiling]
+        if duels is not None:
+            means = rewards[:t].mean(axis=0)
+            gone, picked = decided(duels, means, alive, wanted, n_best, goal)
+            chosen += picked
+            alive = [m for m in alive if m not in gone and m not in picked]
+        else:
+            bar = sorted(lower.values(), reverse=True)[wanted - 1]
+            ceiling = sorted(upper.values(), reverse=True)[wanted] if n_best > 1 else math.inf
+            chosen += [m for m in alive if upper[m] >= bar and lower[m] > ceiling]
+            alive = [m for m in alive if upper[m] >= bar and lower[m] <= ceiling]
         wanted = n_best - len(chosen)
         if wanted == 0:
             return pulls, [], sorted(chosen), t, "bound"
         if len(alive) == wanted:
             return pulls, alive, sorted(chosen), t, "bound"
-        if epsilon > 0 and max(upper[m] for m in alive) - bar <= epsilon:
+        if duels is not None and epsilon > 0:
+            near = least_evidence(duels, means, alive, wanted, 1) >= goal
+        else:
+            near = epsilon > 0 and max(upper[m] for m in alive) - bar <= epsilon
+        if near:
             return pulls, alive, sorted(chosen), t, "epsilon"
         if population and t == len(rewards):
             last = sorted((rewards[:, m].mean() for m in alive), reverse=True)[wanted - 1]

@@ -92,7 +92,10 @@ def test_arms_that_hardly_vary_are_told_apart_soon():
     # Standard deviation 0.05, gap 0.1, ten arms: 3690 pulls with one mixture tuned for a deviation of 0.25.
     half = 0.05 * math.sqrt(3.0)
     means = np.r_[0.6, np.full(9, 0.5)]
-    pulls = [fr.LUCB(10, 1, 0.0, 0.1).run(UniformPulls(means - half, means + half, rng=k)).n_read for k in range(10)]
+    pulls = []
+    for k in range(10):
+        rule = fr.LUCB(10, 1, 0.0, 0.1, rule="intervals")
+        pulls.append(rule.run(UniformPulls(means - half, means + half, rng=k)).n_read)
     assert np.mean(pulls) < 1800
 
 
@@ -209,7 +212,7 @@ def test_the_easy_rate_is_that_in_print_and_a_split_adds_a_union_over_the_arms(s
 def test_order_is_kept_among_many_arms(seed):
     # Against a rescan of all arms: the tops of the heaps are the extremes, and the choice the largest means.
     rng = np.random.default_rng(seed)
-    rule = fr.LUCB(300, 100, 0.0, 0.05)
+    rule = fr.LUCB(300, 100, 0.0, 0.05, rule="intervals")
     source = BernoulliPulls(rng.random(300), rng=2)
     for limit in (300, 301, 340, 1000, 5000, 20_000):
         result = rule.run(source, limit)
@@ -337,9 +340,9 @@ def test_batches_cost_few_pulls_and_are_equal_for_both():
     runs = 30
     for batch in counts:
         for k in range(runs):
-            rule = fr.LUCB(10, 3, 0.0, 0.1, batch=batch)
+            rule = fr.LUCB(10, 3, 0.0, 0.1, rule="intervals", batch=batch)
             counts[batch] += rule.run(BernoulliPulls(np.linspace(0.9, 0.1, 10), rng=k)).n_read
-        rule = fr.LUCB(10, 3, 0.0, 0.1, batch=batch)
+        rule = fr.LUCB(10, 3, 0.0, 0.1, rule="intervals", batch=batch)
         source = BernoulliPulls(np.linspace(0.9, 0.1, 10), rng=3)
         while not rule.done:
             arms, wanted = rule.ask()
@@ -389,9 +392,11 @@ def test_scale_and_place_do_not_matter(seed):
 def test_permuted_arms_give_permuted_answers(seed):
     values = np.random.default_rng(seed).random((20_000, 6)) * [1, 0.9, 0.8, 0.7, 0.6, 0.5]
     order = np.array([3, 0, 5, 1, 4, 2])
-    a = fr.LUCB(6, 2, 0.01).run(RecordedPulls(values))
-    b = fr.LUCB(6, 2, 0.01).run(RecordedPulls(values[:, order]))
-    assert sorted(order[b.best].tolist()) == sorted(np.ravel(a.best).tolist())
+    for rule in ("pairs", "intervals"):
+        a = fr.LUCB(6, 2, 0.01, rule=rule).run(RecordedPulls(values))
+        b = fr.LUCB(6, 2, 0.01, rule=rule).run(RecordedPulls(values[:, order]))
+        assert sorted(order[b.best].tolist()) == sorted(np.ravel(a.best).tolist())
+    # By pairs, what refuses the stop is looked for from arm to arm.
     assert b.pulls.tolist() == a.pulls[order].tolist()
 
 
@@ -503,14 +508,14 @@ def test_interrupt_stops_the_loop_within_100_ms():
 
 
 @pytest.mark.resources
-def test_a_hundred_thousand_arms():
-    n = 100_000
+@pytest.mark.parametrize(("rule", "n"), [("intervals", 100_000), ("pairs", 5_000)])
+def test_many_arms(rule, n):
     means = np.full(n, 0.2)
-    means[[5, 77_777]] = 0.8
-    rule = fr.LUCB(n, 2, 0.1)
+    means[[5, n - 777]] = 0.8
+    rule = fr.LUCB(n, 2, 0.1, rule=rule)
     result = rule.run(BernoulliPulls(means, rng=1), 6 * n)
     assert result.n_read == 6 * n
-    assert set(rule.run(BernoulliPulls(means, rng=2)).best) == {5, 77_777}
+    assert set(rule.run(BernoulliPulls(means, rng=2)).best) == {5, n - 777}
     assert rule.result().stopped_by == "bound"
 
 
@@ -706,7 +711,7 @@ def test_plots(tmp_path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    result = fr.LUCB(6, 2, 0.05).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1))
+    result = fr.LUCB(6, 2, 0.05, rule="intervals").run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1))
     panels = result.plot()
     assert [panel.get_xlabel() for panel in panels] == ["mean reward and interval", "pulls", "pulls"]
     panels[0].figure.savefig(tmp_path / "all.png")
@@ -718,6 +723,8 @@ def test_plots(tmp_path):
     assert (np.diff(pulls) > 0).all()
     assert value[-1] < 0.05 <= value[:-1].min()
     assert result.plot("pulls", plt.figure().add_subplot()).get_xlabel() == "pulls"
+    pulls, value = fr.LUCB(6, 2, 0.05).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1)).trace
+    assert (np.diff(pulls) > 0).all() and value[-1] <= 0.05 < value[:-1].min() and value.max() == 1.0
     sar = fr.SAR(6, 2, 500).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1))
     assert len(sar.plot()) == 2
     with pytest.raises(ValueError, match="keeps no trace"):
@@ -785,14 +792,14 @@ def test_interrupt_is_heard_among_a_hundred_thousand_arms(rate):
 @pytest.mark.resources
 def test_interrupt_is_heard_while_the_error_bound_is_found():
     n = 50_000
-    rule = fr.LUCB(n, 10, 0.0)
+    rule = fr.LUCB(n, 10, 0.0, rule="intervals")
     rule.run(BernoulliPulls(np.random.default_rng(1).random(n), rng=1), 2 * n)
     assert ctrl_c.press(lambda: rule._core.error_bound(math.log(1e-30)), 2, 0.02) == 2
     assert rule._core.get_state()["pulls"].sum() == 2 * n
 
 
 def test_a_rule_saved_after_ctrl_c_came_while_it_planned_goes_on():
-    rule, source = fr.LUCB(4, 2, 0.05), BernoulliPulls([0.1, 0.4, 0.6, 0.8], rng=1)
+    rule, source = fr.LUCB(4, 2, 0.05, rule="intervals"), BernoulliPulls([0.1, 0.4, 0.6, 0.8], rng=1)
     rule.run(source, 60)
     wanted = copy.deepcopy(rule).run(copy.deepcopy(source))
     rebuild, (version, cls, known, state) = rule.__reduce__()

@@ -12,13 +12,15 @@ import fastrace as fr
 from guarantee import assert_rate_at_most, few_or_many
 from reference import sequences as twin
 
-BOUNDS = ["empirical-bernstein-mixture", "plug-in", "stitched", "hoeffding", "betting"]
+BOUNDS = ["empirical-bernstein-mixture", "plug-in", "stitched", "hoeffding", "betting", "universal"]
+OF_POPULATIONS = ["plug-in", "betting", "universal"]
 TWINS = {
     "empirical-bernstein-mixture": twin.mixture,
     "plug-in": twin.plug_in,
     "stitched": twin.stitched,
     "hoeffding": twin.hoeffding,
     "betting": twin.betting,
+    "universal": twin.universal,
 }
 LAWS = {
     "bernoulli 0.5": lambda rng, n: (rng.random(n) < 0.5).astype(float),
@@ -39,6 +41,7 @@ MEANS = {"bernoulli 0.5": 0.5, "bernoulli 0.05": 0.05, "bernoulli 0.01": 0.01, "
 RULES = {
     "TargetEBStop": lambda **given: fr.TargetEBStop(**given),
     "TargetBetStop": lambda **given: fr.TargetBetStop(**given),
+    "TargetOddsStop": lambda **given: fr.TargetOddsStop(**given),
     "BettingStop": lambda **given: fr.BettingStop(**given),
 }
 
@@ -136,7 +139,7 @@ def test_the_boundaries_have_the_known_values():
 @pytest.mark.parametrize("law", [law for law in LAWS if law not in ("bernoulli 0.5", "two points", "constant 0.3")])
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_intervals_equal_the_twin(bound, law):
-    n = 60 if bound == "betting" else 200
+    n = 60 if bound in ("betting", "universal") else 200
     low, high = -3.0, 5.0
     z = LAWS[law](np.random.default_rng(5), n)
     sequence = fr.ConfidenceSequence(bound, support=(low, high), delta=0.1)
@@ -151,12 +154,43 @@ def test_intervals_equal_the_twin(bound, law):
 def test_the_mixture_is_looked_at_where_the_twin_does(seed):
     z = np.random.default_rng(seed).random(1200)
     expected = list(twin.running(twin.mixture(z, 0.05)))
-    sequence = fr.ConfidenceSequence()
+    sequence = fr.ConfidenceSequence("empirical-bernstein-mixture")
     for n in (499, 500, 501, 502, 999, 1001, 1003, 1200):
         sequence.update_many(z[sequence.n_samples:n])
         low, high = expected[n - 1]
         assert sequence.interval[0] >= low - 1e-9       # the present interval may add to what was seen at looks
         assert sequence.interval[1] <= high + 1e-9
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
+@pytest.mark.parametrize("n_rows", [None, 60, 200])
+def test_shares_of_ones_equal_the_twin(n_rows, share):
+    low, high = -3.0, 5.0
+    z = (np.random.default_rng(5).random(60) < share).astype(float)
+    sequence = fr.ConfidenceSequence("beta-binomial", support=(low, high), delta=0.1, n_rows=n_rows)
+    expected = list(twin.running(twin.beta_binomial(z, 0.1, n_rows), (low, high)))
+    for x, ends in zip(low + (high - low) * z, expected, strict=True):
+        sequence.update(x)
+        assert sequence.interval == pytest.approx(ends, abs=1e-9)
+    if n_rows == 60:
+        assert sequence.interval == pytest.approx([low + (high - low) * z.mean()] * 2)
+
+
+@pytest.mark.parametrize("n_rows", [None, 60])
+@pytest.mark.parametrize("law", ["uniform", "bernoulli 0.05", "lognormal"])
+def test_a_portfolio_claims_no_more_money_than_it_has_won(law, n_rows):
+    z = LAWS[law](np.random.default_rng(7), 60)
+    bounds = twin.universal(z, 0.1, n_rows)
+    for t in (1, 10, 40, 59):
+        for ends, m in ((z[:t], bounds[t - 1][0]), (1 - z[:t], 1 - bounds[t - 1][1])):
+            surely = 0.0 if n_rows is None else ends.sum() / n_rows     # what needs no money
+            if not surely + 1e-9 < m < 1:
+                continue
+            assert twin.won_above(ends, m, n_rows) >= math.log(10) - 1e-6
+            if n_rows is None:
+                assert twin.won_above(ends, m) == pytest.approx(math.log(10), abs=1e-6)
+    for m in (0.001, 0.3, 0.5, 0.999):          # one unit of money, whatever the candidate
+        assert twin.shares(m).sum() + twin.shares(1 - m).sum() == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("absolute", [False, True])
@@ -186,6 +220,41 @@ def test_target_rules_equal_the_twin(law, support, absolute):
         assert (rule.n_samples, rule.estimate) == (expected[0], pytest.approx(expected[1], rel=1e-9))
 
 
+@pytest.mark.parametrize("n_rows", [None, 40, 200])
+@pytest.mark.parametrize(("law", "support"), [("uniform", (0.0, 1.0)), ("two points", (-2.0, 6.0)),
+                                              ("bernoulli 0.05", (0.0, 2.0))])
+def test_bets_on_odds_equal_the_twin(law, support, n_rows):
+    low, high = support
+    span, epsilon = high - low, 0.2
+    z = LAWS[law](np.random.default_rng(3), 40)
+    for absolute in (False, True):
+        rule = (fr.AbsoluteStop(epsilon * span / 4, 0.1, support, bound="target-odds", n_rows=n_rows) if absolute
+                else fr.TargetOddsStop(epsilon, 0.1, support, n_rows=n_rows))
+
+        def wanted(mean, side, absolute=absolute):
+            return epsilon / 4 if absolute else max(epsilon * abs(mean + low / span) / (1 + side * epsilon), 1e-12)
+
+        expected = twin.running(twin.target_odds(z, 0.1, functools.partial(wanted, side=1),
+                                                 functools.partial(wanted, side=-1), n_rows=n_rows), support)
+        for x, ends in zip(low + span * z, expected, strict=True):
+            if rule.update(x) or ends[0] >= ends[1] - 1e-12:
+                break
+            assert rule.interval == pytest.approx(ends, abs=1e-9 * span)
+
+
+def test_bets_on_odds_stop_first():
+    """At most 110 rewards on betas, where TargetEBStop takes 156, and nowhere many more than that."""
+    for law, epsilon, most in [("beta(10, 30)", 0.1, 110), ("uniform", 0.1, None), ("two points", 0.05, None),
+                               ("bernoulli 0.05", 0.4, None)]:
+        used = []
+        for child in np.random.SeedSequence(11).spawn(10):
+            rng = np.random.default_rng(child)
+            x = rng.beta(10, 30, 400) if law == "beta(10, 30)" else LAWS[law](rng, 10_000)
+            used.append([rule(epsilon, 0.05).update_many(x) for rule in (fr.TargetOddsStop, fr.TargetEBStop)])
+        ours, theirs = np.mean(used, axis=0)
+        assert ours <= (most or 1.1 * theirs), law
+
+
 @pytest.mark.parametrize("law", ["uniform", "bernoulli 0.05", "constant 0.3"])
 def test_sign_tests_equal_the_twin(law):
     for seed in range(20):
@@ -203,7 +272,7 @@ def test_sign_tests_equal_the_twin(law):
 
 # Without replacement
 
-@pytest.mark.parametrize("bound", ["plug-in", "betting"])
+@pytest.mark.parametrize("bound", OF_POPULATIONS)
 def test_sequences_over_a_population_equal_the_twin_and_end_exact(bound):
     for law in ("uniform", "bernoulli 0.05", "constant 0", "constant 1"):
         z = LAWS[law](np.random.default_rng(2), 90)
@@ -252,7 +321,7 @@ def test_a_population_missed_within_max_samples_is_inconsistent(limit, portion):
     assert rule.stopped_by == "max_samples" and rule.interval[0] <= rule.interval[1]
 
 
-@pytest.mark.parametrize("bound", ["plug-in", "betting"])
+@pytest.mark.parametrize("bound", OF_POPULATIONS)
 def test_intervals_over_a_population_hold_its_mean(bound, seed):
     missed, delta = 0, 0.1
     for child in np.random.SeedSequence(seed).spawn(300):
@@ -265,10 +334,25 @@ def test_intervals_over_a_population_hold_its_mean(bound, seed):
     assert_rate_at_most(missed, 300, delta)
 
 
+@pytest.mark.parametrize("n_rows", [None, 300])
+@pytest.mark.parametrize("share", [0.01, 0.5])
+def test_intervals_hold_the_share_of_ones_at_all_times(share, n_rows, seed):
+    missed, delta, trials = 0, 0.1, 200
+    for child in np.random.SeedSequence([seed, 5]).spawn(trials):
+        z = (np.random.default_rng(child).random(300) < share).astype(float)
+        sequence = fr.ConfidenceSequence("beta-binomial", delta=delta, n_rows=n_rows)
+        sequence.update_many(z)
+        low, high = sequence.interval
+        missed += sequence.stopped_by == "inconsistent" or not low <= (share if n_rows is None else z.mean()) <= high
+    assert_rate_at_most(missed, trials, delta)
+
+
 @pytest.mark.parametrize("make", [
-    *[functools.partial(fr.ConfidenceSequence, bound) for bound in ("plug-in", "betting")],
-    *[functools.partial(fr.AbsoluteStop, 2e-4, 0.05, bound=bound) for bound in ("target", "target-betting", "betting")],
-], ids=["plug-in", "betting", "AbsoluteStop", "AbsoluteStop target-betting", "AbsoluteStop betting"])
+    *[functools.partial(fr.ConfidenceSequence, bound) for bound in OF_POPULATIONS],
+    *[functools.partial(fr.AbsoluteStop, 2e-4, 0.05, bound=bound)
+      for bound in ("target", "target-betting", "target-odds", "betting")],
+], ids=[*OF_POPULATIONS, "AbsoluteStop", *[f"AbsoluteStop {bound}" for bound in (
+    "target-betting", "target-odds", "betting")]])
 @pytest.mark.parametrize("portion", [1, 60, 400])
 def test_a_population_read_to_its_end_after_a_miss_gives_its_mean(make, portion):
     # The rows are not in random order: the second half is all ones, and intervals miss the mean before the end.
@@ -317,7 +401,8 @@ def test_an_exact_tie_is_on_neither_side(support, seed):
 @pytest.mark.parametrize("bound", BOUNDS)
 @few_or_many("most", 100, 300)
 def test_intervals_hold_the_mean_at_all_times(bound, law, most, seed):
-    trials, n = {"betting": (40, 600), "empirical-bernstein-mixture": (60, 600)}.get(bound, (most, 1500))
+    few = {"betting": 40, "universal": 60, "empirical-bernstein-mixture": 60}
+    trials, n = (few[bound], 600) if bound in few else (most, 1500)
     trials, delta, missed = max(trials, most // 3), 0.1, 0
     for child in np.random.SeedSequence([seed, 1]).spawn(trials):
         sequence = fr.ConfidenceSequence(bound, delta=delta)
@@ -356,9 +441,10 @@ def makers():
     for bound in BOUNDS:
         yield f"ConfidenceSequence {bound}", lambda bound=bound, **given: fr.ConfidenceSequence(bound, **given)
     yield from RULES.items()
-    for bound in ("target", "betting"):
+    for bound in ("target", "target-odds", "betting"):
         yield f"AbsoluteStop {bound}", lambda bound=bound, **given: fr.AbsoluteStop(
             **{"epsilon": 0.02, "bound": bound, **given})
+    yield "universal population", lambda **given: fr.ConfidenceSequence("universal", n_rows=4000, **given)
     yield "SignStop", lambda **given: fr.SignStop(**{"threshold": 0.41, "support": (0, 1), **given})
 
 
@@ -490,6 +576,27 @@ def test_bad_rewards_change_nothing(name):
     assert clipped.n_clipped == 2
 
 
+def test_rewards_between_the_ends_are_refused_by_a_count_of_ones():
+    made = [fr.ConfidenceSequence("beta-binomial", support=(-1, 1)),
+            fr.AbsoluteStop(0.01, support=(-1, 1), bound="beta-binomial")]
+    for stream in made:
+        stream.update_many([1.0, -1.0, 1.0 + 1e-13])
+        before = pickle.dumps(stream)
+        with pytest.raises(ValueError, match=r"xs\[150\] is 0\.5, between the ends of support=\(-1\.0, 1\.0\); "):
+            stream.update_many([1.0] * 150 + [0.5, 1.0])
+        with pytest.raises(ValueError, match=r"the reward is 0\.0, between"):
+            stream.update(0)
+        with pytest.raises(ValueError, match=r"xs\[0\] is nan"):
+            stream.update_many([math.nan, 0.5])
+        assert pickle.dumps(stream) == before
+    clipped = fr.ConfidenceSequence("beta-binomial", support=(-1, 1), outside="clip")
+    clipped.update_many([7.0, -1.0, -9.0])
+    assert (clipped.n_samples, clipped.n_clipped, clipped.estimate) == (3, 2, pytest.approx(-1 / 3))
+    with pytest.raises(ValueError, match=r"xs\[1\]"):
+        clipped.update_many([3.0, 0.0])
+    assert (clipped.n_samples, clipped.n_clipped) == (3, 2)
+
+
 def test_rounding_at_the_ends_of_the_support_is_forgiven():
     sequence = fr.ConfidenceSequence("plug-in", support=(0, 3))
     sequence.update_many([3.0 + 1e-12, -1e-12])
@@ -579,6 +686,8 @@ def test_merged_sequences_are_narrower_and_hold_the_mean(bound, seed):
         parts = [fr.ConfidenceSequence(bound, delta=delta) for _ in range(3)]
         for part, xs in zip(parts, np.split(z, 3), strict=True):
             part.update_many(xs)
+        if any(part.stopped_by for part in parts):          # a miss of a part, which another test counts
+            continue
         others = [pickle.dumps(part) for part in parts[1:]]
         alone = parts[0].half_width
         for other in parts[1:]:
@@ -589,19 +698,28 @@ def test_merged_sequences_are_narrower_and_hold_the_mean(bound, seed):
         if parts[0].stopped_by == "inconsistent":
             missed += 1
             continue
-        assert parts[0].half_width < alone
+        if bound == "universal":        # which may have come closest in the middle of the first part
+            assert parts[0].half_width <= alone
+        else:
+            assert parts[0].half_width < alone
         missed += not parts[0].interval[0] <= 0.25 <= parts[0].interval[1]
     assert_rate_at_most(missed, trials, delta)
 
 
-def test_merging_equals_one_stream_whose_guesses_start_afresh():
+@pytest.mark.parametrize("bound", ["hoeffding", "universal", "beta-binomial"])
+def test_merging_equals_one_stream_whose_guesses_start_afresh(bound):
     z = np.random.default_rng(0).random(300)
-    one, two = fr.ConfidenceSequence("hoeffding"), fr.ConfidenceSequence("hoeffding")
+    if bound == "beta-binomial":
+        z = z.round()
+    one, two = fr.ConfidenceSequence(bound), fr.ConfidenceSequence(bound)
     one.update_many(z[:100])
     two.update_many(z[100:])
     one.merge(two)
-    whole = fr.ConfidenceSequence("hoeffding")
+    whole = fr.ConfidenceSequence(bound)
     whole.update_many(z)
+    if bound in TWINS or bound == "beta-binomial":
+        low, high = (TWINS | {"beta-binomial": twin.beta_binomial})[bound](z, 0.05)[-1]
+        assert one.interval[0] >= low - 1e-12 and one.interval[1] <= high + 1e-12
     assert one.interval[0] <= whole.interval[0] + 1e-12     # the interval at the end is the same, those between are not
     assert one.interval[1] >= whole.interval[1] - 1e-12
     one.update_many(z)
@@ -631,7 +749,7 @@ def test_merging_what_does_not_fit():
 
 def test_a_sequence_after_2_to_the_40_rewards():
     """By doubling: a copy of a stream merged into it forty times."""
-    for bound in ("plug-in", "stitched", "hoeffding", "empirical-bernstein-mixture"):
+    for bound in ("plug-in", "stitched", "hoeffding", "empirical-bernstein-mixture", "universal"):
         sequence = fr.ConfidenceSequence(bound)
         sequence.update_many(np.tile([0.2, 0.4], 512))
         while sequence.n_samples < 2**40:

@@ -6,6 +6,8 @@ import ctypes
 import re
 from typing import Any
 
+from fastrace._base._checks import shown
+
 _INTEGER_SIZES = {
     "short": ctypes.sizeof(ctypes.c_short), "int": ctypes.sizeof(ctypes.c_int), "long": ctypes.sizeof(ctypes.c_long),
     "long long": ctypes.sizeof(ctypes.c_longlong), "int32_t": 4, "int64_t": 8, "npy_int32": 4, "npy_int64": 8,
@@ -29,6 +31,32 @@ def signature_types(signature: str) -> tuple[tuple[str | int, int], ...] | None:
         size = _INTEGER_SIZES.get(name)
         types.append((name if size is None else size, text.count("*")))
     return tuple(types)
+
+
+def density_address(callback: Any) -> int:
+    """Where the code of a compiled log density stands: a `numba.cfunc` or a `scipy.LowLevelCallable`.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or has other arguments than the parameters, their number and where to write the gradient.
+    """
+    needed = "double (double *, intptr_t, double *)"
+    if is_low_level(callback):
+        capsule = tuple.__getitem__(callback, 0)
+        name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+        name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        signature = name(capsule)
+        if signature_types(signature.decode()) != signature_types(needed):
+            raise ValueError(f"function has signature {signature.decode()!r}; {needed!r} is needed")
+        return int(pointer(capsule, signature))
+    if not hasattr(callback, "address"):
+        raise ValueError(f"function is {shown(callback)}; a numba.cfunc or a scipy.LowLevelCallable is needed")
+    form = callback.ctypes
+    if len(form.argtypes) != 3 or form.restype is not ctypes.c_double:
+        raise ValueError(f"function is {shown(callback)} of {len(form.argtypes)} arguments; {needed!r} is needed")
+    return int(callback.address)
 
 
 def is_low_level(callback: Any) -> bool:

@@ -110,6 +110,17 @@ def counts(value: ArrayLike, name: str) -> NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
+def indices(value: ArrayLike, name: str, size: int) -> NDArray[np.int64]:
+    """A vector of indices below `size`, from a vector or a single one."""
+    array = np.atleast_1d(np.asarray(value))
+    if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name} is {shown(value)}; an integer or a vector of integers is needed")
+    bad = array[(array < 0) | (array >= size)]
+    if bad.size:
+        raise ValueError(f"{name} has {bad[0]}; indices from 0 to {size - 1} are needed")
+    return array.astype(np.int64)
+
+
 def one(array: NDArray[Any], name: str) -> Any:
     """The number in an array without dimensions."""
     if array.ndim:
@@ -237,6 +248,26 @@ def generator(rng: RngLike, name: str = "rng") -> Generator:
         raise type(error)(f"{name} is {shown(rng)}; {needed}") from error
 
 
+def log_density_at(function: Callable[..., Any], point: NDArray[np.float64]) -> float:
+    """A user's log_prior at a point, which may be -inf. What it raises comes through, with a note of where it did.
+
+    Raises
+    ------
+    ValueError
+        If it is nan or +inf.
+    """
+    try:
+        value = float(function(point))
+    except Exception as error:
+        error.add_note(f"raised by log_prior({getattr(function, '__name__', type(function).__name__)}) at theta = "
+                       f"{shown(point.tolist())}; it is given an array of {len(point)} parameters")
+        raise
+    if math.isnan(value) or value == math.inf:
+        raise ValueError(f"log_prior returned {value} at {point}; a finite number is needed, or -inf where the "
+                         f"parameters are impossible")
+    return value
+
+
 def takes(function: Callable[..., Any], name: str, *arguments: str, hint: str = "") -> None:
     """Refuse a function that cannot be called with these arguments; a built-in function may hide what it takes."""
     try:
@@ -322,6 +353,14 @@ def own_init(cls: Any) -> None:
     init.__kwdefaults__, init.__annotations__ = found.__kwdefaults__, found.__annotations__
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = init
+
+
+class OwnInit:
+    """A class whose subclasses go by their own names in Python's errors about arguments."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own_init(cls)
 
 
 _caller: contextvars.ContextVar[str] = contextvars.ContextVar("_caller", default="")

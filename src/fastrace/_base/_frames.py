@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_FEW = 100  # entries of a list, below which it may be one of series
+
 
 def column_names(table: Any) -> tuple[str, ...] | None:
     """Names of the columns of a frame or of a dict of columns: what a race calls its arms, and a model its parameters.
@@ -37,6 +39,35 @@ def column_names(table: Any) -> tuple[str, ...] | None:
     else:
         found = getattr(table, "columns", None)
     return None if found is None else tuple(str(name) for name in found)
+
+
+def require_same_rows(**given: Any) -> None:
+    """Refuse arguments, by name, whose pandas indexes differ, since rows are matched by position.
+
+    What is not of pandas has no index, and goes with any.
+    """
+    first: tuple[str, Any] | None = None
+    for name, index in ((name, index) for name, value in given.items() for index in indexes(value)):
+        first = first or (name, index)
+        other = first[1]
+        if index is other or len(index) != len(other) or index.equals(other):  # lengths have messages of their own
+            continue
+        row = int(np.argmax(np.array([a != b for a, b in zip(index, other, strict=True)])))
+        both = name if name == first[0] else f"{first[0]} and {name}"
+        here, there = (held[row : row + 1].tolist()[0] for held in (other, index))
+        raise ValueError(f"the pandas indexes of {both} differ: row {row} is {here!r} in the one and {there!r} in the "
+                         f"other. Rows are matched by position: bring all into one order with .loc, or, where they are "
+                         f"in one, give them with reset_index(drop=True)")
+
+
+def indexes(value: Any) -> list[Any]:
+    """Of a frame or series of pandas, or of those in a dict, list or tuple; an index is its own."""
+    if isinstance(value, Mapping):
+        return [index for part in value.values() for index in indexes(part)]
+    if isinstance(value, (list, tuple)) and 0 < len(value) < _FEW:
+        return [index for part in value for index in indexes(part)]
+    index = value.index if hasattr(value, "iloc") and hasattr(value, "index") else value
+    return [index] if hasattr(index, "equals") and hasattr(index, "get_indexer") else []
 
 
 def as_table(rewards: Any, name: str = "rewards", needed: str = "a table of numbers, a Source or a function") -> Any:

@@ -235,6 +235,34 @@ cdef inline double normal_mixture_boundary(double v, double rho, double level) n
     return sqrt((v + rho) * (log1p(v / rho) + 2.0 * level))
 
 
+# A mean of unknown support. The Bayes factor of normal rewards, of unknown variance, with the right Haar prior on the
+# scale and a prior N(0, g) on (mean - m) / scale is a test martingale of "the mean is m" (Lai 1976; Wang & Ramdas
+# 2025). Its interval is exact for normal rewards; as n grows it becomes that of Waudby-Smith et al. (2024), Thm. 2.2.
+
+cdef inline double t_mixture_half_width(double variance, double n, double freedom, double g,
+                                        double log_inv_alpha) noexcept nogil:
+    """Two-sided; `variance` is that of the mean of n rewards, guessed with this freedom. Infinite if unknown."""
+    cdef double top = 1.0 + n * g, excess = expm1((log(top) + 2.0 * log_inv_alpha) / (freedom + 1.0))
+    cdef double room = 1.0 - (1.0 + excess) / top
+    if not (freedom > 0.0 and 0.0 < variance < INFINITY and room > 0.0):
+        return INFINITY
+    return sqrt(variance * freedom * (excess / room))
+
+
+cdef inline double t_mixture_level(double away, double variance, double n, double freedom, double g) noexcept nogil:
+    """The log_inv_alpha at which that half-width is `away`: log of the evidence against a mean so far away."""
+    cdef double top = 1.0 + n * g, square
+    if not (freedom > 0.0 and 0.0 < variance < INFINITY):
+        return 0.0
+    square = away * away / (variance * freedom)
+    return 0.5 * ((freedom + 1.0) * (log1p(square) - log1p(square / top)) - log(top))
+
+
+cdef inline double t_mixture_spread(double n_best, double log_inv_alpha) noexcept nogil:
+    """The g whose half-width is narrowest near n = n_best (Waudby-Smith et al. 2024, section 2.4)."""
+    return (2.0 * log_inv_alpha + log1p(2.0 * log_inv_alpha)) / n_best
+
+
 cdef inline double lucb1_half_width(double n, double rounds, double log_inv_alpha) noexcept nogil:
     """Kalyanakrishnan, Tewari, Auer & Stone (2012): all rounds up to and with this one, n at most `rounds`."""
     return sqrt((log(1.25) + 4.0 * log(rounds) + log_inv_alpha) / (2.0 * n))

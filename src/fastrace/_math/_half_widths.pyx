@@ -5,7 +5,7 @@ Counts are `long long`, which has 64 bits on every platform; arguments as checke
 
 cimport cython
 
-from fastrace._math cimport _bounds, _rule, _schedules, _skewness
+from fastrace._math cimport _anytime, _bounds, _rule, _schedules, _skewness
 
 BOUNDS = tuple([_rule.bound_name(k).decode() for k in range(_rule.N_BOUNDS)])
 RIGOROUS = tuple([bound for bound in BOUNDS if bound != "normal"])      # they need a support
@@ -74,3 +74,19 @@ cdef double stream_slack(double low, double high) noexcept nogil:
 @cython.ufunc
 cdef double tie_width(double low, double high) noexcept nogil:
     return _bounds.tie_width(low, high)
+
+
+@cython.ufunc
+cdef double t_mixture_half_width(double variance, double n, double freedom, double g,
+                                 double log_inv_alpha) noexcept nogil:
+    return _anytime.t_mixture_half_width(variance, n, freedom, g, log_inv_alpha)
+
+
+@cython.ufunc
+cdef double t_mixture_level(double away, double variance, double n, double freedom, double g) noexcept nogil:
+    return _anytime.t_mixture_level(away, variance, n, freedom, g)
+
+
+@cython.ufunc
+cdef double t_mixture_spread(double n_best, double log_inv_alpha) noexcept nogil:
+    return _anytime.t_mixture_spread(n_best, log_inv_alpha)

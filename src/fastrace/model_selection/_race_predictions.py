@@ -34,8 +34,12 @@ def race_predictions(
     n_candidates: int | None = None,
     first_look: int | None = None,
     growth: float | None = None,
-    access: str = "random",
+    order: str = "random",
+    epsilon: float = 0.0,
+    n_best: int = 1,
     max_pulls: int | None = None,
+    cost: ArrayLike | None = None,
+    missing: str = "raise",
     options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
 ) -> RaceResult:
@@ -64,8 +68,8 @@ def race_predictions(
         Different classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
     n_candidates : int, optional
         Number of candidates, for callables.
-    first_look, growth, access, max_pulls, options, rng
-        See `race`.
+    first_look, growth, order, epsilon, n_best, max_pulls, cost, missing, options, rng
+        See `race`; `epsilon` is in units of the score.
 
     Returns
     -------
@@ -95,12 +99,13 @@ def race_predictions(
     rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates)
     ends = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
     # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
-    cost = math.inf if callable(y_pred) else 100.0
+    price = math.inf if callable(y_pred) else 100.0
     with _checks.called_by("race_predictions"):
         result = race(
-            CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=cost), delta, bound,
-            support=scaled_support(ends, rewards.scale), max_pulls=max_pulls,
-            first_look=200 if first_look is None else first_look, growth=growth, access=access, rng=rng,
+            CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=price), delta, bound,
+            support=scaled_support(ends, rewards.scale), epsilon=epsilon, n_best=n_best,
+            max_pulls=max_pulls, cost=cost, missing=missing,
+            first_look=200 if first_look is None else first_look, growth=growth, order=order, rng=rng,
         )
     names = None if callable(y_pred) else column_names(y_pred)
     said = () if rewards.strangers is None else rewards.strangers.words(names)

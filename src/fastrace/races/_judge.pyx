@@ -1,20 +1,19 @@
 """Who is still in a race over a finite population: Chen & Ghahramani (2016), Algorithm 1, with any of our bounds."""
 
-from libc.math cimport INFINITY, NAN, fabs, isnan
+from libc.math cimport INFINITY, NAN, fabs, sqrt
 from libc.stdint cimport int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
-from fastrace._base._guard cimport (guard_await, guard_built, guard_check_built, guard_check_idle, guard_leave,
-                                    guard_take)
+from fastrace._base._guard cimport guard_await, guard_built, guard_check_idle
 from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport wealth_extend, wealth_rejects, wealth_t
 from fastrace._math._criteria cimport rows_needed
-from fastrace._math._moments cimport (moments4_extend, moments4_extend_difference, moments4_kurtosis,
-                                      moments4_skewness, moments4_std)
-from fastrace._math._rule cimport (BETTING, NORMAL, SERFLING, constant_so_far, lead_stands, look_init,
-                                   look_t, look_width, mean_with_rest, quantile_of_equal_evidence)
+from fastrace._math._evidence cimport look_evidence
+from fastrace._math._moments cimport moments4_extend, moments4_extend_difference, moments4_skewness, moments4_std
+from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_width,
+                                   quantile_of_equal_evidence)
 from fastrace._math._skewness cimport tail_half_width, tail_rows
 from fastrace.races._memory cimport RaceMemory
 from fastrace.races._reading cimport ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK
@@ -25,7 +24,9 @@ from fastrace._math import _half_widths
 
 cnp.import_array()
 
-STOPPED_BY = ("", "bound", "exact", "single", "max_pulls")
+NONE_LEFT = "every arm still in the race has a reward of -inf"
+MISSING = ("raise", "drop", "worst")
+STOPPED_BY = ("", "bound", "exact", "single", "max_pulls", "epsilon")
 
 
 cdef class RaceJudge(RaceMemory):
@@ -34,10 +35,16 @@ cdef class RaceJudge(RaceMemory):
     def __cinit__(self):
         guard_await(&self.guard, 1)         # until there is a plan
 
-    def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, low, high, rng):
+    def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, low, high, rng,
+                 epsilon=0.0, n_best=1, missing="raise"):
         cdef int kind = _half_widths.BOUNDS.index(bound)
         super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=kind == BETTING, low=low,
-                         high=high, rng=rng)
+                         high=high, rng=rng, epsilon=epsilon)
+        self._least = np.zeros(self.n_arms)
+        self.least = <double *>cnp.PyArray_DATA(self._least)
+        self.n_best = n_best
+        self.missing = MISSING.index(missing)
+        self.fill_low, self.fill_high = (-INFINITY, INFINITY) if low is None else (np.max(low), np.min(high))
         self.bound = kind
         self.guarded = guarded
         self.tails = tails and kind == NORMAL
@@ -64,71 +71,347 @@ cdef class RaceJudge(RaceMemory):
         self.log_inv_delta = level
         guard_built(&self.guard, 1)
 
+    cdef void _begin(self) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            self.sum[i] = 0.0
+            self.shift[i] = 0.0
+            self.mean[i] = NAN
+            self.half_width[i] = NAN
+            self.pulls[i] = 0
+            self.dead[i] = 0
+            self.held[i] = 0
+            self.head[i] = 0
+            self.chosen[i] = 0
+            self.evidence[i] = 0.0
+            self.absent[i] = 0
+            (<int64_t *>cnp.PyArray_DATA(self._measured))[i] = 0
+        self.forget_comparisons()
+        memset(&self.closest, 0, sizeof(moments4_t))
+        self.n_read = 0
+        self.n_kept = 0
+        self.n_missing = self.new_missing = 0
+        self.compared_with = -1
+        self.spent = 0
+        self.order.drawn = 0
+        self.looks_taken = 0
+        self.full_pass = False
+        self.opened = False
+        self.unjudged = False
+        self.flags = 0
+        self._line_up()
+        self._decide_without_rows()
+
+    cdef void _line_up(self) noexcept nogil:
+        """Who takes part: all arms whose constants are above -inf. Before any row, the largest constant leads."""
+        cdef Py_ssize_t i
+        cdef double constant
+        self.n_active = 0
+        self.leader = -1
+        for i in range(self.n_arms):
+            constant = self.offset[i] + self.shift[i]
+            if constant > -INFINITY:
+                if self.leader < 0 or constant > self.offset[self.leader] + self.shift[self.leader]:
+                    self.leader = i
+                self.active[self.n_active] = i
+                self.n_active += 1
+            else:
+                self.mean[i] = -INFINITY
+                self.half_width[i] = 0.0
+                self.evidence[i] = INFINITY
+        self.status = SINGLE if self.n_active <= self.n_best else RUNNING
+        if self.status == SINGLE:
+            self._settle()
+
+    cdef void _settle(self) noexcept nogil:
+        """Nothing is in doubt about the arms left."""
+        cdef Py_ssize_t j
+        for j in range(self.n_active):
+            self.evidence[self.active[j]] = INFINITY
+
+    cdef void _decide_without_rows(self) noexcept nogil:
+        cdef Py_ssize_t i, j, k, best
+        if self.n_rows == 0 and self.status == RUNNING:
+            self.status = BY_EXACT
+            self._settle()
+            for k in range(self.n_best):
+                best = k
+                for j in range(k + 1, self.n_active):
+                    i = self.active[j]
+                    if (self.offset[i] + self.shift[i]
+                            > self.offset[self.active[best]] + self.shift[self.active[best]]):
+                        best = j
+                self.active[k], self.active[best] = self.active[best], self.active[k]
+            self.n_active = self.n_best
+
+    cdef int _commit(self, int64_t n) except -1 nogil:
+        """Keep what the look has brought, and see who leads."""
+        cdef Py_ssize_t i, j, leader = -1
+        cdef double best = 0.0, mean, rows = max(n - self.new_missing, <int64_t>1)
+        for j in range(self.n_active):
+            i = self.active[j]
+            mean = self.new_sum[i] / rows + (self.offset[i] + self.shift[i]) / self.n_rows
+            if not self.dead[i] and (leader < 0 or mean > best):
+                leader = i
+                best = mean
+        if leader < 0:
+            with gil:
+                raise ValueError(NONE_LEFT)
+        if not self.pairwise:
+            memcpy(self.comparisons(0), self.new_moments, self.n_arms * sizeof(moments4_t))
+        elif not self.dead[self.leader]:
+            memcpy(self.comparisons(self.leader), self.new_moments, self.n_arms * sizeof(moments4_t))
+        memcpy(self.sum, self.new_sum, self.n_arms * sizeof(double))
+        self.flags |= self.new_flags
+        self.n_missing = self.new_missing
+        self.spent += (n - self.n_read) * self.n_active
+        self.n_read = self.n_kept = n
+        self.leader = leader
+        for j in range(self.n_active):
+            i = self.active[j]
+            self.mean[i] = (-INFINITY if self.dead[i] else
+                            self.sum[i] / rows + (self.offset[i] + self.shift[i]) / self.n_rows)
+            self.pulls[i] = n
+            self.absent[i] = self.new_missing
+        self.unjudged = True
+        return 0
+
+    cdef double _whole_mean(self, Py_ssize_t i, double total, double rows) noexcept nogil:
+        if self.missing == DROP:
+            return total / rows + (self.offset[i] + self.shift[i]) / self.n_rows
+        return (total + self.offset[i] + self.shift[i]) / self.n_rows
+
+    cdef int _finish(self, const double *total) except -1 nogil:
+        """Every row has been read: the answer is exact, whatever the bound says."""
+        cdef Py_ssize_t i, j, k, leader = -1
+        cdef double best = 0.0, mean, rows = max(self.n_rows - self.new_missing, <int64_t>1)
+        cdef bint whole = True
+        for j in range(self.n_active):
+            i = self.active[j]
+            mean = self._whole_mean(i, total[i], rows)
+            if mean > -INFINITY and (leader < 0 or mean > best):
+                leader = i
+                best = mean
+        if leader < 0:
+            with gil:
+                raise ValueError(NONE_LEFT)
+        for j in range(self.n_active):
+            i = self.active[j]
+            self.sum[i] = total[i]
+            self.mean[i] = self._whole_mean(i, total[i], rows)
+            self.absent[i] = self.new_missing
+            self.half_width[i] = 0.0
+            self.pulls[i] = self.n_rows
+        for i in range(self.n_arms):
+            whole = whole and (self.pulls[i] == self.n_rows or self._is_dead(i))
+        if whole:           # no decision rests on a look
+            self.flags &= ~(CONSTANT_FIRST_LOOK | HELD_BACK)
+        self.flags |= self.new_flags
+        self.n_missing = self.new_missing
+        self.spent += (self.n_rows - self.n_read) * self.n_active
+        self.n_read = self.n_rows
+        self.leader = leader
+        self._settle()
+        self._line_up_heads()
+        k = 0
+        for j in range(self.n_active):
+            if self.head[self.active[j]]:
+                self.active[k] = self.active[j]
+                k += 1
+        self.n_active = k
+        self.looks_taken += 1
+        self.status = BY_EXACT
+        return 0
+
     cdef int _judge(self) except -1 nogil:
-        """Who is out. Interrupted while it catches up, it is begun again."""
-        cdef Py_ssize_t i, j, kept = 0, leader = self.leader
-        cdef double gap, width, ratio, closest = INFINITY
+        """Who is out, and who is chosen. Interrupted while it catches up, it is begun again.
+
+        The `n_best` arms with the largest means so far are the heads, those chosen before included. With one best arm,
+        the leader is the only head. An arm leaves once every head that is not chosen yet has beaten it. A head is
+        chosen once it has beaten every arm left. With epsilon, a pair is decided at two levels: "within" says that
+        the head is less than epsilon below the arm, and "beaten", which implies it, that it is above. The race also
+        stops once each head is within epsilon of every arm left.
+
+        Why delta holds: let S be the true best arms. Some pair of an arm i of S and an arm j outside must be decided
+        wrongly for i to leave (of the heads that all beat i, or were chosen, one is outside S), for j to be chosen
+        (some arm of S is then left and no head), or for the race to stop with j more than epsilon below i. If j is
+        epsilon below i or more, each of these needs "within", whose null holds. If not, only "beaten" is an error, and
+        its null holds. So every pair needs one test at delta over the number of pairs.
+        """
+        cdef Py_ssize_t i, j, h, n_out = 0, n_heads
+        cdef bint all_near = True
         cdef moments4_t lead
-        cdef moments4_t *own = self.comparisons(leader if self.pairwise else 0)
-        for j in range(self.n_active if self.pairwise else 0):
-            if self.active[j] != leader and not self._is_dead(self.active[j]):
-                self._catch_up(leader, self.active[j])
-        self._choose_width()
-        lead.n = 0
+        n_heads = self._line_up_heads()
         for j in range(self.n_active):
             i = self.active[j]
             self.wait[i] = 0.0
-            if i == leader:
-                self.half_width[i] = NAN if self.pairwise else self._width(&own[i], i, i)
-            elif self._is_dead(i):
-                self.half_width[i] = 0.0
+            self.beaten_by[i] = 0
+            self.least[i] = INFINITY
+            if not self.head[i]:
+                n_out += not self._is_dead(i)
+                self.evidence[i] = INFINITY
+            elif self.pairwise:
+                self.comparisons(i)
+                for h in range(self.n_active):
+                    if not self.head[self.active[h]] and not self._is_dead(self.active[h]):
+                        self._catch_up(i, self.active[h])
+        self._choose_width()
+        self.closest_ratio = INFINITY
+        for h in range(self.n_active):
+            i = self.active[h]
+            if not self.head[i]:
                 continue
-            else:
-                gap = self.mean[leader] - self.mean[i]
-                width = self._width(&own[i], leader if self.pairwise else i, i)
-                self.half_width[i] = NAN if self.bound == BETTING else width
-                if not self.pairwise:
-                    width += self._width(&own[leader], leader, leader)
-                if self.tails and gap > width:
-                    width = self._weigh_tails(own, &lead, leader, i, gap, width)
-                    if self.pairwise:
-                        self.half_width[i] = width
-                ratio = gap / width if width > 0.0 else INFINITY
-                if ratio < closest:
-                    closest = ratio
-                    self.closest = own[i]
-                if self._out(own, leader, i, gap, width):
-                    continue
-            self.active[kept] = i
-            kept += 1
-        self.n_active = kept
+            lead.n = 0
+            self.half_width[i] = NAN if self.pairwise else self._width(&self.comparisons(0)[i], i, i)
+            for j in range(self.n_active):
+                if not self.head[self.active[j]] and not self._is_dead(self.active[j]):
+                    self._weigh_pair(i, self.active[j], &lead, &all_near)
+        self._let_go(n_heads, n_out)
         if self.n_read == self.look[self.looks_taken]:        # not if a budget cut the look short
             self.looks_taken += 1
         self.unjudged = False
-        if kept == 1:
-            self.status = BY_BOUND
+        if self.status == RUNNING and self.epsilon > 0.0 and all_near:
+            self.status = BY_EPSILON
         return 0
+
+    cdef Py_ssize_t _line_up_heads(self) noexcept nogil:
+        """Mark the arms that lead: of the arms read, as many of the largest means as are not chosen yet."""
+        cdef Py_ssize_t i, j, k, best, wanted = self.n_best
+        for i in range(self.n_arms):
+            self.head[i] = 0
+            wanted -= self.chosen[i]
+        for k in range(wanted):
+            best = -1
+            for j in range(self.n_active):
+                i = self.active[j]
+                if not self.head[i] and not self._is_dead(i) and (best < 0 or self.mean[i] > self.mean[best]):
+                    best = i
+            if best < 0:
+                return k
+            self.head[best] = 1
+        return wanted
+
+    cdef double _lead(self, Py_ssize_t head, Py_ssize_t i) noexcept nogil:
+        """The lead over arm i; where rows were dropped, over all rows read, a dropped one being a tie."""
+        if self.n_missing == 0:
+            return self.mean[head] - self.mean[i]
+        return ((self.sum[head] - self.sum[i]) / self.n_read
+                + (self.offset[head] + self.shift[head] - self.offset[i] - self.shift[i]) / self.n_rows)
+
+    cdef double _present(self) noexcept nogil:
+        """Share of the rows read that were not dropped."""
+        return 1.0 - <double>self.n_missing / self.n_read if self.n_missing > 0 else 1.0
+
+    cdef int _weigh_pair(self, Py_ssize_t head, Py_ssize_t i, moments4_t *lead, bint *all_near) except -1 nogil:
+        """Whether a head has beaten arm i, whether it is within epsilon of it, and the evidence for that."""
+        cdef moments4_t *own = self.comparisons(head if self.pairwise else 0)
+        cdef double gap = self._lead(head, i), earlier = self.wait[i], evidence = 0.0, strict = 0.0
+        cdef double width = self._width(&own[i], head if self.pairwise else i, i), ratio, other, wait
+        cdef bint near, beaten
+        self.half_width[i] = NAN if self.bound == BETTING else width
+        if not self.pairwise:
+            width += self._width(&own[head], head, head)
+        self.wait[i] = 0.0
+        other = width
+        near = self._beats(own, lead, head, i, self.epsilon, &width, &evidence)
+        wait = max(self.wait[i], earlier)
+        beaten = near
+        if self.epsilon > 0.0 and near:
+            self.wait[i] = 0.0
+            beaten = self._beats(own, lead, head, i, 0.0, &other, &strict)
+            evidence = min(evidence, strict) if beaten else evidence
+        self.wait[i] = wait
+        if self.tails and self.pairwise:
+            self.half_width[i] = width
+        ratio = gap / width if width > 0.0 else INFINITY
+        if ratio < self.closest_ratio:
+            self.closest_ratio = ratio
+            self.closest = own[i]
+        self.evidence[i] = min(self.evidence[i], evidence)
+        self.least[head] = min(self.least[head], evidence)
+        self.beaten_by[i] += beaten
+        self.beaten_by[head] += beaten
+        all_near[0] = all_near[0] and near
+        return 0
+
+    cdef void _let_go(self, Py_ssize_t n_heads, Py_ssize_t n_out) noexcept nogil:
+        """Take the arms that every head has beaten out of the race, and those heads that have beaten every arm.
+
+        `n_out` arms are no heads. The evidence of an arm that goes is that of its weakest pair.
+        """
+        cdef Py_ssize_t i, j, kept = 0, left = n_out
+        for j in range(self.n_active):
+            i = self.active[j]
+            if not self.head[i] and (self._is_dead(i) or self.beaten_by[i] == n_heads):
+                left -= not self._is_dead(i)
+        for j in range(self.n_active):
+            i = self.active[j]
+            if self._is_dead(i):
+                self.half_width[i] = 0.0
+                self.evidence[i] = INFINITY
+                continue
+            if self.head[i]:
+                self.evidence[i] = INFINITY
+                if left > 0 and self.beaten_by[i] == n_out:
+                    self.chosen[i] = 1
+                    self.evidence[i] = self.least[i]
+                    continue
+            elif self.beaten_by[i] == n_heads:
+                continue
+            self.active[kept] = i
+            kept += 1
+        self.n_active = kept
+        if left == 0:
+            self.status = BY_BOUND
+            return
+        if self.chosen[self.leader]:            # the largest mean of those that are read on
+            self.leader = -1
+            for j in range(kept):
+                i = self.active[j]
+                if self.leader < 0 or self.mean[i] > self.mean[self.leader]:
+                    self.leader = i
 
     cdef bint _is_dead(self, Py_ssize_t i) noexcept nogil:
         return self.mean[i] == -INFINITY
 
-    cdef bint _out(self, const moments4_t *own, Py_ssize_t leader, Py_ssize_t i, double gap,
-                   double width) noexcept nogil:
-        """Whether the leader has beaten arm i."""
-        cdef double skewness
+    cdef bint _beats(self, const moments4_t *own, moments4_t *lead, Py_ssize_t head, Py_ssize_t i, double shift,
+                     double *width, double *evidence) except -1 nogil:
+        """Whether a head's mean is above that of arm i less `shift`, and the evidence for that.
+
+        The evidence is the logarithm of the wealth for betting, of 1 / delta where a half-width would equal the lead
+        for the Serfling bounds, and the lead over its half-width for the normal rule.
+        """
+        cdef double share = self._present(), gap = self._lead(head, i) + shift * share, skewness, std, span
         cdef bint skewed = False, stands
+        cdef wealth_t *w
         if self.bound == BETTING:
-            return wealth_rejects(&self.wealth[self.slot[leader]][i], self.log_inv_delta)
-        if not gap > width or self.wait[i] > self.n_read:
+            w = &(self.within if shift > 0.0 else self.wealth)[self.slot[head]][i]
+            evidence[0] = INFINITY if w.impossible else w.peak
+            return wealth_rejects(w, self.log_inv_delta)
+        if shift > 0.0 and share < 1.0:         # what is added to the rows that are not dropped varies, too
+            width[0] += self.now.by_std * shift * sqrt(share * (1.0 - share))
+        if self.tails and gap > width[0]:
+            width[0] = self._weigh_tails(own, lead, head, i, gap, width[0])
+        if self.bound == NORMAL:
+            evidence[0] = max(gap, 0.0) / width[0] if width[0] > 0.0 else INFINITY
+        else:
+            std = moments4_std(&own[i]) + shift * sqrt(share * (1.0 - share))
+            span = self.high[i] - self.low[i] + self.high[head] - self.low[head]
+            if not self.pairwise:
+                std += moments4_std(&own[head])
+            evidence[0] = look_evidence(self.bound, self.n_read, self.n_rows, std, span, gap)
+        if not gap > width[0] or self.wait[i] > self.n_read:
+            evidence[0] = 0.0 if self.wait[i] > self.n_read else evidence[0]
             return False
         if self.bound == NORMAL:
             # The danger is a lead that looks too large: skewed to the left. Of two single means, either may be.
             skewness = moments4_skewness(&own[i])
             if not self.pairwise:
-                skewness = min(-skewness, moments4_skewness(&own[leader]))
+                skewness = min(-skewness, moments4_skewness(&own[head]))
             stands = lead_stands(self.guarded, skewness, own[i].n, self.n_rows, self.now.quantile, &skewed)
             if skewed:
                 self.flags |= SKEWED
+            evidence[0] = evidence[0] if stands else 0.0
             return stands
         return True
 
@@ -223,7 +506,6 @@ cdef class RaceJudge(RaceMemory):
     cdef int _catch_up(self, Py_ssize_t leader, Py_ssize_t i) except -1 nogil:
         """Bring the comparison of the leader with arm i up to the rows told, from the rewards kept."""
         cdef moments4_t *m = &self.moments[self.slot[leader]][i]
-        cdef wealth_t *w = NULL
         cdef int64_t start = m.n
         cdef Py_ssize_t count
         cdef double shift = ((self.offset[leader] + self.shift[leader])
@@ -233,141 +515,60 @@ cdef class RaceJudge(RaceMemory):
             moments4_extend_difference(m, self.column[leader] + start, self.column[i] + start, count)
             start += count
         if self.bound == BETTING:
-            w = &self.wealth[self.slot[leader]][i]
-            while w.n < self.n_read:
-                count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, self.n_read - w.n)
-                wealth_extend(w, &self.bets, self.column[leader] + w.n, self.column[i] + w.n, shift, count,
-                              self.low[leader] - self.high[i] + shift, self.n_rows)
-                if count == ROWS_PER_CHECK:
-                    check_signals()
+            self._bet(&self.wealth[self.slot[leader]][i], leader, i, shift, 0.0, self.n_read)
+            if self.epsilon > 0.0:
+                self._bet(&self.within[self.slot[leader]][i], leader, i, shift, self.epsilon, self.n_read)
         return 0
 
-    cdef double _rows_needed(self) noexcept nogil:
-        """Rows after which the arms still in the race should be apart, gaps and spreads staying as they are."""
-        cdef Py_ssize_t j, i, k = self.slot[self.leader if self.pairwise else 0]
-        cdef const moments4_t *own = self.moments[k]
+    cdef int _bet(self, wealth_t *w, Py_ssize_t leader, Py_ssize_t i, double shift, double lift,
+                  int64_t rows) except -1 nogil:
+        """Bets that the mean of the leader less that of arm i is above -shift - lift, brought up to so many rows.
+
+        A row that was dropped is not lifted. Its difference is `shift` then, so the null stays one about the rows that
+        were not dropped: their sum, lifted, is not positive.
+        """
+        cdef Py_ssize_t count
+        cdef double low = self.low[leader] - self.high[i] + lift
+        if self.missing == DROP:
+            low = min(low, 0.0)
+        while w.n < rows:
+            count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, rows - w.n)
+            if self.n_missing > 0:
+                count = self._run_of_marks(w.n, count)
+            wealth_extend(w, &self.bets, self.column[leader] + w.n, self.column[i] + w.n,
+                          shift + (0.0 if self.n_missing > 0 and self.marks[w.n] else lift), count, low + shift,
+                          self.n_rows)
+            if count == ROWS_PER_CHECK:
+                check_signals()
+        return 0
+
+    cdef Py_ssize_t _run_of_marks(self, int64_t start, Py_ssize_t most) noexcept nogil:
+        """How many rows from here on are alike: dropped, or not."""
+        cdef Py_ssize_t k = 1
+        while k < most and self.marks[start + k] == self.marks[start]:
+            k += 1
+        return k
+
+    cdef double _rows_needed(self) except -1.0 nogil:
+        """Rows after which the race should be over, gaps and spreads staying as they are."""
+        cdef Py_ssize_t j, h, i, head
+        cdef const moments4_t *own
         cdef double width, needed = 0.0
         self._choose_width()
-        for j in range(self.n_active):
-            i = self.active[j]
-            if i == self.leader:
+        for h in range(self.n_active):
+            head = self.active[h]
+            if not self.head[head]:
                 continue
-            width = self._width(&own[i], self.leader if self.pairwise else i, i)
-            if not self.pairwise:
-                width += self._width(&own[self.leader], self.leader, self.leader)
-            elif self.tails:
-                width = max(width, self.half_width[i])
-            needed = max(needed, self.wait[i])
-            needed = max(needed, rows_needed(self.mean[self.leader] - self.mean[i], width, self.n_read, self.n_rows))
+            own = self.comparisons(head if self.pairwise else 0)
+            for j in range(self.n_active):
+                i = self.active[j]
+                if self.head[i]:
+                    continue
+                width = self._width(&own[i], head if self.pairwise else i, i)
+                if not self.pairwise:
+                    width += self._width(&own[head], head, head)
+                elif self.tails:
+                    width = max(width, self.half_width[i])
+                needed = max(needed, self.wait[i])
+                needed = max(needed, rows_needed(self._lead(head, i) + self.epsilon, width, self.n_read, self.n_rows))
         return needed
-
-    # Answers.
-
-    @property
-    def outside(self):
-        """Whether a reward of this race, or of any draw so far, lay outside the support."""
-        return bool((self.flags | self.all_flags) & OUTSIDE_SUPPORT)
-
-    def answer(self, double share, double quantile, bint at_all_times, student=None):
-        """The fields of a `results.RaceResult` that the loop knows.
-
-        Each end of an interval may fail with probability exp(-share), or lies `quantile` standard errors from the mean;
-        ``student(quantile, rows)`` replaces the quantile. See `_rows_of_intervals` for `at_all_times`.
-        """
-        cdef Py_ssize_t i, d = self.n_arms
-        cdef int64_t normal_from = self.look[0] if self.bound == NORMAL and self.n_looks > 0 else 0
-        cdef cnp.ndarray mean = self._mean.copy(), pulls = self._pulls.copy(), lower = np.empty(d), upper = np.empty(d)
-        cdef cnp.ndarray rows, spread, limits = None
-        guard_check_built(&self.guard, self)
-        # A run in another thread, or around this call, moves what would be measured.
-        if guard_take(&self.guard):
-            self.measure()
-            guard_leave(&self.guard)
-        spread = self._spread.copy()
-        for i in range(d):          # nor is the spread of fewer rows than the first look needs known to the normal rule
-            if ((<int64_t *>cnp.PyArray_DATA(self._measured))[i] != (<int64_t *>cnp.PyArray_DATA(pulls))[i]
-                    or (<int64_t *>cnp.PyArray_DATA(pulls))[i] < normal_from):
-                (<double *>cnp.PyArray_DATA(spread))[i] = NAN
-        rows = self._rows_of_intervals(pulls) if at_all_times else pulls
-        if student is not None:
-            limits = np.ascontiguousarray(student(quantile, np.maximum(rows, 1)))
-        for i in range(d):
-            if limits is not None:
-                quantile = (<double *>cnp.PyArray_DATA(limits))[i]
-            self._interval(i, (<int64_t *>cnp.PyArray_DATA(pulls))[i], (<int64_t *>cnp.PyArray_DATA(rows))[i],
-                           (<double *>cnp.PyArray_DATA(mean))[i], (<double *>cnp.PyArray_DATA(spread))[i], share,
-                           quantile, <double *>cnp.PyArray_DATA(lower) + i, <double *>cnp.PyArray_DATA(upper) + i)
-        return dict(
-            best=self.leader, active=self._active[:self.n_active].copy(), mean=mean, lower=lower, upper=upper,
-            half_width=self._half_width.copy(), pulls=pulls, n_looks=self.looks_taken,
-            stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
-            kurtosis=moments4_kurtosis(&self.closest), held_back=np.flatnonzero(self._held))
-
-    def _rows_of_intervals(self, pulls):
-        """Rows whose half-widths hold from one look to the next: one less than those of the look before.
-
-        A budget ends a race between two looks, at a number of rows that depends on the rewards. Serfling's inequalities
-        then hold in their maximal form: from n rows on, no mean strays further than after n - 1 of them with the same
-        probability. Normal means do so with at most twice the probability, by reflection.
-        """
-        # Where the budget ends before the first look, all arms that take part have read equally much.
-        looks = np.asarray(self._looks)
-        first = min(pulls[pulls > 0].min(initial=self.n_rows), looks[0])
-        return np.maximum(np.concatenate([[first], looks])[np.searchsorted(looks, pulls, "right")] - 1, 1)
-
-    cdef void _interval(self, Py_ssize_t i, int64_t n, int64_t rows, double mean, double std, double share,
-                        double quantile, double *lower, double *upper) noexcept nogil:
-        """Interval of the mean of an arm from n rewards: the half-width at `rows`, cut to what the support leaves."""
-        cdef double width = INFINITY, read, constant
-        cdef look_t look
-        lower[0], upper[0] = -INFINITY, INFINITY
-        if isnan(mean):
-            if n == 0 and self.bounded_support and self.n_rows > 0:         # nothing is read: the support alone
-                constant = (self.offset[i] + self.shift[i]) / self.n_rows
-                lower[0], upper[0] = self.low[i] + constant, self.high[i] + constant
-            return
-        if n == self.n_rows or mean == -INFINITY:       # exact, or an arm that cannot win
-            lower[0] = upper[0] = mean
-            return
-        if not isnan(std) and not (self.bound == NORMAL and constant_so_far(std, fabs(mean))):
-            # Bets are not inverted here: their interval is that of the serfling bound.
-            look_init(&look, SERFLING if self.bound == BETTING else self.bound, rows, self.n_rows, share, quantile)
-            width = look_width(&look, std, self.high[i] - self.low[i])
-        lower[0], upper[0] = mean - width, mean + width
-        if self.bounded_support:                        # which the mean keeps if a reward has left it
-            read, constant = <double>n / self.n_rows, (self.offset[i] + self.shift[i]) / self.n_rows
-            lower[0] = max(lower[0], min(mean, mean_with_rest(mean, constant, read, self.low[i])))
-            upper[0] = min(upper[0], max(mean, mean_with_rest(mean, constant, read, self.high[i])))
-
-    def doubts(self, of_all_draws=False):
-        """What may void the promise, as the fields of a `results.SamplerStats`; some draws look skewed by chance."""
-        cdef int flags = self.all_flags if of_all_draws else self.flags
-        return dict(
-            outside=bool(flags & OUTSIDE_SUPPORT), constant=bool(flags & CONSTANT_FIRST_LOOK),
-            held_back=bool(flags & HELD_BACK),
-            skewed=4 * self.n_skewed > self.n_draws if of_all_draws else bool(flags & SKEWED),
-            impossible=bool(flags & IMPOSSIBLE_REWARD))
-
-    def warnings(self, of_all_draws=False):
-        """What may void the promise, in words."""
-        found, told = self.doubts(of_all_draws), []
-        if found["outside"]:
-            told.append("a reward lay outside the support: the promise is void; widen support")
-        if found["constant"]:
-            told.append("the first look was constant for some comparison: it was not decided by it; "
-                        "rare events may hide, so pass a support (betting) or a larger first_look")
-        if self.status == BY_BUDGET:
-            told.append(f"max_pulls was reached: best is the arm with the largest mean so far, and the promise is only "
-                        f"that the best arm is among the {self.n_active} that are still active")
-        if found["held_back"]:
-            arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"
-            told.append(f"the normal rule was held back until more rows were read: rewards of {arms} were "
-                        f"constant, or few of them carried the mean; a support (betting) would promise the answer "
-                        f"without that heuristic")
-        if found["skewed"]:
-            told.append("the normal rule decided on skewed rewards, where its error can exceed delta by far; "
-                        "pass a support (betting) or skewness_guard=True")
-        if found["impossible"]:
-            told.append("an arm was dropped for a reward of -inf; one that was not read cannot be seen, "
-                        "so put factors that may vanish into the offset or log prior")
-        return tuple(told)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,6 +19,7 @@ from fastrace._math._half_widths import RIGOROUS
 
 BOUNDS = ("auto", *RULES)
 MOST_ROWS = 2**62
+ORDERS = {"random": "random", "shuffled": "given"}      # what `access` was called, and what `order` calls it
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 
@@ -43,8 +45,9 @@ class RaceOptions:
         Rows of the first look, at least 2.
     growth : float, optional
         Factor between looks, above 1.
-    access : {"random", "shuffled"}, optional
-        Whether rows are read at random places, or in order because they stand in random order.
+    order : {"random", "given"}, optional
+        Whether rows are read at random places, or in order because they stand in random order. For a race that calls
+        this ``access``, "given" is its "shuffled".
     student : bool, optional
         Whether the normal rule uses Student's quantiles.
     skewness_guard : bool, optional
@@ -80,6 +83,7 @@ class RaceOptions:
     support: _checks.Support | None = None
     first_look: int | None = None
     growth: float | None = None
+    order: str | None = None
     access: str | None = None
     student: bool | None = None
     skewness_guard: bool | None = None
@@ -93,6 +97,7 @@ class RaceOptions:
             "bound": lambda value: _checks.choice(value, "bound", BOUNDS),
             "first_look": first_look,
             "growth": lambda value: growth(value, ""),
+            "order": order,
             "access": access,
             "scan_advantage": scan_advantage,
             "outside": strict,
@@ -119,6 +124,8 @@ def takes_options(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
 
     @functools.wraps(function)
     def filled(*args: Given.args, **spelled: Given.kwargs) -> Answer:
+        if "access" in spelled and "order" in signature.parameters:
+            _ordered(spelled)
         options = spelled.get("options")
         if options is None:
             return function(*args, **spelled)
@@ -133,11 +140,24 @@ def takes_options(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
     return filled
 
 
+def _ordered(spelled: dict[str, Any]) -> None:
+    """Take `access`, the former name of `order`."""
+    if "order" in spelled:
+        raise TypeError("order and access both came; access is the former name of order")
+    value = access(spelled.pop("access"))
+    warnings.warn(f"access={value!r} is now order={ORDERS[value]!r}", FutureWarning, stacklevel=4)
+    spelled["order"] = ORDERS[value]
+
+
 def _given(options: Any, signature: inspect.Signature) -> dict[str, Any]:
     """What options say to a race of this signature."""
     if not isinstance(options, RaceOptions):
         raise TypeError(f"options is of type {type(options).__name__}; RaceOptions(...) is needed")
     given = options.given()
+    if "order" in given and "order" not in signature.parameters and "access" in signature.parameters:
+        given["access"] = {new: old for old, new in ORDERS.items()}[given.pop("order")]
+    elif "access" in given and "order" in signature.parameters:
+        _ordered(given)
     foreign = [name for name in given if name not in signature.parameters]
     if foreign:
         raise ValueError(f"options has {', '.join(foreign)}, which this race does not have; leave out what it lacks")
@@ -190,6 +210,11 @@ def access(value: str) -> str:
     return _checks.choice(value, "access", ("random", "shuffled"))
 
 
+def order(value: str) -> str:
+    """How rows of a population are read."""
+    return _checks.choice(value, "order", ("random", "given"))
+
+
 def scan_advantage(value: float | None) -> float | None:
     """Cost of a row read at random over one read in order; None leaves it to the source."""
     if value is None:
@@ -197,6 +222,44 @@ def scan_advantage(value: float | None) -> float | None:
     if not _checks.real(value, "scan_advantage") >= 1.0:
         raise ValueError(f"scan_advantage is {value}; at least 1 is needed: rows in order cost no more")
     return float(value)
+
+
+def epsilon(value: float) -> float:
+    """How far below the best a mean may be, in reward units."""
+    found = _checks.real(value, "epsilon")
+    if not 0.0 <= found < math.inf:
+        raise ValueError(f"epsilon is {value}; a finite number of at least 0 is needed, in reward units")
+    return float(found)
+
+
+def n_best(value: int, n_arms: int) -> int:
+    """How many arms are asked for."""
+    count = _checks.integer(value, "n_best", 1, "there must be something to find")
+    if count > max(n_arms - 1, 1):
+        raise ValueError(f"n_best is {value} and there are {n_arms} arms; ask for fewer, or there is nothing to find")
+    return count
+
+
+def missing(value: str, variance: str, low: NDArray[np.float64] | None, high: NDArray[np.float64] | None) -> str:
+    """What becomes of a missing reward."""
+    found = _checks.choice(value, "missing", ("raise", "drop", "worst"))
+    if found == "worst" and low is None:
+        raise ValueError("missing is 'worst' and support is None; the worst reward is the low end of a support")
+    if found == "drop" and variance == "marginal":
+        raise ValueError("missing is 'drop' and variance is 'marginal'; a row is dropped for all arms at once, "
+                         "by comparing pairs")
+    if found == "drop" and low is not None and high is not None and not low.max() <= high.min():
+        raise ValueError("missing is 'drop' and the supports of the arms have no number in common; one support that "
+                         "holds the rewards of all arms is needed, as a dropped row is a tie")
+    return found
+
+
+def cost(value: ArrayLike, n_arms: int) -> NDArray[np.float64]:
+    """What one evaluation of each arm costs."""
+    found = _checks.arm_values(value, "cost", n_arms)
+    if not ((found >= 0.0) & np.isfinite(found)).all():
+        raise ValueError(f"cost is {_checks.shown(value)}; finite numbers of at least 0 are needed")
+    return found
 
 
 def strict(value: str) -> bool:

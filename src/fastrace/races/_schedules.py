@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastrace import bounds
 from fastrace._base import _checks
-from fastrace.races.racing import normal_quantiles
+from fastrace.races._settings import normal_quantiles
 
 SCHEDULES = ("geometric", "korattikara", "bardenet")
 MOST_LOOKS = 10_000_000

@@ -2,194 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import fastrace._core as _core
-from fastrace import bounds
 from fastrace._base import _checks
 from fastrace.races import _options
-from fastrace.races._options import MOST_ROWS, RaceOptions
+from fastrace.races._in_flight import Flight
+from fastrace.races._options import RaceOptions
+from fastrace.races._settings import Plan, RaceSettings, race_result
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming, remembered
 from fastrace.sources import Source, _source_of, as_source, column_names
-
-MOST_EXACT_LOOKS = 1000  # beyond, the quantile of Sidak, a hair wider, saves a solve of seconds
-Plan = tuple[NDArray[np.int64], NDArray[np.float64], float]
-
-
-class RaceSettings:
-    """Checked options that a race and a sampler share, and the plan of looks that follows from them."""
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_rows: int,
-        *,
-        delta: float,
-        bound: str,
-        variance: str,
-        first_look: int,
-        growth: float | None,
-        support: _checks.Support | None,
-        access: str,
-        student: bool,
-        skewness_guard: bool,
-        tail_guard: bool,
-        scan_advantage: float | None,
-        max_pulls: int | None = None,
-        outside: str = "raise",
-    ) -> None:
-        self.n_arms, self.n_rows = _options.population(n_arms, n_rows)
-        self.delta = _checks.probability(delta, "delta")
-        self.bound = _options.bound(bound, support is not None)
-        self.variance = _checks.choice(variance, "variance", ("pairwise", "marginal"))
-        if self.bound == "betting" and self.variance == "marginal":
-            raise ValueError("bound is 'betting' and variance is 'marginal'; bets are on paired differences only")
-        self.first_look = _options.first_look(first_look)
-        self.growth = _options.growth(growth, self.bound)
-        self.low: NDArray[np.float64] | None = None
-        self.high: NDArray[np.float64] | None = None
-        if support is not None:
-            self.low, self.high = _checks.support_bounds(support, self.n_arms)
-        self.access = _options.access(access)
-        self.student = _checks.flag(student, "student")
-        self.skewness_guard = _checks.flag(skewness_guard, "skewness_guard")
-        self.tail_guard = _checks.flag(tail_guard, "tail_guard")
-        self.scan_advantage = _options.scan_advantage(scan_advantage) or 0.0
-        self.outside = "raise" if _options.strict(outside) else "warn"
-        self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")
-
-    def core(self, rng: np.random.Generator) -> _core.Race:
-        """A fresh compiled race with these options."""
-        return _core.Race(
-            self.n_arms,
-            self.n_rows,
-            bound=self.bound,
-            pairwise=self.variance == "pairwise",
-            shuffled=self.access == "shuffled",
-            guarded=self.skewness_guard,
-            tails=self.tail_guard,
-            scan_advantage=self.scan_advantage,
-            max_pulls=min(self.max_pulls, MOST_ROWS),
-            strict=self.outside == "raise",
-            low=self.low,
-            high=self.high,
-            rng=rng,
-        )
-
-    def start(self, constants: NDArray[np.float64], rng: _checks.RngLike) -> _core.Race:
-        """A compiled race that has begun, with these constants of the arms."""
-        running = int(np.isfinite(constants).sum())
-        if 0 <= self.max_pulls < running > 1:
-            raise ValueError(
-                f"max_pulls is {self.max_pulls}; at least {running} is needed, one reward of each arm that can win"
-            )
-        core = self.core(_checks.generator(rng))
-        core.plan(*self.plan(running))
-        core.begin(constants)
-        return core
-
-    def answer(self, core: _core.Race) -> dict[str, Any]:
-        """What the race knows, with an interval for each mean: all of them hold at all looks, by the bound of the race.
-
-        The probability of error is shared among arms, sides and looks. Bets have no half-width: theirs is that of the
-        serfling bound. The ends are infinite before the first look and where neither a support nor the spread is known:
-        while a run is under way, or where rewards agree to rounding.
-        """
-        cut = self.max_pulls >= 0
-        share, quantile = _share_of_a_mean(
-            self.n_arms, self.n_rows, self.delta, self.bound, self.first_look, self.growth, cut
-        )
-        return core.answer(share, quantile, cut, _student_quantile if self.student and self.bound == "normal" else None)
-
-    def plan(self, n_running: int) -> Plan:
-        """Looks, quantile of each, and log(1 / delta) of one comparison, for `n_running` arms that can still win."""
-        return _plan(
-            n_running,
-            self.n_rows,
-            self.delta,
-            self.bound,
-            self.variance,
-            self.first_look,
-            self.growth,
-            self.student,
-            self.skewness_guard or self.tail_guard,
-        )
-
-
-@functools.lru_cache(maxsize=256)
-def _share_of_a_mean(
-    n_arms: int, n_rows: int, delta: float, bound: str, first_look: int, growth: float, cut: bool
-) -> tuple[float, float]:
-    """log(1 / share of delta) and quantile of one side of one arm's mean, at all looks.
-
-    If the race may be `cut` short between looks, each interval holds up to the look after it.
-    """
-    share = math.log(2.0 * n_arms) - math.log(delta)
-    if n_rows == 0:
-        return share, 0.0
-    first_look = min(first_look, n_rows)
-    if bound == "normal":
-        share += math.log(2.0) if cut else 0.0
-        return share, float(bounds.normal_quantile(None, n_rows, first_look, growth, "union", log_inv_delta=share))
-    return share + math.log(bounds.looks(n_rows, first_look, growth).size), 0.0
-
-
-def _student_quantile(quantile: float, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = bounds.student_quantile(quantile, rows, ddof=0)
-    return found
-
-
-@functools.lru_cache(maxsize=256)
-def _plan(
-    n_running: int,
-    n_rows: int,
-    delta: float,
-    bound: str,
-    variance: str,
-    first_look: int,
-    growth: float,
-    student: bool,
-    guarded: bool,
-) -> Plan:
-    if n_rows == 0 or n_running < 2:
-        return np.array([n_rows], np.int64), np.zeros(1), math.inf
-    looks = bounds.looks(n_rows, min(first_look, n_rows), growth)
-    inexact = looks.size - 1
-    # Pairwise, only the comparisons of the best arm with each other arm can remove it; marginal, any arm's mean can.
-    comparisons = n_running - 1 if variance == "pairwise" else n_running
-    log_inv_delta = math.log(comparisons) - math.log(delta)
-    quantiles = np.zeros(looks.size)
-    if inexact and bound == "normal":
-        # With two arms the race ends at the first crossing on either side; with more an arm beaten by the best one may
-        # stay and come back, and a guard may let a crossing pass, so each crossing counts.
-        one_exit = n_running == 2 and variance == "pairwise" and not guarded
-        quantiles = normal_quantiles(looks, first_look, growth, log_inv_delta, one_exit=one_exit, student=student)
-    elif inexact and bound != "betting":
-        log_inv_delta += math.log(inexact)
-    for array in (looks, quantiles):
-        array.setflags(write=False)
-    return looks, quantiles, log_inv_delta
-
-
-def normal_quantiles(
-    looks: NDArray[np.int64], first_look: int, growth: float, log_inv_delta: float, *, one_exit: bool, student: bool
-) -> NDArray[np.float64]:
-    """The normal rule's quantile at each look, 0 at the last; `one_exit` if the first crossing ends the race."""
-    kind = "first-exit" if one_exit else "one-sided"
-    if looks.size - 1 > MOST_EXACT_LOOKS:
-        kind = "sidak"
-    n_rows, quantiles = int(looks[-1]), np.zeros(looks.size)
-    quantiles[:-1] = bounds.normal_quantile(None, n_rows, first_look, growth, kind, log_inv_delta=log_inv_delta)
-    if student:
-        quantiles[:-1] = bounds.student_quantile(quantiles[:-1], looks[:-1], ddof=0)
-    return quantiles
 
 
 class FiniteRace:
@@ -220,11 +46,12 @@ class FiniteRace:
         Interval (low, high) that holds every reward, offsets not included. Needed by every bound but the normal one.
     offset : array_like, shape (n_arms,), optional
         Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race.
-    access : {"random", "shuffled"}, default "random"
-        ``"random"`` reads a fresh uniform subset of rows. ``"shuffled"`` reads a window of rows in order from a random
+    order : {"random", "given"}, default "random"
+        ``"random"`` reads a fresh uniform subset of rows. ``"given"`` reads a window of rows in order from a random
         start, several times faster. The promise then holds only if the rows were put in uniform random order
         beforehand (`ArraySource.shuffled` does that): sorted rows void it, and the race cannot see that. Successive
-        races share that one order, so their errors are not independent.
+        races share that one order, so their errors are not independent. Its former name is ``access``, with
+        "shuffled" for "given".
     student : bool, default False
         Student quantiles in the normal rule: protects small first looks.
     skewness_guard : bool, default False
@@ -237,11 +64,24 @@ class FiniteRace:
         Cost of a row read at random over one read in order. Above 1, the race reads all rows in order once that is
         cheaper than the rows it still needs. None lets `run` take the source's own figure; `race` and
         `DiscreteSampler` do so. With a number, `ask` and `tell` make the same race as `run`, sample for sample.
+    epsilon : float, default 0.0
+        How far below the best a mean may be, in reward units: the race also stops once no arm left can be better by
+        `epsilon`, so that near ties are not read to the end.
+    n_best : int, default 1
+        How many arms to find: those with the largest means. The other options mean the same for several.
     max_pulls : int, optional
         Most rewards to ask for, over all arms; at least one per arm. The race then stops with
-        ``stopped_by="max_pulls"``: `best` is the arm with the largest mean so far, and the promise is that the best arm
-        is among those in `active`.
+        ``stopped_by="max_pulls"``: `best` are the arms with the largest means so far, and the promise is that the best
+        arms are among those in `active`; `RaceResult.error_bound` says how sure the answer is.
         It never turns to a full pass that costs more than what is left.
+    cost : float or array_like of shape (n_arms,), optional
+        What one evaluation costs, in any unit; `RaceResult.cost` adds it up. A race whose evaluations cost something
+        never reads a row again for a pass in order.
+    missing : {"raise", "drop", "worst"}, default "raise"
+        What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
+        row out of the population for all arms: the answer is about the rows that no arm still in the race misses.
+        ``"worst"`` counts it as the low end of `support`: rigorous where failures count as failures. Neither reads rows
+        in order.
     outside : {"raise", "warn"}, default "raise"
         What to do with a reward outside `support`: refuse it, or take it as it is and say in the result that the
         promise is void.
@@ -270,11 +110,22 @@ class FiniteRace:
     one of them has been read: only a `support` protects from those.
 
     With probability at least ``1 - delta`` the result's `best` is :math:`\arg\max_i \mu_i`, with
-    :math:`\mu_i = (c_i + \sum_n r_{n,i}) / N` and :math:`c_i` the offset. Reading T rows of D arms costs
+    :math:`\mu_i = (c_i + \sum_n r_{n,i}) / N` and :math:`c_i` the offset; or, with `epsilon`, no more than that below.
+    Proof: let S be the `n_best` best arms. The arms with the largest means so far lead. An arm leaves once all that
+    lead have beaten it, and one that leads is safe once it has beaten all others. If an arm i of S leaves, or one
+    outside S is safe, some j outside S was declared above some i in S. A pair has two tests, of the nulls
+    :math:`\mu_j \le \mu_i` and :math:`\mu_j \le \mu_i - \epsilon`. Leaving and being safe need both to be refuted,
+    stopping near a tie only the second. If the second null is true, every error of the pair is inside its refutation;
+    if not, only leaving and being safe are errors, inside that of the first. So one test per pair at delta over the
+    number of pairs suffices. Reading T rows of D arms costs
     O(D T) time and memory, whatever N is, and never more than N D distinct rewards. Memory is 8 bytes per reward of the
     arms still in the race (pairwise) and, for the random order, at most 64 bytes per row read, beside 256 KiB; a race
     that reads more than an eighth of the rows keeps 4 bytes for each row of the population. From 2^31 rows on the
     random subset comes from a keyed pseudo-random order, which takes none.
+
+    With ``missing="drop"`` a dropped row counts as a tie of all arms. The sum of a pair's differences over all rows is
+    then the sum over the rest, so each null is one about the rest, the population keeps its size, and the bets stay as
+    valid as without; with `epsilon`, only rows that are not dropped are lifted.
 
     References
     ----------
@@ -308,12 +159,16 @@ class FiniteRace:
         support: _checks.Support | None = None,
         *,
         offset: ArrayLike | None = None,
-        access: str = "random",
+        order: str = "random",
         student: bool = False,
         skewness_guard: bool = False,
         tail_guard: bool = True,
         scan_advantage: float | None = 1.0,
+        epsilon: float = 0.0,
+        n_best: int = 1,
         max_pulls: int | None = None,
+        cost: ArrayLike | None = None,
+        missing: str = "raise",
         outside: str = "raise",
         names: Sequence[str] | None = None,
         options: RaceOptions | None = None,
@@ -328,20 +183,26 @@ class FiniteRace:
             first_look=first_look,
             growth=growth,
             support=support,
-            access=access,
+            order=order,
             student=student,
             skewness_guard=skewness_guard,
             tail_guard=tail_guard,
-            scan_advantage=scan_advantage,
+            scan_advantage=1.0 if scan_advantage is None and cost is not None else scan_advantage,
             max_pulls=max_pulls,
             outside=outside,
+            epsilon=epsilon,
+            n_best=n_best,
+            cost=cost,
+            missing=missing,
         )
         constants = _options.constants(offset, "offset", n_arms)
         self._names = _checks.arm_names(names, n_arms)
         self._race = self._options.start(constants, rng)
+        self._flight: Flight | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild.saved(type(self), self._options, *self._race.saved(), self._names)
+        flight = None if self._flight is None else self._flight.saved()
+        return _rebuild.saved(type(self), self._options, *self._race.saved(), self._names, flight)
 
     def __repr__(self) -> str:
         o = self._options
@@ -353,40 +214,132 @@ class FiniteRace:
         """Whether the race is over."""
         return self._race.done
 
-    def ask(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Return the arms and the rows wanted next; the same until `tell` has taken their rewards."""
-        return self._race.ask()
+    @property
+    def active(self) -> NDArray[np.intp]:
+        """Arms that have not left, as in `RaceResult`, without the work of a result."""
+        return self._race.active()
 
-    def tell(self, rewards: ArrayLike) -> None:
+    def ask(self, n: int | None = None, *, pending: bool = False) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return the arms and the rows wanted next.
+
+        Parameters
+        ----------
+        n : int, optional
+            With `pending`, how many rows to hand out; by default the rest of the next look.
+        pending : bool, default False
+            By default the answer is the same until `tell` has taken all its rewards. With True, each call hands out
+            further rows, so that many requests can be under way at once. Each row is for all arms that are still in
+            the race. At times no row can be handed out until you tell further rewards.
+
+        Returns
+        -------
+        arms : ndarray of int, shape (k,)
+            Arms of which a reward is wanted for each of the rows.
+        rows : ndarray of int64, shape (m,)
+            The rows, in the order in which they are read.
+
+        Raises
+        ------
+        ValueError
+            If the race is over, or if rewards handed out with `pending` are still out and `pending` is False.
+
+        Notes
+        -----
+        With `pending`, the promise and the answer stay the same. The order of rows is fixed beforehand, and rewards
+        enter the race in that order: those that come early are held back. What is handed out beyond the next look is
+        paid for in vain where its arm leaves at that look; `max_pulls` counts it, and ``RaceResult.n_unused`` says
+        how much that was.
+        """
+        if not _checks.flag(pending, "pending"):
+            if n is not None:
+                raise ValueError(f"n is {n} and pending is False; a number of rows needs pending=True, because a look "
+                                 f"needs all its rows")
+            self._not_in_flight("ask()")
+            return self._race.ask()
+        rows = None if n is None else _checks.integer(n, "n", 1, "it counts rows")
+        return self._fly().ask(rows)
+
+    def _fly(self) -> Flight:
+        """The requests in flight of this race."""
+        if self._flight is None:
+            self._flight = self._options.flight(self._race)
+        return self._flight
+
+    @property
+    def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Arms and rows, a pair for each reward, that ``ask(pending=True)`` has handed out and that are not told yet.
+
+        After a pickled race has been restored, these are the requests to send again.
+        """
+        if self._flight is None:
+            return np.zeros(0, np.intp), np.zeros(0, np.int64)
+        return self._flight.out()
+
+    def _not_in_flight(self, what: str) -> None:
+        """Refuse a step that would read the rewards in flight a second time."""
+        if self._flight is not None and not self._flight.idle:
+            raise ValueError(f"{what} would ask again for rewards that ask(pending=True) has handed out; tell them "
+                             f"with arms and rows, and go on with ask(pending=True)")
+
+    def tell(self, rewards: ArrayLike, arms: ArrayLike | None = None, rows: ArrayLike | None = None) -> None:
         """Take the rewards that `ask` wanted.
 
         Parameters
         ----------
         rewards : array_like of float, shape (len(rows), len(arms))
             A row per row number, a column per arm, in the order of `ask`.
+        arms, rows : array_like of int, optional
+            With ``ask(pending=True)``: which rewards these are, any block of those handed out, in any order; an int
+            each for a single number. Rewards whose arm has left are taken and not used.
         """
+        if arms is not None or rows is not None:
+            self._tell_pending(rewards, arms, rows)
+            return
+        self._not_in_flight("tell() without arms and rows")
         if np.ma.isMaskedArray(rewards):
             raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
         block = np.asarray(rewards)
+        if block.dtype.kind == "O" and self._options.missing != "raise":
+            block = np.array(rewards, dtype=np.float64)         # None is nan
         if block.ndim != 2 or block.dtype.kind not in "fiub":
             raise ValueError(
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers, rows by arms, are needed"
             )
         with _checks.named_arms(self._names, self._race):
             self._race.tell(block.astype(np.float64, copy=False))
+        if self._flight is not None:
+            self._flight.aim()
+
+    def _tell_pending(self, rewards: ArrayLike, arms: ArrayLike | None, rows: ArrayLike | None) -> None:
+        if self._flight is None or arms is None or rows is None:
+            raise ValueError("arms and rows go together, and with rewards that ask(pending=True) has handed out")
+        which = [_checks.indices(value, name, size) for value, name, size in
+                 ((arms, "arms", self._options.n_arms), (rows, "rows", self._options.n_rows))]
+        shape = which[1].size, which[0].size
+        block = np.asarray(rewards)
+        block = block.reshape(shape) if block.ndim == 0 and shape == (1, 1) else block
+        if block.dtype.kind not in "fiub" or np.ma.isMaskedArray(rewards) or block.shape != shape:
+            raise ValueError(f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape {shape} "
+                             f"are needed, rows by arms")
+        with _checks.named_arms(self._names, self._race):
+            self._flight.tell(block.astype(np.float64), which[0], which[1])
 
     def run(self, source: Source | ArrayLike) -> RaceResult:
         """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL."""
         o = self._options
         rewards = _source_of(source, "source", n_arms=o.n_arms, n_rows=o.n_rows)
         columns = column_names(source)
+        self._not_in_flight("run()")
         with naming(self, columns, self._race):
             self._race.run(rewards)
+        if self._flight is not None:
+            self._flight.aim()
         return named(self.result(), columns, rewards)
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
-        return race_result(self._race, self._options, self._names)
+        unused = None if self._flight is None else self._flight.unused
+        return race_result(self._race, self._options, self._names, unused=unused)
 
 
 def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _checks.Support | None) -> Source:
@@ -395,35 +348,22 @@ def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _ch
     return as_source(rewards, n_arms=n_arms, n_rows=n_rows, support=None if own else support)
 
 
-def race_result(
-    core: _core.Race, options: RaceSettings, names: tuple[str, ...] | None, n_always_read: int = 0
-) -> RaceResult:
-    """Name what the compiled race knows; rows that are always read count as read."""
-    known = options.answer(core)
-    size = options.n_arms * (options.n_rows + n_always_read)
-    read = int(known["pulls"].sum()) + options.n_arms * n_always_read
-    return RaceResult(
-        n_rows=options.n_rows,
-        fraction_read=read / size if size else 0.0,
-        bound=options.bound,
-        delta=options.delta,
-        warnings=core.warnings(),
-        names=names,
-        **known,
-    )
-
-
 @_checks.rebuilds(1, FiniteRace, subclasses=True)
 def _rebuild(
     cls: Any, options: RaceSettings, rng: np.random.Generator, plan: Plan, state: dict[str, Any],
-    names: tuple[str, ...] | None = None,
+    names: tuple[str, ...] | None, flight: dict[str, Any] | None = None,
 ) -> Any:
     """Rebuild a pickled `FiniteRace`."""
     race = cls.__new__(cls)
     race._options = options
     race._names = _checks.arm_names(names, options.n_arms)
     race._race = options.core(rng)
+    options.promise(race._race)
     race._race.restore(plan, state)
+    race._flight = None
+    if flight is not None:
+        race._flight = options.flight(race._race)
+        race._flight.restore(flight)
     return race
 
 
@@ -441,11 +381,15 @@ def race(
     variance: str = "pairwise",
     first_look: int | None = None,
     growth: float | None = None,
-    access: str = "random",
+    order: str = "random",
     student: bool = False,
     skewness_guard: bool = False,
     tail_guard: bool = True,
+    epsilon: float = 0.0,
+    n_best: int = 1,
     max_pulls: int | None = None,
+    cost: ArrayLike | None = None,
+    missing: str = "raise",
     outside: str = "raise",
     options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
@@ -470,7 +414,7 @@ def race(
         See `FiniteRace`.
     first_look : int, optional
         Rows of the first look; 50, or more where a call costs more than the rows it brings.
-    growth, access, student, skewness_guard, tail_guard, max_pulls, outside, options, rng
+    growth, order, student, skewness_guard, tail_guard, epsilon, n_best, max_pulls, cost, missing, outside, options, rng
         See `FiniteRace`.
 
     Returns
@@ -510,13 +454,17 @@ def race(
             first_look=max(2, source.first_look) if first_look is None else first_look,
             growth=growth,
             support=source.support if support is None else support,
-            access=access,
+            order=order,
             student=student,
             skewness_guard=skewness_guard,
             tail_guard=tail_guard,
-            scan_advantage=None,
+            scan_advantage=None if cost is None else 1.0,
             max_pulls=max_pulls,
             outside=outside,
+            epsilon=epsilon,
+            n_best=n_best,
+            cost=cost,
+            missing=missing,
         )
         if source.n_rows + source.n_always_read == 0 and offset is None:
             raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")

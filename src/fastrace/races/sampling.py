@@ -13,7 +13,8 @@ from fastrace._base._progress import track
 from fastrace._base._words import counted
 from fastrace.races import _options
 from fastrace.races._options import RaceOptions
-from fastrace.races.racing import RaceSettings, source_of
+from fastrace.races._settings import RaceSettings
+from fastrace.races.racing import source_of
 from fastrace.results import SamplerStats
 from fastrace.results.columns import remembered
 from fastrace.sources import column_names
@@ -39,7 +40,7 @@ class DiscreteSampler:
         See `FiniteRace`.
     first_look : int, optional
         Rows of the first look; as the source suggests by default.
-    growth, access, student, skewness_guard, tail_guard, outside
+    growth, order, student, skewness_guard, tail_guard, outside
         See `FiniteRace`.
     names : sequence of str, optional
         What to call the states in `stats`; by default the columns of a table.
@@ -95,7 +96,7 @@ class DiscreteSampler:
         variance: str = "pairwise",
         first_look: int | None = None,
         growth: float | None = None,
-        access: str = "random",
+        order: str = "random",
         student: bool = False,
         skewness_guard: bool = False,
         tail_guard: bool = True,
@@ -115,7 +116,7 @@ class DiscreteSampler:
             first_look=max(2, self._source.first_look) if first_look is None else first_look,
             growth=growth,
             support=self._source.support if support is None else support,
-            access=access,
+            order=order,
             student=student,
             skewness_guard=skewness_guard,
             tail_guard=tail_guard,
@@ -135,7 +136,7 @@ class DiscreteSampler:
         o = self._options
         return (
             f"{type(self).__name__}(n_arms={o.n_arms}, n_rows={o.n_rows}, delta={o.delta:g}, bound={o.bound!r}, "
-            f"variance={o.variance!r}, access={o.access!r}): {counted(self._core.n_draws, 'draw')} so far"
+            f"variance={o.variance!r}, order={o.order!r}): {counted(self._core.n_draws, 'draw')} so far"
         )
 
     @property
@@ -159,7 +160,7 @@ class DiscreteSampler:
         return int(self.draw_many(1)[0])
 
     def draw_many(self, size: int, *, progress: bool = False) -> NDArray[np.intp]:
-        """Draw `size` states, independent of each other with ``access="random"``.
+        """Draw `size` states, independent of each other with ``order="random"``.
 
         Parameters
         ----------

@@ -34,7 +34,8 @@ class Column(NamedTuple):
 
     def cell(self, row: int) -> str:
         """The value of one row, "-" where there is none."""
-        return f"{number(self.values[row], self.spec):>{self.width}}"
+        value = self.values[row]
+        return f"{value if isinstance(value, str) else number(value, self.spec):>{self.width}}"
 
 
 class Result:

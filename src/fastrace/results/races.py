@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._base._words import counted, ending
+from fastrace._base._words import counted, ending, short
 from fastrace.results.base import ArmsResult, Column
 
 
@@ -16,26 +17,73 @@ def _ties(answer: RaceResult | UnequalResult, value: NDArray[np.float64]) -> lis
     """A line that names the arms whose value, known exactly, is that of the best arm."""
     if answer.stopped_by != "exact":
         return []
+    if not isinstance(answer.best, (int, np.integer)):
+        return []
     tied = np.flatnonzero((value == value[answer.best]) & (answer.lower == answer.upper))
     others = tied[tied != answer.best]
     first = ", ".join(answer._name(int(arm)) for arm in others[:3])
     more = f" and {others.size - 3} more" if others.size > 3 else ""
     if not others.size:
         return []
-    return [f"  arm {answer._name(answer.best)} ties with {first}{more}; the first of equals is named"]
+    return [f"  arm {answer._name(int(answer.best))} ties with {first}{more}; the first of equals is named"]
+
+
+class _Compared(ArmsResult):
+    """An answer that compares all arms with the first of the best."""
+
+    __slots__ = ()
+    mean: NDArray[np.float64]
+    active: NDArray[np.intp]
+    stopped_by: str
+    epsilon: float
+    differences: NDArray[np.float64] | None
+
+    _derived: ClassVar[tuple[str, ...]] = (*ArmsResult._derived, "verdict")
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What is known of each arm: "better", "worse", "equivalent" or "not known yet".
+
+        An arm is worse if it left the race, and equivalent if its interval in `differences` lies within `epsilon`. One
+        of `best` is better if all other arms are worse, and equivalent if all of those are worse or equivalent.
+        """
+        best, epsilon = np.atleast_1d(self.best), self.epsilon
+        size = self.mean.size
+        worse = ~np.isin(np.arange(size), self.active)
+        if self.stopped_by in ("bound", "exact"):
+            worse = ~np.isin(np.arange(size), best)
+        near = np.zeros(size, bool)
+        if self.differences is not None and epsilon > 0.0:
+            near = (self.differences[:, 0] >= -epsilon) & (self.differences[:, 1] <= epsilon) & ~worse
+        others = np.ones(size, bool)
+        others[best] = False
+        found = np.where(worse, "worse", np.where(near, "equivalent", "not known yet")).astype(object)
+        if worse[others].all():
+            found[best] = "better"
+        else:
+            found[best] = "equivalent" if (worse | near)[others].all() else "not known yet"
+        return tuple(found.tolist())
+
+    def _columns(self) -> dict[str, Any]:
+        found = super()._columns()
+        if self.differences is not None:
+            found |= {"difference_lower": self.differences[:, 0], "difference_upper": self.differences[:, 1]}
+        return found | {"verdict": list(self.verdict)}
 
 
 @dataclass(frozen=True, eq=False)
-class RaceResult(ArmsResult):
+class RaceResult(_Compared):
     """What a race over a finite population found.
 
     Attributes
     ----------
-    best : int
-        The arm with the largest mean, wrong with probability at most `delta` as far as the bound holds. If the race was
-        cut short (``stopped_by`` is "max_pulls" or empty), the arm with the largest mean so far, without that promise.
+    best : int, or ndarray of int, shape (n_best,)
+        The arm with the largest mean, or the `n_best` arms with the largest means, the largest first. Wrong with
+        probability at most `delta` as far as the bound holds; if ``stopped_by`` is "epsilon", none of their means is
+        `epsilon` or more below that of an arm that should be in its place. If the race was cut short (``stopped_by`` is
+        "max_pulls" or empty), the arms with the largest means so far, without that promise: see `error_bound`.
     active : ndarray of int, shape (k,)
-        Arms that were still in the race when it stopped; `best` alone unless the race was cut short. The best arm is
+        Arms that have not left; `best` alone unless the race was cut short or stopped by "epsilon". The best arms are
         among them with probability at least ``1 - delta``.
     mean : ndarray of float, shape (n_arms,)
         Mean reward of each arm over the rows read for it, offsets included; reward units. Exact for the arms that
@@ -61,7 +109,8 @@ class RaceResult(ArmsResult):
     stopped_by : str
         ``"bound"``, ``"exact"`` (every row of the arms still left was read; arms dropped before were dropped by the
         bound, within `delta`), ``"single"`` (one arm only),
-        ``"max_pulls"`` (so many rewards were read) or ``""`` (not stopped).
+        ``"epsilon"`` (no arm left can be better by `epsilon`), ``"max_pulls"`` (so many rewards were read) or ``""``
+        (not stopped).
     bound : str
         The rule that eliminated arms.
     delta : float
@@ -75,9 +124,26 @@ class RaceResult(ArmsResult):
         What may void the promise.
     names : tuple of str, optional
         What to call the arms.
+    differences : ndarray of float, shape (n_arms, 2), or None
+        Interval of each arm's mean less that of the first of `best`: with probability at least ``1 - delta`` as far as
+        the bound holds, all of them hold, whenever the race stops and whoever leads then. For this, `delta` is shared
+        among all ordered pairs of arms: the interval of an arm that left can reach a little past 0. 0 for the leader
+        itself. None for `LilUCB`.
+    error_bound : float
+        The smallest delta at which `best` would be the answer by what has been read: an anytime p-value of "one of
+        `best` is wrong" (by `epsilon` or more, where that is given). At most `delta` once a race has decided, 0 if all
+        was read, 1 where nothing speaks for the answer; nan for `LilUCB`.
+    epsilon : float
+        As asked for; in reward units.
+    cost : float or None
+        What the evaluations cost together, where the cost of one was given.
+    n_unused : int
+        Rewards that were asked for ahead and that the answer does not use, because their arms had left.
+    n_missing : int
+        Rows that were dropped because a reward was missing; `mean` and the intervals are about the rest.
     """
 
-    best: int
+    best: int | NDArray[np.intp]
     active: NDArray[np.intp]
     mean: NDArray[np.float64]
     lower: NDArray[np.float64]
@@ -95,19 +161,43 @@ class RaceResult(ArmsResult):
     held_back: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
+    differences: NDArray[np.float64] | None = None
+    error_bound: float = math.nan
+    epsilon: float = 0.0
+    cost: float | None = None
+    n_unused: int = 0
+    n_missing: int = 0
 
     _per_arm: ClassVar[tuple[str, ...]] = ("mean", "lower", "upper", "half_width", "pulls")
 
     def _title(self) -> str:
+        wide = f"epsilon {self.epsilon:g}, " if self.epsilon else ""
         title = (
-            f"{self._leader()}: {self.bound} rule, delta {self.delta:g}, "
+            f"{self._leader()}: {self.bound} rule, delta {self.delta:g}, {wide}"
             f"read {100 * self.fraction_read:.3g} % after {counted(self.n_looks, 'look')}, {ending(self.stopped_by)}"
         )
         cheaper = " (reading all rows in order was cheaper than what was left of the race)"
         return title + cheaper if self.stopped_by == "exact" else title
 
+    def _printed(self) -> list[Column]:
+        if self.differences is None:
+            return super()._printed()
+        return [*super()._printed()[:-1], Column("pulls", self.pulls, "d", 8), Column("verdict", self.verdict, "", 13)]
+
+    def _runner_up(self) -> list[str]:
+        """A line about the difference between the best arm and the next one; `to_frame` has them all."""
+        others = self._order()[~self._chosen()[self._order()]]
+        if self.differences is None or not others.size or self.stopped_by == "single":
+            return []
+        low, high = self.differences[others[0]] + 0.0
+        return [f"  arm {short(self._name(int(others[0])))} less the best: {low:.4g} to {high:.4g}"]
+
     def _notes(self) -> list[str]:
-        return [*_ties(self, self.mean), *super()._notes()]
+        ahead = [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
+        paid = [] if self.cost is None else [f"  cost {self.cost:g}"]
+        sure = [] if np.isnan(self.error_bound) or self.stopped_by in ("exact", "single") else [
+            f"  the answer would stand at any delta from {self.error_bound:.3g} on"]
+        return [*_ties(self, self.mean), *self._runner_up(), *sure, *paid, *ahead, *super()._notes()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +281,7 @@ class UnequalResult(ArmsResult):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamRaceResult(ArmsResult):
+class StreamRaceResult(_Compared):
     """What a race on streams found.
 
     Attributes
@@ -207,6 +297,13 @@ class StreamRaceResult(ArmsResult):
         `BettingRace`, which keeps none.
     lower, upper : ndarray of float, shape (n_arms,)
         Bracket of each mean at the arm's last round, cut to the support.
+    differences : ndarray of float, shape (n_arms, 2), or None
+        Interval of the mean of each arm minus that of the leader, ``best`` or its first: by `BettingRace` from the
+        rewards of the same rounds, by the other races from the brackets. All of them hold at once, at all times and
+        whoever leads, with probability at least ``1 - delta``.
+    error_bound : float
+        The smallest delta at which the answer would stand now, however the race was stopped. nan where nothing is
+        promised, and of races by brackets that have not stopped by themselves.
     pulls : ndarray of int64, shape (n_arms,)
         Rewards used of each arm.
     n_rounds : int
@@ -217,9 +314,9 @@ class StreamRaceResult(ArmsResult):
         ``1 - pulls.sum() / (n_arms horizon)``, Table 1 of Mnih, Szepesvari & Audibert (2008); with rounds taken for
         the horizon where there is none.
     stopped_by : str
-        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"single"`` (one arm only), ``"exact"`` (every row of a table was
-        read, and the arms left were compared by their means over it), ``"inconsistent"`` (a bracket became empty: the
-        rewards broke an assumption) or ``""`` (not stopped).
+        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"max_pulls"``, ``"single"`` (one arm only), ``"exact"`` (every row
+        of a table was read, and the arms left were compared by their means over it), ``"inconsistent"`` (a bracket
+        became empty: the rewards broke an assumption) or ``""`` (not stopped).
     shortfall : ndarray of float, shape (n_arms,)
         How far the mean of an arm in `active` may at most be below the best one, by the brackets; nan for the others.
     promised_gap : ndarray of float, shape (n_arms,)
@@ -253,6 +350,8 @@ class StreamRaceResult(ArmsResult):
     bound: str
     delta: float
     epsilon: float
+    differences: NDArray[np.float64] | None = field(default=None, repr=False)
+    error_bound: float = math.nan
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
 

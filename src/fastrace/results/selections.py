@@ -128,7 +128,8 @@ class SelectionResult(ArmsResult):
         ax.plot(pulls, value, color="C0", label=self.trace_of)
         if goal > 0.0:
             ax.axhline(goal, color="C3", lw=1, ls="--", label="asked for")
-        ax.set_xscale("log")
+        if pulls.size:
+            ax.set_xscale("log")
         if (value > 0.0).any():
             ax.set_yscale("log")
         ax.set(xlabel="pulls", ylabel=self.trace_of)

@@ -187,8 +187,8 @@ class StopResult(Result):
         Accuracy asked for; nan for rules without one.
     delta : float
         Promised probability of error.
-    support : tuple of float
-        Interval that held every reward.
+    support : tuple of float or None
+        Interval that held every reward; None if it was not known, and `kind` is ``"asymptotic"``.
     n_clipped : int
         Rewards that were moved to an end of the support.
     note : str
@@ -205,12 +205,17 @@ class StopResult(Result):
     criterion: str
     epsilon: float
     delta: float
-    support: tuple[float, float]
+    support: tuple[float, float] | None
     n_clipped: int = 0
     note: str = ""
     warnings: tuple[str, ...] = ()
 
-    _derived: ClassVar[tuple[str, ...]] = ("stopped",)
+    _derived: ClassVar[tuple[str, ...]] = ("stopped", "kind")
+
+    @property
+    def kind(self) -> str:
+        """``"exact"``, or ``"asymptotic"`` if the support was not known: the promise is then nearly right."""
+        return "asymptotic" if self.support is None else "exact"
 
     @property
     def stopped(self) -> bool:
@@ -227,7 +232,7 @@ class StopResult(Result):
         }.get(self.stopped_by, f"stopped after {samples}")
         accuracy = "" if self.epsilon != self.epsilon else f", epsilon {self.epsilon:g}"
         goal = "" if self.criterion in ("sign", "never") else f"{self.criterion} accuracy{accuracy}, "
-        return f"{self.rule}: {end} ({goal}delta {self.delta:g})"
+        return f"{self.rule}: {end} ({goal}delta {self.delta:g}{', asymptotic' if self.support is None else ''})"
 
     def _table(self) -> Table:
         name = "estimate" if self.stopped or self.criterion == "never" else "estimate so far (no promise)"

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_check
-from fastrace._draws._heaps cimport heap_order, heap_sift, heap_t
+from fastrace._draws._heaps cimport heap_order, heap_sift
 from fastrace._math._anytime cimport (TABLE_SIZE, kl_easy_level, kl_level, kl_lower, kl_upper, lucb1_half_width,
                                       mean_mixture_boundary, mixture_rho, mixture_t, normal_mixture_boundary,
                                       normal_mixture_level, set_mixture, table_boundary)
@@ -31,12 +31,6 @@ cdef enum:
     MAX_BATCH = 4096        # pulls of one arm per decision, where they grow by themselves
     KEPT_GAPS = 2048        # of the history; 2 % apart, so that it reaches 10^16 pulls
 
-cdef struct side_t:         # lower bounds of the chosen, or upper bounds of the others
-    heap_t heap             # by bound: the arm next to the cutoff on top
-    double log_inv_alpha, level
-    mixture_t mixture       # of gamma-exponential mixtures; its first rho is that of the normal mixture too
-    double *table
-
 
 cdef class LucbSelector(Selector):
     """State and loop; `lucb.LUCB` checks the arguments and names the answer.
@@ -44,19 +38,6 @@ cdef class LucbSelector(Selector):
     `side[0]` are the chosen with lower bounds, `side[1]` the others with upper bounds. `batch` counts the pulls of
     either arm per decision; 0: one per cent of what the one with fewer pulls has.
     """
-
-    cdef side_t[2] side
-    cdef double *bound              # of an arm: the lower if it is chosen, else the upper
-    cdef double epsilon
-    cdef int64_t batch, rounds, level_round, next_gap
-    cdef int kind
-    cdef bint moving                # bounds widen with the rounds
-    cdef bint stale                 # bounds and their order are to be computed anew before they are used
-    cdef int64_t bound_cost         # nanoseconds that a bound takes, roughly; from a table where there is one
-    # the history of what the chosen may fall short by
-    cdef int64_t *gap_at
-    cdef double *gap
-    cdef Py_ssize_t n_gaps
 
     def _configure(self, *, epsilon, batch, bound, log_inv_alpha, scales):
         cdef int k
@@ -99,7 +80,7 @@ cdef class LucbSelector(Selector):
         else:
             side.level = side.log_inv_alpha
 
-    cdef inline double _boundary(self, Py_ssize_t i, const side_t *side, bint exact) noexcept nogil:
+    cdef double _boundary(self, Py_ssize_t i, const side_t *side, bint exact) noexcept nogil:
         """Half-width for rewards in [0, 1]; exact, or at most 0.1 % wider and from a table."""
         cdef double n = <double>self.pulls[i], v = self.error[i] / (self.span[i] * self.span[i])
         if self.kind == EB_MIX:
@@ -119,7 +100,7 @@ cdef class LucbSelector(Selector):
         level /= <double>self.pulls[i]
         return self.low[i] + self.span[i] * (kl_lower(mean, level) if k == 0 else kl_upper(mean, level))
 
-    cdef inline double _bound(self, Py_ssize_t i, int k, bint exact) noexcept nogil:
+    cdef double _bound(self, Py_ssize_t i, int k, bint exact) noexcept nogil:
         """Lower bound (k = 0) or upper bound (k = 1) of the arm's mean."""
         cdef double width
         if self.pulls[i] == 0:
@@ -128,6 +109,9 @@ cdef class LucbSelector(Selector):
             return self._kl_bound(i, k)
         width = self.span[i] * self._boundary(i, &self.side[k], exact)
         return self.mean[i] - width if k == 0 else self.mean[i] + width
+
+    cdef double _end(self, Py_ssize_t i, int k) noexcept nogil:
+        return self._bound(i, k, False)
 
     # Order.
 
@@ -157,7 +141,7 @@ cdef class LucbSelector(Selector):
         self.stale = False
         return 0
 
-    cdef inline void _rebound(self, Py_ssize_t i, Py_ssize_t at) noexcept nogil:
+    cdef void _rebound(self, Py_ssize_t i, Py_ssize_t at) noexcept nogil:
         """Let arm i stand with its bound in the heap of its side, at `at` or wherever that leads."""
         cdef int k = 0 if self.is_best[i] else 1
         self.bound[i] = self._bound(i, k, False)
@@ -174,31 +158,44 @@ cdef class LucbSelector(Selector):
         else:
             self._rebound(arm, mine)
 
-    cdef int plan(self) except -1 nogil:
-        cdef Py_ssize_t weakest, rival
-        cdef int64_t count
-        cdef double gap
+    cdef int _renew(self) except -1 nogil:
+        """Bring bounds and their order up to date."""
         if self.moving and self.rounds > self.level_round:
             while self.level_round < self.rounds:
                 self.level_round = max(self.level_round + 1, <int64_t>ceil(1.02 * <double>self.level_round))
             self.stale = True
         if self.stale:
             self._refresh()
-        weakest = self.side[0].heap.item[0]
-        rival = self.side[1].heap.item[0]
-        gap = self.bound[rival] - self.bound[weakest]
-        if (self.total >= self.next_gap or gap < self.epsilon) and self.n_gaps < KEPT_GAPS:
+        return 0
+
+    cdef void _note(self, double gap) noexcept nogil:
+        """Keep a number of the history."""
+        if self.n_gaps < KEPT_GAPS:
             self.gap_at[self.n_gaps] = self.total
             self.gap[self.n_gaps] = gap
             self.n_gaps += 1
             self.next_gap = self.total + self.total // 50 + 1
+
+    cdef int64_t _size(self, Py_ssize_t weakest, Py_ssize_t rival) noexcept nogil:
+        """Pulls of either: a share of each one's own count would starve the rivals of an arm that is in every round."""
+        if self.batch > 0:
+            return self.batch
+        return max(<int64_t>1, min(min(self.pulls[weakest], self.pulls[rival]) // 100, <int64_t>MAX_BATCH))
+
+    cdef int plan(self) except -1 nogil:
+        cdef Py_ssize_t weakest, rival
+        cdef int64_t count
+        cdef double gap
+        self._renew()
+        weakest = self.side[0].heap.item[0]
+        rival = self.side[1].heap.item[0]
+        gap = self.bound[rival] - self.bound[weakest]
+        if self.total >= self.next_gap or gap < self.epsilon:
+            self._note(gap)
         if gap < self.epsilon:
             self.status = BY_SEPARATION
             return 0
-        # As many for either: a share of each one's own count would starve the rivals of an arm that is in every round.
-        count = self.batch
-        if count == 0:
-            count = max(<int64_t>1, min(min(self.pulls[weakest], self.pulls[rival]) // 100, <int64_t>MAX_BATCH))
+        count = self._size(weakest, rival)
         self.rounds += count
         self.ask_for(weakest, count)
         self.ask_for(rival, count)
@@ -279,8 +276,8 @@ cdef class LucbSelector(Selector):
         for i in range(self.n_arms):
             if (i & 1023) == 1023:
                 self.worked(2048 * self.bound_cost)
-            low[i] = fmax(self._bound(i, 0, False), self.low[i])
-            high[i] = fmin(self._bound(i, 1, False), self.high[i])
+            low[i] = fmax(self._end(i, 0), self.low[i])
+            high[i] = fmin(self._end(i, 1), self.high[i])
         return dict(known, lower=lower, upper=upper)
 
     def shortfall(self):

@@ -73,7 +73,7 @@ def select_best(
     names : sequence of str, optional
         What to call the arms in the result; by default the columns of a table.
     method : str, default "auto"
-        ``"auto"`` and ``"lucb"``: `LUCB` with the bound ``"eb-mix"``, see the notes. By name: ``"kl-lucb"``,
+        ``"auto"`` and ``"lucb"``: `LUCB` by pairs, see the notes. By name: ``"kl-lucb"``,
         ``"adapt"``, ``"direct"``, ``"halving"``, ``"incremental"``, ``"median-elimination"`` (one best arm), and
         ``"sar"``, which spends `max_pulls` and takes no epsilon.
     support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
@@ -135,6 +135,7 @@ def select_best(
     =======================  =======  ========  ======  =======  =======
     rule                     proof    15 of 50  0.55    0.6      0.10
     =======================  =======  ========  ======  =======  =======
+    LUCB, by pairs           yes        24 000   6 010   10 700   15 100
     LUCB, "eb-mix"           yes        36 200   8 300   23 800   20 800
     LUCB, "hoeffding-mix"    yes       103 000   7 520   25 300   58 100
     KL-LUCB                  yes       390 000  35 400   69 900   64 200

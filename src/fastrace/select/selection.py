@@ -130,7 +130,11 @@ class Selection(ABC):
     def _make(self, rng: np.random.Generator) -> Selector:
         """A fresh compiled object from `_options`."""
         low, high = self._support
-        return self._compiled(self._n_arms, self._n_best, low=low, high=high, rng=rng, **self._options)
+        return self._selector()(self._n_arms, self._n_best, low=low, high=high, rng=rng, **self._options)
+
+    def _selector(self) -> type[Selector]:
+        """The compiled class, where it depends on the options."""
+        return self._compiled
 
     @abstractmethod
     def _bounds(self) -> dict[str, Any]:

@@ -2,5 +2,7 @@
 
 Faces and their loops: `stopping` uses `_mean_stops`, `sequences` and `betting` use `_sequences`, `over_bounds` uses
 both, `gbas` uses `_gbas`; all of these loops stand on `_stopping`. `estimating` is `estimate_mean`. `stream_racing`
-uses `_stream_race`. Populations that can be read in full are in `fastrace.races`.
+uses `_stream_race`. `comparison` compares streams that are observed, over `_observed`, which keeps the arms in
+`_sequences`. `permutation` decides permutation tests, over `_resampling` and `_counts`. Populations that can be read in
+full are in `fastrace.races`.
 """

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_t
+from fastrace._draws._duels cimport Duels
 from fastrace._math._rounds cimport fr_bets, fr_rule, fr_sums, fr_view
 
 cdef enum:      # places in STOPPED_BY
@@ -15,6 +16,7 @@ cdef enum:      # places in STOPPED_BY
     SINGLE
     INCONSISTENT
     EXACT
+    BY_MAX_PULLS                # may go on
 
 cdef enum:      # places in BOUNDS
     HOEFFDING
@@ -38,6 +40,9 @@ cdef class Rounds:
     cdef Py_ssize_t n_wanted            # best arms still to be found among the open ones
     cdef int64_t until_check
     cdef guard_t guard
+    cdef int64_t limit                  # rewards after which to stop
+    cdef Duels duels                    # by which arms are told apart, or None: by their brackets
+    cdef double goal                    # evidence that a duel needs
     cdef bint intersecting              # brackets are intersected over time, in bets.lower and bets.upper
     cdef fr_rule rule
     cdef fr_sums sums
@@ -68,6 +73,10 @@ cdef class Rounds:
     cdef Py_ssize_t _block(self, fr_view *view, Py_ssize_t first, Py_ssize_t count) noexcept nogil
     cdef Py_ssize_t _narrowing_block(self, fr_view *view, Py_ssize_t count) noexcept nogil
     cdef Py_ssize_t _bet(self, fr_view *view, Py_ssize_t round) noexcept nogil
+    cdef void _duel(self, fr_view *view, Py_ssize_t round) noexcept nogil
+    cdef void _decide_duels(self) noexcept nogil
+    cdef void _means(self, double *mean) noexcept nogil
+    cdef int64_t _affordable(self) noexcept nogil
     cdef bint _is_clear(self) noexcept nogil
     cdef void _clear_at_block(self) noexcept nogil
     cdef bint _may_decide(self, Py_ssize_t n, double first, double last) noexcept nogil

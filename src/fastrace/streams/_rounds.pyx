@@ -13,6 +13,7 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._ranks cimport kth_largest
+from fastrace._draws._duels cimport Duels
 from fastrace._math._rounds cimport (fr_bets_means, fr_bets_round, fr_rounds_add, fr_rounds_again, fr_rounds_brackets,
                                      fr_rounds_empty, fr_rounds_narrow, fr_rounds_reach, fr_rounds_settle, fr_view)
 
@@ -20,7 +21,7 @@ import numpy as np
 
 cnp.import_array()
 
-STOPPED_BY = ("", "bound", "epsilon", "horizon", "single", "inconsistent", "exact")
+STOPPED_BY = ("", "bound", "epsilon", "horizon", "single", "inconsistent", "exact", "max_pulls")
 BOUNDS = ("hoeffding", "empirical-bernstein", "betting")
 
 cdef enum:
@@ -38,7 +39,7 @@ cdef class Rounds:
     def __cinit__(self):
         guard_await(&self.guard, 0)
 
-    def __init__(self, n_arms, bound, horizon, n_best, epsilon, log_share, low, high):
+    def __init__(self, n_arms, bound, horizon, n_best, epsilon, log_share, low, high, goal=None):
         cdef Py_ssize_t i
         cdef Py_ssize_t arms = n_arms, best = n_best
         cdef int kind = BOUNDS.index(bound)
@@ -63,6 +64,10 @@ cdef class Rounds:
         self.intersecting = self.bound == BETTING or n_best > 1
         self._fields = np.zeros((FIELDS if self.bound == BETTING else 8 if self.intersecting else 6, n_arms))
         self.until_check = REWARDS_PER_CHECK
+        self.limit = INT64_MAX
+        if goal is not None:
+            self.duels = Duels(n_best, accuracy, low, high)
+            self.goal = goal
         self.rule.x = share
         self.rule.n_rows = INFINITY
         self.rule.by_variance = self.bound == EMPIRICAL_BERNSTEIN
@@ -217,10 +222,15 @@ cdef class Rounds:
         cdef Py_ssize_t count, done
         used[0] = 0
         while used[0] < n_rounds and self.status == RUNNING:
+            if self.limit < INT64_MAX:
+                if self._affordable() == 0:
+                    self.status = BY_MAX_PULLS
+                    return 0
             if self.bound == BETTING:
                 done = self._bet(view, used[0])
             else:
                 count = min(n_rounds - used[0], <Py_ssize_t>(BLOCK - self.rounds % BLOCK))
+                count = <Py_ssize_t>min(<int64_t>count, self._affordable())
                 if self._is_clear() and self.rounds > 0 and count > 1:
                     done = self._block(view, used[0], count)
                 else:
@@ -228,7 +238,7 @@ cdef class Rounds:
             if done == 0:
                 return 0
             used[0] += done
-            self.until_check -= done * (self.n_open + 1)
+            self.until_check -= done * (self.n_open + 1) * (1 if self.duels is None else 8 * self.duels.n_seats)
             if self.until_check < 0:
                 self.until_check = REWARDS_PER_CHECK
                 check_signals()
@@ -399,6 +409,9 @@ cdef class Rounds:
         cdef Py_ssize_t n = self.n_open
         cdef double t = <double>(self.rounds + 1), above, below
         cdef int said
+        if self.duels is not None and self.duels.n_seats < self.n_arms and self.rounds > 0:
+            self._means(self.work)
+            self.duels.assign(self.arm, self.work, n, self.n_wanted, self.rounds, self.work + n)
         fr_bets_means(&self.bets, n, &self.rule, t, self.work)
         above = kth_largest(self.work, n, self.n_wanted)
         below = kth_largest(self.work, n, self.n_wanted + 1)
@@ -411,8 +424,82 @@ cdef class Rounds:
             return 1
         memcpy(self.lower, self.bets.lower, n * sizeof(double))
         memcpy(self.upper, self.bets.upper, n * sizeof(double))
-        self._decide(n)
+        if self.duels is not None:
+            self._duel(view, round)
+            self._decide_duels()
+        else:
+            self._decide(n)
         return 1
+
+    # Duels
+
+    cdef void _means(self, double *mean) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(self.n_open):
+            mean[i] = self.mean_of(i)
+
+    cdef void _duel(self, fr_view *view, Py_ssize_t round) noexcept nogil:
+        """Let all duels bet on the round that was taken last. Of a population without replacement, what the rows before
+        say of the rest is a part of the reward, so that it has the mean of all rows."""
+        cdef Py_ssize_t i, n = self.n_open
+        cdef double *reward = self.work
+        cdef double *unbiased = self.work + n
+        cdef double left = 1.0 - <double>self.rounds / self.rule.n_rows
+        cdef const char *at
+        for i in range(n):
+            at = view.data + round * view.row_stride + view.column[i] * view.arm_stride
+            reward[i] = <double>(<const float *>at)[0] if view.single else (<const double *>at)[0]
+            unbiased[i] = reward[i] if left == 1.0 else left * reward[i] + (1.0 - left) * self.mean_of(i)
+        self.duels.bet(self.arm, reward, unbiased, n)
+
+    cdef void _decide_duels(self) noexcept nogil:
+        """Drop arms that as many have beaten as are wanted, the smallest mean first, and choose those that have beaten
+        as many as may leave; end the race if that decides it."""
+        cdef Py_ssize_t i, n = self.n_open, last, left = n, spare = n - self.n_wanted, wanted = self.n_wanted
+        cdef double *mean = self.work
+        cdef double *beaten = self.work + n
+        cdef double *beating = self.work + 2 * n
+        self._means(mean)
+        self.duels.beaten(self.arm, n, self.n_wanted, beaten, self.work + 3 * n)
+        if self.n_best > 1:
+            self.duels.beating(self.arm, n, spare, beating, self.work + 3 * n)
+        for i in range(n):
+            self.verdict[i] = OPEN
+        while left > self.n_wanted:
+            last = -1
+            for i in range(n):
+                if self.verdict[i] == OPEN and beaten[i] >= self.goal and (last < 0 or mean[i] < mean[last]):
+                    last = i
+            if last < 0:
+                break
+            self.verdict[last] = DROPPED
+            left -= 1
+        for i in range(n):
+            if self.n_best > 1 and wanted > 0 and self.verdict[i] == OPEN and beating[i] >= self.goal:
+                self.verdict[i] = CHOSEN
+                wanted -= 1
+        for i in range(n):
+            if self.verdict[i] != OPEN:
+                self._settle(i, self.verdict[i], mean[i], NAN, self.lower[i], self.upper[i])
+                self.field[5][i] = beaten[i] if self.verdict[i] == DROPPED else beating[i]
+                self._count(self.verdict[i])
+        if self.n_open < n:
+            self._compact()
+        if self.epsilon > 0.0 and 0 < self.n_wanted < self.n_open:
+            self._means(mean)
+            if self.duels.least(self.arm, mean, self.n_open, self.n_wanted, 1, self.work + n) >= self.goal:
+                self.status = BY_EPSILON
+        self._end_if_decided()
+
+    cdef int64_t _affordable(self) noexcept nogil:
+        """Rounds of all open arms that `limit` leaves."""
+        cdef int64_t paid = self.rounds * self.n_open
+        cdef Py_ssize_t i
+        if self.limit == INT64_MAX:
+            return INT64_MAX
+        for i in range(self.n_open, self.n_arms):
+            paid += <int64_t>self.field[4][i]
+        return max(self.limit - paid, <int64_t>0) // self.n_open
 
     cdef void _end_exactly(self) noexcept nogil:
         """Every row of the population has been read for the open arms: decide about them by their means.
@@ -435,7 +522,7 @@ cdef class Rounds:
 
     @property
     def done(self):
-        return self.status != RUNNING
+        return self.status not in (RUNNING, BY_MAX_PULLS)
 
     @property
     def active(self):

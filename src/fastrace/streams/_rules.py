@@ -11,6 +11,7 @@ from fastrace._base._words import ending
 from fastrace.results import StopResult
 
 OUTSIDE = ("raise", "clip")
+FIRST_LOOK = 200        # rewards before an asymptotic interval: its error is then at most 1.2 delta on light tails
 SPENT = "max_samples was reached: estimate is the mean so far, without a promise; that of interval holds"
 TIE = "the mean is the threshold, as far as rounding can tell"
 
@@ -95,7 +96,7 @@ class StoppingRule:
             support=self.support,
             n_clipped=self.n_clipped,
             note=self._note(),
-            warnings=(SPENT,) if self.stopped_by == "max_samples" and self._falls_short() else (),
+            warnings=((SPENT,) if self.stopped_by == "max_samples" and self._falls_short() else ()) + self._doubts(),
         )
 
     def _relative(
@@ -111,6 +112,9 @@ class StoppingRule:
         return self.criterion != "never" and self.arguments.get("n_rows") != self.n_samples
 
     def _note(self: Any) -> str:
+        if self.support is None:
+            first_look = self.arguments["first_look"]
+            return f"asymptotic: nearly right from {first_look} rewards on, as their mean is nearly normal"
         if self._stopped_by_floor():
             return f"|mean| <= {self.arguments['floor']:g}, the floor: zero is promised within it"
         if self.arguments.get("n_rows") == self.n_samples:
@@ -138,7 +142,48 @@ class StoppingRule:
         return f"<{type(self).__name__}({given}): {ending(self.stopped_by)}, n_samples={self.n_samples}>"
 
 
-def shared(delta: float, support: tuple[float, float], max_samples: int | None, outside: str) -> dict[str, Any]:
+def without_support(
+    bound: str, default: str, first_look: int | None, outside: str, **unfit: Any
+) -> dict[str, Any]:
+    """The arguments of a rule without a support, checked; `unfit` are arguments that only other kinds take."""
+    if bound not in (default, "asymptotic"):
+        raise ValueError(f"support is None and bound is {bound!r}; without a support the only bound is 'asymptotic': "
+                         f"give a support, or leave bound out")
+    for name, value in unfit.items():
+        if value is not None:
+            raise ValueError(f"support is None and {name} is {value!r}; the asymptotic kind has no {name}: leave it "
+                             f"out")
+    if outside != "raise":
+        raise ValueError(f"support is None and outside is {outside!r}; nothing is outside: leave it out")
+    return {"bound": "asymptotic", "first_look": start(first_look)}
+
+
+def with_support(first_look: int | None, bound: str) -> None:
+    """Refuse what only the asymptotic kind takes."""
+    if bound == "asymptotic":
+        raise ValueError("bound is 'asymptotic', which is for an unknown support: say support=None too")
+    if first_look is not None:
+        raise ValueError(f"first_look is {first_look} and a support is given; only the asymptotic kind, with "
+                         f"support=None, has a first look: leave it out")
+
+
+def start(first_look: int | None) -> int:
+    """Rewards before an asymptotic interval, checked."""
+    if first_look is None:
+        return FIRST_LOOK
+    return _checks.integer(first_look, "first_look", 2, "a variance needs two rewards")
+
+
+def best_at(first_look: int) -> float:
+    """Rewards at which an asymptotic interval is narrowest, compared with what is possible: a little after its start
+    (Waudby-Smith et al. 2024, section 2.5, which has m log m for a start at m).
+    """
+    return first_look * math.log(max(first_look, 3))
+
+
+def shared(
+    delta: float, support: tuple[float, float] | None, max_samples: int | None, outside: str, bounded: bool = True
+) -> dict[str, Any]:
     """The arguments that every rule takes, checked; keys are those of ``Stream._configure``."""
     if max_samples is not None:
         max_samples = _checks.integer(max_samples, "max_samples", 1, "a rule needs a reward to go by")
@@ -146,7 +191,7 @@ def shared(delta: float, support: tuple[float, float], max_samples: int | None, 
             raise ValueError(f"max_samples is {max_samples}; less than 2**62 is needed: it is counted in 64 bits")
     return {
         "delta": _checks.probability(delta, "delta"),
-        "support": _checks.interval(support),
+        "support": _checks.interval(support) if bounded or support is not None else None,  # type: ignore[arg-type]
         "max_samples": max_samples,
         "outside": _checks.choice(outside, "outside", OUTSIDE),
     }

@@ -5,6 +5,8 @@ from fastrace.streams._stopping import Stream
 
 KERNELS: tuple[str, ...]
 
+def doubts(n: int, skewness: float, noun: str) -> tuple[str, ...]: ...
+
 class Sequence(Stream):
     def _open(
         self,
@@ -14,6 +16,8 @@ class Sequence(Stream):
         n_rows: int | None = ...,
         cap: float = ...,
         best_at: float = ...,
+        running: bool = ...,
+        first_look: int = ...,
         **shared: Any,
     ) -> None: ...
     def _capital(self) -> tuple[float, float]: ...

@@ -3,24 +3,33 @@
 A kernel turns a block of rewards into running bounds; what is done with these, by block or by single reward, is here.
 """
 
-from libc.math cimport INFINITY, NAN, log
+from libc.math cimport INFINITY, NAN, fabs, log, rint
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from fastrace._base._checks import DamagedError
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
+from fastrace._base._types cimport moments4_t
 from fastrace._math._anytime cimport (incomplete_gamma, incomplete_gamma_t, log_mixture_start, mixture_boundary,
-                                      mixture_rho)
+                                      mixture_rho, t_mixture_half_width, t_mixture_spread)
+from fastrace._math._beta_binomial cimport least_share, least_total
 from fastrace._math._bets cimport (FR_BLOCK, FR_CANDIDATES, fr_bet_t, fr_betting, fr_grid_copy, fr_grid_init,
                                    fr_grid_merge, fr_grid_t, fr_hoeffding, fr_moments_only, fr_narrowest,
                                    fr_normal_mixture, fr_plug_in, fr_plug_in_push, fr_scale, fr_stitched, fr_stitching,
                                    fr_sums_init, fr_sums_t, fr_target, fr_target_push, fr_threshold, fr_unit)
 from fastrace._math._bounds cimport tie_width
+from fastrace._math._criteria cimport NEVER
+from fastrace._math._moments cimport moments4_add, moments4_merge, moments4_skewness, moments4_variance
+from fastrace._math._portfolio cimport (fr_aimed, fr_aimed_bounds, fr_aimed_sane, fr_aimed_t, fr_portfolio,
+                                        fr_portfolio_bounds, fr_portfolio_difference, fr_portfolio_init,
+                                        fr_portfolio_merge, fr_portfolio_sane, fr_portfolio_setup, fr_portfolio_t)
 from fastrace._math._schedules cimport next_look
-from fastrace.streams._stopping cimport INCONSISTENT, RUNNING, Stream, stream_t
+from fastrace._math._skewness cimport EVENTS_ENOUGH, tail_events
+from fastrace.streams._stopping cimport INCONSISTENT, RUNNING, STOPPED, Stream, stream_t
 
-KERNELS = ("target", "plug-in", "stitched", "mixture", "hoeffding", "betting", "target-betting", "threshold")
+KERNELS = ("target", "plug-in", "stitched", "mixture", "hoeffding", "betting", "target-betting", "threshold",
+           "universal", "beta-binomial", "target-odds", "asymptotic")
 
 cdef enum:                      # places in KERNELS
     TARGET
@@ -31,20 +40,48 @@ cdef enum:                      # places in KERNELS
     BETTING
     TARGET_BETTING
     THRESHOLD
+    UNIVERSAL
+    BETA_BINOMIAL
+    TARGET_ODDS
+    ASYMPTOTIC
 
-cdef double LOOKS_GROW = 1.002          # between two looks at the mixture boundary, which costs 2 us
+cdef double MIXTURE_GROWS = 1.002       # between two looks at the mixture boundary, which costs 2 us
+cdef double WEALTH_GROWS = 1.005        # at the wealth of a portfolio or a beta prior, which costs 1 us
+fr_portfolio_setup()
+
+cdef union wealth_t:
+    fr_grid_t grid
+    fr_portfolio_t portfolio
+    fr_aimed_t aimed
+    moments4_t normal
 
 cdef struct state_t:
     fr_sums_t sums
-    int64_t look                # reward at which the mixture boundary is looked at next
-    fr_grid_t grid              # last, and absent where no grid is used
+    int64_t look                # reward at which a boundary that is looked at now and then is looked at next
+    wealth_t wealth             # last, and no longer than the kernel needs
 
 
-cdef inline void _copy(state_t *to, const state_t *source, bint grid) noexcept nogil:
+cdef inline void _copy(state_t *to, const state_t *source, int kernel) noexcept nogil:
     to.sums = source.sums
     to.look = source.look
-    if grid:
-        fr_grid_copy(&to.grid, &source.grid)
+    if kernel == UNIVERSAL:
+        to.wealth.portfolio = source.wealth.portfolio
+    elif kernel == TARGET_ODDS:
+        to.wealth.aimed = source.wealth.aimed
+    elif kernel == ASYMPTOTIC:
+        to.wealth.normal = source.wealth.normal
+    elif kernel == BETTING or kernel == TARGET_BETTING:
+        fr_grid_copy(&to.wealth.grid, &source.wealth.grid)
+
+
+def doubts(n, skewness, noun):
+    """Why an asymptotic interval from n rewards of this skewness may miss more often than it says; a heuristic."""
+    if skewness != skewness:
+        return (f"all {n} {noun} so far are equal: nothing is known of their spread, and no interval is given",)
+    if tail_events(fabs(skewness), n) < EVENTS_ENOUGH:
+        return (f"few of the {n} {noun} carry a long tail (skewness {skewness:.3g}): an asymptotic interval may miss "
+                f"the mean more often than delta says; give a support, or wait for more {noun}",)
+    return ()
 
 
 cdef class Sequence(Stream):
@@ -54,7 +91,10 @@ cdef class Sequence(Stream):
     cdef int kernel
     cdef state_t *state
     cdef Py_ssize_t size                    # bytes of the state
-    cdef bint grid                          # whether it has one
+    cdef bint grid                          # whether candidates are on a grid
+    cdef bint looks                         # whether the bounds are looked at now and then
+    cdef bint running                       # whether the interval is the intersection of all so far; else as of now
+    cdef int64_t first_look                 # rewards before an asymptotic interval is finite
     cdef incomplete_gamma_t below           # of the mixture boundary
     cdef double start                       # and what its logarithm begins with
 
@@ -65,8 +105,12 @@ cdef class Sequence(Stream):
     def __dealloc__(self):
         free(self.state)
 
-    def _open(self, arguments, kernel, *, n_rows=None, cap=0.5, best_at=25.0, **shared):
-        """Set everything, from arguments that have been checked; `shared` goes to `Stream._configure`."""
+    def _open(self, arguments, kernel, *, n_rows=None, cap=0.5, best_at=25.0, running=True, first_look=0, **shared):
+        """Set everything, from arguments that have been checked; `shared` goes to `Stream._configure`.
+
+        Without `running`, which is for "universal" and "asymptotic", the interval is that of the rewards so far, and
+        nothing but an accuracy that was asked for ends the stream.
+        """
         cdef double span, epsilon
         guard_build(&self.guard, 1, self)
         self.kernel = KERNELS.index(kernel)
@@ -75,20 +119,34 @@ cdef class Sequence(Stream):
             shared["max_samples"] = n_rows if limit is None else min(limit, n_rows)
             self.population = n_rows
         self._configure(arguments, **shared)
-        self.size = sizeof(state_t)
         self.grid = self.kernel == BETTING or self.kernel == TARGET_BETTING
-        if not self.grid:
-            self.size -= sizeof(fr_grid_t)
+        self.binary = self.kernel == BETA_BINOMIAL
+        self.running = running and self.kernel != ASYMPTOTIC
+        self.first_look = first_look
+        self.looks = self.running and self.kernel in (MIXTURE, UNIVERSAL, BETA_BINOMIAL, TARGET_ODDS)
+        self.size = sizeof(state_t) - sizeof(wealth_t)
+        if self.grid:
+            self.size += sizeof(fr_grid_t)
+        elif self.kernel == UNIVERSAL:
+            self.size += sizeof(fr_portfolio_t)
+        elif self.kernel == TARGET_ODDS:
+            self.size += sizeof(fr_aimed_t)
+        elif self.kernel == ASYMPTOTIC:
+            self.size += sizeof(moments4_t)
         free(self.state)
         self.state = <state_t *>calloc(1, self.size)
         if self.state == NULL:
             raise MemoryError(f"no memory for {self.size} bytes")
         span = self.high - self.low
         epsilon = self.epsilon_
-        self.bet.level = log(2.0) - log(self.delta_) if self.kernel != THRESHOLD else -log(self.delta_)
+        self.bet.level = -log(self.delta_)
+        if self.kernel not in (THRESHOLD, UNIVERSAL, ASYMPTOTIC) and not self.binary:
+            self.bet.level += log(2.0)
         self.bet.cap = cap
         self.bet.n_rows = INFINITY if n_rows is None else <double>n_rows
         self.bet.rho = mixture_rho(best_at, max(self.bet.level, log(2.0) + 0.05))
+        if self.kernel == ASYMPTOTIC:
+            self.bet.rho = t_mixture_spread(best_at, self.bet.level)
         self.bet.slope, self.bet.offset, self.bet.floor, self.bet.zero = 0.0, 0.0, 1e-12, -1.0
         criterion = self.criterion
         if criterion == "relative":
@@ -104,12 +162,14 @@ cdef class Sequence(Stream):
             self.below = incomplete_gamma()
             self.start = log_mixture_start(self.bet.rho, self.below)
             self.per_check = 1 << 14
-        elif self.grid:
+        elif self.grid or self.looks:
             self.per_check = 1 << 15
         fr_sums_init(&self.state.sums)
-        self.state.look = 1
+        self.state.look = max(1, first_look)
         if self.grid:
-            fr_grid_init(&self.bet, &self.state.grid)
+            fr_grid_init(&self.bet, &self.state.wealth.grid)
+        elif self.kernel == UNIVERSAL:
+            fr_portfolio_init(&self.state.wealth.portfolio)
         guard_built(&self.guard, 1)
 
     # Kernels
@@ -128,19 +188,90 @@ cdef class Sequence(Stream):
             fr_threshold(&self.bet, sums, z, n, low, high)
         elif self.kernel == MIXTURE:
             fr_moments_only(&self.bet, sums, z, n, low, high)
-            if <int64_t>sums.n >= self.state.look:
-                self._now(&low[n - 1], &high[n - 1])
-                self.state.look = next_look(<int64_t>sums.n, INT64_MAX, 1, LOOKS_GROW)
+            self._look(&low[n - 1], &high[n - 1])
+        elif self.kernel == UNIVERSAL:
+            fr_portfolio(&self.bet, sums, &self.state.wealth.portfolio, z, n, low, high)
+            self._look(&low[n - 1], &high[n - 1])
+        elif self.kernel == BETA_BINOMIAL:
+            self._count(z, n, low, high)
+            self._look(&low[n - 1], &high[n - 1])
+        elif self.kernel == TARGET_ODDS:
+            fr_aimed(&self.bet, sums, &self.state.wealth.aimed, z, n, low, high)
+            self._look(&low[n - 1], &high[n - 1])
         else:
-            fr_betting(&self.bet, sums, &self.state.grid, self.kernel == TARGET_BETTING, z, n, low, high)
+            fr_betting(&self.bet, sums, &self.state.wealth.grid, self.kernel == TARGET_BETTING, z, n, low, high)
+
+    cdef void _count(self, const double *z, int n, double *low, double *high) noexcept nogil:
+        """Count rewards of 0 and 1; the bounds are what those of a population say for sure."""
+        cdef fr_sums_t *sums = &self.state.sums
+        cdef int i
+        for i in range(n):
+            sums.n += 1.0
+            sums.total += rint(z[i])
+            low[i], high[i] = 0.0, 1.0
+            if self.population:
+                low[i] = (sums.total - 0.5) / self.bet.n_rows
+                high[i] = low[i] + (self.bet.n_rows - sums.n) / self.bet.n_rows
+
+    cdef void _now_of_counts(self, double lower, double upper, double *low, double *high) noexcept nogil:
+        """Bounds as of now for the share of ones; `lower` and `upper` are those so far."""
+        cdef double ones = self.state.sums.total - 0.5, zeros = self.state.sums.n - ones, rows = self.bet.n_rows
+        if self.population:
+            low[0] = least_total(ones, zeros, rows, rint(rows * lower), self.bet.level) / rows
+            high[0] = 1.0 - least_total(zeros, ones, rows, rint(rows * (1.0 - upper)), self.bet.level) / rows
+        else:
+            low[0] = least_share(ones, zeros, self.bet.level)
+            high[0] = 1.0 - least_share(zeros, ones, self.bet.level)
+
+    cdef void _look(self, double *low, double *high) noexcept nogil:
+        """Add the bounds as of now to what the last reward says, where a look is due."""
+        cdef double lower, upper
+        cdef int64_t n = <int64_t>self.state.sums.n
+        if n < self.state.look:
+            return
+        self._now(&lower, &upper)
+        low[0] = max(low[0], lower)
+        high[0] = min(high[0], upper)
+        self._plan(n)
+
+    cdef void _plan(self, int64_t n) noexcept nogil:
+        """Plan the look after the one at n: where the rewards, or those of a population that are left, changed by a
+        little.
+        """
+        cdef double grows = MIXTURE_GROWS if self.kernel == MIXTURE else WEALTH_GROWS
+        cdef int64_t left = self.population - n
+        self.state.look = next_look(n, INT64_MAX, 1, grows)
+        if self.population:
+            self.state.look = min(self.state.look, next_look(n, self.population, 1, 1.0 + (grows - 1.0) * left / n))
 
     cdef void _now(self, double *low, double *high) noexcept nogil:
         """Bounds as of now, of a kernel whose streams can be merged."""
         cdef fr_sums_t *sums = &self.state.sums
-        cdef double middle = (sums.total - 0.5) / sums.n, half
+        cdef fr_grid_t *grid = &self.state.wealth.grid
+        cdef moments4_t *normal = &self.state.wealth.normal
+        cdef double middle = (sums.total - 0.5) / sums.n, half, span = self.high - self.low
+        if self.kernel == UNIVERSAL:
+            fr_portfolio_bounds(&self.bet, sums, &self.state.wealth.portfolio,
+                                (self.s.lower - self.low) / span if self.running else 0.0,
+                                (self.s.upper - self.low) / span if self.running else 1.0, low, high)
+            return
+        if self.kernel == ASYMPTOTIC:
+            half = INFINITY
+            if normal.n >= self.first_look:
+                half = t_mixture_half_width(moments4_variance(normal, 1.0) / normal.n, normal.n, normal.n - 1.0,
+                                            self.bet.rho, self.bet.level)
+            low[0], high[0] = normal.mean - half, normal.mean + half
+            return
+        if self.kernel == TARGET_ODDS:
+            fr_aimed_bounds(&self.bet, &self.state.wealth.aimed, (self.s.lower - self.low) / span,
+                            (self.s.upper - self.low) / span, low, high)
+            return
+        if self.kernel == BETA_BINOMIAL:
+            self._now_of_counts((self.s.lower - self.low) / span, (self.s.upper - self.low) / span, low, high)
+            return
         if self.kernel == BETTING:
-            low[0] = self.state.grid.mean[self.state.grid.first] if not self.state.grid.refuted else 1.0
-            high[0] = self.state.grid.mean[self.state.grid.last] if not self.state.grid.refuted else 0.0
+            low[0] = grid.mean[grid.first] if not grid.refuted else 1.0
+            high[0] = grid.mean[grid.last] if not grid.refuted else 0.0
             return
         if self.kernel == PLUG_IN:
             middle = sums.centre[0] / sums.weight[0]
@@ -176,7 +307,12 @@ cdef class Sequence(Stream):
     # What a stream must supply
 
     cdef void push(self, double x) noexcept nogil:
-        cdef double z = fr_unit(x, self.low, self.high - self.low), low, high
+        cdef double z, low, high
+        if not self.running:
+            self.s.n -= 1           # which `_gather` counts
+            self._gather(&x, 1)
+            return
+        z = fr_unit(x, self.low, self.high - self.low)
         if self.kernel == TARGET and self.bet.n_rows == INFINITY:
             fr_target_push(&self.bet, &self.state.sums, z, &low, &high)
         elif self.kernel == PLUG_IN and self.bet.n_rows == INFINITY:
@@ -187,14 +323,48 @@ cdef class Sequence(Stream):
 
     cdef Py_ssize_t extend(self, const double *x, Py_ssize_t n) noexcept nogil:
         cdef Py_ssize_t start = 0, count
+        if not self.running:
+            return self._gather(x, n)
         while start < n:
             count = min(<Py_ssize_t>FR_BLOCK, n - start)
-            if self.kernel == MIXTURE:
+            if self.looks:
                 count = <Py_ssize_t>min(<int64_t>count, self.state.look - self.s.n)
             start += self._block(x + start, <int>count)
             if self.s.status != RUNNING:
                 break
         return start
+
+    cdef Py_ssize_t _gather(self, const double *x, Py_ssize_t n) noexcept nogil:
+        """Take rewards of a stream whose interval is as of now; it is looked at where an accuracy is asked for."""
+        cdef double[FR_BLOCK] z, low, high
+        cdef double[4] sums
+        cdef Py_ssize_t start = 0
+        cdef int count
+        if self.kernel != ASYMPTOTIC:
+            while start < n:
+                count = <int>min(<Py_ssize_t>FR_BLOCK, n - start)
+                fr_scale(x + start, count, self.low, self.high - self.low, z)
+                fr_portfolio(&self.bet, &self.state.sums, &self.state.wealth.portfolio, z, count, low, high)
+                self.s.n += count
+                start += count
+            return n
+        sums[1] = sums[2] = sums[3] = 0.0
+        for start in range(n):
+            sums[0] = x[start]
+            moments4_add(&self.state.wealth.normal, sums, 1)    # one by one: the same bits in any portions
+            self.state.sums.n += 1.0
+            self.s.n += 1
+            if self.criterion_ != NEVER and self.s.n >= self.state.look:
+                self._judge_now()
+                if self.s.status != RUNNING:
+                    return start + 1
+        return n
+
+    cdef void _judge_now(self) noexcept nogil:
+        """Judge by the interval as of now, and plan the next look."""
+        self._now(&self.s.lower, &self.s.upper)
+        self.conclude()
+        self.state.look = next_look(self.s.n, INT64_MAX, 1, WEALTH_GROWS)
 
     cdef int _block(self, const double *x, int n) noexcept nogil:
         """A stop shows in the narrowest bounds of a block; only then is the reward it came at looked for."""
@@ -203,7 +373,7 @@ cdef class Sequence(Stream):
         cdef state_t before
         cdef stream_t seen = self.s
         cdef int i = 0
-        _copy(&before, self.state, self.grid)
+        _copy(&before, self.state, self.kernel)
         fr_scale(x, n, self.low, self.high - self.low, z)
         self._run_kernel(z, n, low, high)
         fr_narrowest(low, high, n, narrowest)
@@ -218,13 +388,15 @@ cdef class Sequence(Stream):
             if self.s.status != RUNNING:
                 break
         if i + 1 < n:
-            _copy(self.state, &before, self.grid)
+            _copy(self.state, &before, self.kernel)
             self._run_kernel(z, i + 1, low, high)
         return i + 1
 
     cdef double mean(self) noexcept nogil:
         if self.s.n == 0:
             return NAN
+        if self.kernel == ASYMPTOTIC:
+            return self.state.wealth.normal.mean
         return self.low + (self.high - self.low) * ((self.state.sums.total - 0.5) / self.state.sums.n)
 
     cdef void *memory(self, Py_ssize_t *size) noexcept nogil:
@@ -241,25 +413,35 @@ cdef class Sequence(Stream):
             raise DamagedError("the saved stream is damaged: its sums do not fit its arguments")
         cdef const char *source = data
         cdef state_t new
+        cdef fr_grid_t *grid = &new.wealth.grid
         cdef int k
-        new.grid.first = new.grid.last = 0
+        grid.first = grid.last = 0
         memcpy(&new, source, self.size)
-        if self.grid and not 0 <= new.grid.first < new.grid.last <= FR_CANDIDATES + 1:
+        if self.grid and not 0 <= grid.first < grid.last <= FR_CANDIDATES + 1:
             raise DamagedError("the saved stream is damaged: its candidates cannot be right")
         if new.sums.n != <double>self.s.n or new.look < 1 or (
-                self.kernel == MIXTURE and self.s.status == RUNNING and new.look <= self.s.n):
+                self.looks and self.s.status == RUNNING and new.look <= self.s.n):
             raise DamagedError("the saved stream is damaged: its counts cannot be right")
-        for k in range(new.grid.first, new.grid.last + 1 if self.grid else new.grid.first):
-            if not (0.0 <= new.grid.mean[k] <= 1.0 and 0.0 <= new.grid.above[k] and 0.0 <= new.grid.below[k]
-                    and (k == new.grid.first or new.grid.mean[k - 1] < new.grid.mean[k])):
+        if (self.kernel == UNIVERSAL and not fr_portfolio_sane(&new.wealth.portfolio)
+                or self.kernel == TARGET_ODDS and not fr_aimed_sane(&new.wealth.aimed, new.sums.n)):
+            raise DamagedError("the saved stream is damaged: its wealth cannot be right")
+        if self.kernel == ASYMPTOTIC and (new.wealth.normal.n != self.s.n or not fabs(new.wealth.normal.mean) < INFINITY
+                                          or not new.wealth.normal.m2 >= 0.0):
+            raise DamagedError("the saved stream is damaged: its moments cannot be right")
+        for k in range(grid.first, grid.last + 1 if self.grid else grid.first):
+            if not (0.0 <= grid.mean[k] <= 1.0 and 0.0 <= grid.above[k] and 0.0 <= grid.below[k]
+                    and (k == grid.first or grid.mean[k - 1] < grid.mean[k])):
                 raise DamagedError("the saved stream is damaged: its candidates cannot be right")
         memcpy(self.state, &new, self.size)
 
     def _interval(self):
-        """The running intersection; with the mixture boundary also as of now, which is not kept."""
+        """The running intersection; with bounds that are looked at now and then also as of now, which is not kept."""
         cdef double low, high, span = self.high - self.low
         cdef stream_t kept = self.s
-        if self.kernel == MIXTURE and self.s.n and self.s.status == RUNNING:
+        if not self.running and self.s.n and self.s.status != STOPPED:
+            self._now(&low, &high)
+            return (low, high) if self.kernel == ASYMPTOTIC else (self.low + span * low, self.low + span * high)
+        if self.looks and self.s.n and self.s.status == RUNNING:
             self._now(&low, &high)
             lower, upper = max(kept.lower, self.low + span * low), min(kept.upper, self.low + span * high)
             if lower <= upper:
@@ -275,6 +457,32 @@ cdef class Sequence(Stream):
         """Largest log wealth of the bettor below the threshold, then of the one above."""
         guard_check_built(&self.guard, self)
         return self.state.sums.penalty[1], self.state.sums.penalty[0]
+
+    def _difference(self, Sequence other not None, double log_inv_delta):
+        """Interval of this mean less that of `other`, both "universal" of one support; logs of the evidence that the
+        difference is above 0, and below 0. An end misses with probability at most exp(-log_inv_delta).
+        """
+        guard_check_built(&self.guard, self)
+        guard_check_built(&other.guard, other)
+        cdef double low, high, above, below, span = self.high - self.low
+        with nogil:
+            fr_portfolio_difference(&self.state.sums, &self.state.wealth.portfolio, &other.state.sums,
+                                    &other.state.wealth.portfolio, log_inv_delta, &low, &high, &above, &below)
+        return span * low, span * high, above, below
+
+    def _moments(self):
+        """Rewards, mean, variance and skewness (both nan where unknown) of an asymptotic kind."""
+        guard_check_built(&self.guard, self)
+        cdef moments4_t *normal = &self.state.wealth.normal
+        return normal.n, normal.mean, moments4_variance(normal, 1.0), moments4_skewness(normal)
+
+    def _doubts(self):
+        """Why an asymptotic interval may miss more often than it says; empty if nothing was seen."""
+        guard_check_built(&self.guard, self)
+        cdef moments4_t *normal = &self.state.wealth.normal
+        if self.kernel != ASYMPTOTIC or normal.n < 2:
+            return ()
+        return doubts(normal.n, moments4_skewness(normal), "rewards")
 
     def _absorb(self, Sequence other not None):
         """Add what `other` saw, as if it had come after what this stream saw."""
@@ -298,9 +506,15 @@ cdef class Sequence(Stream):
         self.s.n += other.s.n
         self.s.n_clipped += other.s.n_clipped
         if self.grid:
-            fr_grid_merge(&self.bet, &self.state.grid, &other.state.grid)
+            fr_grid_merge(&self.bet, &self.state.wealth.grid, &other.state.wealth.grid)
+        elif self.kernel == UNIVERSAL:
+            fr_portfolio_merge(&self.state.wealth.portfolio, &other.state.wealth.portfolio)
+        elif self.kernel == ASYMPTOTIC:
+            moments4_merge(&self.state.wealth.normal, &other.state.wealth.normal)
+        if not self.running:
+            return
         self._now(&low, &high)
         self._learn(low, high)
-        self.state.look = next_look(self.s.n, INT64_MAX, 1, LOOKS_GROW)
+        self._plan(self.s.n)
         if other.s.status == INCONSISTENT:
             self.s.status = INCONSISTENT

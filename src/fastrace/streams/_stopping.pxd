@@ -29,11 +29,13 @@ cdef struct stream_t:           # what the base keeps of a stream and puts back 
 
 
 cdef class Stream:
-    cdef readonly double low, high      # the support
+    cdef readonly double low, high      # the support, or all finite numbers
+    cdef bint bounded                   # whether the support is known
     cdef double slack                   # rounding forgiven outside the support: 1e-12 of its width
     cdef double epsilon_, delta_, threshold, floor
     cdef int criterion_
     cdef bint clip
+    cdef bint binary                    # every reward must be one of the two ends of the support
     cdef guard_t guard                  # level 0 is set up by `_configure`; never taken without the GIL
     cdef int64_t limit                  # max_samples
     cdef int64_t population             # rows of a population read without replacement, or 0
@@ -66,6 +68,7 @@ cdef class Stream:
     cdef Py_ssize_t _take(self, cnp.ndarray array, Py_ssize_t first) except -1
     cdef Py_ssize_t _run(self, const char *data, Py_ssize_t n, Py_ssize_t stride, bint single,
                          Py_ssize_t *bad) except -1 nogil
+    cdef bint _between_ends(self, double x) noexcept nogil
     cdef Py_ssize_t _clip(self, const double *x, Py_ssize_t n, double *out) noexcept nogil
     cdef bint _was_clipped(self, const char *data, Py_ssize_t i, Py_ssize_t stride, bint single) noexcept nogil
 

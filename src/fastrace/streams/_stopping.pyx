@@ -25,6 +25,8 @@ cdef extern from "_stop.h" nogil:
 STOPPED_BY = ("", "epsilon", "inconsistent", "max_samples")
 CRITERIA = ("never", "relative", "absolute", "sign")
 
+cdef double MOST_ABSOLUTE = 1e100       # of a reward of unknown support: its cube is finite
+
 cdef enum:
     CONVERTED = 1 << 16         # rewards of other kinds turned into doubles at once
 
@@ -51,8 +53,9 @@ cdef class Stream:
         """Set what all rules share, from arguments that have been checked; `arguments` rebuild the object."""
         guard_build(&self.guard, 0, self)
         self.arguments = dict(arguments)
-        self.low, self.high = support
-        self.slack = stream_slack(self.low, self.high)
+        self.bounded = support is not None
+        self.low, self.high = support if self.bounded else (-MOST_ABSOLUTE, MOST_ABSOLUTE)
+        self.slack = stream_slack(self.low, self.high) if self.bounded else 0.0
         self.criterion_ = CRITERIA.index(criterion)
         self.epsilon_ = epsilon
         self.delta_ = delta
@@ -60,8 +63,8 @@ cdef class Stream:
         self.floor = -1.0 if floor is None else floor
         self.limit = INT64_MAX if max_samples is None else max_samples
         self.clip = outside == "clip"
-        self.s.lower = self.low
-        self.s.upper = self.high
+        self.s.lower = self.low if self.bounded else -INFINITY
+        self.s.upper = self.high if self.bounded else INFINITY
         guard_built(&self.guard, 0)
 
     # What a rule supplies
@@ -180,6 +183,9 @@ cdef class Stream:
                 raise self._refuse(value, "the reward")
             value = self.low if value < self.low else self.high
             self.s.n_clipped += 1
+        if self.binary and self._between_ends(value) and self.s.status == RUNNING:
+            guard_leave_brief(&self.guard)
+            raise self._refuse(value, "the reward")
         if self.s.status == RUNNING:
             self.s.n += 1
             self.push(value)
@@ -285,6 +291,12 @@ cdef class Stream:
                 if self.clip:
                     count = self._clip(x, count, room)
                     x = room
+            if self.binary:
+                for i in range(count):
+                    if self._between_ends(x[i]):
+                        bad[0] = start + i
+                        count = i
+                        break
             i = self.extend(x, count)
             if x == room and i == count and self.clip and self._was_clipped(data, start + i - 1, stride, single):
                 self.s.n_clipped += 1
@@ -299,6 +311,9 @@ cdef class Stream:
                 check_signals()
                 until_check = self.per_check
         return start
+
+    cdef bint _between_ends(self, double x) noexcept nogil:
+        return self.low + self.slack < x < self.high - self.slack
 
     cdef Py_ssize_t _clip(self, const double *x, Py_ssize_t n, double *out) noexcept nogil:
         """Copy rewards up to the first that must be clipped; return how many. What is not used is not counted."""
@@ -319,9 +334,16 @@ cdef class Stream:
 
     def _refuse(self, x, place):
         """Why a reward cannot be taken."""
+        if not self.bounded:
+            return ValueError(f"{place} is {x!r}; a reward must be a finite number of at most {MOST_ABSOLUTE:g}: drop "
+                              f"or replace it")
         if not isfinite(x):
             return ValueError(f"{place} is {x!r}; a reward must be a finite number inside support="
                               f"({self.low!r}, {self.high!r}): drop or replace it")
+        if self.low < x < self.high:
+            return ValueError(f"{place} is {x!r}, between the ends of support=({self.low!r}, {self.high!r}); a "
+                              f"'beta-binomial' bound is for rewards that are one of the two ends, such as 0 and 1: "
+                              f"say bound='universal' for others")
         return ValueError(f"{place} is {x!r}, outside support=({self.low!r}, {self.high!r}): the promise holds only "
                           f"for rewards inside it; widen support, scale the rewards or say outside='clip'")
 
@@ -367,8 +389,8 @@ cdef class Stream:
 
     @property
     def support(self):
-        """Interval that holds every reward."""
-        return self.low, self.high
+        """Interval that holds every reward; None if it is unknown, and the interval of the mean asymptotic."""
+        return (self.low, self.high) if self.bounded else None
 
     @property
     def epsilon(self):
@@ -409,6 +431,10 @@ cdef class Stream:
 
     def _stopped_by_floor(self):
         return bool(self.s.by_floor)
+
+    def _doubts(self):
+        """What was seen that may void the promise, in words."""
+        return ()
 
     # Saving
 
@@ -454,6 +480,7 @@ cdef class Over(Stream):
         self.s = inner.s
         self.population = inner.population
         self.per_check = inner.per_check
+        self.binary = inner.binary
         guard_built(&self.guard, 1)
 
     def _inner(self):
@@ -487,6 +514,10 @@ cdef class Over(Stream):
         guard_check_built(&self.guard, self)
         self.inner.s = self.s
         return self.inner._interval()
+
+    def _doubts(self):
+        guard_check_built(&self.guard, self)
+        return self.inner._doubts()
 
     def _own_state(self):
         guard_check_built(&self.guard, self)

@@ -1,7 +1,7 @@
 """Races on streams: where the rewards of rounds come from, answers, and saving."""
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport free, malloc
 cimport numpy as cnp
 
@@ -10,7 +10,8 @@ from fastrace._draws._row_order cimport RowOrder, row_in
 from fastrace._math._bounds cimport stream_slack
 from fastrace._math._rounds cimport fr_rounds_brackets, fr_view
 from fastrace.sources cimport ArraySource, Source
-from fastrace.streams._rounds cimport BY_HORIZON, CHOSEN, DROPPED, EXACT, OPEN, RUNNING, Rounds
+from fastrace.streams._rounds cimport (BY_EPSILON, BY_HORIZON, BY_MAX_PULLS, CHOSEN, DROPPED, EXACT, OPEN, RUNNING,
+                                       Rounds)
 
 import numpy as np
 
@@ -60,6 +61,8 @@ cdef class StreamRace(Rounds):
     def _tell(self, cnp.ndarray table not None):
         cdef Py_ssize_t used = 0, n = table.shape[0], i
         cdef fr_view view
+        if self.status == BY_MAX_PULLS:
+            self.status = RUNNING
         if self.order is not None:
             raise ValueError(f"this race reads a table of {self.order.n_rows} rows in random order; go on with "
                              f"run(table), which knows the rows that are left")
@@ -88,16 +91,17 @@ cdef class StreamRace(Rounds):
         self._finish()
         return used
 
-    def run(self, Source source not None, batch, rng=None):
+    def run(self, Source source not None, batch, rng=None, max_pulls=None):
         """Use the rows of a source until the race is over or the rows are: round t is row t - 1, or, with `rng`, the
         row at position t - 1 of a random order of all rows, which later calls go on with.
 
-        A table in memory is read where it lies; other sources are asked for `batch` rounds at a time.
+        A table in memory is read where it lies; other sources are asked for `batch` rounds at a time. No round is begun
+        that would take the rewards used in all beyond `max_pulls`.
         """
         guard_check_built(&source.guard, source)
-        guarded(&self.guard, self, self._run, (source, batch, rng))
+        guarded(&self.guard, self, self._run, (source, batch, rng, max_pulls))
 
-    def _run(self, Source source, batch, rng):
+    def _run(self, Source source, batch, rng, max_pulls):
         cdef ArraySource table
         cdef fr_view view
         cdef Py_ssize_t used = 0, most = batch, count, n, i
@@ -109,8 +113,11 @@ cdef class StreamRace(Rounds):
         cdef double **columns = NULL
         if source.n_arms != self.n_arms:
             raise ValueError(f"the source has {source.n_arms} arms; this race was set up for {self.n_arms}")
+        if self.status == BY_MAX_PULLS:
+            self.status = RUNNING
         if self.status != RUNNING:
             return
+        self.limit = INT64_MAX if max_pulls is None else max_pulls
         self._begin()
         try:
             self._set_order(source.n_rows, rng)
@@ -141,7 +148,10 @@ cdef class StreamRace(Rounds):
             view.column = self.column
             while self.status == RUNNING and self.rounds < last:
                 n = self.n_open
-                count = <Py_ssize_t>min(<int64_t>most, last - self.rounds)
+                count = <Py_ssize_t>min(<int64_t>most, last - self.rounds, self._affordable())
+                if count == 0:
+                    self.status = BY_MAX_PULLS
+                    break
                 for i in range(n):
                     self.column[i] = i
                     columns[i] = room + i * most
@@ -162,6 +172,7 @@ cdef class StreamRace(Rounds):
                 with nogil:
                     self._end_exactly()
         finally:
+            self.limit = INT64_MAX
             free(rows)
             free(room)
             free(columns)
@@ -174,7 +185,7 @@ cdef class StreamRace(Rounds):
                 self.order = None
             elif self.order is None or self.order.n_rows != n_rows:
                 self.order = RowOrder(n_rows, rng)
-            self.rule.n_rows = INFINITY if rng is None else <double>self.order.n_rows
+            self._read_from()
         elif rng is None and self.order is not None:
             raise ValueError(f"this race has read {self.rounds} rows of a table in random order; it cannot go on with "
                              f"rows in the order given, some of which it has seen")
@@ -183,12 +194,19 @@ cdef class StreamRace(Rounds):
             raise ValueError(f"this race has used {self.rounds} {seen}; a table of {n_rows} rows in random order must "
                              f"be read from its start: make a new race, or say order='given'")
 
+    def _read_from(self):
+        """Let the bets know whether rounds are rows of a population, read without replacement."""
+        n_rows = None if self.order is None else self.order.n_rows
+        self.rule.n_rows = INFINITY if n_rows is None else <double>n_rows
+        if self.duels is not None:
+            self.duels.read_from(n_rows)
+
     def restore_order(self, saved):
         """Take the order that `saved` gave."""
         order = None if saved is None else _row_order.restored(saved)
         guard_check(&self.guard, self)
         self.order = order
-        self.rule.n_rows = INFINITY if saved is None else <double>self.order.n_rows
+        self._read_from()
         if self.order is not None and self.rounds > self.order.drawn:
             raise DamagedError("the saved race is damaged: it has used more rows than its order has")
 
@@ -232,9 +250,33 @@ cdef class StreamRace(Rounds):
         pulls = pulls[places]
         with np.errstate(invalid="ignore", divide="ignore"):
             std = np.sqrt(np.maximum(table[1], 0.0) / pulls)
-        return dict(mean=table[0], std=std, lower=table[2], upper=table[3], pulls=pulls,
+        return dict(mean=table[0], std=std, lower=table[2], upper=table[3], pulls=pulls, evidence=self._evidence(),
                     chosen=np.flatnonzero(verdict == CHOSEN), active=np.flatnonzero(verdict == OPEN),
                     n_rounds=self.rounds, stopped_by=STOPPED_BY[self.status])
+
+    def _evidence(self):
+        """Log of the least evidence that the answer rests on; nan of a race without duels, and without an arm to
+        beat it is infinite."""
+        cdef Py_ssize_t i, n = self.n_open
+        cdef double least = INFINITY
+        if self.duels is None:
+            return np.nan
+        for i in range(n, self.n_arms):
+            least = min(least, self.field[5][i])
+        if 0 < self.n_wanted < n and self.status != EXACT:
+            mean = np.array([self.mean_of(i) if self.rounds else 0.0 for i in range(n)])
+            least = min(least, self._least(mean, np.empty(n), 0 if self.status != BY_EPSILON else 1))
+        return least
+
+    def _least(self, cnp.ndarray mean, cnp.ndarray work, int kind):
+        return self.duels.least(self.arm, <const double *>cnp.PyArray_DATA(mean), self.n_open, self.n_wanted, kind,
+                                <double *>cnp.PyArray_DATA(work))
+
+    def differences(self, leader, log_inv_delta):
+        """Intervals of the means of all arms minus that of `leader`; None of a race without duels."""
+        if self.duels is None:
+            return None
+        return guarded(&self.guard, self, self.duels.differences, (leader, log_inv_delta))
 
     def saved(self):
         """The state, and the order of the rows of a population or None, both of one moment."""
@@ -247,7 +289,8 @@ cdef class StreamRace(Rounds):
     def _state(self):
         return dict(arguments=self.arguments, fields=self._fields.copy(), arm=self._arm.copy(),
                     verdict=self._verdict.copy(), low=self._low.copy(), high=self._high.copy(),
-                    counts=(self.n_open, self.n_wanted, self.rounds, self.status))
+                    counts=(self.n_open, self.n_wanted, self.rounds, self.status),
+                    **({} if self.duels is None else dict(duels=self.duels.state())))
 
     def _set_state(self, state):
         guarded(&self.guard, self, self._take_state, (state,))
@@ -262,11 +305,13 @@ cdef class StreamRace(Rounds):
                 and np.isin(verdict, (OPEN, DROPPED, CHOSEN)).all() and 0 <= n_wanted <= self.n_best
                 and (verdict[:n_open] == OPEN).all() and (verdict[n_open:] != OPEN).all()
                 and 0 <= rounds <= self.horizon and 0 <= status < len(STOPPED_BY)
-                and (status != RUNNING or 0 < n_wanted < n_open)
+                and (status not in (RUNNING, BY_MAX_PULLS) or 0 < n_wanted < n_open)
                 and np.array_equal(low, np.broadcast_to(self.arguments[6], (self.n_arms,))[arm])
                 and np.array_equal(high, np.broadcast_to(self.arguments[7], (self.n_arms,))[arm])
                 and not np.isnan(fields[:, :n_open]).any()):
             raise DamagedError("the saved race is damaged: its counts cannot be right")
+        if self.duels is not None:
+            self.duels.set_state(state["duels"])
         self._fields = np.array(fields, order="C")
         self._arm = np.array(arm)
         self._verdict = np.array(verdict)

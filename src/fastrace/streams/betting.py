@@ -27,11 +27,11 @@ class _BettingRule(_rules.StoppingRule, Sequence):
 
 
 class TargetEBStop(_BettingRule):
-    r"""Estimate the mean of a bounded stream by bets aimed at the wanted accuracy, then stop: the default rule.
+    r"""Estimate the mean of a bounded stream by bets aimed at the wanted accuracy, then stop: at 10 ns a reward.
 
     An empirical Bernstein confidence sequence whose bets are chosen, from what has been seen, to be sharpest when its
     half-width is the one at which the rule may stop. 6 to 16 times fewer samples than `EBGStop` on the laws of its
-    paper [1]_, at about 10 ns per reward.
+    paper [1]_, at about 10 ns per reward. `TargetOddsStop` takes fewer.
 
     Parameters
     ----------
@@ -79,10 +79,11 @@ class TargetEBStop(_BettingRule):
 
 
 class TargetBetStop(_BettingRule):
-    r"""Estimate the mean by a gambler who aims at the wanted accuracy: fewest samples where the variance is small.
+    r"""Estimate the mean by a gambler who aims at the wanted accuracy, on a grid of candidate means.
 
     The bets of `TargetEBStop` as a capital in place of its closed form, followed for at most 1024 candidate means,
-    between which new ones are placed as others are refuted. Up to 1.4 times fewer samples than `TargetEBStop`, at about
+    between which new ones are placed as others are refuted. `TargetOddsStop` is faster, and takes fewer samples on most
+    laws. Up to 1.4 times fewer samples than `TargetEBStop`, at about
     0.3 us per reward. The grid of candidates costs samples beside the capital of every mean, which would need all
     rewards again at each step: 2 to 7 % on average and up to 17 % in runs of 100 rewards and more, over six laws at
     accuracies of 0.02 to 0.2; in runs of some 30 rewards up to 40 %.
@@ -119,6 +120,59 @@ class TargetBetStop(_BettingRule):
     """
 
     _kernel = "target-betting"
+
+
+class TargetOddsStop(_BettingRule):
+    r"""Estimate the mean by bets on odds ratios, aimed at the wanted accuracy: the fewest samples.
+
+    Bets aimed at the accuracy, against every candidate mean at once. Samples relative to `TargetEBStop` (20 runs at
+    delta 0.05, accuracies of 0.03 to 0.2): 0.63 to 0.75 on betas and other rewards of small variance, 0.7 to 0.95 on
+    uniforms and clipped lognormals, 0.8 to 1.01 on zeros and ones; never more than 1 % above it, and 0.4 to 0.8 at an
+    accuracy of 0.6.
+
+    Parameters
+    ----------
+    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside}
+    cap : float, default 0.9
+        Largest share of the wealth on one bet, in (0, 0.99].
+
+    {raises}
+
+    Notes
+    -----
+    The promise is that of `TargetEBStop`. On reward :math:`z` (on the scale of [0, 1]), who bets that the mean is above
+    the candidate :math:`m` multiplies his money by :math:`(1 - z + z e^u) / (1 - m + m e^u)`, a fair bet against every
+    :math:`m` [1]_. With :math:`m_t` and :math:`v_t` the mean and variance guessed from earlier rewards (and one made-up
+    reward 1/2, half of one with variance 1/4), :math:`d` the wanted half-width and :math:`m = \max(m_t - d, m_t / 2)`,
+    he takes :math:`u = (\operatorname{logit} m_t - \operatorname{logit} m) \, m_t (1 - m_t) / v_t`, rounded to the
+    nearest :math:`25 e^{-k / 10}`: on zeros and ones his money grows fastest with it. The numerators do not depend on
+    :math:`m`, and the denominators only on how often each :math:`u` was taken: the wealth of every candidate is known
+    exactly, is convex in :math:`m`, and gives the lower end where it reaches :math:`2 / \delta`; the same for
+    :math:`1 - z` gives the upper one. Without replacement, :math:`m` is the mean of a reward given those before it, and
+    its average over the rewards of each :math:`u` enters: by Jensen's inequality, no more money than was won.
+
+    The bounds are looked at after every reward at first, later where the number of rewards has grown by 0.5 %. About
+    0.7 us per reward in runs of some hundred rewards and 45 ns in runs of 100,000; O(1) memory.
+
+    References
+    ----------
+    .. [1] Waudby-Smith, Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024; Orabona,
+       Jun, "Tight concentrations and confidence sequences from the regret of universal portfolio", IEEE Transactions on
+       Information Theory 70, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> x = np.random.default_rng(1).beta(10, 30, 1000)
+    >>> rule = fr.TargetOddsStop(epsilon=0.1, delta=0.05)
+    >>> rule.update_many(x), fr.TargetEBStop(epsilon=0.1, delta=0.05).update_many(x)
+    (93, 156)
+    >>> rule.stopped, abs(rule.estimate - 0.25) < 0.025
+    (True, True)
+    """
+
+    _kernel = "target-odds"
 
 
 class BettingStop(_BettingRule):

@@ -16,13 +16,14 @@ import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _progress
 from fastrace._base._words import counted
 from fastrace.results import StopResult
-from fastrace.streams import _rules, betting, over_bounds, sequences, stopping
+from fastrace.streams import _rules, betting, over_bounds, proxies, sequences, stopping
 from fastrace.streams._stopping import Stream
 from fastrace.streams.stopping import Support
 
 METHODS: dict[str, Callable[..., Any]] = {
     "target-eb": betting.TargetEBStop,
     "target-bet": betting.TargetBetStop,
+    "target-odds": betting.TargetOddsStop,
     "betting": betting.BettingStop,
     "nas": stopping.NAS,
     "geometric-nas": stopping.GeometricNAS,
@@ -31,7 +32,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "ebstop": stopping.EBStop,
     "ebgstop": stopping.EBGStop,
 }
-# Methods of each accuracy, "auto" first, and those that know populations. For an absolute one they are bounds.
+AUTO = "target-odds"        # of either accuracy: the fewest rewards
+# Methods of each accuracy, and those that know populations. For an absolute one they are bounds.
 CHOICES: dict[str, tuple[str, ...]] = {"relative": tuple(METHODS), "absolute": tuple(over_bounds.ABSOLUTE)}
 NAMES = ("auto", *dict.fromkeys((*CHOICES["relative"], *CHOICES["absolute"])))
 OF_POPULATIONS = {
@@ -45,13 +47,14 @@ def estimate_mean(
     rewards: Callable[..., Any] | Iterable[float] | ArrayLike,
     epsilon: float = 0.1,
     delta: float = 0.05,
-    support: Support = (0.0, 1.0),
+    support: Support | None = (0.0, 1.0),
     *,
     accuracy: str = "relative",
     method: str | Stream = "auto",
     n_rows: int | None = None,
     order: str = "random",
     max_samples: int | None = None,
+    proxy: ArrayLike | None = None,
     progress: bool = False,
     batch: int | None = None,
     rng: _checks.RngLike = None,
@@ -70,18 +73,19 @@ def estimate_mean(
         Accuracy: relative, in (0, 1), or absolute, in reward units.
     delta : float, default 0.05
         Probability that the estimate misses the accuracy, in (0, 1).
-    support : tuple of float, default (0, 1)
-        Interval (low, high) that holds every reward, in reward units.
+    support : tuple of float or None, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units. None if it is unknown, for an absolute accuracy:
+        the answer is then asymptotic, and says so; see `ConfidenceSequence`, also for the option `first_look`.
     accuracy : {"relative", "absolute"}, default "relative"
         Whether ``|estimate - mean|`` is to be at most ``epsilon * |mean|`` or ``epsilon``.
     method : str or rule, default "auto"
-        For a relative accuracy ``"target-eb"`` (``"auto"``), which is `TargetEBStop`, ``"target-bet"``, ``"betting"``,
-        ``"nas"``, ``"geometric-nas"``, ``"sra"``, ``"aa"``, ``"ebstop"`` or ``"ebgstop"``. For an absolute one a bound
-        of `AbsoluteStop`, of which ``"auto"`` is ``"target"``. Or a rule made by you: it brings its own accuracy, and
-        keeps what it has seen whatever happens to this call.
+        For a relative accuracy ``"target-odds"`` (``"auto"``), which is `TargetOddsStop`, ``"target-eb"``,
+        ``"target-bet"``, ``"betting"``, ``"nas"``, ``"geometric-nas"``, ``"sra"``, ``"aa"``, ``"ebstop"`` or
+        ``"ebgstop"``. For an absolute one a bound of `AbsoluteStop`, of which ``"auto"`` is ``"target-odds"``.
+        Or a rule made by you: it brings its own accuracy, and keeps what it has seen whatever happens to this call.
     n_rows : int, optional
         Size of the population that the rewards are drawn from without replacement, for methods that know populations:
-        the first three for a relative accuracy, and the bounds that `AbsoluteStop` names. An array read in random
+        the first four for a relative accuracy, and the bounds that `AbsoluteStop` names. An array read in random
         order is the whole population unless this says that it is a random part of a larger one; less than its length
         is refused.
     order : {"random", "given"}, default "random"
@@ -90,10 +94,16 @@ def estimate_mean(
         stand, such as independent draws; the estimate is then one of the mean that they share.
     max_samples : int, optional
         Rewards after which it gives up, with what it knows.
+    proxy : array_like of shape (n_rows,), optional
+        A cheap score of every row of a population whose rewards are dear, such as a model's verdict beside a person's.
+        `rewards` is then a function that returns the rewards of given rows, ``rewards(rows)``, or an array of as many
+        rows. Fewer rewards are needed, by the share that the scores explain; see `Proxy`. For methods that know
+        populations.
     progress : bool, default False
         Show on standard error how many rewards were used and what is known.
     batch : int, optional
-        Rewards asked for at once, at least 1. Those of the last batch that are not needed are lost.
+        Rewards asked for at once, at least 1. Those of the last batch that are not needed are lost. With a `proxy` it
+        is 2 % of those read by default.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness of the order.
     **options
@@ -131,10 +141,10 @@ def estimate_mean(
     >>> import fastrace as fr
     >>> rng = np.random.default_rng(1)
     >>> print(fr.estimate_mean(rng.random, epsilon=0.05, delta=0.05, support=(0, 1), batch=100))
-    TargetEBStop: stopped after 952 samples (relative accuracy, epsilon 0.05, delta 0.05)
-      estimate  0.49965959
-      interval  [0.47589589, 0.52592474]
-      samples   952
+    TargetOddsStop: stopped after 793 samples (relative accuracy, epsilon 0.05, delta 0.05)
+      estimate  0.49606358
+      interval  [0.47264471, 0.5219476]
+      samples   793
 
     A column that is sorted is read at random; no order deceives it.
 
@@ -145,6 +155,9 @@ def estimate_mean(
     order = _checks.choice(order, "order", ("random", "given"))
     accuracy = _checks.choice(accuracy, "accuracy", tuple(CHOICES))
     generator = _checks.generator(rng)
+    if proxy is not None:
+        return _by_proxy(rewards, proxy, epsilon, delta, support, accuracy, method, n_rows, order, max_samples,
+                         progress, batch, generator, options)
     array = _array(rewards)
     if array is not None:
         if n_rows is not None and _checks.integer(n_rows, "n_rows", 1, "a population has rows") < array.shape[0]:
@@ -153,6 +166,7 @@ def estimate_mean(
                 f"out, give the size of the larger population of which it is a random part, or pass fewer rewards"
             )
         by_name = not isinstance(method, Stream) and _full_name(method, accuracy) in OF_POPULATIONS[accuracy]
+        by_name = by_name and support is not None
         if n_rows is None and order == "random" and array.shape[0] and by_name:
             n_rows = array.shape[0]
     if n_rows is not None:
@@ -185,11 +199,51 @@ def estimate_mean(
     return dataclasses.replace(result, stopped_by="exhausted", note="the rewards ended before the rule stopped")
 
 
+def _by_proxy(
+    rewards: Any, scores: ArrayLike, epsilon: float, delta: float, support: Support | None, accuracy: str,
+    method: str | Stream, n_rows: int | None, order: str, max_samples: int | None, progress: bool,
+    batch: int | None, rng: Any, options: dict[str, Any],
+) -> StopResult:
+    """The mean of a population from rewards less what a proxy says of them."""
+    if support is None:
+        raise ValueError("support is None and proxy is given; a proxy needs the support of the rewards: give it")
+    for name, value, why in (("n_rows", n_rows, "scores are of all rows"),
+                             ("order", None if order == "random" else order, "rows are drawn at random")):
+        if value is not None:
+            raise ValueError(f"{name} is {_checks.shown(value)} and proxy is given: {why}; leave {name} out")
+    if isinstance(method, Stream):
+        raise TypeError("method is a rule and proxy is given, which widens the support; name the method, or use Proxy")
+    proxy = proxies.Proxy(scores, support=support)
+    array = None if callable(rewards) else _array(rewards)
+    if array is None and not callable(rewards):
+        raise TypeError(f"rewards is a {type(rewards).__name__} and proxy is given; a function of rows, or an array "
+                        f"with one reward per score, is needed")
+    if array is not None and array.shape[0] != proxy.n_rows:
+        raise ValueError(f"rewards has {array.shape[0]} rows and proxy {proxy.n_rows}; one score per row is needed")
+    options = {"n_rows": proxy.n_rows, **options}
+    if _full_name(method, accuracy) == "beta-binomial":
+        raise ValueError("method is 'beta-binomial', which needs rewards of two values; adjusted ones have more")
+    rule: Any = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
+    if batch is not None:
+        batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
+    with _progress.samples(progress) as report:
+        proxies.feed(rule, proxy, rewards if array is None else array, batch, rng, report)
+        report(rule, True)
+    result: StopResult = rule.result()
+    low, high = support
+    said = f"adjusted by a proxy, coefficient {proxy.coefficient:.3g}"
+    return dataclasses.replace(
+        result, support=(float(low), float(high)), note=f"{result.note}; {said}" if result.note else said,
+        estimate=min(max(result.estimate, low), high),
+        interval=(min(max(result.interval[0], low), high), max(min(result.interval[1], high), low)),
+    )
+
+
 def start_rule(
     method: str | Stream,
     epsilon: float,
     delta: float,
-    support: Support,
+    support: Support | None,
     accuracy: str,
     max_samples: int | None,
     options: dict[str, Any],
@@ -201,6 +255,11 @@ def start_rule(
         if not isinstance(method, _rules.StoppingRule):
             raise TypeError(f"method is a {type(method).__name__}; a rule such as EBGStop(0.1) is needed")
         return method
+    if support is None:
+        if accuracy != "absolute":
+            raise ValueError("support is None and accuracy is 'relative'; without a support there are absolute "
+                             "accuracies only: say accuracy='absolute', or give a support")
+        return over_bounds.AbsoluteStop(epsilon, delta, None, bound=method, max_samples=max_samples, **options)
     name = _full_name(method, accuracy)
     fitting = OF_POPULATIONS[accuracy]
     if "n_rows" in options and name not in fitting:
@@ -219,7 +278,7 @@ def _full_name(method: str, accuracy: str) -> str:
     name = _checks.choice(sequences.in_full(method), "method", NAMES)
     if name != "auto" and name not in names:
         raise ValueError(f"method is {name!r}, which is not for {accuracy} accuracy; take one of {', '.join(names)}")
-    return names[0] if name == "auto" else name
+    return AUTO if name == "auto" else name
 
 
 def _array(rewards: Any) -> Any:
@@ -245,7 +304,8 @@ def _rows(rule: Any, array: Any, rng: _checks.Generator) -> Callable[[int], Any]
             f"the rule knows a population of {population} rows, of which it has seen {rule.n_samples}, and rewards has "
             f"{n_rows}; make the rule for all of them"
         )
-    if population is not None or rule._holds_once:
+    # Without replacement, a mean varies less than asymptotic intervals take it to.
+    if population is not None or rule._holds_once or rule.support is None:
         return _row_order.RowOrder(n_rows, rng).take
     left = n_rows
 
@@ -280,6 +340,10 @@ def _feed_array(
 def _exactly(rule: Any, array: Any) -> StopResult:
     """The answer of a rule that all rows of an array could not stop, from the mean of the array."""
     outside = rule.arguments.get("outside", "raise")
+    if rule.support is None:        # it has used every row
+        mean = float(np.mean(array, dtype=np.float64))
+        return dataclasses.replace(rule.result(), estimate=mean, interval=(mean, mean), stopped_by="exact", warnings=(),
+                                   note="every row was read: the interval is the mean of the array")
     full = sequences.ConfidenceSequence(
         "plug-in", rule.delta, rule.support, n_rows=array.shape[0], outside=outside
     )

@@ -16,13 +16,15 @@ from fastrace.streams.stopping import PRESETS, Support
 ABSOLUTE: dict[str, str | None] = {
     "target": "target",
     "target-betting": "target-betting",
+    "target-odds": "target-odds",
     "empirical-bernstein": None,
     "fixed-size": None,
     **sequences.BOUNDS,
 }
 SIGN: dict[str, str | None] = {"threshold-betting": "threshold", "empirical-bernstein": None, **sequences.BOUNDS}
 # Bounds that hold for a population read without replacement.
-OF_POPULATIONS = ("target", "target-betting", "betting", "empirical-bernstein-plug-in")
+OF_POPULATIONS = ("target", "target-betting", "target-odds", "universal", "betting", "empirical-bernstein-plug-in",
+                  "beta-binomial")
 
 
 def _bernstein(once: bool, checked: dict[str, Any]) -> Stream:
@@ -93,19 +95,22 @@ class AbsoluteStop(_OverBound):
         Absolute accuracy, above 0, in reward units.
     {delta} {support}
     bound : str, default "auto"
-        - ``"target"`` (``"auto"``) and ``"target-betting"``: bets aimed at the accuracy, as in `TargetEBStop` and
-          `TargetBetStop`;
+        - ``"target"`` (``"auto"``), ``"target-betting"`` and ``"target-odds"``: bets aimed at the accuracy, as in
+          `TargetEBStop`, `TargetBetStop` and `TargetOddsStop`, the last with the fewest rewards;
         - ``"fixed-size"``: Hoeffding's inequality at a number of rewards known beforehand;
         - ``"empirical-bernstein"``: that of `EBGStop`. It stops at Hoeffding's sample size for half of `delta` at the
           latest, so that it never takes many more rewards than ``"fixed-size"``;
         - any bound of `ConfidenceSequence`, by its long or short name, with the default of `tight_at`.
     n_rows : int, optional
-        As for `TargetEBStop`; for ``"target"``, ``"target-betting"``, ``"betting"`` and
-        ``"empirical-bernstein-plug-in"``.
+        As for `TargetEBStop`; for ``"target"``, ``"target-betting"``, ``"target-odds"``, ``"universal"``,
+        ``"betting"``, ``"empirical-bernstein-plug-in"`` and ``"beta-binomial"``.
     {max_samples} {outside}
     cap : float, optional
         For bounds that bet: the largest share of the wealth on one bet, in (0, 0.99]. Without it, 0.9 for bets aimed at
         the accuracy and 0.5 for the others.
+    first_look : int, default 200
+        With ``support=None``: rewards before which it does not stop. The bound is then ``"asymptotic"``, whose promise
+        is nearly right for the mean of so many rewards: see `ConfidenceSequence`, and the warnings of `result`.
 
     {raises}
 
@@ -134,11 +139,20 @@ class AbsoluteStop(_OverBound):
     _of_populations = OF_POPULATIONS
 
     def __init__(
-        self, epsilon: float, delta: float = 0.05, support: Support = (0.0, 1.0), *, bound: str = "auto",
+        self, epsilon: float, delta: float = 0.05, support: Support | None = (0.0, 1.0), *, bound: str = "auto",
         n_rows: int | None = None, max_samples: int | None = None, outside: str = "raise", cap: float | None = None,
+        first_look: int | None = None,
     ) -> None:
-        checked = _rules.absolute(epsilon) | _rules.shared(delta, support, max_samples, outside)
-        self._start(bound, n_rows, cap, checked)
+        checked = _rules.absolute(epsilon) | _rules.shared(delta, support, max_samples, outside, bounded=False)
+        if support is not None:
+            _rules.with_support(first_look, bound)
+            self._start(bound, n_rows, cap, checked)
+            return
+        own = _rules.without_support(bound, "auto", first_look, outside, n_rows=n_rows, cap=cap)
+        inner = Sequence()
+        first_look = own["first_look"]
+        inner._open({}, "asymptotic", first_look=first_look, best_at=_rules.best_at(first_look), **checked)
+        self._configure_over(_rules.arguments(checked, **own) | {"n_rows": None}, inner)
 
 
 class SignStop(_OverBound):

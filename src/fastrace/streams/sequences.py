@@ -11,14 +11,16 @@ from fastrace.streams._sequences import Sequence
 
 # Name of a bound -> its kernel. The first is the default.
 BOUNDS = {
+    "universal": "universal",
     "empirical-bernstein-mixture": "mixture",
     "empirical-bernstein-plug-in": "plug-in",
     "empirical-bernstein-stitched": "stitched",
     "hoeffding": "hoeffding",
     "betting": "betting",
+    "beta-binomial": "beta-binomial",
 }
 SHORT = {"plug-in": "empirical-bernstein-plug-in", "stitched": "empirical-bernstein-stitched"}
-CAPPED = ("plug-in", "betting")         # kernels whose bets have a cap, and that know populations
+OF_POPULATIONS = ("universal", "plug-in", "betting", "beta-binomial")     # kernels that know populations
 
 
 def in_full(bound: Any) -> Any:
@@ -39,7 +41,7 @@ def population(n_rows: int | None) -> int | None:
 def share(cap: float | None, kernel: str | None) -> float:
     """Largest share of the wealth on one bet, checked; None is 0.9 for bets aimed at an accuracy, else 0.5."""
     if cap is None:
-        return 0.9 if kernel in ("target", "target-betting") else 0.5
+        return 0.9 if kernel in ("target", "target-betting", "target-odds") else 0.5
     number = _checks.real(cap, "cap")
     if not 0.0 < number <= 0.99:
         raise ValueError(f"cap is {cap!r}; a share of the wealth in (0, 0.99] is needed: a bet of all can lose all")
@@ -53,40 +55,51 @@ def enough_delta(delta: float, kernel: str) -> None:
 
 
 class ConfidenceSequence(_rules.StoppingRule, Sequence):
-    r"""Interval for the mean of a bounded stream that is right at all times at once.
+    r"""Interval for the mean of a stream that is right at all times at once.
 
     One may look at it after every reward, stop for any reason, and quote it: there is no price for looking.
 
     Parameters
     ----------
-    bound : str, default "empirical-bernstein-mixture"
-        How the interval is made; all but the fourth adapt to the variance of the rewards.
+    bound : str, default "universal"
+        How the interval is made; all but ``"hoeffding"`` adapt to the variance of the rewards.
 
-        - ``"empirical-bernstein-mixture"``: gamma-exponential mixture [1]_, narrow at all times. The boundary, found by
-          Newton's method, is looked at where the number of rewards has grown by 0.2 %, and when `interval` is read.
-        - ``"empirical-bernstein-plug-in"`` (or ``"plug-in"``): predictable plug-in [2]_.
-        - ``"empirical-bernstein-stitched"`` (or ``"stitched"``): polynomial stitching [1]_, the bound that shrinks
-          fastest in the end, by a law of the iterated logarithm.
+        - ``"universal"``: a universal portfolio of bets on every candidate mean [3]_: the narrowest kind, or within 3 %
+          of it, at all times on the laws of the table in the notes. See there how it bets.
+        - ``"empirical-bernstein-mixture"``: gamma-exponential mixture [1]_. The boundary is found by Newton's method.
+        - ``"empirical-bernstein-plug-in"`` (or ``"plug-in"``): predictable plug-in [2]_, the fastest.
+        - ``"empirical-bernstein-stitched"`` (or ``"stitched"``): polynomial stitching [1]_, which shrinks by a law of
+          the iterated logarithm.
         - ``"hoeffding"``: mixture of normals [1]_; takes the variance at its largest.
-        - ``"betting"``: hedged capital on a grid of candidate means [2]_; the narrowest in the first hundreds of
-          rewards, wider than the default from some thousands on, and the slowest. See the table in the notes.
+        - ``"betting"``: hedged capital on a grid of candidate means [2]_, the slowest.
+        - ``"beta-binomial"``: for rewards that are one of the two ends of `support`, such as 0 and 1; others are
+          refused. The evidence of a prior Beta(1/2, 1/2) over the likelihood [4]_, in closed form. Narrower than
+          ``"universal"`` in the first tens of rewards, and from about 0.7 of a population of `n_rows` on.
+        - ``"asymptotic"``: with ``support=None``, see there.
     delta : float, default 0.05
         Probability that the interval ever misses the mean, in (0, 1).
-    support : tuple of float, default (0, 1)
-        Interval (low, high) that holds every reward, in reward units.
+    support : tuple of float or None, default (0, 1)
+        Interval (low, high) that holds every reward, in reward units. None if there is none that you know, as for
+        revenue or seconds: the interval is then asymptotic [5]_. It takes the mean of `first_look` rewards and more for
+        normally distributed, and its promise is a nearly right one; see the table in the notes. A result says so, and
+        warns of rewards whose tail is too long for it.
     n_rows : int, optional
-        Size of the population if rewards are drawn from it without replacement; for ``"plug-in"`` and ``"betting"``.
+        Size of the population if rewards are drawn from it without replacement; for ``"universal"``, ``"plug-in"``,
+        ``"betting"`` and ``"beta-binomial"``.
         Once all rows have been seen, the interval is their mean, whatever earlier intervals said.
     cap : float, default 0.5
         For ``"plug-in"`` and ``"betting"``: the largest share of the wealth on one bet, in (0, 0.99] (c in [2]_).
-    tight_at : float, default 25.0
+    tight_at : float, optional
         For ``"empirical-bernstein-mixture"`` and ``"hoeffding"``: the number of rewards times their variance (in units
-        of the width of `support`, squared) at which the interval is narrowest compared with what is possible.
+        of the width of `support`, squared) at which the interval is narrowest compared with what is possible; 25 by
+        default. For ``"asymptotic"``: the number of rewards; by default ``first_look * log(first_look)``.
     max_samples : int, optional
         Rewards after which it takes no more.
     outside : {"raise", "clip"}, default "raise"
         What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The interval
         is then one of the mean of clipped rewards.
+    first_look : int, default 200
+        For ``"asymptotic"``: rewards before which the interval is infinite. At least 2.
 
     Raises
     ------
@@ -104,71 +117,156 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     its end, where the interval is its mean, and `stopped_by` stays ``"inconsistent"``. `estimate` is the mean of the
     rewards.
 
-    Width after t rewards over that of the default kind, whose width is in brackets (medians of 20 runs at delta 0.05):
+    Width after t rewards over that of the default kind, whose width is in brackets (medians of 20 runs at delta 0.05;
+    ``bench/benchmarks/sequences.py`` prints the table). Lognormal rewards are min(exp(N(-2.5, 1)), 1). Not shown is
+    ``"hoeffding"``, 1.2 to 30 times as wide.
 
-    ==============  =========  ==========  ==========  ===========  ===========  ============
-    rewards         kind       t = 10      t = 100     t = 1000     t = 10,000   t = 100,000
-    ==============  =========  ==========  ==========  ===========  ===========  ============
-    beta(100, 300)  plug-in    1.06 (.93)  1.08 (.14)  1.05 (.014)  .93 (.0020)  1.09 (.0005)
-    beta(100, 300)  stitched   1.07        1.81        1.72         1.90         1.58
-    beta(100, 300)  hoeffding  .92         2.21        7.09         18.0         26.4
-    beta(100, 300)  betting    .52         .53         .59          .80          1.09
-    uniform         plug-in    1.00 (1.0)  .88 (.24)   1.07 (.060)  1.28 (.019)  1.48 (.0064)
-    uniform         stitched   1.00        1.85        1.51         1.29         1.15
-    uniform         hoeffding  1.00        1.26        1.65         1.82         1.88
-    uniform         betting    .55         .71         1.06         1.33         1.58
-    Bernoulli(0.1)  plug-in    1.00 (.89)  .94 (.21)   1.12 (.062)  1.28 (.020)  1.46 (.0068)
-    Bernoulli(0.1)  stitched   1.13        1.51        1.53         1.26         1.13
-    Bernoulli(0.1)  hoeffding  .80         1.17        1.62         1.70         1.75
-    Bernoulli(0.1)  betting    .64         .78         1.12         1.32         1.54
-    ==============  =========  ==========  ==========  ===========  ===========  ============
+    ================  =============  ============  ============  ============  ============  ============
+    rewards           kind           t = 10        t = 100       t = 1,000     t = 10,000    t = 100,000
+    ================  =============  ============  ============  ============  ============  ============
+    beta(100, 300)    universal      1 (0.41)      1 (0.053)     1 (0.0064)    1 (0.0012)    1 (0.00041)
+    beta(100, 300)    mixture        2.30          2.58          2.27          1.59          1.12
+    beta(100, 300)    plug-in        2.44          2.79          2.38          1.48          1.22
+    beta(100, 300)    stitched       2.46          4.67          3.90          3.03          1.77
+    beta(100, 300)    betting        1.18          1.38          1.34          1.27          1.23
+    beta(10, 30)      universal      1 (0.41)      1 (0.061)     1 (0.012)     1 (0.0039)    1 (0.0014)
+    beta(10, 30)      mixture        2.27          2.36          1.62          1.16          1.01
+    beta(10, 30)      plug-in        2.41          2.47          1.48          1.23          1.21
+    beta(10, 30)      stitched       2.43          4.05          3.10          1.86          1.32
+    beta(10, 30)      betting        1.18          1.30          1.20          1.27          1.32
+    uniform           universal      1 (0.53)      1 (0.16)      1 (0.056)     1 (0.019)     1 (0.0063)
+    uniform           mixture        1.88          1.49          1.07          1.01          1.00
+    uniform           plug-in        1.88          1.31          1.15          1.28          1.48
+    uniform           stitched       1.88          2.76          1.62          1.30          1.15
+    uniform           betting        1.04          1.05          1.14          1.34          1.58
+    Bernoulli(0.1)    universal      1 (0.58)      1 (0.15)      1 (0.059)     1 (0.021)     1 (0.0068)
+    Bernoulli(0.1)    mixture        1.54          1.34          1.04          0.98          1.00
+    Bernoulli(0.1)    plug-in        1.54          1.26          1.16          1.26          1.45
+    Bernoulli(0.1)    stitched       1.73          2.02          1.59          1.24          1.13
+    Bernoulli(0.1)    betting        0.98          1.04          1.16          1.29          1.54
+    Bernoulli(0.1)    beta-binomial  0.91          1.09          1.08          1.10          1.12
+    Bernoulli(0.005)  universal      1 (0.41)      1 (0.058)     1 (0.013)     1 (0.0041)    1 (0.0015)
+    Bernoulli(0.005)  mixture        1.74          1.23          1.12          1.12          0.99
+    Bernoulli(0.005)  plug-in        1.85          1.30          1.10          1.22          1.23
+    Bernoulli(0.005)  stitched       2.46          2.15          1.83          1.77          1.30
+    Bernoulli(0.005)  betting        1.17          1.23          1.11          1.17          1.21
+    Bernoulli(0.005)  beta-binomial  0.93          0.99          1.13          1.26          1.21
+    lognormal         universal      1 (0.43)      1 (0.1)       1 (0.026)     1 (0.01)      1 (0.0034)
+    lognormal         mixture        1.92          1.76          1.28          0.98          0.98
+    lognormal         plug-in        2.02          1.68          1.29          1.17          1.31
+    lognormal         stitched       2.31          3.01          2.21          1.39          1.20
+    lognormal         betting        1.26          1.06          1.16          1.15          1.32
+    ================  =============  ============  ============  ============  ============  ============
 
-    O(1) time per reward, about 10 ns in `update_many`, and O(1) memory; betting keeps at most 1024 candidate means,
-    between which new ones are placed as others are refuted, at about 0.3 us per reward. The same rewards in any
-    portions give the same bits.
+    The portfolio. With :math:`z` the reward on the scale of [0, 1], bettor :math:`u` multiplies his money by
+    :math:`(1 - z + z e^u) / (1 - m + m e^u)`, which is 1 on average if the mean is the candidate :math:`m`. 48 bettors
+    with :math:`u > 0` bet on a larger mean and 48 with :math:`-u` on a smaller one, :math:`u = 25 e^{-0.35 k}`, with
+    shares of one unit of money that are fixed beforehand; a mixture of such bets is as good as any bets learned from
+    the rewards, but for the share. :math:`m` is refuted once the money reaches :math:`1 / \delta` (Ville's inequality).
+    The numerators do not depend on :math:`m`, so 96 products serve all candidates, and the money falls in :math:`m` on
+    the side of each bound, so Newton's method finds the bound. Without replacement, :math:`m` stands for the mean of a
+    reward given those before it; by Jensen's inequality the average of these means gives no more money than was won.
+
+    ``"universal"``, ``"empirical-bernstein-mixture"`` and ``"beta-binomial"`` look at their bounds after every reward
+    at first, later where the number of rewards has grown by 0.5 % (the second, 0.2 %), and when `interval` is read.
+
+    Asymptotic intervals. That of ``support=None`` is a mixture of t-statistics: exact for normal rewards of unknown
+    variance at all times, and for others as the first look grows, where it becomes the sequence of [5]_, Theorem 2.2.
+    It is the interval as of now, not the intersection of those so far, and never inconsistent. Share of 2,000 streams
+    of 10,000 rewards whose mean it misses at any time from `first_look` on, at delta 0.05, beside a z-test at level
+    0.05 that looks 30 times at the same rewards (``bench/benchmarks/sequences.py`` prints the table). Results warn of
+    the rewards in the last three rows.
+
+    ====================  =======  =======  =======  =======  ======
+    rewards               20       50       100      200      z-test
+    ====================  =======  =======  =======  =======  ======
+    normal                0.034    0.033    0.034    0.031    0.28
+    uniform               0.042    0.035    0.033    0.029    0.26
+    Student's t, 5 df     0.032    0.033    0.032    0.031    0.28
+    gamma 4 (timings)     0.050    0.045    0.045    0.041    0.30
+    exponential           0.098    0.063    0.050    0.037    0.28
+    Bernoulli(0.1)        0.177    0.093    0.070    0.050    0.29
+    lognormal(0, 1)       0.167    0.108    0.075    0.054    0.30
+    Bernoulli(0.02)       0.112    0.128    0.131    0.122    0.33
+    Bernoulli(0.005)      0.353    0.361    0.367    0.369    0.43
+    ====================  =======  =======  =======  =======  ======
+
+    O(1) time per reward and O(1) memory. In `update_many`, ``"universal"`` takes about 90 ns per reward over the first
+    10,000, where looks cost most, 30 ns over 100,000 and 15 ns from a million on; ``"betting"`` 150 ns, with at most
+    1024 candidate means, between which new ones are placed as others are refuted; the others about 10 ns in the end.
+    The same rewards in any portions give the same bits.
 
     References
     ----------
     .. [1] Howard, Ramdas, McAuliffe, Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals
        of Statistics 49, 2021.
     .. [2] Waudby-Smith, Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024.
+    .. [3] Orabona, Jun, "Tight concentrations and confidence sequences from the regret of universal portfolio", IEEE
+       Transactions on Information Theory 70, 2024.
+    .. [4] Ryu, Wornell, "Gambling-based confidence sequences for bounded random vectors", ICML 2024; Waudby-Smith,
+       Ramdas, "Confidence sequences for sampling without replacement", NeurIPS 2020.
+    .. [5] Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas, "Time-uniform central limit theory and asymptotic confidence
+       sequences", Annals of Statistics 52, 2024; Wang, Ramdas, "Anytime-valid t-tests and confidence sequences for
+       Gaussian means with unknown variance", Sequential Analysis 44, 2025.
 
     Examples
     --------
     >>> import numpy as np
     >>> import fastrace as fr
-    >>> cs = fr.ConfidenceSequence(bound="plug-in", support=(0, 1), delta=0.05)
+    >>> cs = fr.ConfidenceSequence(support=(0, 1), delta=0.05)
     >>> cs.update_many(np.random.default_rng(1).beta(10, 30, size=2000))
     2000
     >>> low, high = cs.interval
     >>> bool(low < 0.25 < high), round(high - low, 3)
-    (True, 0.011)
+    (True, 0.008)
+
+    Seconds, of which no largest is known:
+
+    >>> cs = fr.ConfidenceSequence(support=None)
+    >>> cs.update_many(np.random.default_rng(1).gamma(4, size=2000))
+    2000
+    >>> cs.bound, bool(cs.interval[0] < 4 < cs.interval[1]), cs.result().warnings
+    ('asymptotic', True, ())
     """
 
     _holds_once = False
 
     def __init__(
         self,
-        bound: str = "empirical-bernstein-mixture",
+        bound: str = "universal",
         delta: float = 0.05,
-        support: tuple[float, float] = (0.0, 1.0),
+        support: tuple[float, float] | None = (0.0, 1.0),
         *,
         n_rows: int | None = None,
         cap: float = 0.5,
-        tight_at: float = 25.0,
+        tight_at: float | None = None,
         max_samples: int | None = None,
         outside: str = "raise",
+        first_look: int | None = None,
     ) -> None:
-        name = _checks.choice(in_full(bound), "bound", tuple(BOUNDS))
+        name = _checks.choice(in_full(bound), "bound", (*BOUNDS, "asymptotic"))
+        if support is None:
+            own = _rules.without_support(name, next(iter(BOUNDS)), first_look, outside, n_rows=n_rows)
+            shared = _rules.shared(delta, None, max_samples, outside, bounded=False)
+            tight = _rules.best_at(own["first_look"]) if tight_at is None else tight_at
+            tight = _checks.positive(tight, "tight_at", "it is a number of rewards")
+            first_look = own["first_look"]
+            arguments = {**own, "support": None, "delta": shared["delta"], "n_rows": None, "cap": share(cap, None),
+                         "tight_at": tight, "max_samples": shared["max_samples"], "outside": shared["outside"]}
+            self._open(arguments, "asymptotic", first_look=first_look, best_at=tight, **shared)
+            return
+        _rules.with_support(first_look, name)
         kernel = BOUNDS[name]
         shared = _rules.shared(delta, support, max_samples, outside)
         n_rows = population(n_rows)
-        if n_rows is not None and kernel not in CAPPED:
+        if n_rows is not None and kernel not in OF_POPULATIONS:
+            fitting = ", ".join(f'"{bound}"' for bound in OF_POPULATIONS)
             raise ValueError(
-                f'n_rows is {n_rows} and bound is {name!r}; only "plug-in" and "betting" are valid for a population '
-                f"sampled without replacement, or leave n_rows out for independent draws"
+                f"n_rows is {n_rows} and bound is {name!r}; only {fitting} are valid for a population sampled without "
+                f"replacement, or leave n_rows out for independent draws"
             )
         enough_delta(shared["delta"], kernel)
+        tight_at = 25.0 if tight_at is None else tight_at
         tight_at = _checks.positive(tight_at, "tight_at", "it is a number of rewards times their variance")
         arguments = {
             "bound": name,
@@ -217,8 +315,8 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
             raise TypeError(f"other is a {type(other).__name__}; only another ConfidenceSequence can be merged")
         if other is self:
             raise ValueError("a sequence cannot be merged with itself: its rewards would count twice")
-        for name in ("bound", "support", "delta", "n_rows", "cap", "tight_at"):
-            mine, theirs = self.arguments[name], other.arguments[name]
+        for name in ("bound", "support", "delta", "n_rows", "cap", "tight_at", "first_look"):
+            mine, theirs = self.arguments.get(name), other.arguments.get(name)
             if mine != theirs:
                 raise ValueError(f"{name} is {mine!r} on one side and {theirs!r} on the other; both must be the same")
         if self.arguments["n_rows"] is not None:

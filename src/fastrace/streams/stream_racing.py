@@ -18,10 +18,16 @@ from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
 
 MOST_ROUNDS = 1 << 62
+RULES = ("auto", "differences", "brackets")
+MOST_DUELS = 1 << 18
 MOST = float(np.finfo(np.float64).max)
 SPENT = (
     "horizon was reached: best is the arm with the largest mean so far, and the promise is only that every best arm is "
     "among the {} that are still active"
+)
+STOPPED = (
+    "max_pulls was reached before the answer was safe: best is the arm with the largest mean so far, and every best "
+    "arm is among the {} that are still active"
 )
 INCONSISTENT = (
     "a bracket became empty: the rewards broke an assumption, or the event of probability delta came true; nothing is "
@@ -105,21 +111,27 @@ class StreamRace:
         n_best = _checks.integer(n_best, "n_best", 1, "it counts the arms to find")
         if n_best > n_arms:
             raise ValueError(f"n_best is {n_best}; there are {n_arms} arms")
-        if n_best > 1 and self._epsilon > 0.0:
+        goal = self._goal(n_arms, n_best)
+        if n_best > 1 and self._epsilon > 0.0 and goal is None:
             raise ValueError(f"epsilon is {epsilon!r} and n_best is {n_best}; the epsilon-best race finds one arm")
         self._names = _checks.arm_names(names, n_arms)
         self._horizon = horizon
         n_shares = horizon if horizon is not None and self._spends_by_round else 1
         share = math.log(self._failures) + math.log(n_arms) + math.log(n_shares) - math.log(self._delta)
         self._race = _stream_race.StreamRace(
-            n_arms, self._bound, horizon, n_best, self._epsilon, share, low, high
+            n_arms, self._bound, horizon, n_best, self._epsilon, share, low, high, goal
         )
         self._low, self._high, self._share = low, high, share
+
+    def _goal(self, n_arms: int, n_best: int) -> float | None:
+        """Log of the evidence that tells two arms apart by their differences; None where brackets tell them apart."""
+        return None
 
     def __reduce__(self) -> tuple[Any, ...]:
         race = self._race
         arguments = (
-            race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best, self._names
+            race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best, self._names,
+            *((self._rule,) if isinstance(self, BettingRace) else ()),
         )
         return _rebuild.saved(type(self), arguments, *race.saved())
 
@@ -201,6 +213,7 @@ class StreamRace:
         rewards: Source | ArrayLike,
         batch: int = 1,
         *,
+        max_pulls: int | None = None,
         order: str = "random",
         rng: _checks.RngLike = None,
     ) -> StreamRaceResult:
@@ -215,6 +228,9 @@ class StreamRace:
         batch : int, default 1
             Rounds to ask a callable for at a time. More cost fewer calls, and up to ``batch - 1`` rewards per arm that
             are not used. Tables are read where they lie.
+        max_pulls : int, optional
+            Most rewards to use, those of earlier calls included: no round is begun that would take more. ``stopped_by``
+            is then ``"max_pulls"``, and a later call may go on.
         order : {"random", "given"}, default "random"
             In which order to read the rows of a table or a `Source`. ``"random"``: in uniformly random order, each row
             at most once; the answer is about the means of the table, however its rows are sorted. ``"given"``: row
@@ -247,6 +263,7 @@ class StreamRace:
         2.5 ns in memory, and a page of the file where a memory-mapped table is larger than memory.
         """
         batch = _checks.integer(batch, "batch", 1, "it counts rounds")
+        limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts rewards")
         order = _checks.choice(order, "order", ("random", "given"))
         generator = _checks.generator(rng)
         race = self._race
@@ -258,7 +275,8 @@ class StreamRace:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
         columns = column_names(rewards)
         with naming(self, columns, race):
-            race.run(source, most, generator if order == "random" and not function else None)
+            race.run(source, most, generator if order == "random" and not function else None,
+                     None if limit is None else min(limit, MOST_ROUNDS))
         return named(self.result(), columns, source)
 
     def result(self) -> StreamRaceResult:
@@ -267,7 +285,8 @@ class StreamRace:
         open_arms = answer.pop("active")
         chosen = answer.pop("chosen")
         left = np.union1d(open_arms, chosen)
-        worth = answer["lower"] if answer["stopped_by"] == "epsilon" else answer["mean"]
+        paired = not math.isnan(evidence := answer.pop("evidence"))
+        worth = answer["lower"] if answer["stopped_by"] == "epsilon" and not paired else answer["mean"]
         order = open_arms[np.argsort(-worth[open_arms], kind="stable")]
         order = np.concatenate([chosen[np.argsort(-answer["mean"][chosen], kind="stable")], order])
         mean, pulls = answer["mean"], answer["pulls"]
@@ -281,10 +300,14 @@ class StreamRace:
         else:       # the theorems are about one best arm: the rivals of the second best need not ever leave
             needed, gap = StreamRace._a_priori(self, answer, left, int(order[0]))
         found = np.sort(order[: self._race.n_best])
-        doubts = {"horizon": (SPENT.format(left.size),), "inconsistent": (INCONSISTENT,)}
+        doubts = {"horizon": (SPENT.format(left.size),), "inconsistent": (INCONSISTENT,),
+                  "max_pulls": (STOPPED.format(left.size),)}
+        differences = self._differences(answer, int(order[0]), open_arms)
         return StreamRaceResult(
             best=best_of(found, answer["mean"]),
             active=left,
+            differences=differences,
+            error_bound=self._error_bound(answer["stopped_by"], evidence),
             shortfall=shortfall,
             promised_gap=gap,
             promised_drops=_drops(needed, int(pulls.sum())),
@@ -297,6 +320,26 @@ class StreamRace:
             warnings=doubts.get(answer["stopped_by"], ()),
             **answer,
         )
+
+    def _differences(self, answer: dict[str, Any], leader: int, open_arms: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Intervals of every mean minus that of the leader."""
+        found = self._race.differences(leader, -math.log(self._delta))
+        if found is None:
+            lower, upper = answer["lower"], answer["upper"]
+            found = np.stack([lower - upper[leader], upper - lower[leader]], axis=1)
+        if answer["stopped_by"] == "exact" and leader in open_arms:
+            found[open_arms] = (answer["mean"][open_arms] - answer["mean"][leader])[:, None]
+        found[leader] = 0.0
+        return np.asarray(found)
+
+    def _error_bound(self, stopped_by: str, evidence: float) -> float:
+        """The smallest delta at which the answer would stand now."""
+        n_best, n_arms = self._race.n_best, self._race.n_arms
+        if stopped_by == "single" or n_best == n_arms:
+            return 0.0
+        if math.isnan(evidence) or stopped_by == "inconsistent":
+            return self._delta if stopped_by in ("bound", "epsilon", "exact") else math.nan
+        return min(1.0, math.exp(math.log(n_best * (n_arms - n_best)) - evidence))
 
     def _a_priori(
         self, answer: dict[str, Any], left: NDArray[np.intp], best: int
@@ -438,39 +481,66 @@ class BernsteinRace(StreamRace):
 
 
 class BettingRace(StreamRace):
-    r"""Find the arm with the largest mean by bets that aim at the gaps; needs no horizon.
+    r"""Find the arm with the largest mean by bets on differences of rewards of the same round; needs no horizon.
 
-    As `BernsteinRace`, with a bracket of each mean that holds at all times at once. It takes several times fewer
-    rewards than the other two, costs more time a reward, and is the one to choose for expensive rewards. In tables,
-    or wherever all arms can be asked about the same rows, choose `FiniteRace`: it compares arms by paired differences,
-    and needs far fewer evaluations where arms agree on most rows.
+    Every round takes one reward of each arm still in the race: of the same prompt, seed, day or game. An arm leaves as
+    soon as bets on its differences to another one have won enough. What the rewards of a round have in common does not
+    count, so that the race needs few rounds where arms agree on most of them.
 
     Parameters
     ----------
     {n_arms}
     horizon : int, optional
         Largest number of rounds. The promise does not depend on it.
-    {delta} {support} {epsilon} {n_best} {names}
+    {delta} {support}
+    epsilon : float, default 0.0
+        If above 0, also stop as soon as the arms of the answer are certainly within `epsilon` of the best, in reward
+        units.
+    n_best : int, default 1
+        Number of arms to find. With more than one, an arm is chosen when it has beaten all but ``n_best - 1`` others,
+        and leaves when `n_best` others have beaten it.
+    {names}
+    rule : {"auto", "differences", "brackets"}, default "auto"
+        By what to tell arms apart. ``"brackets"``: by the brackets of all single means, which do not see what rewards
+        of a round have in common. ``"auto"``: differences, but brackets where ``2 n_best n_arms`` is above 2^18, as
+        memory grows with that.
 
     {raises}
 
     Notes
     -----
-    With probability at least ``1 - delta`` the mean of every arm lies in its bracket at all times, so no best arm is
-    ever lost, whenever the race is ended. Rewards need a conditional mean that stays; independence is not needed.
+    Let W be the wealth of a gambler who bets on the differences :math:`x_b - x_c` of rewards of the same round, each
+    time a predictable share of his wealth. If :math:`\mu_b \le \mu_c`, it is a nonnegative supermartingale that starts
+    at 1, however the rewards of a round depend on each other; so it ever exceeds :math:`m (n - m) / \delta`, for n arms
+    of which m are wanted, with probability at most :math:`\delta / m (n - m)`. Then b has beaten c. Let A be the m best
+    arms and B the others; with probability at least ``1 - delta`` no arm of B ever beats one of A. An arm leaves when
+    it has been beaten by as many arms still in the race as are still wanted: one of A cannot be, since fewer than that
+    are left of A beside it. An arm is chosen when it has beaten as many arms still in the race as may still leave: one
+    of B cannot, since fewer than that are left of B beside it. With an epsilon, a second gambler bets on
+    :math:`x_b - x_c + \epsilon`, and his wealth against an arm of A that is better by at least `epsilon` is such a
+    supermartingale; the race stops when he has beaten all others in the name of every arm of the answer. Rewards need
+    a conditional mean that stays; independence of rounds is not needed.
 
-    Each bracket is the empirical Bernstein confidence sequence of predictable bets of [1]_ at level ``delta / n_arms``,
-    its two sides scaled by the running mean's distance to the ends of the support. The bets are sharp at one
-    half-width, and are aimed at half the gap that the arm must be told apart by, as observed so far, but never below a
-    quarter of the half-width that is in reach. Any bet fixed before its reward keeps the promise.
+    A gambler splits his wealth among bettors with standardised gaps, from the spread of the differences so far [2]_. In
+    a table read in random order he bets on what is left of it. An arm bets against all others from the first round on;
+    with more than 16 arms (or twice `n_best`) only so many do so at a time, those with the largest means, and the k-th
+    time with the share 1 / 2^k of one unit; with more than 4096 arms fewer.
 
-    An empty bracket proves that an assumption failed: the race then ends with ``stopped_by="inconsistent"``.
-    If the horizon comes first, ``shortfall`` is what the brackets certify of the arms left.
+    The result has a bracket of every mean, by predictable bets of [1]_ at level ``delta / n_arms``, and an interval of
+    every difference to the leader, by bets on the same rounds at level ``delta / n_arms (n_arms - 1)`` an end; each of
+    the two statements holds for all arms at all times at once, with probability ``1 - delta``. ``error_bound`` is the
+    smallest delta at which the answer would stand: the probability that it ever falls to x while the answer is wrong is
+    at most x. An empty bracket proves that an assumption failed: the race then ends with
+    ``stopped_by="inconsistent"``.
+
+    A duel, an arm that bets against another, takes about 0.35 kB of memory and 50 ns a round: 0.6 us a reward with 12
+    arms. Rewards that cost no more than that are better raced by `BernsteinRace`, or in a table by `race`.
 
     References
     ----------
     .. [1] Waudby-Smith, Ramdas, "Estimating means of bounded random variables by betting", JRSS-B 2024, Theorem 2.
-    .. [2] Fan, Grama, Liu, "Exponential inequalities for martingales with applications", Electron. J. Probab. 2015.
+    .. [2] Waudby-Smith, Ramdas, "Confidence sequences for sampling without replacement", NeurIPS 2020.
+    .. [3] Fan, Grama, Liu, "Exponential inequalities for martingales with applications", Electron. J. Probab. 2015.
 
     Examples
     --------
@@ -480,8 +550,8 @@ class BettingRace(StreamRace):
     >>> means = np.array([0.3, 0.5, 0.4])
     >>> race = fr.BettingRace(3, support=(0, 1))
     >>> result = race.run(lambda arms, rounds: rng.random((len(rounds), len(arms))) < means[arms])
-    >>> result.best
-    1
+    >>> result.best, result.verdict
+    (1, ('worse', 'better', 'worse'))
     """
 
     _bound = "betting"
@@ -490,18 +560,27 @@ class BettingRace(StreamRace):
 
     def __init__(
         self, n_arms: int, horizon: int | None = None, delta: float = 0.05, support: _checks.Support | None = None,
-        *, epsilon: float = 0.0, n_best: int = 1, names: Sequence[str] | None = None,
+        *, epsilon: float = 0.0, n_best: int = 1, names: Sequence[str] | None = None, rule: str = "auto",
     ) -> None:
+        self._rule = _checks.choice(rule, "rule", RULES)
         super().__init__(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, names=names)
+
+    def _goal(self, n_arms: int, n_best: int) -> float | None:
+        if self._rule == "brackets" or (self._rule == "auto" and 2 * n_best * n_arms > MOST_DUELS):
+            return None
+        return math.log(n_best * max(n_arms - n_best, 1)) - math.log(self._delta)
 
 
 @_checks.rebuilds(2, StreamRace, subclasses=True)
 def _rebuild(
     cls: Any, arguments: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
 ) -> Any:
-    """Rebuild a pickled race."""
-    n_arms, horizon, delta, support, epsilon, n_best, *names = arguments
-    race = cls(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, names=names[0] if names else None)
+    """Rebuild a pickled race; one that was saved before there were rules goes on by brackets."""
+    n_arms, horizon, delta, support, epsilon, n_best, *more = arguments
+    options = {"names": more[0] if more else None}
+    if issubclass(cls, BettingRace):
+        options["rule"] = more[1] if len(more) > 1 else "brackets"
+    race = cls(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, **options)
     race._race._set_state(state)
     race._race.restore_order(order)
     return race

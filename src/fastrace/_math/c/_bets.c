@@ -42,23 +42,6 @@ void fr_sums_init(fr_sums_t *s)
     s->square = 0.25;
 }
 
-/* Guesses of the mean before each reward and after the last (n + 1 of them); squares over t guess the variance before
-   reward t. */
-FR_INLINE void guess(fr_sums_t *s, const double *z, int n, double *total, double *mean, double *square)
-{
-    total[0] = s->total;
-    for (int i = 0; i < n; i++) total[i + 1] = total[i] + z[i];
-    for (int i = 0; i <= n; i++) mean[i] = total[i] / (s->n + (double)(i + 1));
-    for (int i = 0; i < n; i++) {
-        double d = z[i] - mean[i + 1];
-        square[i + 1] = d * d;
-    }
-    square[0] = s->square;
-    for (int i = 0; i < n; i++) square[i + 1] += square[i];
-    s->total = total[n];
-    s->square = square[n];
-}
-
 /* Turn bets on the next reward into bets on the mean of a population sampled without replacement; weight holds the
    bets, centre bet times reward. */
 FR_INLINE void without_replacement(const fr_bet_t *b, double n_seen, const double *total, int n, double *weight,
@@ -96,7 +79,7 @@ void fr_target(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, double *
     double w0[FR_BLOCK], c0[FR_BLOCK], p0[FR_BLOCK], w1[FR_BLOCK], c1[FR_BLOCK], p1[FR_BLOCK];
     fr_bet_t k = *b;
     double seen = s->n;
-    guess(s, z, n, total, mean, square);
+    fr_guess(s, z, n, total, mean, square);
     for (int i = 0; i < n; i++) {
         double wanted = fr_wanted(&k, fabs(mean[i] + k.offset), k.slope);
         double variance = square[i] / (seen + (double)(i + 1));
@@ -141,7 +124,7 @@ void fr_plug_in(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, double 
     double weight[FR_BLOCK], centre[FR_BLOCK], penalty[FR_BLOCK];
     fr_bet_t k = *b;
     double seen = s->n;
-    guess(s, z, n, total, mean, square);
+    fr_guess(s, z, n, total, mean, square);
     for (int i = 0; i < n; i++) {
         double t = seen + (double)(i + 1), d = z[i] - mean[i];
         double bet = fr_smaller(fr_plug_in_bet(k.level, square[i], t), k.cap);
@@ -185,7 +168,7 @@ void fr_stitching(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, doubl
 {
     double total[FR_BLOCK + 1], mean[FR_BLOCK + 1], square[FR_BLOCK + 1], v[FR_BLOCK];
     double level = b->level, seen = s->n;
-    guess(s, z, n, total, mean, square);
+    fr_guess(s, z, n, total, mean, square);
     intrinsic_time(s, z, n, mean, v);
     for (int i = 0; i < n; i++) {
         double t = seen + (double)(i + 1), middle = (total[i + 1] - 0.5) / t, half = fr_stitched(level, v[i]) / t;
@@ -217,7 +200,7 @@ void fr_moments_only(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, do
 {
     double total[FR_BLOCK + 1], mean[FR_BLOCK + 1], square[FR_BLOCK + 1], v[FR_BLOCK];
     (void)b;
-    guess(s, z, n, total, mean, square);
+    fr_guess(s, z, n, total, mean, square);
     intrinsic_time(s, z, n, mean, v);
     for (int i = 0; i < n; i++) {
         low[i] = 0.0;
@@ -232,7 +215,7 @@ void fr_threshold(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, doubl
     double total[FR_BLOCK + 1], mean[FR_BLOCK + 1], square[FR_BLOCK + 1], gain[FR_BLOCK], at[FR_BLOCK];
     double seen = s->n, threshold = -b->offset, cap = b->cap, n_rows = b->n_rows, level = b->level;
     int finite = n_rows < INFINITY;
-    guess(s, z, n, total, mean, square);
+    fr_guess(s, z, n, total, mean, square);
     for (int i = 0; i < n; i++) {
         double left = n_rows - (seen + (double)i);
         double here = finite ? (n_rows * threshold - (total[i] - 0.5)) / left : threshold;
@@ -393,7 +376,7 @@ void fr_betting(const fr_bet_t *b, fr_sums_t *s, fr_grid_t *g, int target, const
     double enough = exp(b->level), seen = s->n;
     int finite = b->n_rows < INFINITY, since = (int)fmod(seen, FR_FOLD);
     if (n <= 0) return;
-    guess(s, z, n, total, mean, square);
+    fr_guess(s, z, n, total, mean, square);
     bets(b, seen, target, n, mean, square, up, down);
     for (int i = 0; i < n; i++) {
         double surely = 0.0, at_most = 1.0;

@@ -120,6 +120,24 @@ FR_INLINE double fr_unit(double x, double low, double span)
     return fr_smaller(fr_larger((x - low) / span, 0.0), 1.0);
 }
 
+/* Guesses of the mean before each reward and after the last (n + 1 of them); squares over t guess the variance before
+   reward t. */
+FR_INLINE void fr_guess(fr_sums_t *s, const double *z, int n, double *total, double *mean,
+                         double *square)
+{
+    total[0] = s->total;
+    for (int i = 0; i < n; i++) total[i + 1] = total[i] + z[i];
+    for (int i = 0; i <= n; i++) mean[i] = total[i] / (s->n + (double)(i + 1));
+    for (int i = 0; i < n; i++) {
+        double d = z[i] - mean[i + 1];
+        square[i + 1] = d * d;
+    }
+    square[0] = s->square;
+    for (int i = 0; i < n; i++) square[i + 1] += square[i];
+    s->total = total[n];
+    s->square = square[n];
+}
+
 /* Rewards that are bet on alike, by what is known before the first of them. */
 FR_INLINE void fr_target_sides(const fr_bet_t *b, fr_sums_t *s, double n, double sum, double mean, double squares,
                                double *low, double *high)

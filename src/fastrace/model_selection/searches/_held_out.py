@@ -87,7 +87,8 @@ class HeldOut:
                     race = FiniteRace(
                         self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
                         growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,
-                        max_pulls=search.max_pulls, outside="warn", rng=np.random.default_rng(seed),
+                        epsilon=search.epsilon, max_pulls=search.max_pulls, cost=search.cost, outside="warn",
+                        rng=np.random.default_rng(seed),
                     )
                 if self._race(race, parallel):
                     break
@@ -122,7 +123,7 @@ class HeldOut:
             if block is None:
                 return False
             race.tell(block if self.plain else block * self.scale[rows, None])
-            self.eliminated_at[np.setdiff1d(arms, race.result().active)] = self.pulls.max()
+            self.eliminated_at[np.setdiff1d(arms, race.active)] = self.pulls.max()
         return True
 
     def _read(self, arms: NDArray[np.intp], rows: NDArray[np.int64], parallel: Any) -> Floats | None:

@@ -48,10 +48,14 @@ class RacingSearchCV(CandidateSearch):
         Rows of the first look, at least 2.
     growth : float, default 1.4
         Factor between looks. Each look calls every model still in the race.
+    epsilon : float, default 0.0
+        How far below the best score a candidate may be, in units of the score: near ties are not read to the end.
     max_pulls : int, optional
         Most predictions of held-out rows to ask for, over all candidates. A race that reaches it ends with the best
         mean so far and without the promise: ``race_.stopped_by`` is then "max_pulls", and ``race_.active`` are the
         candidates that may be the best.
+    cost : float or array_like of shape (n_candidates,), optional
+        What one prediction costs, in any unit; ``race_.cost`` adds it up.
     {n_candidates}
     n_jobs, refit
         As for `GridSearchCV`. Trainings go through joblib's backend, predictions are made in threads. The answer does
@@ -134,7 +138,9 @@ class RacingSearchCV(CandidateSearch):
         support: tuple[float, float] | None = None,
         first_look: int = 100,
         growth: float = 1.4,
+        epsilon: float = 0.0,
         max_pulls: int | None = None,
+        cost: Any = None,
         n_candidates: int = 10,
         n_jobs: int | None = None,
         refit: Any = True,

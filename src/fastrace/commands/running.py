@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import csv
 import dataclasses
+import html
+import io
 import json
 import math
 import secrets
@@ -253,16 +255,54 @@ def run_race(options: argparse.Namespace) -> None:
     _check_cells(options.file, table, names, support)
     if table.shape[1] < 2:
         print(f"fastrace: {options.file} gives one column to race, which leaves nothing to choose", file=sys.stderr)
+    if options.names is not None:
+        names = _renamed(options.names, table.shape[1])
+    if options.max_rows is not None and options.max_rows < 1:
+        raise ValueError(f"--max-rows is {options.max_rows}; at least 1 is needed")
+    if options.html is not None and not options.html.absolute().parent.is_dir():
+        raise ValueError(f"--html is {options.html}; its folder does not exist")
     result = race(
         table,
         names=names,
         delta=options.delta,
         bound=options.bound,
         support=support,
-        access=options.access,
+        epsilon=options.epsilon,
+        n_best=options.best,
+        max_pulls=None if options.max_rows is None else options.max_rows * table.shape[1],
+        order=options.order,
         rng=options.seed,
     )
     _show(result, options)
+    if options.html is not None:
+        options.html.write_text(_page(result, f"{options.file.name}, seed {options.seed}"), encoding="utf-8")
+        print(f"  page {options.html}")
+
+
+def _renamed(names: str, n_arms: int) -> list[str]:
+    """The names in an option, one per column."""
+    found = [name.strip() for name in next(csv.reader([names]))]
+    if len(found) != n_arms or len(set(found)) < n_arms or not all(found):
+        raise ValueError(f"--names is {names!r}; {counted(n_arms, 'different name')}, separated by commas, are needed")
+    return found
+
+
+def _page(result: Result, title: str) -> str:
+    """One HTML page with an answer and its plot, which needs no other file."""
+    try:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("--html needs matplotlib: python -m pip install matplotlib") from error
+    figure, drawing = Figure(figsize=(9.0, 7.0), layout="tight"), io.StringIO()
+    canvas = FigureCanvasSVG(figure)
+    result.plot(ax=[figure.add_subplot(2, 1, 1), figure.add_subplot(2, 1, 2)])
+    canvas.print_svg(drawing)
+    svg = drawing.getvalue()
+    style = "body{font:15px sans-serif;max-width:60em;margin:2em auto}td,th{padding:.2em .8em;text-align:right}"
+    return (f"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{html.escape(title)}</title>"
+            f"<style>{style}</style></head><body><h1>{html.escape(title)}</h1>{result._repr_html_()}"
+            f"{svg[svg.index('<svg'):]}</body></html>\n")
 
 
 def _choose_seed(options: argparse.Namespace) -> None:

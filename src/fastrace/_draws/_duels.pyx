@@ -1,0 +1,335 @@
+# cython: cdivision=True
+"""Duels of arms that are read on the same rounds: bets that the mean of a seated arm is above that of another.
+
+A duel bets on the differences of the two arms' rewards, round by round. If their mean is at most 0, its wealth is a
+nonnegative supermartingale that starts at 1, however the rewards of a round depend on each other. With an epsilon, a
+second gambler bets that it is above -epsilon.
+
+Memory for duels of all arms would grow as their square. So only so many arms are seated at a time, those of the largest
+means. An arm that takes a seat begins its duels anew, and the k-th time with a share 1 / 2^k of one unit of wealth, so
+that all its turns together are bets of one unit; if no seat ever changes hands, the first share is all of it.
+"""
+
+from libc.math cimport INFINITY, fmax, fmin, log, pow, sqrt
+from libc.stdint cimport int64_t
+cimport numpy as cnp
+
+from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
+from fastrace._draws._ranks cimport kth_largest
+from fastrace._math._betting cimport MAX_BETS, bets_init, bets_t, wealth_extend, wealth_init, wealth_t
+from fastrace._math._pairs cimport MOST_BETS, ladder_init, log_wealth, mirrored, set_wins, spread_of, spread_t
+
+import numpy as np
+
+cnp.import_array()
+
+cdef enum:
+    SEATS = 16              # at most, unless more than 8 arms are wanted: always twice as many
+    MOST_DUELS = 1 << 16    # of fewer seats where there are very many arms
+    FIRST_CHANGE = 8        # rounds before seats are given anew: no duel has bet by then
+    PEAK = 1 << 12          # rewards of a stream that its bets are most likely to be best after
+    END_HALVINGS = 50       # towards the end of an interval
+
+
+cdef void bets_init_endless(bets_t *bets) noexcept nogil:
+    """The bettors of `bets_init` for a stream: all sizes, with weights that grow as size^0.4 to PEAK, and fall so."""
+    cdef double size = 16.0, total = 0.0
+    cdef int k
+    bets.count = MAX_BETS
+    for k in range(MAX_BETS):
+        bets.gap[k] = sqrt(2.0 * log(100.0) / size)
+        bets.weight[k] = pow(fmin(size / PEAK, PEAK / size), 0.4)
+        total += bets.weight[k]
+        size *= 4.0
+    for k in range(MAX_BETS):
+        bets.weight[k] /= total
+
+
+cdef class Duels:
+    """State of all duels of a race; the race says which arms are open, and gives it the rounds."""
+
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 0)
+
+    def __init__(self, n_best, epsilon, low, high):
+        lower, upper = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+        guard_build(&self.guard, 0, self)
+        self._low, self._high = lower, upper
+        self.low = <const double *>cnp.PyArray_DATA(self._low)
+        self.high = <const double *>cnp.PyArray_DATA(self._high)
+        n = self.n_arms = self._low.shape[0]
+        seats = self.n_seats = min(n, max(min(SEATS, MOST_DUELS // n), 2 * n_best))
+        self.epsilon = epsilon
+        self.kinds = 2 if self.epsilon > 0.0 else 1
+        self.arrays = dict(wealth=np.zeros(seats * n * self.kinds * sizeof(wealth_t), dtype=np.uint8),
+                           sums=np.zeros((4, seats, n)), start=np.zeros(seats, dtype=np.int64),
+                           seat=np.where(np.arange(n) < seats, np.arange(n), -1).astype(np.int64),
+                           turns=(np.arange(n) < seats).astype(np.int64))
+        self._point()
+        ladder_init(&self.ladder)
+        guard_built(&self.guard, 0)
+        self.read_from(None)
+
+    cdef int _point(self) except -1:
+        cdef cnp.ndarray wealth = self.arrays["wealth"], sums = self.arrays["sums"], start = self.arrays["start"]
+        cdef cnp.ndarray seat = self.arrays["seat"], turns = self.arrays["turns"]
+        cdef Py_ssize_t size = self.n_seats * self.n_arms
+        self.wealth = <wealth_t *>cnp.PyArray_DATA(wealth)
+        self.total = <double *>cnp.PyArray_DATA(sums)
+        self.first, self.second, self.shift = self.total + size, self.total + 2 * size, self.total + 3 * size
+        self.start = <int64_t *>cnp.PyArray_DATA(start)
+        self.seat = <int64_t *>cnp.PyArray_DATA(seat)
+        self.turns = <int64_t *>cnp.PyArray_DATA(turns)
+        return 0
+
+    def read_from(self, n_rows):
+        """Rounds are rows of a population of so many, in random order, or of a stream (None)."""
+        guard_check_built(&self.guard, self)
+        self.n_rows = 0 if n_rows is None else n_rows
+        if n_rows is None:
+            bets_init_endless(&self.bets)
+        else:
+            bets_init(&self.bets, self.n_rows)
+
+    # Seats
+
+    cdef double share(self, Py_ssize_t arm) noexcept nogil:
+        """Log of what the duels of an arm began with."""
+        return 0.0 if self.n_seats >= self.n_arms else -log(2.0) * <double>self.turns[arm]
+
+    cdef Py_ssize_t _free(self, const Py_ssize_t *arm, Py_ssize_t n) noexcept nogil:
+        """A seat that no open arm has, taken from the arm that left with it; -1 if there is none."""
+        cdef Py_ssize_t seat, i
+        cdef bint taken
+        for seat in range(self.n_seats):
+            taken = False
+            for i in range(n):
+                taken = taken or self.seat[arm[i]] == seat
+            if not taken:
+                for i in range(self.n_arms):
+                    if self.seat[i] == seat:
+                        self.seat[i] = -1
+                return seat
+        return -1
+
+    cdef void _take(self, Py_ssize_t seat, Py_ssize_t place, const Py_ssize_t *arm, const double *mean, Py_ssize_t n,
+                    int64_t rounds) noexcept nogil:
+        """Give a free seat to an arm; all open arms have had so many rounds."""
+        cdef double weight
+        cdef Py_ssize_t k, j
+        for k in range(seat * self.n_arms, (seat + 1) * self.n_arms):
+            self.total[k] = self.first[k] = self.second[k] = self.shift[k] = 0.0
+        for k in range(seat * self.n_arms * self.kinds, (seat + 1) * self.n_arms * self.kinds):
+            wealth_init(&self.wealth[k])
+        if self.n_rows > 0:
+            weight = <double>rounds / (<double>self.n_rows - <double>rounds)
+            for j in range(n):
+                self.shift[seat * self.n_arms + arm[j]] = (mean[place] - mean[j]) * weight
+        self.start[seat] = rounds
+        self.seat[arm[place]] = seat
+        self.turns[arm[place]] += 1
+
+    cdef void assign(self, const Py_ssize_t *arm, const double *mean, Py_ssize_t n, Py_ssize_t n_wanted,
+                     int64_t rounds, double *work) noexcept nogil:
+        """Before a round, seat the open arms with the largest means: all that fit at rounds 8, 16, 32, ..., and always
+        as many as are wanted, each in place of the seated one with the smallest mean."""
+        cdef Py_ssize_t i, j, worst, seat, seated = n_wanted
+        cdef double bar
+        if self.n_seats >= self.n_arms or (self.n_rows > 0 and rounds >= self.n_rows):
+            return
+        if rounds >= FIRST_CHANGE and rounds & (rounds - 1) == 0:
+            seated = min(n, self.n_seats)
+        for i in range(n):
+            work[i] = mean[i]
+        bar = kth_largest(work, n, seated)
+        for i in range(n):
+            if mean[i] < bar or self.seat[arm[i]] >= 0:
+                continue
+            seat = self._free(arm, n)
+            if seat < 0:
+                worst = -1
+                for j in range(n):
+                    if self.seat[arm[j]] >= 0 and (worst < 0 or mean[j] < mean[worst]):
+                        worst = j
+                if worst < 0 or not mean[worst] < mean[i]:
+                    continue
+                seat = <Py_ssize_t>self.seat[arm[worst]]
+                self.seat[arm[worst]] = -1
+            self._take(seat, i, arm, mean, n, rounds)
+
+    # Bets
+
+    cdef void bet(self, const Py_ssize_t *arm, const double *reward, const double *unbiased,
+                  Py_ssize_t n) noexcept nogil:
+        """Let all duels of the open arms bet on a round. Given the rounds before, `unbiased` have the arms' means."""
+        cdef Py_ssize_t i, j, k, seat
+        cdef int64_t rows
+        cdef double low, high, shift, z
+        for i in range(n):
+            seat = <Py_ssize_t>self.seat[arm[i]]
+            if seat < 0:
+                continue
+            rows = self.n_rows - self.start[seat] if self.n_rows > 0 else <int64_t>1 << 62
+            for j in range(n):
+                if j == i:
+                    continue
+                k = seat * self.n_arms + arm[j]
+                low = self.low[arm[i]] - self.high[arm[j]]
+                high = self.high[arm[i]] - self.low[arm[j]]
+                shift = self.shift[k]
+                wealth_extend(&self.wealth[k * self.kinds], &self.bets, reward + i, reward + j, shift, 1, low + shift,
+                              rows)
+                if self.kinds > 1:
+                    shift += self.epsilon * (<double>self.n_rows / <double>rows) if self.n_rows > 0 else self.epsilon
+                    wealth_extend(&self.wealth[k * self.kinds + 1], &self.bets, reward + i, reward + j, shift, 1,
+                                  low + shift, rows)
+                z = fmin(fmax((unbiased[i] - unbiased[j] - low) / (high - low), 0.0), 1.0) if high > low else 0.5
+                self.total[k] += z
+                self.first[k] += z * (1.0 - z)
+                self.second[k] += z * (z * (1.0 - z))
+
+    # Evidence
+
+    cdef double evidence(self, Py_ssize_t arm, Py_ssize_t rival, int kind) noexcept nogil:
+        """Log of the largest wealth so far of who bet on `arm`; 0 without a seat."""
+        cdef const wealth_t *w
+        if self.seat[arm] < 0:
+            return 0.0
+        w = &self.wealth[(self.seat[arm] * self.n_arms + rival) * self.kinds + kind]
+        return INFINITY if w.impossible else fmax(w.peak + self.share(arm), 0.0)
+
+    cdef void beaten(self, const Py_ssize_t *arm, Py_ssize_t n, Py_ssize_t rank, double *found,
+                     double *work) noexcept nogil:
+        """The rank-th largest evidence of other open arms against each."""
+        cdef Py_ssize_t i, j, m
+        for j in range(n):
+            found[j] = 0.0
+        if rank == 1:
+            for i in range(n):
+                if self.seat[arm[i]] >= 0:
+                    for j in range(n):
+                        if j != i:
+                            found[j] = fmax(found[j], self.evidence(arm[i], arm[j], 0))
+            return
+        for j in range(n):
+            m = 0
+            for i in range(n):
+                if i != j and self.seat[arm[i]] >= 0:
+                    work[m] = self.evidence(arm[i], arm[j], 0)
+                    m += 1
+            found[j] = kth_largest(work, m, rank) if m >= rank else 0.0
+
+    cdef void beating(self, const Py_ssize_t *arm, Py_ssize_t n, Py_ssize_t rank, double *found,
+                      double *work) noexcept nogil:
+        """The rank-th largest evidence of each open arm against the other ones."""
+        cdef Py_ssize_t i, j, m
+        for i in range(n):
+            found[i] = 0.0
+            if self.seat[arm[i]] < 0:
+                continue
+            m = 0
+            for j in range(n):
+                if j != i:
+                    work[m] = self.evidence(arm[i], arm[j], 0)
+                    m += 1
+            found[i] = kth_largest(work, m, rank) if m >= rank else 0.0
+
+    cdef double least(self, const Py_ssize_t *arm, const double *mean, Py_ssize_t n, Py_ssize_t n_wanted, int kind,
+                      double *work) noexcept nogil:
+        """Least evidence of the open arms with the n_wanted largest means, ties to the first, against the others."""
+        cdef Py_ssize_t i, j, above = 0
+        cdef double bar, least = INFINITY
+        for i in range(n):
+            work[i] = mean[i]
+        bar = kth_largest(work, n, n_wanted)
+        for i in range(n):
+            above += mean[i] > bar
+        for i in range(n):          # whether an arm is among the first
+            work[i] = mean[i] > bar
+            if mean[i] == bar and above < n_wanted:
+                above += 1
+                work[i] = 1.0
+        for i in range(n):
+            for j in range(n):
+                if work[i] == 1.0 and work[j] == 0.0:
+                    least = fmin(least, self.evidence(arm[i], arm[j], kind))
+        return least
+
+    # Intervals
+
+    cdef double _end(self, Py_ssize_t arm, Py_ssize_t rival, bint upper, double level) noexcept nogil:
+        """End of the interval of a duel's difference, scaled to [0, 1]: the mean that is just refuted, by bisection."""
+        cdef Py_ssize_t k = <Py_ssize_t>self.seat[arm] * self.n_arms + rival
+        cdef double n = <double>self.wealth[k * self.kinds].n, slope = 0.0, out = 0.0, inside, middle
+        cdef double[MOST_BETS] win
+        cdef spread_t spread
+        cdef int _step
+        if n == 0.0:
+            return 1.0 if upper else 0.0
+        spread = spread_of(n, self.total[k], self.first[k], self.second[k])
+        inside = fmin(fmax(self.total[k] / n, 0.0), 1.0)
+        if upper:
+            spread = mirrored(spread)
+            inside = 1.0 - inside
+        for _step in range(END_HALVINGS):
+            middle = 0.5 * (out + inside)
+            set_wins(&self.ladder, fmax(middle, 1e-12), win)
+            if middle <= 1e-12 or log_wealth(&self.ladder, &spread, middle, win,
+                                             &slope) + self.share(arm) >= level:
+                out = middle
+            else:
+                inside = middle
+        return 1.0 - out if upper else out
+
+    def differences(self, Py_ssize_t leader, double log_inv_delta):
+        """Intervals of the means of all arms minus that of `leader`, which all hold at once, whoever leads: each end of
+        each duel has the same share of delta. Two duels of a pair are one if no seat changes hands."""
+        guard_check_built(&self.guard, self)
+        cdef Py_ssize_t i
+        cdef double low, span, level = log_inv_delta
+        level += log(<double>(self.n_arms * (self.n_arms - 1) * (1 if self.n_seats >= self.n_arms else 2)))
+        found = np.zeros((self.n_arms, 2))
+        cdef double[:, ::1] ends = found
+        for i in range(self.n_arms):
+            if i == leader:
+                continue
+            low = self.low[i] - self.high[leader]
+            span = self.high[i] - self.low[leader] - low
+            ends[i, 0], ends[i, 1] = low, low + span
+            if self.seat[i] >= 0:
+                ends[i, 0] = low + span * self._end(i, leader, False, level)
+                ends[i, 1] = low + span * self._end(i, leader, True, level)
+            if self.seat[leader] >= 0:
+                ends[i, 0] = max(ends[i, 0], low + span * (1.0 - self._end(leader, i, True, level)))
+                ends[i, 1] = min(ends[i, 1], low + span * (1.0 - self._end(leader, i, False, level)))
+        return found
+
+    # Saving
+
+    def state(self):
+        """A copy of all that changes, as plain arrays."""
+        guard_check_built(&self.guard, self)
+        return {name: array.copy() for name, array in self.arrays.items()}
+
+    def set_state(self, state):
+        """Take what `state` gave; ValueError if it cannot be right."""
+        guard_check_built(&self.guard, self)
+        cdef Py_ssize_t k
+        arrays = {}
+        for name, array in self.arrays.items():
+            arrays[name] = np.array(state[name], order="C")
+            if arrays[name].dtype != array.dtype or arrays[name].shape != array.shape:
+                raise ValueError("its duels cannot be right")
+        seat = arrays["seat"]
+        taken = seat[seat >= 0]
+        if not ((-1 <= seat).all() and (seat < self.n_seats).all() and np.unique(taken).size == taken.size
+                and (arrays["turns"] >= 0).all() and (arrays["start"] >= 0).all()
+                and np.isfinite(arrays["sums"]).all()):
+            raise ValueError("its duels cannot be right")
+        before, self.arrays = self.arrays, arrays
+        self._point()
+        for k in range(self.n_seats * self.n_arms * self.kinds):
+            if self.wealth[k].n < 0:
+                self.arrays = before
+                self._point()
+                raise ValueError("its duels cannot be right")

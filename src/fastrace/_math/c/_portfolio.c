@@ -1,0 +1,396 @@
+#include "_portfolio.h"
+#include "_clones.h"
+
+enum { K = FR_BETTORS, LANES = FR_BETTOR_LANES };
+
+/* Shares of bettors u = 25 exp(-0.35 k), in 1/10000 of the money. Chosen by convex optimisation so that no kind of
+   interval is much narrower at any time from 10 to 1e5 on betas, uniforms, rare events and clipped lognormals; from
+   k = 22 on they fall with log(u)^-1.5, so that the bound goes on to shrink as it should. */
+static const double SHARES[K] = {
+    5, 105, 206, 306, 332, 331, 364, 407, 1067, 1837, 1807, 1039, 256, 307, 335, 279, 227, 185, 144, 125, 77, 29, 18,
+    17, 15, 14, 13, 12, 11, 11, 10, 9, 9, 8, 8, 8, 7, 7, 6, 6, 6, 6, 5, 5, 5, 5, 5, 4};
+
+static double LEAST[K], REST[K], LOG_SHARE[K];      /* exp(-u), 1 - exp(-u) */
+static double ODDS_LEAST[FR_ODDS], ODDS_REST[FR_ODDS];      /* u = 25 exp(-0.1 k) */
+
+void fr_portfolio_setup(void)
+{
+    for (int k = 0; k < K; k++) {
+        double u = 25.0 * fr_exp1(-0.35 * k);
+        LEAST[k] = fr_exp1(-u);
+        REST[k] = -fr_expm1_negative(-u);
+        LOG_SHARE[k] = fr_log1(SHARES[k] / 10000.0);
+    }
+    for (int k = 0; k < FR_ODDS; k++) {
+        double u = 25.0 * fr_exp1(-0.1 * k);
+        ODDS_LEAST[k] = fr_exp1(-u);
+        ODDS_REST[k] = -fr_expm1_negative(-u);
+    }
+}
+
+void fr_portfolio_init(fr_portfolio_t *p)
+{
+    memset(p, 0, sizeof *p);
+    for (int k = 0; k < K; k++) p->up[k] = p->down[k] = 1.0;
+}
+
+CLONES
+static void multiply(double *up, double *down, const double *z, int n)
+{
+    for (int i = 0; i < n; i++) {
+        double won = z[i], lost = 1.0 - z[i];
+        for (int k = 0; k < K; k++) {
+            up[k] *= LEAST[k] + REST[k] * won;
+            down[k] *= LEAST[k] + REST[k] * lost;
+        }
+    }
+}
+
+/* Bring products back to [1, 2): sixteen more factors, each at least exp(-25), cannot underflow. */
+CLONES
+static void fold(double *product, double *power)
+{
+    for (int k = 0; k < K; k++) {
+        uint64_t bits = fr_bits(product[k]);
+        power[k] += fr_double((bits >> 52) + 0x4330000000000000ULL) - (0x1p52 + 1023.0);
+        product[k] = fr_double((bits & 0x000fffffffffffffULL) | 0x3ff0000000000000ULL);
+    }
+}
+
+void fr_portfolio(const fr_bet_t *b, fr_sums_t *s, fr_portfolio_t *p, const double *z, int n, double *low, double *high)
+{
+    int finite = b->n_rows < INFINITY, since = (int)fmod(s->n, FR_FOLD);
+    for (int i = 0; i < n;) {
+        int count = FR_FOLD - since < n - i ? FR_FOLD - since : n - i;
+        multiply(p->up, p->down, z + i, count);
+        i += count;
+        since += count;
+        if (since == FR_FOLD) {
+            fold(p->up, p->up_power);
+            fold(p->down, p->down_power);
+            since = 0;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        double left = b->n_rows - (s->n + (double)i), sum = s->total - 0.5;
+        if (finite) {
+            p->reach += b->n_rows / left;
+            p->drawn += sum / left;
+        }
+        s->total += z[i];
+        sum = s->total - 0.5;
+        low[i] = finite ? sum / b->n_rows : 0.0;
+        high[i] = finite ? (sum + (left - 1.0)) / b->n_rows : 1.0;
+    }
+    s->n += (double)n;
+    if (!finite) p->reach = s->n;
+}
+
+/* One side of the portfolio: its logs, shares included, and how a candidate gives the mean of a reward. One that is
+   alone has all of the money; its shares do not depend on the candidate. */
+typedef struct {
+    double gain[K];
+    double n, reach, drawn;
+    int alone;
+} side_t;
+
+CLONES
+static void open_side(side_t *side, const double *product, const double *power)
+{
+    for (int k = 0; k < K; k++)
+        side->gain[k] = (fr_log1(product[k]) + power[k] * 0x1.62e42fefa39efp-1) + LOG_SHARE[k];
+}
+
+/* Log of the wealth against candidate m of who bets that the mean is above, and its slope. Of a population, the mean of a
+   reward under m depends on the rewards before it; as log(1 - z + z exp(u)) is concave, the denominator at their average
+   is no less than the product of the denominators (Jensen), and the wealth no more than what was won. */
+CLONES
+static double log_wealth(const void *of, double m, double *slope)
+{
+    const side_t *side = of;
+    double n = side->n, mean = fr_larger((side->reach * m - side->drawn) / n, 0.0), pace = -side->reach;
+    double near = sqrt(m), far = sqrt(1.0 - m), both = near + far;
+    double tilt = side->alone ? 1.0 : far / both, level_share = side->alone ? 1.0 : 0.5;
+    double steep = !side->alone && m > 0.0 && m < 1.0 ? -0.5 / (near * far * (both * both)) : 0.0;
+    double log_of[K], rate[K], share[K], change[K];
+    double top[LANES], money[LANES], rise[LANES];
+    for (int k = 0; k < K; k++) {
+        double factor = LEAST[k] + REST[k] * mean;
+        log_of[k] = side->gain[k] - n * fr_log1(factor);
+        rate[k] = pace * (REST[k] / factor);
+        share[k] = k < FR_TILTED ? tilt : level_share;
+        change[k] = k < FR_TILTED ? steep : 0.0;
+    }
+    for (int l = 0; l < LANES; l++) top[l] = log_of[l];
+    for (int k = LANES; k < K; k += LANES)
+        for (int l = 0; l < LANES; l++) top[l] = fr_larger(top[l], log_of[k + l]);
+    for (int l = 1; l < LANES; l++) top[0] = fr_larger(top[0], top[l]);
+    for (int l = 0; l < LANES; l++) money[l] = rise[l] = 0.0;
+    for (int k = 0; k < K; k += LANES)
+        for (int l = 0; l < LANES; l++) {
+            double won = fr_exp1(log_of[k + l] - top[0]);
+            money[l] += won * share[k + l];
+            rise[l] += won * (share[k + l] * rate[k + l] + change[k + l]);
+        }
+    for (int l = 1; l < LANES; l++) {
+        money[0] += money[l];
+        rise[0] += rise[l];
+    }
+    *slope = rise[0] / money[0];
+    return top[0] + fr_log1(money[0]);
+}
+
+/* The largest candidate refuted, or `start`, which has been refuted before, if that is as large. The wealth falls as the
+   candidate grows, since each numerator, each share and each inverse denominator does; at `centre` it is too small.
+   Newton's rule, which comes from the left where log of the wealth is convex, kept inside a bracket. */
+static double furthest(double (*log_of)(const void *, double, double *), const void *side, double start, double centre,
+                       double level)
+{
+    double lower = start, upper = centre, m = start;
+    if (!(lower < upper)) return start;
+    for (int step = 0; step < 200; step++) {
+        double slope, over = log_of(side, m, &slope) - level, next;
+        if (over >= 0.0)
+            lower = m;
+        else if (m == start)
+            return start;
+        else
+            upper = m;
+        next = m - over / slope;
+        if (!(next >= lower && next <= upper)) next = 0.5 * (lower + upper);
+        if (fabs(next - m) <= 1e-9 * fr_smaller(m, centre - m)) return next;
+        m = next;
+    }
+    return lower;
+}
+
+void fr_portfolio_bounds(const fr_bet_t *b, const fr_sums_t *s, const fr_portfolio_t *p, double lower, double upper,
+                         double *low, double *high)
+{
+    double sum = s->total - 0.5;
+    side_t side = {.n = s->n, .reach = p->reach, .drawn = p->drawn};
+    open_side(&side, p->up, p->up_power);
+    *low = furthest(log_wealth, &side, fr_larger(lower, 0.0), (sum + side.drawn) / side.reach, b->level);
+    side.drawn = (p->reach - s->n) - p->drawn;
+    open_side(&side, p->down, p->down_power);
+    *high = 1.0 - furthest(log_wealth, &side, fr_larger(1.0 - upper, 0.0), (s->n - sum + side.drawn) / side.reach,
+                           b->level);
+}
+
+/* Two streams: who bets that the mean of the first is above x, and who bets that the mean of the second is below y. */
+typedef struct { side_t up, down; } pair_t;
+
+/* Log of the least product of their money over x - y = d, where e = 1 + d, and its slope in e. Both logs are convex, as
+   their shares are constants, and so is the least; the root of the slope is found inside a bracket (Illinois). */
+static double log_pair(const void *of, double e, double *slope)
+{
+    const pair_t *pair = of;
+    double d = e - 1.0, lower = fr_larger(0.0, -d), upper = fr_smaller(1.0, 1.0 - d), rise, fall, y = lower, log_of;
+    double tilt_lower, tilt_upper;
+    log_of = log_wealth(&pair->up, y + d, &rise) + log_wealth(&pair->down, 1.0 - y, &fall);
+    tilt_lower = rise - fall;
+    *slope = rise;
+    if (tilt_lower >= 0.0 || !(lower < upper)) return log_of;
+    y = upper;
+    log_of = log_wealth(&pair->up, y + d, &rise) + log_wealth(&pair->down, 1.0 - y, &fall);
+    tilt_upper = rise - fall;
+    *slope = rise;
+    if (tilt_upper <= 0.0) return log_of;
+    for (int step = 0, side = 0; step < 200; step++) {
+        double next = (lower * tilt_upper - upper * tilt_lower) / (tilt_upper - tilt_lower), tilt;
+        if (step % 3 == 2 || !(next > lower && next < upper)) next = 0.5 * (lower + upper);
+        y = next;
+        log_of = log_wealth(&pair->up, y + d, &rise) + log_wealth(&pair->down, 1.0 - y, &fall);
+        *slope = rise;
+        tilt = rise - fall;
+        if (tilt < 0.0) {
+            lower = y;
+            tilt_lower = tilt;
+            if (side < 0) tilt_upper *= 0.5;
+            side = -1;
+        } else {
+            upper = y;
+            tilt_upper = tilt;
+            if (side > 0) tilt_lower *= 0.5;
+            side = 1;
+        }
+        if (fabs(tilt) * (upper - lower) <= 1e-9 || upper - lower <= 1e-15) break;
+    }
+    return log_of;
+}
+
+static void open_pair(pair_t *pair, const fr_sums_t *a, const fr_portfolio_t *up, const fr_sums_t *b,
+                      const fr_portfolio_t *down)
+{
+    pair->up = (side_t){.n = a->n, .reach = a->n, .alone = 1};
+    pair->down = (side_t){.n = b->n, .reach = b->n, .alone = 1};
+    open_side(&pair->up, up->up, up->up_power);
+    open_side(&pair->down, down->down, down->down_power);
+}
+
+void fr_portfolio_difference(const fr_sums_t *a, const fr_portfolio_t *p, const fr_sums_t *b, const fr_portfolio_t *q,
+                             double level, double *low, double *high, double *above, double *below)
+{
+    pair_t pair;
+    double centre, slope;
+    *low = -1.0;
+    *high = 1.0;
+    *above = *below = 0.0;
+    if (a->n == 0.0 || b->n == 0.0) return;
+    centre = 1.0 + ((a->total - 0.5) / a->n - (b->total - 0.5) / b->n);
+    open_pair(&pair, a, p, b, q);
+    *low = furthest(log_pair, &pair, 0.0, centre, level) - 1.0;
+    *above = log_pair(&pair, 1.0, &slope);
+    open_pair(&pair, b, q, a, p);
+    *high = 1.0 - furthest(log_pair, &pair, 0.0, 2.0 - centre, level);
+    *below = log_pair(&pair, 1.0, &slope);
+}
+
+void fr_portfolio_merge(fr_portfolio_t *p, const fr_portfolio_t *other)
+{
+    fr_portfolio_t next = *other;
+    fold(next.up, next.up_power);
+    fold(next.down, next.down_power);
+    for (int k = 0; k < K; k++) {
+        p->up[k] *= next.up[k];
+        p->up_power[k] += next.up_power[k];
+        p->down[k] *= next.down[k];
+        p->down_power[k] += next.down_power[k];
+    }
+    fold(p->up, p->up_power);
+    fold(p->down, p->down_power);
+    p->reach += other->reach;
+}
+
+int fr_portfolio_sane(const fr_portfolio_t *p)
+{
+    int sane = p->reach >= 0.0 && p->reach < INFINITY && p->drawn >= 0.0 && p->drawn < INFINITY;
+    for (int k = 0; k < K; k++)
+        sane = sane && p->up[k] >= 1e-300 && p->up[k] < 2.0 && p->down[k] >= 1e-300 && p->down[k] < 2.0
+            && p->up_power[k] <= 0.0 && p->up_power[k] > -INFINITY
+            && p->down_power[k] <= 0.0 && p->down_power[k] > -INFINITY;
+    return sane;
+}
+
+/* Number of the odds ratio nearest to the one that grows fastest against a candidate `wanted` below the mean, or half the
+   mean if that is more: the difference of their logits, if rewards are 0 and 1, and as many times that as a reward of 0
+   and 1 has more variance. No bet risks more than the cap. */
+FR_INLINE double aim(double mean, double variance, double wanted, double cap)
+{
+    double m = fr_larger(mean - wanted, 0.5 * mean), most = fr_log1((m + cap * (1.0 - m)) / (m * (1.0 - cap)));
+    double share = fr_smaller(variance / (mean * (1.0 - mean)), 1.0);
+    double u = fr_smaller(fr_log1p1((mean - m) / (m * (1.0 - mean))) / share, most);
+    double k = (3.2188758248682006 - fr_log1(fr_larger(u, 1e-30))) * 10.0;      /* log(25) */
+    k = fr_smaller(fr_larger(k, 0.0), FR_ODDS - 1.0);
+    return (k + FR_ROUND) - FR_ROUND;
+}
+
+/* The variance is guessed from the rewards and half of one with variance 1/4: who bets boldly at first gains more where the
+   variance is small than he loses elsewhere. Of a population, what is left of it would be further from the
+   candidate than the whole: wanted is stretched by that. */
+CLONES
+static void aims(const fr_bet_t *b, double seen, int n, const double *mean, const double *square, double *up, double *down)
+{
+    fr_bet_t k = *b;
+    for (int i = 0; i < n; i++) {
+        double before = seen + (double)i, away = fabs(mean[i] + k.offset);
+        double variance = (square[i] - 0.125) / (before + 0.5);
+        double stretch = k.n_rows < INFINITY ? k.n_rows / (k.n_rows - before) : 1.0;
+        up[i] = aim(mean[i], variance, stretch * fr_wanted(&k, away, k.slope / (1.0 + k.slope)), k.cap);
+        down[i] = aim(1.0 - mean[i], variance, stretch * fr_wanted(&k, away, k.slope / (1.0 - k.slope)), k.cap);
+    }
+}
+
+CLONES
+static void numerators(const double *up, const double *down, const double *z, int n, double *won, double *lost)
+{
+    for (int i = 0; i < n; i++) {
+        won[i] = fr_log1(ODDS_LEAST[(int)up[i]] + ODDS_REST[(int)up[i]] * z[i]);
+        lost[i] = fr_log1(ODDS_LEAST[(int)down[i]] + ODDS_REST[(int)down[i]] * (1.0 - z[i]));
+    }
+}
+
+void fr_aimed(const fr_bet_t *b, fr_sums_t *s, fr_aimed_t *a, const double *z, int n, double *low, double *high)
+{
+    double total[FR_BLOCK + 1], mean[FR_BLOCK + 1], square[FR_BLOCK + 1];
+    double bet[2][FR_BLOCK], won[2][FR_BLOCK], seen = s->n;
+    int finite = b->n_rows < INFINITY;
+    fr_guess(s, z, n, total, mean, square);
+    aims(b, seen, n, mean, square, bet[0], bet[1]);
+    numerators(bet[0], bet[1], z, n, won[0], won[1]);
+    for (int i = 0; i < n; i++) {
+        double before = seen + (double)i, left = b->n_rows - before, sum = total[i] - 0.5;
+        for (int side = 0; side < 2; side++) {
+            int k = (int)bet[side][i];
+            a->won[side] += won[side][i];
+            a->count[side][k] += 1.0;
+            a->reach[side][k] += finite ? b->n_rows / left : 1.0;
+            if (finite) a->drawn[side][k] += (side ? before - sum : sum) / left;
+        }
+        sum = total[i + 1] - 0.5;
+        low[i] = finite ? sum / b->n_rows : 0.0;
+        high[i] = finite ? (sum + (left - 1.0)) / b->n_rows : 1.0;
+    }
+    s->n = seen + (double)n;
+}
+
+typedef struct {
+    const double *count, *reach, *drawn;
+    double won;
+    int first, last;            /* odds ratios in use, by whole lanes */
+} aimed_side_t;
+
+static aimed_side_t open_aimed(const fr_aimed_t *a, int side)
+{
+    aimed_side_t made = {a->count[side], a->reach[side], a->drawn[side], a->won[side], 0, FR_ODDS};
+    while (made.first < FR_ODDS && a->count[side][made.first] == 0.0) made.first++;
+    while (made.last > made.first && a->count[side][made.last - 1] == 0.0) made.last--;
+    made.first -= made.first % LANES;
+    made.last += (LANES - made.last % LANES) % LANES;
+    return made;
+}
+
+/* As log_wealth, of one bettor: convex in m. */
+CLONES
+static double log_aimed(const void *of, double m, double *slope)
+{
+    const aimed_side_t *side = of;
+    double paid[LANES] = {0.0}, rise[LANES] = {0.0};
+    for (int k = side->first; k < side->last; k += LANES)
+        for (int l = 0; l < LANES; l++) {
+            double count = side->count[k + l], reach = side->reach[k + l];
+            double mean = fr_larger((reach * m - side->drawn[k + l]) / fr_larger(count, 1.0), 0.0);
+            double factor = ODDS_LEAST[k + l] + ODDS_REST[k + l] * mean;
+            paid[l] += count * fr_log1(factor);
+            rise[l] -= reach * (ODDS_REST[k + l] / factor);
+        }
+    for (int l = 1; l < LANES; l++) {
+        paid[0] += paid[l];
+        rise[0] += rise[l];
+    }
+    *slope = rise[0];
+    return side->won - paid[0];
+}
+
+void fr_aimed_bounds(const fr_bet_t *b, const fr_aimed_t *a, double lower, double upper, double *low, double *high)
+{
+    aimed_side_t up = open_aimed(a, 0), down = open_aimed(a, 1);
+    *low = furthest(log_aimed, &up, fr_larger(lower, 0.0), 1.0, b->level);
+    *high = 1.0 - furthest(log_aimed, &down, fr_larger(1.0 - upper, 0.0), 1.0, b->level);
+}
+
+int fr_aimed_sane(const fr_aimed_t *a, double n)
+{
+    int sane = 1;
+    for (int side = 0; side < 2; side++) {
+        double counted = 0.0;
+        sane = sane && a->won[side] <= 0.0 && a->won[side] > -INFINITY;
+        for (int k = 0; k < FR_ODDS; k++) {
+            counted += a->count[side][k];
+            sane = sane && a->count[side][k] >= 0.0 && a->reach[side][k] >= a->count[side][k]
+                && a->reach[side][k] < INFINITY && a->drawn[side][k] >= 0.0 && a->drawn[side][k] < INFINITY;
+        }
+        sane = sane && counted == n;
+    }
+    return sane;
+}

@@ -1,0 +1,54 @@
+/* A universal portfolio against every candidate mean at once, for rewards z in [0, 1].
+
+   A bettor of odds ratio exp(u) multiplies his money by (1 - z + z exp(u)) / (1 - m + m exp(u)) where m is the mean of the
+   reward under the candidate. His bet, lambda = (exp(u) - 1) / (1 - m + m exp(u)), is fair for every m, and the numerator
+   does not know m: one product per bettor serves all candidates. With u > 0 he bets that the mean is above, with -u that
+   it is below; both are divided by exp(u), so that all factors lie in [exp(-u), 1]. FR_BETTORS of each play, with fixed
+   shares of the first unit of money that depend on the candidate, but not on the rewards. */
+#ifndef FASTRACE_PORTFOLIO_H
+#define FASTRACE_PORTFOLIO_H
+#include "_bets.h"
+
+enum { FR_BETTORS = 48,         /* on either side; a multiple of FR_BETTOR_LANES */
+       FR_TILTED = 10,          /* the first of them, of large u: more on the side where a candidate has more room */
+       FR_BETTOR_LANES = 8 };
+
+/* Products of numerators are up[k] 2^up_power[k] and down[k] 2^down_power[k]. */
+typedef struct {
+    double up[FR_BETTORS], down[FR_BETTORS];
+    double up_power[FR_BETTORS], down_power[FR_BETTORS];
+    /* The mean of a reward under candidate m, averaged over the rewards so far, is (reach m - drawn) / n. */
+    double reach, drawn;
+} fr_portfolio_t;
+
+/* One bettor on either side, who aims at an accuracy: on each reward the odds ratio, of FR_ODDS, that suits the half-width
+   wanted and what has been seen. The numerators' logs are won[side], and counts of the odds ratios are all that a
+   candidate needs beside them; of a population, (reach m - drawn) / count is the average mean of those rewards. */
+enum { FR_ODDS = 192 };
+typedef struct {
+    double won[2];
+    double count[2][FR_ODDS], reach[2][FR_ODDS], drawn[2][FR_ODDS];
+} fr_aimed_t;
+
+/* Fill the tables of odds ratios and shares; once, before any other call. */
+void fr_portfolio_setup(void);
+void fr_portfolio_init(fr_portfolio_t *p);
+/* Take n <= FR_BLOCK rewards; low and high are what the rewards of a population say for sure, or 0 and 1. */
+void fr_portfolio(const fr_bet_t *b, fr_sums_t *s, fr_portfolio_t *p, const double *z, int n, double *low, double *high);
+/* The bounds as of now; candidates below `lower` and above `upper` have been refuted before. */
+void fr_portfolio_bounds(const fr_bet_t *b, const fr_sums_t *s, const fr_portfolio_t *p, double lower, double upper,
+                         double *low, double *high);
+/* Bounds of the mean behind `a` less that behind `b`, independent streams without populations: x - y of all pairs (x, y)
+   at which the product of two one-sided wealths is below exp(level), each bettor having all of his money on one side.
+   If the means are x and y, the product is a test martingale. `above` and `below` are the logs of the least product where
+   the means are equal: evidence that the difference is above, or below, 0. */
+void fr_portfolio_difference(const fr_sums_t *a, const fr_portfolio_t *p, const fr_sums_t *b, const fr_portfolio_t *q,
+                             double level, double *low, double *high, double *above, double *below);
+void fr_aimed(const fr_bet_t *b, fr_sums_t *s, fr_aimed_t *a, const double *z, int n, double *low, double *high);
+void fr_aimed_bounds(const fr_bet_t *b, const fr_aimed_t *a, double lower, double upper, double *low, double *high);
+int fr_aimed_sane(const fr_aimed_t *a, double n);
+/* The rewards behind `other` follow those behind `p`, without a population. */
+void fr_portfolio_merge(fr_portfolio_t *p, const fr_portfolio_t *other);
+/* Whether a portfolio that was read from outside can be one. */
+int fr_portfolio_sane(const fr_portfolio_t *p);
+#endif

@@ -1,0 +1,1 @@
+"""What the commands of `fastrace` do; `cli` reads their arguments."""

@@ -1,0 +1,151 @@
+"""The journal of a race: what was paid for, a line of JSON per reward, in a file that outlives the process.
+
+The first line says which race it is: its options and its seed. Each further line is an arm, a row and a reward, null
+where the answer is missing. A line is in the file before the race takes its reward. A last line that was torn, because
+the process or the disk gave up in it, is cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fastrace._base._checks import shown
+
+try:
+    import fcntl
+except ImportError:             # Windows: two processes on one journal are not noticed there
+    fcntl = None  # type: ignore[assignment]
+
+VERSION = 1
+BEGINNING = b'{"fastrace":'
+Rewards = dict[int, dict[int, float]]       # by row and arm
+
+
+class Journal:
+    """An open journal, to which lines are added: use it in a ``with`` block.
+
+    `race` is what the first line says of a new journal, `seed` included; an old one must say the same. A `seed` of None
+    is drawn for a new journal and taken from an old one: `race` holds it afterwards. `rewards` is what the file holds.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], race: dict[str, Any], fresh_seed: dict[str, Any]) -> None:
+        self.path = Path(path)
+        self.race = race
+        self.rewards: Rewards = {}
+        self.file: BinaryIO = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+        try:
+            self._lock()
+            lines = self._lines()
+            if lines:
+                self._compare(lines[0])
+                self._read(lines[1:])
+            else:
+                self.race["seed"] = race["seed"] or fresh_seed
+                self._write({"fastrace": "race", "journal": VERSION, "race": self.race})
+        except BaseException:
+            self.file.close()
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.close()
+
+    def _lock(self) -> None:
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"journal {str(self.path)!r} is in use by another race; two races on one journal would "
+                             f"pay twice, so give each its own") from None
+
+    def _lines(self) -> list[bytes]:
+        """The whole lines of the file, from which a torn last one is cut off."""
+        text = self.file.read()
+        self.end = text.rfind(b"\n") + 1
+        torn = text[self.end :]
+        if torn:
+            if _whole(torn):                # only its end of line is missing
+                text += b"\n"
+                self.file.write(b"\n")
+                self.end = len(text)
+            elif not self.end and not torn.startswith(BEGINNING) and not BEGINNING.startswith(torn):
+                raise self._no_journal(torn)
+            else:
+                self._cut()
+        return text[: self.end].splitlines()
+
+    def _no_journal(self, line: bytes) -> ValueError:
+        text = shown(line[:100].decode(errors="replace"))
+        return ValueError(f"{str(self.path)!r} is not a journal of a race: it begins with {text}; choose another path")
+
+    def _cut(self) -> None:
+        self.file.truncate(self.end)
+        self.file.seek(self.end)
+
+    def _compare(self, line: bytes) -> None:
+        """Refuse the journal of another race, and say what is different."""
+        name = f"journal {str(self.path)!r}"
+        try:
+            head = json.loads(line)
+            there, version = dict(head["race"]), head["journal"]
+        except (ValueError, KeyError, TypeError):
+            raise self._no_journal(line) from None
+        if version != VERSION:
+            raise ValueError(f"{name} is of version {version}; this fastrace reads version {VERSION}")
+        if self.race["seed"] is None:
+            self.race["seed"] = there.get("seed")
+        here = json.loads(json.dumps(self.race))
+        other = [f"{key} is {shown(there.get(key))} there and {shown(here.get(key))} here"
+                 for key in {**here, **there} if there.get(key) != here.get(key)]
+        if other:
+            raise ValueError(f"{name} is of another race: {'; '.join(other)}; choose another path, or the options of "
+                             f"the journal to go on with its race")
+
+    def _read(self, lines: list[bytes]) -> None:
+        n_arms, n_rows = self.race["n_arms"], self.race["n_rows"]
+        for number, line in enumerate(lines, 2):
+            try:
+                entry = json.loads(line)
+                arm, row, reward = int(entry["arm"]), int(entry["row"]), entry["reward"]
+                value = math.nan if reward is None else float(reward)
+                good = 0 <= arm < n_arms and 0 <= row < n_rows
+            except (ValueError, KeyError, TypeError):
+                good = False
+            if not good:
+                raise ValueError(f"line {number} of journal {str(self.path)!r} is "
+                                 f"{shown(line.decode(errors='replace'))}; an arm, a row and a reward are needed: mend "
+                                 f"or remove that line, and what it paid for is asked again")
+            self.rewards.setdefault(row, {}).setdefault(arm, value)
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        line = json.dumps(entry).encode() + b"\n"
+        try:
+            done = 0
+            while done < len(line):
+                done += self.file.write(line[done:]) or 0
+        except BaseException:               # half a line would spoil the next one
+            with contextlib.suppress(OSError):
+                self._cut()
+            raise
+        self.end += len(line)
+
+    def add(self, arm: int, row: int, reward: float) -> None:
+        """Write a reward, nan where the answer is missing."""
+        value = None if math.isnan(reward) else reward if math.isfinite(reward) else str(reward)
+        self._write({"row": row, "arm": arm, "reward": value})
+
+
+def _whole(line: bytes) -> bool:
+    """Whether a line is whole: what is torn lacks its closing brace."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

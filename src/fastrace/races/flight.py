@@ -1,0 +1,289 @@
+"""Races whose rewards are requests: to a language model, a simulator, a service; many of them under way at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from fastrace._base import _checks
+from fastrace._base._progress import meter
+from fastrace.races._journal import Journal
+from fastrace.races.racing import FiniteRace
+from fastrace.results import RaceResult
+from fastrace.results.base import plain
+
+Evaluate = Callable[[int, int], Any]
+FIRST_WAIT = 0.5            # seconds before the first retry; twice as long before each further one
+AHEAD = 2                   # requests beyond the next look, in multiples of those under way at once
+MANY = 10                   # failures in a row, without any answer before, that show the function at fault
+UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
+
+
+async def race_async(
+    evaluate: Evaluate,
+    n_arms: int,
+    n_rows: int,
+    delta: float = 0.05,
+    *,
+    concurrency: int = 64,
+    retries: int = 2,
+    journal: str | os.PathLike[str] | None = None,
+    rng: _checks.RngLike = None,
+    progress: bool = False,
+    **options: Any,
+) -> RaceResult:
+    """Find the arm with the largest mean by requests, many of them under way at once, and pay for as few as possible.
+
+    Parameters
+    ----------
+    evaluate : callable
+        ``await evaluate(arm, row)`` gives the reward of an arm on a row: a number, or None where there is no answer. A
+        plain function is called in threads, `concurrency` of them, so that it does not hold up the event loop.
+    n_arms : int
+        Number of arms: models, prompts, policies.
+    n_rows : int
+        Rows of the population: questions, games, patients.
+    delta : float, default 0.05
+        Probability that the answer is wrong.
+    concurrency : int, default 64
+        Most requests under way at once.
+    retries : int, default 2
+        How often a request that raises an exception is sent again: after half a second, then after twice as long each
+        time.
+    journal : str or path, optional
+        A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
+        and asks for nothing that stands in it. The journal of another race is refused.
+    rng : None, int, SeedSequence or Generator, optional
+        Source of randomness. With a journal, the seed stands in it, and None takes that.
+    progress : bool, default False
+        Show how many rewards there are on standard error.
+    **options
+        Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on.
+
+    Returns
+    -------
+    RaceResult
+        As of the same race with one request at a time: neither the number of requests nor their speed changes it.
+        `n_unused` counts what was asked for in vain, requests that were still under way at the end included.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, the journal is of another race, or a reward is nan, +inf or outside the support.
+    TypeError
+        If `evaluate` returns what is neither a number nor None.
+    Exception
+        What `evaluate` raises once more after its retries. Before that, requests under way are awaited and their
+        rewards written to the journal. Cancellation and Ctrl-C abandon requests that can be cancelled, and wait for
+        those in threads; what has been answered is in the journal.
+
+    Notes
+    -----
+    The promise is that of `FiniteRace`. The order of rows is fixed beforehand, and rewards enter the race in that
+    order; those that come early are held back. Requests run ahead of the next look by at most twice `concurrency`
+    rewards: so much is asked for in vain when the race ends, and a share of it whenever an arm leaves.
+    Where the race takes missing rewards (`missing`), None, nan and requests that fail after their retries are such. A
+    function that fails from the beginning, without any answer, is an error all the same.
+    A request that was under way when the process was killed has left no answer, so it is sent again. Each line of the
+    journal goes to the operating system at once; a power cut may take the last of them.
+    The event loop waits while a look is judged: less than a millisecond for 12 arms and 50,000 rows.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> right = np.random.default_rng(0).random((5000, 3)) < [0.6, 0.7, 0.5]
+    >>> async def grade(model, question):
+    ...     await asyncio.sleep(0)          # here stands the call of a model
+    ...     return right[question, model]
+    >>> result = asyncio.run(fr.race_async(grade, 3, 5000, support=(0, 1), concurrency=16, rng=1))
+    >>> result.best, result.fraction_read < 0.5
+    (1, True)
+    """
+    if not callable(evaluate):
+        raise TypeError(f"evaluate is {_checks.shown(evaluate)}; a function of arm and row is needed")
+    _checks.takes(evaluate, "evaluate", "arm", "row")
+    limit = _checks.integer(concurrency, "concurrency", 1, "it counts requests")
+    again = _checks.integer(retries, "retries", 0, "it counts requests")
+    with contextlib.ExitStack() as stack:
+        seed = _seed(rng, journal is not None)
+        race = _race(n_arms, n_rows, delta, seed, options)
+        book = None
+        if journal is not None:
+            book = stack.enter_context(Journal(journal, _identity(race, seed), _described(np.random.SeedSequence())))
+            race = _race(n_arms, n_rows, delta, _seed_of(book.race["seed"]), options)
+        if book is not None:
+            with _checks.named_arms(race._names, race._race):
+                race._fly().record(book.rewards)
+        show = stack.enter_context(meter("requests", None, _checks.flag(progress, "progress")))
+        pool = None
+        if not _is_async(evaluate):
+            pool = ThreadPoolExecutor(limit, thread_name_prefix="fastrace")
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        await _Crew(race, evaluate, pool, limit, again, book, show).work()
+    return race.result()
+
+
+def _race(n_arms: int, n_rows: int, delta: float, rng: Any, options: dict[str, Any]) -> FiniteRace:
+    with _checks.called_by("race_async"):
+        return FiniteRace(n_arms, n_rows, delta, rng=rng, **options)
+
+
+# The seed, and what tells one race from another.
+
+
+def _seed(rng: _checks.RngLike, kept: bool) -> Any:
+    """What the race draws from: a SeedSequence that a journal can keep, or None where the journal is to say it."""
+    if not kept or rng is None:
+        return rng
+    if isinstance(rng, (np.random.Generator, np.random.BitGenerator)):
+        return np.random.SeedSequence(int.from_bytes(_checks.generator(rng).bytes(16), "little"))
+    return rng if isinstance(rng, np.random.SeedSequence) else np.random.SeedSequence(_checks.integer(
+        rng, "rng", 0, "a seed is not negative"))
+
+
+def _described(seed: np.random.SeedSequence | None) -> Any:
+    """A seed for JSON."""
+    if seed is None:
+        return None
+    return {"entropy": plain(seed.entropy), "spawn_key": plain(seed.spawn_key)}
+
+
+def _seed_of(described: dict[str, Any]) -> np.random.SeedSequence:
+    return np.random.SeedSequence(described["entropy"], spawn_key=tuple(described["spawn_key"]))
+
+
+def _identity(race: FiniteRace, seed: np.random.SeedSequence | None) -> dict[str, Any]:
+    """All that decides what a race asks and when it stops, for JSON."""
+    options = {name: plain(value) for name, value in vars(race._options).items() if name not in UNCOMPARED}
+    low, high, offset = options.pop("low"), options.pop("high"), race._race._offset
+    return options | {"support": None if low is None else [low, high], "names": plain(race._names),
+                      "offset": [str(value) for value in offset.tolist()] if offset.any() else None,
+                      "seed": _described(seed)}
+
+
+# Requests.
+
+
+def _is_async(evaluate: Evaluate) -> bool:
+    return inspect.iscoroutinefunction(evaluate) or inspect.iscoroutinefunction(type(evaluate).__call__)
+
+
+def _number(value: Any, arm: int, row: int) -> float:
+    """A reward as a float, nan for None."""
+    if value is None:
+        return math.nan
+    array = np.asarray(value)
+    if array.ndim or array.dtype.kind not in "fiub":
+        raise _AnswerError(f"evaluate({arm}, {row}) gave {_checks.shown(value)}; a number is needed, or None where "
+                           f"there is no answer")
+    return float(array)
+
+
+class _AnswerError(TypeError):
+    """An answer that is no number: a mistake of the program, which no further request cures."""
+
+
+class _Crew:
+    """Workers, each with one request under way at a time, until the race is over or one of them has failed."""
+
+    def __init__(self, race: FiniteRace, evaluate: Evaluate, pool: ThreadPoolExecutor | None, concurrency: int,
+                 retries: int, journal: Journal | None, show: Callable[[int], None]) -> None:
+        self.race, self.flight, self.evaluate, self.pool = race, race._fly(), evaluate, pool
+        self.concurrency, self.retries, self.journal, self.show = concurrency, retries, journal, show
+        self.failure: BaseException | None = None
+        self.answered = self.failed = 0
+        self.moved = asyncio.Event()            # set, and replaced, when a look has been taken or a worker has failed
+
+    async def work(self) -> None:
+        """Run the race to its end. If a worker fails, let the others finish what they have paid for, then raise."""
+        workers = [asyncio.create_task(self._worker()) for _ in range(self.concurrency)]
+        try:
+            await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+            if not self.race.done:
+                await asyncio.wait(workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        if self.failure is not None:
+            raise self.failure
+
+    def _wake(self) -> None:
+        moved, self.moved = self.moved, asyncio.Event()
+        moved.set()
+
+    async def _worker(self) -> None:
+        try:
+            while self.failure is None and not self.race.done:
+                cell = self.flight.next_cell(AHEAD * self.concurrency)
+                if cell is not None:
+                    await self._answer(*cell)
+                elif not self.race.done:
+                    await self.moved.wait()
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            self.failure = self.failure or error
+        finally:
+            self._wake()
+
+    async def _answer(self, arm: int, row: int) -> None:
+        for attempt in range(self.retries + 1):
+            try:
+                value = _number(await self._request(arm, row), arm, row)
+                break
+            except _AnswerError:
+                raise
+            except Exception:
+                if attempt < self.retries and self.failure is None:
+                    await asyncio.sleep(FIRST_WAIT * 2.0**attempt)
+                    continue
+                self.failed += 1
+                # Where all fails from the beginning, the function is at fault and not the answer.
+                if not self.flight.missing or not self.answered and self.failed >= max(self.concurrency, MANY):
+                    raise
+                value = math.nan
+        self._take(arm, row, value)
+
+    async def _request(self, arm: int, row: int) -> Any:
+        thread: asyncio.Future[Any] | None = None
+        try:
+            if self.pool is None:
+                return await self.evaluate(arm, row)
+            run = contextvars.copy_context().run
+            thread = asyncio.get_running_loop().run_in_executor(self.pool, run, self.evaluate, arm, row)
+            found = await asyncio.shield(thread)
+            return await found if inspect.isawaitable(found) else found
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                raise RuntimeError(f"evaluate({arm}, {row}) was cancelled, and the race was not") from None
+            if thread is not None and self.race.done:           # its answer is for nobody
+                thread.cancel()
+            elif thread is not None:                            # nothing stops a thread: keep what it was paid for
+                found = await thread
+                if not inspect.isawaitable(found):
+                    self._take(arm, row, _number(found, arm, row))
+            raise
+
+    def _take(self, arm: int, row: int, value: float) -> None:
+        """Check a reward, write it down, tell it: in this order, so that the journal holds none that is refused."""
+        with _checks.named_arms(self.race._names, self.race._race):
+            self.flight.check(np.array([value]), np.array([arm]), np.array([row]))
+            if self.journal is not None:
+                self.journal.add(arm, row, value)
+            self.answered += not math.isnan(value)
+            before = self.flight.start
+            self.flight.take([(row, arm, value)])
+        self.show(int(self.flight.paid.sum()))
+        if self.flight.start != before or self.race.done:
+            self._wake()

@@ -1,0 +1,266 @@
+"""Compiled loop of LUCB by pairs for rewards without a support: sub-Gaussian of a known scale, or symmetric.
+
+It differs from `_pairs` in the evidence of one arm, and in that cuts range over all numbers. A support of +-FAR stands
+for none. The formulas are those of `_math._tilts`.
+"""
+
+from libc.math cimport INFINITY, expm1, fmin, log, sqrt
+from libc.stdint cimport int64_t
+
+from fastrace._math._pairs cimport log_hedged
+from fastrace._math._tilts cimport log_beyond, log_tilted, sums_t, tilts_init, tilts_t, turned
+from fastrace.select._lucb cimport LucbSelector
+from fastrace.select._pairs cimport DEPTH, END_STEPS, PairSelector
+
+import numpy as np
+
+from fastrace.select._selector import _demand
+
+cdef double FAR = 1e100     # no reward may be larger
+EVERYWHERE = (-FAR, FAR)
+
+cdef enum:
+    FIRST = 5               # rewards of an arm that say in which unit of scale to bet on the later ones
+    WIDENED = 400           # doublings of a range of cuts
+
+# Share of the first unit of wealth that an arm keeps: with several rivals to bet against, and with one.
+cdef double KEPT = 1.0 / 3.0, KEPT_OF_ONE = 0.05
+
+
+cdef class UnboundedSelector(PairSelector):
+    """State and loop; `lucb.LUCB` checks the arguments and names the answer.
+
+    In units of `scale`, rewards count from `centre`: for symmetric rewards both are learned from the first rewards of
+    the arm, which are then used for nothing else, and `within` and `within_high` are the sums of the later ones and of
+    their squares. For a known scale `centre` is 0, and the mean says all.
+    """
+
+    cdef tilts_t tilts
+    cdef bint symmetric
+    cdef double *centre
+    cdef double *scale
+    cdef double *above              # of an arm: rewards larger than the mean of those before, ties for a half
+    cdef object given               # scales, or None
+
+    def _configure(self, *, sub_gaussian, **options):
+        super()._configure(**options)
+        self.symmetric = sub_gaussian is None
+        self.given = sub_gaussian
+        self.centre = <double *>self.vector("centre", np.float64)
+        self.scale = <double *>self.vector("scale", np.float64)
+        self.above = <double *>self.vector("above", np.float64)
+        self.first = FIRST if self.symmetric else 1
+        self.vectors["scale"][:] = 1.0 if self.symmetric else sub_gaussian
+        tilts_init(&self.tilts, 1.5 if self.symmetric else 4.0)
+
+    cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
+        cdef double within = self.within[arm], within_high = self.within_high[arm], above = self.above[arm]
+        cdef double mean = self.mean[arm], n = <double>self.pulls[arm], y
+        cdef int64_t t
+        if self.symmetric and self.ready:
+            for t in range(count):
+                y = (rewards[t] - self.centre[arm]) / self.scale[arm]
+                within += y
+                within_high += y * y
+                above += 1.0 if rewards[t] > mean else 0.5 if rewards[t] == mean else 0.0
+                n += 1.0
+                mean += (rewards[t] - mean) / n
+            self.within[arm] = within
+            self.within_high[arm] = within_high
+            self.above[arm] = above
+        return LucbSelector.absorb(self, arm, rewards, count)
+
+    cdef int split(self) except -1 nogil:
+        if not self.ready and self.symmetric:
+            self._set_units()
+        return LucbSelector.split(self)
+
+    cdef void _set_units(self) noexcept nogil:
+        """From the first rewards. An arm whose rewards are equal gets a small share of the scale of all."""
+        cdef double usual = 0.0, mean = 0.0, spread = 0.0
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            usual += self.m2[i] / (<double>(FIRST - 1) * <double>self.n_arms)
+            mean += self.mean[i] / <double>self.n_arms
+        for i in range(self.n_arms):
+            spread += (self.mean[i] - mean) * (self.mean[i] - mean) / <double>self.n_arms
+        if not usual > 0.0:
+            usual = spread if spread > 0.0 else 1.0
+        for i in range(self.n_arms):
+            self.centre[i] = self.mean[i]
+            self.scale[i] = sqrt(self.m2[i] / <double>(FIRST - 1) + 0.01 * usual)
+
+    # What to pull: estimates, without a promise.
+
+    cdef double _variance(self, Py_ssize_t i) noexcept nogil:
+        cdef double n = <double>self.pulls[i], scale = self.scale[i] * self.scale[i]
+        return (self.m2[i] + 0.02 * scale) / (n * n) if self.symmetric else scale / n
+
+    cdef double _bound(self, Py_ssize_t i, int k, bint exact) noexcept nogil:
+        """Of a normal law, at the level of one pair and half of the logarithm of the rounds."""
+        cdef double n = <double>self.pulls[i], level, half
+        if n == 0.0:
+            return self.low[i] if k == 0 else self.high[i]
+        level = 2.0 * (self.side[k].log_inv_alpha + 0.5 * log(<double>self.level_round)) / n
+        half = sqrt(n * self._variance(i) * (expm1(fmin(level, 100.0)) if self.symmetric else level))
+        return self.mean[i] + (half if k else -half)
+
+    # Evidence, with a promise.
+
+    cdef sums_t _sums(self, Py_ssize_t i, int k) noexcept nogil:
+        """The arm's rewards; with the other sign for k = 1."""
+        cdef sums_t sums
+        sums.symmetric = self.symmetric
+        sums.n = <double>self.pulls[i]
+        if self.symmetric:
+            sums.n -= <double>FIRST
+            sums.first = self.within[i]
+            sums.second = self.within_high[i]
+        else:
+            sums.first = sums.n * self.mean[i] / self.scale[i]
+            sums.second = 0.0
+        return turned(sums) if k else sums
+
+    cdef double _in_units(self, Py_ssize_t i, int k, double cut) noexcept nogil:
+        return (self.centre[i] - cut if k else cut - self.centre[i]) / self.scale[i]
+
+    cdef double _hedged(self, int k, double wealth, double *slope) noexcept nogil:
+        cdef double n = <double>(self.n_best if k else self.n_arms - self.n_best)
+        return log_hedged(wealth, n, KEPT if n > 1.0 else KEPT_OF_ONE, slope)
+
+    cdef double _wealth(self, Py_ssize_t i, int k, double cut, double *slope) noexcept nogil:
+        cdef sums_t sums = self._sums(i, k)
+        cdef double here = self._in_units(i, k, cut), wealth = log_tilted(&self.tilts, &sums, here, here, slope)
+        slope[0] *= (-1.0 if k else 1.0) / self.scale[i]
+        return wealth
+
+    cdef double _evidence(self, Py_ssize_t i, int k, double cut, double *slope) noexcept nogil:
+        return self._hedged(k, self._wealth(i, k, cut + self.epsilon if k else cut, slope), slope)
+
+    cdef double _over(self, Py_ssize_t i, int k, double a, double b, double *left, double *right) noexcept nogil:
+        cdef sums_t sums = self._sums(i, k)
+        cdef double far = self.epsilon if k else 0.0, half = 0.5 * (b - a) / self.scale[i], slope = 0.0, value
+        cdef double low = self._in_units(i, k, (b if k else a) + far)
+        cdef double high = self._in_units(i, k, (a if k else b) + far)
+        value = self._hedged(k, log_tilted(&self.tilts, &sums, low, high, &slope), &slope)
+        if k:
+            slope = -slope
+        left[0] = value - slope * half
+        right[0] = value + slope * half
+        return self._evidence(i, k, 0.5 * (a + b), &slope)
+
+    cdef double _outside(self, Py_ssize_t i, int k, double cut) noexcept nogil:
+        """A bound from below of the evidence at all cuts from here outwards: down for k = 0, up for k = 1."""
+        cdef sums_t sums = self._sums(i, k)
+        cdef double slope = 0.0
+        return self._hedged(k, log_beyond(&self.tilts, &sums,
+                                          self._in_units(i, k, cut + self.epsilon if k else cut)), &slope)
+
+    cdef int _widen(self, int k, double cut, double level, double *end) except -1 nogil:
+        """A cut outside of which the evidence of all arms of a side suffices alone; 0, and a pair held, if none is."""
+        cdef double out = INFINITY if k else -INFINITY, step, need
+        cdef double n = <double>(self.n_arms - self.n_best if k else self.n_best)       # gamblers of the other side
+        cdef Py_ssize_t i, p
+        cdef int _step
+        need = level - log(KEPT if n > 1.0 else KEPT_OF_ONE)
+        end[0] = cut
+        for p in range(self.side[k].heap.size):
+            if (p & 255) == 255:
+                self.worked(256 * 1000)
+            i = self.side[k].heap.item[p]
+            if self._outside(i, k, out) < need:
+                self.least = self._outside(i, k, out) + level - need
+                self.held[k] = i
+                self.held[1 - k] = self.side[1 - k].heap.item[0]
+                return False
+            step = self.scale[i]
+            for _step in range(WIDENED):
+                if self._outside(i, k, end[0]) >= need:
+                    break
+                end[0] += step if k else -step
+                step *= 2.0
+        return True
+
+    cdef int _search(self, double level) except -1 nogil:
+        cdef double size = 0.0, low = 0.0, high = 0.0
+        cdef double cut = self._cut(self.side[0].heap.item[0], self.side[1].heap.item[0], &size)
+        return (self._suffice(cut, cut, level, 1)
+                and self._widen(0, cut, level, &low) and self._widen(1, cut, level, &high)
+                and self._suffice(low, cut, level, DEPTH) and self._suffice(cut, high, level, DEPTH))
+
+    # What is known.
+
+    cdef double _end(self, Py_ssize_t i, int k) noexcept nogil:
+        """End of the interval of the mean, one-sided at delta / n_arms: from here outwards all cuts are refuted."""
+        cdef double level = self.goal + log(<double>self.n_arms), inside = self.mean[i], step = self.scale[i]
+        cdef double none = INFINITY if k else -INFINITY, out, middle
+        cdef sums_t sums
+        cdef int _step
+        if not self.ready:
+            return none
+        sums = self._sums(i, k)
+        if log_beyond(&self.tilts, &sums, -INFINITY) < level:
+            return none
+        out = inside
+        for _step in range(WIDENED):
+            out += step if k else -step
+            step *= 2.0
+            if log_beyond(&self.tilts, &sums, self._in_units(i, k, out)) >= level:
+                break
+        else:
+            return none
+        for _step in range(END_STEPS):
+            middle = 0.5 * (out + inside)
+            if log_beyond(&self.tilts, &sums, self._in_units(i, k, middle)) >= level:
+                out = middle
+            else:
+                inside = middle
+        return out
+
+    def _answer(self):
+        known = super()._answer()
+        known["lower"][known["lower"] <= -FAR] = -np.inf
+        known["upper"][known["upper"] >= FAR] = np.inf
+        return known
+
+    def skewed(self):
+        """Arms whose rewards are above their mean too often or too seldom for a symmetric law, by 5 standard errors."""
+        if not (self.symmetric and self.ready):
+            return np.zeros(0, dtype=np.intp)
+        later = self._pulls - FIRST
+        return np.flatnonzero(np.abs(self.vectors["above"] - 0.5 * later) > 2.5 * np.sqrt(later))
+
+    def _demand_moments(self):
+        vectors = self.vectors
+        _demand((vectors["scale"] > 0.0).all() and (vectors["within_high"] >= 0.0).all()
+                and ((0.0 <= vectors["above"]) & (vectors["above"] <= self._pulls)).all()
+                and (self.symmetric or (np.array_equal(vectors["scale"], np.broadcast_to(self.given, self.n_arms))
+                                        and not vectors["centre"].any())), "its moments")
+
+
+# Doors for tests.
+
+cdef sums_t _given(double n, double first, double second, bint symmetric) noexcept:
+    cdef sums_t sums
+    sums.n, sums.first, sums.second, sums.symmetric = n, first, second, symmetric
+    return sums
+
+
+def _log_wealth(double n, double first, double second, double cut, bint symmetric, double most):
+    """Log wealth against a mean of at most `cut`, from sums of rewards and of their squares, and its derivative."""
+    cdef tilts_t tilts
+    cdef sums_t sums = _given(n, first, second, symmetric)
+    cdef double slope = 0.0, found
+    tilts_init(&tilts, most)
+    found = log_tilted(&tilts, &sums, cut, cut, &slope)
+    return found, slope
+
+
+def _log_floor(double n, double first, double second, double a, double b, bint symmetric, double most):
+    """The bound of the log wealth over cuts in [a, b], at a and at b; and that over all up to b."""
+    cdef tilts_t tilts
+    cdef sums_t sums = _given(n, first, second, symmetric)
+    cdef double slope = 0.0, middle
+    tilts_init(&tilts, most)
+    middle = log_tilted(&tilts, &sums, a, b, &slope)
+    return middle - 0.5 * slope * (b - a), middle + 0.5 * slope * (b - a), log_beyond(&tilts, &sums, b)

@@ -1,0 +1,127 @@
+"""What a comparison keeps of each arm, a compiled stream or sums by cluster; its columns of frames, and its ratios."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace.streams._sequences import Sequence, doubts
+
+Moments = tuple[int, float, float, float]       # units, mean, variance of a unit, skewness
+
+
+class _Bounded(Sequence):
+    """Rewards of a known support."""
+
+    def __init__(self, support: tuple[float, float], delta: float) -> None:
+        self._open({"support": support, "delta": delta}, "universal", running=False, support=support, delta=delta)
+
+
+class _Unbounded(Sequence):
+    """Rewards of an unknown support; their moments are asked for."""
+
+    def __init__(self) -> None:
+        self._open({}, "asymptotic", support=None, delta=0.5)
+
+
+class _Clusters:
+    """Sums of rewards by cluster: the mean is a ratio estimator, whose unit is the cluster."""
+
+    def __init__(self) -> None:
+        self.place: dict[Hashable, int] = {}        # of a cluster in `sums`
+        self.sums = np.zeros((2, 16))               # rewards, and their sum
+
+    def __copy__(self) -> _Clusters:
+        new = _Clusters()
+        new.place, new.sums = dict(self.place), self.sums.copy()
+        return new
+
+    def add(self, keys: Iterable[Hashable], counts: Any, totals: Any) -> None:
+        """Add rewards, with these sums, to the clusters of these keys; a key may come several times."""
+        places = np.array([self.place.setdefault(key, len(self.place)) for key in keys], dtype=np.intp)
+        if len(self.place) > self.sums.shape[1]:
+            wider = np.zeros((2, max(2 * self.sums.shape[1], len(self.place))))
+            wider[:, : self.sums.shape[1]] = self.sums
+            self.sums = wider
+        np.add.at(self.sums[0], places, counts)
+        np.add.at(self.sums[1], places, totals)
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.sums[0].sum())
+
+    def _absorb(self, other: _Clusters) -> None:
+        used = len(other.place)
+        self.add(other.place, other.sums[0, :used], other.sums[1, :used])
+
+    def _moments(self) -> Moments:
+        """Clusters, ratio of sums, and moments of what clusters add to its error."""
+        units = len(self.place)
+        counts, totals = self.sums[:, :units]
+        if units == 0:
+            return 0, math.nan, math.nan, math.nan
+        mean = float(totals.sum() / counts.sum())
+        away = (totals - mean * counts) / counts.mean()
+        square = float(np.square(away).sum())
+        variance = square / (units - 1) if units > 1 else math.nan
+        skewness = float((away**3).mean()) / (square / units) ** 1.5 if square > 0.0 else math.nan
+        return units, mean, variance, skewness
+
+    def _doubts(self) -> tuple[str, ...]:
+        units, _, _, skewness = self._moments()
+        found: tuple[str, ...] = doubts(units, skewness, "clusters") if units > 1 else ()
+        return found
+
+
+def split(codes: NDArray[np.intp], n_arms: int) -> list[NDArray[np.intp]]:
+    """The places of each arm's rewards, in order."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.searchsorted(codes[order], np.arange(1, n_arms)))
+
+
+def _is_itself(value: Any) -> bool:
+    """Whether a value equals itself: neither nan does, nor what pandas has for a missing entry."""
+    same = value == value
+    return isinstance(same, (bool, np.bool_)) and bool(same)
+
+
+def column(frame: Any, name: str, what: str) -> NDArray[Any]:
+    """A column of a frame, without missing entries."""
+    columns = [str(key) for key in (frame.keys() if isinstance(frame, dict) else getattr(frame, "columns", ()))]
+    if name not in columns:
+        shown = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
+        raise ValueError(f"{what} is {name!r}, and there is no such column; there are {shown}")
+    values = np.asarray(frame[name])
+    if values.dtype.kind in "fmM":
+        missing = np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values)
+    else:
+        missing = np.zeros(values.shape, dtype=bool)
+        if values.dtype.kind == "O":
+            missing[:] = [value is None or not _is_itself(value) for value in values.tolist()]
+    if missing.any():
+        raise ValueError(f"column {name!r} has {int(missing.sum())} missing entries, the first in row "
+                         f"{int(np.argmax(missing))}, counted from 0; drop or fill such rows")
+    if values.dtype.kind == "O" and what == "reward":
+        return np.array(values.tolist())
+    return values
+
+
+def ratios(
+    low: NDArray[Any], high: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any], base_low: NDArray[Any],
+    base_high: NDArray[Any],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bounds of an arm's mean over another's, from the difference over the base, and from the arm over the base."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        least = np.maximum(1.0 + np.where(low >= 0.0, low / base_high, low / base_low),
+                           np.where(lower >= 0.0, lower / base_high, lower / base_low))
+        most = np.minimum(1.0 + np.where(high >= 0.0, high / base_low, high / base_high),
+                          np.where(upper >= 0.0, upper / base_low, upper / base_high))
+        edge = (base_low >= 0.0) & (lower >= 0.0)        # a mean of 0 is possible, one below is not
+        least = np.where(base_low > 0.0, least, np.where(edge & (base_high > 0.0), lower / base_high, -np.inf))
+    unknown = ~np.isfinite(base_low) | ~np.isfinite(base_high)
+    least = np.where(unknown | np.isnan(least), -np.inf, least)
+    return least, np.where(unknown | ~(base_low > 0.0) | np.isnan(most), np.inf, most)

@@ -1,0 +1,565 @@
+"""Streams that are observed, not chosen: intervals of arms, of their differences and ratios, at any time."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import fastrace._math._half_widths as _half_widths
+from fastrace._base import _checks
+from fastrace.results import ComparisonResult
+from fastrace.streams import _rules
+from fastrace.streams._observed import _Bounded, _Clusters, _Unbounded, column, ratios, split
+
+FOR_ARMS = 0.2          # share of delta that the intervals of the arms spend; those of the differences spend the rest
+FIRST, GROWS = 20, 1.2  # rewards at the first look that is kept, and how much they grow between two
+MOST_ABSOLUTE = 1e100
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _alone(method: Method) -> Method:
+    """Decorate a method: threads that share an object wait for each other."""
+
+    @functools.wraps(method)
+    def called(self: Any, *args: Any, **options: Any) -> Any:
+        with self._busy:
+            return method(self, *args, **options)
+
+    return called  # type: ignore[return-value]
+
+
+class Comparison(_checks.OwnInit):
+    r"""Compare the means of streams that are observed, such as the variants of an A/B test, at any time.
+
+    Rewards come as they come: unequal numbers per arm, in any order, chosen by somebody else. You may look after every
+    reward, and stop for any reason; the intervals hold at all times at once.
+
+    Parameters
+    ----------
+    arms : int or sequence
+        How many arms there are, or what they are called: labels, all different, which `observe` is told.
+    delta : float, default 0.05
+        Probability that any interval ever misses, in (0, 1): of arms, differences and ratios together.
+    support : tuple of float or None, default None
+        Interval (low, high) that holds every reward, in reward units: (0, 1) for conversions. The intervals are then
+        exact. None if you know of none, as for revenue or seconds: they are then asymptotic, see the notes.
+    reference : label, optional
+        Arm with which each other one is compared. Without it, all pairs are, each arm with all before it.
+    epsilon : float, default 0
+        Largest difference that makes no difference, in reward units, for the verdict ``"equivalent"``.
+    clusters : bool, default False
+        Whether rewards come in clusters that are not independent inside: of one user, process or block. The unit is
+        then the cluster, each reward is observed with the key of its own, and the intervals are asymptotic.
+    smaller_is_better : bool, default False
+        Call an arm of smaller mean the better one, as for seconds or errors.
+    first_look : int, default 200
+        Rewards of an arm, or its clusters, before which its asymptotic intervals are infinite.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of range, or a reward or label cannot be used; nothing is changed then.
+
+    Notes
+    -----
+    For independent rewards of one mean per arm, all intervals of `result` hold at all times with probability at least
+    ``1 - delta``. Which arm is observed next may depend on what has been seen, if the support is known. Every interval
+    is as of now, from all rewards so far.
+
+    With a `support`, each arm has a universal portfolio, as in `ConfidenceSequence`. For the lower end of a difference
+    x - y of means, one portfolio bets on a larger x, and the other on a smaller y. Their product is a test martingale
+    if the means are x and y, whichever of the two is observed when. The difference d is refuted once the least product
+    over all (y + d, y) reaches 1 over the share of `delta`: a minimum in one dimension of a convex function.
+
+    Without one, the error of a difference is taken to be normal, as the sum of the variances of both means, with
+    Welch's degrees of freedom. Its interval is a mixture of t-statistics that becomes the asymptotic confidence
+    sequence of [1]_ as rewards come. This asks that the shares of the arms settle, or that their variances are alike.
+    The result warns of arms with long tails. Clusters of unequal sizes are compared by the ratio of sums, with the
+    variance of what each cluster adds to it; clusters may go on to grow.
+
+    The bound of a ratio is one of the difference over one of the other arm's mean, at no extra cost.
+
+    O(1) time per reward, and O(1) memory but for clusters, which take O(1) each. The history takes O(log n).
+
+    References
+    ----------
+    .. [1] Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas, "Time-uniform central limit theory and asymptotic confidence
+       sequences", Annals of Statistics 52, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastrace as fr
+    >>> rng = np.random.default_rng(1)
+    >>> test = fr.Comparison(["blue", "green"], support=(0, 1))
+    >>> test.observe("blue", 1)
+    >>> arms = rng.choice(["blue", "green"], size=40_000, p=[0.8, 0.2])
+    >>> test.observe_many(arms, rng.random(40_000) < np.where(arms == "green", 0.13, 0.10))
+    >>> test.result().verdict
+    ('better',)
+    """
+
+    def __init__(
+        self, arms: int | Sequence[Hashable], delta: float = 0.05, support: tuple[float, float] | None = None, *,
+        reference: Hashable = None, epsilon: float = 0.0, clusters: bool = False, smaller_is_better: bool = False,
+        first_look: int | None = None,
+    ) -> None:
+        self._labels = _labels(arms)
+        self.names = tuple(str(label) for label in self._labels)
+        self._code = {label: code for code, label in enumerate(self._labels)}
+        self.delta = _checks.probability(delta, "delta")
+        self.support = None if support is None else _checks.interval(support)
+        self.clusters = _checks.flag(clusters, "clusters")
+        self.smaller_is_better = _checks.flag(smaller_is_better, "smaller_is_better")
+        self.kind = "asymptotic" if self.support is None or self.clusters else "exact"
+        if first_look is not None and self.kind == "exact":
+            _rules.with_support(first_look, "")
+        self.first_look = _rules.start(first_look)
+        self.epsilon = _checks.real(epsilon, "epsilon")
+        if not 0.0 <= self.epsilon < math.inf:
+            raise ValueError(f"epsilon is {epsilon!r}; a finite number of at least 0 is needed")
+        self.reference = reference
+        self._pairs = self._paired(reference)
+        self._arms: list[Any] = [self._new() for _ in self._labels]
+        self._counts = np.zeros(len(self._labels), dtype=np.int64)
+        self._next = FIRST
+        self._history: list[tuple[Any, ...]] = []
+        self._time: Any = None
+        self._busy = threading.RLock()
+
+    def _paired(self, reference: Hashable) -> NDArray[np.intp]:
+        """The pairs that are compared: an arm and the other one."""
+        n_arms = len(self._labels)
+        if reference is None:
+            found = [(arm, other) for arm in range(n_arms) for other in range(arm)]
+        else:
+            base = self._code_of(reference, "reference")
+            found = [(arm, base) for arm in range(n_arms) if arm != base]
+        return np.array(found, dtype=np.intp).reshape(-1, 2)
+
+    def _new(self) -> Any:
+        if self.clusters:
+            return _Clusters()
+        if self.support is None:
+            return _Unbounded()
+        return _Bounded(self.support, FOR_ARMS * self.delta / len(self._labels))
+
+    # Rewards
+
+    @_alone
+    def observe(self, arm: Hashable, reward: float, *, cluster: Hashable = None, time: Any = None) -> None:
+        """Observe one reward of an arm, by its label.
+
+        Parameters
+        ----------
+        arm : label
+            One of `arms`.
+        reward : float
+            Its reward.
+        cluster : hashable, optional
+            Key of the cluster, with ``clusters=True``. The same key of two arms means two clusters.
+        time : any, optional
+            When, for the history; not used otherwise.
+        """
+        code = self._code_of(arm, "arm")
+        if self.clusters:
+            keys = self._keys(None if cluster is None else [cluster], 1)
+            self._arms[code].add(keys, 1.0, self._rewards([reward]))
+        elif cluster is not None:
+            raise ValueError(f"cluster is {cluster!r} and this comparison has no clusters: say clusters=True")
+        else:
+            self._arms[code].update(reward)
+        self._counts[code] += 1
+        if time is not None:
+            self._time = time
+        if int(self._counts.sum()) >= self._next:
+            self._look(self._time)
+
+    @_alone
+    def observe_many(
+        self, arms: Any, rewards: ArrayLike, *, clusters: Iterable[Hashable] | None = None, times: Any = None
+    ) -> None:
+        """Observe rewards in order.
+
+        Parameters
+        ----------
+        arms : array_like of labels, shape (k,), or a label
+            The arm of each reward, or the arm of all of them.
+        rewards : array_like, shape (k,)
+            Rewards.
+        clusters : array_like of hashables, shape (k,), optional
+            Key of the cluster of each, with ``clusters=True``.
+        times : array_like, shape (k,), optional
+            When each came, for the history.
+
+        Raises
+        ------
+        ValueError
+            If an arm is unknown, a reward is nan or outside `support`, or lengths differ. Nothing is changed then; nor
+            by Ctrl-C.
+        """
+        values = self._rewards(rewards)
+        codes = self._codes(arms, values.size)
+        keys = self._keys(clusters, values.size)
+        when = None if times is None else np.asarray(times)
+        if when is not None and when.shape != values.shape:
+            raise ValueError(f"times has shape {when.shape} and rewards {values.shape}; both must be the same")
+        before = [copy.copy(arm) for arm in self._arms], self._counts.copy(), self._next, self._time
+        looks = len(self._history)
+        try:
+            start = 0
+            while start < values.size:
+                end = min(values.size, start + self._next - int(self._counts.sum()))
+                self._take(codes[start:end], values[start:end], None if keys is None else keys[start:end])
+                if when is not None:
+                    self._time = when[end - 1]
+                if int(self._counts.sum()) >= self._next:
+                    self._look(self._time)
+                start = end
+        except BaseException:
+            self._arms, self._counts, self._next, self._time = before
+            del self._history[looks:]
+            raise
+
+    def _take(self, codes: NDArray[np.intp], values: NDArray[np.float64], keys: Any) -> None:
+        """Hand rewards that have been checked to their arms."""
+        for code, places in enumerate(split(codes, len(self._labels))):
+            if not places.size:
+                continue
+            if keys is None:
+                self._arms[code].update_many(values[places])
+            else:
+                self._arms[code].add([keys[place] for place in places.tolist()], 1.0, values[places])
+            self._counts[code] += places.size
+
+    def _rewards(self, rewards: ArrayLike) -> NDArray[np.float64]:
+        array = np.asarray(rewards)
+        if array.ndim != 1:
+            raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
+        if array.dtype.kind not in "fiub" and array.size:
+            raise TypeError(f"rewards has dtype {array.dtype}; real numbers are needed")
+        values = array.astype(np.float64)
+        low, high = (-MOST_ABSOLUTE, MOST_ABSOLUTE) if self.support is None else self.support
+        slack = 0.0 if self.support is None else _half_widths.stream_slack(low, high)
+        good = (values >= low - slack) & (values <= high + slack)
+        if not good.all():
+            bad = int(np.argmin(good))
+            needed = "a finite number is needed: drop or replace it" if self.support is None or not np.isfinite(
+                values[bad]) else f"outside support={self.support}: widen support, or scale the rewards"
+            raise ValueError(f"rewards[{bad}] is {array[bad]!s}; {needed}")
+        return values
+
+    def _codes(self, arms: Any, count: int) -> NDArray[np.intp]:
+        """The arms' numbers, from an array of labels or a label for all."""
+        if isinstance(arms, (str, bytes)) or np.ndim(arms) == 0:
+            return np.full(count, self._code_of(arms, "arms"), dtype=np.intp)
+        if isinstance(arms, tuple) and arms in self._code:
+            return np.full(count, self._code[arms], dtype=np.intp)
+        array = np.asarray(arms) if not isinstance(arms, list) else arms
+        if len(array) != count:
+            raise ValueError(f"arms has {len(array)} entries and rewards {count}; each reward needs its arm")
+        numbered = self._labels == tuple(range(len(self._labels)))
+        if numbered and isinstance(array, np.ndarray) and array.dtype.kind in "iu":
+            codes = array.astype(np.intp)
+            if count and not 0 <= codes.min() <= codes.max() < len(self._labels):
+                bad = int(np.argmax((codes < 0) | (codes >= len(self._labels))))
+                raise ValueError(f"arms[{bad}] is {array[bad]}; {self._needed()}")
+            return codes
+        labels = array.tolist() if isinstance(array, np.ndarray) else array
+        code_of = self._code
+        try:
+            return np.array([code_of[label] for label in labels], dtype=np.intp)
+        except (KeyError, TypeError):
+            for place, label in enumerate(labels):
+                self._code_of(label, f"arms[{place}]")
+            raise
+
+    def _code_of(self, label: Any, name: str) -> int:
+        try:
+            return self._code[label]
+        except (KeyError, TypeError):
+            raise ValueError(f"{name} is {_checks.shown(label)}; {self._needed()}") from None
+
+    def _needed(self) -> str:
+        shown = ", ".join(map(repr, self._labels[:10])) + (", ..." if len(self._labels) > 10 else "")
+        return f"one of the arms {shown} is needed"
+
+    def _keys(self, clusters: Iterable[Hashable] | None, count: int) -> list[Hashable] | None:
+        if not self.clusters:
+            if clusters is not None:
+                raise ValueError("clusters are given and this comparison has none: make it with clusters=True")
+            return None
+        if clusters is None:
+            raise ValueError("clusters is missing; with clusters=True each reward needs the key of its cluster")
+        keys: list[Hashable] = clusters.tolist() if hasattr(clusters, "tolist") else list(clusters)
+        if len(keys) != count:
+            raise ValueError(f"clusters has {len(keys)} keys and rewards {count}; each reward needs one")
+        if any(key is None or key != key for key in keys):
+            bad = next(place for place, key in enumerate(keys) if key is None or key != key)
+            raise ValueError(f"clusters[{bad}] is {keys[bad]!r}; a key is needed: drop such rewards, or give each one")
+        for key in keys:
+            hash(key)
+        return keys
+
+    def _look(self, time: Any) -> None:
+        """Keep what is known now, and plan the next time."""
+        found = self._intervals()
+        n_read = int(self._counts.sum())
+        self._history.append((n_read, time, *found["arms"], *found["pairs"][:3]))
+        self._next = max(n_read + 1, math.floor(GROWS * n_read))
+
+    # Answers
+
+    @property
+    def n_read(self) -> int:
+        """Rewards observed, of all arms together."""
+        return int(self._counts.sum())
+
+    def _intervals(self) -> dict[str, tuple[NDArray[np.float64], ...]]:
+        """Means with intervals of arms, then of pairs with log(1 / error bound)."""
+        share = (1.0 - FOR_ARMS) * self.delta / max(len(self._pairs), 1)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            if self.kind == "exact":
+                arms, pairs = self._exact(share)
+            else:
+                arms, pairs = self._asymptotic(share)
+        mean, lower, upper = arms
+        arm, other = self._pairs[:, 0], self._pairs[:, 1]
+        difference, low, high, level = pairs
+        # Where one arm has few rewards, the intervals of the two arms may say more.
+        low, high = np.maximum(low, lower[arm] - upper[other]), np.minimum(high, upper[arm] - lower[other])
+        return {"arms": (mean, lower, upper), "pairs": (difference, low, high, level)}
+
+    def _exact(self, share: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        mean = np.array([arm.estimate for arm in self._arms])
+        ends = np.array([arm.interval for arm in self._arms])
+        level = math.log(2.0 / share)
+        found = np.array([self._arms[a]._difference(self._arms[b], level) for a, b in self._pairs.tolist()])
+        found = found.reshape(-1, 4)
+        spent = math.log(2.0 * len(self._pairs) / (1.0 - FOR_ARMS)) if len(self._pairs) else 0.0
+        difference = mean[self._pairs[:, 0]] - mean[self._pairs[:, 1]]
+        evidence = found[:, 2:].max(axis=1) - spent
+        return (mean, ends[:, 0], ends[:, 1]), (difference, found[:, 0], found[:, 1], evidence)
+
+    def _asymptotic(self, share: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        moments = np.array([arm._moments()[:3] for arm in self._arms], dtype=np.float64)
+        units, mean, variance = moments.T
+        mean = np.where(units > 0, mean, np.nan)
+        error = np.where((units >= self.first_look) & (variance > 0.0), variance / units, np.inf)     # of the mean
+        best_at = _rules.best_at(self.first_look)
+        level = math.log(len(mean) / (FOR_ARMS * self.delta))
+        half = _half_widths.t_mixture_half_width(
+            error, units, units - 1.0, _half_widths.t_mixture_spread(best_at, level), level)
+        a, b = self._pairs[:, 0], self._pairs[:, 1]
+        both = error[a] + error[b]
+        freedom = both**2 / (error[a] ** 2 / (units[a] - 1.0) + error[b] ** 2 / (units[b] - 1.0))
+        size = units[a] * units[b] / (units[a] + units[b])
+        level = math.log(1.0 / share)
+        spread = _half_widths.t_mixture_spread(0.5 * best_at, level)
+        known = np.isfinite(both)
+        width = np.where(known, _half_widths.t_mixture_half_width(both, size, freedom, spread, level), np.inf)
+        difference = mean[a] - mean[b]
+        evidence = np.where(known, _half_widths.t_mixture_level(np.abs(difference), both, size, freedom, spread), 0.0)
+        evidence = evidence - (math.log(len(self._pairs) / (1.0 - FOR_ARMS)) if len(self._pairs) else 0.0)
+        lower, upper = (np.where(np.isfinite(half), mean + sign * half, sign * np.inf) for sign in (-1.0, 1.0))
+        low, high = (np.where(np.isfinite(width), difference + sign * width, sign * np.inf) for sign in (-1.0, 1.0))
+        return (mean, lower, upper), (difference, low, high, evidence)
+
+    @_alone
+    def result(self) -> ComparisonResult:
+        """Return what is known now."""
+        found = self._intervals()
+        mean, lower, upper = found["arms"]
+        difference, low, high, evidence = found["pairs"]
+        arm, other = self._pairs[:, 0], self._pairs[:, 1]
+        ratio_low, ratio_high = ratios(low, high, lower[arm], upper[arm], lower[other], upper[other])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = np.where(mean[other] != 0.0, mean[arm] / mean[other], np.nan)
+        return ComparisonResult(
+            names=self.names, mean=mean, lower=lower, upper=upper, pulls=self._counts.copy(), pairs=self._pairs.copy(),
+            difference=difference, difference_lower=low, difference_upper=high, ratio=ratio, ratio_lower=ratio_low,
+            ratio_upper=ratio_high, error_bound=np.exp(-np.maximum(evidence, 0.0)),
+            verdict=tuple(self._verdict(*ends) for ends in zip(low.tolist(), high.tolist(), strict=True)),
+            kind=self.kind, delta=self.delta, epsilon=self.epsilon, support=self.support,
+            n_clusters=np.array([len(arm.place) for arm in self._arms]) if self.clusters else None,
+            history=self.history, note=self._note(), warnings=self._doubts(),
+        )
+
+    def _verdict(self, low: float, high: float) -> str:
+        if low > 0.0 or high < 0.0:
+            return "better" if (low > 0.0) != self.smaller_is_better else "worse"
+        return "equivalent" if self.epsilon > 0.0 and -self.epsilon <= low and high <= self.epsilon else "not known yet"
+
+    def _note(self) -> str:
+        if self.kind == "exact":
+            return ""
+        unit = "clusters" if self.clusters else "rewards"
+        return f"asymptotic: nearly right from {self.first_look} {unit} of each arm on, as their mean is nearly normal"
+
+    def _doubts(self) -> tuple[str, ...]:
+        """What may void the promise, by arm."""
+        found = [(name, text) for name, arm in zip(self.names, self._arms, strict=True) for text in arm._doubts()]
+        return tuple(f"arm {name!r}: {text}" for name, text in found)
+
+    @property
+    @_alone
+    def history(self) -> dict[str, Any]:
+        """What was known at earlier times: see `ComparisonResult`."""
+        names = ("n_read", "time", "mean", "lower", "upper", "difference", "difference_lower", "difference_upper")
+        columns: list[Any] = list(zip(*self._history, strict=True)) if self._history else [()] * len(names)
+        made = {name: list(column) for name, column in zip(names, columns, strict=True)}
+        widths = dict(zip(names[2:], [len(self._labels)] * 3 + [len(self._pairs)] * 3, strict=True))
+        tables = {name: np.array(made[name], dtype=np.float64).reshape(len(self._history), width)
+                  for name, width in widths.items()}
+        return {"n_read": np.array(made["n_read"], dtype=np.int64), "time": made["time"], **tables}
+
+    def to_frame(self) -> Any:
+        """Return `result` as a table with one row per pair."""
+        return self.result().to_frame()
+
+    def plot(self, what: str = "all", ax: Any = None) -> Any:
+        """Draw `result`: "means", "differences", "history" or all of them."""
+        return self.result().plot(what, ax)
+
+    @_alone
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = ("delta", "support", "reference", "epsilon", "clusters", "smaller_is_better")
+        known = {"arms": self._labels, **{name: getattr(self, name) for name in own},
+                 "first_look": None if self.kind == "exact" else self.first_look}
+        seen = [copy.copy(arm) for arm in self._arms], self._counts.copy(), self._next, list(self._history), self._time
+        fields = vars(Comparison(1))
+        return _rebuild.saved(type(self), known, seen, extra={
+            key: value for key, value in vars(self).items() if key not in fields})
+
+    def __repr__(self) -> str:
+        return f"<Comparison({list(self._labels)!r}, delta={self.delta:g}, {self.kind}): n_read={self.n_read}>"
+
+    # Workers and frames
+
+    def merge(self, other: Comparison) -> None:
+        """Add what another comparison of the same arms observed, such as that of another worker.
+
+        Nothing is lost: the intervals are those of one comparison that observed all. The history goes on from this
+        one's. A cluster of the same key is the same cluster.
+
+        Parameters
+        ----------
+        other : Comparison
+            With the same arguments; unchanged.
+        """
+        if not isinstance(other, Comparison):
+            raise TypeError(f"other is a {type(other).__name__}; only another Comparison can be merged")
+        if other is self:
+            raise ValueError("a comparison cannot be merged with itself: its rewards would count twice")
+        for name in ("_labels", "delta", "support", "reference", "epsilon", "clusters", "smaller_is_better",
+                     "first_look"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise ValueError(f"{name.strip('_')} is {mine!r} on one side and {theirs!r} on the other; both must be "
+                                 f"the same")
+        found = copy.copy(other)  # as it is now
+        with self._busy:
+            for mine, theirs in zip(self._arms, found._arms, strict=True):
+                mine._absorb(theirs)
+            self._counts += found._counts
+            if found._time is not None and (self._time is None or found._time > self._time):
+                self._time = found._time
+            if self.n_read >= self._next:
+                self._look(self._time)
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, *, arm: str, reward: str, cluster: str | None = None, time: str | None = None, **options: Any
+    ) -> Comparison:
+        """Compare the arms of a frame with one row per event.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame, polars.DataFrame or dict of arrays
+            The events.
+        arm, reward : str
+            Columns that hold the label of the arm and the reward.
+        cluster, time : str, optional
+            Columns that hold the key of the cluster, and the time: rows are observed in its order.
+        **options
+            As for `Comparison`: `delta`, `support`, `reference` and others.
+
+        Returns
+        -------
+        Comparison
+            Its arms are the labels in the frame, sorted.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column, or an entry is missing.
+
+        Examples
+        --------
+        >>> import fastrace as fr
+        >>> events = {"variant": ["a", "b", "b", "a"], "converted": [0, 1, 1, 0]}
+        >>> print(fr.Comparison.from_frame(events, arm="variant", reward="converted", support=(0, 1)))
+        <Comparison(['a', 'b'], delta=0.05, exact): n_read=4>
+        """
+        labels = column(frame, arm, "arm")
+        values = column(frame, reward, "reward")
+        keys = None if cluster is None else column(frame, cluster, "cluster")
+        times = None if time is None else column(frame, time, "time")
+        if values.dtype.kind not in "fiub":
+            raise ValueError(f"column {reward!r} has dtype {values.dtype}; rewards must be real numbers")
+        found = sorted(set(labels.tolist()), key=lambda label: (str(type(label)), label))
+        if times is not None:
+            order = np.argsort(times, kind="stable")
+            labels, values, times = labels[order], values[order], times[order]
+            keys = None if keys is None else keys[order]
+        made = cls(found, clusters=options.pop("clusters", cluster is not None), **options)
+        made.observe_many(labels, values, clusters=keys, times=times)
+        return made
+
+
+@_checks.rebuilds(1, Comparison, subclasses=True)
+def _rebuild(cls: type[Comparison], known: dict[str, Any], seen: tuple[Any, ...]) -> Comparison:
+    """Rebuild a pickled `Comparison`."""
+    made = cls.__new__(cls)
+    Comparison.__init__(made, **known)
+    arms, counts, following, history, time = seen
+    if [type(arm) for arm in arms] != [type(arm) for arm in made._arms]:
+        raise ValueError("its arms are not of its kind")
+    good = isinstance(counts, np.ndarray) and counts.dtype == np.int64
+    if not good or counts.tolist() != [arm.n_samples for arm in arms]:
+        raise ValueError("its counts are not those of its arms")
+    following = _checks.integer(following, "next look", int(counts.sum()) + 1, "it is still to come")
+    shapes = [counts.shape] * 3 + [(len(made._pairs),)] * 3
+    for n_read, _, *parts in history:
+        _checks.integer(n_read, "n_read", 1, "it is a number of rewards")
+        if [np.shape(part) for part in parts] != shapes:
+            raise ValueError("its history is not about its arms")
+    made._arms, made._counts, made._next, made._history, made._time = arms, counts, following, history, time
+    return made
+
+
+def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """Labels of the arms, checked."""
+    if isinstance(arms, (str, bytes)):
+        raise TypeError(f"arms is {arms!r}; a number of arms, or a sequence of labels such as ['A', 'B'], is needed")
+    if not isinstance(arms, Iterable):
+        return tuple(range(_checks.integer(arms, "arms", 1, "there must be something to observe")))
+    labels = tuple(arms.tolist() if isinstance(arms, np.ndarray) else arms)
+    names = [str(label) for label in labels]
+    twin = _checks.twice(names)
+    if twin is not None:
+        raise ValueError(f"arms has {twin!r} twice; labels must be all different")
+    if not labels:
+        raise ValueError("arms is empty; at least 1 arm is needed")
+    for label in labels:
+        if label is None or label != label:
+            raise ValueError(f"arms has {label!r}, which is no label: give the arm a name")
+        hash(label)
+    return labels

@@ -1,0 +1,422 @@
+"""Races by requests under way at once: the answer of one at a time, limits, retries, journals, and what fails."""
+
+import asyncio
+import contextlib
+import gc
+import inspect
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace.races import flight
+
+VALUES = (np.random.default_rng(5).random((3000, 4)) < [0.5, 0.55, 0.72, 0.55]).astype(float)
+OPTIONS = {"support": (0, 1), "rng": 3}
+MORE = {"concurrency": 16, **OPTIONS}
+
+
+class Grader:
+    """Rewards of the table, after a random number of turns of the event loop; it keeps what it was asked."""
+
+    def __init__(self, seed=0, fails=lambda count: False):
+        self.rng, self.fails = np.random.default_rng(seed), fails
+        self.asked, self.answered, self.under_way, self.most = [], [], 0, 0
+
+    async def __call__(self, arm, row):
+        self.asked.append((arm, row))
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            for _ in range(self.rng.integers(6)):
+                await asyncio.sleep(0)
+            if self.fails(len(self.asked)):
+                raise ConnectionError("no answer")
+            self.answered.append((arm, row))
+            return VALUES[row, arm]
+        finally:
+            self.under_way -= 1
+
+
+def go(evaluate, **options):
+    return asyncio.run(fr.race_async(evaluate, 4, 3000, **options))
+
+
+def in_turn():
+    race = fr.FiniteRace(4, 3000, **OPTIONS)
+    while not race.done:
+        arms, rows = race.ask()
+        race.tell(VALUES[np.ix_(rows, arms)])
+    return race.result()
+
+
+EXPECTED = in_turn()
+
+
+def agrees(result):
+    for name in ("best", "n_looks", "stopped_by"):
+        assert getattr(result, name) == getattr(EXPECTED, name)
+    for name in ("pulls", "mean", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(EXPECTED, name))
+
+
+def written(path):
+    return [(line["arm"], line["row"]) for line in map(json.loads, path.read_text().splitlines()[1:])]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(flight, "FIRST_WAIT", 0.0)
+
+
+@pytest.mark.parametrize("concurrency", [1, 7, 64])
+def test_the_answer_is_that_of_one_request_at_a_time(concurrency):
+    grader = Grader(concurrency)
+    result = go(grader, concurrency=concurrency, **OPTIONS)
+    agrees(result)
+    assert concurrency // 2 < grader.most <= concurrency and len(set(grader.asked)) == len(grader.asked)
+    assert result.n_read + result.n_unused == len(grader.asked)
+    assert result.n_unused <= 5 * concurrency       # at the end, and a share whenever an arm leaves
+
+
+def test_a_plain_function_runs_in_threads_and_so_many_at_once():
+    names, lock, under_way, most = set(), threading.Lock(), 0, 0
+
+    def grade(arm, row):
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+            names.add(threading.current_thread().name)
+        with lock:
+            under_way -= 1
+        return VALUES[row, arm]
+
+    agrees(go(grade, **MORE))
+    assert most <= 16 and threading.main_thread().name not in names
+
+
+def test_threads_that_answer_after_the_end_disturb_nobody(caplog):
+    ended = threading.Event()
+    needed = set(fr.FiniteRace(4, 3000, **OPTIONS).ask(int(EXPECTED.pulls.max()), pending=True)[1].tolist())
+
+    def grade(arm, row):
+        if row not in needed:           # asked for ahead: the race does not wait for it
+            ended.wait(60.0)
+        return VALUES[row, arm]
+
+    result = go(grade, **MORE)
+    ended.set()
+    agrees(result)
+    for thread in threading.enumerate():
+        if thread.name.startswith("fastrace"):
+            thread.join(60.0)
+    assert result.n_unused > 0 and not caplog.records
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")       # of requests that were asked for ahead, at the end
+def test_a_lambda_that_returns_a_coroutine_is_awaited():
+    grader = Grader()
+    agrees(go(lambda arm, row: grader(arm, row), **MORE))
+
+
+def test_retries_and_then_the_error_of_the_function():
+    grader = Grader(fails=lambda count: count % 3 == 0)
+    result = go(grader, retries=20, **MORE)
+    agrees(result)
+    assert len(grader.asked) > 1.4 * len(set(grader.asked))
+    with pytest.raises(ConnectionError, match="no answer"):
+        go(Grader(fails=lambda count: count > 50), **MORE)
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_race_that_failed_goes_on_from_its_journal_and_asks_nothing_twice(tmp_path, threads):
+    path = tmp_path / "race.jsonl"
+    graders = [Grader(k, fails=lambda count: count > 150) for k in range(4)] + [Grader(9)]
+    for k, grader in enumerate(graders):
+        evaluate = (lambda arm, row, g=grader: asyncio.run(g(arm, row))) if threads else grader
+        if k < 4:
+            with pytest.raises(ConnectionError):
+                go(evaluate, journal=path, retries=0, **MORE)
+        else:
+            agrees(go(evaluate, journal=path, **MORE))
+    answered = [cell for grader in graders for cell in grader.answered]
+    assert len(set(answered)) == len(answered)
+    kept = written(path)
+    assert len(set(kept)) == len(kept) and set(kept) <= set(answered)
+    assert len(kept) > EXPECTED.n_read and len(kept) >= len(answered) - 16        # but those under way at the very end
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
+def test_a_killed_process_goes_on_and_asks_again_only_what_had_no_answer(tmp_path):
+    path, log = tmp_path / "race.jsonl", tmp_path / "asked.txt"
+    code = f"""
+        import asyncio, os, signal
+        import numpy as np
+        import fastrace as fr
+        values = (np.random.default_rng(5).random((3000, 4)) < [0.5, 0.55, 0.72, 0.55]).astype(float)
+        asked = 0
+        async def grade(arm, row):
+            global asked
+            asked += 1
+            with open({str(log)!r}, "a") as file:
+                file.write(f"{{arm}} {{row}}\\n")
+            await asyncio.sleep(0)
+            if asked == 400:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return values[row, arm]
+        asyncio.run(fr.race_async(grade, 4, 3000, support=(0, 1), concurrency=16, journal={str(path)!r}, rng=3))
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    asked = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+    kept = written(path)
+    assert len(asked) == 400 and len(kept) >= 400 - 16
+    grader = Grader(1)
+    agrees(go(grader, journal=path, **MORE))
+    assert not set(grader.asked) & set(kept)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 20])
+def test_a_torn_last_line_is_cut_off(tmp_path, cut):
+    path = tmp_path / "race.jsonl"
+    go(Grader(), journal=path, **MORE)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    grader = Grader()
+    agrees(go(grader, journal=path, **MORE))
+    assert len(grader.asked) <= 1
+    assert path.read_bytes().count(b"\n") == whole.count(b"\n") - (cut > 1 and not grader.asked)
+    path.write_bytes(whole[:30])                    # torn in its first line
+    agrees(go(Grader(), journal=path, **MORE))
+
+
+@pytest.mark.parametrize(("other", "said"), [
+    ({"delta": 0.1}, r"delta is 0\.05 there and 0\.1 here"),
+    ({"rng": 4}, r"seed is .*3.* there and .*4.* here"),
+    ({"support": (0, 2)}, r"support is \[\[0\.0, 0\.0, 0\.0, 0\.0\], \[1\.0.* there"),
+    ({"names": "abcd"}, None),
+    ({"names": list("abcd"), "first_look": 60}, "first_look is 50 there and 60 here; names is None there and"),
+    ({"offset": [0, 0, 0, 1.0]}, "offset is None there and"),
+])
+def test_the_journal_of_another_race_is_refused_by_what_differs(tmp_path, other, said):
+    path = tmp_path / "race.jsonl"
+    go(Grader(), journal=path, **MORE)
+    before = path.read_bytes()
+    with pytest.raises((ValueError, TypeError), match=said and f"race.jsonl' is of another race: .*{said}"):
+        go(Grader(), journal=path, **(MORE | other))
+    assert path.read_bytes() == before
+    agrees(go(Grader(), journal=path, **(MORE | {"concurrency": 3, "rng": None})))
+
+
+def test_what_is_no_journal_is_refused_and_left_as_it_is(tmp_path):
+    path = tmp_path / "notes.txt"
+    for text in ("my notes", "my notes\n", '{"a": 1}\n', "[1]\n"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"notes.txt' is not a journal of a race"):
+            go(Grader(), journal=path, **MORE)
+        assert path.read_text() == text
+    path.write_text("")
+    agrees(go(Grader(), journal=path, **MORE))
+    lines = path.read_text().splitlines(True)
+    for bad in ('{"row": 1, "arm": 9, "reward": 0}\n', '{"row": 1}\n', "rubbish\n"):
+        path.write_text("".join([*lines[:5], bad, *lines[5:]]))
+        with pytest.raises(ValueError, match=r"line 6 of journal .*notes.txt' is"):
+            go(Grader(), journal=path, **MORE)
+    path.write_text(lines[0] + '{"row": 1, "arm": 2, "reward": 7.0}\n')
+    with pytest.raises(ValueError, match=r"arm 2 on row 1 is 7.0, outside support"):
+        go(Grader(), journal=path, **MORE)
+
+
+def test_two_races_on_one_journal_are_refused(tmp_path):
+    pytest.importorskip("fcntl")
+    path = tmp_path / "race.jsonl"
+
+    async def both():
+        first = asyncio.create_task(fr.race_async(Grader(), 4, 3000, journal=path, **MORE))
+        await asyncio.sleep(0)
+        with pytest.raises(ValueError, match="in use by another race"):
+            await fr.race_async(Grader(), 4, 3000, journal=path, **MORE)
+        return await first
+
+    agrees(asyncio.run(both()))
+
+
+def test_a_race_without_a_seed_goes_on_with_that_of_its_journal(tmp_path):
+    for k, rng in enumerate((None, np.random.default_rng(8), np.random.SeedSequence(8, spawn_key=(2,)))):
+        path = tmp_path / f"{k}.jsonl"
+        with pytest.raises(ConnectionError):
+            go(Grader(fails=lambda count: count > 100), retries=0, journal=path, **(MORE | {"rng": rng}))
+        kept = written(path)
+        grader = Grader()
+        again = np.random.default_rng(8) if k == 1 else rng
+        result = go(grader, journal=path, **(MORE | {"rng": again}))
+        assert result.best == 2 and len(kept) > 80 and not set(grader.asked) & set(kept)
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_cancelled_races_keep_what_was_answered(tmp_path, threads):
+    path, grader = tmp_path / "race.jsonl", Grader()
+    evaluate = (lambda arm, row: asyncio.run(grader(arm, row))) if threads else grader
+
+    async def cancel():
+        race = asyncio.create_task(fr.race_async(evaluate, 4, 3000, journal=path, **MORE))
+        while len(grader.answered) < 200:
+            await asyncio.sleep(0)
+        race.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await race
+        assert race.cancelled()
+
+    asyncio.run(cancel())
+    kept = written(path)
+    assert set(grader.answered) == set(kept) and len(kept) >= 200
+    second = Grader(3)
+    agrees(go(second, journal=path, **MORE))
+    assert not set(second.asked) & set(kept)
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_ctrl_c_keeps_what_was_answered(tmp_path, threads):
+    path, grader, presses = tmp_path / "race.jsonl", Grader(), iter([KeyboardInterrupt])
+
+    def pressed():
+        if len(grader.answered) >= 200:
+            for kind in presses:
+                raise kind
+
+    async def grade(arm, row):
+        pressed()
+        return await grader(arm, row)
+
+    def plainly(arm, row):
+        pressed()
+        return asyncio.run(grader(arm, row))
+
+    with pytest.raises(KeyboardInterrupt):
+        go(plainly if threads else grade, journal=path, **MORE)
+    kept = written(path)
+    assert len(kept) > 150 and set(kept) <= set(grader.answered)
+    second = Grader(3)
+    agrees(go(second, journal=path, **MORE))
+    assert not set(second.asked) & set(kept)
+
+
+@pytest.mark.parametrize(("answer", "error", "said"), [
+    ("yes", TypeError, "gave 'yes'; a number is needed"),
+    ([1.0], TypeError, r"gave \[1.0\]; a number is needed"),
+    (None, ValueError, "on row .* is nan"),
+    (1.5, ValueError, r"arm 2 is 'c': .* is 1.5, outside support"),
+])
+def test_a_bad_answer_is_refused_and_does_not_get_into_the_journal(tmp_path, answer, error, said):
+    path = tmp_path / "race.jsonl"
+    calls = []
+
+    async def grade(arm, row):
+        calls.append(arm)
+        return answer if len(calls) > 90 and arm == 2 else bool(VALUES[row, arm])
+
+    with pytest.raises(error, match=said):
+        go(grade, journal=path, names=list("abcd"), **MORE)
+    agrees(go(Grader(), journal=path, names=list("abcd"), **MORE))
+
+
+needs_missing = pytest.mark.skipif("missing" not in inspect.signature(fr.FiniteRace).parameters,
+                                   reason="FiniteRace takes no missing rewards")
+
+
+@needs_missing
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+def test_missing_answers_are_those_of_a_table_with_nan(tmp_path, missing):
+    holes = np.random.default_rng(8).random(VALUES.shape) < 0.02
+    values = np.where(holes, np.nan, VALUES)
+    race = fr.FiniteRace(4, 3000, missing=missing, **OPTIONS)
+    while not race.done:
+        arms, rows = race.ask()
+        race.tell(values[np.ix_(rows, arms)])
+    expected = race.result().to_dict()
+    calls = 0
+
+    async def grade(arm, row):
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0)
+        if holes[row, arm]:
+            if row % 2:
+                raise ConnectionError("no answer")
+            return None
+        return VALUES[row, arm]
+
+    for again in (False, True):
+        calls = 0
+        found = go(grade, missing=missing, journal=tmp_path / "race.jsonl", retries=1, **MORE).to_dict()
+        assert {key for key in found if found[key] != expected[key]} <= {"n_unused", "cost"}
+        assert (calls == 0) == again
+
+
+@needs_missing
+def test_a_function_that_always_fails_is_an_error_also_where_rewards_may_be_missing():
+    grader = Grader(fails=lambda count: True)
+    with pytest.raises(ConnectionError):
+        go(grader, missing="worst", retries=0, **MORE)
+    assert len(grader.asked) <= 2 * MORE["concurrency"]
+
+
+def test_an_evaluation_that_cancels_itself_is_an_error_not_a_race_without_end():
+    async def grade(arm, row):
+        raise asyncio.CancelledError
+
+    with pytest.raises(RuntimeError, match="was cancelled, and the race was not"):
+        go(grade, **MORE)
+
+
+def test_a_race_that_spent_its_budget_goes_on_with_a_larger_one(tmp_path):
+    path, first, second = tmp_path / "race.jsonl", Grader(1), Grader(2)
+    assert go(first, journal=path, max_pulls=300, **MORE).stopped_by == "max_pulls"
+    result = go(second, journal=path, max_pulls=10**6, **MORE)
+    np.testing.assert_array_equal(result.pulls, EXPECTED.pulls)
+    assert len(set(first.asked + second.asked)) == len(first.asked + second.asked)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_left_of_a_race(tmp_path, fails):
+    def races():
+        gc.collect()
+        return sum(type(thing) is fr.FiniteRace for thing in gc.get_objects())
+
+    before, grader = races(), Grader(fails=lambda count: fails and count > 100)
+    with contextlib.suppress(ConnectionError):
+        go(grader, journal=tmp_path / "race.jsonl", retries=0, **MORE)
+    alive = weakref.ref(grader)
+    del grader
+    assert races() <= before and alive() is None
+
+
+def test_a_budget_counts_every_request():
+    for budget in (40, 333, 500):
+        grader = Grader(budget)
+        result = go(grader, max_pulls=budget, **MORE)
+        assert budget - 4 < len(grader.asked) <= budget and result.stopped_by == "max_pulls"
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"concurrency": 0}, "concurrency is 0; at least 1"),
+    ({"retries": -1}, "retries is -1; at least 0"),
+    ({"delta": 2}, "race_async: delta is 2"),
+    ({"speed": 2}, "race_async: .*unexpected keyword argument 'speed'"),
+])
+def test_arguments_are_checked_before_anything_is_asked(change, said):
+    grader = Grader()
+    with pytest.raises((ValueError, TypeError), match=said):
+        go(grader, **(MORE | change))
+    for wrong in (5, lambda arm: 0.0):
+        with pytest.raises(TypeError, match="evaluate is"):
+            go(wrong, **MORE)
+    assert not grader.asked

@@ -1,0 +1,415 @@
+"""Streams that are observed: intervals of arms, differences and ratios at all times."""
+
+import copy
+import itertools
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from guarantee import assert_rate_at_most, few_or_many
+from reference import comparison as twin
+
+LAWS = {        # of rewards in [0, 1]: draw and mean
+    "ones 0.5": (lambda rng, n: (rng.random(n) < 0.5).astype(float), 0.5),
+    "ones 0.02": (lambda rng, n: (rng.random(n) < 0.02).astype(float), 0.02),
+    "uniform": (lambda rng, n: rng.random(n), 0.5),
+    "beta(0.5, 0.5)": (lambda rng, n: rng.beta(0.5, 0.5, n), 0.5),
+    "constant": (lambda rng, n: np.full(n, 0.3), 0.3),
+}
+
+
+def events(rng, n, shares=(0.7, 0.2, 0.1), lifts=(0.0, 0.05, -0.05)):
+    arms = rng.choice(len(shares), size=n, p=shares)
+    return arms, (rng.random(n) < 0.4 + np.array(lifts)[arms]).astype(float)
+
+
+def holds(low, mean, high):
+    return bool(np.all((low - 1e-9 <= mean) & (mean <= high + 1e-9)))
+
+
+# Twins
+
+def test_exact_intervals_equal_the_twin():
+    arms, x = events(np.random.default_rng(1), 70)
+    test = fr.Comparison(3, support=(0, 1))
+    test.observe_many(arms, x)
+    result = test.result()
+    rewards = [x[arms == k] for k in range(3)]
+    for k in range(3):
+        alone = fr.ConfidenceSequence(delta=0.01 / 3)
+        alone.update_many(rewards[k])
+        assert result.lower[k] <= alone.interval[0] + 1e-12 and result.upper[k] >= alone.interval[1] - 1e-12
+    ends = list(zip(result.lower, result.upper, strict=True))
+    found = twin.exact_differences(rewards, ends, 0.05, result.pairs.tolist())
+    assert np.allclose(np.c_[result.difference_lower, result.difference_upper], found, atol=1e-6)
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_asymptotic_intervals_equal_the_twin(clusters):
+    rng = np.random.default_rng(2)
+    arms, _ = events(rng, 900)
+    keys = rng.integers(0, 60, size=900)
+    x = rng.exponential(size=900) + 0.3 * arms + np.sin(keys) * clusters
+    test = fr.Comparison(3, delta=0.1, reference=0, clusters=clusters, first_look=40)
+    test.observe_many(arms, x, clusters=keys if clusters else None)
+    moments = []
+    for k in range(3):
+        mine = x[arms == k]
+        plain = mine.size, mine.mean(), mine.var(ddof=1)
+        moments.append(twin.by_cluster(mine, keys[arms == k]) if clusters else plain)
+    result = test.result()
+    own, differences = twin.asymptotic(moments, 0.1, 40, [(1, 0), (2, 0)])
+    assert np.allclose(np.c_[result.lower, result.upper], own, rtol=1e-9)
+    assert np.allclose(np.c_[result.difference_lower, result.difference_upper], differences, rtol=1e-9)
+    assert (result.n_clusters is None) == (not clusters) and result.kind == "asymptotic"
+
+
+def test_the_error_bound_is_the_delta_at_which_the_interval_ends_at_zero():
+    rng = np.random.default_rng(3)
+    arms, x = events(rng, 3000, (0.5, 0.5), (0.0, 0.11))
+    for support in (None, (0, 1)):
+        test = fr.Comparison(2, support=support)
+        test.observe_many(arms, x)
+        bound = float(test.result().error_bound[0])
+        assert 1e-12 < bound < 0.5
+        for delta, clear in ((bound * 1.1, True), (bound * 0.9, False)):
+            again = fr.Comparison(2, delta, support)
+            again.observe_many(arms, x)
+            assert (again.result().difference_lower[0] > 0.0) == clear
+
+
+# Promises
+
+@pytest.mark.parametrize("law", LAWS)
+@few_or_many(("trials", "n"), (40, 300), (600, 4000))
+def test_all_intervals_hold_at_all_times(law, trials, n, seed):
+    """Unequal arms; the next arm depends on the last reward, which may not matter."""
+    draw, mean = LAWS[law]
+    missed = 0
+    for child in np.random.SeedSequence([seed, 1]).spawn(trials):
+        rng = np.random.default_rng(child)
+        x = np.where(arms := (rng.random(n) < 0.2), 0.5 * draw(rng, n), draw(rng, n))
+        after = np.r_[False, x[:-1] > 0.5]
+        arms = np.where(after, ~arms, arms)
+        x = np.where(arms, 0.5 * draw(rng, n), draw(rng, n))
+        test = fr.Comparison(2, 0.1, (0, 1))
+        test.observe_many(arms.astype(int), x)
+        past, means = test.history, np.array([mean, 0.5 * mean])
+        good = holds(past["lower"], means, past["upper"]) and holds(
+            past["difference_lower"], -0.5 * mean, past["difference_upper"])
+        missed += not good
+    assert_rate_at_most(missed, trials, 0.1)
+
+
+@pytest.mark.parametrize("kind", ["timings", "exponential", "ones", "clusters"])
+@few_or_many(("trials", "n"), (50, 4000), (1000, 40_000))
+def test_asymptotic_differences_hold_under_peeking(kind, trials, n, seed):
+    missed = 0
+    for child in np.random.SeedSequence([seed, 2]).spawn(trials):
+        rng = np.random.default_rng(child)
+        arms, keys = rng.choice(2, size=n, p=[0.75, 0.25]), None
+        if kind == "ones":
+            x, means = (rng.random(n) < 0.3).astype(float), np.array([0.3, 0.3])
+        elif kind == "clusters":
+            keys = rng.integers(0, n // 5, size=n)
+            x, means = rng.normal(size=n) + rng.normal(size=n // 5)[keys], np.zeros(2)
+        else:
+            x = rng.gamma(4.0 if kind == "timings" else 1.0, size=n) * (1 + arms)
+            means = np.array([4.0, 8.0]) if kind == "timings" else np.array([1.0, 2.0])
+        test = fr.Comparison(2, 0.1, clusters=keys is not None)
+        test.observe_many(arms, x, clusters=keys)
+        past = test.history
+        missed += not (holds(past["lower"], means, past["upper"]) and holds(
+            past["difference_lower"], means[1] - means[0], past["difference_upper"]))
+        assert np.isfinite(past["difference_upper"][-1]).all()
+    assert_rate_at_most(missed, trials, 1.2 * 0.1)
+
+
+@few_or_many("trials", 30, 600)
+def test_ratios_hold(trials, seed):
+    missed = 0
+    for child in np.random.SeedSequence([seed, 3]).spawn(trials):
+        arms, x = events(np.random.default_rng(child), 600, (0.5, 0.5), (0.0, 0.1))
+        test = fr.Comparison(2, 0.1, (0, 1))
+        test.observe_many(arms, x)
+        result = test.result()
+        missed += not holds(result.ratio_lower, 1.25, result.ratio_upper)
+        assert result.ratio_lower[0] <= result.ratio[0] <= result.ratio_upper[0]
+        assert (result.ratio_lower[0] > 1.0) == (result.difference_lower[0] > 0.0)
+    assert_rate_at_most(missed, trials, 0.1)
+
+
+@pytest.mark.parametrize(("mean", "bounded"), [(0.0, False), (0.5, False), (-0.5, False), (1.0, True)])
+def test_a_ratio_to_a_mean_that_may_be_zero_is_not_known(mean, bounded):
+    rng = np.random.default_rng(4)
+    test = fr.Comparison(["a", "b"], first_look=20)
+    test.observe_many("a", rng.normal(mean, 1.0, size=200))
+    test.observe_many("b", rng.normal(mean, 1.0, size=200))
+    result = test.result()
+    assert np.isfinite(result.ratio_upper[0]) == (result.lower[0] > 0.0)
+    assert np.isfinite(result.ratio_upper[0]) or not bounded
+
+
+# Verdicts
+
+def test_verdicts():
+    rng = np.random.default_rng(5)
+    test = fr.Comparison(["base", "up", "down", "same", "rare"], support=(0, 1), reference="base", epsilon=0.05)
+    for arm, rate in (("base", 0.3), ("up", 0.4), ("down", 0.2), ("same", 0.3)):
+        test.observe_many(arm, rng.random(20_000) < rate)
+    test.observe("rare", 1)
+    result = test.result()
+    assert result.verdict == ("better", "worse", "equivalent", "not known yet")
+    assert [result.names[arm] for arm in result.pairs[:, 0]] == ["up", "down", "same", "rare"]
+    assert set(result.pairs[:, 1]) == {0}
+    other = fr.Comparison(["base", "up"], smaller_is_better=True)
+    for arm, mean in (("base", 5.0), ("up", 6.0)):
+        other.observe_many(arm, rng.normal(mean, 1.0, 500))
+    assert other.result().verdict == ("worse",)
+
+
+def test_all_pairs_without_a_reference():
+    test = fr.Comparison(4)
+    assert [(a, b) for a, b in test.result().pairs.tolist()] == [
+        (a, b) for a, b in itertools.product(range(4), repeat=2) if b < a]
+
+
+def test_rare_events_and_constants_are_warned_of_by_name():
+    test = fr.Comparison(["x", "y"])
+    test.observe_many("x", np.r_[np.zeros(399), 1.0])
+    test.observe_many("y", np.zeros(400))
+    result = test.result()
+    assert "arm 'x': few of the 400 rewards" in result.warnings[0] and "arm 'y': all 400 rewards" in result.warnings[1]
+    assert math.isinf(result.upper[1]) and result.verdict == ("not known yet",)
+    assert not fr.Comparison(2, support=(0, 1)).result().warnings
+
+
+# The same, however it came
+
+MAKERS = {
+    "exact": lambda: fr.Comparison(["a", "b", "c"], support=(0, 1)),
+    "asymptotic": lambda: fr.Comparison(["a", "b", "c"], first_look=20),
+    "clusters": lambda: fr.Comparison(["a", "b", "c"], first_look=20, clusters=True),
+}
+
+
+def given(n, seed=6):
+    rng = np.random.default_rng(seed)
+    arms, x = events(rng, n)
+    return np.array(["a", "b", "c"])[arms], x, rng.integers(0, 80, size=n)
+
+
+def observe(test, arms, x, keys):
+    test.observe_many(arms, x, clusters=keys if test.clusters else None)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_any_portions_pickles_and_copies_give_the_same_bits(name):
+    arms, x, keys = given(400)
+    whole, single, parts = (MAKERS[name]() for _ in range(3))
+    observe(whole, arms, x, keys)
+    for arm, value, key in zip(arms.tolist(), x.tolist(), keys.tolist(), strict=True):
+        single.observe(arm, value, cluster=key if single.clusters else None)
+    for start in range(0, 400, 37):
+        part = slice(start, start + 37)
+        observe(parts, arms[part], x[part], keys[part])
+        parts = pickle.loads(pickle.dumps(copy.deepcopy(parts)))
+    assert whole.result() == single.result() == parts.result()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_merged_workers_know_what_a_single_one_would(name):
+    arms, x, keys = given(500)
+    whole, first, second = (MAKERS[name]() for _ in range(3))
+    observe(whole, arms, x, keys)
+    observe(first, arms[::2], x[::2], keys[::2])
+    observe(second, arms[1::2], x[1::2], keys[1::2])
+    before = second.result()
+    first.merge(second)
+    assert second.result() == before
+    mine, theirs = first.result(), whole.result()
+    for field in ("mean", "lower", "upper", "difference", "difference_lower", "difference_upper", "error_bound"):
+        assert np.allclose(getattr(mine, field), getattr(theirs, field), rtol=1e-7, atol=1e-8), field
+    assert mine.pulls.tolist() == theirs.pulls.tolist() and first.history["n_read"][-1] == 500
+    with pytest.raises(ValueError, match="delta is 0.05 on one side"):
+        first.merge(fr.Comparison(["a", "b", "c"], 0.1))
+    with pytest.raises(ValueError, match="with itself"):
+        first.merge(first)
+    with pytest.raises(TypeError, match="only another Comparison"):
+        first.merge(3)
+
+
+def test_labels_of_every_kind():
+    arms, x, _ = given(300)
+    codes = np.searchsorted(["a", "b", "c"], arms)
+    answers = []
+    for labels, told in ((["a", "b", "c"], arms), (["a", "b", "c"], arms.tolist()), (3, codes), (3, codes.tolist()),
+                         ([0, 1, 2], codes.astype(np.uint8)), (("x", "y", 7), np.array(["x", "y", 7], object)[codes])):
+        test = fr.Comparison(labels, support=(0, 1))
+        test.observe_many(told, x)
+        answers.append(test.result().difference_lower.tolist())
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_the_history_is_thinned():
+    test = fr.Comparison(2)
+    test.observe_many(np.arange(100_000) % 2, np.random.default_rng(7).normal(size=100_000))
+    looks = test.history["n_read"]
+    assert looks[0] == 20 and len(looks) < 60 and (np.diff(looks) > 0).all()
+    assert test.history["difference_lower"].shape == (len(looks), 1)
+
+
+def test_times_stand_in_the_history():
+    test = fr.Comparison(2)
+    times = np.datetime64("2026-01-01") + np.arange(100)
+    test.observe_many(np.arange(100) % 2, np.arange(100.0), times=times)
+    assert test.history["time"][0] == times[19] and test.history["time"][-1] == times[test.history["n_read"][-1] - 1]
+    assert json.loads(json.dumps(test.result().to_dict()))["history"]["time"][0] == "2026-01-20"
+    pytest.importorskip("matplotlib")
+    assert len(test.plot()) == 3 and test.plot("history").get_xlabel() == "time"
+
+
+# Bad input
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize(("arms", "rewards", "match"), [
+    ("abz", [0.1, 0.2, 0.3], r"arms\[2\] is 'z'; one of the arms 'a', 'b', 'c' is needed"),
+    ("abc", [0.1, math.nan, 0.3], r"rewards\[1\] is nan"), ("ab", [0.1, 0.2, 0.3], "each reward needs its arm"),
+    ("abc", [0.1, 0.2, math.inf], r"rewards\[2\] is inf"), ("abc", [[0.1, 0.2, 0.3]], "shape"),
+])
+def test_bad_input_changes_nothing(name, arms, rewards, match):
+    test = MAKERS[name]()
+    observe(test, *given(50))
+    before = test.result()
+    with pytest.raises(ValueError, match=match):
+        observe(test, list(arms), rewards, [1, 2, 3])
+    with pytest.raises((ValueError, TypeError)):
+        test.observe("a", math.nan, cluster=1 if test.clusters else None)
+    with pytest.raises(ValueError, match="arms 'a'"):
+        test.observe("z", 0.5, cluster=1 if test.clusters else None)
+    assert test.result() == before
+
+
+def test_a_reward_outside_the_support_is_refused():
+    test = MAKERS["exact"]()
+    with pytest.raises(ValueError, match=r"rewards\[1\] is 1.5; outside support"):
+        test.observe_many("a", [0.5, 1.5])
+    with pytest.raises(ValueError, match="outside support"):
+        test.observe("a", 1.5)
+    assert test.n_read == 0
+
+
+def test_an_interrupt_leaves_all_as_it_was(monkeypatch):
+    test = MAKERS["asymptotic"]()
+    arms, x, _ = given(200)
+    test.observe_many(arms[:100], x[:100])
+    before, real = test.result(), test._take
+
+    def take(codes, values, keys, calls=[0]):      # noqa: B006
+        calls[0] += 1
+        if calls[0] == 3:
+            raise KeyboardInterrupt
+        real(codes, values, keys)
+
+    monkeypatch.setattr(test, "_take", take)
+    with pytest.raises(KeyboardInterrupt):
+        test.observe_many(arms[100:], x[100:])
+    assert test.result() == before
+
+
+@pytest.mark.parametrize(("make", "error", "match"), [
+    (lambda: fr.Comparison("ab"), TypeError, "sequence of labels"), (lambda: fr.Comparison([]), ValueError, "empty"),
+    (lambda: fr.Comparison(["a", "a"]), ValueError, "twice"), (lambda: fr.Comparison(0), ValueError, "at least 1"),
+    (lambda: fr.Comparison(2, reference=2), ValueError, "reference is 2"),
+    (lambda: fr.Comparison(2, epsilon=-1.0), ValueError, "at least 0"),
+    (lambda: fr.Comparison(2, support=(0, 1), first_look=9), ValueError, "leave it out"),
+    (lambda: fr.Comparison(2).observe(0, 1.0, cluster=3), ValueError, "no clusters"),
+    (lambda: fr.Comparison(2, clusters=True).observe(0, 1.0), ValueError, "clusters is missing"),
+    (lambda: fr.Comparison(2, clusters=True).observe_many(0, [1.0], clusters=[None]), ValueError, "a key is needed"),
+    (lambda: fr.Comparison([None, 1]), ValueError, "no label"),
+])
+def test_bad_arguments(make, error, match):
+    with pytest.raises(error, match=match):
+        make()
+
+
+# Frames and answers
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "dict"])
+def test_from_frame(library):
+    arms, x, keys = given(300)
+    times = np.datetime64("2026-01-01T00:00", "ms") + np.random.default_rng(1).permutation(300)
+    columns = {"variant": arms, "converted": x, "user": keys, "when": times}
+    frame = columns if library == "dict" else pytest.importorskip(library).DataFrame(columns)
+    made = fr.Comparison.from_frame(
+        frame, arm="variant", reward="converted", time="when", support=(0, 1), reference="b")
+    order = np.argsort(times)
+    plain = fr.Comparison(["a", "b", "c"], support=(0, 1), reference="b")
+    plain.observe_many(arms[order], x[order], times=times[order])
+    assert made.names == ("a", "b", "c") and made.history["n_read"].tolist() == plain.history["n_read"].tolist()
+    assert np.array_equal(made.history["difference_lower"], plain.history["difference_lower"])
+    clustered = fr.Comparison.from_frame(frame, arm="variant", reward="converted", cluster="user")
+    assert clustered.clusters and clustered.kind == "asymptotic"
+    with pytest.raises(ValueError, match="no such column; there are variant, converted"):
+        fr.Comparison.from_frame(frame, arm="arm", reward="converted")
+    with pytest.raises(ValueError, match="must be real numbers"):
+        fr.Comparison.from_frame(frame, arm="user", reward="variant")
+
+
+@pytest.mark.parametrize("kind", ["float64", "Int64", "boolean"])
+@pytest.mark.parametrize("column", ["variant", "converted"])
+def test_missing_entries_of_a_frame_are_refused(column, kind):
+    pandas = pytest.importorskip("pandas")
+    arms, x, _ = given(10)
+    frame = pandas.DataFrame({"variant": arms, "converted": pandas.Series(x.astype(int)).astype(kind)})
+    assert fr.Comparison.from_frame(frame, arm="variant", reward="converted", support=(0, 1)).n_read == 10
+    frame[column] = frame[column].where(np.arange(10) != 4)
+    with pytest.raises(ValueError, match=f"'{column}' has 1 missing entries, the first in row 4"):
+        fr.Comparison.from_frame(frame, arm="variant", reward="converted")
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("count", [0, 300])
+def test_answers_print_export_and_draw(name, count):
+    test = MAKERS[name]()
+    observe(test, *(part[:count] for part in given(300)))
+    result = test.result()
+    exported = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert exported["kind"] == test.kind and exported["n_read"] == count
+    for text in (str(result), result._repr_html_()):
+        assert test.kind in text and "not known yet" in text and "a: mean" in text
+    pytest.importorskip("pandas")
+    assert test.to_frame()["against"].tolist() == ["a", "a", "b"]
+    plt = pytest.importorskip("matplotlib.pyplot")
+    assert len(test.plot()) == 3
+    plt.close("all")
+
+
+def test_one_arm_alone_is_an_interval():
+    test = fr.Comparison(["only"], support=(0, 1))
+    test.observe_many("only", np.full(50, 0.5))
+    result = test.result()
+    assert result.verdict == () and result.lower[0] < 0.5 < result.upper[0] and "only" in str(result)
+
+
+def test_copies_go_their_own_way():
+    test = MAKERS["exact"]()
+    observe(test, *given(30))
+    before = test.result()
+    for again in (copy.copy(test), copy.deepcopy(test), pickle.loads(pickle.dumps(test))):
+        observe(again, *given(30))
+        assert test.result() == before and again.n_read == 60
+
+
+def test_a_damaged_pickle_is_refused():
+    function, (version, cls, known, seen) = MAKERS["exact"]().__reduce__()
+    for bad in ((seen[0][:2], *seen[1:]), (seen[0], seen[1] + 1, *seen[2:]), (*seen[:2], 0, *seen[3:]),
+                (*seen[:3], [(5, None)], None)):
+        with pytest.raises(ValueError, match="damaged"):
+            function(version, cls, known, bad)
+    with pytest.raises(ValueError, match="version 2"):
+        function(2, cls, known, seen)

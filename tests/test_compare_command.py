@@ -1,0 +1,131 @@
+"""`fastrace compare`, as a user runs it."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace import cli
+from fastrace.commands import comparing
+
+
+def say(capsys, *arguments):
+    status = cli.main(["compare", *map(str, arguments)])
+    return status, *capsys.readouterr()
+
+
+def events(path, n=4000):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(1)
+    variant = rng.choice(["blue", "green"], size=n, p=[0.6, 0.4])
+    frame = pandas.DataFrame({
+        "variant": variant, "converted": (rng.random(n) < np.where(variant == "green", 0.5, 0.3)).astype(int),
+        "user": rng.integers(0, n // 3, size=n), "when": np.datetime64("2026-01-01", "ms") + rng.permutation(n)})
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path)
+    return frame
+
+
+def perf(path, scale=1.0, processes=40, names=("parse", "dump"), seed=2):
+    """As pyperf saves: a run without values calibrates."""
+    rng = np.random.default_rng(seed)
+    held = {"version": "1.0", "metadata": {"unit": "second"}, "benchmarks": [
+        {"metadata": {"name": name}, "runs": [{"warmups": [[1, 0.1]], "metadata": {"calibrate_loops": 8}}] + [
+            {"values": (scale * 1e-3 * rng.normal(1.0, 0.02) * rng.normal(1.0, 0.005, size=3)).tolist()}
+            for _ in range(processes)]} for name in names]}
+    path.write_text(json.dumps(held))
+
+
+@pytest.mark.parametrize("name", ["events.csv", "events.parquet"])
+def test_events_of_a_table(tmp_path, capsys, name):
+    frame = events(tmp_path / name)
+    status, out, _ = say(capsys, tmp_path / name, "--arm", "variant", "--reward", "converted", "--support", 0, 1,
+                         "--time", "when", "--json")
+    assert status == 0
+    made = fr.Comparison.from_frame(frame, arm="variant", reward="converted", time="when", support=(0, 1))
+    found = json.loads(out)
+    assert found["verdict"] == ["better"] and found["difference_lower"] == made.result().difference_lower.tolist()
+    status, out, _ = say(capsys, tmp_path / name, "--arm", "variant", "--reward", "converted", "--reference", "green",
+                         "--cluster", "user")
+    assert status == 0 and "asymptotic" in out and "worse" in out and "clusters" in out
+
+
+def test_a_page_with_the_plots(tmp_path, capsys):
+    events(tmp_path / "events.csv")
+    page = tmp_path / "page.html"
+    status, out, _ = say(capsys, tmp_path / "events.csv", "--arm", "variant", "--reward", "converted", "--html", page)
+    text = page.read_text(encoding="utf-8")
+    assert status == 0 and f"Page: {page}" in out and "<table>" in text and "green" in text
+    pytest.importorskip("matplotlib")
+    assert "data:image/png;base64" in text
+
+
+def test_timings_of_pyperf(tmp_path, capsys):
+    perf(tmp_path / "old.json")
+    perf(tmp_path / "new.json", 1.1, seed=3)
+    status, out, _ = say(capsys, "--pyperf", tmp_path / "old.json", tmp_path / "new.json", "--json")
+    found = json.loads(out)
+    assert status == 0 and list(found) == ["parse", "dump"]
+    for answer in found.values():
+        assert answer["verdict"] == ["worse"] and answer["names"] == ["old", "new"] and answer["delta"] == 0.025
+        assert answer["n_clusters"] == [40, 40] and answer["pulls"] == [120, 120] and not answer["warnings"]
+        assert answer["ratio_lower"][0] < 1.1 < answer["ratio_upper"][0]
+    status, out, _ = say(capsys, "--pyperf", tmp_path / "new.json", tmp_path / "old.json")
+    assert status == 0 and out.count("better") == 4 and out.startswith("parse: comparison of 2 arms")
+
+
+def test_few_processes_are_warned_of(tmp_path, capsys):
+    perf(tmp_path / "a.json", processes=10)
+    perf(tmp_path / "b.json", processes=10, seed=4)
+    _, out, _ = say(capsys, "--pyperf", tmp_path / "a.json", tmp_path / "b.json")
+    assert "its processes are 10; with fewer than 30" in out
+
+
+def test_timings_of_pytest_benchmark(tmp_path, capsys):
+    rng = np.random.default_rng(5)
+    for name, mean in (("a", 1.0), ("b", 0.8)):
+        held = {"machine_info": {}, "benchmarks": [{"name": "test_x", "fullname": "tests/test_x.py::test_x", "stats": {
+            "mean": mean, "data": rng.normal(mean, 0.05, size=100).tolist()}}]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(held))
+    status, out, _ = say(capsys, "--pyperf", tmp_path / "a.json", tmp_path / "b.json")
+    assert status == 0 and "better" in out and "nothing says which timings share a process" in out
+    del held["benchmarks"][0]["stats"]["data"]
+    (tmp_path / "b.json").write_text(json.dumps(held))
+    status, _, err = say(capsys, "--pyperf", tmp_path / "a.json", tmp_path / "b.json")
+    assert status == 2 and "--benchmark-save-data" in err and err.count("\n") == 1
+
+
+def test_bad_arguments_exit_with_2_and_one_line(tmp_path, capsys):
+    events(tmp_path / "events.csv", 50)
+    file, other = tmp_path / "events.csv", tmp_path / "other.json"
+    np.save(tmp_path / "plain.npy", np.zeros((3, 2)))
+    other.write_text("{}")
+    (tmp_path / "text.json").write_text("no")
+    perf(tmp_path / "one.json", names=("one",))
+    perf(tmp_path / "two.json", names=("two",))
+    columns = ("--arm", "variant", "--reward", "converted")
+    for arguments, words in (
+        ((file,), "--arm and --reward are needed"), ((file, file, *columns), "one table of events"),
+        ((file, "--arm", "colour", "--reward", "converted"), "no column 'colour'"),
+        ((file, "--arm", "user", "--reward", "variant"), "must be real numbers"),
+        ((file, *columns, "--reference", "red"), "one of the arms blue, green"),
+        ((file, *columns, "--support", 0, 0.5), "outside support"),
+        ((tmp_path / "plain.npy", *columns), "without names"),
+        (("--pyperf", other), "two files or more"), (("--pyperf", other, other), "given twice"),
+        (("--pyperf", other, tmp_path / "one.json"), "holds no timings"),
+        (("--pyperf", tmp_path / "text.json", other), "no JSON file"),
+        (("--pyperf", tmp_path / "one.json", tmp_path / "two.json"), "no benchmark in common"),
+        (("--pyperf", other, file, "--arm", "x"), "does not go with --pyperf"),
+        ((tmp_path / "none.csv", *columns), "No such file"),
+    ):
+        status, out, err = say(capsys, *arguments)
+        assert status == 2 and words in err and err.count("\n") == 1 and not out, (arguments, err)
+
+
+def test_files_of_one_name_are_told_apart(tmp_path):
+    paths = [tmp_path / "a" / "bench.json", tmp_path / "b" / "bench.json"]
+    assert comparing._arm_names(paths) == [str(path) for path in paths]
