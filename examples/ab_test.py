@@ -1,8 +1,9 @@
 """Is page B better than page A? Look at the experiment every hour, and stop when it is clear.
 
 The dull way is a z-test at a number of visitors that was fixed beforehand. Who looks at it every day and
-stops at the first p < 0.05 is wrong far more often than in 5 of 100 experiments. A confidence sequence for
-the difference holds at all times, so the experiment may be looked at after every visitor.
+stops at the first p < 0.05 is wrong far more often than in 5 of 100 experiments. The intervals of a
+`Comparison` hold at all times, so the experiment may be looked at after every visitor, and the arms may
+have any number of visitors. See ab_tests.md for what to read off them.
 
 The dull way wins where nobody looks before the end: a fixed number of visitors needs fewer of them for a
 small effect.
@@ -16,43 +17,50 @@ from scipy import stats
 import fastrace as fr
 
 
-def experiment(rng, lift, n_pairs=20_000):
-    """Differences B - A of pairs of visitors: -1, 0 or 1."""
-    return (rng.random(n_pairs) < 0.10 + lift).astype(float) - (rng.random(n_pairs) < 0.10)
+def experiment(rng, lift, n_visitors):
+    """Which page each visitor saw, three times A for each B, and whether he bought."""
+    page = rng.choice(["A", "B"], size=n_visitors, p=[0.75, 0.25])
+    return page, rng.random(n_visitors) < np.where(page == "B", 0.10 + lift, 0.10)
 
 
-def looks(differences, every=200):
-    """Limits of the sequence and p-values of the z-test at each look."""
-    sequence = fr.ConfidenceSequence("betting", support=(-1, 1), delta=0.05)
-    rows = []
-    for n in range(every, len(differences) + 1, every):
-        sequence.update_many(differences[n - every : n])
-        seen = differences[:n]
-        z = seen.mean() / (seen.std() / np.sqrt(n))
-        rows.append((n, *sequence.interval, 2 * stats.norm.sf(abs(z))))
-    return np.array(rows)
+def z_test_ever(page, bought, looks):
+    """Whether a z-test at level 0.05 calls the pages different at any look."""
+    for n in looks:
+        a, b = bought[:n][page[:n] == "A"], bought[:n][page[:n] == "B"]
+        error = np.sqrt(a.var() / max(a.size, 1) + b.var() / max(b.size, 1))
+        if error > 0 and 2 * stats.norm.sf(abs(b.mean() - a.mean()) / error) < 0.05:
+            return True
+    return False
 
 
 def main(plot=None):
     rng = np.random.default_rng(4)
-    null = [looks(experiment(rng, 0.0, 6000)) for _ in range(60)]
-    alarms = [np.mean([(run[:, 1] > 0).any() or (run[:, 2] < 0).any() for run in null]),
-              np.mean([(run[:, 3] < 0.05).any() for run in null])]
-    print(f"no difference, 60 experiments, a look at every 200 pairs; called different, though 5 % was promised: "
-          f"sequence {alarms[0]:.0%}, z-test at every look {alarms[1]:.0%}")
-    run = looks(experiment(rng, 0.03))
-    clear = run[run[:, 1] > 0]
-    print(f"B better by 0.03: clear after {int(clear[0, 0])} pairs, interval {clear[0, 1]:.4f} to {clear[0, 2]:.4f}"
-          if len(clear) else "B better by 0.03: not clear yet")
+    wrong = np.zeros(2)
+    for _ in range(60):
+        page, bought = experiment(rng, 0.0, 12_000)
+        test = fr.Comparison(["A", "B"], support=(0, 1))
+        test.observe_many(page, bought)
+        past = test.history
+        wrong += [(past["difference_lower"] > 0).any() or (past["difference_upper"] < 0).any(),
+                  z_test_ever(page, bought, range(400, 12_001, 400))]
+    print(f"no difference, 60 experiments, 30 looks; called different, though 5 % was promised: "
+          f"comparison {wrong[0] / 60:.0%}, z-test {wrong[1] / 60:.0%}")
+
+    test = fr.Comparison(["A", "B"], support=(0, 1))
+    page, bought = experiment(rng, 0.03, 60_000)
+    for start in range(0, 60_000, 500):                     # every hour
+        test.observe_many(page[start : start + 500], bought[start : start + 500])
+        if test.result().verdict[0] != "not known yet":
+            break
+    print(test.result())
 
     if plot:
         from matplotlib import pyplot
 
         figure, panel = pyplot.subplots(figsize=(7, 4), layout="constrained")
-        panel.fill_between(run[:, 0], run[:, 1], run[:, 2], alpha=0.3, label="95 % at all times")
-        panel.axhline(0.0, color="k", lw=0.8)
-        panel.axhline(0.03, color="C3", ls=":", label="true difference")
-        panel.set(xlabel="pairs of visitors", ylabel="B - A", ylim=(-0.1, 0.15))
+        test.plot("history", panel)
+        panel.axhline(0.03, color="k", ls=":", label="true difference")
+        panel.set(ylim=(-0.1, 0.15))
         panel.legend()
         figure.savefig(plot)
 

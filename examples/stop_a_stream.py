@@ -2,7 +2,7 @@
 
 The dull way fixes the number of simulations before it starts. Hoeffding's inequality gives a number that
 suffices for every distribution on [0, 1], if somebody knows beforehand how small the mean may be. The rule
-`TargetEBStop` needs no such knowledge, and takes fewer samples because it learns the variance too.
+`TargetOddsStop` needs no such knowledge, and takes fewer samples because it learns the variance too.
 
 The dull way wins where the mean is near 1/2, rewards are 0 or 1, and one sample costs nothing.
 """
@@ -19,7 +19,7 @@ def main(plot=None):
     rng = np.random.default_rng(1)
     epsilon, delta, smallest_mean = 0.05, 0.05, 0.15
 
-    rule = fr.TargetEBStop(epsilon=epsilon, delta=delta, support=(0, 1))
+    rule = fr.TargetOddsStop(epsilon=epsilon, delta=delta, support=(0, 1))
     path = []
     while not rule.stopped:
         rule.update(rng.beta(2, 8))                 # one simulation: a share of failed parts, say
@@ -27,7 +27,7 @@ def main(plot=None):
     hoeffding = math.ceil(math.log(2 / delta) / (2 * (epsilon * smallest_mean) ** 2))
 
     print(f"estimate {rule.estimate:.4f}, true mean 0.2000, allowed error {epsilon:.0%}")
-    print(f"TargetEBStop:                                  {rule.n_samples:6d} simulations")
+    print(f"TargetOddsStop:                                {rule.n_samples:6d} simulations")
     print(f"fixed number, if the mean is at least {smallest_mean}:    {hoeffding:6d} simulations")
 
     if plot:

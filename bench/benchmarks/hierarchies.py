@@ -5,6 +5,7 @@ on all rows. Draws of NUTS are few: it takes a minute for them. `python -m bench
 """
 
 import functools
+import os
 import time
 
 import numpy as np
@@ -131,6 +132,40 @@ class Hierarchies:
             return np.nan
         made = mcmc.SurrogateMetropolis(model_of(problem))
         return float(mcmc.sample(made, n_draws=200, n_chains=1, rng=1).rows.mean())
+
+
+class RealTables:
+    """The same on real data, where a row lies at 97 deviations (electricity) or groups have one outcome (covertype).
+
+    It needs the folder of FASTRACE_DATA, with electricity.parquet and covertype.parquet.
+    """
+
+    params = ["electricity", "covertype"]
+    param_names = ["table"]
+    timeout = 600.0
+
+    def setup(self, table):
+        folder = os.environ.get("FASTRACE_DATA")
+        if not folder or not os.path.exists(os.path.join(folder, f"{table}.parquet")):
+            raise NotImplementedError("no such data here")
+        import pandas as pd
+
+        frame = pd.read_parquet(os.path.join(folder, f"{table}.parquet"))
+        if table == "electricity":
+            names = ["date", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer"]
+            y, groups = frame["y"].to_numpy(float), {"hour": np.arange(len(frame)) % 48}
+        else:
+            names, y = list(frame.columns[:10]), (frame["y"] == 2).to_numpy(float)
+            soil = frame.filter(like="oil")
+            groups = {"soil": soil.to_numpy().argmax(axis=1) if soil.shape[1] > 1 else soil.to_numpy()[:, 0]}
+        X = frame[names].to_numpy(float)
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+        self.model = mcmc.GLM(np.column_stack([np.ones(len(X)), X]), y, groups=groups)
+
+    def track_effective_draws_per_second(self, table):
+        kernel, start = mcmc.SurrogateMetropolis(self.model), time.process_time()
+        trace = mcmc.sample(kernel, n_draws=2000, n_chains=2, rng=1, threads=1)
+        return smallest(trace.draws) / (time.process_time() - start)
 
 
 def main():

@@ -64,6 +64,106 @@ class Pulls:
     track_million_pulls_per_second.unit = "1e6 / s"
 
 
+def characteristic_time(means):
+    """T*(mu) of Garivier & Kaufmann (2016), Theorem 5, for one best of Bernoulli arms.
+
+    No rule that is wrong with a probability of at most delta makes fewer pulls on average than about
+    T* log(1 / delta), as delta goes to 0.
+    """
+    best, *others = np.sort(means)[::-1]
+
+    def divergence(p, q):
+        return p * np.log(p / q) + (1.0 - p) * np.log((1.0 - p) / (1.0 - q))
+
+    def shares(height):     # pulls of each other arm per pull of the best at which its evidence has that height
+        found = []
+        for mean in others:
+            low, high = -25.0, 12.0
+            for _ in range(60):
+                share = np.exp(0.5 * (low + high))
+                both = (best + share * mean) / (1.0 + share)
+                evidence = divergence(best, both) + share * divergence(mean, both)
+                low, high = (low, 0.5 * (low + high)) if evidence > height else (0.5 * (low + high), high)
+            found.append((share, divergence(best, both) / divergence(mean, both)))
+        return np.array(found).T
+
+    low, high = 0.0, divergence(best, others[0])
+    for _ in range(40):
+        height = 0.5 * (low + high)
+        low, high = (low, height) if shares(height)[1].sum() > 1.0 else (height, high)
+    return (1.0 + shares(height)[0].sum()) / height
+
+
+class Distance:
+    """Mean pulls of 40 runs at delta 0.05, over T*(mu) log(1 / delta)."""
+
+    instances = {
+        "sparse of 10": np.r_[0.55, np.full(9, 0.45)],
+        "sparse of 50": np.r_[0.6, np.full(49, 0.4)],
+        "linear of 10": np.linspace(0.75, 0.25, 10),
+        "linear of 50": np.linspace(0.9, 0.1, 50),
+    }
+    params = (list(instances), ["pairs", "intervals"])
+    param_names = ["instance", "rule"]
+    delta = 0.05
+
+    def track_pulls_over_lower_bound(self, instance, rule):
+        means = self.instances[instance]
+        pulls = [fr.LUCB(means.size, 1, 0.0, self.delta, rule=rule).run(BernoulliPulls(means, rng=k)).n_read
+                 for k in range(40)]
+        return np.mean(pulls) / (characteristic_time(means) * np.log(1.0 / self.delta))
+
+    track_pulls_over_lower_bound.unit = "times"
+
+
+def normal_time(means, scales):
+    """T*(mu) for one best of normal arms: the least pulls whose evidence against each other arm is 1."""
+    best, *others = np.argsort(-means)
+    halves, squares = (means[best] - means[others]) ** 2 / 2, scales**2
+
+    def pulls(log_share):
+        left = halves - squares[best] / np.exp(log_share)
+        return np.exp(log_share) + (squares[others] / left).sum()
+
+    low = np.log(squares[best] / halves.min()) + 1e-9
+    high = low + 12.0
+    for _ in range(80):
+        first, second = low + 0.382 * (high - low), low + 0.618 * (high - low)
+        low, high = (low, second) if pulls(first) < pulls(second) else (first, high)
+    return pulls(low)
+
+
+class NormalDistance:
+    """As `Distance`, for normal rewards: of known scales, of learned ones, and with a support of 8 scales around 0."""
+
+    instances = {
+        "sparse of 10": (np.r_[0.2, np.zeros(9)], np.ones(10)),
+        "sparse of 50": (np.r_[0.3, np.zeros(49)], np.ones(50)),
+        "linear of 10": (np.linspace(0.9, 0.0, 10), np.ones(10)),
+        "two": (np.array([0.1, 0.0]), np.ones(2)),
+        "unequal scales": (np.r_[0.3, np.zeros(9)], np.r_[1.0, np.repeat([0.2, 3.0, 1.0], 3)]),
+    }
+    params = (list(instances), ["sub_gaussian", "symmetric", "support"])
+    param_names = ["instance", "given"]
+    delta = 0.05
+
+    def track_pulls_over_lower_bound(self, instance, given):
+        means, scales = self.instances[instance]
+        known = {"sub_gaussian": {"sub_gaussian": scales}, "symmetric": {"symmetric": True},
+                 "support": {"support": (means - 8.0 * scales, means + 8.0 * scales)}}[given]
+        pulls = []
+        for k in range(20):
+            rng = np.random.default_rng(k)
+
+            def pull(arms, counts, rng=rng):
+                return rng.normal(np.repeat(means[arms], counts), np.repeat(scales[arms], counts))
+
+            pulls.append(fr.LUCB(means.size, 1, 0.0, self.delta, **known).run(pull).n_read)
+        return np.mean(pulls) / (normal_time(means, scales) * np.log(1.0 / self.delta))
+
+    track_pulls_over_lower_bound.unit = "times"
+
+
 class PythonSource:
     """A Python function as the source, 100 pulls of each arm of a decision: at least 1 million pulls a second."""
 

@@ -14,8 +14,8 @@ DELTA = 0.05
 class PerRow:
     """10^6 x 10 float64, 10^5 rows of all arms read and compared: time a race, over ROWS a row."""
 
-    params = [["random", "shuffled"], [10_000, 100_000]]
-    param_names = ["access", "rows"]
+    params = [["random", "given"], [10_000, 100_000]]
+    param_names = ["order", "rows"]
     n_rows, n_arms = 1_000_000, 10
 
     def setup(self, access, rows):
@@ -24,7 +24,7 @@ class PerRow:
         self.offset = np.zeros(self.n_arms)
         self.offset[0] = 0.5 * self.n_rows      # clear enough for the one look that is taken
         self.race = fr.FiniteRace(
-            self.n_arms, self.n_rows, DELTA, "normal", first_look=rows, access=access, rng=1
+            self.n_arms, self.n_rows, DELTA, "normal", first_look=rows, order=access, rng=1
         )._race
 
     def time_race(self, access, rows):
@@ -45,8 +45,8 @@ class PerRow:
 class Hopeless:
     """Equal arms: every row must be read. A race may cost at most a little more than the pass it ends in."""
 
-    params = [["random", "shuffled"], ["normal", "betting"], [0.0, 0.5]]
-    param_names = ["access", "bound", "gap"]
+    params = [["random", "given"], ["normal", "betting"], [0.0, 0.5]]
+    param_names = ["order", "bound", "gap"]
     n_rows, n_arms = 1_000_000, 10
 
     def setup(self, access, bound, gap):
@@ -55,7 +55,7 @@ class Hopeless:
         self.source = fr.sources.ArraySource(values)
         self.offset = np.zeros(self.n_arms)
         self.offset[0] = gap * np.sqrt(self.n_rows)       # in standard errors of the mean of all rows
-        options = {"access": access, "bound": bound, "support": (-6, 6), "scan_advantage": None}
+        options = {"order": access, "bound": bound, "support": (-6, 6), "scan_advantage": None}
         self.race = fr.FiniteRace(self.n_arms, self.n_rows, DELTA, rng=1, **options)._race
 
     def time_race(self, access, bound, gap):

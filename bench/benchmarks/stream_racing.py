@@ -93,3 +93,32 @@ class Pulls:
 
     def track_pulls(self, bound, noise):
         return int(RACES[bound](10, 20_000, 0.05, (0, 1)).run(self.rewards, order="given").pulls.sum())
+
+
+class SameRows:
+    """Rewards until the best of 12 arms is known, each better than the next by the gap: arms that are asked about the
+    same of 50,000 rows, correlated or independent. By a race over a population, races on streams and LUCB."""
+
+    params = ([0.02, 0.005], [0.8, 0.0], ["FiniteRace", "differences", "differences, in order", "brackets", "LUCB"])
+    param_names = ["gap", "correlation", "rule"]
+    n_arms, n_rows, runs = 12, 50_000, 6
+    timeout = 600
+
+    def table(self, gap, correlation, rng):
+        noise = np.sqrt(1 - correlation) * rng.standard_normal((self.n_rows, self.n_arms))
+        noise += np.sqrt(correlation) * rng.standard_normal((self.n_rows, 1))
+        return np.clip(0.7 - gap * np.arange(self.n_arms) + 0.2 * noise, 0, 1)
+
+    def pulls(self, rewards, rule, seed):
+        if rule == "FiniteRace":
+            race = fr.FiniteRace(self.n_arms, self.n_rows, support=(0, 1), rng=seed)
+            return race.run(lambda arms, rows: rewards[np.ix_(rows, arms)]).pulls.sum()
+        if rule == "LUCB":
+            return fr.LUCB(self.n_arms, 1, rng=seed).run(rewards, 10_000_000).pulls.sum()
+        race = fr.BettingRace(self.n_arms, support=(0, 1), rule=rule.split(",")[0])
+        return race.run(rewards, order="given" if "in order" in rule else "random", rng=seed).pulls.sum()
+
+    def track_rewards(self, gap, correlation, rule):
+        """Target: differences at most 1.2 times FiniteRace where correlated, and at most LUCB where independent."""
+        rngs = [np.random.default_rng([20201204, k]) for k in range(self.runs)]
+        return np.mean([self.pulls(self.table(gap, correlation, rng), rule, k) for k, rng in enumerate(rngs)])

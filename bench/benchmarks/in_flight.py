@@ -1,0 +1,97 @@
+"""Paid evaluations of 12 models on 50,000 prompts, correlated .8, the best ahead by .005: one by one, and 64 at once.
+
+Answers come after times of an exponential law, by the clock of the simulation.
+"""
+
+import asyncio
+import heapq
+
+import numpy as np
+
+import fastrace as fr
+
+MODELS, PROMPTS, CORRELATION, SD, GAP = 12, 50_000, 0.8, 0.1, 0.005
+SEEDS = 3
+
+
+def table(seed):
+    rng = np.random.default_rng(seed)
+    scores = CORRELATION**0.5 * rng.standard_normal((PROMPTS, 1))
+    scores = scores + (1 - CORRELATION) ** 0.5 * rng.standard_normal((PROMPTS, MODELS))
+    return np.clip(0.5 + GAP * (np.arange(MODELS) == 0) + SD * scores, 0.0, 1.0)
+
+
+def one_at_a_time(values, seed):
+    race = fr.FiniteRace(MODELS, PROMPTS, support=(0, 1), rng=seed)
+    while not race.done:
+        arms, rows = race.ask()
+        race.tell(values[np.ix_(rows, arms)])
+    return race.result()
+
+
+async def simulated(values, seed, concurrency):
+    """The answer with so many calls at once, how many there were, and the time on a clock that leaps to the next."""
+    rng, due = np.random.default_rng([seed, 1]), []
+    calls, now = 0, 0.0
+
+    async def answer(arm, row):
+        nonlocal calls
+        calls += 1
+        ready = asyncio.get_running_loop().create_future()
+        heapq.heappush(due, (now + rng.exponential(), calls, ready))
+        await ready
+        return values[row, arm]
+
+    race = asyncio.ensure_future(
+        fr.race_async(answer, MODELS, PROMPTS, support=(0, 1), concurrency=concurrency, rng=seed))
+    while not race.done():
+        for _ in range(3):                      # let workers take the last answer and ask for the next
+            await asyncio.sleep(0)
+        if due and not race.done():
+            now, _, ready = heapq.heappop(due)
+            if not ready.done():                # nor cancelled
+                ready.set_result(None)
+    return race.result(), calls, now
+
+
+class InFlight:
+    params = [8, 64, 256]
+    param_names = ["concurrency"]
+    timeout = 600
+
+    def setup(self, concurrency):
+        self.values = table(0)
+
+    def time_race_async(self, concurrency):
+        asyncio.run(simulated(self.values, 0, concurrency))
+
+    def time_finite_race(self, concurrency):
+        one_at_a_time(self.values, 0)
+
+    def both(self, concurrency):
+        """Evaluations one at a time, with so many at once, and the time of these over that of no waiting at all."""
+        for seed in range(SEEDS):
+            values = table(seed)
+            alone = one_at_a_time(values, seed)
+            result, calls, now = asyncio.run(simulated(values, seed, concurrency))
+            assert result.best == alone.best and result.n_read == alone.n_read
+            yield alone.n_read, calls, now * concurrency / calls
+
+    def track_more_evaluations(self, concurrency):
+        alone, paid, _ = np.transpose(list(self.both(concurrency)))
+        return float(paid.sum() / alone.sum() - 1.0)
+
+    def track_time_over_no_waiting(self, concurrency):
+        return float(np.mean([waiting for _, _, waiting in self.both(concurrency)]))
+
+
+class Planned:
+    """Rewards by `plan_race` beside those of races on tables."""
+
+    timeout = 600
+
+    def track_mean_planned(self):
+        return fr.plan_race(GAP, SD, PROMPTS, MODELS, CORRELATION, support=(0, 1), n_races=SEEDS, rng=1).mean
+
+    def track_mean_on_tables(self):
+        return float(np.mean([one_at_a_time(table(seed), seed).n_read for seed in range(SEEDS)]))
