@@ -38,6 +38,7 @@ NEWER: dict[str, Callable[[], Any]] = {
     "SRA": lambda: fr.SRA(EPSILON, DELTA),
     "TargetEBStop": lambda: fr.TargetEBStop(EPSILON, DELTA),
     "TargetBetStop": lambda: fr.TargetBetStop(EPSILON, DELTA),
+    "TargetOddsStop": lambda: fr.TargetOddsStop(EPSILON, DELTA),
     "BettingStop": lambda: fr.BettingStop(EPSILON, DELTA),
 }
 RULES = PAPER | NEWER
