@@ -33,7 +33,7 @@ from fuzz.fuzz_race import Chooser, damage, leaves, replaced
 
 NAMED = (ValueError, TypeError, MemoryError)        # what a damaged state may raise when it is restored
 WRONG = (AssertionError, SystemError)               # what nothing may raise: a loop, and compiled code that fails
-MEMORY = 4 << 30                                    # bytes of address space to be had beside those in use
+MEMORY = 1 << 30                                    # bytes of address space to be had beside those in use
 SECONDS = 5.0                                       # of work after which an object is taken to loop
 
 
