@@ -193,11 +193,11 @@ def test_dropped_rows_are_ties_in_the_twin(options, seed):
         race = fr.FiniteRace(4, 600, 0.1, support=(0, 1), missing="drop", rng=1, tail_guard=False, **options)
         ours = race.run(values)
         tied = np.where(np.isnan(values).any(axis=1, keepdims=True), 0.5, values)
+        assert len(set(ours.pulls)) == 1                    # all arms say which rows are dropped, until the end
         if not options.get("epsilon") and ours.stopped_by == "bound":
-            # Until an arm leaves, a dropped row is one with equal rewards.
+            # A dropped row is one with equal rewards; the last arm leaves as soon as then, or later.
             plain = fr.FiniteRace(4, 600, 0.1, support=(0, 1), rng=1, tail_guard=False, **options).run(tied)
-            first = min(ours.pulls)
-            assert min(plain.pulls) == first
+            assert ours.pulls[0] >= max(plain.pulls) and np.array_equal(ours.best, plain.best)
         assert drive(fr.FiniteRace(4, 600, 0.1, support=(0, 1), missing="drop", rng=1, tail_guard=False, **options),
                      values) == ours
         assert ours.n_missing > 0 and any("dropped" in text for text in ours.warnings)
@@ -224,6 +224,43 @@ def test_with_dropped_rows_the_promises_are_about_the_rest(options, trials, seed
         assert result.n_missing > 0
     for count in (wrong, means_missed, differences_missed):
         assert_rate_at_most(count, trials, 0.2)
+
+
+def _one_arm_misses_by_its_rewards(rng, values):
+    values[rng.random(len(values)) < 0.3 * values[:, 2], 2] = np.nan
+
+
+def _a_weak_arm_misses_where_others_differ(rng, values):
+    """It leaves at once; the rows it misses say that arm 2 is best, the others that arm 1 is."""
+    values[:, 0] = rng.random(len(values)) < 0.1
+    values[(values[:, 1] < values[:, 2]) & (rng.random(len(values)) < 0.9), 0] = np.nan
+
+
+def _most_rewards_are_missing(rng, values):
+    values[rng.random(values.shape) < 0.6] = np.nan
+
+
+@few_or_many("trials", 60, 600)
+@pytest.mark.parametrize("spoil", [_one_arm_misses_by_its_rewards, _a_weak_arm_misses_where_others_differ,
+                                   _most_rewards_are_missing])
+@pytest.mark.parametrize("options", [{"bound": "betting"}, {"bound": "normal"}, {"bound": "serfling", "epsilon": 0.02},
+                                     {"bound": "betting", "n_best": 2}])
+def test_the_answer_is_about_the_rows_that_no_arm_misses(spoil, options, trials, seed):
+    wrong = means_missed = differences_missed = 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        values = (rng.random((1500, 3)) < [0.5, 0.54, 0.56]) * 1.0
+        spoil(rng, values)
+        rest = values[~np.isnan(values).any(axis=1)].mean(axis=0)
+        result = fr.race(values, 0.1, support=(0, 1), missing="drop", cost=1.0, rng=rng, **options)
+        best = np.atleast_1d(result.best)
+        wrong += rest[best].min() < np.sort(rest)[-len(best)] - options.get("epsilon", 0.0) - 1e-9
+        means_missed += not ((result.lower - 1e-9 <= rest) & (rest <= result.upper + 1e-9)).all()
+        true = rest - rest[best[0]]
+        differences_missed += not ((result.differences[:, 0] - 1e-9 <= true) & (true <= result.differences[:, 1] + 1e-9)
+                                   ).all()
+    for count in (wrong, means_missed, differences_missed):
+        assert_rate_at_most(count, trials, 0.1)
 
 
 def test_a_missing_reward_is_refused_or_the_worst(rng):

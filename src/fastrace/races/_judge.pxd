@@ -64,7 +64,7 @@ cdef class RaceJudge(RaceMemory):
     cdef bint _is_dead(self, Py_ssize_t i) noexcept nogil
     cdef Py_ssize_t _line_up_heads(self) noexcept nogil
     cdef int _weigh_pair(self, Py_ssize_t head, Py_ssize_t i, moments4_t *lead, bint *all_near) except -1 nogil
-    cdef void _let_go(self, Py_ssize_t n_heads, Py_ssize_t n_out) noexcept nogil
+    cdef void _let_go(self, Py_ssize_t n_heads, Py_ssize_t n_out, bint over) noexcept nogil
     cdef bint _beats(self, const moments4_t *own, moments4_t *lead, Py_ssize_t head, Py_ssize_t i, double shift,
                      double *width, double *evidence) except -1 nogil
     cdef void _choose_width(self) noexcept nogil

@@ -266,7 +266,7 @@ cdef class RaceJudge(RaceMemory):
             for j in range(self.n_active):
                 if not self.head[self.active[j]] and not self._is_dead(self.active[j]):
                     self._weigh_pair(i, self.active[j], &lead, &all_near)
-        self._let_go(n_heads, n_out)
+        self._let_go(n_heads, n_out, self.epsilon > 0.0 and all_near)
         if self.n_read == self.look[self.looks_taken]:        # not if a budget cut the look short
             self.looks_taken += 1
         self.unjudged = False
@@ -334,16 +334,19 @@ cdef class RaceJudge(RaceMemory):
         all_near[0] = all_near[0] and near
         return 0
 
-    cdef void _let_go(self, Py_ssize_t n_heads, Py_ssize_t n_out) noexcept nogil:
+    cdef void _let_go(self, Py_ssize_t n_heads, Py_ssize_t n_out, bint over) noexcept nogil:
         """Take the arms that every head has beaten out of the race, and those heads that have beaten every arm.
 
-        `n_out` arms are no heads. The evidence of an arm that goes is that of its weakest pair.
+        `n_out` arms are no heads. The evidence of an arm that goes is that of its weakest pair. Where rows are dropped,
+        a row belongs to the population by the rewards of all arms: none goes before the race is `over`.
         """
         cdef Py_ssize_t i, j, kept = 0, left = n_out
+        cdef bint together
         for j in range(self.n_active):
             i = self.active[j]
             if not self.head[i] and (self._is_dead(i) or self.beaten_by[i] == n_heads):
                 left -= not self._is_dead(i)
+        together = self.missing == DROP and left > 0 and not over
         for j in range(self.n_active):
             i = self.active[j]
             if self._is_dead(i):
@@ -352,11 +355,11 @@ cdef class RaceJudge(RaceMemory):
                 continue
             if self.head[i]:
                 self.evidence[i] = INFINITY
-                if left > 0 and self.beaten_by[i] == n_out:
+                if left > 0 and self.beaten_by[i] == n_out and not together:
                     self.chosen[i] = 1
                     self.evidence[i] = self.least[i]
                     continue
-            elif self.beaten_by[i] == n_heads:
+            elif self.beaten_by[i] == n_heads and not together:
                 continue
             self.active[kept] = i
             kept += 1

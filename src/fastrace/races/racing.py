@@ -79,7 +79,8 @@ class FiniteRace:
         never reads a row again for a pass in order.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
-        row out of the population for all arms: the answer is about the rows that no arm still in the race misses.
+        row out of the population for all arms: the answer is about the rows that no arm misses. To know them, the race
+        reads all arms until it is over: an arm that is beaten early goes on costing rewards.
         ``"worst"`` counts it as the low end of `support`: rigorous where failures count as failures. Neither reads rows
         in order.
     outside : {"raise", "warn"}, default "raise"
@@ -125,7 +126,9 @@ class FiniteRace:
 
     With ``missing="drop"`` a dropped row counts as a tie of all arms. The sum of a pair's differences over all rows is
     then the sum over the rest, so each null is one about the rest, the population keeps its size, and the bets stay as
-    valid as without; with `epsilon`, only rows that are not dropped are lifted.
+    valid as without; with `epsilon`, only rows that are not dropped are lifted. Whether a row is dropped depends on the
+    rewards of all arms, so none leaves before the race is over: with fewer arms the later rows would be of another
+    population than the earlier ones. Only an arm with a reward of -inf leaves at once, and counts no more.
 
     References
     ----------
