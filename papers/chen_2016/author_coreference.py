@@ -223,7 +223,7 @@ def real(options: argparse.Namespace) -> Iterator[Block]:
     chosen += [str(name) for name in rest[: len(chosen) if options.blocks else None]]
     for name in chosen:
         block = scored.get(name, []) + mass.get(name, [])
-        if len(block) <= options.most:
+        if options.least <= len(block) <= options.most:
             yield Block(name, *factors(block, weights), np.array([m.person for m in block]))
 
 
@@ -432,6 +432,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = made_parser.add_argument
     add("--unscored", choices=("whoiswho", "acl2019", ""), default="whoiswho", help="unlabelled mentions to join")
     add("--blocks", type=int, help="most scored blocks, and as many unlabelled ones (default: all; quick 2)")
+    add("--least", type=int, default=2, help="mentions of a block below which it is left out")
     add("--most", type=int, default=6000, help="mentions of a block above which it is left out")
     add("--runs", type=int, help="runs of each sampler (default 7, quick 2)")
     add("--sweeps", type=int, help="sweeps over all mentions (default 15, quick 8)")
