@@ -263,6 +263,11 @@ cdef class Race(RaceAnswers):
                 with gil:
                     raise ValueError(f"the known part of the sum of arm {self.active[j]} is {value}: a reward that is "
                                      f"always read, or the sum of the control variate, is not finite")
+            if value != 0.0 and self.missing == DROP:
+                with gil:
+                    raise ValueError("missing is 'drop' and the source knows part of the sums over all rows, which says "
+                                     "nothing of the rows that remain; take a source of plain rewards, or "
+                                     "missing='worst'")
             if value != 0.0 and self.n_read > 0:
                 with gil:
                     raise ValueError("the source knows part of the sums, which the looks told by hand left out; give "

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+import fastrace.control_variates
 from guarantee import assert_rate_at_most, few_or_many
 from reference import racing as twin
 from reference.draws import Order
@@ -290,3 +291,17 @@ def test_a_table_without_a_whole_row_is_refused():
     values[:, 1] = np.nan
     with pytest.raises(ValueError, match="all 50 rows were dropped"):
         fr.race(values, missing="drop", support=(0, 1), rng=1)
+
+
+def test_rows_that_are_dropped_refuse_what_is_known_of_the_sums():
+    values = np.random.default_rng(1).random((400, 3))
+    options = dict(support=(0, 1), missing="drop", rng=1)
+    for offset in ([0.0, 1.0, 0.0], [-np.inf, 1.0, 0.0]):
+        with pytest.raises(ValueError, match="say nothing of the rows that remain"):
+            fr.race(values, offset=offset, **options)
+    assert fr.race(values, offset=[-np.inf, 2.0, 2.0], **options).best in (1, 2)
+
+    known = fr.control_variates.ControlVariate(
+        fr.sources.ArraySource(values), fr.sources.ArraySource(0.5 * values), 0.5 * values.sum(axis=0))
+    with pytest.raises(ValueError, match="says nothing of the rows that remain"):
+        fr.race(known, missing="drop", support=(-1, 1), rng=1)

@@ -72,7 +72,8 @@ async def race_async(
     Returns
     -------
     RaceResult
-        As of the same race with one request at a time: neither the number of requests nor their speed changes it.
+        As of the same race with one request at a time: neither the number of requests nor their speed changes it. Only
+        with `max_pulls` may the race end at another row, since what was asked for in vain is paid for too.
         `n_unused` counts what was asked for in vain, requests that were still under way at the end included.
 
     Raises

@@ -100,7 +100,7 @@ def plan_race(
         first = FiniteRace(n_arms, n_rows, delta, support=support, **options)
         gaps = _gaps(gap, n_arms)
         law, draw = _law(gaps, spread, shared, support, mean)
-    read, best = np.zeros(races, np.int64), np.zeros(races, np.intp)
+    read, best = np.zeros(races, np.int64), []
     seeds = _checks.generator(rng).spawn(races)
     for k, seed in enumerate(track(seeds, _checks.flag(progress, "progress"), "races")):
         race = FiniteRace(n_arms, n_rows, delta, support=support, rng=seed, **options)
@@ -108,11 +108,12 @@ def plan_race(
             arms, rows = race.ask()
             race.tell(draw(arms, rows.size, seed))
         result = race.result()
-        read[k], best[k] = result.n_read, np.ravel(result.best)[0]
+        read[k] = result.n_read
+        best.append(result.best)
     settings = first._options
-    return RacePlan(n_read=read, best=best, n_rows=settings.n_rows, n_arms=settings.n_arms,
+    return RacePlan(n_read=read, best=np.array(best, np.intp), n_rows=settings.n_rows, n_arms=settings.n_arms,
                     gap=float(gaps[1]) if np.ndim(gap) == 0 and gaps.size > 1 else gaps[1:], sd=spread,
-                    correlation=shared, bound=settings.bound, delta=settings.delta, law=law)
+                    correlation=shared, bound=settings.bound, delta=settings.delta, law=law, epsilon=settings.epsilon)
 
 
 def _gaps(gap: float | ArrayLike, n_arms: int) -> NDArray[np.float64]:

@@ -23,8 +23,8 @@ class RacePlan(Result):
     ----------
     n_read : ndarray of int64, shape (n_races,)
         Rewards that each simulated race read, over all arms.
-    best : ndarray of int, shape (n_races,)
-        The arm that each simulated race found; arm 0 has the largest mean.
+    best : ndarray of int, shape (n_races,) or (n_races, n_best)
+        The arm that each simulated race found, or the arms; arm 0 has the largest mean.
     n_rows, n_arms : int
         Size of the population.
     gap : float or ndarray of float, shape (n_arms - 1,)
@@ -39,6 +39,8 @@ class RacePlan(Result):
         Promised probability of error.
     law : str
         Law of the simulated rewards: "normal", "beta" or "0/1".
+    epsilon : float
+        How far below the best an arm may be and still do.
     """
 
     n_read: NDArray[np.int64]
@@ -51,6 +53,7 @@ class RacePlan(Result):
     bound: str
     delta: float
     law: str
+    epsilon: float = 0.0
 
     _derived: ClassVar[tuple[str, ...]] = ("mean", "right")
 
@@ -61,8 +64,11 @@ class RacePlan(Result):
 
     @property
     def right(self) -> float:
-        """Share of the races that found the best arm."""
-        return float((self.best == 0).mean())
+        """Share of the races that found the best arm or arms, or arms within `epsilon` of them."""
+        below = np.concatenate([[0.0], np.broadcast_to(self.gap, self.n_arms - 1)])
+        wanted = 1 if self.best.ndim == 1 else self.best.shape[1]
+        worst = below[self.best].reshape(self.n_read.size, wanted).max(axis=1)
+        return float((worst <= np.sort(below)[wanted - 1] + self.epsilon).mean())
 
     def quantile(self, q: ArrayLike) -> Any:
         """Return how many rewards a share `q` of the races is content with.
@@ -94,10 +100,12 @@ class RacePlan(Result):
 
     def _notes(self) -> list[str]:
         races = counted(self.n_read.size, "simulated race")
-        return [f"  {races}, {100 * self.right:.4g} % of which found the best arm", *super()._notes()]
+        return [f"  {races}, {100 * self.right:.4g} % of which were right", *super()._notes()]
 
     def _columns(self) -> dict[str, Any]:
-        return {"n_read": self.n_read, "fraction_read": self.n_read / (self.n_rows * self.n_arms), "best": self.best}
+        return {"n_read": self.n_read, "fraction_read": self.n_read / (self.n_rows * self.n_arms),
+                **({"best": self.best} if self.best.ndim == 1 else
+                   {f"best[{k}]": column for k, column in enumerate(self.best.T)})}
 
     def _panels(self) -> Mapping[str, Callable[[Any], None]]:
         return {"n_read": self._draw_read}

@@ -21,6 +21,7 @@ from fastrace.streams._observed import _Bounded, _Clusters, _Unbounded, column, 
 FOR_ARMS = 0.2          # share of delta that the intervals of the arms spend; those of the differences spend the rest
 FIRST, GROWS = 20, 1.2  # rewards at the first look that is kept, and how much they grow between two
 MOST_ABSOLUTE = 1e100
+MOST_ARMS = 10**6
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -452,7 +453,8 @@ class Comparison(_checks.OwnInit):
         Parameters
         ----------
         other : Comparison
-            With the same arguments; unchanged.
+            With the same arguments; unchanged. How much it has observed must not have been decided by looking at the
+            rewards of this one, nor the other way round.
         """
         if not isinstance(other, Comparison):
             raise TypeError(f"other is a {type(other).__name__}; only another Comparison can be merged")
@@ -550,7 +552,10 @@ def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
     if isinstance(arms, (str, bytes)):
         raise TypeError(f"arms is {arms!r}; a number of arms, or a sequence of labels such as ['A', 'B'], is needed")
     if not isinstance(arms, Iterable):
-        return tuple(range(_checks.integer(arms, "arms", 1, "there must be something to observe")))
+        count = _checks.integer(arms, "arms", 1, "there must be something to observe")
+        if count > MOST_ARMS:
+            raise ValueError(f"arms is {count}; at most {MOST_ARMS} are allowed, since each has a record of its own")
+        return tuple(range(count))
     labels = tuple(arms.tolist() if isinstance(arms, np.ndarray) else arms)
     names = [str(label) for label in labels]
     twin = _checks.twice(names)
