@@ -295,7 +295,7 @@ def test_a_table_without_a_whole_row_is_refused():
 
 def test_rows_that_are_dropped_refuse_what_is_known_of_the_sums():
     values = np.random.default_rng(1).random((400, 3))
-    options = dict(support=(0, 1), missing="drop", rng=1)
+    options = {"support": (0, 1), "missing": "drop", "rng": 1}
     for offset in ([0.0, 1.0, 0.0], [-np.inf, 1.0, 0.0]):
         with pytest.raises(ValueError, match="say nothing of the rows that remain"):
             fr.race(values, offset=offset, **options)

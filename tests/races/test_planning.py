@@ -82,7 +82,7 @@ def test_a_plan_counts_every_arm_that_will_do_as_right():
     plan = fr.plan_race([0.0, 0.3], 0.2, 400, 3, support=(0, 1), n_best=2, n_races=20, rng=1)
     assert plan.best.shape == (20, 2) and plan.right == 1.0
     assert plan.to_dict()["right"] == 1.0
-    options = dict(support=(0, 1), n_races=20, rng=1)
+    options = {"support": (0, 1), "n_races": 20, "rng": 1}
     near = fr.plan_race([0.005, 0.4], 0.2, 400, 3, epsilon=0.1, **options)
     assert near.right == 1.0 > (near.best == 0).mean()
     assert fr.plan_race([0.005, 0.4], 0.2, 400, 3, max_pulls=12, **options).right < 1.0

@@ -114,8 +114,10 @@ class RaceSettings:
         if running < self.n_best:
             raise ValueError(f"n_best is {self.n_best} and only {running} arms can win; their offsets must be finite")
         if self.missing == "drop" and np.ptp(constants[np.isfinite(constants)]) > 0.0:
-            raise ValueError("missing is 'drop' and arms have different offsets; they are parts of the sums over all rows, "
-                             "so they say nothing of the rows that remain: leave offset out, or take missing='worst'")
+            raise ValueError(
+                "missing is 'drop' and arms have different offsets; they are parts of the sums over all rows, so they "
+                "say nothing of the rows that remain: leave offset out, or take missing='worst'"
+            )
         core = self.core(_checks.generator(rng))
         core.plan(*self.plan(running))
         self.promise(core)
