@@ -21,6 +21,7 @@ RngLike = None | int | np.random.SeedSequence | np.random.BitGenerator | np.rand
 Support = tuple[ArrayLike, ArrayLike]
 SHOWN = 30             # most numbers of a user's value that an error quotes
 RUNNING = 1000         # rows that show whether a column holds running numbers
+COARSE = 5e-13             # of its ends: a support that is narrower leaves too few digits of a float to sums
 MOST = 2**63 - 1        # that 64 bits count
 MOST_PULLS = 2**62      # that are counted
 INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
@@ -215,7 +216,15 @@ def support_bounds(support: Support, n_arms: int) -> tuple[NDArray[np.float64], 
     lows, highs = arm_values(low, "support[0]", n_arms), arm_values(high, "support[1]", n_arms)
     if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows <= highs).all()):
         raise ValueError(f"support is {shown(support)}; finite ends with low <= high are needed")
+    far = (highs > lows) & (highs - lows < COARSE * np.maximum(np.abs(lows), np.abs(highs)))
+    if far.any():
+        raise ValueError(_too_far(shown(support), "support"))
     return lows, highs
+
+
+def _too_far(given: str, name: str) -> str:
+    return (f"{name} is {given}, too narrow so far from 0: sums of such rewards lose the digits that tell them apart; "
+            f"subtract a constant from rewards and support first")
 
 
 def interval(value: tuple[float, float], name: str = "support") -> tuple[float, float]:
@@ -228,6 +237,8 @@ def interval(value: tuple[float, float], name: str = "support") -> tuple[float, 
     if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
         raise ValueError(f"{name} is {shown(value)}; finite ends with low < high are needed: the promise rests on the "
                          f"range")
+    if high - low < COARSE * max(abs(low), abs(high)):
+        raise ValueError(_too_far(shown(value), name))
     return low, high
 
 
