@@ -46,6 +46,8 @@ cdef class Race(RaceAnswers):
     cdef bint strict                    # refuse rewards outside the support
     cdef double scan_advantage          # 0: as the source says
     cdef int64_t max_pulls              # rewards that the race may ask for; negative: as many as it needs
+    cdef object report                  # takes the rewards read so far while a source is driven, or None
+    cdef bint reporting
 
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, max_pulls,
                  strict, low, high, rng, epsilon=0.0, n_best=1, missing="raise"):
@@ -167,15 +169,25 @@ cdef class Race(RaceAnswers):
 
     # Driving a source.
 
-    def run(self, Source source not None):
-        """Race on a source until the race is over."""
+    def run(self, Source source not None, report=None):
+        """Race on a source until the race is over; `report` takes the rewards read so far, now and then."""
         self._check_source(source)
         guard_enter(&self.guard, self)
         try:
+            self.report, self.reporting = report, report is not None
             with nogil:
                 self._run(source)
+                self._show(0)
         finally:
+            self.report, self.reporting = None, False
             guard_leave(&self.guard)
+
+    cdef int _show(self, int64_t more) except -1 nogil:
+        """Report the rewards of all looks, and of so many more rows."""
+        if self.reporting:
+            with gil:
+                self.report(self.spent + more * self.n_active)
+        return 0
 
     def draw_many(self, Source source not None, const double[::1] log_prior, Py_ssize_t[::1] out):
         """One race per draw on Gumbel-perturbed arms."""
@@ -326,6 +338,7 @@ cdef class Race(RaceAnswers):
             self._absorb(start, count, target)
             start += count
             since_check += count
+            self._show(start - self.n_read)
             if since_check >= ROWS_PER_CHECK:
                 check_signals()
                 since_check = 0

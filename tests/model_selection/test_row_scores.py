@@ -331,3 +331,39 @@ def test_errors_of_options_name_the_function_that_was_called():
 
     with pytest.raises(ValueError, match=r"^of the user"):
         race_predictions(y, raises, n_candidates=2)
+
+
+@pytest.mark.parametrize("kind", [float, object, str])
+def test_missing_predictions_are_dropped_or_count_as_wrong(kind):
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 6000)
+    right = rng.random((6000, 4)) < 0.6 + 0.05 * np.arange(4)
+    p = np.where(right, y[:, None], 1 - y[:, None]).astype(float)
+    p[rng.random(6000) < 0.3, 3] = np.nan               # the most often right, but of the rows that it answers
+    labels = np.nan_to_num(p).astype(int).astype(str if kind is str else object)
+    table = p if kind is float else np.where(np.isnan(p), None, labels)
+    target = y.astype(str) if kind is str else y
+    dropped = race_predictions(target, table, missing="drop", rng=1)
+    worst = race_predictions(target, table, missing="worst", n_best=2, names=list("abcd"), rng=1)
+    assert dropped.best == 3 and dropped.n_missing > 0
+    assert worst.best.tolist() == [2, 1] and worst.names == tuple("abcd")
+    assert any("worst score" in text for text in worst.warnings)
+    counted = np.where(np.isnan(p), 0.0, p == y[:, None])
+    exact = race_predictions(target, table, missing="worst", bound="serfling", first_look=6000, rng=1)
+    np.testing.assert_allclose(exact.mean, counted.mean(axis=0))
+    kept = ~np.isnan(p).any(axis=1)
+    exact = race_predictions(target, table, missing="drop", bound="serfling", first_look=6000, rng=1)
+    np.testing.assert_allclose(exact.mean, (p == y[:, None])[kept].mean(axis=0))
+    with pytest.raises(ValueError, match="nan"):
+        race_predictions(y, p, rng=1)
+
+
+def test_a_missing_prediction_costs_the_worst_score_whatever_the_weight_of_its_row():
+    rng = np.random.default_rng(6)
+    y, weight = rng.integers(0, 2, 500), rng.uniform(0.5, 2.0, 500)
+    p = np.stack([y, 1 - y, y], axis=1).astype(float)
+    p[:100, 0] = np.nan
+    brier = RowScore(lambda y, p: -np.square(y - p), support=(-3.0, 0.0))
+    found = race_predictions(y, p, brier, missing="worst", sample_weight=weight, first_look=500, rng=1)
+    np.testing.assert_allclose(found.mean[0], -3.0 * weight[:100].sum() / weight.sum())
+    assert found.best == 2

@@ -365,7 +365,7 @@ def test_a_race_that_ctrl_c_ends_keeps_the_names_of_its_table(monkeypatch, rng):
     race = fr.FiniteRace(2, 300, rng=1)
 
     class Interrupted:
-        def run(self, source):
+        def run(self, source, report):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -994,3 +994,18 @@ def test_an_object_in_use_is_called_what_users_call_it():
     source = Nested(rewards, 2, 60)
     with pytest.raises(RuntimeError, match="^this race is in use"):
         race.run(source)
+
+
+@pytest.mark.parametrize("build", ["array", "function"])
+def test_progress_shows_the_rewards_and_changes_nothing(build, capsys):
+    pytest.importorskip("rich")
+    values = np.random.default_rng(0).random((20_000, 3)) + [0.0, 0.4, 0.0]
+    rewards = values if build == "array" else lambda arms, rows: values[np.ix_(rows, arms)]
+    options = {"n_arms": 3, "n_rows": 20_000, "support": (0, 1.4), "rng": 1}
+    quiet = fr.race(rewards, **options)
+    assert fr.race(rewards, progress=True, **options) == quiet
+    assert f"{quiet.n_read}/" in capsys.readouterr().err
+    cut = fr.FiniteRace(3, 20_000, support=(0, 1.4), max_pulls=15, first_look=10, rng=1).run(values, progress=True)
+    assert cut.stopped_by == "max_pulls" and "15/15" in capsys.readouterr().err
+    with pytest.raises(TypeError, match="progress"):
+        fr.race(rewards, progress=2, **options)

@@ -19,6 +19,8 @@ from fastrace.results import RaceResult
 from fastrace.results.columns import index_warnings
 from fastrace.sources import CallableSource, column_names
 
+WORST = "missing predictions count as the worst score"
+
 
 @takes_options
 def race_predictions(
@@ -40,6 +42,8 @@ def race_predictions(
     max_pulls: int | None = None,
     cost: ArrayLike | None = None,
     missing: str = "raise",
+    names: Sequence[str] | None = None,
+    progress: bool = False,
     options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
 ) -> RaceResult:
@@ -68,15 +72,21 @@ def race_predictions(
         Different classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
     n_candidates : int, optional
         Number of candidates, for callables.
-    first_look, growth, order, epsilon, n_best, max_pulls, cost, missing, options, rng
+    first_look, growth, order, epsilon, n_best, max_pulls, cost
         See `race`; `epsilon` is in units of the score.
+    missing : {"raise", "drop", "worst"}, default "raise"
+        What a missing prediction does, for which a row has no score: nan, or None among labels. See `FiniteRace`;
+        ``"worst"`` is the low end of the support of scores, 0 for accuracy. A true value is needed on every row.
+    names : sequence of str, optional
+        What to call the candidates in the result; by default the columns of a frame or the keys of a dict.
+    progress, options, rng
+        See `race`.
 
     Returns
     -------
     RaceResult
-        ``fraction_read`` is the share of the predictions that were read. ``names`` are the columns of a frame or the
-        keys of a dict. ``warnings`` names candidates that predicted labels which never occur in `y_true`, where labels
-        are compared: such predictions count as wrong.
+        ``fraction_read`` is the share of the predictions that were read. ``warnings`` names candidates that predicted
+        labels which never occur in `y_true`, where labels are compared: such predictions count as wrong.
 
     Raises
     ------
@@ -96,8 +106,11 @@ def race_predictions(
     >>> result.best, result.fraction_read < 0.2
     (19, True)
     """
-    rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates)
+    rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise")
     ends = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
+    given = _checks.arm_names(names, rewards.count)
+    if missing == "worst" and ends is not None:
+        rewards.worst = ends[0]
     # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
     price = math.inf if callable(y_pred) else 100.0
     with _checks.called_by("race_predictions"):
@@ -105,12 +118,16 @@ def race_predictions(
             CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=price), delta, bound,
             support=scaled_support(ends, rewards.scale), epsilon=epsilon, n_best=n_best,
             max_pulls=max_pulls, cost=cost, missing=missing,
-            first_look=200 if first_look is None else first_look, growth=growth, order=order, rng=rng,
+            first_look=200 if first_look is None else first_look, growth=growth, order=order, progress=progress,
+            rng=rng,
         )
-    names = None if callable(y_pred) else column_names(y_pred)
-    said = () if rewards.strangers is None else rewards.strangers.words(names)
-    said += index_warnings(names, len(rewards.y), lambda rows, arms: rewards.read(arms, rows))
-    return dataclasses.replace(result, names=names, warnings=(*result.warnings, *said))
+    columns = None if callable(y_pred) else column_names(y_pred)
+    known = columns if given is None else given
+    said = () if rewards.strangers is None else rewards.strangers.words(known)
+    if rewards.filled:
+        said += (WORST,)
+    said += index_warnings(columns, len(rewards.y), lambda rows, arms: rewards.read(arms, rows))
+    return dataclasses.replace(result, names=known, warnings=(*result.warnings, *said))
 
 
 class _Rewards:
@@ -118,7 +135,7 @@ class _Rewards:
 
     def __init__(
         self, y_true: ArrayLike, y_pred: Any, score: RowScore, sample_weight: ArrayLike | None,
-        labels: ArrayLike | None, n_candidates: int | None,
+        labels: ArrayLike | None, n_candidates: int | None, gaps: bool = False,
     ) -> None:
         self.score, self.y = score, np.asarray(y_true)
         if self.y.ndim not in (1, 2) or self.y.shape[0] == 0:
@@ -133,14 +150,25 @@ class _Rewards:
         self.plain = bool((self.scale == self.scale[0]).all())
         self.read, self.count = _reader(y_pred, len(self.y), n_candidates)
         self.strangers = Strangers(self.y) if isinstance(score, Accuracy) else None
+        self.gaps = gaps                    # whether predictions may be missing
+        self.worst: float | None = None     # score of a row without a prediction; None: nan
+        self.filled = False
 
     def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Floats:
         block = self.read(arms, rows)
+        gone = _gaps(block) if self.gaps else None
         if self.classes is not None:
             block = self._probabilities(arms, rows, block)
+        if gone is not None and block.dtype.kind == "O":    # any label will do, as its score is replaced
+            block = block.copy()
+            block[gone] = np.broadcast_to(self.y[rows].reshape(len(rows), 1, *self.y.shape[1:]), block.shape)[gone]
         found = self.score.table(self.y[rows], block, self.classes, self.fold.constants)
         if self.strangers is not None:
             self.strangers.look(arms, rows, block)
+        if self.gaps:
+            lost = np.isnan(found) if gone is None else np.isnan(found) | gone.any(axis=tuple(range(2, gone.ndim)))
+            found = np.where(lost, np.nan if self.worst is None else self.worst, found)
+            self.filled |= self.worst is not None and bool(lost.any())
         return found if self.plain else found * self.scale[rows, None]
 
     def _probabilities(self, arms: NDArray[np.intp], rows: NDArray[np.int64], block: Any) -> Any:
@@ -160,6 +188,17 @@ class _Rewards:
                 f"the probabilities by candidate {arms[j]} on row {rows[k]} sum to {sums[k, j]:g}; 1 is needed"
             )
         return block if self.columns is None else block[:, :, self.columns]
+
+
+def _gaps(block: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Where predictions are missing: nan, or None; None where none is."""
+    if block.dtype.kind == "O":
+        found = np.array([x is None or (isinstance(x, float) and x != x) for x in block.ravel()]).reshape(block.shape)
+    elif block.dtype.kind == "f":
+        found = np.isnan(block)
+    else:
+        return None
+    return found if found.any() else None
 
 
 def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.intp] | None]:

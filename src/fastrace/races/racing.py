@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _progress
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
 from fastrace.races._options import RaceOptions
@@ -327,14 +328,17 @@ class FiniteRace:
         with _checks.named_arms(self._names, self._race):
             self._flight.tell(block.astype(np.float64), which[0], which[1])
 
-    def run(self, source: Source | ArrayLike) -> RaceResult:
-        """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL."""
+    def run(self, source: Source | ArrayLike, *, progress: bool = False) -> RaceResult:
+        """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL.
+
+        With `progress`, show the rewards read, against `max_pulls` if that is given, on standard error; needs rich.
+        """
         o = self._options
         rewards = _source_of(source, "source", n_arms=o.n_arms, n_rows=o.n_rows)
         columns = column_names(source)
         self._not_in_flight("run()")
-        with naming(self, columns, self._race):
-            self._race.run(rewards)
+        with naming(self, columns, self._race), shown(o, progress) as report:
+            self._race.run(rewards, report)
         if self._flight is not None:
             self._flight.aim()
         return named(self.result(), columns, rewards)
@@ -343,6 +347,16 @@ class FiniteRace:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
         unused = None if self._flight is None else self._flight.unused
         return race_result(self._race, self._options, self._names, unused=unused)
+
+
+@contextlib.contextmanager
+def shown(options: RaceSettings, progress: bool) -> Iterator[Callable[[int], None] | None]:
+    """Yield what shows how many rewards have been read, on standard error; None if that is not to be shown."""
+    if not _checks.flag(progress, "progress"):
+        yield None
+        return
+    with _progress.meter("rewards", None if options.max_pulls < 0 else options.max_pulls, True) as show:
+        yield show
 
 
 def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _checks.Support | None) -> Source:
@@ -394,6 +408,7 @@ def race(
     cost: ArrayLike | None = None,
     missing: str = "raise",
     outside: str = "raise",
+    progress: bool = False,
     options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
 ) -> RaceResult:
@@ -417,7 +432,11 @@ def race(
         See `FiniteRace`.
     first_look : int, optional
         Rows of the first look; 50, or more where a call costs more than the rows it brings.
-    growth, order, student, skewness_guard, tail_guard, epsilon, n_best, max_pulls, cost, missing, outside, options, rng
+    growth, order, student, skewness_guard, tail_guard, epsilon, n_best, max_pulls, cost, missing, outside
+        See `FiniteRace`.
+    progress : bool, default False
+        Show the rewards read, against `max_pulls` if that is given, on standard error; needs rich.
+    options, rng
         See `FiniteRace`.
 
     Returns
@@ -475,6 +494,6 @@ def race(
         given = _checks.arm_names(names, settings.n_arms)
         core = settings.start(constants, rng)
     columns = column_names(rewards)
-    with _checks.named_arms(remembered(given, columns), core):
-        core.run(source)
+    with _checks.named_arms(remembered(given, columns), core), shown(settings, progress) as report:
+        core.run(source, report)
     return named(race_result(core, settings, given, source.n_always_read), columns, source)
