@@ -479,3 +479,71 @@ def test_predictions_that_are_no_classes_leave_the_race():
             warnings.catch_warnings():
         warnings.simplefilter("ignore")
         RacingSearchCV(learners[:1], scoring="accuracy", cv=2, random_state=0).fit(X, y)
+
+
+class Gappy(DecisionTreeClassifier):
+    """Gives no answer, nan, where column 0 of X is large."""
+
+    def predict(self, X):
+        return np.where(np.asarray(X)[:, 0] > 1.0, np.nan, super().predict(X))
+
+
+GAPPY = [("gappy", Gappy(max_depth=6, random_state=0)), ("stump", DecisionTreeClassifier(max_depth=1)),
+         ("dummy", DummyClassifier())]
+
+
+@pytest.mark.filterwarnings("ignore:the race is not as promised")
+@pytest.mark.parametrize("cv", [KFold(3), KFold(7), 0.5])
+def test_rows_without_a_score_are_dropped_or_count_as_wrong(cv):
+    X, y = make_classification(900, 5, flip_y=0.1, random_state=1)
+    for missing in ("drop", "worst"):
+        found = RacingSearchCV(GAPPY, cv=cv, missing=missing, bound="serfling", first_look=900,
+                               random_state=0).fit(X, y)
+        splits = list(cv.split(X, y)) if cv != 0.5 else None
+        result = found.race_
+        # The race divides by the number of rows that are left, not by their weights.
+        np.testing.assert_allclose(found.cv_results_["mean_test_score"], result.mean, rtol=1e-3)
+        assert result.stopped_by == "exact" and (result.n_missing > 0) == (missing == "drop")
+        if splits is not None:
+            right = np.full((900, 3), np.nan)
+            scale = np.zeros(900)
+            for train, test in splits:
+                scale[test] = 900 / (len(splits) * len(test))
+                for j, (_, learner) in enumerate(GAPPY):
+                    p = clone(learner).fit(X[train], y[train]).predict(X[test])
+                    right[test, j] = np.where(np.isnan(p), np.nan, p == y[test])
+            kept = ~np.isnan(right).any(axis=1) if missing == "drop" else np.ones(900, bool)
+            means = (np.nan_to_num(right) * scale[:, None])[kept].sum(axis=0) / scale[kept].sum()
+            np.testing.assert_allclose(found.cv_results_["mean_test_score"], means)
+    with pytest.warns(UserWarning, match="out of the race"):
+        out = RacingSearchCV(GAPPY, cv=cv, random_state=0).fit(X, y)
+    assert np.isnan(out.cv_results_["mean_test_score"][0]) and out.best_index_ == 1
+
+
+def test_several_best_candidates_are_ranked_as_the_race_found_them():
+    X, y = make_classification(3000, 6, flip_y=0.3, random_state=0)
+    grid = {"n_neighbors": [1, 5, 25, 1200]}
+    found = RacingSearchCV(KNeighborsClassifier(), grid, cv=0.5, n_best=2, random_state=0).fit(X, y)
+    full = GridSearchCV(KNeighborsClassifier(), grid, cv=ShuffleSplit(1, test_size=0.5, random_state=0)).fit(X, y)
+    best, ranks = found.race_.best, found.cv_results_["rank_test_score"]
+    assert best.shape == (2,) and found.best_index_ == best[0] and isinstance(found.best_index_, int)
+    assert ranks[best].tolist() == [1, 2] and sorted(ranks) == [1, 2, 3, 4]
+    assert set(full.cv_results_["rank_test_score"].argsort()[:2]) == set(best)
+    assert found.best_params_ == {"n_neighbors": grid["n_neighbors"][best[0]]}
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({"n_best": 3}, "n_best is 3"), ({"missing": "worst", "scoring": "neg_log_loss"}, "low end of a support"),
+    ({"missing": "lose"}, "missing is 'lose'"), ({"epsilon": -1.0}, "epsilon is -1"), ({"cost": [1.0]}, "cost has"),
+])
+def test_what_the_race_cannot_do_is_said_before_anything_is_trained(options, said):
+    X, y = make_classification(100, random_state=0)
+    Right.patience = 0
+    with pytest.raises(ValueError, match=said):
+        RacingSearchCV([("a", Right(fail="interrupt")), ("b", Right(1)), ("c", Right(2))], **options).fit(X, y)
+
+
+def test_fewer_candidates_left_than_wanted_are_named():
+    X, y = make_classification(100, random_state=0)
+    with pytest.warns(Warning), pytest.raises(ValueError, match="n_best is 2 and only 1 candidate"):
+        RacingSearchCV([("a", Right(fail="fit")), ("b", Right(1)), ("c", Right(2, fail="fit"))], n_best=2).fit(X, y)

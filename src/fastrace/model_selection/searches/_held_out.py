@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from fastrace._base import _checks
+from fastrace._base._progress import meter
+from fastrace._base._words import counted
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
 from fastrace.model_selection._sklearn import split_rows
 from fastrace.model_selection.searches._base import Task, none_left
@@ -68,6 +70,10 @@ class HeldOut:
         self.plain = bool((self.scale == 1.0).all())
         self.seconds = np.zeros((self.count, len(splits)))
         self.made = 0
+        self.show: Any = None
+        self.dropped = 0
+        self.worst: float | None = None             # score of a row that has none, where that is to count
+        self.filled = False
         self.warned: set[tuple[int, str]] = set()
 
     def run(self, delta: float, seed: int) -> None:
@@ -77,22 +83,30 @@ class HeldOut:
             raise none_left("every candidate failed to train on some split", self.reasons)
         raced = self.metrics[0].score
         ends = search.support if search.support is not None else self._support(raced)
-        with Parallel(n_jobs=search.n_jobs, require="sharedmem") as parallel:
+        self.worst = None if search.missing != "worst" or ends is None else ends[0]
+        with (Parallel(n_jobs=search.n_jobs, require="sharedmem") as parallel,
+              meter("predictions", search.max_pulls, search.progress) as self.show):
             while True:
-                if len(self.failed) == self.count:
+                left = self.count - len(self.failed)
+                if not left:
                     raise none_left("every candidate failed to predict, or to train", self.reasons)
+                if left < search.n_best:
+                    raise none_left(f"n_best is {search.n_best} and only {counted(left, 'candidate')} could be trained "
+                                    f"and could predict", self.reasons)
                 offset = np.zeros(self.count)
                 offset[self.failed] = -np.inf
                 with _checks.called_by(type(search).__name__):
                     race = FiniteRace(
                         self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
                         growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,
-                        epsilon=search.epsilon, max_pulls=search.max_pulls, cost=search.cost, outside="warn",
-                        rng=np.random.default_rng(seed),
+                        epsilon=search.epsilon, n_best=search.n_best, max_pulls=search.max_pulls, cost=search.cost,
+                        missing=search.missing, outside="warn", rng=np.random.default_rng(seed),
                     )
                 if self._race(race, parallel):
                     break
-        self.result = replace(race.result(), names=self.names)
+        result = race.result()
+        said = ("missing scores count as the low end of the support",) if self.filled else ()
+        self.result = replace(result, names=self.names, warnings=result.warnings + said)
         self.models = {}
 
     def _lost(self, i: int, failure: Failure) -> None:
@@ -112,11 +126,12 @@ class HeldOut:
         """Whether the race ended without a failure."""
         shape = len(self.metrics), self.count, len(self.splits)
         self.looks: list[Look] = []
+        self.dropped = 0                                     # rows of which a candidate had no score
         self.pulls = np.zeros(self.count, np.int64)
         self.eliminated_at = np.full(self.count, -1, np.int64)
         self.sums, self.counts = np.zeros(shape), np.zeros((shape[0], shape[2]))
         if race.done:                                        # one candidate is left: nothing to race for, but to score
-            return self._read(np.array([race.result().best]), np.arange(self.n_rows), parallel) is not None
+            return self._read(np.atleast_1d(race.result().best), np.arange(self.n_rows), parallel) is not None
         while not race.done:
             arms, rows = race.ask()
             block = self._read(arms, rows, parallel)
@@ -158,11 +173,15 @@ class HeldOut:
                 blocks[m, places[k], j] = scores
         if bad:
             return None
+        self.show(self.made)
+        present = ~np.isnan(blocks[0]).any(axis=1)          # the other rows are dropped
         for k, of_block in places.items():
+            of_block = of_block[present[of_block]]
             for m, metric in enumerate(self.metrics):
                 weights = metric.folds[k].weights[rows[of_block] - self.starts[k]] * len(metric.folds[k].weights)
                 self.counts[m, k] += weights.sum()
                 self.sums[m, arms, k] += weights @ blocks[m, of_block]
+        self.dropped += len(rows) - int(present.sum())
         self.pulls[arms] += len(rows)
         self.looks.append(Look(arms.copy(), self.sums[:, arms], self.counts.copy()))
         return np.asarray(blocks[0])
@@ -184,8 +203,15 @@ class HeldOut:
                     responses[method] = getattr(model, method)(data)
                 values = metric.score.rows(
                     y, responses[method], getattr(model, "classes_", None), metric.folds[k].constants)
-                if np.isnan(values).any() or (values == np.inf).any():
-                    raise ValueError(f"a score is {values[~(values < np.inf)][0]}; finite scores are needed")
+                unknown = np.isnan(values)
+                if self.search.missing != "raise" and unknown.any() and not found:
+                    if self.worst is not None:
+                        values, self.filled = np.where(unknown, self.worst, values), True
+                    unknown[:] = False
+                elif self.search.missing == "drop" and found:       # such a row is dropped by the first score
+                    unknown &= ~np.isnan(found[0])
+                if unknown.any() or (values == np.inf).any():
+                    raise ValueError(f"a score is {values[unknown | (values == np.inf)][0]}; finite scores are needed")
                 found.append(values)
             except Exception as error:
                 if not found:                            # what is raced for
@@ -200,7 +226,7 @@ class HeldOut:
         of a row go together, and an eliminated candidate was behind on those rows, while its own mean on few of them
         may lie above that of the best on all. For other scores, which nobody compared, it is the plain mean.
         """
-        best = self.result.best
+        best = int(np.atleast_1d(self.result.best)[0])
         per_split = np.full((self.count, len(self.splits)), np.nan)
         mean = np.full(self.count, np.nan)
         ends = self.metrics[m].score.support_for(None)
@@ -221,5 +247,9 @@ class HeldOut:
                     per_split[i] = own / counts
                     mean[i] = own.sum() / counts.sum()
         whole_rows = ~np.isnan(per_split).any(axis=1)
-        mean[whole_rows] = per_split[whole_rows].mean(axis=1)
+        if self.dropped:            # as they were raced: the share of a split is that of its rows that are left
+            shares = self.looks[-1].counts[m] / np.diff(self.starts)
+            mean[whole_rows] = per_split[whole_rows] @ (shares / shares.sum())
+        else:
+            mean[whole_rows] = per_split[whole_rows].mean(axis=1)
         return per_split, mean

@@ -22,6 +22,7 @@ from fastrace.model_selection.searches._checkpoint import fingerprint, head
 from fastrace.model_selection.searches._held_out import HeldOut, Metric
 from fastrace.model_selection.searches._trainings import Trainings
 from fastrace.model_selection.searches._workers import Failure
+from fastrace.races import _options
 
 
 class RacingSearchCV(CandidateSearch):
@@ -50,12 +51,20 @@ class RacingSearchCV(CandidateSearch):
         Factor between looks. Each look calls every model still in the race.
     epsilon : float, default 0.0
         How far below the best score a candidate may be, in units of the score: near ties are not read to the end.
+    n_best : int, default 1
+        How many candidates to find, those with the best scores: ``race_.best`` has them all, the largest score first.
+        ``best_index_`` is the first of these; that it is the very best is promised with 1 only.
     max_pulls : int, optional
         Most predictions of held-out rows to ask for, over all candidates. A race that reaches it ends with the best
         mean so far and without the promise: ``race_.stopped_by`` is then "max_pulls", and ``race_.active`` are the
         candidates that may be the best.
     cost : float or array_like of shape (n_candidates,), optional
         What one prediction costs, in any unit; ``race_.cost`` adds it up.
+    missing : {"raise", "drop", "worst"}, default "raise"
+        What a row without a score does: one whose prediction, or score, is nan. ``"raise"``: the prediction has failed,
+        see `error_score`. ``"drop"``: the row is left out for all candidates, and the answer is about the rest.
+        ``"worst"``: its score is the low end of the support, 0 for accuracy. See `FiniteRace`. An exception of a
+        prediction is a failure, whatever is said here.
     {n_candidates}
     n_jobs, refit
         As for `GridSearchCV`. Trainings go through joblib's backend, predictions are made in threads. The answer does
@@ -96,6 +105,7 @@ class RacingSearchCV(CandidateSearch):
     The score raced for is the mean over splits of the mean over held-out rows, as in `GridSearchCV`, also where splits
     differ in size or rows in weight. The rows read are a random sample without replacement of all held-out rows; a
     race that has read them all returns the exact answer, as on small data or between candidates about equally good.
+    There is no ``order="given"``: the held-out rows of one split stand together, and its models are not the others'.
     What is saved is prediction, not training: use it for learners that are slow to predict (neighbours, kernels, large
     committees, remote models), and `DAUBSearchCV` for those slow to train. All models are kept until the race is over.
 
@@ -139,8 +149,10 @@ class RacingSearchCV(CandidateSearch):
         first_look: int = 100,
         growth: float = 1.4,
         epsilon: float = 0.0,
+        n_best: int = 1,
         max_pulls: int | None = None,
         cost: Any = None,
+        missing: str = "raise",
         n_candidates: int = 10,
         n_jobs: int | None = None,
         refit: Any = True,
@@ -184,6 +196,7 @@ class RacingSearchCV(CandidateSearch):
 
     def _search(self, task: Task) -> None:
         metrics = self._metrics(task)
+        self._check_race(len(task.settings), metrics[0].score)
         trained = self._train(task)
         race = HeldOut(self, task, trained, metrics)
         race.run(self.delta, task.seeds[2])
@@ -196,9 +209,21 @@ class RacingSearchCV(CandidateSearch):
         if callable(self.refit):
             self.best_index_ = _sklearn.best_index(self, "score", self.cv_results_)
         else:
-            self.best_index_ = self.race_.best
+            self.best_index_ = int(np.atleast_1d(self.race_.best)[0])
             self.best_score_ = self.cv_results_[f"mean_test_{metrics[0].name}"][self.best_index_]
         self.best_params_ = task.settings[self.best_index_]
+
+    def _check_race(self, count: int, score: RowScore) -> None:
+        """Check what the race is asked for before anything is trained."""
+        with _checks.options_of(type(self).__name__):
+            _options.epsilon(self.epsilon)
+            _options.n_best(self.n_best, count)
+            if self.max_pulls is not None:
+                _checks.integer(self.max_pulls, "max_pulls", 1, "it counts predictions")
+            if self.cost is not None:
+                _options.cost(self.cost, count)
+            low = np.zeros(1) if self.support is not None or score.support_for(None) is not None else None
+            _options.missing(self.missing, "pairwise", low, low)
 
     def _metrics(self, task: Task) -> list[Metric]:
         """The scores, with the weights of the held-out rows of each split, the one that is raced first."""
@@ -264,7 +289,10 @@ class RacingSearchCV(CandidateSearch):
             order = np.where(np.isnan(mean), -np.inf, mean)
             order[race.failed] = -np.inf
             if m == 0:
-                order[result.best] = np.inf
+                best = np.atleast_1d(result.best)
+                top = np.max(order, initial=0.0, where=np.isfinite(order))
+                for place, i in enumerate(best[::-1].tolist()):      # before all others, in the order of the race
+                    order[i] = np.inf if best.size == 1 else top + 1.0 + place
             results[f"rank_test_{name}"] = 1 + (order[None, :] > order[:, None]).sum(axis=1).astype(np.int32)
         self.cv_results_ = results
 
