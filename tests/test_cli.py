@@ -444,3 +444,19 @@ def test_a_race_stops_near_ties_finds_several_and_writes_a_page(tmp_path, capsys
                        (("--html", tmp_path / "none" / "page.html"), "folder does not exist")]:
         status, _, err = say(capsys, "race", file, *bad)
         assert status == 2 and words in err
+
+
+@pytest.mark.parametrize("name", ["t.npy", "t.csv", "t.parquet"])
+def test_a_race_takes_missing_numbers_as_it_is_told(tmp_path, capsys, table, name):
+    pytest.importorskip("pandas")
+    table[::40, 1] = np.nan
+    file = save(tmp_path / name, table)
+    for missing in ("drop", "worst"):
+        status, out, _ = say(capsys, "race", file, "--support", 0, 1.2, "--seed", 3, "--missing", missing, "--json")
+        expected = fr.race(table, support=(0, 1.2), missing=missing, rng=3)
+        assert status == 0 and json.loads(out)["pulls"] == expected.pulls.tolist()
+        assert json.loads(out)["n_missing"] == expected.n_missing
+    status, _, err = say(capsys, "race", file, "--missing", "worst")
+    assert status == 2 and "--support" in err
+    status, _, err = say(capsys, "race", file, "--seed", 1)
+    assert status == 2 and ("--missing drop" in err or name == "t.npy")

@@ -94,6 +94,8 @@ def _race(race: argparse.ArgumentParser) -> None:
     race.add_argument("--best", type=int, default=1, metavar="M", help="how many columns to find (%(default)s)")
     race.add_argument("--max-rows", type=int, metavar="R",
                       help="read at most as many numbers as R whole rows hold (as many as needed)")
+    race.add_argument("--missing", choices=("raise", "drop", "worst"), default="raise",
+                      help="an empty cell or nan is refused, drops its row, or counts as LO of --support (%(default)s)")
     race.add_argument("--names", metavar="NAMES", help="what to call the columns in the report: x,y,z")
     race.add_argument("--seed", type=int, help=SEED_HELP)
     report = race.add_mutually_exclusive_group()

@@ -16,9 +16,10 @@ TABLES = (".npy", ".csv", ".parquet")
 MAGIC = b"\x93NUMPY"        # of an npy file
 
 
-def load_table(path: Path, columns: str | None = None) -> tuple[Any, list[str]]:
+def load_table(path: Path, columns: str | None = None, gaps: str = "") -> tuple[Any, list[str]]:
     """The table in a file and the names of its columns: an npy file memory-mapped, others a frame of numbers only.
 
+    Cells may be empty if `gaps` is "allowed"; else it is what to say besides where one is.
     `columns` names the columns to use, separated by commas. A column that looks like an index is refused unless it is
     named there: its running numbers would win any race.
     """
@@ -46,11 +47,13 @@ def load_table(path: Path, columns: str | None = None) -> tuple[Any, list[str]]:
     if columns is None:
         _refuse_index(path, names, [table.iloc[:_checks.RUNNING, place].to_numpy() for place in range(table.shape[1])])
     missing = table.isna().to_numpy()
-    if missing.any():
+    if missing.any() and gaps == "allowed":
+        table = table.astype(np.float64)        # types of pandas that know of missing values say so otherwise
+    elif missing.any():
         row, place = (int(k[0]) for k in np.nonzero(missing))
         raise ValueError(
             f"{path} has no number in row {row}, counted from 0, of column {table.columns[place]!r}; fill or drop such "
-            f"rows, or leave the column out with --columns"
+            f"rows, or leave the column out with --columns{gaps}"
         )
     return table, [str(name) for name in table.columns]
 

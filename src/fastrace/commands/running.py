@@ -249,10 +249,13 @@ def _number(place: str, text: str, delimiter: str) -> float:
 
 def run_race(options: argparse.Namespace) -> None:
     """Race the columns of a table."""
-    table, names = load_table(options.file, options.columns)
+    if options.missing == "worst" and options.support is None:
+        raise ValueError("--missing is worst; it counts missing numbers as the low end of --support LO HI: give it")
+    gaps = options.missing != "raise"
+    table, names = load_table(options.file, options.columns, "allowed" if gaps else ", or give --missing drop or worst")
     _choose_seed(options)
     support = None if options.support is None else tuple(options.support)
-    _check_cells(options.file, table, names, support)
+    _check_cells(options.file, table, names, support, gaps)
     if table.shape[1] < 2:
         print(f"fastrace: {options.file} gives one column to race, which leaves nothing to choose", file=sys.stderr)
     if options.names is not None:
@@ -270,6 +273,7 @@ def run_race(options: argparse.Namespace) -> None:
         epsilon=options.epsilon,
         n_best=options.best,
         max_pulls=None if options.max_rows is None else options.max_rows * table.shape[1],
+        missing=options.missing,
         order=options.order,
         rng=options.seed,
     )
@@ -375,8 +379,12 @@ def _progress(n_draws: int) -> Iterator[Any]:
         yield advance
 
 
-def _check_cells(path: Path, table: Any, names: list[str], support: tuple[float, float] | None) -> None:
+def _check_cells(
+    path: Path, table: Any, names: list[str], support: tuple[float, float] | None, gaps: bool = False
+) -> None:
     """Refuse numbers that a race would refuse where it reads them: all of them, unless the file is too large for that.
+
+    With `gaps`, numbers may be missing.
     """
     if isinstance(table, np.memmap) and table.nbytes > CHECKED:
         print(f"fastrace: {path} holds {table.nbytes / 1e9:.3g} GB and is read where it lies, so only the numbers that "
@@ -389,6 +397,7 @@ def _check_cells(path: Path, table: Any, names: list[str], support: tuple[float,
         rows = slice(first, first + step)
         block = np.asarray(table[rows] if isinstance(table, np.ndarray) else table.iloc[rows], dtype=np.float64)
         bad = ~((block >= least) & (block <= most)) | (block == math.inf)
+        bad &= ~np.isnan(block) if gaps else True
         if bad.any():
             row, place = np.argwhere(bad)[0]
             value = block[row, place]
