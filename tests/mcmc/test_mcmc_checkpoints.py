@@ -10,6 +10,8 @@ import pytest
 
 from fastrace import mcmc
 from fastrace._base import _files
+from fastrace.mcmc import _checkpoints
+from fastrace.mcmc.kernels._rows import Tuning
 from fastrace.mcmc.protocol import StepInfo, Steps
 
 
@@ -224,3 +226,13 @@ def test_states_of_another_kernel_are_refused_before_memory_is_read(tmp_path):
         warnings.simplefilter("error")
         object.__setattr__(state, "cache", (3, 7))
         small.run(np.random.default_rng(1), state, 5)
+
+
+def test_a_state_saved_before_a_field_was_there_is_taken_up():
+    tuning = Tuning(1.0, 5, 2, np.zeros(1), np.eye(1), 0, np.zeros(1), np.zeros((1, 1)))
+    plain = _checkpoints._plain(tuning)
+    del plain["best"]
+    assert _checkpoints._whole(plain).best is None
+    for other in ({**plain, "another": 1}, {key: value for key, value in plain.items() if key != "size"}):
+        with pytest.raises(ValueError, match="other fields"):
+            _checkpoints._whole(other)

@@ -1,5 +1,6 @@
 """Chains on surrogates: twins, closed forms, enumerable targets, calibration, and what every kernel must keep."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -427,6 +428,50 @@ def test_an_expansion_at_a_wrong_point_does_not_trap_a_chain(decision):
         moved.append((away[-2000:].mean(), len(np.unique(steps.draws[-2000:, 0]))))
     assert moved[0][0] < 4.0 and moved[0][1] > 20
     assert moved[1][1] < 10
+
+
+def with_a_group_of_one_outcome(seed, n_rows, n_groups, intercept=-2.5):
+    """Eight rows of group 0, all without success, one of them of great leverage; other effects far apart."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n_rows), rng.normal(size=n_rows)])
+    codes = rng.integers(1, n_groups, size=n_rows)
+    codes[:8], X[7, 1] = 0, 25.0
+    eta = X @ [intercept, 1.0] + 3.0 * rng.normal(size=n_groups)[codes]
+    y = (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta))) * 1.0
+    y[codes == 0] = 0.0
+    return X, codes, y
+
+
+@pytest.mark.parametrize(("data", "n_groups", "decision"), [(574, 2, "poisson"), (574, 2, "exact"), (790, 4, "poisson"),
+                                                            (790, 4, "exact")])
+def test_a_group_of_one_outcome_does_not_lead_the_surrogate_away(data, n_groups, decision):
+    """A tilt by gradients over a spread of such rows put it up to thousands of standard deviations off."""
+    X, codes, y = with_a_group_of_one_outcome(data, 400, n_groups)
+    model = grouped(X, codes, y, coefficient_sd=10.0, scale_sd=10.0)
+    kernel = mcmc.SurrogateMetropolis(model, decision=decision)
+    effects, centers = [], []
+    for rng in np.random.default_rng(SEED).spawn(6):
+        centers.append(np.median(kernel._inner().draws(kernel._middle, 400, rng)[:, 2]))
+        state, _ = kernel.run(rng, kernel.init(None, rng), 400, tune=True)
+        effects.append(kernel.run(rng, state, 3000)[1].draws[:, 2])
+    width = np.ptp(np.quantile(np.concatenate(effects), [0.05, 0.95]))
+    assert np.ptp([np.median(x) for x in effects]) < width
+    assert np.abs(centers).max() < 60.0 and np.abs([np.median(x) for x in effects]).max() < 60.0
+
+
+def test_steps_on_the_surrogate_alone_end_where_the_posterior_is_higher():
+    X, codes, y = with_a_group_of_one_outcome(574, 400, 2)
+    model = grouped(X, codes, y, coefficient_sd=10.0, scale_sd=10.0)
+    kernel = mcmc.SurrogateMetropolis(model, decision="exact")
+    far = kernel.init(np.r_[kernel.compressed.psi_hat + [0.0, 0.0, -300.0, 0.0], 100.0])
+    for rng in np.random.default_rng(SEED).spawn(10):
+        state, _ = kernel.run(rng, far, 50, tune=True)
+        assert kernel._log_posterior(state.position) > kernel._log_posterior(far.position)
+        held, again = far, copy.deepcopy(rng)
+        whole, _ = kernel.run(rng, far, 50, tune=True)
+        for _ in range(10):                             # however a run is cut
+            held, _ = kernel.run(again, held, 5, tune=True)
+        np.testing.assert_array_equal(held.position, whole.position)
 
 
 def test_steps_that_are_not_decided_leave_no_sum_behind():

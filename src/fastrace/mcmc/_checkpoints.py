@@ -141,7 +141,8 @@ def _whole(value: Any) -> Any:
         if _CLASS not in value:
             return parts
         cls = _CLASSES[value[_CLASS]]
-        if set(parts) != {part.name for part in dataclasses.fields(cls)}:
+        names = {part.name: part.default is dataclasses.MISSING for part in dataclasses.fields(cls)}
+        if not set(parts) <= set(names) or not all(name in parts for name, needed in names.items() if needed):
             raise ValueError(f"a {value[_CLASS]} has other fields")
         return cls(**parts)
     if isinstance(value, (list, tuple)):

@@ -41,6 +41,9 @@ class Tuning:
     reach : float
         0.0 once the chain has arrived near the reference, or comes no nearer. Before, while tuning, its distance from
         the center in units of that at which it is near.
+    best : tuple of ndarray and float, or None
+        Of a chain that makes steps without a decision: the point of highest log posterior where it was looked at, and
+        that log posterior.
     """
 
     size: float
@@ -52,6 +55,7 @@ class Tuning:
     mean: NDArray[np.float64] = field(repr=False)
     scatter: NDArray[np.float64] = field(repr=False)
     reach: float = 0.0
+    best: tuple[NDArray[np.float64], float] | None = field(default=None, repr=False)
 
     def extended(self, draws: NDArray[np.float64]) -> Tuning:
         """With count, mean and scatter of further draws, one by one: how a run is cut leaves no trace in the sums."""
@@ -269,9 +273,10 @@ class RowKernel:
         parts: list[Steps] = []
         done = 0
         while done < n:
-            count = min(n - done, WINDOW - state.tuning.n_steps % WINDOW)
             if state.tuning.n_steps % WINDOW == 0:
-                state = replace(state, tuning=replace(state.tuning, reach=self._reach(state)))
+                state = self._at_a_window(state)
+            some_steps = self._piece(state.tuning)
+            count = min(n - done, some_steps - state.tuning.n_steps % some_steps)
             try:
                 state, steps = self._run(rng, state, count, tune)
             except BaseException as error:
@@ -368,6 +373,14 @@ class RowKernel:
     def _reach(self, state: ChainState) -> float:
         """`Tuning.reach` for the next window."""
         return 0.0
+
+    def _at_a_window(self, state: ChainState) -> ChainState:
+        """The state with which a window of tuning begins."""
+        return replace(state, tuning=replace(state.tuning, reach=self._reach(state)))
+
+    def _piece(self, tuning: Tuning) -> int:
+        """Tuning steps made at once, of which a window is a whole multiple."""
+        return WINDOW
 
     def _resized(self, tuning: Tuning) -> Tuning:
         """What the steps since the last change ask of the size."""

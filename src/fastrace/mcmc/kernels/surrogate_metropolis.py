@@ -32,6 +32,7 @@ from fastrace.mcmc.kernels._trajectories import trajectories_of
 from fastrace.mcmc.models._pieces import Pieces, pieces_of
 from fastrace.mcmc.models._sites import holders, replaced
 from fastrace.mcmc.models.model import GLM, Model, NoModeError, Reference
+from fastrace.mcmc.protocol import Steps
 from fastrace.races._options import RaceOptions, takes_options
 from fastrace.sources import Source
 
@@ -57,6 +58,7 @@ NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 MOST_VAGUE = 5.0  # of that deviation, with which scales would be 0 or infinite in double precision
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 BETWEEN = 3  # moves between two draws of it whose weights are looked at
+CHECK = 10  # steps without a decision between two looks at the posterior of where they lead; a window has a multiple
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
 
 BAD_FIT = (
@@ -140,8 +142,8 @@ class SurrogateMetropolis(Racing):
     likelihood this is no approximation.
 
     Where groups are many, the expansion's mean is away from the posterior's by much in all of them together. Then the
-    surrogate is tilted: to its gradient comes the mean change of the rows' gradients over their own spread. Decisions
-    take the tilt off again.
+    surrogate is tilted: to its gradient comes the mean change of the rows' gradients over their own spread, without
+    rows that the tilt would move by more than that spread. Decisions take the tilt off again.
 
     Groups with one outcome alone and rows of great leverage make the posterior far from normal in a few directions.
     Where there are such, in data of more than 4096 rows, normal factors by expectation propagation stand for them in
@@ -150,6 +152,8 @@ class SurrogateMetropolis(Racing):
     where they are, standardised given all else. A step counts the rows that all its decisions read.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
+    A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
+    there it goes on, since the surrogate of a group of one outcome may have mass far out.
     Where the posterior has a longer tail than the surrogate, or the expansion is at a wrong point, a chain far out
     would see the surrogate's proposals refused for ever. So 5 % of all steps are random walks, decided at once by prior
     and likelihood, whatever the expansion says.
@@ -433,14 +437,30 @@ class SurrogateMetropolis(Racing):
         assert isinstance(model, GLM)
         spread = self._spread_of(pieces)
         sites = replaced(model, hat, factor, spread) if model.n_rows > FEW_ROWS else None
-        tilt: Array | None = model._tilt(hat, spread, None if sites is None else ~sites.rows)
-        if tilt is None or not float(tilt @ factor.solve(tilt)) > LEAN**2:
+        tilt = self._tilt_within(spread, None if sites is None else ~sites.rows)
+        if tilt is not None and not float(tilt @ factor.solve(tilt)) > LEAN**2:
             tilt = None
         if sites is None:
             return tilt, None
         if self.decision in ("auto", "poisson"):  # a walk is decided by few rows
             self._along, self._stay = sites.walks, sites.effects
         return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend
+
+    def _tilt_within(self, spread: Array, use: NDArray[np.bool_] | None) -> Array | None:
+        """The tilt by rows that it moves by no more than their own spread; None if there is no such tilt.
+
+        Where a group has one outcome alone there is hardly any curvature, and gradients far out say nothing of the
+        mean: the tilt would put the surrogate where the posterior has no mass.
+        """
+        model: Any = self.model
+        hat, factor = np.array(self.compressed.psi_hat), self.compressed.factor()
+        for _ in range(2):
+            tilt: Array = model._tilt(hat, spread, use)
+            near = np.abs(model._movements(factor.solve(tilt))) <= spread
+            if near.all():
+                return tilt
+            use = near if use is None else near & use
+        return None
 
     def _walks_of(self) -> Array:
         """Standard deviations of random walks: those of each coordinate given all others, of what the rows see."""
@@ -605,6 +625,35 @@ class SurrogateMetropolis(Racing):
         far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step)))) / self._near
         outside = far > 1.0 + 1e-6  # dispersed starts may lie on the rim
         return far if outside and state.tuning.n_steps < 2 * WINDOW else 0.0
+
+    def _at_a_window(self, state: ChainState) -> ChainState:
+        state = super()._at_a_window(state)
+        if not state.tuning.reach:
+            return state if state.tuning.best is None else replace(state, tuning=replace(state.tuning, best=None))
+        value = self._log_posterior(state.position)
+        return replace(state, tuning=replace(state.tuning, best=(state.position, value)))
+
+    def _piece(self, tuning: Tuning) -> int:
+        return CHECK if tuning.reach else WINDOW
+
+    def _adapted(self, state: ChainState, steps: Steps) -> ChainState:
+        """Steps without a decision end where the posterior was highest: the surrogate alone may lead anywhere."""
+        state = super()._adapted(state, steps)
+        tuning, best = state.tuning, state.tuning.best
+        if not tuning.reach or tuning.n_steps % CHECK or best is None:
+            return state
+        value = self._log_posterior(state.position)
+        if value > best[1] or not math.isfinite(best[1]):
+            return replace(state, tuning=replace(tuning, best=(state.position, value)))
+        return state if tuning.n_steps % WINDOW else replace(state, position=np.array(best[0]), cache=None)
+
+    def _log_posterior(self, theta: Array) -> float:
+        """By all rows, up to a constant; minus infinity where double precision ends."""
+        source, at = self.model.engine(self.reference)
+        at[:] = theta[: self.compressed.n_seen]
+        left = source.totals([0])[0]
+        value = float(self._inner().log_density_of(theta) + left)
+        return value if value < math.inf else -math.inf
 
     def _resized(self, tuning: Tuning) -> Tuning:
         if tuning.reach:
