@@ -23,6 +23,8 @@ __all__ = ["KernelMove", "RacingStretchMove"]
 class KernelMove(Move):  # type: ignore[misc]
     """Steps of a kernel of `fastrace.mcmc` for each walker, as a move of emcee.
 
+    Walkers hold the logarithms of learned scales, ``kernel.model.unconstrain`` of a draw, and not the scales.
+
     Parameters
     ----------
     kernel : Kernel
