@@ -26,7 +26,7 @@ LAYERS = {
     "faces": {"races": ["races"], "streams": ["streams"], "select": ["select", "baselines"],
               "names": ["__init__", "_public"]},
     "users": {"mcmc": ["mcmc"], "model_selection": ["model_selection"]},
-    "doors": {"command": ["cli", "commands", "demo"], "doors": ["doors"],
+    "doors": {"command": ["cli", "__main__", "commands", "demo"], "doors": ["doors"],
               "mcmc.doors": ["mcmc.doors", "mcmc.__init__"], "boosting": ["boosting"]},
 }
 HAS_LOOPS = {"races", "streams", "select"}

@@ -110,7 +110,7 @@ ODD = {  # arguments of GLM, and what is said: None where there is nothing to sa
     "a missing group": (X, Y, {"groups": np.where(G == 1, np.nan, G)}, "the group of row 1 .* is missing"),
     "a constant outcome": (X, np.ones(N), {"family": "gaussian", **IN}, "60 rows can be fitted exactly"),
     "outcomes of 0": (X, np.zeros(N), {"family": "gaussian", **IN}, "60 rows can be fitted exactly"),
-    "outcomes that overflow": (X, 1e200 * X[:, 1], {"family": "gaussian", **IN}, "HalfNormal is inf"),
+    "outcomes that overflow": (X, 1e200 * X[:, 1], {"family": "gaussian", **IN}, "y holds .* overflow"),
 }
 
 

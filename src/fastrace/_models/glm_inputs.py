@@ -13,6 +13,7 @@ from fastrace._base import _checks, _frames
 from fastrace._models.grouping import row_numbers
 
 MOST_OFFSET, FAR_OFFSET = 700.0, 100.0  # beyond which exp overflows, or in standard deviations of outcomes
+MOST = 1e100  # of a column or an outcome, whose squares are summed
 _CHUNK = 4096  # rows looked at for entries that are not finite
 
 # what outcomes of a kind are: whether each is, and what is needed
@@ -41,6 +42,18 @@ def require_finite(table: NDArray[Any], names: Sequence[str] | None) -> None:
             row, column = np.argwhere(~good)[0]
             called = column if names is None else repr(names[column])
             raise ValueError(f"X[{first + row}, {called}] is {table[first + row, column]}; finite numbers are needed")
+
+
+def refuse_overflow(x: Any, y: NDArray[Any]) -> None:
+    """Refuse columns and outcomes whose squares a float does not hold; in chunks, as they may lie in a file."""
+    needed = (f"numbers of at most {MOST:g} are needed, because squares and products of larger ones overflow: scale "
+              f"them down")
+    for name, table in (("X", x.data if is_sparse(x) else x), ("y", np.asarray(y))):
+        for first in range(0, len(table) if table.dtype == np.float64 else 0, _CHUNK):
+            bad = np.abs(table[first : first + _CHUNK]) > MOST
+            if bad.any():
+                worst = table[first : first + _CHUNK][bad][0]
+                raise ValueError(f"{name} holds {worst}, which would overflow; {needed}")
 
 
 def check_outcomes(y: NDArray[Any], family: str, kind: str) -> None:

@@ -291,6 +291,11 @@ def _of_objects(values: list[Any], called: str) -> tuple[NDArray[np.int32], tupl
         levels = dict.fromkeys(values)
     except TypeError as error:
         raise ValueError(f"{called} hold values that cannot be told apart by their hash: {error}") from None
+    names: dict[str, Any] = {}
+    for level in levels:
+        if names.setdefault(str(level), level) is not level:
+            raise ValueError(f"{called} hold both {names[str(level)]!r} and {level!r}, which look alike and are two "
+                             f"groups: make all of one type")
     try:
         order: list[Any] = sorted(levels)
     except TypeError:

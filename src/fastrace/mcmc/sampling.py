@@ -243,7 +243,7 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
         found += diagnosis(trace, alike, one_start, getattr(kernel, "full_pass_advice", ""),
                            getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
                            getattr(kernel, "refusal_advice", ""), moving)
-        if reference is not None and begins:
+        if reference is not None and begins and trace.n_draws:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         remedy = getattr(getattr(kernel, "model", None), "_remedy", "") if found else ""
         found += [remedy] if remedy else []
@@ -267,6 +267,8 @@ def _started(
     if init is not None:
         shape = np.shape(init)
         position = _position(kernel.init(None))
+        if position is not None and position.dtype.kind == "f":
+            _checks.reals(init, "init")
         of_a_start = shape if position is None else position.shape
         if shape != of_a_start:
             if shape != (n_chains, *of_a_start):
@@ -288,7 +290,7 @@ def _listed(kernel: Kernel, init: Mapping[str, Any], n_chains: int) -> NDArray[n
     names = tuple(getattr(kernel, "names", None) or ())
     if not names:
         raise TypeError("init is a dict, and the parameters of this kernel have no names: give an array")
-    given = {name: np.asarray(values, dtype=np.float64) for name, values in init.items()}
+    given = {name: _checks.reals(values, f"init[{name!r}]") for name, values in init.items()}
     for name in names:
         if name not in given and f"log({name})" in given:
             given[name] = np.exp(given.pop(f"log({name})"))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base._checks import shown
+from fastrace._base._checks import reals, shown
 from fastrace._base._words import counted
 from fastrace.mcmc._pointwise import moving, pointwise
 from fastrace.mcmc.models.model import Reference
@@ -27,6 +27,7 @@ _LEAST = 8  # draws of a chain, below which nothing is said of them
 _ENOUGH = 100  # draws of a chain, below which effective sizes and acceptance are not judged, and R-hat is rough
 _REFUSING = 0.1  # share of proposals accepted
 _MOST = 0.5  # share of steps that read all rows
+_LARGEST = 1e100  # draw, whose square a float holds with room
 _FAR = 6.0  # standard deviations beyond sqrt(dim)
 
 
@@ -414,7 +415,14 @@ def effective_sample_size(chains: ArrayLike) -> float:
     >>> bool(3000 < effective_sample_size(np.random.default_rng(0).normal(size=(4, 1000))) < 5000)
     True
     """
-    return float(_ess(_halves(np.atleast_2d(np.asarray(chains, dtype=np.float64))[:, :, None]))[0])
+    table = np.atleast_2d(reals(chains, "chains"))
+    if np.ndim(chains) == 0 or table.ndim != 2 or not table.size:
+        raise ValueError(f"chains has shape {np.shape(chains)}; draws of one coordinate, of shape (n_chains, n_draws), "
+                         f"are needed: of trace.draws, take one coordinate at a time, trace.draws[:, :, k]")
+    bad = ~(np.abs(table) <= _LARGEST)
+    if bad.any():
+        raise ValueError(f"chains holds {table[bad][0]}; finite numbers of at most {_LARGEST:g} are needed")
+    return float(_ess(_halves(table[:, :, None]))[0])
 
 
 def _ess(x: NDArray[np.float64]) -> NDArray[np.float64]:

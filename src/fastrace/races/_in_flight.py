@@ -125,7 +125,9 @@ class Flight:
             if self.left == 0:                          # by answers of an earlier run
                 self.forward()
                 continue
-            if self.cursor >= self.most or self.cursor >= self.target and self.ahead() >= most_ahead:
+            room = self.start + self.rows.size - self.target        # positions that may be ahead: counted if need be
+            if self.cursor >= self.most or (self.cursor >= self.target and room * self.running.size >= most_ahead
+                                            and self.ahead() >= most_ahead):
                 return None
             self._reach(self.cursor + 1, ROOM)
             k = self.cursor - self.start

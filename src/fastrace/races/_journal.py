@@ -37,6 +37,11 @@ class Journal:
         self.path = Path(path)
         self.race = race
         self.rewards: Rewards = {}
+        if not self.path.parent.is_dir():
+            raise ValueError(f"journal is {str(self.path)!r}, and {str(self.path.parent)!r} is no folder; make it "
+                             f"before the race, so that nothing is paid for that cannot be written down")
+        if self.path.is_dir():
+            raise ValueError(f"journal is {str(self.path)!r}, which is a folder; the path of a file is needed")
         self.file: BinaryIO = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
         try:
             self._lock()

@@ -204,21 +204,30 @@ class _Crew:
         self.concurrency, self.retries, self.journal, self.show = concurrency, retries, journal, show
         self.failure: BaseException | None = None
         self.answered = self.failed = 0
+        self.workers: list[asyncio.Task[None]] = []
+        self.ended = asyncio.Event()            # set when a worker has ended
         self.moved = asyncio.Event()            # set, and replaced, when a look has been taken or a worker has failed
 
     async def work(self) -> None:
         """Run the race to its end. If a worker fails, let the others finish what they have paid for, then raise."""
-        workers = [asyncio.create_task(self._worker()) for _ in range(self.concurrency)]
+        self._start()
         try:
-            await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
-            if not self.race.done:
-                await asyncio.wait(workers)
+            await self.ended.wait()
+            while not self.race.done and any(not worker.done() for worker in self.workers):
+                await asyncio.wait(self.workers)
         finally:
-            for worker in workers:
+            for worker in self.workers:
                 worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            await asyncio.gather(*self.workers, return_exceptions=True)
+        if isinstance(self.failure, _AnswerError):
+            raise TypeError(*self.failure.args) from None
         if self.failure is not None:
             raise self.failure
+
+    def _start(self) -> None:
+        """Start another worker, if more may be under way: no more of them than there are requests to make at once."""
+        if len(self.workers) < self.concurrency:
+            self.workers.append(asyncio.create_task(self._worker()))
 
     def _wake(self) -> None:
         moved, self.moved = self.moved, asyncio.Event()
@@ -229,12 +238,14 @@ class _Crew:
             while self.failure is None and not self.race.done:
                 cell = self.flight.next_cell(AHEAD * self.concurrency)
                 if cell is not None:
+                    self._start()
                     await self._answer(*cell)
                 elif not self.race.done:
                     await self.moved.wait()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             self.failure = self.failure or error
         finally:
+            self.ended.set()
             self._wake()
 
     async def _answer(self, arm: int, row: int) -> None:
@@ -250,7 +261,7 @@ class _Crew:
                     continue
                 self.failed += 1
                 # Where all fails from the beginning, the function is at fault and not the answer.
-                if not self.flight.missing or not self.answered and self.failed >= max(self.concurrency, MANY):
+                if not self.flight.missing or not self.answered and self.failed >= max(len(self.workers), MANY):
                     raise
                 value = math.nan
         self._take(arm, row, value)
@@ -279,6 +290,10 @@ class _Crew:
     def _take(self, arm: int, row: int, value: float) -> None:
         """Check a reward, write it down, tell it: in this order, so that the journal holds none that is refused."""
         with _checks.named_arms(self.race._names, self.race._race):
+            if math.isnan(value) and not self.flight.missing:
+                raise _checks.arm_error(self.race._race, arm, (
+                    f"the reward of arm {arm} on row {row} is nan: evaluate({arm}, {row}) gave None or nan; a number "
+                    f"is needed, or, where answers may be missing, missing='drop' or missing='worst'"))
             self.flight.check(np.array([value]), np.array([arm]), np.array([row]))
             if self.journal is not None:
                 self.journal.add(arm, row, value)

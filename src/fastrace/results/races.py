@@ -44,8 +44,9 @@ class _Compared(ArmsResult):
     def verdict(self) -> tuple[str, ...]:
         """What is known of each arm: "better", "worse", "equivalent" or "not known yet".
 
-        An arm is worse if it left the race, and equivalent if its interval in `differences` lies within `epsilon`. One
-        of `best` is better if all other arms are worse, and equivalent if all of those are worse or equivalent.
+        An arm is worse if it left the race, and equivalent if its interval in `differences` lies within `epsilon`, or
+        if every row was read and its mean is exactly that of the last of `best`. One of `best` is better if all other
+        arms are worse, or tie with a smaller mean, and equivalent if all of those are worse or equivalent.
         """
         best, epsilon = np.atleast_1d(self.best), self.epsilon
         size = self.mean.size
@@ -53,8 +54,14 @@ class _Compared(ArmsResult):
         if self.stopped_by in ("bound", "exact"):
             worse = ~np.isin(np.arange(size), best)
         near = np.zeros(size, bool)
+        last = self.mean[best].min()
+        tied = np.zeros(size, bool)
+        if self.stopped_by == "exact":
+            tied = (self.lower == self.upper) & (self.mean == last) & worse
+            worse &= ~tied
         if self.differences is not None and epsilon > 0.0:
             near = (self.differences[:, 0] >= -epsilon) & (self.differences[:, 1] <= epsilon) & ~worse
+        near |= tied
         others = np.ones(size, bool)
         others[best] = False
         found = np.where(worse, "worse", np.where(near, "equivalent", "not known yet")).astype(object)
@@ -62,6 +69,8 @@ class _Compared(ArmsResult):
             found[best] = "better"
         else:
             found[best] = "equivalent" if (worse | near)[others].all() else "not known yet"
+            if epsilon == 0.0 and tied.any():
+                found[best[self.mean[best] > last]] = "better"
         return tuple(found.tolist())
 
     def _columns(self) -> dict[str, Any]:

@@ -92,10 +92,17 @@ def _is_itself(value: Any) -> bool:
 def column(frame: Any, name: str, what: str) -> NDArray[Any]:
     """A column of a frame, without missing entries."""
     columns = [str(key) for key in (frame.keys() if isinstance(frame, dict) else getattr(frame, "columns", ()))]
+    if not columns:
+        raise ValueError(f"{what} is {name!r}, and the frame has no columns; a frame with a row per reward is needed")
+    if columns.count(name) > 1:
+        raise ValueError(f"{what} is {name!r}, and {columns.count(name)} columns are called so; rename or drop all but "
+                         f"one")
     if name not in columns:
         shown = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
         raise ValueError(f"{what} is {name!r}, and there is no such column; there are {shown}")
     values = np.asarray(frame[name])
+    if what == "arm" and not len(values):
+        raise ValueError("the frame has no rows; a row per reward is needed")
     if values.dtype.kind in "fmM":
         missing = np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values)
     else:

@@ -30,6 +30,10 @@ def per_hypothesis(statistic: Callable[..., Any], vectorized: bool | None) -> St
     def by_row(samples: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         shape = samples[0].shape[:-1]
         values = [statistic(*(sample[index] for sample in samples)) for index in np.ndindex(*shape)]
+        for value in values:
+            if np.size(value) != 1:
+                raise ValueError(f"statistic returned {_checks.shown(value)}; one number is needed of each call. "
+                                 f"For several hypotheses at once give samples with a row for each")
         return _checks.reals(values, "what statistic returns").reshape(shape)
 
     return at_once if _checks.flag(vectorized, "vectorized") else by_row

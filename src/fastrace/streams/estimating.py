@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -128,10 +128,11 @@ def estimate_mean(
     For independent rewards of one mean :math:`\mu`, the estimate is as accurate as promised with probability at least
     ``1 - delta`` if it stops; so it does unless the accuracy is relative and :math:`\mu = 0`.
 
-    For an array in random order the promise is about its mean. The methods that know populations, ``"nas"``,
-    ``"geometric-nas"``, ``"sra"`` and ``"ebstop"`` read each row at most once: their bounds hold without replacement.
-    For the other rules this is not proven; they draw rows independently, with replacement. If as many rewards as the
-    array has rows do not suffice, all rows are read and the answer is exact. Reading k rows costs O(k) time and memory.
+    For an array in random order the promise is about its mean. Four methods know populations: ``"nas"``,
+    ``"geometric-nas"``, ``"sra"`` and ``"ebstop"``. They read each row at most once, and their bounds hold without
+    replacement. For the other rules this is not proven; they draw rows independently, with replacement. If as many
+    rewards as the array has rows do not suffice, all rows are read and the answer is exact. Reading k rows costs O(k)
+    time and memory.
     A row at random costs several times one in order, and a page of the file where a memory-mapped array is larger than
     memory.
 
@@ -390,6 +391,9 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
                 rule.update_many(drawn)
             report(rule, False)
         return False
+    if isinstance(rewards, (str, bytes, Mapping)):
+        raise TypeError(f"rewards is {_checks.shown(rewards)} of type {type(rewards).__name__}; a function, an "
+                        f"iterable or an array of rewards is needed: read files first, and give one column of a dict")
     try:
         iterator = iter(rewards)
     except TypeError:

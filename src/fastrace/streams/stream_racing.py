@@ -409,9 +409,9 @@ class HoeffdingRace(StreamRace):
         self, answer: dict[str, Any], left: NDArray[np.intp], best: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         span = float((self._high - self._low).max())
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             gaps = answer["mean"][best] - answer["mean"]
-            needed = np.where(gaps > 0.0, np.ceil(8.0 * span**2 * self._share / gaps**2), np.inf)
+            needed = np.where(gaps > 0.0, np.ceil(8.0 * np.square(span) * self._share / gaps**2), np.inf)
             promised = np.full(gaps.size, np.nan)
             promised[left] = 4.0 * span * np.sqrt(self._share / (2.0 * answer["pulls"][left]))
         return needed, promised

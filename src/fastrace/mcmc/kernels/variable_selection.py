@@ -280,8 +280,11 @@ def _odds(
         listed = np.atleast_1d(np.asarray(always))
         if listed.ndim == 1 and listed.size and listed.dtype.kind in "UO" and all(isinstance(v, str) for v in listed):
             listed = _numbers(model, listed.tolist())
-        if listed.ndim != 1 or (listed.size and listed.dtype.kind not in "iu") or (
-                listed.size and not (0 <= listed.min() and listed.max() < d)):
+        far = listed[(listed < 0) | (listed >= d)] if listed.ndim == 1 and listed.dtype.kind in "iu" else listed[:0]
+        if far.size:
+            raise ValueError(f"always is {_checks.shown(always)} and holds {far[0]}; the model has {d} coefficients, "
+                             f"numbered from 0 to {d - 1}")
+        if listed.ndim != 1 or (listed.size and listed.dtype.kind not in "iu"):
             raise ValueError(f"always is {_checks.shown(always)}; numbers of coefficients, from 0 to {d - 1}, "
                              f"or names of them, are needed")
         held[listed] = True

@@ -92,6 +92,11 @@ def _designed(formula: str, frame: Any) -> Any:
         raise ImportError('GLM.from_formula needs formulae: python -m pip install "formulae>=0.5"') from error
     if hasattr(frame, "to_pandas"):
         frame = frame.to_pandas()
+    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
+        raise TypeError(f"frame is {_checks.shown(frame)} of type {type(frame).__name__}; a pandas.DataFrame whose "
+                        f"columns the formula names is needed, such as pandas.DataFrame(columns_by_name)")
+    if not len(frame):
+        raise ValueError("frame has no rows; a model needs a row per outcome")
     try:
         return design_matrices(formula, frame, na_action="error", extra_namespace=_FUNCTIONS)
     except KeyError as error:

@@ -16,7 +16,7 @@ from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
 from fastrace._models._expanded import Expanded
 from fastrace._models._seen import expand_seen
-from fastrace._models.glm_inputs import check_offset
+from fastrace._models.glm_inputs import check_offset, refuse_overflow
 from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_shells, cubic_weights
 from fastrace.likelihoods import SCALED, GLMSource
@@ -81,7 +81,8 @@ class GLM(Model):
         Prior of the coefficients: one for all, or a dict by name of column, in which "intercept" is a constant column.
         A sequence adds a `LogDensity` to a prior. A horseshoe, or a prior with a learned scale, leaves constant columns
         out. "weak", and what a dict or such a prior leaves out, is weakly informative, in units of the data: normal
-        with mean 0 and a standard deviation of 2.5 s / (standard deviation of the column). If there is a constant
+        with mean 0 and a standard deviation of 2.5 s / (standard deviation of the column). Standard deviations of the
+        data have the divisor n, as in bambi. If there is a constant
         column, the predictor where all columns have their means, without groups, is normal about the mean of the
         outcome with standard deviation 2.5 s: this is the intercept of centred columns, so it does not matter where a
         column, such as a calendar year, has its zero. s is the standard deviation of the outcome of the "gaussian" and
@@ -174,6 +175,7 @@ class GLM(Model):
             X, y, None, family, scale, df, offset=offset, weights=weights, trials=trials, groups=groups,
             learn_scale=scale is None and family in SCALED,
         )
+        refuse_overflow(self._glm.X, self._glm.y)
         for argument in ("weights", "trials"):
             given = getattr(self._glm, argument)
             if given is not None and not np.asarray(given).any():

@@ -16,6 +16,7 @@ from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded
 from fastrace._models._softmax import SoftmaxSource, offset_table
+from fastrace._models.glm_inputs import refuse_overflow
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._joint import Layout, layout_of
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
@@ -27,6 +28,9 @@ from fastrace.sources import Source, column_names
 __all__ = ["Softmax"]
 
 Array = NDArray[np.float64]
+
+
+MOST_GAPS = 10_000      # classes beyond twice the rows, which nobody has meant
 
 
 class Softmax(Model):
@@ -112,10 +116,20 @@ class Softmax(Model):
         names: Sequence[str] | None = None,
     ) -> None:
         _frames.require_same_rows(X=X, offset=offset)
+        kind = np.asarray(y).dtype.kind if np.ndim(y) == 1 else "f"
+        if kind in "OUS":
+            first = np.asarray(y)[0]
+            raise ValueError(f"y holds {first!r}; classes are whole numbers from 0 up. np.unique(y, "
+                             f"return_inverse=True)[1] numbers labels, if these are of one type")
         rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights)
+        refuse_overflow(rows.X, rows.y)
         counted_classes = n_classes is None
         if n_classes is None:
             n_classes = max(2, int(np.minimum(rows.y, 2**31 - 2).max(initial=0.0)) + 1)
+            if n_classes > MOST_GAPS + 2 * rows.n_rows:
+                raise ValueError(f"the largest class of y is {n_classes - 1}, and y has {rows.n_rows} rows, so that "
+                                 f"most classes have none. Classes are numbered from 0 without gaps: "
+                                 f"np.unique(y, return_inverse=True)[1] are such numbers")
         self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
         self.n_columns = rows.X.shape[1]
         apart = None if offset is None else _from_first(offset, (rows.n_rows, self.n_classes))
