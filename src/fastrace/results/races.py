@@ -33,6 +33,8 @@ class _Compared(ArmsResult):
 
     __slots__ = ()
     mean: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
     active: NDArray[np.intp]
     stopped_by: str
     epsilon: float
