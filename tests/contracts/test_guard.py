@@ -670,6 +670,7 @@ ARGUMENTS = {
     "_adapt.Adapt": selector(fr.Adapt(3, 1, 0.1)), "_allocate.Ocba": selector(fr.OCBA(3, 1, 5000)),
     "_allocate.Race": selector(fr.SubsetRace(3, 1, 500)), "_lucb.LucbSelector": selector(fr.KLLUCB(3, 1, 0.1)),
     "_duels.Duels": lambda: ((1, 0.0, np.zeros(3), np.ones(3)), {}),
+    "_duels.AsymptoticDuels": lambda: ((1, 0.0, np.zeros(3), np.ones(3), 3.0, 20, 60.0), {}),
     "_pairs.PairSelector": selector(fr.LUCB(3, 1, 0.1)),
     "_unbounded.UnboundedSelector": selector(fr.LUCB(3, 1, 0.1, symmetric=True)),
     "_lucb.SarSelector": selector(fr.SAR(3, 1, 5000)), "_plans.Direct": selector(fr.Direct(3, 1, 0.1, 0.1)),

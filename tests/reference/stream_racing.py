@@ -129,3 +129,41 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1, popul
         if t == horizon:
             return pulls, alive, sorted(chosen), t, "horizon"
     return pulls, alive, sorted(chosen), rows, ""
+
+
+def asymptotic_race(rewards, delta, first_look, best_at, epsilon=0.0, n_best=1):
+    """The race without a support: t-mixtures of all differences tested after every round, seats for all."""
+    n_arms = rewards.shape[1]
+    alive, chosen, pulls = list(range(n_arms)), [], np.zeros(n_arms, dtype=int)
+    goal = math.log(n_best * (n_arms - n_best) / delta)
+    spread = (2 * goal + math.log1p(2 * goal)) / best_at
+
+    def factor(x, m):
+        """Log of the Bayes factor of a t-test of "the mean is m"."""
+        t, about = len(x), ((x - m) ** 2).sum()
+        explained = spread / (1 + t * spread) * (x - m).sum() ** 2
+        return -0.5 * math.log(1 + t * spread) - 0.5 * t * math.log(1 - explained / about) if about else 0.0
+
+    peak = np.zeros((n_arms, n_arms, 2))
+    for t in range(1, len(rewards) + 1):
+        wanted, x = n_best - len(chosen), rewards[:t]
+        pulls[alive] += 1
+        means = x.mean(axis=0)
+        for b in alive:
+            for c in alive:
+                for kind, more in enumerate((0.0, epsilon)):
+                    if b != c and t >= first_look and means[b] - means[c] + more > 0:
+                        peak[b, c, kind] = max(peak[b, c, kind], factor(x[:, b] - x[:, c], -more))
+        spare = len(alive) - wanted
+        beaten = {c: sorted(peak[b, c, 0] for b in alive if b != c)[-wanted] for c in alive}
+        beating = {b: sorted(peak[b, c, 0] for c in alive if b != c)[-spare] for b in alive}
+        gone = sorted((c for c in alive if beaten[c] >= goal), key=lambda c: (means[c], c))[:spare]
+        picked = [b for b in alive if n_best > 1 and b not in gone and beating[b] >= goal][:wanted]
+        alive, chosen = [m for m in alive if m not in gone and m not in picked], chosen + picked
+        wanted = n_best - len(chosen)
+        if wanted == 0 or len(alive) == wanted:
+            return pulls, sorted(alive + chosen), t, "bound", peak
+        order = sorted(alive, key=lambda m: (-means[m], m))
+        if epsilon and min(peak[b, c, 1] for b in order[:wanted] for c in order[wanted:]) >= goal:
+            return pulls, sorted(alive + chosen), t, "epsilon", peak
+    return pulls, sorted(alive + chosen), len(rewards), "", peak

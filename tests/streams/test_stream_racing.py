@@ -559,6 +559,8 @@ def test_19_pickles_and_copies_continue_exactly(race, n_best, seed):
 ])
 @pytest.mark.parametrize("race", RACES)
 def test_bad_arguments(race, arguments, error, text):
+    if race is fr.BettingRace and "support" in arguments and arguments["support"] is None:
+        return          # which is the asymptotic kind
     with pytest.raises(error, match=text):
         race(**{"n_arms": 3, "horizon": 10, "support": (0, 1)} | arguments)
 

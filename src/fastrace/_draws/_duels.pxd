@@ -5,8 +5,13 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_t
+from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport bets_t, wealth_t
 from fastrace._math._pairs cimport ladder_t
+
+cdef struct apart_t:                # what a duel without a support keeps
+    moments4_t moments              # of its differences
+    double[2] peak                  # largest evidence so far that they are above 0, and above -epsilon
 
 
 cdef class Duels:
@@ -31,6 +36,8 @@ cdef class Duels:
     cdef int64_t *turns         # how often each arm has been seated
 
     cdef int _point(self) except -1
+    cdef void _clear(self, Py_ssize_t seat) noexcept nogil
+    cdef bint _sane(self) noexcept nogil
     cdef double share(self, Py_ssize_t arm) noexcept nogil
     cdef Py_ssize_t _free(self, const Py_ssize_t *arm, Py_ssize_t n) noexcept nogil
     cdef void _take(self, Py_ssize_t seat, Py_ssize_t place, const Py_ssize_t *arm, const double *mean, Py_ssize_t n,
@@ -48,3 +55,11 @@ cdef class Duels:
     cdef double least(self, const Py_ssize_t *arm, const double *mean, Py_ssize_t n, Py_ssize_t n_wanted, int kind,
                       double *work) noexcept nogil
     cdef double _end(self, Py_ssize_t arm, Py_ssize_t rival, bint upper, double level) noexcept nogil
+
+
+cdef class AsymptoticDuels(Duels):
+    cdef apart_t *apart         # by seat and arm
+    cdef double first_look, best_at, spread
+
+    cdef double _rows(self, Py_ssize_t seat) noexcept nogil
+    cdef double _half(self, Py_ssize_t arm, Py_ssize_t rival, double log_inv_delta, double *middle) noexcept nogil

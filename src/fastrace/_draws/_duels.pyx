@@ -8,15 +8,20 @@ second gambler bets that it is above -epsilon.
 Memory for duels of all arms would grow as their square. So only so many arms are seated at a time, those of the largest
 means. An arm that takes a seat begins its duels anew, and the k-th time with a share 1 / 2^k of one unit of wealth, so
 that all its turns together are bets of one unit; if no seat ever changes hands, the first share is all of it.
+
+Where no support is known, the evidence of a duel is that of a mixture of t-statistics of its differences.
 """
 
-from libc.math cimport INFINITY, fmax, fmin, log, pow, sqrt
+from libc.math cimport INFINITY, NAN, fmax, fmin, log, pow, sqrt
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._draws._ranks cimport kth_largest
+from fastrace._math._anytime cimport t_mixture_half_width, t_mixture_level, t_mixture_spread
 from fastrace._math._betting cimport MAX_BETS, bets_init, bets_t, wealth_extend, wealth_init, wealth_t
+from fastrace._math._moments cimport moments4_add, moments4_skewness, moments4_variance
 from fastrace._math._pairs cimport MOST_BETS, ladder_init, log_wealth, mirrored, set_wins, spread_of, spread_t
 
 import numpy as np
@@ -61,8 +66,7 @@ cdef class Duels:
         seats = self.n_seats = min(n, max(min(SEATS, MOST_DUELS // n), 2 * n_best))
         self.epsilon = epsilon
         self.kinds = 2 if self.epsilon > 0.0 else 1
-        self.arrays = dict(wealth=np.zeros(seats * n * self.kinds * sizeof(wealth_t), dtype=np.uint8),
-                           sums=np.zeros((4, seats, n)), start=np.zeros(seats, dtype=np.int64),
+        self.arrays = dict(self._tables(seats, n), start=np.zeros(seats, dtype=np.int64),
                            seat=np.where(np.arange(n) < seats, np.arange(n), -1).astype(np.int64),
                            turns=(np.arange(n) < seats).astype(np.int64))
         self._point()
@@ -70,13 +74,19 @@ cdef class Duels:
         guard_built(&self.guard, 0)
         self.read_from(None)
 
+    def _tables(self, Py_ssize_t seats, Py_ssize_t n):
+        """What duels keep, by name."""
+        return dict(wealth=np.zeros(seats * n * self.kinds * sizeof(wealth_t), dtype=np.uint8),
+                    sums=np.zeros((4, seats, n)))
+
     cdef int _point(self) except -1:
         cdef cnp.ndarray wealth = self.arrays["wealth"], sums = self.arrays["sums"], start = self.arrays["start"]
         cdef cnp.ndarray seat = self.arrays["seat"], turns = self.arrays["turns"]
         cdef Py_ssize_t size = self.n_seats * self.n_arms
         self.wealth = <wealth_t *>cnp.PyArray_DATA(wealth)
         self.total = <double *>cnp.PyArray_DATA(sums)
-        self.first, self.second, self.shift = self.total + size, self.total + 2 * size, self.total + 3 * size
+        if sums.ndim == 3:
+            self.first, self.second, self.shift = self.total + size, self.total + 2 * size, self.total + 3 * size
         self.start = <int64_t *>cnp.PyArray_DATA(start)
         self.seat = <int64_t *>cnp.PyArray_DATA(seat)
         self.turns = <int64_t *>cnp.PyArray_DATA(turns)
@@ -112,15 +122,19 @@ cdef class Duels:
                 return seat
         return -1
 
-    cdef void _take(self, Py_ssize_t seat, Py_ssize_t place, const Py_ssize_t *arm, const double *mean, Py_ssize_t n,
-                    int64_t rounds) noexcept nogil:
-        """Give a free seat to an arm; all open arms have had so many rounds."""
-        cdef double weight
-        cdef Py_ssize_t k, j
+    cdef void _clear(self, Py_ssize_t seat) noexcept nogil:
+        cdef Py_ssize_t k
         for k in range(seat * self.n_arms, (seat + 1) * self.n_arms):
             self.total[k] = self.first[k] = self.second[k] = self.shift[k] = 0.0
         for k in range(seat * self.n_arms * self.kinds, (seat + 1) * self.n_arms * self.kinds):
             wealth_init(&self.wealth[k])
+
+    cdef void _take(self, Py_ssize_t seat, Py_ssize_t place, const Py_ssize_t *arm, const double *mean, Py_ssize_t n,
+                    int64_t rounds) noexcept nogil:
+        """Give a free seat to an arm; all open arms have had so many rounds."""
+        cdef double weight
+        cdef Py_ssize_t j
+        self._clear(seat)
         if self.n_rows > 0:
             weight = <double>rounds / (<double>self.n_rows - <double>rounds)
             for j in range(n):
@@ -314,7 +328,6 @@ cdef class Duels:
     def set_state(self, state):
         """Take what `state` gave; ValueError if it cannot be right."""
         guard_check_built(&self.guard, self)
-        cdef Py_ssize_t k
         arrays = {}
         for name, array in self.arrays.items():
             arrays[name] = np.array(state[name], order="C")
@@ -328,8 +341,152 @@ cdef class Duels:
             raise ValueError("its duels cannot be right")
         before, self.arrays = self.arrays, arrays
         self._point()
+        if not self._sane():
+            self.arrays = before
+            self._point()
+            raise ValueError("its duels cannot be right")
+
+    cdef bint _sane(self) noexcept nogil:
+        cdef Py_ssize_t k
         for k in range(self.n_seats * self.n_arms * self.kinds):
             if self.wealth[k].n < 0:
-                self.arrays = before
-                self._point()
-                raise ValueError("its duels cannot be right")
+                return False
+        return True
+
+
+cdef class AsymptoticDuels(Duels):
+    """Duels of arms whose support is not known: their evidence is nearly right once a duel has had enough rounds.
+
+    The mixture is two-sided, at its narrowest near `best_at` rounds; `goal` is the evidence that is wanted. A duel says
+    nothing before `first_look` rounds. Of a population, a duel estimates what is left by its own rounds.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 1)
+
+    def __init__(self, n_best, epsilon, low, high, goal, first_look, best_at):
+        cdef double level = goal, first = first_look, best = best_at
+        guard_build(&self.guard, 1, self)
+        if not (level > 0.0 and first >= 2.0 and best > 0.0):
+            raise ValueError("a goal above 0, a first look of at least 2 and best_at above 0 are needed")
+        Duels.__init__(self, n_best, epsilon, low, high)
+        self.first_look, self.best_at = first, best
+        self.spread = t_mixture_spread(best, level)
+        guard_built(&self.guard, 1)
+
+    def read_from(self, n_rows):
+        self.n_rows = 0 if n_rows is None else n_rows
+
+    def _tables(self, Py_ssize_t seats, Py_ssize_t n):
+        return dict(wealth=np.zeros(seats * n * sizeof(apart_t), dtype=np.uint8), sums=np.zeros((seats, n)))
+
+    cdef int _point(self) except -1:
+        Duels._point(self)
+        self.apart = <apart_t *>self.wealth
+        self.shift = self.total
+        return 0
+
+    cdef void _clear(self, Py_ssize_t seat) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(seat * self.n_arms, (seat + 1) * self.n_arms):
+            memset(&self.apart[k], 0, sizeof(apart_t))
+            self.shift[k] = 0.0
+
+    cdef double _rows(self, Py_ssize_t seat) noexcept nogil:
+        """The rows of the population over those that were left when the duels of a seat began."""
+        if self.n_rows == 0:
+            return 1.0
+        return <double>self.n_rows / <double>(self.n_rows - self.start[seat])
+
+    cdef void bet(self, const Py_ssize_t *arm, const double *reward, const double *unbiased,
+                  Py_ssize_t n) noexcept nogil:
+        cdef Py_ssize_t i, j, seat
+        cdef double[4] sums
+        cdef double count, variance, away, more
+        cdef apart_t *duel
+        cdef int kind
+        sums[1] = sums[2] = sums[3] = 0.0
+        for i in range(n):
+            seat = <Py_ssize_t>self.seat[arm[i]]
+            if seat < 0:
+                continue
+            more = self.epsilon * self._rows(seat)
+            for j in range(n):
+                if j == i:
+                    continue
+                duel = &self.apart[seat * self.n_arms + arm[j]]
+                sums[0] = reward[i] - reward[j]
+                moments4_add(&duel.moments, sums, 1)
+                count = <double>duel.moments.n
+                if count < self.first_look:
+                    continue
+                variance = moments4_variance(&duel.moments, 1.0) / count
+                for kind in range(self.kinds):
+                    away = duel.moments.mean + self.shift[seat * self.n_arms + arm[j]] + (more if kind else 0.0)
+                    if away > 0.0:
+                        duel.peak[kind] = fmax(duel.peak[kind], t_mixture_level(away, variance, count, count - 1.0,
+                                                                                self.spread))
+
+    cdef double evidence(self, Py_ssize_t arm, Py_ssize_t rival, int kind) noexcept nogil:
+        if self.seat[arm] < 0:
+            return 0.0
+        return fmax(self.apart[self.seat[arm] * self.n_arms + rival].peak[kind] + self.share(arm), 0.0)
+
+    cdef double _half(self, Py_ssize_t arm, Py_ssize_t rival, double log_inv_delta, double *middle) noexcept nogil:
+        """Half-width of the interval of a duel's difference, and its middle."""
+        cdef Py_ssize_t k = <Py_ssize_t>self.seat[arm] * self.n_arms + rival
+        cdef apart_t *duel = &self.apart[k]
+        cdef double n = <double>duel.moments.n, level = log_inv_delta - self.share(arm), half
+        cdef double left = 1.0 / self._rows(<Py_ssize_t>self.seat[arm])
+        middle[0] = 0.0
+        if n < self.first_look:
+            return INFINITY
+        middle[0] = left * (duel.moments.mean + self.shift[k])
+        half = t_mixture_half_width(moments4_variance(&duel.moments, 1.0) / n, n, n - 1.0,
+                                    t_mixture_spread(self.best_at, level), level)
+        return left * half
+
+    def differences(self, Py_ssize_t leader, double log_inv_delta):
+        guard_check_built(&self.guard, self)
+        cdef Py_ssize_t i
+        cdef double half, middle = 0.0, level = log_inv_delta
+        level += log(<double>(self.n_arms * (self.n_arms - 1)) * (0.5 if self.n_seats >= self.n_arms else 1.0))
+        found = np.zeros((self.n_arms, 2))
+        cdef double[:, ::1] ends = found
+        for i in range(self.n_arms):
+            if i == leader:
+                continue
+            ends[i, 0], ends[i, 1] = -INFINITY, INFINITY
+            if self.seat[i] >= 0:
+                half = self._half(i, leader, level, &middle)
+                ends[i, 0], ends[i, 1] = middle - half, middle + half
+            if self.seat[leader] >= 0:
+                half = self._half(leader, i, level, &middle)
+                ends[i, 0] = max(ends[i, 0], -middle - half)
+                ends[i, 1] = min(ends[i, 1], half - middle)
+        return found
+
+    def tails(self, Py_ssize_t leader):
+        """Rounds and skewness of the duel that says most against each arm, or else of that with the leader."""
+        guard_check_built(&self.guard, self)
+        cdef Py_ssize_t i, j, seat
+        cdef double most
+        cdef apart_t *duel
+        rounds, skewness = np.zeros(self.n_arms, dtype=np.int64), np.full(self.n_arms, NAN)
+        for j in range(self.n_arms):
+            seat, most = <Py_ssize_t>self.seat[leader] if j != leader else -1, 0.0
+            for i in range(self.n_arms):
+                if i != j and j != leader and self.seat[i] >= 0 and self.evidence(i, j, 0) > most:
+                    seat, most = <Py_ssize_t>self.seat[i], self.evidence(i, j, 0)
+            if seat >= 0:
+                duel = &self.apart[seat * self.n_arms + j]
+                rounds[j], skewness[j] = duel.moments.n, moments4_skewness(&duel.moments)
+        return rounds, skewness
+
+    cdef bint _sane(self) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(self.n_seats * self.n_arms):
+            if self.apart[k].moments.n < 0 or not (self.apart[k].moments.m2 >= 0.0 and self.apart[k].peak[0] >= 0.0
+                                                   and self.apart[k].peak[1] >= 0.0):
+                return False
+        return True

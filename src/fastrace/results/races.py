@@ -342,6 +342,10 @@ class StreamRaceResult(_Compared):
         What may void the promise.
     names : tuple of str, optional
         What to call the arms.
+    kind : str
+        ``"exact"``, or ``"asymptotic"`` if no support was known: the promise is then nearly right.
+    first_look : int or None
+        Rounds from which on an asymptotic promise is nearly right.
     """
 
     best: int | NDArray[np.intp]
@@ -365,6 +369,8 @@ class StreamRaceResult(_Compared):
     error_bound: float = math.nan
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
+    kind: str = "exact"
+    first_look: int | None = None
 
     @property
     def promise(self) -> str:
@@ -406,4 +412,8 @@ class StreamRaceResult(_Compared):
         return "*" if arm in np.atleast_1d(self.best) else " " if arm in self.active else "x"
 
     def _notes(self) -> list[str]:
-        return [f"  promise: {self.promise}", *super()._notes()]
+        said = [f"  promise: {self.promise}"]
+        if self.kind == "asymptotic":
+            said.append(f"  asymptotic: nearly right from {self.first_look} rounds on, as the mean of differences is "
+                        f"nearly normal")
+        return [*said, *super()._notes()]

@@ -22,6 +22,7 @@ cdef enum:      # places in BOUNDS
     HOEFFDING
     EMPIRICAL_BERNSTEIN
     BETTING
+    ASYMPTOTIC
 
 cdef enum:
     FIELDS = 10                 # numbers kept for each place
@@ -43,6 +44,7 @@ cdef class Rounds:
     cdef int64_t limit                  # rewards after which to stop
     cdef Duels duels                    # by which arms are told apart, or None: by their brackets
     cdef double goal                    # evidence that a duel needs
+    cdef double first_look, spread      # of asymptotic brackets: rounds before the first, and of the mixture
     cdef bint intersecting              # brackets are intersected over time, in bets.lower and bets.upper
     cdef fr_rule rule
     cdef fr_sums sums
@@ -60,6 +62,7 @@ cdef class Rounds:
     cdef object arguments
 
     cdef int _point(self) except -1
+    cdef void _brackets(self, Py_ssize_t n, double t, double *lower, double *upper) noexcept nogil
     cdef void _settle(self, Py_ssize_t place, int verdict, double mean, double m2, double lower,
                       double upper) noexcept nogil
     cdef Py_ssize_t _judge(self, Py_ssize_t n, const double *lower, const double *upper, signed char *verdict,
@@ -73,6 +76,7 @@ cdef class Rounds:
     cdef Py_ssize_t _block(self, fr_view *view, Py_ssize_t first, Py_ssize_t count) noexcept nogil
     cdef Py_ssize_t _narrowing_block(self, fr_view *view, Py_ssize_t count) noexcept nogil
     cdef Py_ssize_t _bet(self, fr_view *view, Py_ssize_t round) noexcept nogil
+    cdef void _assign(self) noexcept nogil
     cdef void _duel(self, fr_view *view, Py_ssize_t round) noexcept nogil
     cdef void _decide_duels(self) noexcept nogil
     cdef void _means(self, double *mean) noexcept nogil

@@ -5,7 +5,7 @@ the sums; in another one, the few arms that may matter are gone through round by
 testing all bounds after every round.
 """
 
-from libc.math cimport INFINITY, NAN
+from libc.math cimport INFINITY, NAN, fabs, fmax, sqrt
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcpy
 cimport numpy as cnp
@@ -13,7 +13,8 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._ranks cimport kth_largest
-from fastrace._draws._duels cimport Duels
+from fastrace._draws._duels cimport AsymptoticDuels, Duels
+from fastrace._math._anytime cimport t_mixture_half_width, t_mixture_spread
 from fastrace._math._rounds cimport (fr_bets_means, fr_bets_round, fr_rounds_add, fr_rounds_again, fr_rounds_brackets,
                                      fr_rounds_empty, fr_rounds_narrow, fr_rounds_reach, fr_rounds_settle, fr_view)
 
@@ -22,7 +23,7 @@ import numpy as np
 cnp.import_array()
 
 STOPPED_BY = ("", "bound", "epsilon", "horizon", "single", "inconsistent", "exact", "max_pulls")
-BOUNDS = ("hoeffding", "empirical-bernstein", "betting")
+BOUNDS = ("hoeffding", "empirical-bernstein", "betting", "asymptotic")
 
 cdef enum:
     BLOCK = 64                  # rounds between two moments at which the sums are cleared
@@ -39,12 +40,13 @@ cdef class Rounds:
     def __cinit__(self):
         guard_await(&self.guard, 0)
 
-    def __init__(self, n_arms, bound, horizon, n_best, epsilon, log_share, low, high, goal=None):
+    def __init__(self, n_arms, bound, horizon, n_best, epsilon, log_share, low, high, goal=None, first_look=2,
+                 best_at=1.0):
         cdef Py_ssize_t i
         cdef Py_ssize_t arms = n_arms, best = n_best
         cdef int kind = BOUNDS.index(bound)
         cdef int64_t rounds = INT64_MAX if horizon is None else horizon
-        cdef double accuracy = epsilon, share = log_share
+        cdef double accuracy = epsilon, share = log_share, start = first_look, best_start = best_at
         low, high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
         if not (1 <= best <= arms and rounds >= 1 and accuracy >= 0.0 and share == share
                 and low.shape == high.shape == (arms,) and np.isfinite(low).all() and np.isfinite(high).all()
@@ -61,13 +63,15 @@ cdef class Rounds:
         self._arm = np.arange(n_arms, dtype=np.intp)
         self._column = np.arange(n_arms, dtype=np.intp)
         self._verdict = np.zeros(n_arms, dtype=np.int8)
-        self.intersecting = self.bound == BETTING or n_best > 1
+        self.intersecting = self.bound == BETTING or (n_best > 1 and self.bound != ASYMPTOTIC)
         self._fields = np.zeros((FIELDS if self.bound == BETTING else 8 if self.intersecting else 6, n_arms))
         self.until_check = REWARDS_PER_CHECK
         self.limit = INT64_MAX
+        self.first_look, self.spread = start, t_mixture_spread(best_start, share)
         if goal is not None:
-            self.duels = Duels(n_best, accuracy, low, high)
             self.goal = goal
+            self.duels = (Duels(n_best, accuracy, low, high) if self.bound != ASYMPTOTIC else
+                          AsymptoticDuels(n_best, accuracy, low, high, goal, start, best_start))
         self.rule.x = share
         self.rule.n_rows = INFINITY
         self.rule.by_variance = self.bound == EMPIRICAL_BERNSTEIN
@@ -116,6 +120,20 @@ cdef class Rounds:
             k = self._fields.shape[0]
             self.bets.lower, self.bets.upper = self.field[k - 2], self.field[k - 1]
         return 0
+
+    cdef void _brackets(self, Py_ssize_t n, double t, double *lower, double *upper) noexcept nogil:
+        """Brackets of the means of the first n places after t rounds, from their sums."""
+        cdef Py_ssize_t i
+        cdef double half
+        if self.bound != ASYMPTOTIC:
+            fr_rounds_brackets(&self.sums, n, &self.rule, t, lower, upper)
+            return
+        for i in range(n):
+            half = INFINITY
+            if t >= self.first_look:
+                half = t_mixture_half_width(fmax(self.m2_of(i), 0.0) / (t * (t - 1.0)), t, t - 1.0, self.spread,
+                                            self.rule.x)
+            lower[i], upper[i] = self.mean_of(i) - half, self.mean_of(i) + half
 
     # Deciding
 
@@ -231,7 +249,7 @@ cdef class Rounds:
             else:
                 count = min(n_rounds - used[0], <Py_ssize_t>(BLOCK - self.rounds % BLOCK))
                 count = <Py_ssize_t>min(<int64_t>count, self._affordable())
-                if self._is_clear() and self.rounds > 0 and count > 1:
+                if self._is_clear() and self.rounds > 0 and count > 1 and self.bound != ASYMPTOTIC:
                     done = self._block(view, used[0], count)
                 else:
                     done = self._round(view, used[0])
@@ -249,24 +267,30 @@ cdef class Rounds:
         cdef fr_view here = view[0]
         cdef Py_ssize_t n = self.n_open
         cdef double t
+        self._assign()
         here.data += first * here.row_stride
         t = <double>(self.rounds + 1)
         if self.intersecting:
             if fr_rounds_narrow(&here, 1, n, &self.rule, t - 1.0, &self.sums, self.bets.lower, self.bets.upper,
                                 self.work) == 0:
                 return 0
+            self.rounds += 1
             memcpy(self.lower, self.bets.lower, n * sizeof(double))
             memcpy(self.upper, self.bets.upper, n * sizeof(double))
         else:
             if fr_rounds_add(&here, 1, n, &self.rule, &self.sums, self.work) == 0:
                 return 0
-            fr_rounds_brackets(&self.sums, n, &self.rule, t, self.lower, self.upper)
-        self.rounds += 1
+            self.rounds += 1
+            self._brackets(n, t, self.lower, self.upper)
         if self.intersecting and fr_rounds_empty(&self.rule, n, self.lower, self.upper):
             self.status = INCONSISTENT
             self._clear_at_block()
             return 1
-        self._decide(n)
+        if self.duels is not None:
+            self._duel(view, first)
+            self._decide_duels()
+        else:
+            self._decide(n)
         self._clear_at_block()
         return 1
 
@@ -409,9 +433,7 @@ cdef class Rounds:
         cdef Py_ssize_t n = self.n_open
         cdef double t = <double>(self.rounds + 1), above, below
         cdef int said
-        if self.duels is not None and self.duels.n_seats < self.n_arms and self.rounds > 0:
-            self._means(self.work)
-            self.duels.assign(self.arm, self.work, n, self.n_wanted, self.rounds, self.work + n)
+        self._assign()
         fr_bets_means(&self.bets, n, &self.rule, t, self.work)
         above = kth_largest(self.work, n, self.n_wanted)
         below = kth_largest(self.work, n, self.n_wanted + 1)
@@ -432,6 +454,12 @@ cdef class Rounds:
         return 1
 
     # Duels
+
+    cdef void _assign(self) noexcept nogil:
+        """Before a round, give seats to arms where there are too few for all."""
+        if self.duels is not None and self.duels.n_seats < self.n_arms and self.rounds > 0:
+            self._means(self.work)
+            self.duels.assign(self.arm, self.work, self.n_open, self.n_wanted, self.rounds, self.work + self.n_open)
 
     cdef void _means(self, double *mean) noexcept nogil:
         cdef Py_ssize_t i
@@ -480,7 +508,7 @@ cdef class Rounds:
                 wanted -= 1
         for i in range(n):
             if self.verdict[i] != OPEN:
-                self._settle(i, self.verdict[i], mean[i], NAN, self.lower[i], self.upper[i])
+                self._settle(i, self.verdict[i], mean[i], self.m2_of(i), self.lower[i], self.upper[i])
                 self.field[5][i] = beaten[i] if self.verdict[i] == DROPPED else beating[i]
                 self._count(self.verdict[i])
         if self.n_open < n:
@@ -506,13 +534,16 @@ cdef class Rounds:
 
         Arms within rounding of the last place wanted stay open: they are tied."""
         cdef Py_ssize_t i, n = self.n_open
-        cdef double bar
+        cdef double bar, size
         for i in range(n):
             self.lower[i] = self.mean_of(i)
         memcpy(self.work, self.lower, n * sizeof(double))
         bar = kth_largest(self.work, n, self.n_wanted)
         for i in range(n):
-            if self.lower[i] < bar - 1e-12 * (self.high_of(i) - self.low_of(i)):
+            size = self.high_of(i) - self.low_of(i)
+            if self.bound == ASYMPTOTIC:
+                size = fabs(bar) + sqrt(fmax(self.m2_of(i), 0.0) / <double>self.rounds)
+            if self.lower[i] < bar - 1e-12 * size:
                 self._settle(i, DROPPED, self.lower[i], self.m2_of(i), self.lower[i], self.lower[i])
                 self._count(DROPPED)
         self._compact()

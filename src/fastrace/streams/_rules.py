@@ -11,7 +11,6 @@ from fastrace._base._words import ending
 from fastrace.results import StopResult
 
 OUTSIDE = ("raise", "clip")
-FIRST_LOOK = 200        # rewards before an asymptotic interval: its error is then at most 1.2 delta on light tails
 SPENT = "max_samples was reached: estimate is the mean so far, without a promise; that of interval holds"
 TIE = "the mean is the threshold, as far as rounding can tell"
 
@@ -169,9 +168,7 @@ def with_support(first_look: int | None, bound: str) -> None:
 
 def start(first_look: int | None) -> int:
     """Rewards before an asymptotic interval, checked."""
-    if first_look is None:
-        return FIRST_LOOK
-    return _checks.integer(first_look, "first_look", 2, "a variance needs two rewards")
+    return _checks.first_look(first_look)
 
 
 def best_at(first_look: int) -> float:

@@ -8,10 +8,10 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_check, guard_check_built, guard_enter, guard_leave, guarded
 from fastrace._draws._row_order cimport RowOrder, row_in
 from fastrace._math._bounds cimport stream_slack
-from fastrace._math._rounds cimport fr_rounds_brackets, fr_view
+from fastrace._math._rounds cimport fr_view
 from fastrace.sources cimport ArraySource, Source
-from fastrace.streams._rounds cimport (BY_EPSILON, BY_HORIZON, BY_MAX_PULLS, CHOSEN, DROPPED, EXACT, OPEN, RUNNING,
-                                       Rounds)
+from fastrace.streams._rounds cimport (ASYMPTOTIC, BY_EPSILON, BY_HORIZON, BY_MAX_PULLS, CHOSEN, DROPPED, EXACT,
+                                       OPEN, RUNNING, Rounds)
 
 import numpy as np
 
@@ -42,6 +42,9 @@ cdef class StreamRace(Rounds):
                     where = f"the reward of arm {self.arm[j]} in round {first + i}, counted from 0, is {x!r}"
                     if order is not None:
                         where = f"the reward of arm {self.arm[j]} in row {row_in(order, first + i)} is {x!r}"
+                    if self.bound == ASYMPTOTIC:
+                        return arm_error(self, self.arm[j], f"{where}; a finite number is needed: drop or replace the "
+                                                            f"round")
                     if x != x or x in (INFINITY, -INFINITY):
                         return arm_error(self, self.arm[j], f"{where}; a reward must be a finite number inside "
                                                             f"support=({low!r}, {high!r})")
@@ -225,7 +228,7 @@ cdef class StreamRace(Rounds):
         for i in range(4):
             row[i] = <double *>cnp.PyArray_DATA(table) + i * self.n_arms
         if n and t > 0.0 and not self.intersecting:
-            fr_rounds_brackets(&self.sums, n, &self.rule, t, &lower[0], &upper[0])
+            self._brackets(n, t, &lower[0], &upper[0])
         for i in range(self.n_arms):
             if i >= n:
                 for k in range(4):
@@ -238,6 +241,8 @@ cdef class StreamRace(Rounds):
                 row[2][i], row[3][i] = self.bets.lower[i], self.bets.upper[i]
             elif t > 0.0:
                 row[2][i], row[3][i] = lower[i], upper[i]
+            elif self.bound == ASYMPTOTIC:
+                row[2][i], row[3][i] = -INFINITY, INFINITY
             else:
                 row[2][i], row[3][i] = self.support(i)
             if self.status == EXACT:
@@ -277,6 +282,12 @@ cdef class StreamRace(Rounds):
         if self.duels is None:
             return None
         return guarded(&self.guard, self, self.duels.differences, (leader, log_inv_delta))
+
+    def tails(self, leader):
+        """Rounds and skewness of the differences that arms are judged by; None unless they are asymptotic."""
+        if self.bound != ASYMPTOTIC or self.duels is None:
+            return None
+        return guarded(&self.guard, self, self.duels.tails, (leader,))
 
     def saved(self):
         """The state, and the order of the rows of a population or None, both of one moment."""

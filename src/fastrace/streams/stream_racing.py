@@ -16,66 +16,23 @@ from fastrace._base._words import counted
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
+from fastrace.streams import _rules
+from fastrace.streams._race_words import DOUBTED, EQUAL, INCONSISTENT, PAGE, SPENT, STOPPED
+from fastrace.streams._sequences import doubts
 
 MOST_ROUNDS = 1 << 62
 RULES = ("auto", "differences", "brackets")
 MOST_DUELS = 1 << 18
 MOST = float(np.finfo(np.float64).max)
-SPENT = (
-    "horizon was reached: best is the arm with the largest mean so far, and the promise is only that every best arm is "
-    "among the {} that are still active"
-)
-STOPPED = (
-    "max_pulls was reached before the answer was safe: best is the arm with the largest mean so far, and every best "
-    "arm is among the {} that are still active"
-)
-INCONSISTENT = (
-    "a bracket became empty: the rewards broke an assumption, or the event of probability delta came true; nothing is "
-    "promised"
-)
-
-# What the pages of the races say alike, where a line of them holds nothing but names in braces.
-PAGE = {
-    "n_arms": """\
-n_arms : int
-    Number of arms, at least 1.""",
-    "horizon": """\
-horizon : int
-    Largest number of rounds (N in the notes, where M is `n_arms`).""",
-    "delta": """\
-delta : float, default 0.05
-    Probability that a best arm is lost, in (0, 1).""",
-    "support": """\
-support : tuple of float or of arrays of shape (n_arms,)
-    Interval (low, high) that holds every reward, in reward units; needed.""",
-    "epsilon": """\
-epsilon : float, default 0.0
-    If above 0, also stop as soon as the arm with the largest lower bound is certainly within `epsilon` of the
-    best, in reward units.""",
-    "n_best": """\
-n_best : int, default 1
-    Number of arms to find. With more than one, an arm is chosen when its lower bound surpasses the upper
-    bounds of all but ``n_best - 1`` others, and leaves when `n_best` lower bounds surpass its upper bound. Each
-    bracket is then intersected with all earlier ones of its arm (Heidrich-Meisner & Igel 2009); an empty one
-    ends the race, with ``stopped_by`` ``"inconsistent"``. With one best arm the brackets are those of the last
-    round.""",
-    "names": """\
-names : sequence of str, optional
-    What to call the arms in the result; by default the columns of the table that `run` is given.""",
-    "raises": """\
-Raises
-------
-ValueError
-    If a parameter is out of range, or a reward is nan or outside `support`.""",
-}
-
+FINITE = (-1e75, 1e75)          # rewards of no known support: a float holds their fourth powers
 
 class StreamRace:
     """What the races on streams share: asking, telling, running, the answer."""
 
-    _bound: ClassVar[str]
-    _failures: ClassVar[float]              # how many failures of a bracket delta is shared among
+    _bound: str
+    _failures: float                        # how many failures of a bracket delta is shared among
     _spends_by_round: ClassVar[bool] = True
+    _first_look: int | None = None          # of asymptotic brackets
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -97,12 +54,12 @@ class StreamRace:
             if horizon > MOST_ROUNDS:
                 raise ValueError(f"horizon is {horizon}; at most 2**62 rounds can be counted")
         self._delta = _checks.probability(delta, "delta")
-        if support is None:
+        if support is None and self._first_look is None:
             raise ValueError(
                 "support is None; a race on streams needs support=(low, high), an interval that holds every reward, "
-                "because its bounds rest on it"
+                "because its bounds rest on it; only BettingRace has an asymptotic kind, with support=None"
             )
-        low, high = _checks.support_bounds(support, n_arms)
+        low, high = _checks.support_bounds(FINITE if support is None else support, n_arms)
         if (0.5 * high - 0.5 * low > 0.125 * MOST).any():
             raise ValueError(f"support is {support!r}; a width that a float can hold is needed")
         self._epsilon = _checks.real(epsilon, "epsilon")
@@ -118,9 +75,12 @@ class StreamRace:
         self._horizon = horizon
         n_shares = horizon if horizon is not None and self._spends_by_round else 1
         share = math.log(self._failures) + math.log(n_arms) + math.log(n_shares) - math.log(self._delta)
+        start = () if self._first_look is None else (self._first_look, _rules.best_at(self._first_look))
         self._race = _stream_race.StreamRace(
-            n_arms, self._bound, horizon, n_best, self._epsilon, share, low, high, goal
+            n_arms, self._bound, horizon, n_best, self._epsilon, share, low, high, goal, *start
         )
+        if support is None:
+            low, high = np.full(n_arms, -math.inf), np.full(n_arms, math.inf)
         self._low, self._high, self._share = low, high, share
 
     def _goal(self, n_arms: int, n_best: int) -> float | None:
@@ -129,9 +89,11 @@ class StreamRace:
 
     def __reduce__(self) -> tuple[Any, ...]:
         race = self._race
+        support = (self._low, self._high) if self._first_look is None else None
         arguments = (
-            race.n_arms, self._horizon, self._delta, (self._low, self._high), self._epsilon, race.n_best, self._names,
+            race.n_arms, self._horizon, self._delta, support, self._epsilon, race.n_best, self._names,
             *((self._rule,) if isinstance(self, BettingRace) else ()),
+            *(() if self._first_look is None else (self._first_look,)),
         )
         return _rebuild.saved(type(self), arguments, *race.saved())
 
@@ -300,8 +262,8 @@ class StreamRace:
         else:       # the theorems are about one best arm: the rivals of the second best need not ever leave
             needed, gap = StreamRace._a_priori(self, answer, left, int(order[0]))
         found = np.sort(order[: self._race.n_best])
-        doubts = {"horizon": (SPENT.format(left.size),), "inconsistent": (INCONSISTENT,),
-                  "max_pulls": (STOPPED.format(left.size),)}
+        ends = {"horizon": (SPENT.format(left.size),), "inconsistent": (INCONSISTENT,),
+                "max_pulls": (STOPPED.format(left.size),)}
         differences = self._differences(answer, int(order[0]), open_arms)
         return StreamRaceResult(
             best=best_of(found, answer["mean"]),
@@ -317,7 +279,9 @@ class StreamRace:
             delta=self._delta,
             epsilon=self._epsilon,
             names=self._names,
-            warnings=doubts.get(answer["stopped_by"], ()),
+            warnings=ends.get(answer["stopped_by"], ()) + self._doubts(int(order[0])),
+            kind="exact" if self._first_look is None else "asymptotic",
+            first_look=self._first_look,
             **answer,
         )
 
@@ -331,6 +295,23 @@ class StreamRace:
             found[open_arms] = (answer["mean"][open_arms] - answer["mean"][leader])[:, None]
         found[leader] = 0.0
         return np.asarray(found)
+
+    def _doubts(self, leader: int) -> tuple[str, ...]:
+        """What may void the promise of an asymptotic race."""
+        tails = self._race.tails(leader)
+        if tails is None:
+            return ()
+        rounds, skewness = tails
+        doubted = [arm for arm in range(rounds.size) if rounds[arm] > 1 and doubts(rounds[arm], skewness[arm], "rounds")]
+        equal = [arm for arm in doubted if math.isnan(skewness[arm])]
+        tailed = [arm for arm in doubted if not math.isnan(skewness[arm])]
+
+        def called(arms: list[int]) -> str:
+            shown = ", ".join(self._names[arm] if self._names else str(arm) for arm in arms[:10])
+            return f"{counted(len(arms), 'arm')} ({shown})"
+
+        found = [DOUBTED.format(called(tailed), float(np.abs(skewness[tailed]).max()))] if tailed else []
+        return (*found, *([EQUAL.format(called(equal))] if equal else []))
 
     def _error_bound(self, stopped_by: str, evidence: float) -> float:
         """The smallest delta at which the answer would stand now."""
@@ -492,7 +473,10 @@ class BettingRace(StreamRace):
     {n_arms}
     horizon : int, optional
         Largest number of rounds. The promise does not depend on it.
-    {delta} {support}
+    {delta}
+    support : tuple of float or of arrays of shape (n_arms,), or None
+        Interval (low, high) that holds every reward, in reward units. Needed: None says plainly that you know of none,
+        as for revenue or seconds. The race is then asymptotic, as `ConfidenceSequence` is: see the notes.
     epsilon : float, default 0.0
         If above 0, also stop as soon as the arms of the answer are certainly within `epsilon` of the best, in reward
         units.
@@ -504,6 +488,8 @@ class BettingRace(StreamRace):
         By what to tell arms apart. ``"brackets"``: by the brackets of all single means, which do not see what rewards
         of a round have in common. ``"auto"``: differences, but brackets where ``2 n_best n_arms`` is above 2^18, as
         memory grows with that.
+    first_look : int, default 200
+        With ``support=None``: rounds before which no arm leaves.
 
     {raises}
 
@@ -533,6 +519,12 @@ class BettingRace(StreamRace):
     at most x. An empty bracket proves that an assumption failed: the race then ends with
     ``stopped_by="inconsistent"``.
 
+    With ``support=None``, the evidence of a duel is that of a mixture of t-statistics of its differences, and brackets
+    and intervals are those of `ConfidenceSequence` without a support. The promise is then nearly right, from
+    `first_look` rounds on, as far as the mean of so many differences is normally distributed: results have
+    ``kind="asymptotic"``, and warn of arms whose differences have a long tail, such as rare events. Of a table, the
+    intervals are those of independent rounds, which are a little wider. Rewards that are the same by pairs tell nothing.
+
     A duel, an arm that bets against another, takes about 0.35 kB of memory and 50 ns a round: 0.6 us a reward with 12
     arms. Rewards that cost no more than that are better raced by `BernsteinRace`, or in a table by `race`.
 
@@ -552,6 +544,13 @@ class BettingRace(StreamRace):
     >>> result = race.run(lambda arms, rounds: rng.random((len(rounds), len(arms))) < means[arms])
     >>> result.best, result.verdict
     (1, ('worse', 'better', 'worse'))
+
+    Seconds, of which no largest is known; the smaller mean is the better one:
+
+    >>> race = fr.BettingRace(2, support=None)
+    >>> result = race.run(lambda arms, rounds: -rng.gamma(4.0, np.array([1.0, 0.8])[arms], (len(rounds), len(arms))))
+    >>> result.best, result.kind, result.first_look
+    (1, 'asymptotic', 200)
     """
 
     _bound = "betting"
@@ -559,10 +558,18 @@ class BettingRace(StreamRace):
     _spends_by_round = False
 
     def __init__(
-        self, n_arms: int, horizon: int | None = None, delta: float = 0.05, support: _checks.Support | None = None,
-        *, epsilon: float = 0.0, n_best: int = 1, names: Sequence[str] | None = None, rule: str = "auto",
+        self, n_arms: int, horizon: int | None = None, delta: float = 0.05,
+        support: _checks.Support | None = _checks.MISSING, *, epsilon: float = 0.0, n_best: int = 1,
+        names: Sequence[str] | None = None, rule: str = "auto", first_look: int | None = None,
     ) -> None:
         self._rule = _checks.choice(rule, "rule", RULES)
+        if support is _checks.MISSING:
+            raise ValueError("support is missing; give support=(low, high), an interval that holds every reward, or say "
+                             "support=None if you know of none: the race is then asymptotic")
+        if support is None:
+            self._bound, self._failures, self._first_look = "asymptotic", 1.0, _rules.start(first_look)
+        else:
+            _rules.with_support(first_look, "")
         super().__init__(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, names=names)
 
     def _goal(self, n_arms: int, n_best: int) -> float | None:
@@ -580,6 +587,8 @@ def _rebuild(
     options = {"names": more[0] if more else None}
     if issubclass(cls, BettingRace):
         options["rule"] = more[1] if len(more) > 1 else "brackets"
+        if len(more) > 2:
+            options["first_look"] = more[2]
     race = cls(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, **options)
     race._race._set_state(state)
     race._race.restore_order(order)

@@ -1,0 +1,143 @@
+"""Races on streams of unknown support: equal to the plain twin, nearly right on light tails, warned of on rare events."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from guarantee import assert_rate_at_most, few_or_many
+from reference.stream_racing import asymptotic_race as twin
+from test_asymptotic import LIGHT
+
+
+@pytest.mark.parametrize(("n_best", "epsilon"), [(1, 0.0), (1, 0.3), (2, 0.0), (2, 0.3)])
+def test_every_drop_equals_the_plain_twin(n_best, epsilon, seed):
+    left = 0
+    for k in range(6):
+        rng = np.random.default_rng([seed, k])
+        rewards = 0.4 * rng.gamma(3.0, size=(150, 5)) + rng.normal(size=(150, 1)) + 0.8 * rng.random(5)
+        pulls, active, rounds, why, peak = twin(rewards, 0.2, 20, 20 * np.log(20), epsilon, n_best)
+        race = fr.BettingRace(5, None, 0.2, None, epsilon=epsilon, n_best=n_best, first_look=20)
+        result = race.run(rewards, order="given")
+        assert (result.pulls.tolist(), result.active.tolist()) == (pulls.tolist(), active)
+        assert (result.n_rounds, result.stopped_by) == (rounds, why)
+        assert np.allclose(result.mean, [rewards[:n, m].mean() for m, n in enumerate(pulls)])
+        assert np.allclose(result.std, [rewards[:n, m].std() for m, n in enumerate(pulls)])
+        left += (pulls < 150).sum()
+        parts = fr.BettingRace(5, None, 0.2, None, epsilon=epsilon, n_best=n_best, first_look=20)
+        while not parts.done and parts.n_rounds < 150:
+            start = parts.n_rounds
+            parts.tell(rewards[start:start + 1, parts.active])
+            parts = pickle.loads(pickle.dumps(copy.copy(parts)))
+        assert parts.result() == result
+    assert left > 5
+
+
+def test_intervals_of_means_and_differences_are_those_of_sequences():
+    rewards = np.random.default_rng(1).gamma(4.0, size=(600, 3))
+    result = fr.BettingRace(3, support=None).run(rewards, order="given")
+    assert result.kind == "asymptotic" and result.first_look == 200 and "asymptotic" in str(result)
+    for arm in range(3):
+        n = result.pulls[arm]
+        alone = fr.ConfidenceSequence(support=None, delta=0.05 / 3)
+        alone.update_many(rewards[:n, arm])
+        assert np.allclose(alone.interval, (result.lower[arm], result.upper[arm]))
+        if arm != result.best:
+            apart = fr.ConfidenceSequence(support=None, delta=0.05 / 3)
+            apart.update_many(rewards[:n, arm] - rewards[:n, result.best])
+            assert np.allclose(apart.interval, result.differences[arm])
+
+
+@pytest.mark.parametrize("rule", ["differences", "brackets"])
+@pytest.mark.parametrize("law", LIGHT)
+@few_or_many("trials", 60, 1500)
+def test_equal_means_are_told_apart_at_most_as_often_as_said(law, rule, trials, seed):
+    draw, _ = LIGHT[law]
+    wrong, missed = 0, 0
+    for child in np.random.SeedSequence([seed, 3]).spawn(trials):
+        rng = np.random.default_rng(child)
+        rewards = draw(rng, 3 * 3000).reshape(3000, 3)
+        rewards[:, 0] += rewards[:, 1]              # correlated with arm 1, whose mean is made the same
+        rewards[:, 1] += draw(rng, 3000)
+        rewards[:, 2] += draw(rng, 3000)
+        result = fr.BettingRace(3, delta=0.1, support=None, rule=rule).run(rewards, order="given")
+        wrong += result.active.size < 3
+        missed += not ((result.differences[:, 0] <= 0) & (0 <= result.differences[:, 1])).all()
+    # Here an arm counts as lost whichever of three it is: a race for one best loses a given one with less.
+    assert_rate_at_most(missed, trials, 1.2 * 0.1)
+    assert_rate_at_most(wrong, trials, 3 * 1.2 * 0.1)
+
+
+@few_or_many("trials", 100, 1500)
+def test_the_best_arm_is_seldom_lost(trials, seed):
+    lost = 0
+    for child in np.random.SeedSequence([seed, 4]).spawn(trials):
+        rng = np.random.default_rng(child)
+        rewards = rng.exponential(size=(4000, 4)) + rng.normal(size=(4000, 1)) + [0.0, 0.01, 0.02, 0.05]
+        result = fr.BettingRace(4, delta=0.1, support=None).run(rewards, order="given")
+        lost += 3 not in result.active
+    assert_rate_at_most(lost, trials, 1.2 * 0.1)
+
+
+def test_rare_events_and_equal_arms_are_warned_of():
+    rng = np.random.default_rng(5)
+    rewards = np.column_stack([rng.random(400) < 0.01, rng.random(400) < 0.02, np.zeros(400), np.zeros(400)])
+    result = fr.BettingRace(4, support=None).run(rewards.astype(float), order="given")
+    assert any("few rounds carry" in text for text in result.warnings)
+    light = fr.BettingRace(4, support=None).run(rng.normal(size=(400, 4)), order="given")
+    assert not any("long tail" in text for text in light.warnings)
+    same = fr.BettingRace(2, support=None).run(np.ones((300, 2)), order="given")
+    assert same.active.size == 2 and "the same in all rounds" in same.warnings[0]
+    assert np.isinf(same.differences[1]).all()
+
+
+def test_pairs_count_and_a_shift_does_not():
+    rng = np.random.default_rng(6)
+    common = 5.0 * rng.normal(size=(3000, 1))
+    rewards = common + rng.normal(size=(3000, 3)) + [0.0, 0.3, 0.6]
+    paired = fr.BettingRace(3, support=None).run(rewards, order="given")
+    single = fr.BettingRace(3, support=None, rule="brackets").run(rewards, order="given")
+    assert paired.best == 2 and paired.stopped_by == "bound" and 3 * paired.pulls.sum() < single.pulls.sum()
+    far = fr.BettingRace(3, support=None).run(np.round(rewards * 8) / 8 + 1e12, order="given")
+    near = fr.BettingRace(3, support=None).run(np.round(rewards * 8) / 8, order="given")
+    assert far.pulls.tolist() == near.pulls.tolist()
+
+
+def test_a_table_is_read_to_its_exact_end():
+    rewards = np.random.default_rng(7).exponential(size=(250, 3))
+    result = fr.BettingRace(3, support=None, delta=1e-6).run(rewards, rng=1)
+    assert result.stopped_by == "exact" and result.best == rewards.mean(axis=0).argmax()
+    assert result.lower[result.best] == result.upper[result.best] and result.active.size == 1
+
+
+def test_more_arms_than_seats():
+    rng = np.random.default_rng(8)
+    rewards = rng.normal(size=(6000, 30)) + np.linspace(0.0, 0.9, 30) + rng.normal(size=(6000, 1))
+    race = fr.BettingRace(30, support=None, first_look=50)
+    result = race.run(rewards, order="given")
+    assert 29 in result.active and 29 in np.atleast_1d(result.best) and result.pulls[:10].max() < 400
+    table = fr.BettingRace(30, support=None, first_look=50).run(rewards, rng=1)
+    assert table.best == rewards.mean(axis=0).argmax()
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ({}, "support is missing"), ({"support": (0, 1), "first_look": 30}, "leave it out"),
+    ({"support": None, "first_look": 1}, "a variance needs two rewards"),
+])
+def test_what_does_not_go_together_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        fr.BettingRace(3, **given)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
+def test_bad_rewards_change_nothing(bad):
+    race = fr.BettingRace(3, support=None)
+    race.tell(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="arm 1 in round 3.*a finite number is needed"):
+        race.tell([[1.0, 2.0, 3.0], [1.0, bad, 3.0]])
+    assert race.n_rounds == 2
+    state = race._race.saved()[0]
+    with pytest.raises(ValueError, match="damaged|cannot be right"):
+        race._race._set_state(state | {"duels": state["duels"] | {"wealth": state["duels"]["wealth"][:-1]}})
