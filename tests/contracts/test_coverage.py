@@ -166,7 +166,8 @@ def choosers():
     options = {
         "Adapt": [{}, {"anytime": True}, {"policy": "hoeffding"}, {"policy": "colliding"}, {"policy": "uniform"},
                   {"cutoff": "optimal"}, {"batch": 10}],
-        "LUCB": [{"rule": "pairs"}, {"sub_gaussian": 0.5}, *({"bound": bound} for bound in LUCB_BOUNDS)],
+        "LUCB": [{"rule": "pairs"}, {"support": None, "sub_gaussian": 0.5},
+                 *({"bound": bound} for bound in LUCB_BOUNDS)],
         "KLLUCB": [{}],
         "SubsetRace": [{}, {"bound": "bernstein"}],
     }

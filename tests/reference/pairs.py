@@ -197,6 +197,7 @@ class FreeArms(Arms):
     def __init__(self, n, scale, n_best, epsilon, delta):
         super().__init__(np.full(n, -1e100), np.full(n, 1e100), n_best, epsilon, delta)
         self.symmetric, self.begin = scale is None, 5 if scale is None else 1
+        self.unused = 5             # rewards of an arm that only say in which unit to bet
         self.scale, self.centre = np.array(np.broadcast_to(1.0 if scale is None else scale, n), float), np.zeros(n)
         self.tilts = (1.5 if self.symmetric else 4.0) / 1.6 ** np.arange(18)
         self.weights = 1 / (1 + np.log(self.tilts / 0.08) ** 2)
@@ -209,14 +210,14 @@ class FreeArms(Arms):
 
     def ready(self):
         if self.symmetric:
-            firsts = np.array([rewards[:5] for rewards in self.rewards])
+            firsts = np.array([rewards[: self.begin] for rewards in self.rewards])
             usual = firsts.var(axis=1, ddof=1).mean() or firsts.mean(axis=1).var() or 1.0
             self.centre, self.scale = firsts.mean(axis=1), np.sqrt(firsts.var(axis=1, ddof=1) + 0.01 * usual)
 
     def bettors(self, i, side, cut):
         """Log wealth of each, and its derivative in the cut."""
         sign, tilt = 1 - 2 * side, self.tilts
-        y = np.array(self.rewards[i][5:] if self.symmetric else self.rewards[i])
+        y = np.array(self.rewards[i][self.unused :] if self.symmetric else self.rewards[i])
         y = sign * (y - self.centre[i]) / self.scale[i]
         cut = np.full(18, sign * (cut - self.centre[i]) / self.scale[i])
         if not self.symmetric:
@@ -336,3 +337,11 @@ def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, 
         rounds += count
         while grid < rounds:
             grid = max(grid + 1, math.ceil(1.02 * grid))
+
+
+class AsymptoticArms(FreeArms):
+    """Arms of unknown support: bets as for symmetric rewards, on all rewards, from the first look on."""
+
+    def __init__(self, n, first_look, n_best, epsilon, delta):
+        super().__init__(n, None, n_best, epsilon, delta)
+        self.begin, self.unused = first_look, 0

@@ -1,15 +1,15 @@
-"""Races on streams of unknown support: equal to the plain twin, nearly right on light tails, warned of on rare events."""
+"""Races on streams of unknown support: equal to the plain twin, nearly right on light tails, with warnings."""
 
 import copy
 import pickle
 
 import numpy as np
 import pytest
+from test_asymptotic import LIGHT
 
 import fastrace as fr
 from guarantee import assert_rate_at_most, few_or_many
 from reference.stream_racing import asymptotic_race as twin
-from test_asymptotic import LIGHT
 
 
 @pytest.mark.parametrize(("n_best", "epsilon"), [(1, 0.0), (1, 0.3), (2, 0.0), (2, 0.3)])

@@ -57,6 +57,10 @@ class SelectionResult(ArmsResult):
         What may void the promise.
     names : tuple of str, optional
         What to call the arms.
+    kind : str
+        ``"exact"``, or ``"asymptotic"`` if no support was known: the promise is then nearly right.
+    first_look : int or None
+        Pulls of each arm from which on an asymptotic promise is nearly right.
     """
 
     best: int | NDArray[np.intp]
@@ -76,6 +80,8 @@ class SelectionResult(ArmsResult):
     trace_of: str = ""
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] | None = field(default=None, repr=False)
+    kind: str = "exact"
+    first_look: int | None = None
 
     _out_label: ClassVar[str] = "others"
 
@@ -88,6 +94,11 @@ class SelectionResult(ArmsResult):
             f"best {np.size(self.best)} of {counted(self.mean.size, 'arm')}: {self.rule}{asked}, "
             f"{counted(self.n_read, 'pull')}, {ending(self.stopped_by)}{reached}"
         )
+
+    def _notes(self) -> list[str]:
+        said = [] if self.kind == "exact" else [
+            f"  asymptotic: nearly right from {self.first_look} pulls of each arm on, as their mean is nearly normal"]
+        return said + super()._notes()
 
     def _listed(self) -> list[int | str]:
         order = self._order()

@@ -2,12 +2,16 @@
 
 It differs from `_pairs` in the evidence of one arm, and in that cuts range over all numbers. A support of +-FAR stands
 for none. The formulas are those of `_math._tilts`.
+
+Of other rewards of unknown support, the evidence is that of symmetric ones, from all their sums: a function of a
+t-statistic, whose path is nearly that of normal rewards once an arm has had its first look.
 """
 
-from libc.math cimport INFINITY, expm1, fmin, log, sqrt
+from libc.math cimport INFINITY, expm1, fabs, fmin, log, sqrt
 from libc.stdint cimport int64_t
 
 from fastrace._math._pairs cimport log_hedged
+from fastrace._math._skewness cimport EVENTS_ENOUGH, tail_events
 from fastrace._math._tilts cimport log_beyond, log_tilted, sums_t, tilts_init, tilts_t, turned
 from fastrace.select._lucb cimport LucbSelector
 from fastrace.select._pairs cimport DEPTH, END_STEPS, PairSelector
@@ -37,27 +41,38 @@ cdef class UnboundedSelector(PairSelector):
 
     cdef tilts_t tilts
     cdef bint symmetric
+    cdef bint asymptotic            # of any law: `within` is then the sum of third powers of deviations
     cdef double *centre
     cdef double *scale
     cdef double *above              # of an arm: rewards larger than the mean of those before, ties for a half
     cdef object given               # scales, or None
 
-    def _configure(self, *, sub_gaussian, **options):
+    def _configure(self, *, sub_gaussian, first_look=None, **options):
         super()._configure(**options)
+        self.asymptotic = first_look is not None
         self.symmetric = sub_gaussian is None
         self.given = sub_gaussian
         self.centre = <double *>self.vector("centre", np.float64)
         self.scale = <double *>self.vector("scale", np.float64)
         self.above = <double *>self.vector("above", np.float64)
-        self.first = FIRST if self.symmetric else 1
+        self.first = first_look if self.asymptotic else FIRST if self.symmetric else 1
         self.vectors["scale"][:] = 1.0 if self.symmetric else sub_gaussian
         tilts_init(&self.tilts, 1.5 if self.symmetric else 4.0)
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
         cdef double within = self.within[arm], within_high = self.within_high[arm], above = self.above[arm]
         cdef double mean = self.mean[arm], n = <double>self.pulls[arm], y
+        cdef double m2 = self.m2[arm]
         cdef int64_t t
-        if self.symmetric and self.ready:
+        if self.asymptotic:
+            for t in range(count):
+                n += 1.0
+                y = rewards[t] - mean
+                within += y * (y / n) * (y / n) * ((n - 1.0) * (n - 2.0)) - 3.0 * (y / n) * m2
+                m2 += y * (y / n) * (n - 1.0)
+                mean += y / n
+            self.within[arm] = within
+        elif self.symmetric and self.ready:
             for t in range(count):
                 y = (rewards[t] - self.centre[arm]) / self.scale[arm]
                 within += y
@@ -79,8 +94,9 @@ cdef class UnboundedSelector(PairSelector):
         """From the first rewards. An arm whose rewards are equal gets a small share of the scale of all."""
         cdef double usual = 0.0, mean = 0.0, spread = 0.0
         cdef Py_ssize_t i
+        cdef double freedom = <double>(self.first - 1)
         for i in range(self.n_arms):
-            usual += self.m2[i] / (<double>(FIRST - 1) * <double>self.n_arms)
+            usual += self.m2[i] / (freedom * <double>self.n_arms)
             mean += self.mean[i] / <double>self.n_arms
         for i in range(self.n_arms):
             spread += (self.mean[i] - mean) * (self.mean[i] - mean) / <double>self.n_arms
@@ -88,7 +104,7 @@ cdef class UnboundedSelector(PairSelector):
             usual = spread if spread > 0.0 else 1.0
         for i in range(self.n_arms):
             self.centre[i] = self.mean[i]
-            self.scale[i] = sqrt(self.m2[i] / <double>(FIRST - 1) + 0.01 * usual)
+            self.scale[i] = sqrt(self.m2[i] / freedom + 0.01 * usual)
 
     # What to pull: estimates, without a promise.
 
@@ -110,9 +126,14 @@ cdef class UnboundedSelector(PairSelector):
     cdef sums_t _sums(self, Py_ssize_t i, int k) noexcept nogil:
         """The arm's rewards; with the other sign for k = 1."""
         cdef sums_t sums
+        cdef double away
         sums.symmetric = self.symmetric
         sums.n = <double>self.pulls[i]
-        if self.symmetric:
+        if self.asymptotic:
+            away = (self.mean[i] - self.centre[i]) / self.scale[i]
+            sums.first = sums.n * away
+            sums.second = self.m2[i] / (self.scale[i] * self.scale[i]) + sums.n * away * away
+        elif self.symmetric:
             sums.n -= <double>FIRST
             sums.first = self.within[i]
             sums.second = self.within_high[i]
@@ -225,13 +246,31 @@ cdef class UnboundedSelector(PairSelector):
 
     def skewed(self):
         """Arms whose rewards are above their mean too often or too seldom for a symmetric law, by 5 standard errors."""
-        if not (self.symmetric and self.ready):
+        if self.asymptotic or not (self.symmetric and self.ready):
             return np.zeros(0, dtype=np.intp)
         later = self._pulls - FIRST
         return np.flatnonzero(np.abs(self.vectors["above"] - 0.5 * later) > 2.5 * np.sqrt(later))
 
+    def tailed(self):
+        """Arms with a long tail that few of their rewards carry, and their skewness, infinite if rewards are equal."""
+        cdef double n, skewness
+        found = []
+        for i in range(self.n_arms if self.asymptotic else 0):
+            n = <double>self.pulls[i]
+            skewness = INFINITY
+            if n < 2.0:
+                continue
+            if self.m2[i] > 0.0:
+                skewness = self.within[i] / self.m2[i] * sqrt(n / self.m2[i])
+            if tail_events(fabs(skewness), <int64_t>n) < EVENTS_ENOUGH:
+                found.append((i, skewness))
+        return found
+
     def _demand_moments(self):
         vectors = self.vectors
+        if self.asymptotic:
+            _demand((vectors["scale"] > 0.0).all(), "its moments")
+            return
         _demand((vectors["scale"] > 0.0).all() and (vectors["within_high"] >= 0.0).all()
                 and ((0.0 <= vectors["above"]) & (vectors["above"] <= self._pulls)).all()
                 and (self.symmetric or (np.array_equal(vectors["scale"], np.broadcast_to(self.given, self.n_arms))

@@ -17,7 +17,7 @@ from fastrace.pulls import PullSource, ResampledPulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, remembered
 from fastrace.select.adaptive import Adapt
-from fastrace.select.lucb import LUCB
+from fastrace.select.lucb import LUCB, SUPPORT
 from fastrace.select.selection import Selection, columns_of
 from fastrace.sources import Source, _source_of, first_outside, reward_outside
 
@@ -44,7 +44,7 @@ def select_best(
     *,
     names: Sequence[str] | None = None,
     method: str = "auto",
-    support: _checks.Support = (0.0, 1.0),
+    support: _checks.Support | None = SUPPORT,
     max_pulls: int | None = None,
     progress: bool = False,
     order: str = "random",
@@ -76,8 +76,10 @@ def select_best(
         ``"auto"`` and ``"lucb"``: `LUCB` by pairs, see the notes. By name: ``"kl-lucb"``,
         ``"adapt"``, ``"direct"``, ``"halving"``, ``"incremental"``, ``"median-elimination"`` (one best arm), and
         ``"sar"``, which spends `max_pulls` and takes no epsilon.
-    support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
-        Interval (low, high) that holds every reward, of each arm.
+    support : tuple of float or of arrays of shape (n_arms,), or None, default (0, 1)
+        Interval (low, high) that holds every reward, of each arm. None, for the default method, if you know of none, as
+        for seconds or revenue: the answer is then asymptotic, from 200 pulls of each arm on (option `first_look`), and
+        says so; see `LUCB`.
     max_pulls : int, optional
         Pulls after which to stop with the best answer so far, ``stopped_by="max_pulls"`` and an error bound that says
         what it is worth; at least one per arm. By default there is no budget.
@@ -189,7 +191,7 @@ def select_best(
         raise
     if cells and result.stopped_by == "max_pulls":
         with _checks.named_arms(rule._names, source.source):
-            result = _exactly(result, source.source, support)
+            result = _exactly(result, source.source, rule._support)
     return rule._named(result, pull, source)
 
 
@@ -264,7 +266,7 @@ def _exactly(result: SelectionResult, population: Source, support: _checks.Suppo
         warnings = (f"{arms} {has} the same mean as the last selected arm and {was} left out",)
     return dataclasses.replace(
         result, best=best_of(best, mean), mean=mean, lower=mean, upper=mean, pulls=result.pulls + population.n_rows,
-        stopped_by="exact", error_bound=0.0, arm_error=None,
+        stopped_by="exact", kind="exact", first_look=None, error_bound=0.0, arm_error=None,
         cutoff=float("nan"), shortfall=0.0, warnings=warnings,
     )
 
@@ -275,18 +277,19 @@ def _rule(
     n_best: int,
     epsilon: float,
     delta: float,
-    support: _checks.Support,
+    support: _checks.Support | None,
     limit: int | None,
     options: dict[str, Any],
 ) -> Selection:
     """The rule of that name."""
+    known: Any = support        # which LUCB alone does without
     if name == "sar":
         if limit is None:
             raise ValueError("max_pulls is None; method 'sar' spends a budget: say how many pulls it is")
-        return SAR(n_arms, n_best, limit, delta, support, **options)
+        return SAR(n_arms, n_best, limit, delta, known, **options)
     if name == "median-elimination":
         if n_best != 1:
             raise ValueError(f"n_best is {n_best}; median elimination finds one arm: use incremental, or the default")
-        return MedianElimination(n_arms, epsilon, delta, support, **options)
+        return MedianElimination(n_arms, epsilon, delta, known, **options)
     found: Selection = RULES[name](n_arms, n_best, epsilon, delta, support, **options)
     return found

@@ -19,7 +19,7 @@ from fastrace.select.selection import Selection, scales
 
 RULES = ("auto", "pairs", "intervals")
 SPLITS = ("auto", "equal", "sides")
-SUPPORT = (0.0, 1.0)
+SUPPORT: _checks.Support = float(0), float(1)     # the default, told by identity from what somebody gives
 
 
 def shares(bound: str, split: str, n_arms: int, n_best: int, delta: float) -> tuple[float, float]:
@@ -46,8 +46,9 @@ class LUCB(Selection):
         Accuracy in reward units: an arm whose mean is within `epsilon` of the m-th largest is good enough. With 0 the
         very best are wanted; then it need not stop if the m-th and the next mean are equal, so set `max_pulls`.
     {delta}
-    {support}
-        Only the widths matter, but for ``"kl"``.
+    support : tuple of float or of arrays of shape (n_arms,), or None, default (0, 1)
+        Interval (low, high) that holds every reward, of each arm. None if you know of none, nor of what `sub_gaussian`
+        or `symmetric` say: the answer is then asymptotic, and says so; see the notes.
     rule : {"auto", "pairs", "intervals"}, default "auto"
         When to stop. ``"pairs"``: when every pair of a chosen arm and another has enough evidence, see the notes; there
         is nothing to choose, and it adapts to the variance, to rewards of 0 and 1, and to means near an end of the
@@ -81,6 +82,8 @@ class LUCB(Selection):
         By pairs, in place of a support: rewards are distributed symmetrically about their means, such as normal ones,
         Student's, or differences of exchangeable scores. Their scales need not be known, nor be equal, nor exist: they
         are learned. Five pulls of each arm begin it. The result warns of arms whose rewards look skewed.
+    first_look : int, default 200
+        With ``support=None``: pulls of each arm before it is compared with others.
     {names}
     {no rng}
 
@@ -134,6 +137,12 @@ class LUCB(Selection):
     Mean pulls on normal rewards at delta 0.05 are 1.5 to 2.8 times the bound T* log(1 / delta) that no rule can beat
     as delta goes to 0 (``bench/benchmarks/lucb.py``).
 
+    With ``support=None`` alone, the bets are those for symmetric rewards, on all rewards of the arm and in units of
+    their standard deviation. Such evidence is a function of a t-statistic, and its path from `first_look` pulls of each arm
+    on is nearly that of normal rewards, for any law with a variance [7]_. So the promise is nearly right where the mean
+    of `first_look` rewards is nearly normal: the result has ``kind="asymptotic"``, and warns of arms with long tails,
+    such as rare events.
+
     Which arms are pulled needs no proof: the pair on top by score bounds of the means at the
     level :math:`\log(1 / \delta) + \log(t) / 2` of round t, or, where that pair is apart already, one that is not. Each
     of the two gets the share of the pulls that its mean has of the variance of their difference [5]_.
@@ -162,6 +171,8 @@ class LUCB(Selection):
     .. [5] You, Qin, Wang, Yang, "Information-Directed Selection for Top-Two Algorithms", COLT 2023.
     .. [6] de la Pena, "A General Class of Exponential Inequalities for Martingales and Ratios", Annals of Probability
        27(1), 1999.
+    .. [7] Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas, "Time-uniform central limit theory and asymptotic confidence
+       sequences", Annals of Statistics 52, 2024.
 
     Examples
     --------
@@ -179,6 +190,14 @@ class LUCB(Selection):
     ...     return rng.normal(np.repeat(np.array([1.0, 0.0, 2.0])[arms], counts), 1.5)
     >>> fr.LUCB(3, 1, symmetric=True).run(pull).best
     2
+
+    Rewards of which nothing is known, such as seconds:
+
+    >>> def seconds(arms, counts):
+    ...     return -rng.gamma(4.0, np.repeat(np.array([1.0, 0.8, 1.1])[arms], counts))
+    >>> result = fr.LUCB(3, 1, support=None).run(seconds)
+    >>> result.best, result.kind, result.first_look
+    (1, 'asymptotic', 200)
     """
 
     _compiled: ClassVar[type[_lucb.LucbSelector]] = _lucb.LucbSelector
@@ -186,6 +205,7 @@ class LUCB(Selection):
     _bound: str
     _pairs: bool = False
     _free: bool = False         # rewards have no support
+    _first_look: int | None = None      # of the asymptotic kind
 
     def __init__(
         self,
@@ -193,7 +213,7 @@ class LUCB(Selection):
         n_best: int,
         epsilon: float = 0.0,
         delta: float = 0.05,
-        support: _checks.Support = SUPPORT,
+        support: _checks.Support | None = SUPPORT,
         *,
         rule: str = "auto",
         bound: str | None = None,
@@ -201,11 +221,17 @@ class LUCB(Selection):
         batch: int | str = "auto",
         sub_gaussian: float | ArrayLike | None = None,
         symmetric: bool = False,
+        first_look: int | None = None,
         names: Sequence[str] | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         self._free = _without_support(sub_gaussian, symmetric, rule, bound, split, support)
-        self._check(n_arms, n_best, epsilon, delta, _unbounded.EVERYWHERE if self._free else support, names)
+        if self._free and sub_gaussian is None and not symmetric:
+            self._first_look = _checks.first_look(first_look)
+        elif first_look is not None:
+            raise ValueError(f"first_look is {_checks.shown(first_look)}; only the asymptotic kind, with support=None "
+                             f"alone, has a first look: leave it out")
+        self._check(n_arms, n_best, epsilon, delta, support if not self._free else _unbounded.EVERYWHERE, names)
         self._pairs = _by_pairs(rule, bound, split)
         given = {**self._shared(), "rule": rule, "bound": bound, "split": split, "batch": batch}
         options: dict[str, Any] = {"epsilon": self._epsilon, "batch": _batch(batch)}
@@ -216,7 +242,11 @@ class LUCB(Selection):
                     f"sub_gaussian is {_checks.shown(sub_gaussian)}; finite scales above 0, in reward units, are needed"
                 )
             self._bound = "pairs, symmetric" if scale is None else "pairs, sub-Gaussian"
-            given |= {"support": SUPPORT, "sub_gaussian": scale, "symmetric": symmetric}
+            given |= {"support": None, "sub_gaussian": scale, "symmetric": symmetric}
+            if self._first_look is not None:
+                self._bound = "pairs, asymptotic"
+                given |= {"first_look": self._first_look}
+                options |= {"first_look": self._first_look}
             options |= {"log_inv_delta": -math.log(self._delta), "sub_gaussian": scale}
         elif self._pairs:
             self._bound = "pairs"
@@ -252,9 +282,18 @@ class LUCB(Selection):
             "trace_of": "error bound" if self._pairs else "shortfall",
             "shortfall": max(core.shortfall(), 0.0),
             "warnings": self._doubts(),
+            "kind": "exact" if self._first_look is None else "asymptotic",
+            "first_look": self._first_look,
         }
 
     def _doubts(self) -> tuple[str, ...]:
+        if self._first_look is not None:
+            tailed = self._core.tailed()
+            named = ", ".join(self._names[i] if self._names else str(i) for i, _ in tailed[:10])
+            worst = max((abs(skewness) for _, skewness in tailed), default=0.0)
+            return (f"few rewards of {counted(len(tailed), 'arm')} ({named}) carry a long tail (skewness up to "
+                    f"{worst:.3g}), or all are equal: the answer may be wrong more often than delta says; give a "
+                    f"support, or a later first_look",) if tailed else ()
         if self._free:
             skewed = self._core.skewed()
             named = ", ".join(self._names[i] if self._names else str(i) for i in skewed[:10].tolist())
@@ -275,9 +314,12 @@ def _without_support(
         raise ValueError(f"{free[0]} and {free[1]}; with a known scale rewards need not be symmetric: give one of them")
     if free and (rule == "intervals" or bound is not None or split is not None):
         raise ValueError(f"{free[0]}, which needs rule='pairs'; intervals need a support")
-    if free and support is not None and support is not SUPPORT and support != SUPPORT:
-        raise ValueError(f"{free[0]} and support is {_checks.shown(support)}; give one of them: a support says more")
-    return bool(free)
+    if free and support is not None and support is not SUPPORT:
+        raise ValueError(f"{free[0]} and support is {_checks.shown(support)}; give one of them: drop "
+                         f"{free[0].split()[0]} if every reward is inside this support, which says more, else support")
+    if not free and support is None and (rule == "intervals" or bound is not None or split is not None):
+        raise ValueError("support is None, which needs rule='pairs'; intervals need a support: give it")
+    return bool(free) or support is None
 
 
 def _by_pairs(rule: str, bound: str | None, split: str | None) -> bool:

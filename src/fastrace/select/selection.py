@@ -79,8 +79,8 @@ class Selection(ABC):
             cls.__init__ = _checks.names_caller(cls.__init__)  # type: ignore[method-assign]
 
     def _check(
-        self, n_arms: int, n_best: int, epsilon: float, delta: float, support: _checks.Support,
-        names: Sequence[str] | None,
+        self, n_arms: int, n_best: int, epsilon: float, delta: float,
+        support: _checks.Support | None, names: Sequence[str] | None,
     ) -> None:
         """Check and keep what every rule is given."""
         self._n_arms = _checks.integer(n_arms, "n_arms", 1, "a selection needs arms")
@@ -91,6 +91,9 @@ class Selection(ABC):
         if not 0.0 <= self._epsilon < math.inf:
             raise ValueError(f"epsilon is {epsilon!r}; a finite accuracy of at least 0, in reward units, is needed")
         self._delta = _checks.probability(delta, "delta")
+        if support is None:
+            raise ValueError(f"support is None; {type(self).__name__} needs support=(low, high), an interval that "
+                             f"holds every reward: only LUCB by pairs, the default of select_best, does without")
         low, high = _checks.support_bounds(support, self._n_arms)
         if not (low < high).all():
             raise ValueError(
@@ -282,6 +285,8 @@ def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any])
     if given["n_arms"] != len(state["pulls"]):          # before memory is taken for so many
         raise ValueError(f"{given['n_arms']} arms cannot have {len(state['pulls'])} counts of pulls")
     rule = cls.__new__(cls)
+    if given.get("sub_gaussian") is not None or given.get("symmetric"):
+        given = {**given, "support": None}      # earlier versions wrote a support that was not used
     maker.__init__(rule, **given, rng=rng)
     rule._core = rule._make(rng)
     rule._core.set_state(state)

@@ -302,7 +302,8 @@ class StreamRace:
         if tails is None:
             return ()
         rounds, skewness = tails
-        doubted = [arm for arm in range(rounds.size) if rounds[arm] > 1 and doubts(rounds[arm], skewness[arm], "rounds")]
+        seen = zip(rounds.tolist(), skewness.tolist(), strict=True)
+        doubted = [arm for arm, (n, skew) in enumerate(seen) if n > 1 and doubts(n, skew, "rounds")]
         equal = [arm for arm in doubted if math.isnan(skewness[arm])]
         tailed = [arm for arm in doubted if not math.isnan(skewness[arm])]
 
@@ -523,7 +524,7 @@ class BettingRace(StreamRace):
     and intervals are those of `ConfidenceSequence` without a support. The promise is then nearly right, from
     `first_look` rounds on, as far as the mean of so many differences is normally distributed: results have
     ``kind="asymptotic"``, and warn of arms whose differences have a long tail, such as rare events. Of a table, the
-    intervals are those of independent rounds, which are a little wider. Rewards that are the same by pairs tell nothing.
+    intervals are those of independent rounds, which are a little wider.
 
     A duel, an arm that bets against another, takes about 0.35 kB of memory and 50 ns a round: 0.6 us a reward with 12
     arms. Rewards that cost no more than that are better raced by `BernsteinRace`, or in a table by `race`.
@@ -564,8 +565,8 @@ class BettingRace(StreamRace):
     ) -> None:
         self._rule = _checks.choice(rule, "rule", RULES)
         if support is _checks.MISSING:
-            raise ValueError("support is missing; give support=(low, high), an interval that holds every reward, or say "
-                             "support=None if you know of none: the race is then asymptotic")
+            raise ValueError("support is missing; give support=(low, high), an interval that holds every reward, or "
+                             "say support=None if you know of none: the race is then asymptotic")
         if support is None:
             self._bound, self._failures, self._first_look = "asymptotic", 1.0, _rules.start(first_look)
         else:
