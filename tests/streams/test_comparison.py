@@ -413,3 +413,15 @@ def test_a_damaged_pickle_is_refused():
             function(version, cls, known, bad)
     with pytest.raises(ValueError, match="version 2"):
         function(2, cls, known, seen)
+
+
+def test_the_printed_table_says_whose_the_intervals_are():
+    test = fr.Comparison(["blue", "green"], support=(0, 1))
+    test.observe_many("blue", np.tile([0.0, 1.0], 500))
+    test.observe_many("green", np.tile([0.25, 0.75], 500))
+    result = test.result()
+    head, row, *notes = str(result).splitlines()[1:]
+    assert head.split("its interval")[0].split() == ["arm", "against", "difference"] and " lower" not in head
+    assert f"[{result.difference_lower[0]:.4g}, {result.difference_upper[0]:.4g}]" in row
+    assert f"[{result.ratio_lower[0]:.4g}, {result.ratio_upper[0]:.4g}]" in row
+    assert f"blue: mean 0.5 in [{result.lower[0]:.5g}, {result.upper[0]:.5g}]" in notes[0]

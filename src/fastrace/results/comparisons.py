@@ -27,7 +27,7 @@ class ComparisonResult(Result):
     names : tuple of str
         What the arms are called.
     mean, lower, upper : ndarray of float, shape (n_arms,)
-        Mean reward of each arm, nan without rewards, and its interval.
+        Mean reward of each arm, nan without rewards, and its interval; printed under the table, whose rows are pairs.
     pulls : ndarray of int64, shape (n_arms,)
         Rewards of each arm.
     n_clusters : ndarray of int64, shape (n_arms,), optional
@@ -114,9 +114,10 @@ class ComparisonResult(Result):
         names = [tuple(short(name, 30) for name in self._pair(k)) for k in listed]
         left, right = (max(len(head), *(len(pair[side]) for pair in names)) if names else len(head)
                        for side, head in enumerate(("arm", "against")))
-        columns = [Column("difference", self.difference, ".4g"), Column("lower", self.difference_lower, ".4g", 10),
-                   Column("upper", self.difference_upper, ".4g", 10), Column("ratio", self.ratio, ".4g", 8),
-                   Column("lower", self.ratio_lower, ".4g", 8), Column("upper", self.ratio_upper, ".4g", 8),
+        apart = _intervals(self.difference_lower, self.difference_upper, len(listed))
+        times = _intervals(self.ratio_lower, self.ratio_upper, len(listed))
+        columns = [Column("difference", self.difference, ".4g"), Column("its interval", apart, "", 22),
+                   Column("ratio", self.ratio, ".4g", 8), Column("its interval", times, "", 18),
                    Column("error bound", self.error_bound, ".2g", 11)]
         rows: list[Any] = [[f"  {names[k][0]:>{left}}", f"{names[k][1]:>{right}}",
                             *(column.cell(k) for column in columns), self.verdict[k]] for k in listed]
@@ -182,6 +183,12 @@ class ComparisonResult(Result):
         ax.set(xlabel="time" if dated else "rewards", ylabel="difference of means")
         if ax.get_legend_handles_labels()[0]:
             ax.legend()
+
+
+def _intervals(lower: NDArray[Any], upper: NDArray[Any], count: int) -> list[str]:
+    """The first intervals, as they are printed."""
+    return [f"[{number(float(low), '.4g')}, {number(float(high), '.4g')}]"
+            for low, high in zip(lower[:count], upper[:count], strict=True)]
 
 
 def _draw_lines(ax: Any, value: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any], names: Any) -> None:
