@@ -184,6 +184,23 @@ def test_bad_rewards_change_nothing(bad):
     assert sequence.n_samples == 2 and sequence.estimate == 1.5
 
 
+@pytest.mark.parametrize("far", [1e9, 1e12, -1e15])
+def test_rewards_far_from_0_keep_their_width_and_their_mean(far):
+    x = far + np.round(8 * np.random.default_rng(12).normal(size=5000)) / 8       # which floats hold exactly
+    near, there, first, second = (fr.ConfidenceSequence(support=None) for _ in range(4))
+    near.update_many(x - far)
+    there.update_many(x)
+    first.update_many(x[:700])
+    second.update_many(x[700:])
+    first.merge(second)
+    unit = 2 * np.spacing(abs(far))
+    for sequence in (there, first, pickle.loads(pickle.dumps(there))):
+        low, high = (end - far for end in sequence.interval)
+        assert near.interval[0] - unit <= low <= near.interval[0] + 1e-9
+        assert near.interval[1] - 1e-9 <= high <= near.interval[1] + unit
+        assert abs(sequence.estimate - far - near.estimate) <= unit and sequence.half_width > 0
+
+
 # Two exact streams, one against the other
 
 def gathered(z, delta=0.05):

@@ -3,7 +3,7 @@
 A kernel turns a block of rewards into running bounds; what is done with these, by block or by single reward, is here.
 """
 
-from libc.math cimport INFINITY, NAN, fabs, log, rint
+from libc.math cimport INFINITY, NAN, fabs, log, nextafter, rint
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -56,7 +56,7 @@ cdef union wealth_t:
     moments4_t normal
 
 cdef struct state_t:
-    fr_sums_t sums
+    fr_sums_t sums              # of an asymptotic kind, `centre[0]` is what its moments count from: the first reward
     int64_t look                # reward at which a boundary that is looked at now and then is looked at next
     wealth_t wealth             # last, and no longer than the kernel needs
 
@@ -260,7 +260,9 @@ cdef class Sequence(Stream):
             if normal.n >= self.first_look:
                 half = t_mixture_half_width(moments4_variance(normal, 1.0) / normal.n, normal.n, normal.n - 1.0,
                                             self.bet.rho, self.bet.level)
-            low[0], high[0] = normal.mean - half, normal.mean + half
+            # Outwards, as far from 0 the width may be lost in rounding.
+            low[0] = nextafter(sums.centre[0] + (normal.mean - half), -INFINITY)
+            high[0] = nextafter(sums.centre[0] + (normal.mean + half), INFINITY)
             return
         if self.kernel == TARGET_ODDS:
             fr_aimed_bounds(&self.bet, &self.state.wealth.aimed, (self.s.lower - self.low) / span,
@@ -349,8 +351,10 @@ cdef class Sequence(Stream):
                 start += count
             return n
         sums[1] = sums[2] = sums[3] = 0.0
+        if self.s.n == 0 and n > 0:
+            self.state.sums.centre[0] = x[0]
         for start in range(n):
-            sums[0] = x[start]
+            sums[0] = x[start] - self.state.sums.centre[0]
             moments4_add(&self.state.wealth.normal, sums, 1)    # one by one: the same bits in any portions
             self.state.sums.n += 1.0
             self.s.n += 1
@@ -396,7 +400,7 @@ cdef class Sequence(Stream):
         if self.s.n == 0:
             return NAN
         if self.kernel == ASYMPTOTIC:
-            return self.state.wealth.normal.mean
+            return self.state.sums.centre[0] + self.state.wealth.normal.mean
         return self.low + (self.high - self.low) * ((self.state.sums.total - 0.5) / self.state.sums.n)
 
     cdef void *memory(self, Py_ssize_t *size) noexcept nogil:
@@ -426,6 +430,7 @@ cdef class Sequence(Stream):
                 or self.kernel == TARGET_ODDS and not fr_aimed_sane(&new.wealth.aimed, new.sums.n)):
             raise DamagedError("the saved stream is damaged: its wealth cannot be right")
         if self.kernel == ASYMPTOTIC and (new.wealth.normal.n != self.s.n or not fabs(new.wealth.normal.mean) < INFINITY
+                                          or not fabs(new.sums.centre[0]) < INFINITY
                                           or not new.wealth.normal.m2 >= 0.0):
             raise DamagedError("the saved stream is damaged: its moments cannot be right")
         for k in range(grid.first, grid.last + 1 if self.grid else grid.first):
@@ -474,7 +479,7 @@ cdef class Sequence(Stream):
         """Rewards, mean, variance and skewness (both nan where unknown) of an asymptotic kind."""
         guard_check_built(&self.guard, self)
         cdef moments4_t *normal = &self.state.wealth.normal
-        return normal.n, normal.mean, moments4_variance(normal, 1.0), moments4_skewness(normal)
+        return normal.n, self.mean(), moments4_variance(normal, 1.0), moments4_skewness(normal)
 
     def _doubts(self):
         """Why an asymptotic interval may miss more often than it says; empty if nothing was seen."""
@@ -490,7 +495,8 @@ cdef class Sequence(Stream):
         guard_check_built(&other.guard, other)
         cdef fr_sums_t *mine = &self.state.sums
         cdef const fr_sums_t *theirs = &other.state.sums
-        cdef double low, high
+        cdef moments4_t moments
+        cdef double low, high, centre = mine.centre[0] if self.s.n else theirs.centre[0]
         cdef int k
         if other.s.n == 0 or self.s.status == INCONSISTENT:
             return
@@ -510,7 +516,10 @@ cdef class Sequence(Stream):
         elif self.kernel == UNIVERSAL:
             fr_portfolio_merge(&self.state.wealth.portfolio, &other.state.wealth.portfolio)
         elif self.kernel == ASYMPTOTIC:
-            moments4_merge(&self.state.wealth.normal, &other.state.wealth.normal)
+            moments = other.state.wealth.normal
+            moments.mean += theirs.centre[0] - centre
+            moments4_merge(&self.state.wealth.normal, &moments)
+            mine.centre[0] = centre
         if not self.running:
             return
         self._now(&low, &high)
