@@ -138,10 +138,10 @@ class LUCB(Selection):
     as delta goes to 0 (``bench/benchmarks/lucb.py``).
 
     With ``support=None`` alone, the bets are those for symmetric rewards, on all rewards of the arm and in units of
-    their standard deviation. Such evidence is a function of a t-statistic, and its path from `first_look` pulls of each arm
-    on is nearly that of normal rewards, for any law with a variance [7]_. So the promise is nearly right where the mean
-    of `first_look` rewards is nearly normal: the result has ``kind="asymptotic"``, and warns of arms with long tails,
-    such as rare events.
+    their standard deviation. Such evidence is a function of a t-statistic, and its path from `first_look` pulls of
+    each arm on is nearly that of normal rewards, for any law with a variance [7]_. So the promise is nearly right
+    where the mean of `first_look` rewards is nearly normal: the result has ``kind="asymptotic"``, and warns of arms
+    with long tails, such as rare events.
 
     Which arms are pulled needs no proof: the pair on top by score bounds of the means at the
     level :math:`\log(1 / \delta) + \log(t) / 2` of round t, or, where that pair is apart already, one that is not. Each
