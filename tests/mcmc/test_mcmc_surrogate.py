@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.kernels import surrogate_metropolis
 from fastrace.mcmc.kernels._surrogate import NormalInner
+from fastrace.mcmc.models import _sites
 from fastrace.mcmc.models._sites import matched, replaced
-from guarantee import assert_fits, assert_same_law, few_or_many
+from guarantee import assert_fits, assert_rate_at_most, assert_same_law, few_or_many
 from reference import surrogate as twin
 from reference.mcmc import RowStream
 
@@ -171,20 +173,69 @@ def test_walks_along_sites_leave_what_exact_decisions_leave(monkeypatch):
     assert_same_law(*draws)
 
 
-def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
+def with_few_rows_that_matter():
+    """A group of 27 rows of one outcome, and a row of great leverage."""
     rng = np.random.default_rng(0)
     X, codes = np.column_stack([np.ones(6000), rng.normal(size=6000)]), rng.integers(0, 5, size=6000)
     X[0, 1], few = 25.0, codes == 4
     codes[few] = np.where(rng.random(few.sum()) < 0.02, 4, 0)
     chance = 1.0 / (1.0 + np.exp(-(X @ [-2.5, 0.3] + np.array([0.3, -0.3, 0.0, 0.4, 0.0])[codes])))
-    y = (rng.random(6000) < chance) & (codes != 4)
-    model = mcmc.GLM(X, y, groups=codes)
-    kernel = mcmc.SurrogateMetropolis(model, decision="race")
+    return mcmc.GLM(X, (rng.random(6000) < chance) & (codes != 4), groups=codes)
+
+
+def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
+    model = with_few_rows_that_matter()
+    assert not mcmc.SurrogateMetropolis(model, decision="race").decision_advice
+    assert not mcmc.SurrogateMetropolis(model, decision="poisson").decision_advice
+    with monkeypatch.context() as some:
+        some.setattr(surrogate_metropolis, "MOST_APART", 0.001)
+        kernel = mcmc.SurrogateMetropolis(model, decision="race")
     with pytest.warns(UserWarning, match="races err more often than delta"):
         mcmc.sample(kernel, n_draws=20, n_chains=2, n_tune=20, rng=1)
-    assert not mcmc.SurrogateMetropolis(model, decision="poisson").decision_advice
     monkeypatch.setattr(surrogate_metropolis, "WORTH", 0.0)
     assert mcmc.SurrogateMetropolis(model).decision == "exact"
+
+
+@few_or_many(("delta", "steps"), (0.01, 3000), (0.001, 60_000))
+def test_races_read_the_few_rows_that_matter_and_err_as_promised(delta, steps):
+    model = with_few_rows_that_matter()
+    kernel = mcmc.SurrogateMetropolis(model, decision="race", delta=delta)
+    exact = mcmc.SurrogateMetropolis(model, decision="exact")
+    for name in ("_tilt", "_bend", "_walks"):
+        setattr(exact, name, getattr(kernel, name))
+    exact._engines = []
+    rng, wrong, read = np.random.default_rng(SEED), 0, 0
+    state = kernel.init(None, rng)
+    for _ in range(steps):
+        again = copy.deepcopy(rng)
+        _, by_race = kernel.step(again, replace(state, cache=None))
+        state, by_all = exact.step(rng, replace(state, cache=None))
+        wrong, read = wrong + (by_race.accepted != by_all.accepted), read + by_race.rows
+    assert_rate_at_most(wrong, steps, delta)
+    assert read < 0.2 * steps * model.n_rows
+
+
+@pytest.mark.parametrize(("share", "most"), [(0.01, 0.02), (0.3, 0.2), (0.5, 0.02)])
+def test_rows_held_apart_are_their_twin(share, most, monkeypatch):
+    rng = np.random.default_rng(SEED)
+    X, codes, y = far_from_normal(rng, 300)
+    model = grouped(X, codes, y)
+    hat, spread = np.array(mcmc.compress(model).psi_hat), rng.random(300) + 0.1
+    _, ends = _sites._bends(model, hat, spread)
+    expected = twin.held_apart(np.maximum(*np.abs(ends)) * spread**2, share, most)
+    rows, apart = _sites.held_apart(model, hat, spread, share, most)
+    assert apart == (expected is not None)
+    assert list(rows) == (expected or [])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chains_with_rows_always_read_resume(threads):
+    kernel = mcmc.SurrogateMetropolis(with_few_rows_that_matter(), decision="race")
+    assert len(kernel._apart) > 1
+    whole = mcmc.sample(kernel, n_draws=60, n_chains=2, n_tune=50, rng=3, threads=1).draws
+    part = mcmc.sample(pickle.loads(pickle.dumps(kernel)), n_draws=25, n_chains=2, n_tune=50, rng=3, threads=threads)
+    rest = mcmc.sample(kernel, pickle.loads(pickle.dumps(part)), n_draws=35, threads=threads)
+    np.testing.assert_array_equal(whole, np.concatenate([part.draws, rest.draws], axis=1))
 
 
 def test_sites_have_the_moments_of_their_terms():

@@ -20,6 +20,18 @@ def logistic_residual(x, y, hat, psi):
             + 0.5 * p * (1.0 - p) * step**2)
 
 
+def held_apart(left, share, most):
+    """Rows with the largest `left`, one by one until the others are effectively `share` of all; None: too many."""
+    rest, taken = set(range(len(left))), []
+    while len(taken) <= int(most * len(left)):
+        squares = np.array([left[i] ** 2 for i in sorted(rest)])
+        if squares.sum() ** 2 >= share * len(left) * np.square(squares).sum():
+            return sorted(taken)
+        taken.append(max(rest, key=lambda i: left[i]))
+        rest.remove(taken[-1])
+    return None
+
+
 class Prior:
     """coefficients: standard deviations. factors: (number of groups, scales of the half-normal priors)."""
 

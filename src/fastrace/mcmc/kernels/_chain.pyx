@@ -426,7 +426,7 @@ cdef class ExactChain(Chain):
         if isnan(self.total):
             self.total = sum_of(self.source, 0)
         self.proposed = sum_of(self.source, 1)
-        self.step.n_read = self.source.n_rows
+        self.step.n_read = self.source.n_rows + self.source.n_always_read
         self.step.n_looks = 1
         self.step.full_pass = True
         self.step.accepted = self.proposed - self.total > threshold
@@ -520,7 +520,7 @@ cdef class RaceChain(ExactChain):
         self.race.decide_alone(&self.stream.bits, threshold, low, high)
         self.outside |= self.race.outside
         self.step.accepted = self.race.accepted
-        self.step.n_read = self.race.n_evaluated
+        self.step.n_read = self.race.n_evaluated + self.source.n_always_read
         self.step.n_looks = self.race.n_looks
         self.step.undecided = self.race.n_read == self.source.n_rows
         self.step.full_pass = self.race.n_evaluated > self.race.n_read

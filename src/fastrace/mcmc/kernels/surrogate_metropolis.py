@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 from fastrace._base import _checks
 from fastrace._models._arrow import Arrow
+from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.compression import Compressed, compress, require_of
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
@@ -30,11 +31,11 @@ from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner, NormalInner, SurrogateMove
 from fastrace.mcmc.kernels._trajectories import trajectories_of
 from fastrace.mcmc.models._pieces import Pieces, pieces_of
-from fastrace.mcmc.models._sites import holders, replaced
+from fastrace.mcmc.models._sites import held_apart, replaced
 from fastrace.mcmc.models.model import GLM, Model, NoModeError, Reference
 from fastrace.mcmc.protocol import Steps
 from fastrace.races._options import RaceOptions, takes_options
-from fastrace.sources import Source
+from fastrace.sources import ArraySource, Source
 
 Array = NDArray[np.float64]
 
@@ -56,6 +57,7 @@ VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks fo
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 MOST_VAGUE = 5.0  # of that deviation, with which scales would be 0 or infinite in double precision
+MOST_APART = 0.02  # of the rows, which every race may read
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 BETWEEN = 3  # moves between two draws of it whose weights are looked at
 CHECK = 10  # steps without a decision between two looks at the posterior of where they lead; a window has a multiple
@@ -92,7 +94,8 @@ class SurrogateMetropolis(Racing):
         likelihood whose scale is learned, and describe() says "none"; else "exact" up to 4096 rows, which are read in
         no time; "poisson" where such bounds are known and a short pilot, always from one seed, reads few rows by them;
         else "exact" where a few rows hold most of what the expansion leaves, such as a small group of one outcome,
-        which races miss; else "race". A race asked for by name is a warning of `mcmc.sample` there.
+        which small subsets miss; else "race". A race asked for by name reads these rows in every decision, and races
+        the others; where it would take more than 2 % of the rows, it is a warning of `mcmc.sample`.
     n_inner : int, default 1
         Moves on the surrogate between two decisions.
     size : float, default 1.0
@@ -182,6 +185,8 @@ class SurrogateMetropolis(Racing):
     _stay: Array | None = None  # effects of groups that have directions of their own
     _along: Array | None = None  # directions of random walks
     _bend: Arrow | None = None  # of its curvature
+    _apart: NDArray[np.intp] | None = None  # rows that every race reads
+    _spreads: Array | None = None  # of the rows' predictors, while a kernel is made
     _missed = False  # whether few rows hold what a race is about
     _fixed_share = 0.0  # of moves without a factor of their own
     _stride = 0.0  # of kernels saved before there were plain steps
@@ -242,8 +247,9 @@ class SurrogateMetropolis(Racing):
         if self.decision in ("auto", "poisson"):
             self._decide_by_bounds()
         if self.decision == "race":
-            self._missed = self._races_miss()
+            self._missed = decision == "race" and self._races_miss()  # "auto" has looked
             self._race_by(*race)
+        self._spreads = None
 
     def _compress(self, psi_hat: Any) -> Compressed:
         if self.model.own_surrogate is not None:
@@ -400,7 +406,7 @@ class SurrogateMetropolis(Racing):
 
     def _without_bounds(self) -> str:
         """How "auto" decides where no minibatch is cheap."""
-        return "exact" if self._races_miss() else "race"
+        return "exact" if self._races_miss() or self._apart is not None else "race"
 
     def _races_miss(self) -> bool:
         """Whether so few rows hold what the expansion leaves that the first looks of a race see none of them."""
@@ -408,12 +414,16 @@ class SurrogateMetropolis(Racing):
         if not isinstance(model, GLM) or not model.factors or model.learns_scale or self.inner == "hmc":
             return False
         spread = self._spread_of(self._pieces or pieces_of(self.compressed.factor(), model.factors))
-        return holders(model, np.array(self.compressed.psi_hat), spread) < MISSED * model.n_rows
+        rows, apart = held_apart(model, np.array(self.compressed.psi_hat), spread, MISSED, MOST_APART)
+        self._apart = rows if apart and len(rows) else None
+        return not apart
 
     def _spread_of(self, pieces: Pieces) -> Array:
         """Standard deviation of each row's predictor."""
         model: Any = self.model
-        return np.asarray(np.sqrt(np.square(pieces.lengths(model._glm.X, model.factors)).sum(axis=0)))
+        if self._spreads is None:
+            self._spreads = np.asarray(np.sqrt(np.square(pieces.lengths(model._glm.X, model.factors)).sum(axis=0)))
+        return self._spreads
 
     @property
     def decision_advice(self) -> str:
@@ -583,6 +593,9 @@ class SurrogateMetropolis(Racing):
 
     def _engine(self, move: Move) -> Chain:
         source, theta = self.model.engine(self.reference)
+        if self.decision == "race" and self._apart is not None:
+            nothing = ArraySource(np.broadcast_to(0.0, (self.model.n_rows, 2)))
+            source = ControlVariate(source, nothing, np.zeros(2), self._apart)
         bounds = self._bounds_of_moves()
         return self._chain(
             source, theta, None, None, move, surrogate=True, weights=bounds, n_hyper=self.compressed.prior.n_hyper,

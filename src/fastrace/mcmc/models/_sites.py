@@ -14,7 +14,7 @@ from fastrace.mcmc.models._rows import CHUNK
 if TYPE_CHECKING:
     from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["Sites", "holders", "matched", "replaced"]
+__all__ = ["Sites", "held_apart", "matched", "replaced"]
 
 Array = NDArray[np.float64]
 
@@ -123,11 +123,24 @@ def _bends(model: GLM, hat: Array, spread: Array) -> tuple[Array, list[Array]]:
     return here, [bends(spread) - here, bends(-spread) - here]
 
 
-def holders(model: GLM, hat: Array, spread: Array) -> float:
-    """How many rows hold what an expansion at `hat` leaves: from changes of curvature over each row's spread."""
+def held_apart(model: GLM, hat: Array, spread: Array, share: float, most: float) -> tuple[NDArray[np.intp], bool]:
+    """Rows that hold what an expansion at `hat` leaves, ascending, and whether the other rows share what is left.
+
+    What a row leaves is the change of its curvature over its own spread, times the variance. Rows that leave most are
+    taken until the effective number of the others is `share` of all rows, at most the part `most` of them. None are
+    where it is that without.
+    """
     left = np.maximum(*np.abs(_bends(model, hat, spread)[1])) * np.square(spread)
     squares = np.square(left / max(float(left.max()), np.finfo(float).tiny))
-    return float(squares.sum() ** 2 / max(np.square(squares).sum(), np.finfo(float).tiny))
+    order = np.argsort(-squares, kind="stable")
+    tails = np.cumsum(squares[order][::-1])[::-1]  # of the rows from each on
+    fourth = np.cumsum(np.square(squares[order])[::-1])[::-1]
+    effective = np.square(tails) / np.maximum(fourth, np.finfo(float).tiny)
+    count = int(most * len(left)) + 1
+    enough = effective[:count] >= share * len(left)
+    if not enough.any():
+        return np.zeros(0, dtype=np.intp), False
+    return np.sort(order[: int(enough.argmax())]), True
 
 
 def _found(model: GLM, hat: Array, spread: Array) -> list[tuple[Array, NDArray[np.intp]]]:
