@@ -53,6 +53,8 @@ cdef class UniformPulls(RandomPulls):
 
 cdef class ResampledPulls(RandomPulls):
     cdef readonly Source source
+    cdef readonly bint paired
+    cdef cnp.ndarray _column        # where the rewards of each arm of a request go
 
 
 cdef class RecordedPulls(PullSource):
@@ -60,6 +62,10 @@ cdef class RecordedPulls(PullSource):
     cdef const double *values
     cdef int64_t n_recorded
     cdef int64_t *used
+    cdef readonly bint paired
+
+    cdef int _pull_rounds(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n,
+                          double *out) except -1 nogil
 
 
 cdef class CallablePulls(PullSource):

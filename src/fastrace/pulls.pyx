@@ -343,6 +343,17 @@ cdef class UniformPulls(RandomPulls):
         return 0
 
 
+cdef int demand_rounds(const int64_t *counts, Py_ssize_t n) except -1 nogil:
+    """Refuse a request of arms that are not wanted equally often: rounds are of all of them."""
+    cdef Py_ssize_t k
+    for k in range(1, n):
+        if counts[k] != counts[0]:
+            with gil:
+                raise ValueError(f"counts are {counts[0]} and {counts[k]}; a paired source gives rounds, rewards of "
+                                 f"all arms of a request on the same rows: ask for each equally often, or one by one")
+    return 0
+
+
 cdef class ResampledPulls(RandomPulls):
     """An endless stream out of a finite population: each pull is the reward on a row drawn with replacement.
 
@@ -354,42 +365,60 @@ cdef class ResampledPulls(RandomPulls):
         Source of randomness; one uniform number per pull.
     n_arms, n_rows : int, optional
         Needed for functions, whose size cannot be seen.
+    paired : bool, default False
+        The arms of a request share their rows: its t-th rewards of all arms are of one row. For rules that compare arms
+        by rounds, such as ``LUCB(paired=True)``; it takes one uniform number per row.
 
     Raises
     ------
     ValueError
-        If the population has no rows or more than 2**53, or a size is missing.
+        If the population has no rows or more than 2**53, or a size is missing; from a read with `paired`, if the arms
+        are not wanted equally often.
 
     Examples
     --------
     >>> from fastrace.pulls import ResampledPulls
     >>> ResampledPulls([[1.0, 5.0], [1.0, 6.0]], rng=1).read([0], [3])
     array([1., 1., 1.])
+    >>> ResampledPulls([[1.0, 5.0], [2.0, 6.0]], rng=1, paired=True).read([0, 1], [3, 3])
+    array([2., 2., 1., 6., 6., 5.])
     """
 
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 2)
 
-    def __init__(self, source, rng=None, *, n_arms=None, n_rows=None):
+    def __init__(self, source, rng=None, *, n_arms=None, n_rows=None, paired=False):
+        cdef bint together = _checks.flag(paired, "paired")
         cdef Source population = _source_of(source, "source", n_arms, n_rows)
         if not 1 <= population.n_rows <= 1 << 53:
             raise ValueError(f"the population has {population.n_rows} rows; from 1 to 2**53 are needed to draw from")
         super().__init__(population.n_arms, rng)
         guard_build(&self.guard, 2, self)
         self.source = population
+        self.paired = together
+        self._column = np.zeros(self.n_arms if together else 1, dtype=np.intp)
         guard_built(&self.guard, 2)
 
     def __reduce__(self):
         rng, left = self._saved()
+        if self.paired:
+            return _rebuild_paired.saved(type(self), self.source, rng, left)
         return _rebuild_random.saved(type(self), (self.source,), rng, left)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
+        cdef double **column = <double **>cnp.PyArray_DATA(self._column)
         cdef int64_t[ROWS_PER_FILL] rows
         cdef int64_t left
-        cdef Py_ssize_t k, i, size, drawn, many
+        cdef Py_ssize_t k, j, i, size, drawn, many, at_once = n if self.paired else 1
         cdef double n_rows = <double>self.source.n_rows
-        for k in range(n):
+        if self.paired:
+            demand_rounds(counts, n)
+        k = 0
+        while k < n:
             left = counts[k]
+            for j in range(at_once):
+                column[j] = out + j * left
+            out += at_once * left
             while left > 0:
                 size = <Py_ssize_t>min(left, <int64_t>ROWS_PER_FILL)
                 drawn = 0
@@ -399,9 +428,11 @@ cdef class ResampledPulls(RandomPulls):
                         rows[drawn + i] = <int64_t>(self.ahead.value[self.ahead.used + i] * n_rows)
                     self.ahead.used += <int>many
                     drawn += many
-                self.source.fill(&rows[0], size, &arms[k], 1, &out)
-                out += size
+                self.source.fill(&rows[0], size, &arms[k], at_once, column)
+                for j in range(at_once):
+                    column[j] += size
                 left -= size
+            k += at_once
         return 0
 
 
@@ -412,11 +443,15 @@ cdef class RecordedPulls(PullSource):
     ----------
     values : array_like of real numbers, shape (n_recorded, n_arms)
         The rewards, in the order in which each arm gives them; a frame or a dict of columns too.
+    paired : bool, default False
+        A row is a round: the t-th rewards of all arms of a request are of one row, the next that no request has had, of
+        whichever arms. For rules that compare arms by rounds, such as ``LUCB(paired=True)``.
 
     Raises
     ------
     ValueError
-        If `values` is no table of real numbers; from a read, if an arm has given all its rewards.
+        If `values` is no table of real numbers; from a read, if an arm has given all its rewards, or with `paired` if
+        the arms are not wanted equally often.
 
     Notes
     -----
@@ -434,12 +469,14 @@ cdef class RecordedPulls(PullSource):
         guard_await(&self.guard, 1)
         self.most_at_once = ANY_NUMBER          # all or nothing: an arm may run out
 
-    def __init__(self, values):
+    def __init__(self, values, *, paired=False):
+        cdef bint together = _checks.flag(paired, "paired")
         table = np.asarray(ArraySource(as_table(values, "values")).values)
         cdef cnp.ndarray by_arm = np.array(table.T, dtype=np.float64, order="C")
         cdef cnp.ndarray used = np.zeros(by_arm.shape[0], dtype=np.int64)
         super().__init__(by_arm.shape[0])
         guard_build(&self.guard, 1, self)
+        self.paired = together
         self._values, self._used = by_arm, used
         self.values = <const double *>cnp.PyArray_DATA(by_arm)
         self.used = <int64_t *>cnp.PyArray_DATA(used)
@@ -449,12 +486,14 @@ cdef class RecordedPulls(PullSource):
     def __reduce__(self):
         guard_enter(&self.guard, self)
         try:
-            return _rebuild_recorded.saved(self._values, np.array(self._used))
+            return _rebuild_recorded.saved(self._values, np.array(self._used), *([True] if self.paired else []))
         finally:
             guard_leave(&self.guard)
 
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         cdef Py_ssize_t k, back
+        if self.paired:
+            return self._pull_rounds(arms, counts, n, out)
         for k in range(n):
             if counts[k] > self.n_recorded - self.used[arms[k]]:
                 with gil:
@@ -468,16 +507,43 @@ cdef class RecordedPulls(PullSource):
             out += counts[k]
         return 0
 
+    cdef int _pull_rounds(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n,
+                          double *out) except -1 nogil:
+        cdef Py_ssize_t k
+        cdef int64_t start = self.used[0], count = counts[0] if n > 0 else 0
+        demand_rounds(counts, n)
+        if count > self.n_recorded - start:
+            with gil:
+                wanted, left = count, self.n_recorded - start
+                raise ValueError(f"arms {[arms[k] for k in range(n)]} are to be read on {wanted} rows but {left} of "
+                                 f"the {self.n_recorded} recorded ones are left; record more, or set max_pulls")
+        for k in range(n):
+            memcpy(out + k * count, self.values + arms[k] * self.n_recorded + start, count * sizeof(double))
+        for k in range(self.n_arms):
+            self.used[k] = start + count
+        return 0
+
+
+@_checks.rebuilds(1, ResampledPulls, subclasses=True)
+def _rebuild_paired(cls, population, rng, left):
+    """Rebuild pickled `ResampledPulls` that are paired."""
+    if not isinstance(rng, np.random.Generator):
+        raise ValueError("it names no generator of random rewards")
+    source = cls(population, rng, paired=True)
+    source._resume(left)
+    return source
+
 
 @_checks.rebuilds(1, RecordedPulls)
-def _rebuild_recorded(values, used):
-    """Rebuild a pickled `RecordedPulls`."""
+def _rebuild_recorded(values, used, paired=False):
+    """Rebuild a pickled `RecordedPulls`; those saved without `paired` are not."""
     if not (isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype == np.float64
             and isinstance(used, np.ndarray) and used.shape == values.shape[:1] and used.dtype.kind in "iu"
-            and (used >= 0).all() and (used <= values.shape[1]).all()):
+            and (used >= 0).all() and (used <= values.shape[1]).all() and isinstance(paired, bool)
+            and (not paired or np.unique(used).size == 1)):
         raise ValueError("its rewards must be a table of floats, and an arm cannot have "
                          "given more of them than there are")
-    cdef RecordedPulls source = RecordedPulls(values.T)
+    cdef RecordedPulls source = RecordedPulls(values.T, paired=paired)
     source._used[:] = used
     return source
 
@@ -699,7 +765,7 @@ def is_population(pull):
     return not callable(pull) or hasattr(pull, "__array__")
 
 
-def as_pulls(pull, n_arms, *, order="random", rng=None):
+def as_pulls(pull, n_arms, *, order="random", rng=None, paired=False):
     """A `PullSource` made of whatever gives rewards.
 
     Parameters
@@ -716,6 +782,8 @@ def as_pulls(pull, n_arms, *, order="random", rng=None):
         only if the rows are independent rewards in the order in which they were drawn.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness of ``order="random"``.
+    paired : bool, default False
+        The arms of a request share their rows; see `ResampledPulls` and `RecordedPulls`.
 
     Returns
     -------
@@ -726,7 +794,8 @@ def as_pulls(pull, n_arms, *, order="random", rng=None):
     TypeError
         If `pull` is a `fastrace.sources.Source` and `order` is ``"given"``: a source is read by row, in any order.
     ValueError
-        If the number of arms differs, `order` is neither of the two, or `pull` is none of these.
+        If the number of arms differs, `order` is neither of the two, or `pull` is none of these, or reads rows and is
+        paired where `paired` is False, or the other way round.
 
     Examples
     --------
@@ -743,12 +812,19 @@ def as_pulls(pull, n_arms, *, order="random", rng=None):
                         f"order='random', as ResampledPulls reads it, or give a table of the rewards in their order")
     if is_population(pull):
         if order == "random":
-            source = ResampledPulls(_source_of(pull, "pull"), rng, n_arms=n_arms)
+            source = ResampledPulls(_source_of(pull, "pull"), rng, n_arms=n_arms, paired=paired)
         else:
-            source = RecordedPulls(real_table(as_table(pull, "pull"), "pull"))
+            source = RecordedPulls(real_table(as_table(pull, "pull"), "pull"), paired=paired)
     elif isinstance(pull, PullSource):
         guard_check_built(&(<PullSource>pull).guard, pull)
         source = pull
+        if isinstance(pull, (ResampledPulls, RecordedPulls)) and pull.paired != paired:
+            name = type(pull).__name__
+            if paired:
+                raise ValueError(f"pull is a {name} that reads rows of its own for each arm, which cannot be paired: "
+                                 f"give the table itself, or make it with {name}(..., paired=True)")
+            raise ValueError(f"pull is a {name} made with paired=True, whose rewards of a request depend on each "
+                             f"other; this rule needs independent ones: leave it out, or let the rule be paired too")
     elif is_low_level(pull):
         source = CallbackPulls(pull, n_arms)
     elif callable(getattr(pull, "pull", None)):
