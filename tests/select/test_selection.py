@@ -834,3 +834,23 @@ def test_numbers_beyond_64_bits_are_refused_by_name(call):
     for n in (2**63, 2**70):
         with pytest.raises(ValueError, match=f"is {n}"):
             call(n)
+
+
+def test_costs_are_added_up_and_progress_changes_nothing(capsys):
+    pytest.importorskip("rich")
+    values = np.random.default_rng(0).random((400, 4)) * 0.6 + [0.0, 0.1, 0.2, 0.4]
+    plain = fr.LUCB(4, 1, rng=1).run(values)
+    rule = fr.LUCB(4, 1, cost=[1, 2, 3, 4], rng=1)
+    found = rule.run(values, progress=True)
+    assert f"{found.n_read}/" in capsys.readouterr().err
+    assert plain.cost is None and (plain.pulls == found.pulls).all() and plain.best == found.best
+    assert found.cost == found.pulls @ [1, 2, 3, 4] and f"cost {found.cost:g}" in str(found)
+    assert pickle.loads(pickle.dumps(rule)).result() == found
+    for method in ("auto", "halving", "adapt"):
+        result = fr.select_best(values, epsilon=0.1, method=method, cost=2.0, rng=1)
+        assert result.cost == 2.0 * result.n_read
+    exact = fr.select_best(np.repeat(values[:20, :1], 3, axis=1), cost=[1, 0, 5], rng=1)
+    assert exact.stopped_by == "exact" and exact.cost == exact.pulls @ [1, 0, 5]
+    for make in (lambda cost: fr.LUCB(4, 1, cost=cost), lambda cost: fr.select_best(values, cost=cost)):
+        with pytest.raises(ValueError, match="cost is -1"):
+            make(-1.0)

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -816,3 +817,34 @@ def test_a_race_saved_before_there_were_rules_goes_on_by_brackets(seed):
             rebuild(version, cls, known, state | {"duels": duels}, order)
     with pytest.raises(ValueError, match="damaged"):
         rebuild(version, cls, known, state | {"duels": state["duels"] | {"seat": np.array([0, 0, 1])}}, order)
+
+
+@pytest.mark.parametrize("order", ["random", "given"])
+@pytest.mark.parametrize("build", [
+    lambda **more: fr.BettingRace(4, None, 0.05, (0, 1), **more),
+    lambda **more: fr.BernsteinRace(4, 20_000, 0.05, (0, 1), n_best=2, **more),
+    lambda **more: fr.HoeffdingRace(4, 20_000, 0.05, (0, 1), **more)])
+def test_costs_are_added_up_and_progress_changes_nothing(build, order, capsys):
+    pytest.importorskip("rich")
+    values = 0.6 * np.random.default_rng(0).random((20_000, 4)) + [0.0, 0.1, 0.2, 0.4]
+    plain = build().run(values, order=order, rng=1)
+    race = build(cost=[1, 2, 3, 4])
+    found = race.run(values, order=order, rng=1, progress=True)
+    assert f"{found.n_read}/" in capsys.readouterr().err
+    assert plain.cost is None and found.cost == found.pulls @ [1, 2, 3, 4] and f"cost {found.cost:g}" in str(found)
+    assert replace(found, cost=None) == plain
+    assert pickle.loads(pickle.dumps(race)).result() == found
+    calls = []
+
+    def function(arms, rows):
+        calls.append(len(rows))
+        return values[np.ix_(rows, arms)]
+
+    batches = [(build().run(function, 7, progress=shown).n_read, calls[:], calls.clear()) for shown in (False, True)]
+    assert batches[0][0] == batches[1][0]
+    cut = build().run(values, max_pulls=81, order=order, rng=1, progress=True)
+    assert cut.stopped_by == "max_pulls" and cut.n_read == 80
+    short = build().run(values[:10], order="given", progress=True)
+    assert short.stopped_by == "" and short.n_rounds == 10
+    with pytest.raises(ValueError, match="cost"):
+        build(cost=[1, 2])

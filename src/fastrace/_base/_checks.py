@@ -219,6 +219,14 @@ def twice(names: Sequence[str]) -> str | None:
     return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
 
 
+def arm_costs(value: ArrayLike, n_arms: int) -> NDArray[np.float64]:
+    """What one evaluation of each arm costs."""
+    found = arm_values(value, "cost", n_arms)
+    if not ((found >= 0.0) & np.isfinite(found)).all():
+        raise ValueError(f"cost is {shown(value)}; finite numbers of at least 0 are needed")
+    return found
+
+
 def flag(value: bool, name: str) -> bool:
     """True or False; no other value, whose truth may not be what was meant."""
     if not isinstance(value, (bool, np.bool_)):

@@ -254,14 +254,6 @@ def missing(value: str, variance: str, low: NDArray[np.float64] | None, high: ND
     return found
 
 
-def cost(value: ArrayLike, n_arms: int) -> NDArray[np.float64]:
-    """What one evaluation of each arm costs."""
-    found = _checks.arm_values(value, "cost", n_arms)
-    if not ((found >= 0.0) & np.isfinite(found)).all():
-        raise ValueError(f"cost is {_checks.shown(value)}; finite numbers of at least 0 are needed")
-    return found
-
-
 def strict(value: str) -> bool:
     """Whether rewards outside the support are refused."""
     return _checks.choice(value, "outside", _checks.OUTSIDE) == "raise"

@@ -74,7 +74,7 @@ class RaceSettings:
         self.outside = "raise" if _options.strict(outside) else "warn"
         self.epsilon = _options.epsilon(epsilon)
         self.n_best = _options.n_best(n_best, self.n_arms)
-        self.cost = None if cost is None else _options.cost(cost, self.n_arms)
+        self.cost = None if cost is None else _checks.arm_costs(cost, self.n_arms)
         self.missing = _options.missing(missing, self.variance, self.low, self.high)
         self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")
 

@@ -346,6 +346,8 @@ class StreamRaceResult(_Compared):
         ``"exact"``, or ``"asymptotic"`` if no support was known: the promise is then nearly right.
     first_look : int or None
         Rounds from which on an asymptotic promise is nearly right.
+    cost : float or None
+        What the rewards used cost together, where the cost of one was given.
     """
 
     best: int | NDArray[np.intp]
@@ -371,6 +373,7 @@ class StreamRaceResult(_Compared):
     names: tuple[str, ...] | None = field(default=None, repr=False)
     kind: str = "exact"
     first_look: int | None = None
+    cost: float | None = None
 
     @property
     def promise(self) -> str:
@@ -416,4 +419,6 @@ class StreamRaceResult(_Compared):
         if self.kind == "asymptotic":
             said.append(f"  asymptotic: nearly right from {self.first_look} rounds on, as the mean of differences is "
                         f"nearly normal")
+        if self.cost is not None:
+            said.append(f"  cost {self.cost:g}")
         return [*said, *super()._notes()]

@@ -61,6 +61,8 @@ class SelectionResult(ArmsResult):
         ``"exact"``, or ``"asymptotic"`` if no support was known: the promise is then nearly right.
     first_look : int or None
         Pulls of each arm from which on an asymptotic promise is nearly right.
+    cost : float or None
+        What the pulls cost together, where the cost of one was given.
     """
 
     best: int | NDArray[np.intp]
@@ -82,6 +84,7 @@ class SelectionResult(ArmsResult):
     names: tuple[str, ...] | None = field(default=None, repr=False)
     kind: str = "exact"
     first_look: int | None = None
+    cost: float | None = None
 
     _out_label: ClassVar[str] = "others"
 
@@ -98,7 +101,7 @@ class SelectionResult(ArmsResult):
     def _notes(self) -> list[str]:
         said = [] if self.kind == "exact" else [
             f"  asymptotic: nearly right from {self.first_look} pulls of each arm on, as their mean is nearly normal"]
-        return said + super()._notes()
+        return [*said, *([] if self.cost is None else [f"  cost {self.cost:g}"]), *super()._notes()]
 
     def _listed(self) -> list[int | str]:
         order = self._order()

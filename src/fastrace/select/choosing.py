@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fastrace._base import _checks, _progress
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
@@ -46,6 +47,7 @@ def select_best(
     method: str = "auto",
     support: _checks.Support | None = SUPPORT,
     max_pulls: int | None = None,
+    cost: ArrayLike | None = None,
     progress: bool = False,
     order: str = "random",
     rng: _checks.RngLike = None,
@@ -83,6 +85,9 @@ def select_best(
     max_pulls : int, optional
         Pulls after which to stop with the best answer so far, ``stopped_by="max_pulls"`` and an error bound that says
         what it is worth; at least one per arm. By default there is no budget.
+    cost : float or array_like of shape (n_arms,), optional
+        What one pull of an arm costs, in any unit; the result's `cost` adds it up, the cells of a table that are read
+        after all included. It changes no decision: say `max_pulls` to limit what is spent.
     progress : bool, default False
         Show the pulls made, against `max_pulls` if that is given, on standard error; needs rich.
     order : {"random", "given"}, default "random"
@@ -175,6 +180,8 @@ def select_best(
                 f"max_pulls is {limit}; at least {rule._n_arms} is needed, one pull of each arm: without, the choice "
                 f"would be arbitrary"
             )
+        if cost is not None:
+            rule._cost = _checks.arm_costs(cost, rule._n_arms)
         source: Any = rule._rewards(pull, order)
         rule._names = remembered(rule._names, columns_of(pull))
     cells = 0
@@ -192,6 +199,7 @@ def select_best(
     if cells and result.stopped_by == "max_pulls":
         with _checks.named_arms(rule._names, source.source):
             result = _exactly(result, source.source, rule._support)
+            result = dataclasses.replace(result, cost=None if rule._cost is None else float(result.pulls @ rule._cost))
     return rule._named(result, pull, source)
 
 

@@ -85,6 +85,7 @@ class LUCB(Selection):
     first_look : int, default 200
         With ``support=None``: pulls of each arm before it is compared with others.
     {names}
+    {cost}
     {no rng}
 
     {errors}
@@ -223,6 +224,7 @@ class LUCB(Selection):
         symmetric: bool = False,
         first_look: int | None = None,
         names: Sequence[str] | None = None,
+        cost: ArrayLike | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
         self._free = _without_support(sub_gaussian, symmetric, rule, bound, split, support)
@@ -234,6 +236,8 @@ class LUCB(Selection):
         self._check(n_arms, n_best, epsilon, delta, support if not self._free else _unbounded.EVERYWHERE, names)
         self._pairs = _by_pairs(rule, bound, split)
         given = {**self._shared(), "rule": rule, "bound": bound, "split": split, "batch": batch}
+        if cost is not None:
+            self._cost = given["cost"] = _checks.arm_costs(cost, self._n_arms)
         options: dict[str, Any] = {"epsilon": self._epsilon, "batch": _batch(batch)}
         if self._free:
             scale = None if sub_gaussian is None else _checks.arm_values(sub_gaussian, "sub_gaussian", self._n_arms)

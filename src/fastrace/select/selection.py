@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
@@ -39,6 +39,9 @@ support : tuple of float or of arrays of shape (n_arms,), default (0, 1)
     "names": """\
 names : sequence of str, optional
     What to call the arms in the result; by default the columns of the table that `run` is given.""",
+    "cost": """\
+cost : float or array_like of shape (n_arms,), optional
+    What one pull of an arm costs, in any unit; ``result().cost`` adds it up. It changes no decision.""",
     "no rng": """\
 rng : None, int, SeedSequence or Generator, optional
     Source of randomness. The rule itself draws nothing; `run` spawns from it what draws rows of a table.""",
@@ -71,6 +74,7 @@ class Selection(ABC):
     _given: dict[str, Any]
     _maker: type[Selection]
     _core: Selector
+    _cost: NDArray[np.float64] | None = None        # of a pull of each arm
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -188,7 +192,8 @@ class Selection(ABC):
             self._core.tell(rewards)
 
     def run(
-        self, pull: Any, max_pulls: int | None = None, *, order: str = "random", rng: _checks.RngLike = None
+        self, pull: Any, max_pulls: int | None = None, *, order: str = "random", rng: _checks.RngLike = None,
+        progress: bool = False,
     ) -> SelectionResult:
         """Pull until the rule stops, in compiled code without the GIL.
 
@@ -211,6 +216,8 @@ class Selection(ABC):
         rng : None, int, SeedSequence or Generator, optional
             Source of randomness of the rows drawn. By default it is spawned from the rule's own, so that a call that
             goes on draws rows of its own. With a number, give another one to each call.
+        progress : bool, default False
+            Show the pulls made, against `max_pulls` if that is given, on standard error; needs rich.
 
         Returns
         -------
@@ -233,8 +240,13 @@ class Selection(ABC):
         given, make one `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
         """
         limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
+        shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
-        with naming(self, columns_of(pull), self._core):
+        total = None if max_pulls is None else limit
+        with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
+            while shown and not self.done and self.n_pulls < limit:
+                self._core.run(source, min(limit, self.n_pulls + max(100, self.n_pulls // 10)))
+                show(self.n_pulls)
             self._core.run(source, min(limit, NO_LIMIT))
         return self._named(self.result(), pull, source)
 
@@ -264,6 +276,7 @@ class Selection(ABC):
         if known["stopped_by"] in ("max_pulls", "budget") and not known["error_bound"] <= self._delta:
             known["warnings"] += (_spent(known),)
         known["best"] = best_of(known["best"], known["mean"])
+        known["cost"] = None if self._cost is None else float(known["pulls"] @ self._cost)
         return SelectionResult(**known)
 
     def _hoeffding_bounds(self, log_inv_delta: float) -> dict[str, Any]:

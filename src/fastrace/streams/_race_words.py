@@ -46,6 +46,9 @@ n_best : int, default 1
     "names": """\
 names : sequence of str, optional
     What to call the arms in the result; by default the columns of the table that `run` is given.""",
+    "cost": """\
+cost : float or array_like of shape (n_arms,), optional
+    What one reward of an arm costs, in any unit; the result's `cost` adds up those used. It changes no decision.""",
     "raises": """\
 Raises
 ------

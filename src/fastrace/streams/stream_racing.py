@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace.streams._stream_race as _stream_race
-from fastrace._base import _checks
+from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.results import StreamRaceResult
@@ -41,7 +41,7 @@ class StreamRace:
 
     def __init__(
         self, n_arms: int, horizon: int | None, delta: float = 0.05, support: _checks.Support | None = None,
-        *, epsilon: float = 0.0, n_best: int = 1, names: Sequence[str] | None = None,
+        *, epsilon: float = 0.0, n_best: int = 1, names: Sequence[str] | None = None, cost: ArrayLike | None = None,
     ) -> None:
         n_arms = _checks.integer(n_arms, "n_arms", 1, "a race needs arms")
         if horizon is None and self._spends_by_round:
@@ -72,6 +72,7 @@ class StreamRace:
         if n_best > 1 and self._epsilon > 0.0 and goal is None:
             raise ValueError(f"epsilon is {epsilon!r} and n_best is {n_best}; the epsilon-best race finds one arm")
         self._names = _checks.arm_names(names, n_arms)
+        self._cost = None if cost is None else _checks.arm_costs(cost, n_arms)
         self._horizon = horizon
         n_shares = horizon if horizon is not None and self._spends_by_round else 1
         share = math.log(self._failures) + math.log(n_arms) + math.log(n_shares) - math.log(self._delta)
@@ -92,8 +93,7 @@ class StreamRace:
         support = (self._low, self._high) if self._first_look is None else None
         arguments = (
             race.n_arms, self._horizon, self._delta, support, self._epsilon, race.n_best, self._names,
-            *((self._rule,) if isinstance(self, BettingRace) else ()),
-            *(() if self._first_look is None else (self._first_look,)),
+            self._rule if isinstance(self, BettingRace) else None, self._first_look, self._cost,
         )
         return _rebuild.saved(type(self), arguments, *race.saved())
 
@@ -178,6 +178,7 @@ class StreamRace:
         max_pulls: int | None = None,
         order: str = "random",
         rng: _checks.RngLike = None,
+        progress: bool = False,
     ) -> StreamRaceResult:
         """Race to the end, in compiled code.
 
@@ -200,6 +201,8 @@ class StreamRace:
             the order in which they came; the answer is then about the mean that they share.
         rng : None, int, SeedSequence or Generator, optional
             Source of randomness of the order, used where a race starts. A race that goes on keeps its order.
+        progress : bool, default False
+            Show the rewards used, against `max_pulls` if that is given, on standard error; needs rich.
 
         Returns
         -------
@@ -236,9 +239,18 @@ class StreamRace:
         if not function and source.n_rows == 0:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
         columns = column_names(rewards)
-        with naming(self, columns, race):
-            race.run(source, most, generator if order == "random" and not function else None,
-                     None if limit is None else min(limit, MOST_ROUNDS))
+        shown, last = _checks.flag(progress, "progress"), MOST_ROUNDS if limit is None else min(limit, MOST_ROUNDS)
+        with naming(self, columns, race), _progress.meter("rewards", limit, shown) as show:
+            shuffle, used, until = generator if order == "random" and not function else None, -1, 0
+            while shown and not race.done and until < last:
+                before, used = used, int(race.answer()["pulls"].sum())
+                show(used)
+                if used == before:          # the rows are at an end
+                    break
+                until = min(last, used + max(100, used // 10, most * race.n_arms))
+                race.run(source, most, shuffle, until)
+            race.run(source, most, shuffle, None if limit is None else last)
+            show(int(race.answer()["pulls"].sum()) if shown else 0)
         return named(self.result(), columns, source)
 
     def result(self) -> StreamRaceResult:
@@ -272,13 +284,14 @@ class StreamRace:
             error_bound=self._error_bound(answer["stopped_by"], evidence),
             shortfall=shortfall,
             promised_gap=gap,
-            promised_drops=_drops(needed, int(pulls.sum())),
+            promised_drops=int(np.searchsorted(2.0 * np.cumsum(np.sort(needed)), int(pulls.sum()), side="right")),
             horizon=self._horizon,
             work_saved=1.0 - int(pulls.sum()) / (lower.size * (self._horizon or max(answer["n_rounds"], 1))),
             bound=self._bound,
             delta=self._delta,
             epsilon=self._epsilon,
             names=self._names,
+            cost=None if self._cost is None else float(pulls @ self._cost),
             warnings=ends.get(answer["stopped_by"], ()) + self._doubts(int(order[0])),
             kind="exact" if self._first_look is None else "asymptotic",
             first_look=self._first_look,
@@ -330,11 +343,6 @@ class StreamRace:
         return np.full(answer["mean"].size, np.inf), np.full(answer["mean"].size, np.nan)
 
 
-def _drops(needed: NDArray[np.float64], n_samples: int) -> int:
-    """The largest d for which twice the d smallest numbers of samples are within `n_samples`."""
-    return int(np.searchsorted(2.0 * np.cumsum(np.sort(needed)), n_samples, side="right"))
-
-
 class HoeffdingRace(StreamRace):
     r"""Find the arm with the largest mean by Hoeffding's inequality.
 
@@ -343,7 +351,7 @@ class HoeffdingRace(StreamRace):
 
     Parameters
     ----------
-    {n_arms} {horizon} {delta} {support} {epsilon} {n_best} {names}
+    {n_arms} {horizon} {delta} {support} {epsilon} {n_best} {names} {cost}
 
     {raises}
 
@@ -407,7 +415,7 @@ class BernsteinRace(StreamRace):
 
     Parameters
     ----------
-    {n_arms} {horizon} {delta} {support} {epsilon} {n_best} {names}
+    {n_arms} {horizon} {delta} {support} {epsilon} {n_best} {names} {cost}
 
     {raises}
 
@@ -491,6 +499,7 @@ class BettingRace(StreamRace):
         memory grows with that.
     first_look : int, default 200
         With ``support=None``: rounds before which no arm leaves.
+    {cost}
 
     {raises}
 
@@ -562,6 +571,7 @@ class BettingRace(StreamRace):
         self, n_arms: int, horizon: int | None = None, delta: float = 0.05,
         support: _checks.Support | None = _checks.MISSING, *, epsilon: float = 0.0, n_best: int = 1,
         names: Sequence[str] | None = None, rule: str = "auto", first_look: int | None = None,
+        cost: ArrayLike | None = None,
     ) -> None:
         self._rule = _checks.choice(rule, "rule", RULES)
         if support is _checks.MISSING:
@@ -571,7 +581,7 @@ class BettingRace(StreamRace):
             self._bound, self._failures, self._first_look = "asymptotic", 1.0, _rules.start(first_look)
         else:
             _rules.with_support(first_look, "")
-        super().__init__(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, names=names)
+        super().__init__(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, names=names, cost=cost)
 
     def _goal(self, n_arms: int, n_best: int) -> float | None:
         if self._rule == "brackets" or (self._rule == "auto" and 2 * n_best * n_arms > MOST_DUELS):
@@ -585,11 +595,10 @@ def _rebuild(
 ) -> Any:
     """Rebuild a pickled race; one that was saved before there were rules goes on by brackets."""
     n_arms, horizon, delta, support, epsilon, n_best, *more = arguments
-    options = {"names": more[0] if more else None}
+    options = {"names": more[0] if more else None, "cost": more[3] if len(more) > 3 else None}
     if issubclass(cls, BettingRace):
         options["rule"] = more[1] if len(more) > 1 else "brackets"
-        if len(more) > 2:
-            options["first_look"] = more[2]
+        options["first_look"] = more[2] if len(more) > 2 else None
     race = cls(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, **options)
     race._race._set_state(state)
     race._race.restore_order(order)

@@ -221,7 +221,7 @@ class RacingSearchCV(CandidateSearch):
             if self.max_pulls is not None:
                 _checks.integer(self.max_pulls, "max_pulls", 1, "it counts predictions")
             if self.cost is not None:
-                _options.cost(self.cost, count)
+                _checks.arm_costs(self.cost, count)
             low = np.zeros(1) if self.support is not None or score.support_for(None) is not None else None
             _options.missing(self.missing, "pairwise", low, low)
 
