@@ -452,7 +452,9 @@ def race(
     Notes
     -----
     A race pays when few rows decide: clear gaps, noise of each row large. For small tables, or gaps near the noise
-    of the mean of all rows, ``values.mean(axis=0).argmax()`` is as fast, and the race turns to such a pass by itself.
+    of the mean of all rows, ``values.mean(axis=0).argmax()`` is as fast, and the race turns to such a pass by itself:
+    where rows are cheaper in order, as in memory, and only if that is cheaper than the rest of the race and within
+    `max_pulls`. Rewards that have a `cost` are never read again for it, nor where some may be `missing`.
     A reward from a Python function is assumed to be expensive: the race asks for no more of them than its promise
     needs, and for at most `max_pulls`. For quick functions, give `CallableSource` their cost (``reward_cost``).
 

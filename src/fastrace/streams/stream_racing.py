@@ -230,9 +230,9 @@ class StreamRace:
         batch = _checks.integer(batch, "batch", 1, "it counts rounds")
         limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts rewards")
         order = _checks.choice(order, "order", ("random", "given"))
-        generator = _checks.generator(rng)
-        race = self._race
+        generator, race = _checks.generator(rng), self._race
         function = callable(rewards) and not isinstance(rewards, Source) and not hasattr(rewards, "__array__")
+        shuffle = generator if order == "random" and not function else None
         n_rows = (MOST_ROUNDS if self._horizon is None else self._horizon) if function else None
         source = as_source(rewards, n_arms=race.n_arms, n_rows=n_rows)
         most = 64 if type(source) is ArraySource else min(batch, 1 << 20)
@@ -241,14 +241,13 @@ class StreamRace:
         columns = column_names(rewards)
         shown, last = _checks.flag(progress, "progress"), MOST_ROUNDS if limit is None else min(limit, MOST_ROUNDS)
         with naming(self, columns, race), _progress.meter("rewards", limit, shown) as show:
-            shuffle, used, until = generator if order == "random" and not function else None, -1, 0
+            used, until = -1, 0
             while shown and not race.done and until < last:
                 before, used = used, int(race.answer()["pulls"].sum())
                 show(used)
                 if used == before:          # the rows are at an end
                     break
-                until = min(last, used + max(100, used // 10, most * race.n_arms))
-                race.run(source, most, shuffle, until)
+                race.run(source, most, shuffle, until := min(last, used + max(100, used // 10, most * race.n_arms)))
             race.run(source, most, shuffle, None if limit is None else last)
             show(int(race.answer()["pulls"].sum()) if shown else 0)
         return named(self.result(), columns, source)
