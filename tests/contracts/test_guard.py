@@ -193,7 +193,7 @@ def test_a_selection_is_not_pickled_in_the_middle_of_a_run():
 
 
 def test_selectors_are_set_up_once_and_never_used_before():
-    from fastrace.select import _adapt, _allocate, _lucb, _pairs, _plans, _selector, _unbounded
+    from fastrace.select import _adapt, _allocate, _lucb, _paired, _pairs, _plans, _selector, _unbounded
 
     class Skips(_lucb.SarSelector):
         def __init__(self, n_arms, n_best):
@@ -203,7 +203,8 @@ def test_selectors_are_set_up_once_and_never_used_before():
     with pytest.raises(TypeError, match="budget"):
         Skips(3, 1)
     for cls in (_adapt.Adapt, _allocate.Ocba, _allocate.Race, _lucb.LucbSelector, _lucb.SarSelector,
-                _pairs.PairSelector, _unbounded.UnboundedSelector, _plans.Direct, _plans.Elimination):
+                _paired.PairedSelector, _pairs.PairSelector, _unbounded.UnboundedSelector, _plans.Direct,
+                _plans.Elimination):
         new = cls.__new__(cls, 3, 1)
         for use in (new.ask, new.get_state, new.answer, new.chosen, lambda new=new: new.tell([1.0]),
                     lambda new=new: new.run(fr.pulls.BernoulliPulls([0.1, 0.2, 0.3]), 100)):
@@ -671,6 +672,7 @@ ARGUMENTS = {
     "_allocate.Race": selector(fr.SubsetRace(3, 1, 500)), "_lucb.LucbSelector": selector(fr.KLLUCB(3, 1, 0.1)),
     "_duels.Duels": lambda: ((1, 0.0, np.zeros(3), np.ones(3)), {}),
     "_duels.AsymptoticDuels": lambda: ((1, 0.0, np.zeros(3), np.ones(3), 3.0, 20, 60.0), {}),
+    "_paired.PairedSelector": selector(fr.LUCB(3, 1, 0.1, paired=True)),
     "_pairs.PairSelector": selector(fr.LUCB(3, 1, 0.1)),
     "_unbounded.UnboundedSelector": selector(fr.LUCB(3, 1, 0.1, symmetric=True)),
     "_lucb.SarSelector": selector(fr.SAR(3, 1, 5000)), "_plans.Direct": selector(fr.Direct(3, 1, 0.1, 0.1)),

@@ -48,6 +48,8 @@ cdef class Duels:
     cdef void bet(self, const Py_ssize_t *arm, const double *reward, const double *unbiased,
                   Py_ssize_t n) noexcept nogil
     cdef double evidence(self, Py_ssize_t arm, Py_ssize_t rival, int kind) noexcept nogil
+    cdef double now(self, Py_ssize_t arm, Py_ssize_t rival, int kind) noexcept nogil
+    cdef double variance(self, Py_ssize_t arm, Py_ssize_t rival, double more, double *n) noexcept nogil
     cdef void beaten(self, const Py_ssize_t *arm, Py_ssize_t n, Py_ssize_t rank, double *found,
                      double *work) noexcept nogil
     cdef void beating(self, const Py_ssize_t *arm, Py_ssize_t n, Py_ssize_t rank, double *found,

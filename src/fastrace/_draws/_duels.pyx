@@ -20,7 +20,8 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._draws._ranks cimport kth_largest
 from fastrace._math._anytime cimport t_mixture_half_width, t_mixture_level, t_mixture_spread
-from fastrace._math._betting cimport MAX_BETS, bets_init, bets_t, wealth_extend, wealth_init, wealth_t
+from fastrace._math._betting cimport (MAX_BETS, bets_init, bets_t, wealth_extend, wealth_init, wealth_log,
+                                      wealth_t)
 from fastrace._math._moments cimport moments4_add, moments4_skewness, moments4_variance
 from fastrace._math._pairs cimport MOST_BETS, ladder_init, log_wealth, mirrored, set_wins, spread_of, spread_t
 
@@ -211,6 +212,26 @@ cdef class Duels:
             return 0.0
         w = &self.wealth[(self.seat[arm] * self.n_arms + rival) * self.kinds + kind]
         return INFINITY if w.impossible else fmax(w.peak + self.share(arm), 0.0)
+
+    cdef double now(self, Py_ssize_t arm, Py_ssize_t rival, int kind) noexcept nogil:
+        """Log of the wealth that who bet on `arm` has now; without a seat, of the shares that are left."""
+        cdef const wealth_t *w
+        if self.seat[arm] < 0:
+            return self.share(arm)
+        w = &self.wealth[(self.seat[arm] * self.n_arms + rival) * self.kinds + kind]
+        return INFINITY if w.impossible else wealth_log(w, &self.bets) + self.share(arm)
+
+    cdef double variance(self, Py_ssize_t arm, Py_ssize_t rival, double more, double *n) noexcept nogil:
+        """Variance of the differences of a duel, and how many there are; `more` is the square of one more of them."""
+        cdef const wealth_t *w
+        n[0] = 0.0
+        if self.seat[arm] < 0:
+            return more
+        w = &self.wealth[(self.seat[arm] * self.n_arms + rival) * self.kinds]
+        n[0] = <double>w.n
+        if w.n == 0:
+            return more
+        return (fmax(w.square - w.deviation * (w.deviation / n[0]), 0.0) + more) / (n[0] + 1.0)
 
     cdef void beaten(self, const Py_ssize_t *arm, Py_ssize_t n, Py_ssize_t rank, double *found,
                      double *work) noexcept nogil:

@@ -329,6 +329,8 @@ cdef class Selector:
             self._plan()
         while self.status == RUNNING and self.total < limit:
             k = self._next_piece(limit - self.total)
+            if k == 0:                  # a round of several arms would exceed it
+                break
             source.pull(self.asked + self.served, self.piece, k, self.rewards)
             self._check(self.rewards, self.piece, k)
             self._serve(self.rewards, self.piece, k)

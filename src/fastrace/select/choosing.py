@@ -98,7 +98,8 @@ def select_best(
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness of rules and sources that draw.
     **options
-        Passed on to the rule, such as ``bound``, ``split`` or ``batch``.
+        Passed on to the rule, such as ``bound``, ``split`` or ``batch``, or ``paired=True`` of `LUCB`: the t-th rewards
+        of all arms of a request are then of one draw, such as the same prompt or seed.
 
     Returns
     -------
@@ -220,9 +221,11 @@ def _run(
     end = math.inf if stop is None else stop
     doubt = max(DOUBTFUL, 1000 * rule._n_arms) if doubtful else math.inf
     with _progress.meter("pulls", stop, progress) as show:
-        while not rule.done and rule.n_pulls < end:
+        made = -1
+        while not rule.done and made < rule.n_pulls < end:       # rounds of several arms may not fit before the end
+            made = rule.n_pulls
             part = rule.n_pulls + max(100, rule.n_pulls // 10) if progress else math.inf
-            until = min(part, doubt, end)
+            until = min(max(part, rule.n_pulls + rule._n_arms), max(doubt, rule.n_pulls + rule._n_arms), end)
             rule.run(source, None if until == math.inf else int(until))
             show(rule.n_pulls)
             if rule.n_pulls >= doubt and not rule.done:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import fastrace.select._lucb as _lucb
+import fastrace.select._paired as _paired
 import fastrace.select._pairs as _pairs
 import fastrace.select._unbounded as _unbounded
 from fastrace._base import _checks
@@ -20,6 +21,7 @@ from fastrace.select.selection import Selection, scales
 RULES = ("auto", "pairs", "intervals")
 SPLITS = ("auto", "equal", "sides")
 SUPPORT: _checks.Support = float(0), float(1)     # the default, told by identity from what somebody gives
+MOST_ARMS, MOST_DUELS = 1024, 1 << 18       # that are compared by common rounds
 
 
 def shares(bound: str, split: str, n_arms: int, n_best: int, delta: float) -> tuple[float, float]:
@@ -37,7 +39,7 @@ class LUCB(Selection):
     The m largest means are the choice. Of the chosen, the arm with the smallest lower bound, and of the others, the one
     with the largest upper bound are pulled, until no chosen arm may be worse than another by epsilon or more. Arms are
     compared by their own rewards: where all arms can be asked about the same rows, as in a table, `FiniteRace` compares
-    paired differences and needs far fewer evaluations; so does `BettingRace` on streams.
+    paired differences and needs far fewer evaluations; so do `BettingRace` and `paired` here on streams.
 
     Parameters
     ----------
@@ -84,6 +86,12 @@ class LUCB(Selection):
         are learned. Five pulls of each arm begin it. The result warns of arms whose rewards look skewed.
     first_look : int, default 200
         With ``support=None``: pulls of each arm before it is compared with others.
+    paired : bool, default False
+        By pairs, with a support: rewards come in rounds. A request of several arms wants equally many of each, and the
+        t-th rewards of all of them must be of one draw: the same prompt, row, day or random seed. Requests do not
+        share draws. Arms are then compared by their differences, which take few rounds where arms agree on most
+        draws; where they do not, the rule asks for one arm at a time. `run` reads a table so: a row is a draw. At most
+        1024 arms, and fewer if ``2 n_best n_arms`` is above 2^18.
     {names}
     {cost}
     {no rng}
@@ -147,6 +155,19 @@ class LUCB(Selection):
     Which arms are pulled needs no proof: the pair on top by score bounds of the means at the
     level :math:`\log(1 / \delta) + \log(t) / 2` of round t, or, where that pair is apart already, one that is not. Each
     of the two gets the share of the pulls that its mean has of the variance of their difference [5]_.
+
+    *In rounds* (`paired`). For arms b and a let D be the wealth of who bets on :math:`x_b - x_a + \epsilon` in
+    every round of both, as in `BettingRace`, and :math:`M^+_b(\theta)`, :math:`M^-_a(\theta + \epsilon)` those above,
+    of the pulls of requests of one arm, each with a fifth of its first unit kept. If b is not good enough and a of A,
+    all three are nonnegative supermartingales at :math:`\theta = \mu_{(m)} - \epsilon`, whatever made the rule ask.
+    A request moves one of them at most, since it is of one arm or of rounds, so that their product starts at 1 and is
+    one too; it ever exceeds :math:`m (n - m) / \delta` with probability at most :math:`\delta / m (n - m)` (Ville). The
+    rule stops when the least product over all :math:`\theta` has exceeded that, now or before, for all pairs of a
+    chosen arm and another; only pairs across the true cut can be wrong, and there are m (n - m). Wealth of common
+    rounds alone counts at its peak. With more than 16 arms, seats limit who bets as in `BettingRace`.
+    Arms that lack evidence are all asked about in one round: a challenger needs its rounds with the leader, and the
+    leader then pays for the longest of them only. After 16 rounds, guesses of the pulls that rounds would still take,
+    by the spread of the differences, and single arms, by their own, say which is asked for next.
 
     *By intervals.* If an arm h of the answer is worse, one of the true best is not in it, and then either its upper
     bound or the lower bound of h has failed: one event per arm.
@@ -223,6 +244,7 @@ class LUCB(Selection):
         sub_gaussian: float | ArrayLike | None = None,
         symmetric: bool = False,
         first_look: int | None = None,
+        paired: bool = False,
         names: Sequence[str] | None = None,
         cost: ArrayLike | None = None,
         rng: _checks.RngLike = None,
@@ -235,6 +257,7 @@ class LUCB(Selection):
                              f"alone, has a first look: leave it out")
         self._check(n_arms, n_best, epsilon, delta, support if not self._free else _unbounded.EVERYWHERE, names)
         self._pairs = _by_pairs(rule, bound, split)
+        self._paired = _in_rounds(paired, self._pairs and not self._free, self._n_arms, self._n_best)
         given = {**self._shared(), "rule": rule, "bound": bound, "split": split, "batch": batch}
         if cost is not None:
             self._cost = given["cost"] = _checks.arm_costs(cost, self._n_arms)
@@ -253,7 +276,8 @@ class LUCB(Selection):
                 options |= {"first_look": self._first_look}
             options |= {"log_inv_delta": -math.log(self._delta), "sub_gaussian": scale}
         elif self._pairs:
-            self._bound = "pairs"
+            self._bound = "pairs, in rounds" if self._paired else "pairs"
+            given |= {"paired": True} if self._paired else {}
             options["log_inv_delta"] = -math.log(self._delta)
         else:
             self._bound = _checks.choice("eb-mix" if bound is None else bound, "bound", BOUNDS)
@@ -268,6 +292,8 @@ class LUCB(Selection):
     def _selector(self) -> type[_lucb.LucbSelector]:
         if self._free:
             return _unbounded.UnboundedSelector
+        if self._paired:
+            return _paired.PairedSelector
         return _pairs.PairSelector if self._pairs else self._compiled
 
     def _bounds(self) -> dict[str, Any]:
@@ -334,6 +360,23 @@ def _by_pairs(rule: str, bound: str | None, split: str | None) -> bool:
             raise ValueError(f"{what} is {value!r} and rule is 'pairs'; pairs are compared by one wealth and share one "
                              f"delta: leave {what} out, or take rule='intervals'")
     return name == "pairs" or (name == "auto" and bound is None and split is None)
+
+
+def _in_rounds(paired: bool, can: bool, n_arms: int, n_best: int) -> bool:
+    """Whether arms are compared by common rounds."""
+    if not _checks.flag(paired, "paired"):
+        return False
+    if not can:
+        raise ValueError(
+            "paired is True, which needs rule='pairs' and a support: differences lie within it; leave out bound, "
+            "split, sub_gaussian and symmetric"
+        )
+    if n_arms > MOST_ARMS or 2 * n_best * n_arms > MOST_DUELS:
+        raise ValueError(
+            f"paired is True for {n_best} of {n_arms} arms; at most {MOST_ARMS} arms, and 2 n_best n_arms up to 2**18, "
+            f"can be compared by common rounds: memory grows with that"
+        )
+    return True
 
 
 def _batch(batch: int | str) -> int:

@@ -75,6 +75,7 @@ class Selection(ABC):
     _maker: type[Selection]
     _core: Selector
     _cost: NDArray[np.float64] | None = None        # of a pull of each arm
+    _paired: bool = False       # rewards come in rounds of common draws
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -212,7 +213,7 @@ class Selection(ABC):
             of these rules are proven for independent rewards; the answer is about the means of the table, however its
             rows are sorted. ``"given"``: pull t of an arm is row t of its column, from the top in every call. Say so
             only if the rows are independent rewards in the order in which they were drawn; the answer is then about the
-            mean that they share.
+            mean that they share. A rule with ``paired=True`` reads one row for all arms of a round.
         rng : None, int, SeedSequence or Generator, optional
             Source of randomness of the rows drawn. By default it is spawned from the rule's own, so that a call that
             goes on draws rows of its own. With a number, give another one to each call.
@@ -255,10 +256,10 @@ class Selection(ABC):
         order = _checks.choice(order, "order", ("random", "given"))
         generator = None if rng is None else _checks.generator(rng)
         if not is_population(pull):
-            return as_pulls(pull, self._n_arms)
+            return as_pulls(pull, self._n_arms, paired=self._paired)
         if order == "random" and generator is None:
             generator = self._core.rng.spawn(1)[0]
-        return as_pulls(pull, self._n_arms, order=order, rng=generator)
+        return as_pulls(pull, self._n_arms, order=order, rng=generator, paired=self._paired)
 
     def _named(self, result: SelectionResult, pull: Any, source: PullSource) -> SelectionResult:
         """The result with warnings of a table's columns."""

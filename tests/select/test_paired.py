@@ -1,0 +1,187 @@
+"""LUCB in common rounds: every request equals the twin's, its promise is kept, and what cannot be paired is refused."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace.pulls import BernoulliPulls, RecordedPulls, ResampledPulls
+from guarantee import assert_rate_at_most, few_or_many
+from reference import paired as reference
+
+
+def rows(rng, n, n_arms, correlation, gap=0.03, spread=0.2):
+    noise = math.sqrt(1 - correlation) * rng.standard_normal((n, n_arms))
+    noise += math.sqrt(correlation) * rng.standard_normal((n, 1))
+    return np.clip(0.6 - gap * np.arange(n_arms) + spread * noise, 0, 1)
+
+
+def requests_by_hand(rule, values, most):
+    """What it asks for, rows of a table given in order, and the number of rows used."""
+    made, row = [], 0
+    while not rule.done and rule.n_pulls <= most:
+        arms, counts = rule.ask()
+        assert (counts == counts[0]).all()
+        made.append((tuple(arms.tolist()), int(counts[0])))
+        rule.tell(values[row:row + counts[0]][:, arms].T.ravel())
+        row += int(counts[0])
+    return made, row
+
+
+@pytest.mark.parametrize(("n_arms", "n_best", "epsilon", "batch", "correlation"), [
+    (2, 1, 0.0, 1, 0.8), (4, 1, 0.0, "auto", 0.0), (6, 2, 0.05, "auto", 0.9), (5, 4, 0.0, 3, 0.0),
+    (20, 1, 0.0, "auto", 0.5), (7, 3, 0.04, 2, 0.0),
+])
+def test_every_request_equals_the_plain_twin(n_arms, n_best, epsilon, batch, correlation):
+    rng = np.random.default_rng(n_arms)
+    low = rng.uniform(-0.2, 0.0, n_arms)
+    high = rng.uniform(1.0, 1.3, n_arms)
+    values = rows(rng, 4000, n_arms, correlation, 0.06)
+    most = 1500
+    best, made, why, arms = reference.paired(values, low, high, n_best, epsilon, 0.1, 0 if batch == "auto" else batch,
+                                             most)
+
+    def make():
+        return fr.LUCB(n_arms, n_best, epsilon, 0.1, (low, high), batch=batch, paired=True)
+
+    rule = make()
+    found, _row = requests_by_hand(rule, values, most)
+    assert found[:len(made)] == made
+    assert len(found) - len(made) in ((0,) if why == "bound" else (0, 1))
+    assert set(np.atleast_1d(rule.result().best).tolist()) == best
+    assert (rule.result().stopped_by == "bound") == (why == "bound")
+    again, source = make(), RecordedPulls(values, paired=True)
+    again.run(source, 300)
+    again, source = pickle.loads(pickle.dumps((again, source)))
+    again.run(source, rule.n_pulls)
+    assert again.result().pulls.tolist() == rule.result().pulls.tolist()
+    assert np.array_equal(again.result().mean, rule.result().mean)
+    assert again.result().error_bound == rule.result().error_bound
+    assert copy.deepcopy(again).result().best == pytest.approx(rule.result().best)
+
+
+def test_both_kinds_of_request_are_made():
+    rng = np.random.default_rng(3)
+    made, _row = requests_by_hand(fr.LUCB(8, 1, paired=True), rows(rng, 60_000, 8, 0.0), 10**6)
+    assert {len(arms) == 1 for arms, count in made} == {True, False}
+    made, _row = requests_by_hand(fr.LUCB(8, 1, paired=True), rows(rng, 60_000, 8, 0.9), 10**6)
+    assert all(len(arms) > 1 for arms, count in made)
+
+
+def test_a_budget_ends_with_whole_rounds_and_the_run_goes_on():
+    values = rows(np.random.default_rng(0), 20_000, 5, 0.8)
+    rule = fr.LUCB(5, 1, paired=True, rng=1)
+    first = rule.run(values, 33)
+    assert first.n_read == 30
+    assert first.stopped_by == "max_pulls"
+    assert rule.run(values, 34).n_read == 30
+    assert rule.run(values).best == values.mean(axis=0).argmax()
+    cut = fr.select_best(values, n_best=1, paired=True, max_pulls=33, rng=1)
+    assert (cut.n_read, cut.stopped_by) == (30, "max_pulls")
+    assert fr.select_best(values, n_best=2, paired=True, rng=1, progress=False).best.tolist() == [0, 1]
+
+
+def test_it_takes_few_evaluations_where_arms_agree_and_at_most_twice_those_of_lucb_where_they_do_not():
+    for correlation, most in ((0.8, 0.5), (0.0, 2.0)):
+        made = {True: 0, False: 0}
+        for k in range(8):
+            values = rows(np.random.default_rng(k), 50_000, 12, correlation, 0.02)
+            for paired in made:
+                made[paired] += fr.LUCB(12, 1, paired=paired, rng=k).run(values).n_read
+        assert made[True] <= most * made[False]
+
+
+def test_what_cannot_be_paired_is_refused():
+    for given in ({"bound": "kl"}, {"rule": "intervals"}, {"symmetric": True}, {"sub_gaussian": 1.0}):
+        with pytest.raises(ValueError, match="paired is True, which needs rule='pairs' and a support"):
+            fr.LUCB(3, 1, paired=True, **given)
+    with pytest.raises(ValueError, match="at most 1024 arms"):
+        fr.LUCB(1025, 1, paired=True)
+    with pytest.raises(TypeError, match="paired is 'yes'"):
+        fr.LUCB(3, 1, paired="yes")
+    table = np.random.default_rng(0).random((50, 3))
+    for source in (ResampledPulls(table, 1), RecordedPulls(table)):
+        with pytest.raises(ValueError, match="rows of its own for each arm, which cannot be paired"):
+            fr.LUCB(3, 1, paired=True).run(source)
+    for source in (ResampledPulls(table, 1, paired=True), RecordedPulls(table, paired=True)):
+        with pytest.raises(ValueError, match="whose rewards of a request depend on each other"):
+            fr.LUCB(3, 1).run(source)
+        with pytest.raises(ValueError, match="a paired source gives rounds"):
+            source.read([0, 1], [1, 2])
+    with pytest.raises(ValueError, match="2 rows but 1 of the 50"):
+        (used := RecordedPulls(table, paired=True)).read([0], [49]) is None or used.read([0, 2], [2, 2])
+    assert fr.LUCB(3, 1, paired=True).run(BernoulliPulls([0.2, 0.8, 0.5], rng=1)).best == 1   # nothing in common: alone
+
+
+def test_a_damaged_state_is_refused():
+    rule = fr.LUCB(4, 2, 0.05, paired=True)
+    rule.run(rows(np.random.default_rng(0), 100, 4, 0.0), 60)
+    rebuild, (version, cls, known, state) = rule.__reduce__()
+    for change in ({"most": -state["most"] - 1.0}, {"most": state["most"][:2]}, {"next": (4, 1)}, {"common": -1},
+                   {"single": 2}, {"verdict": state["verdict"] + 1}, {"alone": state["pulls"] + 1},
+                   {"alone_high": state["alone_within"] + 1.0}, {"duels": {}}):
+        with pytest.raises(ValueError, match="damaged"):
+            rebuild(version, cls, known, {**state, **change})
+
+
+def test_paired_sources_read_one_row_for_all_arms_and_are_pickled():
+    table = np.arange(40.0)[:, None] + np.array([0.0, 100.0, 200.0])
+    for source in (ResampledPulls(table, 1, paired=True), RecordedPulls(table, paired=True)):
+        first = source.read([2, 0], [3, 3]).reshape(2, 3)
+        assert (first[0] == first[1] + 200.0).all()
+        other = pickle.loads(pickle.dumps(source))
+        assert other.paired
+        assert source.read([1], [5]).tolist() == other.read([1], [5]).tolist()
+
+
+# Promises.
+
+LAWS = {        # rows of a round, and an index of good arms
+    "near ties, correlated": lambda rng, n: (rows(rng, n, 4, 0.9, 0.0) + [0.004, 0.0, 0.0, 0.0], {0}),
+    "negative": lambda rng, n: (rng.random((n, 1)) * [1, -1] + [0.0, 1.0], {0, 1}),
+    "equal": lambda rng, n: (np.repeat(rng.random((n, 1)), 3, axis=1), {0, 1, 2}),
+    "skewed": lambda rng, n: ((rng.random((n, 3)) < [0.02, 0.01, 0.01]).astype(float), {0}),
+    "opposed": lambda rng, n: (((u := rng.random((n, 1))) < [[0.55, 0.0]]) + (u > [[2.0, 0.5]]), {0}),
+}
+
+
+@pytest.mark.parametrize("name", list(LAWS))
+@few_or_many("trials", 60, 1000)
+def test_wrong_answers_are_as_rare_as_promised(name, trials, seed):
+    delta, wrong = 0.2, 0
+    for k in range(trials):
+        rng = np.random.default_rng([seed, k])
+        values, good = LAWS[name](rng, 4000)
+        values = np.asarray(values, float)[:, rng.permutation(values.shape[1])] if len(good) > 2 else values
+        n = values.shape[1]
+        rule = fr.LUCB(n, 1, 0.0, delta, (-0.1, 1.1), paired=True)
+        result = rule.run(RecordedPulls(values, paired=True), 3000)
+        if len(good) > 1:       # arms of equal means: a stop names one of them, and only the last one is called right
+            wrong += result.stopped_by == "bound" and result.best != n - 1
+        else:
+            wrong += result.stopped_by == "bound" and result.best not in good
+    assert_rate_at_most(wrong, trials, delta)
+
+
+@pytest.mark.parametrize(("n_best", "correlation"), [(1, 0.0), (2, 0.0), (1, 0.9), (2, -1.0)])
+@few_or_many("trials", 40, 400)
+def test_the_error_bound_at_any_time_is_a_p_value(n_best, correlation, trials, seed):
+    # Stopped where it looks best in hindsight: equal arms, and only the last n_best of them are called right.
+    x, wrong = 0.3, 0
+    for k in range(trials):
+        rng = np.random.default_rng([seed, k])
+        values = rows(rng, 8000, 4, max(correlation, 0.0), 0.0)
+        if correlation < 0.0:
+            values[:, 2:] = 1.0 - values[:, 1::-1]
+            values[:, :2] -= values[:, :2].mean() - values[:, 2:].mean()
+            values = np.clip(values, 0, 1)
+            values = np.concatenate([values, 1 - values[:, [2, 3, 0, 1]]])[rng.permutation(16_000)]
+        rule, source, hit = fr.LUCB(4, n_best, 0.0, 1e-9, paired=True), RecordedPulls(values, paired=True), False
+        for limit in np.geomspace(16, 7000, 15).astype(int):
+            result = rule.run(source, int(limit))
+            hit |= result.error_bound <= x and np.min(result.best) < 4 - n_best
+        wrong += hit
+    assert_rate_at_most(wrong, trials, x)
