@@ -99,7 +99,8 @@ class SameRows:
     """Rewards until the best of 12 arms is known, each better than the next by the gap: arms that are asked about the
     same of 50,000 rows, correlated or independent. By a race over a population, races on streams and LUCB."""
 
-    params = ([0.02, 0.005], [0.8, 0.0], ["FiniteRace", "differences", "differences, in order", "brackets", "LUCB"])
+    params = ([0.02, 0.005], [0.8, 0.0], ["FiniteRace", "differences", "differences, in order", "brackets", "LUCB",
+                                          "LUCB, paired"])
     param_names = ["gap", "correlation", "rule"]
     n_arms, n_rows, runs = 12, 50_000, 6
     timeout = 600
@@ -115,6 +116,8 @@ class SameRows:
             return race.run(lambda arms, rows: rewards[np.ix_(rows, arms)]).pulls.sum()
         if rule == "LUCB":
             return fr.LUCB(self.n_arms, 1, rng=seed).run(rewards, 10_000_000).pulls.sum()
+        if rule == "LUCB, paired":
+            return fr.LUCB(self.n_arms, 1, paired=True, rng=seed).run(rewards, 10_000_000).pulls.sum()
         race = fr.BettingRace(self.n_arms, support=(0, 1), rule=rule.split(",")[0])
         return race.run(rewards, order="given" if "in order" in rule else "random", rng=seed).pulls.sum()
 
