@@ -106,6 +106,7 @@ REFUSED = {
                      r"the selection is over, stopped by .*"],
     "ValueError": [
         r"the (race|selection) is over; (it takes no more rewards|there is nothing left to ask for)",
+        r"every hypothesis is decided; .*",
         r"tell\(\) came before ask\(\); ask\(\) says which rewards are wanted",
         r"statistics has shape \([\d, ]+\); \(k, \d+\) is needed, one column per hypothesis not decided, .*",
         r"rewards ha(s|ve) shape \([\d, ]+\)( and dtype float64)?; .*(is needed|are needed|ask\(\) wanted).*"],
