@@ -277,8 +277,8 @@ cdef class Race(RaceAnswers):
                                      f"always read, or the sum of the control variate, is not finite")
             if value != 0.0 and self.missing == DROP:
                 with gil:
-                    raise ValueError("missing is 'drop' and the source knows part of the sums over all rows, which says "
-                                     "nothing of the rows that remain; take a source of plain rewards, or "
+                    raise ValueError("missing is 'drop' and the source knows part of the sums over all rows, which "
+                                     "says nothing of the rows that remain; take a source of plain rewards, or "
                                      "missing='worst'")
             if value != 0.0 and self.n_read > 0:
                 with gil:
