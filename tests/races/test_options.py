@@ -13,7 +13,8 @@ from fastrace import mcmc, model_selection
 SPELLED = {"delta", "bound", "first_look"}
 # scikit-learn clones a search from its parameters, each by its name; JAX's kernels fix their looks while tracing.
 # The first look of a confidence sequence and what is built on it is where asymptotic intervals begin.
-APART = {"model_selection.RacingSearchCV", "AbsoluteStop", "ConfidenceSequence", "estimate_mean", "Comparison"}
+APART = {"model_selection.RacingSearchCV", "AbsoluteStop", "ConfidenceSequence", "estimate_mean", "Comparison",
+         "BettingRace", "LUCB", "select_best", "StreamRaceResult", "SelectionResult"}
 SETTINGS = {"RaceSettings", "RaceOptions"}
 VALUES = np.random.default_rng(1).random((20_000, 3)) + [0.0, 0.1, 0.05]
 
