@@ -484,6 +484,9 @@ cdef class Race(RaceAnswers):
             with gil:
                 raise arm_error(self, arm, bad_reward(x[i], arm, row_in(self.order, start + i)))
         for i in range(count):
+            if x[i] == -INFINITY and self.missing == DROP:
+                with gil:
+                    raise arm_error(self, arm, IMPOSSIBLE_AND_DROPPED)
             if x[i] == -INFINITY:
                 self.dead[arm] = 1
                 self.new_flags |= IMPOSSIBLE_REWARD
@@ -561,6 +564,10 @@ cdef class Race(RaceAnswers):
                 placed = placed or (self.max_pulls >= 0 and low < self.n_read < high)
             if not (placed and (self.n_read < self.n_rows or self.n_rows == 0) and self.n_active > 0):
                 raise DamagedError("the saved race is damaged: it is not where its plan of looks says")
+
+
+IMPOSSIBLE_AND_DROPPED = ("a reward is -inf and missing is 'drop'; an arm that is impossible leaves at once, and "
+                          "which rows it misses is then unknown: leave the arm out, or take missing='worst'")
 
 
 def bad_reward(value, arm, row):

@@ -367,3 +367,10 @@ def test_a_missing_prediction_costs_the_worst_score_whatever_the_weight_of_its_r
     found = race_predictions(y, p, brier, missing="worst", sample_weight=weight, first_look=500, rng=1)
     np.testing.assert_allclose(found.mean[0], -3.0 * weight[:100].sum() / weight.sum())
     assert found.best == 2
+
+
+def test_rows_of_different_weight_are_not_dropped():
+    y, p = np.zeros(50, int), np.zeros((50, 2))
+    with pytest.raises(ValueError, match="rows have different weights"):
+        race_predictions(y, p, missing="drop", sample_weight=np.arange(1.0, 51.0), rng=1)
+    assert race_predictions(y, p, missing="drop", sample_weight=np.full(50, 2.0), rng=1).n_rows == 50

@@ -305,3 +305,11 @@ def test_rows_that_are_dropped_refuse_what_is_known_of_the_sums():
         fr.sources.ArraySource(values), fr.sources.ArraySource(0.5 * values), 0.5 * values.sum(axis=0))
     with pytest.raises(ValueError, match="says nothing of the rows that remain"):
         fr.race(known, missing="drop", support=(-1, 1), rng=1)
+
+
+@pytest.mark.parametrize("bound", ["normal", "betting"])
+def test_rows_that_are_dropped_refuse_impossible_arms(bound):
+    values = np.random.default_rng(1).random((400, 3))
+    values[::2, 0], values[1::50, 0] = np.nan, -np.inf
+    with pytest.raises(ValueError, match="which rows it misses is then unknown"):
+        fr.race(values, bound=bound, support=(0, 1), outside="warn", missing="drop", rng=1)

@@ -94,6 +94,16 @@ class PairedArms(Arms):
                 self.sure.add(i)
         return len(self.out) + len(self.sure) > before
 
+    def reopen(self, best):
+        """If nothing else could be chosen, take back verdicts that a pair without evidence speaks against."""
+        if len(self.out) < self.n - self.n_best and len(self.sure) < self.n_best:
+            return False
+        pairs = [(i, j) for i in best for j in set(range(self.n)) - best
+                 if self.means[j] > self.means[i] and self.most[i, j] < self.need and {i, j} & (self.out | self.sure)]
+        self.out -= {j for _, j in pairs}
+        self.sure -= {i for i, _ in pairs}
+        return bool(pairs)
+
     def review(self, best):
         """Pairs that lack evidence, with the rate of what they lack; and whether one has enough that had not."""
         lack, news = {}, False
@@ -166,6 +176,13 @@ def paired(values, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.in
             if not (news and arms.judge()):
                 break
             best = arms.choose()
+        if lack and arms.reopen(best):
+            arms.judge()
+            news = True
+            while news:
+                best = arms.choose()
+                lack, news = arms.review(best)
+                news = news and arms.judge()
         if not lack:
             return best, made, "bound", arms
         if arms.pulls.sum() > max_pulls:

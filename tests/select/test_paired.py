@@ -185,3 +185,14 @@ def test_the_error_bound_at_any_time_is_a_p_value(n_best, correlation, trials, s
             hit |= result.error_bound <= x and np.min(result.best) < 4 - n_best
         wrong += hit
     assert_rate_at_most(wrong, trials, x)
+
+
+def test_an_arm_that_was_out_by_one_that_is_out_too_comes_back():
+    """Each was within epsilon of the next better one; what was left could never be shown to be better than the best."""
+    rng, means = np.random.default_rng(2887), np.array([0.5, 0.38, 0.26])
+
+    def pull(arms, counts):
+        return np.concatenate([(rng.random(n) < means[arm]).astype(float) for arm, n in zip(arms, counts, strict=True)])
+
+    result = fr.LUCB(3, 1, epsilon=0.2, delta=0.05, paired=True).run(pull, max_pulls=100_000)
+    assert result.stopped_by == "bound" and result.best in (0, 1)

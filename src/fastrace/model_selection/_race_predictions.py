@@ -76,7 +76,8 @@ def race_predictions(
         See `race`; `epsilon` is in units of the score.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing prediction does, for which a row has no score: nan, or None among labels. See `FiniteRace`;
-        ``"worst"`` is the low end of the support of scores, 0 for accuracy. A true value is needed on every row.
+        ``"worst"`` is the low end of the support of scores, 0 for accuracy. A true value is needed on every row, and
+        ``"drop"`` needs rows of equal weight.
     names : sequence of str, optional
         What to call the candidates in the result; by default the columns of a frame or the keys of a dict.
     progress, options, rng
@@ -108,6 +109,10 @@ def race_predictions(
     """
     rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise")
     ends = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
+    if missing == "drop" and not rewards.plain:
+        raise ValueError("missing is 'drop' and rows have different weights (sample_weight, or those of the score); "
+                         "the mean over the rows that remain is then unknown until all are read: take missing='worst', "
+                         "or leave out the rows without predictions beforehand")
     given = _checks.arm_names(names, rewards.count)
     if missing == "worst" and ends is not None:
         rewards.worst = ends[0]

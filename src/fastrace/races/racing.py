@@ -81,7 +81,7 @@ class FiniteRace:
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
         row out of the population for all arms: the answer is about the rows that no arm misses. To know them, the race
-        reads all arms until it is over: an arm that is beaten early goes on costing rewards.
+        reads all arms until it is over: an arm that is beaten early goes on costing rewards. It refuses -inf.
         ``"worst"`` counts it as the low end of `support`: rigorous where failures count as failures. Neither reads rows
         in order.
     outside : {"raise", "warn"}, default "raise"

@@ -290,6 +290,26 @@ cdef class PairedSelector(PairSelector):
                 news = True
         return news
 
+    cdef bint _reopen(self) noexcept nogil:
+        """Take verdicts back that leave no other answer, where a pair that lacks evidence looks the other way round.
+
+        Who was out by an arm that is out now, or within epsilon of one, may be better than what is left.
+        """
+        cdef Py_ssize_t i, j, n = self.n_arms, n_out = 0, n_in = 0
+        cdef bint news = False
+        for i in range(n):
+            n_out += self.verdict[i] == OUT
+            n_in += self.verdict[i] == IN
+        if n_out < n - self.n_best and n_in < self.n_best:
+            return False
+        for i in range(n):
+            for j in range(n):
+                if (self.is_best[i] and not self.is_best[j] and self.mean[j] > self.mean[i]
+                        and self.most[i * n + j] < self.need and (self.verdict[i] != OPEN or self.verdict[j] != OPEN)):
+                    self.verdict[i] = self.verdict[j] = OPEN
+                    news = True
+        return news
+
     cdef double _price_together(self) noexcept nogil:
         """Pulls that common rounds may take until all pairs have enough evidence, by a hopeful guess."""
         cdef Py_ssize_t c, o, k, m = self.n_best, rest = self.n_arms - self.n_best
@@ -414,6 +434,11 @@ cdef class PairedSelector(PairSelector):
         self.split()
         while self._review(&n_lack) and self._judge():
             self.split()
+        if n_lack > 0 and self._reopen():
+            self._judge()
+            self.split()
+            while self._review(&n_lack) and self._judge():
+                self.split()
         if n_lack == 0:
             self._note_error()
             self.status = BY_SEPARATION
