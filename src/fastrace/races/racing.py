@@ -129,7 +129,7 @@ class FiniteRace:
     then the sum over the rest, so each null is one about the rest, the population keeps its size, and the bets stay as
     valid as without; with `epsilon`, only rows that are not dropped are lifted. Whether a row is dropped depends on the
     rewards of all arms, so none leaves before the race is over: with fewer arms the later rows would be of another
-    population than the earlier ones. Only an arm with a reward of -inf leaves at once, and counts no more.
+    population than the earlier ones. An arm with a reward of -inf would leave at once, so such a reward is refused.
 
     References
     ----------

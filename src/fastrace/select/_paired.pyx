@@ -29,12 +29,12 @@ cdef enum:
     HALVINGS = 60           # towards the cut that is hardest on a pair
     LEADS = 8               # ways to share pulls out that are looked at, the next half as large again
 
-cdef enum:      # verdicts: what is told to pull, and to name; the promise rests on pairs alone
+cdef enum:      # verdicts decide which arms to pull and to name; the promise rests on pairs alone
     OPEN
     OUT         # as many others are better as are wanted
     IN          # better than all that may be left out
 
-cdef double KEPT = 0.2              # of a unit of wealth, by who bets on pulls of single arms
+cdef double KEPT = 0.2              # share of a unit of wealth that bets on pulls of single arms keep back
 cdef double NEAR = 1e-3             # what evidence may be too small by
 cdef double LEAVE = 0.8, RETURN = 0.5         # price of common rounds, in single pulls, at which the rule changes over
 

@@ -156,7 +156,7 @@ class LUCB(Selection):
     level :math:`\log(1 / \delta) + \log(t) / 2` of round t, or, where that pair is apart already, one that is not. Each
     of the two gets the share of the pulls that its mean has of the variance of their difference [5]_.
 
-    *In rounds* (`paired`). For arms b and a let D be the wealth of who bets on :math:`x_b - x_a + \epsilon` in
+    *In rounds* (`paired`). For arms b and a let D be the wealth from bets on :math:`x_b - x_a + \epsilon` in
     every round of both, as in `BettingRace`, and :math:`M^+_b(\theta)`, :math:`M^-_a(\theta + \epsilon)` those above,
     of the pulls of requests of one arm, each with a fifth of its first unit kept. If b is not good enough and a of A,
     all three are nonnegative supermartingales at :math:`\theta = \mu_{(m)} - \epsilon`, whatever made the rule ask.
@@ -164,7 +164,7 @@ class LUCB(Selection):
     one too; it ever exceeds :math:`m (n - m) / \delta` with probability at most :math:`\delta / m (n - m)` (Ville). The
     rule stops when the least product over all :math:`\theta` has exceeded that, now or before, for all pairs of a
     chosen arm and another; only pairs across the true cut can be wrong, and there are m (n - m). Wealth of common
-    rounds alone counts at its peak. With more than 16 arms, seats limit who bets as in `BettingRace`.
+    rounds alone counts at its peak. With more than 16 arms, seats limit the bets as in `BettingRace`.
     Arms that lack evidence are all asked about in one round: a challenger needs its rounds with the leader, and the
     leader then pays for the longest of them only. After 16 rounds, guesses of the pulls that rounds would still take,
     by the spread of the differences, and single arms, by their own, say which is asked for next.
