@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fastrace import mcmc
-from fastrace.mcmc.kernels import surrogate_metropolis
+from fastrace.mcmc.kernels import _surrogate_decisions, _surrogate_moves
 from fastrace.mcmc.kernels._minibatch import BlockTable
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
 from fastrace.mcmc.kernels._proposal import Proposal
+from fastrace.mcmc.models._pieces import pieces_of
 from guarantee import assert_same_law
 from reference import surrogate as twin
 from reference.mcmc import RowStream, bend
@@ -84,7 +85,7 @@ def test_weights_of_pieces_are_their_formula():
     rng = np.random.default_rng(SEED)
     model = crossed(rng, 60, (4, 3))
     made = mcmc.compress(model)
-    pieces = surrogate_metropolis.pieces_of(made.factor(), model.factors)
+    pieces = pieces_of(made.factor(), model.factors)
     plain, design = plain_pieces(model, made)
 
     def third(eta):
@@ -103,9 +104,9 @@ def test_weights_of_pieces_are_their_formula():
 
 @pytest.mark.parametrize("size", [0.1, 0.4])     # the straight way, and by way of the point of expansion
 def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
-    monkeypatch.setattr(surrogate_metropolis, "LEAN", 0.0)
-    monkeypatch.setattr(surrogate_metropolis, "NOISE", np.inf)  # bounds as they are: few rows, as the twin can draw
-    monkeypatch.setattr(surrogate_metropolis, "replaced", lambda *given: None)  # walks of sites have a twin elsewhere
+    monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
+    monkeypatch.setattr(_surrogate_decisions, "NOISE", np.inf)  # bounds as they are: few rows, as the twin can draw
+    monkeypatch.setattr(_surrogate_moves, "replaced", lambda *given: None)  # walks of sites have a twin elsewhere
     rng = np.random.default_rng(SEED)
     model = crossed(rng, 6000, (4, 3))
     kernel = mcmc.SurrogateMetropolis(model, decision="poisson", size=size)
@@ -147,7 +148,7 @@ def test_minibatches_of_several_factors_leave_what_exact_decisions_leave(sizes, 
     model = crossed(rng, 250, sizes, slopes)
     draws, kernels = [], []
     for decision, tilted in (("exact", np.inf), ("poisson", lean)):
-        monkeypatch.setattr(surrogate_metropolis, "LEAN", tilted)
+        monkeypatch.setattr(_surrogate_moves, "LEAN", tilted)
         kernels.append(mcmc.SurrogateMetropolis(model, decision=decision, size=0.7))
     assert kernels[0]._tilt is None and (kernels[1]._tilt is None) == (lean > 0.0)
     for kernel in kernels:
@@ -209,15 +210,15 @@ def test_moves_without_a_factor_leave_what_moves_with_one_leave():
     assert_same_law(*draws)
 
 
-@pytest.mark.parametrize(("n_rows", "share"), [(300, 0.0), (20_000, surrogate_metropolis.FIXED)])
+@pytest.mark.parametrize(("n_rows", "share"), [(300, 0.0), (20_000, _surrogate_moves.FIXED)])
 def test_moves_without_a_factor_are_made_where_a_pilot_gets_far_by_them(n_rows, share, monkeypatch):
-    monkeypatch.setattr(surrogate_metropolis, "LARGE", 0.0)
+    monkeypatch.setattr(_surrogate_moves, "LARGE", 0.0)
     model = crossed(np.random.default_rng(SEED), n_rows, (20, 20))
     assert mcmc.SurrogateMetropolis(model, decision="exact")._fixed_share == share
 
 
 def test_the_tilt_is_the_gradient_in_the_mean_over_each_rows_spread(monkeypatch):
-    monkeypatch.setattr(surrogate_metropolis, "LEAN", 0.0)
+    monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
     rng = np.random.default_rng(SEED)
     model = crossed(rng, 400, (5, 4), (0,), weights=rng.integers(3, size=400))
     kernel = mcmc.SurrogateMetropolis(model, decision="exact")

@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 from fastrace import mcmc
-from fastrace.mcmc.kernels import surrogate_metropolis
+from fastrace.mcmc.kernels import _surrogate_moves
 from fastrace.mcmc.models._modes import QuadraticPart
 from reference import surrogate as twin
 
@@ -161,7 +161,7 @@ def test_the_scale_that_moves_with_hyperparameters_leaves_the_posterior_as_it_is
     model = mcmc.GLM(X, y, family, groups=codes, prior=prior, group_prior=mcmc.HalfNormal(1.0))
     traces = [mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=3000, n_chains=2, rng=1)]
     assert traces[0].kernel["decision"] == ("none" if family == "gaussian" else "exact")
-    monkeypatch.setattr(surrogate_metropolis, "SCALED", ())
+    monkeypatch.setattr(_surrogate_moves, "SCALED", ())
     traces.append(mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=8000, n_chains=2, rng=2))
     for power in (1, 2):
         parts = [np.asarray(trace._flat()) ** power for trace in traces]

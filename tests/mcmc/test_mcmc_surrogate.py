@@ -11,7 +11,7 @@ from scipy import stats
 from fastrace import mcmc
 from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._priors import JointPrior
-from fastrace.mcmc.kernels import surrogate_metropolis
+from fastrace.mcmc.kernels import _surrogate_decisions, _surrogate_moves
 from fastrace.mcmc.kernels._surrogate import NormalInner
 from fastrace.mcmc.models import _sites
 from fastrace.mcmc.models._sites import matched, replaced
@@ -95,7 +95,7 @@ def test_wide_groups_have_their_closed_marginal(width):
 
 @pytest.mark.parametrize(("n_inner", "stride"), [(1, 0.0), (3, 0.0), (1, 0.4)])
 def test_an_exact_step_is_its_twin(n_inner, stride, monkeypatch):
-    monkeypatch.setattr(surrogate_metropolis, "LEAN", 0.0)
+    monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 60, 4)
     model = grouped(X, codes, y)
@@ -165,7 +165,7 @@ def test_walks_along_sites_leave_what_exact_decisions_leave(monkeypatch):
     X, codes, y = far_from_normal(rng, 200)
     draws = []
     for decision, few in (("exact", 4096), ("poisson", 0)):
-        monkeypatch.setattr(surrogate_metropolis, "FEW_ROWS", few)
+        monkeypatch.setattr(_surrogate_moves, "FEW_ROWS", few)
         kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision=decision)
         assert (kernel._along is None) == (decision == "exact")
         state, _ = kernel.run(rng, kernel.init(None, rng), 200)
@@ -188,11 +188,11 @@ def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
     assert not mcmc.SurrogateMetropolis(model, decision="race").decision_advice
     assert not mcmc.SurrogateMetropolis(model, decision="poisson").decision_advice
     with monkeypatch.context() as some:
-        some.setattr(surrogate_metropolis, "MOST_APART", 0.001)
+        some.setattr(_surrogate_decisions, "MOST_APART", 0.001)
         kernel = mcmc.SurrogateMetropolis(model, decision="race")
     with pytest.warns(UserWarning, match="races err more often than delta"):
         mcmc.sample(kernel, n_draws=20, n_chains=2, n_tune=20, rng=1)
-    monkeypatch.setattr(surrogate_metropolis, "WORTH", 0.0)
+    monkeypatch.setattr(_surrogate_decisions, "WORTH", 0.0)
     assert mcmc.SurrogateMetropolis(model).decision == "exact"
 
 
@@ -256,7 +256,7 @@ def test_sites_have_the_moments_of_their_terms():
 
 
 def test_minibatches_by_blocks_are_their_twin(monkeypatch):
-    monkeypatch.setattr(surrogate_metropolis, "LEAN", 0.0)
+    monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 4000, 4)
     kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision="poisson")

@@ -1,8 +1,9 @@
 """Kernels, one file each: over the rows of a model, and Gibbs kernels over categorical variables.
 
 `_rows` is the base of the former: reference, coordinates, states, tuning, engines. `_metropolis` adds proposals,
-`slice` sweeps along coordinates, `_racing` the options of races; the Gibbs kernels stand on `gibbs`. Compiled: `_chain`
-(decisions by all rows or by races), `_minibatch` (by Poisson minibatches), `_proposal` and `_slice` (moves),
-`_surrogate` (moves on prior times expansion).
+`slice` sweeps along coordinates, `_racing` the options of races; the Gibbs kernels stand on `gibbs`. Of
+`surrogate_metropolis`, `_surrogate_moves` says how it moves and `_surrogate_decisions` by which rows it decides.
+Compiled: `_chain` (decisions by all rows or by races), `_minibatch` (by Poisson minibatches), `_proposal` and `_slice`
+(moves), `_surrogate` (moves on prior times expansion).
 A new kernel says in `_move` which points a chain tries and in `_chain` how it decides. Models are in `mcmc.models`.
 """

@@ -1,0 +1,189 @@
+"""How a step on a surrogate is decided: by which rows, by which bounds on them, and by which chain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace.control_variates import ControlVariate
+from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
+from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
+from fastrace.mcmc.kernels._pieces import PiecePoissonChain
+from fastrace.mcmc.kernels._racing import Racing
+from fastrace.mcmc.kernels._rows import most_drawn, table_of
+from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, PILOT, PILOT_SEED, OnSurrogate
+from fastrace.mcmc.models._pieces import pieces_of
+from fastrace.mcmc.models._sites import held_apart
+from fastrace.mcmc.models.model import GLM, Reference
+from fastrace.sources import ArraySource, Source
+
+Array = NDArray[np.float64]
+
+MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of 50 rows miss them
+PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
+NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
+MOST_APART = 0.02  # of the rows, which every race may read
+WORTH = 0.05  # of the rows, from which on a race is tried in its place
+
+BAD_FIT = (
+    "the expansion fits the posterior too badly for few rows to decide. The draws are right all the same, at the price "
+    "of a full pass each; smaller moves, size=0.3, leave less to decide"
+)
+
+
+class DecidedByRows(OnSurrogate, Racing):
+    """Base of kernels whose moves on a surrogate rows correct; see `SurrogateMetropolis` for the parameters."""
+
+    reference: Reference
+    full_pass_at: float
+    _blocks: BlockTable | None
+    _apart: NDArray[np.intp] | None = None  # rows that every race reads
+    _missed = False  # whether few rows hold what a race is about
+    _parts: Array | None = None  # weights of the rows in pieces, until there is a table
+
+    def _first_decision(self) -> str:
+        """What "auto" is before bounds on rows are known."""
+        if self._scaled and self.model._glm.family == "gaussian":  # type: ignore[attr-defined]
+            return "none"
+        return "exact" if self.model.n_rows <= FEW_ROWS else "auto"
+
+    def _decide_by_bounds(self) -> None:
+        """Take up the bounds on rows; with "auto", race where there are none or a pilot reads too much by them."""
+        asked, weights = self.decision, self.reference.weights
+        if weights is None and asked == "poisson":
+            raise ValueError(f"{self.model!r} gives no bound on the third derivative of each row's term, without which "
+                             f"no minibatch is exact; take decision='race' or 'exact'")
+        self.decision = self._without_bounds() if weights is None else "poisson"
+        if weights is None:
+            return
+        if self._pieces is not None:
+            self._blocks = self._piece_table()
+        else:
+            # In a block fewer coordinates matter than the radii are for: the smallest ball holds nearly all moves.
+            self._radius, smallest = self._shells[0] if self._shells else (self.reference.radius, weights)
+            self._blocks = self._block_table(smallest)
+        if self._blocks is None:
+            self._table = table_of(weights)
+            self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
+        if asked == "auto":
+            rng = np.random.default_rng(PILOT_SEED)
+            _, steps = self.run(rng, self.init(None, rng), PILOT)
+            decisions = 1 if self._along is None else 1 + len(self._along)
+            if steps.rows.mean() > WORTH * self.model.n_rows * decisions:
+                self.decision = self._without_bounds()
+                self._engines, self._along, self._stay = [], None, None
+                self.reference = replace(self.reference, weights=None, shells=())
+
+    def _carrier(self) -> Reference:
+        """What the source expands at, and the bounds on what it leaves where the decision needs them."""
+        hat, bounded = np.array(self.compressed.psi_hat), self.decision in ("auto", "poisson")
+        root, crossed = np.empty((0, 0)), bounded and isinstance(self.model, GLM) and len(self.model.factors) > 1
+        if (bounded and not crossed) or self.compressed.prior.n_hyper == 0:
+            root = self.compressed.covariance_root()
+        if crossed and isinstance(self.model, GLM):
+            self._pieces = pieces_of(self.compressed.factor(), self.model.factors)
+            self._parts, rounding = self.model._piece_weights(hat, self._pieces)
+            return Reference(hat, hat, root, self._parts.sum(axis=0), math.inf, rounding=rounding)
+        weights, radius, rounding, *shells = self.model._bounds(hat, root) if bounded else (None, math.inf, 0.0)
+        return Reference(hat, hat, root, weights, radius, rounding=rounding, shells=tuple(shells))
+
+    def _block_table(self, weights: Array) -> BlockTable | None:
+        """Rows by the block of coordinates that they see beside the dense ones; None if there are no blocks."""
+        arrow = self.compressed.curvature
+        for factor in getattr(self.model, "factors", ()):
+            if arrow.n_blocks and factor.start == arrow.start and weights.any():
+                return BlockTable(weights, factor.codes, arrow.n_blocks)
+        return None
+
+    def _piece_table(self) -> BlockTable:
+        """Rows by the pieces that they see, with bounds so wide that minibatches add little noise to decisions.
+
+        A row drawn at the rate of its bound b adds about change^2 / b to the variance of the log acceptance ratio.
+        """
+        assert self._pieces is not None and self._parts is not None
+        rng, weights, self._parts = np.random.default_rng(PILOT_SEED), self._parts, None
+        codes, n = self._pieces.codes(self.model.factors), self.model.n_rows  # type: ignore[attr-defined]
+        ends = np.array([self.init(None, rng).position[: self.compressed.n_seen] for _ in range(2 * PAIRS)])
+        rows = rng.integers(n, size=min(n, PILOT_ROWS))
+        cubes = [self._pieces.cubes(end - self.compressed.psi_hat) for end in ends]
+        source, theta = self.model.engine(self.reference)
+        noise = rate = 0.0
+        for k in range(0, 2 * PAIRS, 2):
+            theta[:] = ends[k : k + 2]
+            before, after = source.read(rows, [0, 1]).T
+            bounds = (weights[:, rows] * (cubes[k] + cubes[k + 1])[codes[:, rows]]).sum(axis=0) / 6.0
+            drawn = bounds > 0.0
+            noise += n / PAIRS / len(rows) * float(np.sum(np.square(after - before)[drawn] / bounds[drawn]))
+            rate += n / PAIRS / len(rows) * float(bounds.sum())
+        wider = max(1.0, min(noise / NOISE, WORTH * n / rate if rate > 0.0 else 1.0))
+        return BlockTable(wider * weights, codes, self._pieces.n_blocks)
+
+    def _without_bounds(self) -> str:
+        """How "auto" decides where no minibatch is cheap."""
+        return "exact" if self._races_miss() or self._apart is not None else "race"
+
+    def _races_miss(self) -> bool:
+        """Whether so few rows hold what the expansion leaves that the first looks of a race see none of them."""
+        model = self.model
+        if not isinstance(model, GLM) or not model.factors or model.learns_scale or self.inner == "hmc":
+            return False
+        spread = self._spread_of(self._pieces or pieces_of(self.compressed.factor(), model.factors))
+        rows, apart = held_apart(model, np.array(self.compressed.psi_hat), spread, MISSED, MOST_APART)
+        self._apart = rows if apart and len(rows) else None
+        return not apart
+
+    @property
+    def decision_advice(self) -> str:
+        """What to do where races may decide wrongly; empty if nothing is known against them."""
+        if not self._missed:
+            return ""
+        return ("a few rows hold most of what the expansion leaves of the likelihood, such as a small group of one "
+                "outcome or a row far from all others. Small subsets miss them, so that races err more often than "
+                "delta and the draws may be too narrow: take decision='poisson' or 'exact'")
+
+    @property
+    def full_pass_advice(self) -> str:  # type: ignore[override]
+        return "" if self.decision in ("exact", "none") else BAD_FIT
+
+    @property
+    def _weights(self) -> Array | None:
+        return self.reference.weights
+
+    # Engines.
+
+    def _engine(self, move: Move) -> Chain:
+        source, theta = self.model.engine(self.reference)
+        if self.decision == "race" and self._apart is not None:
+            nothing = ArraySource(np.broadcast_to(0.0, (self.model.n_rows, 2)))
+            source = ControlVariate(source, nothing, np.zeros(2), self._apart)
+        bounds = self._bounds_of_moves()
+        return self._chain(
+            source, theta, None, None, move, surrogate=True, weights=bounds, n_hyper=self.compressed.prior.n_hyper,
+            metric=None if bounds is None else self._metric,
+        )
+
+    @property
+    def _from_hat(self) -> Array:
+        return self.reference.theta_hat
+
+    def _chain(self, source: Source, *args: Any, **options: Any) -> Any:
+        if self.decision == "race":
+            return super()._chain(source, *args, **options)
+        if self.decision in ("exact", "none"):
+            return ExactChain(source, *args, **options)
+        most = most_drawn(self.full_pass_at, self.model.n_rows)
+        if self._blocks is None:
+            chain = PoissonChain(source, *args, **options)
+            chain.set_table(self._table, most, *self._inner_tables)
+            return chain
+        if self._pieces is not None:
+            chain = PiecePoissonChain(source, *args, **options)
+            chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, most)
+            return chain
+        chain = BlockPoissonChain(source, *args, **options)
+        chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most)
+        return chain

@@ -1,0 +1,249 @@
+"""How a chain moves on a surrogate of the likelihood: settled on the expansion when a kernel is made."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from fastrace._models._arrow import Arrow
+from fastrace.mcmc.compression import Compressed, compress, require_of
+from fastrace.mcmc.kernels._rows import RowKernel
+from fastrace.mcmc.kernels._scaled import scaled_inner
+from fastrace.mcmc.kernels._surrogate import Inner, NormalInner
+from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
+from fastrace.mcmc.models._pieces import Pieces, pieces_of
+from fastrace.mcmc.models._sites import replaced
+from fastrace.mcmc.models.model import GLM, NoModeError
+
+Array = NDArray[np.float64]
+
+MOST_BY_SLICES = 8  # hyperparameters that the nested normal is taken for by default
+FIRST_TRAJECTORIES = 50  # from one point to a start
+NORMAL_DRAWS, NORMAL_SHARE = 400, 0.75  # of the nested normal, and the effective share of them that makes it cheapest
+SCALED = ("gaussian", "student-t")  # families whose surrogate is normal given a learned scale
+LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
+LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
+HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is near them
+TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
+PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
+FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
+VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
+MOST_VAGUE = 5.0  # of that deviation, with which scales would be 0 or infinite in double precision
+BETWEEN = 3  # moves between two draws of it whose weights are looked at
+FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
+
+
+class OnSurrogate(RowKernel):
+    """Base of kernels that move on prior times expansion; see `SurrogateMetropolis` for the parameters."""
+
+    inner: str
+    decision: str
+    compressed: Compressed
+    _metric: Any
+    _trajectories: Trajectories
+    _phi_center: Array
+    _phi_factor: Array
+    _tilt: Array | None = None  # of the surrogate's gradient, while a chain moves
+    _stay: Array | None = None  # effects of groups that have directions of their own
+    _along: Array | None = None  # directions of random walks
+    _bend: Arrow | None = None  # of its curvature
+    _spreads: Array | None = None  # of the rows' predictors, while a kernel is made
+    _fixed_share = 0.0  # of moves without a factor of their own
+    _stride = 0.0  # of kernels saved before there were plain steps
+    _walks: Array | None = None
+    _scaled = False  # whether a learned scale moves with the hyperparameters
+    _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors
+
+    def _compress(self, psi_hat: Any) -> Compressed:
+        if self.model.own_surrogate is not None:
+            if isinstance(psi_hat, Compressed):
+                raise ValueError("the rows see a map of the model's parameters, so that a Compressed is not of these; "
+                                 "give the point psi_hat, what the rows see, or leave it out")
+            return self.model.own_surrogate(psi_hat)
+        if isinstance(psi_hat, Compressed):
+            require_of(psi_hat, self.model)
+            return psi_hat
+        return compress(self.model, psi_hat)
+
+    def _first_inner(self, inner: str) -> str:
+        mapped = self.model.own_surrogate is not None
+        if inner == "normal" and mapped:
+            raise ValueError("inner='normal' needs a prior that is normal given its hyperparameters, and the model was "
+                             "not recognised as one that has it; take inner='hmc'")
+        if inner == "auto":
+            return "hmc" if mapped or self.compressed.prior.n_hyper > MOST_BY_SLICES else "normal"
+        return inner
+
+    def _scale_has_closed_form(self) -> bool:
+        """Whether the surrogate is normal given the scale, and a factor for each value of it is worth its price."""
+        model = self.model
+        if not (isinstance(model, GLM) and model.learns_scale and model._glm.family in SCALED):
+            return False
+        if model._glm.family == "student-t" and model.n_rows > FEW_ROWS:  # then an expansion does as well
+            return False
+        s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
+        twice = self.compressed.curvature.diagonal()[-1]  # the closed form has a maximum in the scale
+        return bool(s * s * m <= LARGE and twice > 0.0 and 0.5 * twice > self.compressed.slope[-1])
+
+    def _stride_of_scale(self) -> float:
+        """Of plain steps of the logarithm of a learned scale; 0 where the rows say enough of it, or it is not learned.
+
+        Where they say little, its posterior has the tail of its prior, which is longer than that of an expansion.
+        """
+        if self.compressed.prior.given[3] is None:
+            return 0.0
+        last = np.zeros(self.compressed.n_seen)
+        last[-1] = 1.0
+        sd = math.sqrt(float(self.compressed.factor().solve(last)[-1]))
+        if sd > MOST_VAGUE:
+            raise NoModeError(f"where the likelihood is expanded, rows and prior say almost nothing of the learned "
+                              f"scale: its logarithm has a standard deviation of {sd:.3g}. Effects and scale cannot be "
+                              f"told apart, as in groups of one row each: give scale, a narrower scale_prior, or leave "
+                              f"out the groups")
+        return STRIDE * sd if sd > VAGUE and not self._scaled else 0.0
+
+    def _settle(self) -> None:
+        """Where the hyperparameters are under the surrogate, found without a row."""
+        if self.inner == "hmc":
+            self._trajectories = trajectories_of(self.compressed.quadratic, self.compressed.prior,
+                                                 effort=self.model._effort)
+            self._phi_center = self._trajectories.start[self.compressed.n_seen :]
+            return
+        self._phi_center, self._phi_factor = marginal_of(self.compressed, self._scaled)
+        if isinstance(self.model, GLM) and self.model.factors and not self.model.learns_scale:
+            pieces = self._pieces or pieces_of(self.compressed.factor(), self.model.factors)
+            self._tilt, self._bend = self._better(pieces)
+        s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
+        if self.compressed.prior.n_hyper and s * s * m > LARGE:  # never where a scale moves with the hyperparameters
+            self._fixed_share = 1.0
+            draws = self._inner().draws(self._middle, PILOT, np.random.default_rng(PILOT_SEED))
+            moved = (np.diff(draws[:, : self.compressed.n_seen], axis=0) != 0.0).any(axis=1)
+            self._fixed_share = FIXED if moved.mean() > TARGET else 0.0
+
+    def _spread_of(self, pieces: Pieces) -> Array:
+        """Standard deviation of each row's predictor."""
+        model: Any = self.model
+        if self._spreads is None:
+            self._spreads = np.asarray(np.sqrt(np.square(pieces.lengths(model._glm.X, model.factors)).sum(axis=0)))
+        return self._spreads
+
+    def _better(self, pieces: Pieces) -> tuple[Array | None, Arrow | None]:
+        """What comes to the expansion's gradient and curvature while a chain moves, where it pays."""
+        model, hat, factor = self.model, np.array(self.compressed.psi_hat), self.compressed.factor()
+        assert isinstance(model, GLM)
+        spread = self._spread_of(pieces)
+        sites = replaced(model, hat, factor, spread) if model.n_rows > FEW_ROWS else None
+        tilt = self._tilt_within(spread, None if sites is None else ~sites.rows)
+        if tilt is not None and not float(tilt @ factor.solve(tilt)) > LEAN**2:
+            tilt = None
+        if sites is None:
+            return tilt, None
+        if self.decision in ("auto", "poisson"):  # a walk is decided by few rows
+            self._along, self._stay = sites.walks, sites.effects
+        return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend
+
+    def _tilt_within(self, spread: Array, use: NDArray[np.bool_] | None) -> Array | None:
+        """The tilt by rows that it moves by no more than their own spread; None if there is no such tilt.
+
+        Where a group has one outcome alone there is hardly any curvature, and gradients far out say nothing of the
+        mean: the tilt would put the surrogate where the posterior has no mass.
+        """
+        model: Any = self.model
+        hat, factor = np.array(self.compressed.psi_hat), self.compressed.factor()
+        for _ in range(2):
+            tilt: Array = model._tilt(hat, spread, use)
+            near = np.abs(model._movements(factor.solve(tilt))) <= spread
+            if near.all():
+                return tilt
+            use = near if use is None else near & use
+        return None
+
+    def _walks_of(self) -> Array:
+        """Standard deviations of random walks: those of each coordinate given all others, of what the rows see."""
+        precision = np.asarray(self._metric.diagonal())
+        seen = 1.0 / np.sqrt(np.where(precision > 0.0, precision, 1.0))
+        hyper = np.full(self.dim - len(seen), HYPER_SD)
+        if self.inner == "normal":
+            hyper = np.sqrt(np.square(self._phi_factor).sum(axis=1))[int(self._scaled) :]
+        return np.asarray(2.38 / math.sqrt(self.dim) * np.concatenate([seen, hyper]))
+
+    def _near_normal(self) -> bool:
+        """Whether draws of the nested normal are seldom refused for what it leaves of the prior; reads no row."""
+        prior = self.compressed.prior
+        if prior.normal:
+            return True
+        inner: Any = self._inner()
+        draws = inner.draws(self._middle, NORMAL_DRAWS, np.random.default_rng(PILOT_SEED))
+        left = np.array([inner.left_of_prior(draw) for draw in draws])
+        weights = np.exp(left - left.max())
+        return bool(weights.sum() ** 2 > NORMAL_SHARE * NORMAL_DRAWS * np.square(weights).sum())
+
+    @property
+    def _middle(self) -> Array:
+        """A whole state where the surrogate is high."""
+        if self.inner == "hmc":
+            return self._trajectories.start
+        return np.concatenate([self.compressed.psi_hat[: self.compressed.n_seen - self._scaled], self._phi_center])
+
+    def _inner(self) -> Inner:
+        if self.inner == "hmc":
+            return self._trajectories.inner(self.compressed.quadratic)
+        if self._scaled:
+            return scaled_inner(self.compressed, self._phi_center, self._phi_factor, self.decision == "none")
+        return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor,
+                           fixed_share=self._fixed_share, tilt=self._tilt, bend=self._bend,
+                           stay=self._stay)
+
+    def _draw(self, rng: np.random.Generator) -> Array:
+        """Nearly a draw from the surrogate, on the scale on which a chain moves."""
+        moves = FIRST_TRAJECTORIES if self.inner == "hmc" else FIRST_MOVES
+        return np.asarray(self._inner().draws(self._middle, moves, rng)[-1])
+
+    def surrogate_draws(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """What the rows see of draws of the surrogate, shape (n, n_seen), and what is left of their log prior, (n,)."""
+        draws, beside = self._drawn(BETWEEN * (n + FIRST_MOVES), BETWEEN * FIRST_MOVES, BETWEEN, rng)
+        return draws[:, : self.compressed.n_seen], beside
+
+    def _drawn(self, n: int, first: int, thin: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Some of n draws of the surrogate, and prior times the rows' expansion over its density, logarithms."""
+        inner = self._inner()
+        draws = inner.draws(self._middle, n, rng)[first::thin]
+        return draws, np.array([inner.beside_of(x) if isinstance(inner, NormalInner) else 0.0 for x in draws])
+
+
+def marginal_of(compressed: Compressed, scaled: bool = False) -> tuple[Array, Array]:
+    """Center and lower triangular factor of a normal density near the hyperparameters' marginal under the surrogate.
+
+    With `scaled` the logarithm of the learned scale stands before them.
+    """
+    prior = compressed.prior
+    inner = scaled_inner(compressed) if scaled else NormalInner(compressed.quadratic, prior)
+    k = prior.n_hyper + scaled
+    if k == 0:
+        return np.zeros(0), np.zeros((0, 0))
+    start, unit = np.zeros(k), np.eye(k)
+    if scaled:
+        start[0] = compressed.psi_hat[-1]
+        unit[0, 0] = min(1.0, 1.0 / math.sqrt(compressed.curvature.diagonal()[-1]))  # rows may say very much of it
+    found = minimize(lambda x: -inner.marginal_of(start + unit @ x), np.zeros(k), method="Nelder-Mead",
+                     options={"maxiter": 400 * k, "maxfev": 400 * k, "xatol": 1e-4, "fatol": 1e-6, "adaptive": True})
+    center = start + unit @ np.asarray(found.x, dtype=np.float64)
+    h = 0.05
+    curvature = np.empty((k, k))
+    for i in range(k):
+        for j in range(i + 1):
+            a, b = h * unit[i], h * unit[j]
+            ends = [inner.marginal_of(center + s * a + t * b) for s, t in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
+            curvature[i, j] = curvature[j, i] = -(ends[0] - ends[1] - ends[2] + ends[3]) / (4.0 * h * h)
+    if not np.isfinite(curvature).all():
+        raise NoModeError(f"prior times expansion has no density beside its peak in the hyperparameters, at logarithms "
+                          f"of scales {center.round(2).tolist()}: there the likelihood is not curved downwards in "
+                          f"effects and scale together, as in groups of one row each. Give scale, leave out the "
+                          f"groups, or give psi_hat")
+    values, vectors = np.linalg.eigh(curvature)
+    values = np.clip(values, 0.05, 1e8)
+    return center, unit @ np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T))
