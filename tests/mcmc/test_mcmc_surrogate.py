@@ -12,7 +12,7 @@ from fastrace import mcmc
 from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.kernels import _surrogate_decisions, _surrogate_moves
-from fastrace.mcmc.kernels._surrogate import NormalInner
+from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.models import _sites
 from fastrace.mcmc.models._sites import matched, replaced
 from guarantee import assert_fits, assert_rate_at_most, assert_same_law, few_or_many

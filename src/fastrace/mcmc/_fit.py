@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastrace.mcmc import _pareto
 from fastrace.mcmc.compression import Compressed, expansions_apart
-from fastrace.mcmc.kernels._surrogate import NormalInner
+from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.kernels._surrogate_moves import MOST_BY_SLICES, marginal_of
 from fastrace.mcmc.models._modes import find_mode, normal_density
 from fastrace.mcmc.models.model import GLM, Model, Reference

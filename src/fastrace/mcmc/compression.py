@@ -17,7 +17,7 @@ from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
-from fastrace.mcmc.kernels._surrogate import layout_of
+from fastrace.mcmc.kernels._nested_normal import layout_of
 from fastrace.mcmc.models._modes import ImproperError, QuadraticPart, called
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 

@@ -4,6 +4,6 @@
 `slice` sweeps along coordinates, `_racing` the options of races; the Gibbs kernels stand on `gibbs`. Of
 `surrogate_metropolis`, `_surrogate_moves` says how it moves and `_surrogate_decisions` by which rows it decides.
 Compiled: `_chain` (decisions by all rows or by races), `_minibatch` (by Poisson minibatches), `_proposal` and `_slice`
-(moves), `_surrogate` (moves on prior times expansion).
+(moves), `_surrogate` (moves on prior times expansion) with `_nested_normal`, `_scaled` and `_hamiltonian`.
 A new kernel says in `_move` which points a chain tries and in `_chain` how it decides. Models are in `mcmc.models`.
 """

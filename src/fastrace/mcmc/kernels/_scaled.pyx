@@ -7,7 +7,7 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._models._arrow cimport Quadratic
 from fastrace._models._priors cimport JointPrior
-from fastrace.mcmc.kernels._surrogate cimport NormalInner
+from fastrace.mcmc.kernels._nested_normal cimport NormalInner
 
 import numpy as np
 

@@ -11,9 +11,10 @@ from scipy.optimize import minimize
 
 from fastrace._models._arrow import Arrow
 from fastrace.mcmc.compression import Compressed, compress, require_of
+from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.kernels._rows import RowKernel
 from fastrace.mcmc.kernels._scaled import scaled_inner
-from fastrace.mcmc.kernels._surrogate import Inner, NormalInner
+from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
 from fastrace.mcmc.models._pieces import Pieces, pieces_of
 from fastrace.mcmc.models._sites import replaced

@@ -11,7 +11,7 @@ from fastrace._models._arrow import Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.compression import with_precision
 from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
-from fastrace.mcmc.kernels._surrogate import layout_of
+from fastrace.mcmc.kernels._nested_normal import layout_of
 from fastrace.mcmc.trace import effective_sample_size
 
 __all__ = ["Trajectories", "trajectories_of"]
