@@ -138,7 +138,7 @@ def test_c_includes_c_of_its_folder_alone(file):
         ("a.py", "from fastrace.races.racing import race\nimport numpy.random", {"races.racing"}),
         ("a.py", "def late():\n    from fastrace.races import sampling, racing", {"races.sampling", "races.racing"}),
         ("a.py", "import fastrace as fr", {"__init__"}),
-        ("a.py", "from fastrace import race, bounds", {"__init__", "bounds"}),
+        ("a.py", "from fastrace import race, bounds", {"__init__", "bounds.__init__"}),
         ("a.py", "from fastrace.mcmc import GLM", {"mcmc.__init__"}),
         ("a.pyx", "from fastrace._math._bounds cimport normal, hoeffding\ncimport numpy as cnp", {"_math._bounds"}),
         ("a.pyx", "from fastrace._draws cimport _rng\nfrom libc.math cimport log", {"_draws._rng"}),

@@ -1,6 +1,6 @@
 """The formulas of the headers as NumPy ufuncs: the same code as in the loops, over arrays; and the names of the bounds.
 
-Counts are `long long`, which has 64 bits on every platform; arguments as checked by `bounds.py`.
+Counts are `long long`, which has 64 bits on every platform; arguments as checked by `bounds/_arguments.py`.
 """
 
 cimport cython

@@ -3,7 +3,7 @@
 
 Every race calls it: for a difference of means `_core`, for a mean against a threshold `_threshold` and `_weighted`, for
 sums of different sizes `_unequal`, for all of them inside XLA `_xla`. A new bound has its formula in `_bounds.pxd`, its
-name and its branch here, and its array form in `bounds.py`.
+name and its branch here, and its array form in `bounds/_rigorous.py`.
 """
 
 from libc.math cimport INFINITY, NAN, fabs, isnan, log, sqrt
