@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from scipy import stats
-from test_mcmc import KERNELS, outcomes, scale_of
 
+from chains import KERNELS, outcomes, scale_of
 from fastrace import mcmc
 from guarantee import assert_fits, assert_rate_at_most, few_or_many
 

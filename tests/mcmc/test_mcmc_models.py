@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 import pytest
 from scipy import LowLevelCallable, stats
-from test_mcmc import EXACT, KERNELS, RACES, Lattice, logistic, outcomes, scale_of
 
+from chains import EXACT, KERNELS, RACES, Lattice, logistic, outcomes, scale_of
 from fastrace import DiscreteSampler, mcmc
 from fastrace._models._expanded import OwnTerms
 from fastrace.sources import CallableSource, CallbackSource

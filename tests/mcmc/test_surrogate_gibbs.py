@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import special, stats
-from test_mcmc import outcomes, scale_of
 
+from chains import outcomes, scale_of
 from fastrace import mcmc
 from fastrace.mcmc.protocol import from_flags
 from fastrace.mcmc.trace import diagnosis

@@ -1,0 +1,103 @@
+"""Models and kernels that tests of chains share, and a target that can be enumerated."""
+
+import numpy as np
+
+from fastrace import mcmc
+from reference import mcmc as twin
+
+
+def logistic(n_rows, dim, seed=0, spread=0.5):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, dim))
+    X[:, 0] = 1.0
+    theta = spread * rng.standard_normal(dim)
+    return X, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-X @ theta))).astype(float)
+
+
+def outcomes(family, X, theta, rng):
+    eta = X @ theta
+    if family == "logistic":
+        return (rng.random(len(X)) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+    if family == "poisson":
+        return rng.poisson(np.exp(eta)).astype(float)
+    return eta + (rng.standard_normal(len(X)) if family == "gaussian" else rng.standard_t(4.0, len(X)))
+
+
+def scale_of(family):
+    return {"scale": 1.0} if family in ("gaussian", "student-t") else {}
+
+
+KERNELS = {
+    "exact": lambda model, **o: mcmc.Metropolis(model, **o),
+    "exact-plain": lambda model, **o: mcmc.Metropolis(model, control_variate=None, **o),
+    "poisson": lambda model, **o: mcmc.PoissonMinibatchMetropolis(model, **o),
+    "poisson-one-stage": lambda model, **o: mcmc.PoissonMinibatchMetropolis(model, delayed=False, **o),
+    "race": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, **o),
+    "race-normal": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, "normal", **o),
+    "race-plain": lambda model, **o: mcmc.RacingMetropolis(model, 0.01, control_variate=None, **o),
+    "tuna": lambda model, **o: mcmc.TunaMetropolis(model, chi=1e-2, full_pass_at=1e9, **o),
+    "firefly": lambda model, **o: mcmc.FireflyMetropolis(model, full_pass_at=1e9, **o),
+    "firefly-half": lambda model, **o: mcmc.FireflyMetropolis(model, fraction=0.5, full_pass_at=2.0, **o),
+}
+EXACT = ["exact", "exact-plain", "poisson", "poisson-one-stage", "tuna", "firefly", "firefly-half"]
+RACES = ["race", "race-normal", "race-plain"]
+
+
+class Lattice:
+    """Four parameter vectors, and proposals that draw one of the three others."""
+
+    def __init__(self, n_rows=60, seed=3):
+        self.X, self.y = logistic(n_rows, 2, seed)
+        self.model = mcmc.GLM(self.X, self.y, prior_sd=2.0)
+        center, factor = self.model.reference().center, self.model.reference().factor
+        self.points = center + np.array([[0.0, 0.0], [1.5, -0.5], [-1.0, 1.2], [0.4, 1.9]]) @ factor.T
+        log_p = [twin.log_terms("logistic", self.X, self.y, p).sum() - p @ p / 8.0 for p in self.points]
+        self.p = np.exp(log_p - np.max(log_p))
+        self.p /= self.p.sum()
+
+    def number(self, theta):
+        return int(np.abs(self.points - theta).sum(axis=1).argmin())
+
+    def propose(self, rng, theta):
+        other = (self.number(theta) + rng.integers(1, 4)) % 4
+        return self.points[other], 0.0
+
+    def counts(self, kernel, trials, steps, rng):
+        out = np.zeros(4, int)
+        states = [kernel.init(p) for p in self.points]
+        for start in rng.choice(4, size=trials, p=self.p):
+            _, made = kernel.run(rng, states[start], steps)
+            out[self.number(made.draws[-1])] += 1
+        return out
+
+
+def rare(n_rows, dim, seed=0, intercept=-4.0):
+    """Few outcomes of 1: third derivatives near the mode are far smaller than elsewhere."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n_rows), rng.standard_normal((n_rows, dim - 1))])
+    return X, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-intercept - 0.5 * X[:, 1:].sum(axis=1)))).astype(float)
+
+
+def counts(n_rows=20_000):
+    """Poisson regression whose terms are of order 1e7, so that their residuals are rounding."""
+    rng = np.random.default_rng(0)
+    X = np.stack([np.ones(n_rows), 0.1 * rng.standard_normal(n_rows)], axis=1)
+    return mcmc.GLM(X, rng.poisson(np.exp(X @ [13.8, 1.0])), family="poisson")
+
+
+def shifted(n_rows=2000):
+    """Terms with a constant of 1e8, which says nothing, and third derivatives that are what they are said to be."""
+    third = 3.0 * np.where(np.arange(n_rows) % 2, 1.0, -1.0)
+
+    def terms(theta, rows):
+        return 1e8 - 0.5 * theta[0] ** 2 + third[rows] * theta[0] ** 3 / 6.0
+
+    def derivatives(theta, rows):
+        gradient, hessian = -theta[0] + third[rows] * theta[0] ** 2 / 2.0, -1.0 + third[rows] * theta[0]
+        return gradient[:, None], hessian[:, None, None]
+
+    return mcmc.FunctionModel(terms, 1, n_rows, derivatives=derivatives, third_derivatives=np.abs(third))
+
+
+def raced(n_rows=2000):
+    return mcmc.RacingMetropolis(mcmc.GLM(*logistic(n_rows, 3, 7), prior_sd=10.0))
