@@ -15,6 +15,7 @@ import pytest
 
 import elsewhere
 import fastrace as fr
+from by_hand import drive
 from fastrace.control_variates import ControlVariate
 from fastrace.races._options import BOUNDS, RIGOROUS
 from fuzz import fuzz_race
@@ -123,13 +124,6 @@ def test_a_race_of_a_million_arms():
 
 
 # Faults.
-
-
-def drive(race, values):
-    while not race.done:
-        arms, rows = race.ask()
-        race.tell(values[np.ix_(rows, arms)])
-    return race.result()
 
 
 def facts(result):

@@ -8,18 +8,12 @@ import pytest
 
 import fastrace as fr
 import fastrace.control_variates
+from by_hand import drive
 from guarantee import assert_rate_at_most, few_or_many
 from reference import racing as twin
 from reference.draws import Order
 
 RULES = ("normal", "betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling")
-
-
-def drive(race, values):
-    while not race.done:
-        arms, rows = race.ask()
-        race.tell(values[np.ix_(rows, arms)])
-    return race.result()
 
 
 @pytest.mark.parametrize("bound", RULES)
