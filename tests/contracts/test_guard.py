@@ -652,9 +652,9 @@ def scaled_inner():
 
 
 def inner_move():
-    from fastrace.mcmc.kernels import _surrogate
+    from fastrace.mcmc.kernels import _nested_normal
 
-    return (_surrogate.NormalInner(*expanded()),), {}
+    return (_nested_normal.NormalInner(*expanded()),), {}
 
 
 def urns():
@@ -684,7 +684,7 @@ ARGUMENTS = {
     "_arrow.Arrow": call(np.eye(2)), "_arrow.Quadratic": lambda: (
         (np.zeros(2), 0.0, np.zeros(2), expanded()[0].curvature), {}),
     "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
-    "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_surrogate.NormalInner": lambda: (expanded(), {}),
+    "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_nested_normal.NormalInner": lambda: (expanded(), {}),
     "_scaled.ScaledInner": scaled_inner,
     "_surrogate.Inner": lambda: (expanded()[:1], {}), "_surrogate.SurrogateMove": inner_move,
     "_chain.Urns": urns,
