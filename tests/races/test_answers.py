@@ -172,7 +172,7 @@ def test_what_evaluations_cost_is_added_up(rng):
     for bad in (-1.0, [1.0, 2.0], np.nan):
         with pytest.raises(ValueError, match="cost"):
             fr.race(values, cost=bad)
-    for bad in ({"epsilon": -0.1}, {"epsilon": np.inf}, {"n_best": 0}, {"n_best": 3}):
+    for bad in ({"epsilon": -0.1}, {"epsilon": np.inf}, {"n_best": 0}, {"n_best": 4}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             fr.race(values, **bad)
 

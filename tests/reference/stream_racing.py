@@ -74,7 +74,7 @@ def race(bound, rewards, horizon, delta, low, high, epsilon=0.0, n_best=1, popul
     pulls = np.zeros(n_arms, dtype=int)
     ends = {m: (low[m], high[m]) for m in range(n_arms)}        # running intersections of the brackets
     if n_arms == n_best:
-        return pulls, [], alive, 0, "single" if n_arms == 1 else "bound"
+        return pulls, [], alive, 0, "single"
     rows = len(rewards) if horizon is None else min(horizon, len(rewards))
     for t in range(1, rows + 1):
         wanted = n_best - len(chosen)

@@ -278,7 +278,7 @@ def test_one_arm_and_all_arms(race):
     assert (result.best, result.stopped_by, result.n_rounds, result.pulls.sum()) == (0, "single", 0, 0)
     assert "there is one arm only" in str(result)
     result = race(3, 100, 0.05, (0, 1), n_best=3).result()
-    assert (np.atleast_1d(result.best).tolist(), result.stopped_by, result.n_rounds) == ([0, 1, 2], "bound", 0)
+    assert (np.atleast_1d(result.best).tolist(), result.stopped_by, result.n_rounds) == ([0, 1, 2], "single", 0)
 
 
 @pytest.mark.parametrize("race", RACES)

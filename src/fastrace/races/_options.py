@@ -235,8 +235,8 @@ def epsilon(value: float) -> float:
 def n_best(value: int, n_arms: int) -> int:
     """How many arms are asked for."""
     count = _checks.integer(value, "n_best", 1, "there must be something to find")
-    if count > max(n_arms - 1, 1):
-        raise ValueError(f"n_best is {value} and there are {n_arms} arms; ask for fewer, or there is nothing to find")
+    if count > n_arms:
+        raise ValueError(f"n_best is {value} and there are {n_arms} arms; at most all of them can be asked for")
     return count
 
 

@@ -107,7 +107,7 @@ class RaceSettings:
     def start(self, constants: NDArray[np.float64], rng: _checks.RngLike) -> _core.Race:
         """A compiled race that has begun, with these constants of the arms."""
         running = int(np.isfinite(constants).sum())
-        if 0 <= self.max_pulls < running > 1:
+        if 0 <= self.max_pulls < running > self.n_best:
             raise ValueError(
                 f"max_pulls is {self.max_pulls}; at least {running} is needed, one reward of each arm that can win"
             )

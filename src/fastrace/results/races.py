@@ -119,7 +119,7 @@ class RaceResult(_Compared):
         Looks taken, the exact one included.
     stopped_by : str
         ``"bound"``, ``"exact"`` (every row of the arms still left was read; arms dropped before were dropped by the
-        bound, within `delta`), ``"single"`` (one arm only),
+        bound, within `delta`), ``"single"`` (all arms were asked for),
         ``"epsilon"`` (no arm left can be better by `epsilon`), ``"max_pulls"`` (so many rewards were read) or ``""``
         (not stopped).
     bound : str
@@ -325,9 +325,9 @@ class StreamRaceResult(_Compared):
         ``1 - pulls.sum() / (n_arms horizon)``, Table 1 of Mnih, Szepesvari & Audibert (2008); with rounds taken for
         the horizon where there is none.
     stopped_by : str
-        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"max_pulls"``, ``"single"`` (one arm only), ``"exact"`` (every row
-        of a table was read, and the arms left were compared by their means over it), ``"inconsistent"`` (a bracket
-        became empty: the rewards broke an assumption) or ``""`` (not stopped).
+        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"max_pulls"``, ``"single"`` (all arms were asked for), ``"exact"``
+        (every row of a table was read, and the arms left were compared by their means over it), ``"inconsistent"`` (a
+        bracket became empty: the rewards broke an assumption) or ``""`` (not stopped).
     shortfall : ndarray of float, shape (n_arms,)
         How far the mean of an arm in `active` may at most be below the best one, by the brackets; nan for the others.
     promised_gap : ndarray of float, shape (n_arms,)
@@ -385,7 +385,7 @@ class StreamRaceResult(_Compared):
                 return "the selected arms have the largest means"
             return f"arm {self._named(self.best)} has the largest mean"
         if self.stopped_by == "single":
-            return "there is one arm only"
+            return "there is one arm only" if self.mean.size == 1 else "all arms were asked for"
         if self.stopped_by == "exact":
             tied = self.active.size - np.size(self.best)
             text = "every row was read, and the selected arms have the largest means"

@@ -94,7 +94,7 @@ cdef class Rounds:
             for i in range(n_arms):
                 self._settle(i, CHOSEN, NAN, NAN, self._low[i], self._high[i])
             self._compact()
-            self.status = SINGLE if n_arms == 1 else BY_BOUND
+            self.status = SINGLE
         guard_built(&self.guard, 0)
 
     cdef int _point(self) except -1:
