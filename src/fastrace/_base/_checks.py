@@ -243,7 +243,9 @@ def support_bounds(support: Support, n_arms: int) -> tuple[NDArray[np.float64], 
     lows, highs = arm_values(low, "support[0]", n_arms), arm_values(high, "support[1]", n_arms)
     if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows <= highs).all()):
         raise ValueError(f"support is {shown(support)}; finite ends with low <= high are needed")
-    far = (highs > lows) & (highs - lows < COARSE * np.maximum(np.abs(lows), np.abs(highs)))
+    with np.errstate(over="ignore"):        # a width beyond what a float holds is not narrow
+        widths = highs - lows
+    far = (highs > lows) & (widths < COARSE * np.maximum(np.abs(lows), np.abs(highs)))
     if far.any():
         raise ValueError(_too_far(shown(support), "support"))
     return lows, highs
