@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits, make_classification
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, PoissonRegressor, Ridge
+from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, PredefinedSplit, ShuffleSplit
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -501,14 +502,13 @@ def test_rows_without_a_score_are_dropped_or_count_as_wrong(cv):
                                random_state=0).fit(X, y)
         splits = list(cv.split(X, y)) if cv != 0.5 else None
         result = found.race_
-        # The race divides by the number of rows that are left, not by their weights.
-        np.testing.assert_allclose(found.cv_results_["mean_test_score"], result.mean, rtol=1e-3)
+        np.testing.assert_allclose(found.cv_results_["mean_test_score"], result.mean)
         assert result.stopped_by == "exact" and (result.n_missing > 0) == (missing == "drop")
         if splits is not None:
             right = np.full((900, 3), np.nan)
             scale = np.zeros(900)
             for train, test in splits:
-                scale[test] = 900 / (len(splits) * len(test))
+                scale[test] = 1.0 if missing == "drop" else 900 / (len(splits) * len(test))
                 for j, (_, learner) in enumerate(GAPPY):
                     p = clone(learner).fit(X[train], y[train]).predict(X[test])
                     right[test, j] = np.where(np.isnan(p), np.nan, p == y[test])
@@ -533,7 +533,7 @@ def test_several_best_candidates_are_ranked_as_the_race_found_them():
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"n_best": 3}, "n_best is 3"), ({"missing": "worst", "scoring": "neg_log_loss"}, "low end of a support"),
+    ({"n_best": 4}, "n_best is 4"), ({"missing": "worst", "scoring": "neg_log_loss"}, "low end of a support"),
     ({"missing": "lose"}, "missing is 'lose'"), ({"epsilon": -1.0}, "epsilon is -1"), ({"cost": [1.0]}, "cost has"),
 ])
 def test_what_the_race_cannot_do_is_said_before_anything_is_trained(options, said):
@@ -541,6 +541,35 @@ def test_what_the_race_cannot_do_is_said_before_anything_is_trained(options, sai
     Right.patience = 0
     with pytest.raises(ValueError, match=said):
         RacingSearchCV([("a", Right(fail="interrupt")), ("b", Right(1)), ("c", Right(2))], **options).fit(X, y)
+
+
+@pytest.mark.parametrize("weights", ["different", "equal"])
+def test_rows_are_not_dropped_where_their_weights_differ(weights):
+    """The mean would not be in units of the score, nor epsilon, by a factor that is known only when all is read."""
+    X, y = make_classification(300, 5, flip_y=0.1, random_state=1)
+    with config_context(enable_metadata_routing=True):
+        score = make_scorer(accuracy_score).set_score_request(sample_weight=True)
+        search = RacingSearchCV(GAPPY, scoring=score, cv=3, missing="drop", bound="serfling", first_look=300,
+                                random_state=0)
+        if weights == "equal":
+            found = search.fit(X, y, sample_weight=np.full(300, 2.0))
+            np.testing.assert_allclose(found.cv_results_["mean_test_score"], found.race_.mean)
+            return
+        with pytest.raises(ValueError, match="missing is 'drop' and rows have different weights"):
+            search.fit(X, y, sample_weight=np.arange(1.0, 301.0))
+
+
+@pytest.mark.parametrize("max_pulls", [None, 90])
+def test_all_candidates_may_be_asked_for(max_pulls):
+    """Nothing is raced; they are scored, as far as the budget goes, and the best mean comes first."""
+    X, y = make_classification(100, random_state=0)
+    learners = [("a", Right(2)), ("b", Right(1)), ("c", DummyClassifier())]
+    found = RacingSearchCV(learners, n_best=3, max_pulls=max_pulls, cv=2, random_state=0).fit(X, y)
+    means = found.cv_results_["mean_test_score"]
+    assert found.race_.stopped_by == "single"
+    assert found.cv_results_["n_predictions"].tolist() == [100 if max_pulls is None else 30] * 3
+    assert found.race_.best.tolist() == np.argsort(-means, kind="stable").tolist()
+    assert found.best_index_ == means.argmax()
 
 
 def test_fewer_candidates_left_than_wanted_are_named():

@@ -67,11 +67,12 @@ class HeldOut:
         self.n_rows = int(self.starts[-1])
         # The mean of a row's score times this, over all rows, is the mean over splits of the weighted mean over rows.
         self.scale = np.concatenate([fold.weights for fold in metrics[0].folds]) * (self.n_rows / len(splits))
+        if search.missing == "drop":        # which rows remain is not known: they count alike, whatever their split
+            self.scale[:] = 1.0
         self.plain = bool((self.scale == 1.0).all())
         self.seconds = np.zeros((self.count, len(splits)))
         self.made = 0
         self.show: Any = None
-        self.dropped = 0
         self.worst: float | None = None             # score of a row that has none, where that is to count
         self.filled = False
         self.warned: set[tuple[int, str]] = set()
@@ -102,9 +103,12 @@ class HeldOut:
                         epsilon=search.epsilon, n_best=search.n_best, max_pulls=search.max_pulls, cost=search.cost,
                         missing=search.missing, outside="warn", rng=np.random.default_rng(seed),
                     )
-                if self._race(race, parallel):
+                if self._race(race, parallel, seed):
                     break
         result = race.result()
+        if result.stopped_by == "single" and search.n_best > 1:     # all were asked for, and scored: the best first
+            own = self.looks[-1].sums[0].sum(axis=1)
+            result = replace(result, best=np.atleast_1d(result.best)[np.argsort(-own, kind="stable")])
         said = ("missing scores count as the low end of the support",) if self.filled else ()
         self.result = replace(result, names=self.names, warnings=result.warnings + said)
         self.models = {}
@@ -122,16 +126,19 @@ class HeldOut:
         lows, highs = zip(*found, strict=True)
         return min(lows), max(highs)
 
-    def _race(self, race: FiniteRace, parallel: Any) -> bool:
+    def _race(self, race: FiniteRace, parallel: Any, seed: int) -> bool:
         """Whether the race ended without a failure."""
         shape = len(self.metrics), self.count, len(self.splits)
         self.looks: list[Look] = []
-        self.dropped = 0                                     # rows of which a candidate had no score
         self.pulls = np.zeros(self.count, np.int64)
         self.eliminated_at = np.full(self.count, -1, np.int64)
         self.sums, self.counts = np.zeros(shape), np.zeros((shape[0], shape[2]))
-        if race.done:                                        # one candidate is left: nothing to race for, but to score
-            return self._read(np.atleast_1d(race.result().best), np.arange(self.n_rows), parallel) is not None
+        if race.done:                               # all that are left were asked for: nothing to race for, but to score
+            arms, rows = np.atleast_1d(race.result().best), np.arange(self.n_rows)
+            if self.search.max_pulls is not None and self.search.max_pulls < rows.size * arms.size:
+                few = max(self.search.max_pulls // arms.size, 1)
+                rows = np.sort(np.random.default_rng(seed).permutation(self.n_rows)[:few])
+            return self._read(arms, rows, parallel) is not None
         while not race.done:
             arms, rows = race.ask()
             block = self._read(arms, rows, parallel)
@@ -181,7 +188,6 @@ class HeldOut:
                 weights = metric.folds[k].weights[rows[of_block] - self.starts[k]] * len(metric.folds[k].weights)
                 self.counts[m, k] += weights.sum()
                 self.sums[m, arms, k] += weights @ blocks[m, of_block]
-        self.dropped += len(rows) - int(present.sum())
         self.pulls[arms] += len(rows)
         self.looks.append(Look(arms.copy(), self.sums[:, arms], self.counts.copy()))
         return np.asarray(blocks[0])
@@ -247,9 +253,20 @@ class HeldOut:
                     per_split[i] = own / counts
                     mean[i] = own.sum() / counts.sum()
         whole_rows = ~np.isnan(per_split).any(axis=1)
-        if self.dropped:            # as they were raced: the share of a split is that of its rows that are left
-            shares = self.looks[-1].counts[m] / np.diff(self.starts)
+        if self.search.missing == "drop":   # as they were raced: the share of a split is that of its rows that are left
+            shares = self.looks[-1].counts[m]
             mean[whole_rows] = per_split[whole_rows] @ (shares / shares.sum())
         else:
             mean[whole_rows] = per_split[whole_rows].mean(axis=1)
         return per_split, mean
+
+
+def equal_weights(metric: Metric) -> None:
+    """Refuse different weights of rows, where rows are dropped."""
+    for fold in metric.folds:
+        if np.ptp(fold.weights) > 1e-12 * fold.weights.max():
+            raise ValueError(
+                f"missing is 'drop' and rows have different weights, by sample_weight or by {metric.name} itself; the "
+                f"weight of the rows that remain is unknown until all are read, and epsilon would be in other units than "
+                f"the score: take missing='worst', or leave out the weights"
+            )

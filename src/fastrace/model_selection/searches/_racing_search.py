@@ -19,7 +19,7 @@ from fastrace.model_selection._row_scores import RowScore, row_score, row_scores
 from fastrace.model_selection.searches._base import CandidateSearch, Task
 from fastrace.model_selection.searches._candidates import Candidates
 from fastrace.model_selection.searches._checkpoint import fingerprint, head
-from fastrace.model_selection.searches._held_out import HeldOut, Metric
+from fastrace.model_selection.searches._held_out import HeldOut, Metric, equal_weights
 from fastrace.model_selection.searches._trainings import Trainings
 from fastrace.model_selection.searches._workers import Failure
 from fastrace.races import _options
@@ -62,8 +62,8 @@ class RacingSearchCV(CandidateSearch):
         What one prediction costs, in any unit; ``race_.cost`` adds it up.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a row without a score does: one whose prediction, or score, is nan. ``"raise"``: the prediction has failed,
-        see `error_score`. ``"drop"``: the row is left out for all candidates, and the answer is about the rest.
-        ``"worst"``: its score is the low end of the support, 0 for accuracy. See `FiniteRace`. An exception of a
+        see `error_score`. ``"drop"``: the row is left out for all candidates, and the score is the mean over the
+        rest, in which all rows count alike, whatever their split; it takes no weights of rows. ``"worst"``: its score is the low end of the support, 0 for accuracy. See `FiniteRace`. An exception of a
         prediction is a failure, whatever is said here.
     {n_candidates}
     n_jobs, refit
@@ -196,7 +196,7 @@ class RacingSearchCV(CandidateSearch):
 
     def _search(self, task: Task) -> None:
         metrics = self._metrics(task)
-        self._check_race(len(task.settings), metrics[0].score)
+        self._check_race(len(task.settings), metrics[0])
         trained = self._train(task)
         race = HeldOut(self, task, trained, metrics)
         race.run(self.delta, task.seeds[2])
@@ -213,7 +213,7 @@ class RacingSearchCV(CandidateSearch):
             self.best_score_ = self.cv_results_[f"mean_test_{metrics[0].name}"][self.best_index_]
         self.best_params_ = task.settings[self.best_index_]
 
-    def _check_race(self, count: int, score: RowScore) -> None:
+    def _check_race(self, count: int, metric: Metric) -> None:
         """Check what the race is asked for before anything is trained."""
         with _checks.options_of(type(self).__name__):
             _options.epsilon(self.epsilon)
@@ -222,8 +222,9 @@ class RacingSearchCV(CandidateSearch):
                 _checks.integer(self.max_pulls, "max_pulls", 1, "it counts predictions")
             if self.cost is not None:
                 _checks.arm_costs(self.cost, count)
-            low = np.zeros(1) if self.support is not None or score.support_for(None) is not None else None
-            _options.missing(self.missing, "pairwise", low, low)
+            low = np.zeros(1) if self.support is not None or metric.score.support_for(None) is not None else None
+            if _options.missing(self.missing, "pairwise", low, low) == "drop":
+                equal_weights(metric)
 
     def _metrics(self, task: Task) -> list[Metric]:
         """The scores, with the weights of the held-out rows of each split, the one that is raced first."""
