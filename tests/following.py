@@ -13,7 +13,8 @@ def reader(values):
 
     def pull(i, count):
         used[i] += count
-        return values[used[i] - count : used[i], i]
+        given = values[used[i] - count : used[i], i]
+        return given[~np.isnan(given)]
 
     return pull
 

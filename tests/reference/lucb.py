@@ -84,7 +84,7 @@ def half_width(bound, n, v, scales, rounds, log_inv_alpha):
 def lucb(pull, low, high, n_best, epsilon, alphas, bound, scales, batch=0, max_pulls=math.inf, widths=half_width):
     """Run the rule; returns (chosen, list of (arm, count) in order, why it stopped, means, pulls).
 
-    `pull(arm, count)` gives rewards; `alphas` are those of lower and upper bounds: delta / n each, but for "kl-easy"
+    `pull(arm, count)` gives the rewards that came of so many pulls; `alphas` are those of lower and upper bounds: delta / n each, but for "kl-easy"
     delta as it is. `scales` are those of the mixtures. Bounds that widen with the rounds
     are taken at the next point of the grid t <- max(t + 1, ceil(1.02 t)).
     """
@@ -102,8 +102,13 @@ def lucb(pull, low, high, n_best, epsilon, alphas, bound, scales, batch=0, max_p
             means[i] = x if len(rewards[i]) == 1 else means[i] + step / len(rewards[i])
         made.append((i, count))
 
-    for i in range(n):
-        take(i, 1)
+    def pulls():
+        return [sum(count for arm, count in made if arm == i) for i in range(n)]
+
+    while not all(rewards):
+        for i in range(n):
+            if not rewards[i]:
+                take(i, 1)
     rounds = grid = 1
     while True:
         order = sorted(range(n), key=lambda i: (-means[i], i))
@@ -123,10 +128,10 @@ def lucb(pull, low, high, n_best, epsilon, alphas, bound, scales, batch=0, max_p
         h = min(top, key=lambda i: (ends[i], -i))
         j = max(rest, key=lambda i: (ends[i], -i))
         if ends[j] - ends[h] < epsilon:
-            return set(top), made, "bound", means, [len(x) for x in rewards]
+            return set(top), made, "bound", means, pulls()
         count = batch or max(1, min(len(rewards[h]), len(rewards[j])) // 100)
         if sum(c for _, c in made) + 2 * count > max_pulls:
-            return set(top), made, "max_pulls", means, [len(x) for x in rewards]
+            return set(top), made, "max_pulls", means, pulls()
         take(h, count)
         take(j, count)
         rounds += count

@@ -291,7 +291,10 @@ class FreeArms(Arms):
 
 
 def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, arms=None):
-    """Run the rule; returns (chosen, list of (arm, count) in order, why it stopped, means, pulls)."""
+    """Run the rule; returns (chosen, list of (arm, count) in order, why it stopped, means, pulls).
+
+    `pull(arm, count)` gives the rewards that came of so many pulls, which may be fewer.
+    """
     arms, made = arms or Arms(low, high, n_best, epsilon, delta), []
 
     def take(i, count):
@@ -299,8 +302,12 @@ def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, 
             arms.take(i, pull(i, count))
             made.append((i, count))
 
-    for i in range(arms.n):
-        take(i, arms.begin)
+    def pulls():
+        return [sum(count for arm, count in made if arm == i) for i in range(arms.n)]
+
+    while min(arms.pulls) < arms.begin:
+        for i in range(arms.n):
+            take(i, arms.begin - arms.pulls[i])
     arms.ready()
     rounds = grid = 1
     carry, turn = 0.0, 0
@@ -314,7 +321,7 @@ def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, 
         if arms.held is None or arms.held[0] not in best or arms.held[1] not in rest:
             arms.held = (weakest, rival)
         if arms.over(best, rest, weakest, rival):
-            return set(best), made, "bound", means, counts
+            return set(best), made, "bound", means, pulls()
         h, j, size = weakest, rival, (weakest, rival)
         if arms.passes(weakest, rival):
             turn = (turn + 1) % 8
@@ -327,8 +334,8 @@ def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, 
             else:
                 size = (h, j) = arms.held
         count = batch or max(1, min(counts[size[0]], counts[size[1]]) // 100)
-        if sum(counts) + 2 * count > max_pulls:
-            return set(best), made, "max_pulls", means, counts
+        if sum(pulls()) + 2 * count > max_pulls:
+            return set(best), made, "max_pulls", means, pulls()
         wanted = 2 * count * arms.variance(h) / (arms.variance(h) + arms.variance(j)) + carry
         ours = int(min(max(math.floor(wanted + 0.5), 0), 2 * count))
         carry = wanted - ours

@@ -227,6 +227,17 @@ def arm_costs(value: ArrayLike, n_arms: int) -> NDArray[np.float64]:
     return found
 
 
+MISSING_REWARDS = ("raise", "drop", "worst")     # what a missing reward may do
+
+
+def missing(value: str, bounded: bool) -> str:
+    """What becomes of a missing reward; the worst one is known where there is a support."""
+    found = choice(value, "missing", MISSING_REWARDS)
+    if found == "worst" and not bounded:
+        raise ValueError("missing is 'worst' and support is None; the worst reward is the low end of a support")
+    return found
+
+
 def flag(value: bool, name: str) -> bool:
     """True or False; no other value, whose truth may not be what was meant."""
     if not isinstance(value, (bool, np.bool_)):

@@ -242,9 +242,7 @@ def n_best(value: int, n_arms: int) -> int:
 
 def missing(value: str, variance: str, low: NDArray[np.float64] | None, high: NDArray[np.float64] | None) -> str:
     """What becomes of a missing reward."""
-    found = _checks.choice(value, "missing", ("raise", "drop", "worst"))
-    if found == "worst" and low is None:
-        raise ValueError("missing is 'worst' and support is None; the worst reward is the low end of a support")
+    found = _checks.missing(value, low is not None)
     if found == "drop" and variance == "marginal":
         raise ValueError("missing is 'drop' and variance is 'marginal'; a row is dropped for all arms at once, "
                          "by comparing pairs")

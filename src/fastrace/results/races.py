@@ -348,6 +348,9 @@ class StreamRaceResult(_Compared):
         Rounds from which on an asymptotic promise is nearly right.
     cost : float or None
         What the rewards used cost together, where the cost of one was given.
+    n_missing : int
+        Rounds that were dropped, which `pulls` counts and `n_rounds` does not; or missing rewards that counted as the
+        worst ones.
     """
 
     best: int | NDArray[np.intp]
@@ -374,6 +377,7 @@ class StreamRaceResult(_Compared):
     kind: str = "exact"
     first_look: int | None = None
     cost: float | None = None
+    n_missing: int = 0
 
     @property
     def promise(self) -> str:

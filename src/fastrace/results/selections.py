@@ -63,6 +63,8 @@ class SelectionResult(ArmsResult):
         Pulls of each arm from which on an asymptotic promise is nearly right.
     cost : float or None
         What the pulls cost together, where the cost of one was given.
+    n_missing : int
+        Pulls whose reward was missing.
     """
 
     best: int | NDArray[np.intp]
@@ -85,6 +87,7 @@ class SelectionResult(ArmsResult):
     kind: str = "exact"
     first_look: int | None = None
     cost: float | None = None
+    n_missing: int = 0
 
     _out_label: ClassVar[str] = "others"
 

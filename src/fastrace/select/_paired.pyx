@@ -14,7 +14,7 @@ from fastrace._draws._duels cimport Duels
 from fastrace._draws._ranks cimport kth_largest
 from fastrace._math._pairs cimport log_hedged, mirrored, spread_of, spread_t
 from fastrace.select._pairs cimport PairSelector
-from fastrace.select._selector cimport BY_SEPARATION
+from fastrace.select._selector cimport BY_SEPARATION, REFUSED
 
 import numpy as np
 
@@ -98,6 +98,9 @@ cdef class PairedSelector(PairSelector):
     cdef int _serve(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil:
         cdef int64_t t, count = counts[0]
         cdef Py_ssize_t k
+        if self.missing != REFUSED:         # none is dropped here
+            for k in range(n):
+                self.settle(self.asked[k], <double *>rewards + k * count, count)
         if n > 1:
             for t in range(count):
                 if (t & 1023) == 1023:

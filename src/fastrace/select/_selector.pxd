@@ -22,6 +22,11 @@ cdef enum status_t:             # places in STOPPED_BY
     BY_MAX_PULLS                # told to stop; may go on
 
 
+cdef enum:                      # places in MISSING
+    REFUSED
+    DROPPED
+    WORST
+
 cdef enum:
     MOST_PER_BATCH = 1 << 24        # pulls that a decision draws one by one
 
@@ -51,6 +56,8 @@ cdef class Selector:
     cdef int64_t *piece
     cdef Py_ssize_t n_asked, served
     cdef double *rewards            # of one piece
+    cdef int missing                # what a missing reward does, a place in MISSING
+    cdef int64_t *missed            # missing rewards of each arm; NULL where they are refused
     # the m best so far and the others, by mean; of rules with first pulls, kept from then on
     cdef int64_t first              # pulls of each arm before `plan` is called; 0: `plan` begins
     cdef readonly bint ready        # the first pulls are made, and the order is kept
@@ -98,6 +105,9 @@ cdef class Selector:
     cdef Py_ssize_t _next_piece(self, int64_t limit) noexcept nogil
     cdef int _check(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1
+    # Missing rewards of an arm: drop them, or let them be the low end of its support; how many rewards there are then.
+    cdef int64_t settle(self, Py_ssize_t arm, double *rewards, int64_t count) noexcept nogil
+    cdef bint _fall_short(self) except -1 nogil
     cdef int _serve(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil
     cdef int _run(self, PullSource source, int64_t limit) except -1 nogil
 

@@ -26,6 +26,7 @@ from fastrace.pulls import _flat, _whole_numbers
 cnp.import_array()
 
 LARGEST_BATCH = MOST_PER_BATCH
+MISSING = ("raise", "drop", "worst")
 STOPPED_BY = ("", "delta", "cap", "plan", "bound", "horizon", "budget", "single", "max_pulls")
 
 cdef enum:
@@ -33,6 +34,7 @@ cdef enum:
     PULLS_PER_CHECK = 1 << 13       # pulls between two looks at pending signals
     PIECES_PER_CHECK = 1 << 10      # requests between two looks, as each may cost more than its pulls
     WORK_PER_CHECK = 10_000_000     # nanoseconds of other work between two looks
+    SILENCE = 1000                  # pulls of an arm without any reward that are enough
 
 MOST_PULLS = _checks.MOST_PULLS
 cdef int64_t MOST_ARMS = <int64_t>1 << 31
@@ -56,7 +58,7 @@ cdef class Selector:
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 0)
 
-    def __init__(self, n_arms, n_best, *, low, high, rng, **options):
+    def __init__(self, n_arms, n_best, *, low, high, rng, missing="raise", **options):
         cdef Py_ssize_t n = n_arms, m = n_best
         if not 1 <= m <= n <= MOST_ARMS:
             raise ValueError(f"n_best is {n_best} and n_arms {n_arms}; 1 <= n_best <= n_arms is needed")
@@ -89,6 +91,9 @@ cdef class Selector:
         self.best.place = self.rest.place = <Py_ssize_t *>self.room(n, sizeof(Py_ssize_t))
         self.best.key = self.rest.key = self.mean
         self.best.sign, self.rest.sign = -1.0, 1.0
+        self.missing = MISSING.index(missing)
+        if self.missing != REFUSED:
+            self.missed = <int64_t *>self.vector("missed", np.int64)
         self.rng, self.lock, self.bits = rng, lock, bits
         self.ahead.used = UNIFORMS
         self._configure(**options)
@@ -152,6 +157,9 @@ cdef class Selector:
                 self.ask_for(i, self.first)
         else:
             if self.first > 0 and not self.ready:
+                if self.missing == DROPPED and self._fall_short():
+                    self.due = False
+                    return 0
                 self.split()
                 self.ready = True
             self.plan()
@@ -161,6 +169,19 @@ cdef class Selector:
                 raise RuntimeError(f"this {type(self).__name__} asks for nothing and does not stop: its state is "
                                    f"damaged")
         return 0
+
+    cdef bint _fall_short(self) except -1 nogil:
+        """Ask again of the arms that lack first rewards, as some were missing; whether there are any."""
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            if self.pulls[i] == 0 and self.missed[i] >= SILENCE:
+                with gil:
+                    raise _checks.arm_error(self, i, f"{self.missed[i]} pulls of arm {i} gave no reward: missing is "
+                                                     f"'drop', and there is nothing to know it by; leave it out, or "
+                                                     f"take missing='worst'")
+            if self.pulls[i] < self.first:
+                self.ask_for(i, self.first - self.pulls[i])
+        return self.n_asked > 0
 
     cdef int worked(self, int64_t nanoseconds) except -1 nogil:
         self.work += nanoseconds
@@ -294,7 +315,8 @@ cdef class Selector:
             for t in range(counts[k]):
                 if (t & 0xFFFFF) == 0xFFFFF:
                     check_signals()
-                if not self.low[arm] - slack <= rewards[t] <= self.high[arm] + slack:
+                if not self.low[arm] - slack <= rewards[t] <= self.high[arm] + slack and \
+                        not (self.missing != REFUSED and rewards[t] != rewards[t]):
                     with gil:
                         self._refuse(arm, rewards[t], self.pulls[arm] + t)
             rewards += counts[k]
@@ -302,17 +324,35 @@ cdef class Selector:
 
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1:
         if reward != reward:
-            raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is nan; every pull needs a real number. "
-                                               f"Nothing of this batch was used")
+            raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is nan; every pull needs a real number, or, "
+                                               f"where rewards may be missing, missing='drop' or missing='worst' of "
+                                               f"LUCB. Nothing of this batch was used")
         raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is {reward!r}, outside support="
                                            f"({self.low[arm]!r}, {self.high[arm]!r}): the promise holds only for "
                                            f"rewards inside it; widen support or scale. Nothing of this batch was used")
 
+    cdef int64_t settle(self, Py_ssize_t arm, double *rewards, int64_t count) noexcept nogil:
+        cdef int64_t t, kept = 0
+        for t in range(count):
+            if rewards[t] == rewards[t]:
+                rewards[kept] = rewards[t]
+                kept += 1
+            else:
+                self.missed[arm] += 1
+                if self.missing == WORST:
+                    rewards[kept] = self.low[arm]
+                    kept += 1
+        return kept
+
     cdef int _serve(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil:
         """Take checked rewards, and plan on when the request is fulfilled."""
-        cdef Py_ssize_t k
+        cdef Py_ssize_t k, arm
+        cdef int64_t there
         for k in range(n):
-            self.absorb(self.asked[self.served], rewards, counts[k])
+            arm = self.asked[self.served]
+            there = counts[k] if self.missing == REFUSED else self.settle(arm, <double *>rewards, counts[k])
+            if there > 0:
+                self.absorb(arm, rewards, there)
             rewards += counts[k]
             self.total += counts[k]
             self.owed[self.served] -= counts[k]
@@ -371,6 +411,8 @@ cdef class Selector:
                 raise ValueError("the selection is over; it takes no more rewards")
             counts = self._owed[self.served:self.n_asked].copy()
             flat = _flat(rewards, self._asked[self.served:self.n_asked], counts)
+            if self.missing != REFUSED:         # `settle` writes
+                flat = np.array(flat)
             self._check(<const double *>cnp.PyArray_DATA(flat), <const int64_t *>cnp.PyArray_DATA(counts),
                         counts.shape[0])
             self.status = RUNNING
@@ -444,8 +486,13 @@ cdef class Selector:
         return self._by_mean(np.arange(self.n_arms))[:self.n_best]
 
     def _answer(self):
-        return dict(best=self._chosen(), mean=np.where(self._pulls > 0, self._mean, np.nan), pulls=self._pulls.copy(),
-                    stopped_by=self.stopped_by)
+        known = {} if self.missed == NULL else dict(n_missing=int(self.vectors["missed"].sum()))
+        return dict(best=self._chosen(), mean=np.where(self._pulls > 0, self._mean, np.nan), pulls=self._made(),
+                    stopped_by=self.stopped_by, **known)
+
+    def _made(self):
+        """Pulls of each arm, those whose reward was missing included."""
+        return self._pulls + self.vectors["missed"] if self.missing == DROPPED else self._pulls.copy()
 
     def _get_state(self):
         cdef Py_ssize_t last = self.served if self.due else self.n_asked
@@ -469,7 +516,9 @@ cdef class Selector:
         done = status not in (RUNNING, BY_MAX_PULLS)
         slack = np.array([stream_slack(low, high) for low, high in zip(self._low.tolist(), self._high.tolist())])
         seen = pulls > 0
-        _demand((pulls >= 0).all() and total == sum(pulls.tolist()) and 0 <= status < len(STOPPED_BY)
+        _demand(self.missing == REFUSED or ((self.vectors["missed"] >= 0).all() and (
+            self.missing == DROPPED or (self.vectors["missed"] <= pulls).all())), "its missing rewards")
+        _demand((pulls >= 0).all() and total == sum(self._made().tolist()) and 0 <= status < len(STOPPED_BY)
                 and isinstance(due, bool) and ((n_asked == 0) if due else (done or n_asked > 0))
                 and (<object>owed).shape == (n_asked,) and np.unique(asked).size == n_asked
                 and total + sum(owed.tolist()) <= MOST_PULLS

@@ -19,7 +19,7 @@ from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, remembered
 from fastrace.select.adaptive import Adapt
 from fastrace.select.lucb import LUCB, SUPPORT
-from fastrace.select.selection import Selection, columns_of
+from fastrace.select.selection import Selection, columns_of, missed
 from fastrace.sources import Source, _source_of, first_outside, reward_outside
 
 AT_ONCE = 1 << 13           # rows of a population read at once where all are
@@ -48,6 +48,7 @@ def select_best(
     support: _checks.Support | None = SUPPORT,
     max_pulls: int | None = None,
     cost: ArrayLike | None = None,
+    missing: str = "raise",
     progress: bool = False,
     order: str = "random",
     rng: _checks.RngLike = None,
@@ -88,6 +89,11 @@ def select_best(
     cost : float or array_like of shape (n_arms,), optional
         What one pull of an arm costs, in any unit; the result's `cost` adds it up, the cells of a table that are read
         after all included. It changes no decision: say `max_pulls` to limit what is spent.
+    missing : {"raise", "drop", "worst"}, default "raise"
+        What a missing reward does, which is nan or None; for the default method. ``"raise"`` refuses it. ``"worst"``
+        counts it as the low end of its support. ``"drop"`` counts it as a pull and a cost only: the answer is about the
+        means of the rewards that came, for each arm those of its own, which is more than its mean over all draws where
+        it fails to answer what it is bad at. See `LUCB`.
     progress : bool, default False
         Show the pulls made, against `max_pulls` if that is given, on standard error; needs rich.
     order : {"random", "given"}, default "random"
@@ -175,6 +181,11 @@ def select_best(
         generator = _checks.generator(rng)
         limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
         size = _size(pull) if n_arms is None else n_arms
+        if _checks.choice(missing, "missing", _checks.MISSING_REWARDS) != "raise":
+            if RULES.get(name) is not LUCB:
+                raise ValueError(f"missing is {missing!r} and method is {name!r}; only LUCB, the default, takes missing "
+                                 f"rewards: fill them in for the others")
+            options = {**options, "missing": missing}
         rule = _rule(name, size, n_best, epsilon, delta, support, limit, {"names": names, "rng": generator, **options})
         if limit is not None and limit < rule._n_arms and not rule.done:
             raise ValueError(
@@ -199,7 +210,7 @@ def select_best(
         raise
     if cells and result.stopped_by == "max_pulls":
         with _checks.named_arms(rule._names, source.source):
-            result = _exactly(result, source.source, rule._support)
+            result = _exactly(result, source.source, rule._support, missing)
             result = dataclasses.replace(result, cost=None if rule._cost is None else float(result.pulls @ rule._cost))
     return rule._named(result, pull, source)
 
@@ -250,35 +261,43 @@ def _doubt(rule: Selection) -> None:
     )
 
 
-def _exactly(result: SelectionResult, population: Source, support: _checks.Support) -> SelectionResult:
+def _exactly(
+    result: SelectionResult, population: Source, support: _checks.Support, missing: str = "raise"
+) -> SelectionResult:
     """The answer by the means of all rows, which are read now."""
     low, high = _checks.support_bounds(support, population.n_arms)
-    total = np.zeros(population.n_arms)
+    total, n_there, n_missing = np.zeros(population.n_arms), np.zeros(population.n_arms), result.n_missing
     for first in range(0, population.n_rows, AT_ONCE):
         block = population.read(np.arange(first, min(first + AT_ONCE, population.n_rows)))
+        gone = np.isnan(block)
+        if missing != "raise" and gone.any():
+            n_missing += int(gone.sum())
+            block = np.where(gone, low, block)
         bad = first_outside(block, low, high)
         if bad is not None:
             row, arm = bad
             reward, advice = float(block[row, arm]), "widen support or scale the rewards"
             said = reward_outside(reward, arm, first + row, float(low[arm]), float(high[arm]), advice)
             raise _checks.arm_error(population, arm, said)
-        total += block.sum(axis=0)
-    mean = total / population.n_rows
+        there = ~gone if missing == "drop" else np.ones_like(gone)
+        total += np.sum(block, axis=0, where=there)
+        n_there += there.sum(axis=0)
+    mean = total / n_there
     ranks = np.argsort(-mean, kind="stable")
     cut = np.size(result.best)
     best, others = ranks[:cut], ranks[cut:]
     last = mean[best[-1]]
     tied = others[mean[others] >= last - 1e-12 * (high - low)[others]]
-    warnings: tuple[str, ...] = ()
+    warnings = (missed(missing, n_missing),) if n_missing else ()
     if tied.size:
         which, has, was = ("arm", "has", "was") if tied.size == 1 else ("arms", "have", "were")
         more = f" and {tied.size - 10} more" if tied.size > 10 else ""
         arms = f"{which} {result._named(tied)}{more}"
-        warnings = (f"{arms} {has} the same mean as the last selected arm and {was} left out",)
+        warnings += (f"{arms} {has} the same mean as the last selected arm and {was} left out",)
     return dataclasses.replace(
         result, best=best_of(best, mean), mean=mean, lower=mean, upper=mean, pulls=result.pulls + population.n_rows,
         stopped_by="exact", kind="exact", first_look=None, error_bound=0.0, arm_error=None,
-        cutoff=float("nan"), shortfall=0.0, warnings=warnings,
+        cutoff=float("nan"), shortfall=0.0, warnings=warnings, n_missing=n_missing,
     )
 
 

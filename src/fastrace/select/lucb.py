@@ -16,7 +16,7 @@ import fastrace.select._unbounded as _unbounded
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.select._lucb import BOUNDS
-from fastrace.select.selection import Selection, scales
+from fastrace.select.selection import Selection, missed, scales
 
 RULES = ("auto", "pairs", "intervals")
 SPLITS = ("auto", "equal", "sides")
@@ -94,6 +94,8 @@ class LUCB(Selection):
         1024 arms, and fewer if ``2 n_best n_arms`` is above 2^18.
     {names}
     {cost}
+    {missing}
+        With `paired`, only ``"worst"``. What is assumed of rewards is assumed of those that came.
     {no rng}
 
     {errors}
@@ -228,6 +230,7 @@ class LUCB(Selection):
     _pairs: bool = False
     _free: bool = False         # rewards have no support
     _first_look: int | None = None      # of the asymptotic kind
+    _missing: str = "raise"
 
     def __init__(
         self,
@@ -247,6 +250,7 @@ class LUCB(Selection):
         paired: bool = False,
         names: Sequence[str] | None = None,
         cost: ArrayLike | None = None,
+        missing: str = "raise",
         rng: _checks.RngLike = None,
     ) -> None:
         self._free = _without_support(sub_gaussian, symmetric, rule, bound, split, support)
@@ -262,6 +266,13 @@ class LUCB(Selection):
         if cost is not None:
             self._cost = given["cost"] = _checks.arm_costs(cost, self._n_arms)
         options: dict[str, Any] = {"epsilon": self._epsilon, "batch": _batch(batch)}
+        self._missing = _checks.missing(missing, not self._free)
+        if self._missing == "drop" and self._paired:
+            raise ValueError("missing is 'drop' and paired is True; rounds are of the arms that are asked for, so a "
+                             "round that is dropped for one of them would leave means that depend on which: take "
+                             "missing='worst', or BettingRace, which asks for all arms to the end")
+        if self._missing != "raise":
+            given["missing"] = options["missing"] = self._missing
         if self._free:
             scale = None if sub_gaussian is None else _checks.arm_values(sub_gaussian, "sub_gaussian", self._n_arms)
             if scale is not None and not ((scale > 0.0) & (scale < math.inf)).all():
@@ -317,6 +328,11 @@ class LUCB(Selection):
         }
 
     def _doubts(self) -> tuple[str, ...]:
+        lost = known["n_missing"] if (known := self._core.answer()).get("n_missing") else 0
+        return (*((missed(self._missing, lost),) if lost else ()), *self._law_doubts())
+
+    def _law_doubts(self) -> tuple[str, ...]:
+        """What may be wrong with what was assumed of the rewards."""
         if self._first_look is not None:
             tailed = self._core.tailed()
             named = ", ".join(self._names[i] if self._names else str(i) for i, _ in tailed[:10])

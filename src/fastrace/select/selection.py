@@ -42,6 +42,14 @@ names : sequence of str, optional
     "cost": """\
 cost : float or array_like of shape (n_arms,), optional
     What one pull of an arm costs, in any unit; ``result().cost`` adds it up. It changes no decision.""",
+    "missing": """\
+missing : {"raise", "drop", "worst"}, default "raise"
+    What a missing reward does: nan, or None. ``"raise"`` refuses it. ``"worst"`` counts it as the low end of its
+    support: rigorous where failures count as failures. ``"drop"`` counts it as a pull and a cost, and as nothing else:
+    the answer is about the means of the rewards that came, :math:`E(x_i | x_i \text{ came})`. Where an arm fails to
+    answer what it is bad at, that is more than its mean over all draws; take ``"worst"`` then. Each arm has missing
+    rewards of its own, so means are those of other draws; races over tables and `BettingRace` drop a row or round for
+    all arms.""",
     "no rng": """\
 rng : None, int, SeedSequence or Generator, optional
     Source of randomness. The rule itself draws nothing; `run` spawns from it what draws rows of a table.""",
@@ -324,9 +332,10 @@ def direct_counts(widths: NDArray[np.float64], epsilon: float, delta: float) -> 
 
 def _spent(known: dict[str, Any]) -> str:
     """What an answer is worth that a budget cut short."""
-    unpulled = int((known["pulls"] == 0).sum())
+    unpulled = int(np.isnan(known["mean"]).sum())
     if unpulled:
-        return f"{known['stopped_by']} was reached, and {counted(unpulled, 'arm')} had no pull: the choice is arbitrary"
+        none = "no pull" if (known["pulls"] == 0).any() else "no reward"
+        return f"{known['stopped_by']} was reached, and {counted(unpulled, 'arm')} had {none}: the choice is arbitrary"
     if math.isnan(known["error_bound"]):
         return f"{known['stopped_by']} was reached: best are the largest means so far, and nothing is promised of them"
     return (
@@ -355,3 +364,10 @@ def scales(
     accuracy, square = max(epsilon / width, 0.02), deviation * deviation
     rewards = min(max(8.0 * square * math.log(n_arms / delta) / (accuracy * accuracy), 100.0), 1e6)
     return tuple((square * rewards * factor, weight) for factor, weight in SCALES)
+
+
+def missed(missing: str, count: int) -> str:
+    """What became of missing rewards."""
+    if missing == "worst":
+        return f"{counted(count, 'missing reward')} counted as the low end of the support"
+    return f"{counted(count, 'pull')} gave no reward: the answer is about the means of the rewards that came"

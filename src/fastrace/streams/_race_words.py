@@ -13,6 +13,10 @@ DOUBTED = (
     "wrong more often than delta says; give a support, or race on"
 )
 EQUAL = "the differences of {} have been the same in all rounds: nothing is known of their spread"
+LOST = {        # what became of missing rewards
+    "drop": "{} rounds were dropped, as a reward was missing: the answer is about the means over the rest",
+    "worst": "{} missing rewards counted as the low end of the support",
+}
 INCONSISTENT = (
     "a bracket became empty: the rewards broke an assumption, or the event of probability delta came true; nothing is "
     "promised"

@@ -24,6 +24,11 @@ cdef enum:      # places in BOUNDS
     BETTING
     ASYMPTOTIC
 
+cdef enum:      # places in MISSING
+    REFUSED
+    SKIPPED
+    WORST
+
 cdef enum:
     FIELDS = 10                 # numbers kept for each place
 
@@ -42,6 +47,8 @@ cdef class Rounds:
     cdef int64_t until_check
     cdef guard_t guard
     cdef int64_t limit                  # rewards after which to stop
+    cdef int missing                    # what a missing reward does, a place in MISSING
+    cdef readonly int64_t n_missing     # rounds that were dropped; or rewards that counted as the worst ones
     cdef Duels duels                    # by which arms are told apart, or None: by their brackets
     cdef double goal                    # evidence that a duel needs
     cdef double first_look, spread      # of asymptotic brackets: rounds before the first, and of the mixture
@@ -80,6 +87,7 @@ cdef class Rounds:
     cdef void _duel(self, fr_view *view, Py_ssize_t round) noexcept nogil
     cdef void _decide_duels(self) noexcept nogil
     cdef void _means(self, double *mean) noexcept nogil
+    cdef int64_t position(self) noexcept nogil
     cdef int64_t _affordable(self) noexcept nogil
     cdef bint _is_clear(self) noexcept nogil
     cdef void _clear_at_block(self) noexcept nogil

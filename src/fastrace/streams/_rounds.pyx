@@ -23,6 +23,7 @@ import numpy as np
 cnp.import_array()
 
 STOPPED_BY = ("", "bound", "epsilon", "horizon", "single", "inconsistent", "exact", "max_pulls")
+MISSING = ("raise", "drop", "worst")
 BOUNDS = ("hoeffding", "empirical-bernstein", "betting", "asymptotic")
 
 cdef enum:
@@ -41,7 +42,7 @@ cdef class Rounds:
         guard_await(&self.guard, 0)
 
     def __init__(self, n_arms, bound, horizon, n_best, epsilon, log_share, low, high, goal=None, first_look=2,
-                 best_at=1.0):
+                 best_at=1.0, missing="raise"):
         cdef Py_ssize_t i
         cdef Py_ssize_t arms = n_arms, best = n_best
         cdef int kind = BOUNDS.index(bound)
@@ -67,6 +68,7 @@ cdef class Rounds:
         self._fields = np.zeros((FIELDS if self.bound == BETTING else 8 if self.intersecting else 6, n_arms))
         self.until_check = REWARDS_PER_CHECK
         self.limit = INT64_MAX
+        self.missing = MISSING.index(missing)
         self.first_look, self.spread = start, t_mixture_spread(best_start, share)
         if goal is not None:
             self.goal = goal
@@ -519,12 +521,18 @@ cdef class Rounds:
                 self.status = BY_EPSILON
         self._end_if_decided()
 
+    cdef int64_t position(self) noexcept nogil:
+        """Rounds so far, dropped ones included."""
+        return self.rounds + (self.n_missing if self.missing == SKIPPED else 0)
+
     cdef int64_t _affordable(self) noexcept nogil:
         """Rounds of all open arms that `limit` leaves."""
         cdef int64_t paid = self.rounds * self.n_open
         cdef Py_ssize_t i
         if self.limit == INT64_MAX:
             return INT64_MAX
+        if self.missing == SKIPPED:         # all arms are asked for to the end
+            return max(self.limit - self.position() * self.n_arms, <int64_t>0) // self.n_arms
         for i in range(self.n_open, self.n_arms):
             paid += <int64_t>self.field[4][i]
         return max(self.limit - paid, <int64_t>0) // self.n_open

@@ -11,7 +11,7 @@ from fastrace._math._bounds cimport stream_slack
 from fastrace._math._rounds cimport fr_view
 from fastrace.sources cimport ArraySource, Source
 from fastrace.streams._rounds cimport (ASYMPTOTIC, BY_EPSILON, BY_HORIZON, BY_MAX_PULLS, CHOSEN, DROPPED, EXACT,
-                                       OPEN, RUNNING, Rounds)
+                                       OPEN, REFUSED, RUNNING, SKIPPED, WORST, Rounds)
 
 import numpy as np
 
@@ -28,6 +28,7 @@ cdef class StreamRace(Rounds):
     _public_name = "race"
 
     cdef RowOrder order                 # in which the rows of a population are read, or None
+    cdef list gaps                      # rounds and arms of missing rewards of the block at hand
 
     # Rewards
 
@@ -62,37 +63,62 @@ cdef class StreamRace(Rounds):
         return guarded(&self.guard, self, self._tell, (block,))
 
     def _tell(self, cnp.ndarray table not None):
-        cdef Py_ssize_t used = 0, n = table.shape[0], i
+        cdef Py_ssize_t used = 0, n, i, wide = self.n_arms if self.missing == SKIPPED else self.n_open
+        cdef cnp.ndarray there
+        cdef int64_t first = self.position(), n_gone = 0
         cdef fr_view view
         if self.status == BY_MAX_PULLS:
             self.status = RUNNING
         if self.order is not None:
             raise ValueError(f"this race reads a table of {self.order.n_rows} rows in random order; go on with "
                              f"run(table), which knows the rows that are left")
-        if table.ndim != 2 or table.shape[1] != self.n_open or cnp.PyArray_TYPE(table) != cnp.NPY_FLOAT64 or \
+        if table.ndim != 2 or table.shape[1] != wide or cnp.PyArray_TYPE(table) != cnp.NPY_FLOAT64 or \
                 not cnp.PyArray_ISBEHAVED_RO(table):
-            raise ValueError(f"rewards have shape {np.shape(table)}; (k, {self.n_open}) is needed, a column per arm "
-                             f"still in the race")
+            raise ValueError(f"rewards have shape {np.shape(table)}; (k, {wide}) is needed, a column per arm "
+                             f"{'' if self.missing == SKIPPED else 'still in the race'}")
         saved = self._state()
+        if self.missing == SKIPPED:
+            table = (<object>table)[:max(self.horizon - first, 0)]
+            n_gone = table.shape[0]
+            there = np.flatnonzero(~np.isnan(table).any(axis=1))
+            table = (<object>table)[there]
+        elif self.missing == WORST:
+            gone = np.isnan(table)
+            self.gaps = [(t, self.arm[i]) for t, i in np.argwhere(gone).tolist()]
+            table = np.where(gone, [self.low_of(i) for i in range(self.n_open)], table)
+        n = table.shape[0]
         view.data = <const char *>cnp.PyArray_DATA(table)
         view.row_stride, view.arm_stride = table.strides[0], table.strides[1]
         view.single = False
         self._begin()
         try:
             for i in range(self.n_open):
-                self.column[i] = i
+                self.column[i] = self.arm[i] if self.missing == SKIPPED else i
             view.column = self.column
             with nogil:
                 self._rounds(&view, n, &used)
             if used < n and self.status == RUNNING:
                 columns = self._column[:self.n_open]
-                raise self._refuse(table[used:used + 1][:, columns], self.rounds)
+                at = self.rounds if self.missing != SKIPPED else first + there[used]
+                raise self._refuse(table[used:used + 1][:, columns], at)
         except BaseException:
             self._finish()
             self._take_state(saved)
             raise
         self._finish()
+        if self.missing == WORST:
+            self._count_gaps(used)
+        elif self.missing == SKIPPED:       # up to the round that ended the race
+            if self.status != RUNNING:
+                n_gone = there[used - 1] + 1
+            self.n_missing += n_gone - used
+            self._end_at_horizon()
+            return n_gone
         return used
+
+    def _end_at_horizon(self):
+        if self.status == RUNNING and self.position() >= self.horizon:
+            self.status = BY_HORIZON
 
     def run(self, Source source not None, batch, rng=None, max_pulls=None):
         """Use the rows of a source until the race is over or the rows are: round t is row t - 1, or, with `rng`, the
@@ -107,13 +133,14 @@ cdef class StreamRace(Rounds):
     def _run(self, Source source, batch, rng, max_pulls):
         cdef ArraySource table
         cdef fr_view view
-        cdef Py_ssize_t used = 0, most = batch, count, n, i
+        cdef Py_ssize_t used = 0, most = batch, count, n, i, kept
         cdef int64_t last = min(source.n_rows, self.horizon)
         if most < 1:
             raise ValueError(f"batch is {batch}; at least one round is needed")
         cdef int64_t *rows = NULL
         cdef double *room = NULL
         cdef double **columns = NULL
+        cdef Py_ssize_t *everyone = NULL
         if source.n_arms != self.n_arms:
             raise ValueError(f"the source has {source.n_arms} arms; this race was set up for {self.n_arms}")
         if self.status == BY_MAX_PULLS:
@@ -121,10 +148,11 @@ cdef class StreamRace(Rounds):
         if self.status != RUNNING:
             return
         self.limit = INT64_MAX if max_pulls is None else max_pulls
+        self.gaps = []
         self._begin()
         try:
             self._set_order(source.n_rows, rng)
-            if self.order is None and type(source) is ArraySource:
+            if self.order is None and type(source) is ArraySource and self.missing == REFUSED:
                 table = source
                 for i in range(self.n_open):
                     self.column[i] = self.arm[i]
@@ -140,36 +168,54 @@ cdef class StreamRace(Rounds):
                         bad = source.read([self.rounds], self._arm[:self.n_open])
                         raise self._refuse(bad, self.rounds)
                 return
-            room = <double *>malloc(self.n_open * most * sizeof(double))
-            columns = <double **>malloc(self.n_open * sizeof(double *))
+            room = <double *>malloc(self.n_arms * most * sizeof(double))
+            columns = <double **>malloc(self.n_arms * sizeof(double *))
             rows = <int64_t *>malloc(most * sizeof(int64_t))
-            if room == NULL or columns == NULL or rows == NULL:
+            everyone = <Py_ssize_t *>malloc(self.n_arms * sizeof(Py_ssize_t))
+            if room == NULL or columns == NULL or rows == NULL or everyone == NULL:
                 raise MemoryError()
+            for i in range(self.n_arms):
+                everyone[i] = i
             view.row_stride, view.arm_stride = sizeof(double), most * sizeof(double)
             view.single = False
             view.data = <const char *>room
             view.column = self.column
-            while self.status == RUNNING and self.rounds < last:
-                n = self.n_open
-                count = <Py_ssize_t>min(<int64_t>most, last - self.rounds, self._affordable())
+            while self.status == RUNNING and self.position() < last:
+                n = self.n_arms if self.missing == SKIPPED else self.n_open
+                count = <Py_ssize_t>min(<int64_t>most, last - self.position(), self._affordable())
                 if count == 0:
                     self.status = BY_MAX_PULLS
                     break
                 for i in range(n):
-                    self.column[i] = i
                     columns[i] = room + i * most
+                for i in range(self.n_open):
+                    self.column[i] = self.arm[i] if self.missing == SKIPPED else i
                 with nogil:
                     if self.order is None:
-                        source.fill_range(self.rounds, count, self.arm, n, columns)
+                        source.fill_range(self.position(), count, everyone if self.missing == SKIPPED else self.arm, n,
+                                          columns)
                     else:
                         self.order.settle(self.rounds + count)
                         for i in range(count):
                             rows[i] = row_in(self.order, self.rounds + i)
                         source.fill(rows, count, self.arm, n, columns)
-                    self._rounds(&view, count, &used)
-                if used < count and self.status == RUNNING:
+                    kept = count if self.missing == REFUSED else self._settle_missing(columns, n, count, rows)
+                    self._rounds(&view, kept, &used)
+                if used < kept and self.status == RUNNING:
+                    if self.missing == WORST:
+                        self._count_gaps(used)
                     bad = np.array([[columns[self.column[i]][used] for i in range(self.n_open)]])
-                    raise self._refuse(bad, self.rounds, self.order)
+                    at = self.rounds
+                    if self.missing == SKIPPED:
+                        at = self.position() + rows[used] - used
+                        self.n_missing += rows[used] - used
+                    raise self._refuse(bad, at, self.order)
+                if self.missing == SKIPPED:
+                    self.n_missing += (count if self.status == RUNNING else rows[used - 1] + 1) - used
+                elif self.missing == WORST and self.gaps:
+                    self._count_gaps(used)
+            if self.missing == SKIPPED:
+                self._end_at_horizon()
             if self.order is not None and self.rounds == self.order.n_rows and self.rounds > 0 \
                     and self.status in (RUNNING, BY_HORIZON):
                 with nogil:
@@ -179,7 +225,37 @@ cdef class StreamRace(Rounds):
             free(rows)
             free(room)
             free(columns)
+            free(everyone)
             self._finish()
+
+    cdef Py_ssize_t _settle_missing(self, double **columns, Py_ssize_t n, Py_ssize_t count,
+                                    int64_t *which) except -1 nogil:
+        """Drop rounds of which a reward is missing: how many are left, and `which`; or let missing rewards be the worst
+        ones, and add their rounds in the block and arms to `gaps`."""
+        cdef Py_ssize_t t, i, kept = 0
+        cdef bint gone
+        cdef double x
+        for t in range(count):
+            gone = False
+            for i in range(n):
+                x = columns[i][t]
+                if x != x:
+                    gone = True
+                    if self.missing == WORST:
+                        x = self.low_of(i)
+                        with gil:
+                            self.gaps.append((t, self.arm[i]))
+                columns[i][kept] = x
+            if self.missing == WORST or not gone:
+                which[kept] = t
+                kept += 1
+        return kept
+
+    def _count_gaps(self, used):
+        """Missing rewards among those used of the last `used` rounds."""
+        end = {self._arm[i]: self._fields[4, i] for i in range(self.n_open, self.n_arms)}
+        self.n_missing += sum(t < used and self.rounds - used + t < end.get(arm, INFINITY) for t, arm in self.gaps)
+        self.gaps = []
 
     def _set_order(self, n_rows, rng):
         """Read rows as they are given, or, with a generator, in a random order of all `n_rows` of a population."""
@@ -255,7 +331,10 @@ cdef class StreamRace(Rounds):
         pulls = pulls[places]
         with np.errstate(invalid="ignore", divide="ignore"):
             std = np.sqrt(np.maximum(table[1], 0.0) / pulls)
-        return dict(mean=table[0], std=std, lower=table[2], upper=table[3], pulls=pulls, evidence=self._evidence(),
+        if self.missing == SKIPPED:
+            pulls[:] = self.position()
+        return dict({} if self.missing == REFUSED else dict(n_missing=self.n_missing),
+                    mean=table[0], std=std, lower=table[2], upper=table[3], pulls=pulls, evidence=self._evidence(),
                     chosen=np.flatnonzero(verdict == CHOSEN), active=np.flatnonzero(verdict == OPEN),
                     n_rounds=self.rounds, stopped_by=STOPPED_BY[self.status])
 
@@ -301,6 +380,7 @@ cdef class StreamRace(Rounds):
         return dict(arguments=self.arguments, fields=self._fields.copy(), arm=self._arm.copy(),
                     verdict=self._verdict.copy(), low=self._low.copy(), high=self._high.copy(),
                     counts=(self.n_open, self.n_wanted, self.rounds, self.status),
+                    **({} if self.missing == REFUSED else dict(n_missing=self.n_missing)),
                     **({} if self.duels is None else dict(duels=self.duels.state())))
 
     def _set_state(self, state):
@@ -310,12 +390,13 @@ cdef class StreamRace(Rounds):
         fields, arm, verdict = state["fields"], state["arm"], state["verdict"]
         low, high = state["low"], state["high"]
         n_open, n_wanted, rounds, status = state["counts"]
+        n_missing = 0 if self.missing == REFUSED else state["n_missing"]
         if not (fields.dtype == np.float64 and fields.shape == np.shape(self._fields) and arm.dtype == np.intp
                 and np.array_equal(np.sort(arm), np.arange(self.n_arms)) and verdict.dtype == np.int8
                 and verdict.shape == arm.shape == low.shape == high.shape and 0 <= n_open <= self.n_arms
                 and np.isin(verdict, (OPEN, DROPPED, CHOSEN)).all() and 0 <= n_wanted <= self.n_best
                 and (verdict[:n_open] == OPEN).all() and (verdict[n_open:] != OPEN).all()
-                and 0 <= rounds <= self.horizon and 0 <= status < len(STOPPED_BY)
+                and 0 <= rounds <= self.horizon and isinstance(n_missing, int) and 0 <= n_missing < 1 << 62 and 0 <= status < len(STOPPED_BY)
                 and (status not in (RUNNING, BY_MAX_PULLS) or 0 < n_wanted < n_open)
                 and np.array_equal(low, np.broadcast_to(self.arguments[6], (self.n_arms,))[arm])
                 and np.array_equal(high, np.broadcast_to(self.arguments[7], (self.n_arms,))[arm])
@@ -333,3 +414,4 @@ cdef class StreamRace(Rounds):
             self.rule.lows = self.low
             self.rule.highs = self.high
         self.n_open, self.n_wanted, self.rounds, self.status = n_open, n_wanted, rounds, status
+        self.n_missing = n_missing

@@ -17,7 +17,7 @@ from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
 from fastrace.streams import _rules
-from fastrace.streams._race_words import DOUBTED, EQUAL, INCONSISTENT, PAGE, SPENT, STOPPED
+from fastrace.streams._race_words import DOUBTED, EQUAL, INCONSISTENT, LOST, PAGE, SPENT, STOPPED
 from fastrace.streams._sequences import doubts
 
 MOST_ROUNDS = 1 << 62
@@ -33,6 +33,7 @@ class StreamRace:
     _failures: float                        # how many failures of a bracket delta is shared among
     _spends_by_round: ClassVar[bool] = True
     _first_look: int | None = None          # of asymptotic brackets
+    _missing: str = "raise"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -78,7 +79,7 @@ class StreamRace:
         share = math.log(self._failures) + math.log(n_arms) + math.log(n_shares) - math.log(self._delta)
         start = () if self._first_look is None else (self._first_look, _rules.best_at(self._first_look))
         self._race = _stream_race.StreamRace(
-            n_arms, self._bound, horizon, n_best, self._epsilon, share, low, high, goal, *start
+            n_arms, self._bound, horizon, n_best, self._epsilon, share, low, high, goal, *start, missing=self._missing
         )
         if support is None:
             low, high = np.full(n_arms, -math.inf), np.full(n_arms, math.inf)
@@ -94,6 +95,7 @@ class StreamRace:
         arguments = (
             race.n_arms, self._horizon, self._delta, support, self._epsilon, race.n_best, self._names,
             self._rule if isinstance(self, BettingRace) else None, self._first_look, self._cost,
+            *(() if self._missing == "raise" else (self._missing,)),
         )
         return _rebuild.saved(type(self), arguments, *race.saved())
 
@@ -132,8 +134,12 @@ class StreamRace:
         n_rounds = _checks.integer(n_rounds, "n_rounds", 1, "it counts rounds")
         if self.done:
             raise ValueError("the race is over; there is nothing left to ask for")
-        first = self._race.rounds
-        return self.active, np.arange(first, first + min(n_rounds, self._race.horizon - first), dtype=np.int64)
+        race = self._race
+        first = race.rounds
+        if self._missing == "drop":         # all arms to the end, as rounds are dropped for all of them
+            first += race.n_missing
+            return np.arange(race.n_arms), np.arange(first, first + min(n_rounds, race.horizon - first), dtype=np.int64)
+        return self.active, np.arange(first, first + min(n_rounds, race.horizon - first), dtype=np.int64)
 
     def tell(self, rewards: ArrayLike) -> int:
         """Take rounds of rewards, in the order given.
@@ -159,13 +165,15 @@ class StreamRace:
         if np.ma.isMaskedArray(rewards):
             raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
         block = np.asarray(rewards)
-        n_open = self._race.n_open
+        if block.dtype.kind == "O" and self._missing != "raise":
+            block = np.array([np.nan if x is None else x for x in block.ravel()]).reshape(block.shape)
+        n_open = self._race.n_arms if self._missing == "drop" else self._race.n_open
         if self.done:
             raise ValueError("the race is over; it takes no more rewards")
         if block.dtype.kind not in "fiub" or block.ndim not in (1, 2) or block.shape[-1] != n_open:
             raise ValueError(
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape (k, {n_open}), rounds "
-                f"by arms still in the race, are needed"
+                f"by arms{'' if self._missing == 'drop' else ' still in the race'}, are needed"
             )
         with _checks.named_arms(self._names, self._race):
             return self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
@@ -233,6 +241,10 @@ class StreamRace:
         generator, race = _checks.generator(rng), self._race
         function = callable(rewards) and not isinstance(rewards, Source) and not hasattr(rewards, "__array__")
         shuffle = generator if order == "random" and not function else None
+        if shuffle is not None and self._missing == "drop":
+            raise ValueError("missing is 'drop' and rewards are a table in random order, whose rows that remain nobody "
+                             "has counted; FiniteRace drops rows of a table, or say order='given' if they came as a "
+                             "stream")
         n_rows = (MOST_ROUNDS if self._horizon is None else self._horizon) if function else None
         source = as_source(rewards, n_arms=race.n_arms, n_rows=n_rows)
         most = 64 if type(source) is ArraySource else min(batch, 1 << 20)
@@ -275,6 +287,8 @@ class StreamRace:
         found = np.sort(order[: self._race.n_best])
         ends = {"horizon": (SPENT.format(left.size),), "inconsistent": (INCONSISTENT,),
                 "max_pulls": (STOPPED.format(left.size),)}
+        lost = answer.get("n_missing", 0)
+        gone = (LOST[self._missing].format(lost),) if lost else ()
         differences = self._differences(answer, int(order[0]), open_arms)
         return StreamRaceResult(
             best=best_of(found, answer["mean"]),
@@ -291,7 +305,7 @@ class StreamRace:
             epsilon=self._epsilon,
             names=self._names,
             cost=None if self._cost is None else float(pulls @ self._cost),
-            warnings=ends.get(answer["stopped_by"], ()) + self._doubts(int(order[0])),
+            warnings=ends.get(answer["stopped_by"], ()) + gone + self._doubts(int(order[0])),
             kind="exact" if self._first_look is None else "asymptotic",
             first_look=self._first_look,
             **answer,
@@ -499,6 +513,13 @@ class BettingRace(StreamRace):
     first_look : int, default 200
         With ``support=None``: rounds before which no arm leaves.
     {cost}
+    missing : {"raise", "drop", "worst"}, default "raise"
+        What a missing reward does: nan, or told by hand None. ``"raise"`` refuses it. ``"worst"`` counts it as the low
+        end of its support: rigorous where failures count as failures. ``"drop"`` drops its round for all arms: the
+        answer is about the means over the rounds that no arm misses, which are other means where an arm fails to answer
+        what it is bad at. To know these rounds, the race asks for the rewards of all arms until it is over, and `tell`
+        wants them all; rounds that are dropped count as `pulls` and cost. Rows of a table in random order are dropped
+        by `FiniteRace`.
 
     {raises}
 
@@ -570,8 +591,9 @@ class BettingRace(StreamRace):
         self, n_arms: int, horizon: int | None = None, delta: float = 0.05,
         support: _checks.Support | None = _checks.MISSING, *, epsilon: float = 0.0, n_best: int = 1,
         names: Sequence[str] | None = None, rule: str = "auto", first_look: int | None = None,
-        cost: ArrayLike | None = None,
+        cost: ArrayLike | None = None, missing: str = "raise",
     ) -> None:
+        self._missing = _checks.missing(missing, support is not None)
         self._rule = _checks.choice(rule, "rule", RULES)
         if support is _checks.MISSING:
             raise ValueError("support is missing; give support=(low, high), an interval that holds every reward, or "
@@ -598,6 +620,7 @@ def _rebuild(
     if issubclass(cls, BettingRace):
         options["rule"] = more[1] if len(more) > 1 else "brackets"
         options["first_look"] = more[2] if len(more) > 2 else None
+        options["missing"] = more[4] if len(more) > 4 else "raise"
     race = cls(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, **options)
     race._race._set_state(state)
     race._race.restore_order(order)

@@ -1,0 +1,145 @@
+"""LUCB and select_best with missing rewards: pull by pull beside the twins, and true of the means they name."""
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+import reference.lucb
+import reference.pairs
+from fastrace.pulls import BernoulliPulls
+from following import assert_follows, reader
+from guarantee import assert_rate_at_most
+
+KINDS = {
+    "pairs": {}, "intervals": {"rule": "intervals"}, "hoeffding": {"bound": "hoeffding-mix"},
+    "symmetric": {"symmetric": True}, "sub-Gaussian": {"sub_gaussian": 0.5}, "asymptotic": {"support": None},
+    "paired": {"paired": True},
+}
+
+
+def gappy(rng, shape, share=0.3):
+    values = rng.random(shape)
+    return np.where(rng.random(shape) < share * values, np.nan, values)
+
+
+@pytest.mark.parametrize(("n_arms", "n_best", "batch"), [(2, 1, 1), (6, 2, 3), (7, 6, "auto")])
+@pytest.mark.parametrize("kind", ["pairs", "hoeffding", "symmetric", "asymptotic"])
+def test_every_pull_equals_the_plain_twin_where_missing_rewards_are_dropped(n_arms, n_best, batch, kind, seed):
+    rng = np.random.default_rng([seed, n_arms])
+    low, high = np.zeros(n_arms), np.ones(n_arms)
+    values = gappy(rng, (4000, n_arms))
+    values[:3, 1] = np.nan                  # the first rewards of an arm
+    options = KINDS[kind] | {"batch": batch, "missing": "drop"}
+    size, arms = 0 if batch == "auto" else batch, None
+    if kind == "hoeffding":
+        scales = fr.LUCB(n_arms, n_best, 0.1, 0.1, **options)._options["scales"]
+        share = (0.1 / n_arms,) * 2
+        options["split"] = "equal"
+        twin = reference.lucb.lucb(reader(values), low, high, n_best, 0.1, share, "hoeffding-mix", scales, size, 300)
+    else:
+        if kind == "symmetric":
+            arms = reference.pairs.FreeArms(n_arms, None, n_best, 0.1, 0.1)
+        if kind == "asymptotic":
+            arms, options["first_look"] = reference.pairs.AsymptoticArms(n_arms, 10, n_best, 0.1, 0.1), 10
+        twin = reference.pairs.pairs(reader(values), low, high, n_best, 0.1, 0.1, size, 200, arms=arms)
+    assert_follows(lambda: fr.LUCB(n_arms, n_best, 0.1, 0.1, **options), values, twin)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+def test_missing_rewards_are_counted_and_said(kind, missing, rng):
+    free = kind in ("symmetric", "sub-Gaussian", "asymptotic")
+    if (kind, missing) == ("paired", "drop") or (missing == "worst" and free):
+        with pytest.raises(ValueError, match="missing is '(drop|worst)' and (paired|support)"):
+            fr.LUCB(3, 1, missing=missing, **KINDS[kind])
+        return
+    table = gappy(rng, (3000, 3)) * [0.6, 0.8, 1.0]
+    rule = fr.LUCB(3, 1, 0.02, missing=missing, cost=[1.0, 2.0, 3.0], **KINDS[kind])
+    result = rule.run(table, 4000, order="given") if kind == "paired" else rule.run(table, 2400, order="given")
+    used = [table[:n, i] for i, n in enumerate(result.pulls)]
+    lost = sum(int(np.isnan(column).sum()) for column in used)
+    filled = [np.where(np.isnan(column), 0.0, column) if missing == "worst" else column for column in used]
+    assert result.n_missing > 0 and result.cost == result.pulls @ [1.0, 2.0, 3.0]
+    if kind != "paired":                    # rounds pass over rows of arms that are not asked about
+        assert result.n_missing == lost
+        np.testing.assert_allclose(result.mean, [np.nanmean(column) for column in filled])
+    assert any(("low end" if missing == "worst" else "gave no reward") in said for said in result.warnings)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "intervals", "paired"])
+def test_the_worst_is_the_low_end_of_each_arm(kind, rng):
+    low, high = np.array([0.0, -0.2, 0.1]), np.ones(3)
+    table = np.clip(gappy(rng, (3000, 3)) * [0.6, 0.8, 1.0], low, high)
+    whole = np.where(np.isnan(table), low, table)
+    found, plain = (fr.LUCB(3, 1, 0.02, 0.05, (low, high), missing=missing, **KINDS[kind]).run(
+        values, 3000, order="given") for missing, values in (("worst", table), ("raise", whole)))
+    for name in ("best", "mean", "lower", "upper", "pulls", "error_bound", "stopped_by"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(plain, name), err_msg=name)
+
+
+def test_a_table_that_is_read_to_the_end_has_the_means_of_what_is_there(rng):
+    table = np.repeat(gappy(rng, (60, 1)), 3, axis=1)
+    table[:, 0] = np.where(rng.random(60) < 0.3, np.nan, 0.4)
+    for missing in ("drop", "worst"):
+        result = fr.select_best(table, missing=missing, rng=1, cost=2.0)
+        filled = np.where(np.isnan(table), 0.0, table) if missing == "worst" else table
+        assert result.stopped_by == "exact" and result.cost == 2.0 * result.pulls.sum()
+        np.testing.assert_allclose(result.mean, np.nanmean(filled, axis=0))
+        assert result.n_missing >= np.isnan(table).sum() and len(result.warnings) == 2
+
+
+def test_none_is_missing_and_missing_is_refused_by_default():
+    rule = fr.LUCB(2, 1)
+    with pytest.raises(ValueError, match="arm 1 is nan.*missing='drop'"):
+        rule.tell([1.0, None])
+    assert rule.n_pulls == 0
+    given = np.array([1.0, np.nan])
+    rule = fr.LUCB(2, 1, missing="worst")
+    rule.tell(given)
+    assert np.isnan(given[1]) and rule.result().mean.tolist() == [1.0, 0.0]
+    rule = fr.LUCB(2, 1, missing="drop")
+    rule.tell([[1.0], [None]])
+    assert rule.ask()[0].tolist() == [1] and rule.result().pulls.tolist() == [1, 1]
+    assert "no reward" in fr.LUCB(2, 1, missing="drop").run(lambda arms, counts: [1.0, None], 2).warnings[0]
+    with pytest.raises(ValueError, match="outside support"):
+        fr.LUCB(2, 1, missing="drop").tell([2.0, None])
+
+
+def test_an_arm_that_never_answers_is_named():
+    def pull(arms, counts):
+        return np.where(np.repeat(arms, counts) == 1, np.nan, 0.5)
+
+    with pytest.raises(ValueError, match="1000 pulls of arm 1 gave no reward") as caught:
+        fr.select_best(pull, 3, missing="drop")
+    assert caught.value.rule.result().pulls.tolist() == [1, 1000, 1]
+
+
+def test_other_rules_say_who_takes_missing_rewards():
+    with pytest.raises(ValueError, match="only LUCB, the default"):
+        fr.select_best(BernoulliPulls([0.1, 0.9]), method="halving", epsilon=0.1, missing="drop")
+    with pytest.raises(ValueError, match="missing is 'lose'"):
+        fr.select_best(BernoulliPulls([0.1, 0.9]), missing="lose")
+    with pytest.raises(ValueError, match="low end of a support"):
+        fr.select_best(BernoulliPulls([0.1, 0.9]), support=None, missing="worst")
+
+
+@pytest.mark.parametrize("kind", ["pairs", "intervals", "paired", "sub-Gaussian"])
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+def test_the_answer_is_about_the_means_it_names(kind, missing, seed):
+    """Arm 0 is best over all draws, arm 1 where failures are the worst, arm 2 among the rewards that come."""
+    if (kind, missing) in (("paired", "drop"), ("sub-Gaussian", "worst")):
+        pytest.skip("refused")
+    trials, delta, wrong = 100, 0.1, 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+
+        def pull(arms, counts, rng=rng):
+            arm = np.repeat(arms, counts)
+            hard = rng.random(arm.size) < 0.5
+            means = np.where(hard, np.array([0.4, 0.45, 0.0])[arm], np.array([0.6, 0.45, 0.8])[arm])
+            gone = hard & (rng.random(arm.size) < np.array([0.5, 0.0, 1.0])[arm])
+            return np.where(gone, np.nan, rng.random(arm.size) < means)
+
+        result = fr.LUCB(3, 1, delta=delta, missing=missing, **KINDS[kind]).run(pull, 100_000)
+        wrong += result.stopped_by == "bound" and result.best != (1 if missing == "worst" else 2)
+    assert_rate_at_most(wrong, trials, delta)

@@ -1,0 +1,143 @@
+"""BettingRace with missing rewards: the same as the race on what is left, and true of the means over it."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from guarantee import assert_rate_at_most
+
+KINDS = [{}, {"rule": "brackets"}, {"n_best": 2, "epsilon": 0.02}, {"support": None, "first_look": 50}]
+
+
+def gappy(rng, n_rounds=4000, share=0.03, means=(0.3, 0.4, 0.5, 0.62)):
+    """Rewards with a common part; the higher one is, the more often it is missing."""
+    rewards = np.clip(np.array(means) + 0.1 * rng.standard_normal((n_rounds, 1))
+                      + 0.1 * rng.standard_normal((n_rounds, len(means))), 0.0, 1.0)
+    return np.where(rng.random(rewards.shape) < 4.0 * share * rewards ** 2, np.nan, rewards)
+
+
+def make(missing, kind, **options):
+    return fr.BettingRace(4, **({"support": (0, 1)} | kind | {"missing": missing} | options))
+
+
+def same(found, plain):
+    """All but what rounds cost and how many there were."""
+    for name in ("best", "mean", "std", "lower", "upper", "differences", "error_bound", "stopped_by", "shortfall"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(plain, name), err_msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", [1, 7, 500])
+def test_dropped_rounds_leave_the_race_on_the_others(kind, batch, rng):
+    rewards = gappy(rng)
+    there = ~np.isnan(rewards).any(axis=1)
+    plain = make("raise", kind).run(rewards[there], order="given")
+    row_at_the_end = np.flatnonzero(there)[plain.n_rounds - 1] + 1 if plain.stopped_by != "" else 4000
+    asked = []
+
+    def stream(arms, rounds):
+        assert arms.tolist() == [0, 1, 2, 3]
+        asked.extend(rounds.tolist())
+        return rewards[rounds]
+
+    for found in (make("drop", kind).run(stream, batch, max_pulls=16_000),
+                  make("drop", kind).run(rewards, order="given")):
+        same(found, plain)
+        assert (found.pulls == row_at_the_end).all() and found.n_rounds == plain.n_rounds
+        assert found.n_missing == row_at_the_end - plain.n_rounds > 0
+        assert f"{found.n_missing} rounds were dropped" in found.warnings[0]
+    assert asked == list(range(len(asked))) and row_at_the_end <= len(asked) < row_at_the_end + batch
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_missing_rewards_that_are_the_worst_are_the_low_ends(kind, rng):
+    rewards = gappy(rng)
+    low = np.array([0.0, -0.1, -0.2, 0.0])
+    kind = kind | {"support": (low, np.ones(4))}
+    plain = make("raise", kind).run(np.where(np.isnan(rewards), low, rewards), order="given")
+    found = make("worst", kind).run(rewards, order="given")
+    same(found, plain)
+    assert (found.pulls == plain.pulls).all() and found.n_missing > 0 and "low end" in found.warnings[0]
+    shuffled = [make(missing, kind).run(table, rng=3) for missing, table in
+                (("worst", rewards), ("raise", np.where(np.isnan(rewards), low, rewards)))]
+    same(*shuffled)
+
+
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_by_hand_and_pickled_on_the_way(missing, kind, rng):
+    rewards = gappy(rng)
+    plain = make(missing, kind).run(rewards, order="given")
+    race, used = make(missing, kind), 0
+    while not race.done:
+        arms, rounds = race.ask(9)
+        assert rounds[0] == used and (missing == "worst" or arms.size == 4)
+        block = rewards[np.ix_(rounds, arms)]
+        given = [[None if np.isnan(x) else x for x in row] for row in block.tolist()] if used % 2 else block
+        used += race.tell(given)
+        race = pickle.loads(pickle.dumps(race))
+    same(race.result(), plain)
+    assert (race.result().pulls == plain.pulls).all() and race.result().n_missing == plain.n_missing
+
+
+def test_a_horizon_and_a_budget_count_dropped_rounds(rng):
+    rewards = gappy(rng, means=(0.5, 0.5, 0.5, 0.5))
+    for found in (make("drop", {}, horizon=300).run(rewards, order="given"),
+                  make("drop", {}).run(rewards, order="given", max_pulls=1203)):
+        assert found.pulls.tolist() == [300] * 4 and found.stopped_by in ("horizon", "max_pulls")
+        assert found.n_rounds == 300 - found.n_missing == 300 - np.isnan(rewards[:300]).any(axis=1).sum()
+    race = make("drop", {}, horizon=300)
+    assert race.tell(rewards[:1000]) == 300 and race.done and race.result().stopped_by == "horizon"
+    race = make("drop", {}, horizon=3)
+    assert race.tell(np.full((5, 4), np.nan)) == 3 and race.result().n_missing == 3
+
+
+def test_a_bad_reward_changes_nothing_and_names_its_round(rng):
+    rewards = np.full((60, 4), 0.5)
+    rewards[10:20, 1] = np.nan
+    rewards[40, 2] = 1.5
+    race = make("drop", {})
+    with pytest.raises(ValueError, match="arm 2 in round 40"):
+        race.tell(rewards)
+    assert race.result().pulls.sum() == 0 and race.result().n_missing == 0
+    for batch in (1, 60):
+        race = make("drop", {})
+        with pytest.raises(ValueError, match="arm 2 in round 40"):
+            race.run(lambda arms, rounds: rewards[rounds], batch)
+        assert race.n_rounds == 30 and race.ask()[1].tolist() == [40]
+
+
+@pytest.mark.parametrize("change", [
+    ({"missing": "lose"}, "missing is 'lose'"), ({"missing": "worst", "support": None}, "low end of a support"),
+])
+def test_what_is_refused(change):
+    options, said = change
+    with pytest.raises(ValueError, match=said):
+        fr.BettingRace(2, **({"support": (0, 1)} | options))
+    with pytest.raises(ValueError, match="FiniteRace drops rows"):
+        fr.BettingRace(2, support=(0, 1), missing="drop").run(np.zeros((5, 2)))
+    with pytest.raises(ValueError, match="finite number"):
+        fr.BettingRace(2, support=(0, 1)).tell([np.nan, 0.0])
+
+
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+def test_the_answer_is_about_the_means_it_names(missing, seed):
+    """Arm 0 is best where nothing is missing, and over all draws, but not in what `missing` is about."""
+    trials, delta, wrong = 100, 0.1, 0
+    right = 1 if missing == "worst" else 2
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+
+        def stream(arms, rounds, rng=rng):
+            hard = rng.random(len(rounds)) < 0.5
+            rewards = rng.random((len(rounds), 3)) < np.where(hard[:, None], [0.36, 0.45, 0.0], [0.55, 0.45, 0.65])
+            gone = np.zeros(rewards.shape, bool)
+            gone[:, 0] = hard & (rng.random(len(rounds)) < 0.2)
+            gone[:, 2] = hard
+            return np.where(gone, np.nan, rewards)[:, arms]
+
+        result = fr.BettingRace(3, delta=delta, support=(0, 1), missing=missing).run(stream, 50, max_pulls=60_000)
+        wrong += result.stopped_by == "bound" and result.best != right
+    assert_rate_at_most(wrong, trials, delta)
