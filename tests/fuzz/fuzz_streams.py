@@ -24,13 +24,14 @@ if __name__ == "__main__":
         import atheris
 
         with atheris.instrument_imports(include=["fastrace", "reference"]):
+            import reference.paired
             import reference.sequences
             import reference.stopping  # noqa: F401
 
 import catalogue
 import fastrace as fr
 from fuzz.fuzz_race import NAMED, ODD, Chooser
-from reference import sequences, stopping
+from reference import paired, sequences, stopping
 
 TWINS = {           # rule, and what its twin says: rewards used, estimate or None
     "NAS": (fr.NAS, lambda x, e, d, low, high: stopping.nas(x, e, d, high - low)[:2]),
@@ -45,7 +46,7 @@ BOUNDS = {"empirical-bernstein-plug-in": sequences.plug_in, "empirical-bernstein
 
 def fuzz(data):
     choose = Chooser(data)
-    choose.of([arguments, stops, intervals])(choose)
+    choose.of([arguments, stops, intervals, rounds])(choose)
 
 
 def arguments(choose):
@@ -152,11 +153,49 @@ def intervals(choose):
             sequence.interval, (lower, upper))
 
 
+def rounds(choose):
+    """LUCB in common rounds asks for what its twin asks for, saved and told nonsense on the way."""
+    n_arms = 2 + choose.below(4)
+    n_best, epsilon = 1 + choose.below(n_arms - 1), choose.of([0.0, 0.1, 0.3])
+    batch, missing = choose.of([1, 2, 7]), choose.of(["raise", "worst"])
+    rng, most = np.random.default_rng(choose.below(1000)), 10 + choose.below(200)
+    values = np.clip(rng.random(n_arms) + rng.normal(0.0, choose.of([0.0, 0.3]), (1000, 1))
+                     + rng.normal(0.0, choose.of([0.0, 0.1, 0.5]), (1000, n_arms)), 0.0, 1.0)
+    gone = (rng.random(values.shape) < 0.1) & (missing == "worst")
+    rule = fr.LUCB(n_arms, n_best, epsilon, 0.1, batch=batch, paired=True, missing=missing)
+    best, made, _, arms = paired.paired(
+        np.where(gone, 0.0, values), np.zeros(n_arms), np.ones(n_arms), n_best, epsilon, 0.1, batch, most)
+    row, asked = 0, []
+    while not rule.done and rule.n_pulls <= most:
+        wanted, counts = rule.ask()
+        asked.append((tuple(wanted.tolist()), int(counts[0])))
+        block = np.where(gone, np.nan, values)[row : row + counts[0]][:, wanted].T.ravel()
+        action = 3 if choose.over else choose.below(6)
+        if action == 0:
+            rule = pickle.loads(pickle.dumps(rule))
+        elif action == 1:
+            rule.result()
+        elif action == 2:
+            for bad in (block[1:], np.where(np.arange(block.size) == 0, 2.0, block), "x", 1j * np.ones(block.size)):
+                try:
+                    rule.tell(bad)
+                    raise AssertionError(f"tell took {bad!r}")
+                except NAMED:
+                    pass
+        rule.tell(block)
+        row += int(counts[0])
+    both = min(len(asked), len(made))       # at the limit, the twin makes both requests of two arms, or none
+    assert asked[:both] == made[:both] and abs(len(asked) - len(made)) <= 1, (asked, made)
+    if asked != made:
+        return
+    assert set(np.ravel(rule.result().best).tolist()) == best and rule.result().pulls.tolist() == arms.pulls.tolist()
+
+
 if __name__ == "__main__":
     for path in FILES:
         fuzz(Path(path).read_bytes())
     if not FILES:
-        for case in (arguments, stops, intervals, feed, rewards):
+        for case in (arguments, stops, intervals, rounds, feed, rewards):
             globals()[case.__name__] = atheris.instrument_func(case)
         atheris.Setup(sys.argv, fuzz)
         atheris.Fuzz()

@@ -32,6 +32,9 @@ MADE = {
     "RaceResult": lambda: dataclasses.replace(catalogue.made("RaceResult"), best=3),
     "LUCB": lambda: catalogue.made("LUCB", rule="intervals"),
     "LUCB by pairs": lambda: catalogue.made("LUCB"),
+    "LUCB in common rounds": lambda: catalogue.made("LUCB", paired=True),
+    "LUCB with missing rewards": lambda: catalogue.made("LUCB", missing="drop"),
+    "BettingRace with missing rewards": lambda: fr.BettingRace(4, support=(0.0, 1.2), missing="drop"),
     "LUCB of symmetric rewards": lambda: catalogue.made("LUCB", symmetric=True),
 }
 NAMES += sorted(set(MADE) - set(NAMES))

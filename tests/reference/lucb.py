@@ -84,9 +84,9 @@ def half_width(bound, n, v, scales, rounds, log_inv_alpha):
 def lucb(pull, low, high, n_best, epsilon, alphas, bound, scales, batch=0, max_pulls=math.inf, widths=half_width):
     """Run the rule; returns (chosen, list of (arm, count) in order, why it stopped, means, pulls).
 
-    `pull(arm, count)` gives the rewards that came of so many pulls; `alphas` are those of lower and upper bounds: delta / n each, but for "kl-easy"
-    delta as it is. `scales` are those of the mixtures. Bounds that widen with the rounds
-    are taken at the next point of the grid t <- max(t + 1, ceil(1.02 t)).
+    `pull(arm, count)` gives the rewards that came of so many pulls; `alphas` are those of lower and upper bounds:
+    delta / n each, but for "kl-easy" delta as it is. `scales` are those of the mixtures. Bounds that widen with the
+    rounds are taken at the next point of the grid t <- max(t + 1, ceil(1.02 t)).
     """
     n = len(low)
     made, rewards = [], [[] for _ in range(n)]

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from following import assert_follows, reader
 
 import fastrace as fr
 import reference.lucb
 import reference.pairs
 from fastrace.pulls import BernoulliPulls
-from following import assert_follows, reader
 from guarantee import assert_rate_at_most
 
 KINDS = {

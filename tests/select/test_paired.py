@@ -196,3 +196,28 @@ def test_an_arm_that_was_out_by_one_that_is_out_too_comes_back():
 
     result = fr.LUCB(3, 1, epsilon=0.2, delta=0.05, paired=True).run(pull, max_pulls=100_000)
     assert result.stopped_by == "bound" and result.best in (0, 1)
+
+
+def test_an_arm_that_comes_back_comes_back_in_the_twin_at_the_same_request(monkeypatch):
+    """The run above as a table of rows, so that the twin takes the same verdicts back."""
+    rng, means = np.random.default_rng(2887), np.array([0.5, 0.38, 0.26])
+    rule, blocks, made = fr.LUCB(3, 1, epsilon=0.2, delta=0.05, paired=True), [], []
+    while not rule.done:
+        arms, counts = rule.ask()
+        block = np.zeros((counts[0], 3))
+        block[:, arms] = np.stack([rng.random(counts[0]) < means[arm] for arm in arms], axis=1)
+        rule.tell(block[:, arms].T.ravel())
+        blocks.append(block)
+        made.append((tuple(arms.tolist()), int(counts[0])))
+    back, reopen = [], reference.PairedArms.reopen
+
+    def noted(arms, best):
+        before = arms.out | arms.sure
+        back.append((reopen(arms, best), before - arms.out - arms.sure))
+        return back[-1][0]
+
+    monkeypatch.setattr(reference.PairedArms, "reopen", noted)
+    best, requests, why, arms = reference.paired(
+        np.concatenate(blocks), np.zeros(3), np.ones(3), 1, 0.2, 0.05, max_pulls=rule.n_pulls)
+    assert (requests, why, best) == (made, "bound", {rule.result().best})
+    assert any(found and who for found, who in back) and arms.pulls.tolist() == rule.result().pulls.tolist()

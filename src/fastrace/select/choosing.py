@@ -183,8 +183,8 @@ def select_best(
         size = _size(pull) if n_arms is None else n_arms
         if _checks.choice(missing, "missing", _checks.MISSING_REWARDS) != "raise":
             if RULES.get(name) is not LUCB:
-                raise ValueError(f"missing is {missing!r} and method is {name!r}; only LUCB, the default, takes missing "
-                                 f"rewards: fill them in for the others")
+                raise ValueError(f"missing is {missing!r} and method is {name!r}; only LUCB, the default, takes "
+                                 f"missing rewards: fill them in for the others")
             options = {**options, "missing": missing}
         rule = _rule(name, size, n_best, epsilon, delta, support, limit, {"names": names, "rng": generator, **options})
         if limit is not None and limit < rule._n_arms and not rule.done:

@@ -215,6 +215,16 @@ class LUCB(Selection):
     >>> fr.LUCB(3, 1, symmetric=True).run(pull).best
     2
 
+    Scores of three models, each request on common prompts, which are easy for all of them or for none:
+
+    >>> prompts = np.random.default_rng(2)
+    >>> def ask(arms, counts):
+    ...     easy = prompts.random(counts[0]) < 0.5
+    ...     return [0.7 * easy + prompts.uniform(0.0, [0.20, 0.24, 0.30][arm], counts[0]) for arm in arms]
+    >>> result = fr.LUCB(3, 1, paired=True).run(ask)
+    >>> result.best, result.n_read < 2_000
+    (2, True)
+
     Rewards of which nothing is known, such as seconds:
 
     >>> def seconds(arms, counts):

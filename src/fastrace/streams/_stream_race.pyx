@@ -396,7 +396,8 @@ cdef class StreamRace(Rounds):
                 and verdict.shape == arm.shape == low.shape == high.shape and 0 <= n_open <= self.n_arms
                 and np.isin(verdict, (OPEN, DROPPED, CHOSEN)).all() and 0 <= n_wanted <= self.n_best
                 and (verdict[:n_open] == OPEN).all() and (verdict[n_open:] != OPEN).all()
-                and 0 <= rounds <= self.horizon and isinstance(n_missing, int) and 0 <= n_missing < 1 << 62 and 0 <= status < len(STOPPED_BY)
+                and 0 <= rounds <= self.horizon and isinstance(n_missing, int) and 0 <= n_missing < 1 << 62
+                and 0 <= status < len(STOPPED_BY)
                 and (status not in (RUNNING, BY_MAX_PULLS) or 0 < n_wanted < n_open)
                 and np.array_equal(low, np.broadcast_to(self.arguments[6], (self.n_arms,))[arm])
                 and np.array_equal(high, np.broadcast_to(self.arguments[7], (self.n_arms,))[arm])

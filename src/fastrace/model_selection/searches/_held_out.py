@@ -133,7 +133,7 @@ class HeldOut:
         self.pulls = np.zeros(self.count, np.int64)
         self.eliminated_at = np.full(self.count, -1, np.int64)
         self.sums, self.counts = np.zeros(shape), np.zeros((shape[0], shape[2]))
-        if race.done:                               # all that are left were asked for: nothing to race for, but to score
+        if race.done:                           # all that are left were asked for: nothing to race for, but to score
             arms, rows = np.atleast_1d(race.result().best), np.arange(self.n_rows)
             if self.search.max_pulls is not None and self.search.max_pulls < rows.size * arms.size:
                 few = max(self.search.max_pulls // arms.size, 1)
@@ -267,6 +267,6 @@ def equal_weights(metric: Metric) -> None:
         if np.ptp(fold.weights) > 1e-12 * fold.weights.max():
             raise ValueError(
                 f"missing is 'drop' and rows have different weights, by sample_weight or by {metric.name} itself; the "
-                f"weight of the rows that remain is unknown until all are read, and epsilon would be in other units than "
-                f"the score: take missing='worst', or leave out the weights"
+                f"weight of the rows that remain is unknown until all are read, and epsilon would be in other units "
+                f"than the score: take missing='worst', or leave out the weights"
             )

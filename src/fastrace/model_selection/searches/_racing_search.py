@@ -63,8 +63,9 @@ class RacingSearchCV(CandidateSearch):
     missing : {"raise", "drop", "worst"}, default "raise"
         What a row without a score does: one whose prediction, or score, is nan. ``"raise"``: the prediction has failed,
         see `error_score`. ``"drop"``: the row is left out for all candidates, and the score is the mean over the
-        rest, in which all rows count alike, whatever their split; it takes no weights of rows. ``"worst"``: its score is the low end of the support, 0 for accuracy. See `FiniteRace`. An exception of a
-        prediction is a failure, whatever is said here.
+        rest, in which all rows count alike, whatever their split; it takes no weights of rows. ``"worst"``: its score
+        is the low end of the support, 0 for accuracy. See `FiniteRace`. An exception of a prediction is a failure,
+        whatever is said here.
     {n_candidates}
     n_jobs, refit
         As for `GridSearchCV`. Trainings go through joblib's backend, predictions are made in threads. The answer does
