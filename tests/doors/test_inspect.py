@@ -173,6 +173,7 @@ def test_it_falls_back_to_a_whole_evaluation_and_says_why():
 
 def test_bad_input_is_refused_before_anything_is_paid_for():
     for bad, said in (({}, "epsilon is 0 and there is no reference"), ({"reference": math.nan}, "reference is nan"),
+                      ({"reference": 1.6}, r"reference is 1.6, outside support=\(0.0, 1.0\)"),
                       ({"reference": 0.5, "epsilon": -1}, "epsilon is -1"), ({"reference": 0.5, "delta": 0}, "delta"),
                       ({"reference": 0.5, "order": "sorted"}, "order"),
                       ({"reference": 0.5, "missing": "drop"}, "missing"),
@@ -180,6 +181,8 @@ def test_bad_input_is_refused_before_anything_is_paid_for():
                       ({"reference": {1: None}, "missing": "raise"}, "the reference of sample 1 is None")):
         with pytest.raises(ValueError, match=said):
             RacingEarlyStopping(**bad)
+    with pytest.raises(TypeError, match="reference is 'a.eval'; .* read_eval_log"):
+        RacingEarlyStopping(reference="a.eval")
     for task, said in ((task_of(shuffle=None), "the samples of task 'sums' are not shuffled"),
                        (task_of(shuffle=False), "run eval"),
                        (task_of(scorers=("match", "grade")), "has the scorers match, grade; say whose scores count")):

@@ -141,7 +141,7 @@ def test_a_corrected_trace_pickles_exports_and_is_not_continued():
 @pytest.mark.parametrize(("wrong", "words"), [
     ({"draws": np.zeros(5)}, r"draws has shape \(5,\)"),
     ({"draws": np.zeros((5, 1))}, "at least the 2 parameters"),
-    ({"draws": np.full((5, 2), np.nan)}, "finite draws"),
+    ({"draws": np.full((5, 2), np.nan)}, "are not finite"),
     ({"surrogate": mcmc.Reference(np.zeros(3), np.zeros(3), np.eye(3), None, 1.0)}, "expands in 3 parameters"),
     ({"decision": "guess"}, "decision is 'guess'"),
     ({"delta": 2.0}, "delta is 2.0"),

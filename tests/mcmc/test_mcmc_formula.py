@@ -269,3 +269,15 @@ def test_categories_without_rows_are_left_out_as_in_bambi():
                           "g": pd.Categorical(["u", "v"] * 20, categories=["u", "empty", "v"])})
     model = mcmc.GLM.from_formula("y ~ h + (1 | g)", table)
     assert model.names[:4] == ("Intercept", "h[b]", "1|g[u]", "1|g[v]")
+
+
+def test_columns_that_are_no_numbers_are_named():
+    frame = pd.DataFrame({"x": np.linspace(-1.0, 1.0, 20), "y": np.arange(20) % 2})
+    for formula, table, words in (
+        ("y ~ x", frame.assign(x=frame.x.where(frame.x < 0.9, np.inf)), "'x' is inf in row 19, .* 1 row;"),
+        ("y ~ log(x)", frame, "'log\\(x\\)' is nan in row 0"),
+        ("y ~ d", frame.assign(d=pd.date_range("2020", periods=20)), "'d' is datetime64"),
+        ("y ~ x", pd.concat([frame, frame[["x"]]], axis=1), "'x' stands 2 times"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            mcmc.GLM.from_formula(formula, table)

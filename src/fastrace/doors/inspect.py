@@ -146,9 +146,13 @@ class RacingEarlyStopping:
             self.reference = {key: self._value(value, f"the reference of sample {key}") for key, value in
                               reference.items()}
         else:
+            if isinstance(reference, str):
+                raise TypeError(f"reference is {_checks.shown(reference)}; a number, a mapping from sample ids to "
+                                f"scores, or a log is needed: read_eval_log(file) reads one")
             self.reference = None if reference is None else _checks.real(reference, "reference")
-            if self.reference is not None and not math.isfinite(self.reference):
-                raise ValueError(f"reference is {reference}; a finite number is needed")
+            if self.reference is not None and not self.support[0] <= self.reference <= self.support[1]:
+                raise ValueError(f"reference is {reference}, outside support={self.support}; give a number inside, or "
+                                 f"widen the support")
         self.results: list[dict[str, Any]] = []
 
     async def start_task(self, task: Any, samples: Sequence[Any], epochs: int) -> str:

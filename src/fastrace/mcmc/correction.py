@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._fit import residuals, tail
 from fastrace.mcmc.compression import Compressed, require_of
@@ -127,8 +128,12 @@ def correct(
     if len(hat) != n:
         raise ValueError(f"the surrogate expands in {len(hat)} parameters and the rows of the model see {n}; the one "
                          f"of this model is needed")
-    if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] < n or not np.isfinite(array).all():
-        raise ValueError(f"draws has shape {shape}; finite draws of shape (n_chains, n_draws, k) or "
+    odd = np.argwhere(~np.isfinite(array))
+    if odd.size:
+        raise ValueError(f"draws{odd[0].tolist()} is {array[tuple(odd[0])]}, and {counted(len(odd), 'number')} of "
+                         f"{array.size} are not finite; leave such draws out")
+    if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] < n:
+        raise ValueError(f"draws has shape {shape}; draws of shape (n_chains, n_draws, k) or "
                          f"(n_draws, k) are needed, k at least the {n} parameters that the rows see")
     if array.shape[1] in (n, model.dim) and array.shape[2] > array.shape[1] and array.shape[2] != model.dim:
         raise ValueError(f"draws has shape {shape}, and the rows of the model see {n} parameters: parameters stand "
@@ -282,6 +287,9 @@ def _raced(rng: np.random.Generator, own: Array, n: int, model: Model, carrier: 
 def _problems(trace: Trace, proposed: Array, k: float, model: Model) -> list[str]:
     """What is wrong with the draws, in words."""
     out = []
+    if math.isnan(k):
+        out.append(f"Pareto k needs {_pareto.LEAST} draws, and {counted(proposed[..., 0].size, 'draw')} came: nothing "
+                   f"says how good the surrogate is")
     logs = " at the logarithm of a scale" if getattr(model, "learns_scale", False) else ""
     if k > _pareto.MOST:
         out.append(f"Pareto k of the weights of the draws is {k:.2g}, above {_pareto.MOST}: the surrogate misses a "

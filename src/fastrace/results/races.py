@@ -201,7 +201,9 @@ class RaceResult(_Compared):
         if self.differences is None or not others.size or self.stopped_by == "single":
             return []
         low, high = self.differences[others[0]] + 0.0
-        return [f"  arm {short(self._name(int(others[0])))} less the best: {low:.4g} to {high:.4g}"]
+        wide = "" if not low <= 0.0 <= high or self.verdict[int(others[0])] != "worse" else \
+            "; the intervals of all differences hold together, so they are wider than what decides the race"
+        return [f"  arm {short(self._name(int(others[0])))} less the best: {low:.4g} to {high:.4g}{wide}"]
 
     def _notes(self) -> list[str]:
         ahead = [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []

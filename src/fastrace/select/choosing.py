@@ -288,7 +288,7 @@ def _exactly(
     best, others = ranks[:cut], ranks[cut:]
     last = mean[best[-1]]
     tied = others[mean[others] >= last - 1e-12 * (high - low)[others]]
-    warnings = (missed(missing, n_missing),) if n_missing else ()
+    warnings: tuple[str, ...] = (missed(missing, n_missing),) if n_missing else ()
     if tied.size:
         which, has, was = ("arm", "has", "was") if tied.size == 1 else ("arms", "have", "were")
         more = f" and {tied.size - 10} more" if tied.size > 10 else ""

@@ -90,7 +90,8 @@ def _by_jax(term: Callable[..., Any]) -> Curve:
     def curve(order: int, eta: Array, columns: Sequence[NDArray[Any]]) -> list[Array]:
         with jax.enable_x64(True):
             out = compiled[order](_padded(eta), *map(_padded, columns))
-            return [np.asarray(part, dtype=np.float64)[: len(eta)] for part in out]
+            parts = [np.asarray(part, dtype=np.float64) for part in out]
+        return [part[: len(eta)] if part.ndim else part for part in parts]      # one number is refused where it is used
 
     return curve
 

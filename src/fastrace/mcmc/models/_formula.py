@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace._base._words import counted
 from fastrace._models.grouping import Groups
 from fastrace.mcmc.models._joint import INTERCEPT, at_the_means
 from fastrace.mcmc.models._modes import QuadraticPart
@@ -98,17 +99,31 @@ def _designed(formula: str, frame: Any) -> Any:
     if not len(frame):
         raise ValueError("frame has no rows; a model needs a row per outcome")
     try:
-        return design_matrices(formula, frame, na_action="error", extra_namespace=_FUNCTIONS)
+        with np.errstate(divide="ignore", invalid="ignore"):        # of logarithms; numbers are looked at afterwards
+            return design_matrices(formula, frame, na_action="error", extra_namespace=_FUNCTIONS)
     except KeyError as error:
         known = ", ".join(repr(str(c)) for c in getattr(frame, "columns", []))
         raise ValueError(f"{formula!r} names {error}; the frame has {known}") from error
     except (ParseError, ScanError) as error:
         raise ValueError(f"{formula!r} is not a whole formula: {error}") from error
     except ValueError as error:
+        if "unrecognized type" in str(error):
+            raise ValueError(f"a column that {formula!r} names is neither numbers nor words, such as times, or stands "
+                             f"twice in the frame ({error}); {_kinds(frame)}") from error
         if "incomplete" not in str(error):
             raise
         raise ValueError(f"columns that {formula!r} names have missing values: {error} Every row needs all of them, so "
                          f"drop or fill those rows") from error
+
+
+def _kinds(frame: Any) -> str:
+    """What the columns are that no formula takes."""
+    columns = [str(name) for name in frame.columns]
+    odd = [f"{name!r} is {kind}" for name, kind in zip(columns, frame.dtypes, strict=True)
+           if getattr(kind, "kind", "O") not in "biufO" and str(kind) not in ("category", "string", "str")]
+    odd += [f"{name!r} stands {columns.count(name)} times" for name in dict.fromkeys(columns)
+            if columns.count(name) > 1]
+    return "; ".join(odd[:10]) or "make it numbers or strings"
 
 
 def _outcome(design: Any, family: str) -> tuple[Array, Array | None]:
@@ -184,7 +199,12 @@ def _is_categoric(term: Any) -> bool:
 
 def _spread(table: Array, label: str, design: Any) -> float:
     """Standard deviation of a column, or of the sum of several, of which each row has one that is not 0."""
-    sd = float(np.std(table if table.ndim == 1 else table.sum(axis=1)))
+    summed = table if table.ndim == 1 else table.sum(axis=1)
+    odd = np.flatnonzero(~np.isfinite(summed))
+    if odd.size:
+        raise ValueError(f"the column {label!r} is {summed[odd[0]]} in row {odd[0]}, and not finite in "
+                         f"{counted(odd.size, 'row')}; every row needs a real number: mend or drop those rows")
+    sd = float(np.std(summed))
     if not sd > 0.0:
         raise ValueError(f"the column {label!r} is constant, so its coefficient cannot be told from the intercept: "
                          f"leave it out")
