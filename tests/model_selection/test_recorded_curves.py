@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from test_daub import tables
 
 from fastrace.model_selection import DAUB
 from papers.sabharwal_2016._curves import LearningCurves, curves_from_frame, regret_at
 from reference import daub as twin
+from trainings import tables
 
 
 def test_recorded_curves(rng):
