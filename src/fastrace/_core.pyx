@@ -50,9 +50,10 @@ cdef class Race(RaceAnswers):
     cdef bint reporting
 
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, scan_advantage, max_pulls,
-                 strict, low, high, rng, epsilon=0.0, n_best=1, missing="raise"):
+                 strict, low, high, rng, epsilon=0.0, n_best=1, missing="raise", proxy=None):
         super().__init__(n_arms, n_rows, bound=bound, pairwise=pairwise, shuffled=shuffled, guarded=guarded,
-                         tails=tails, low=low, high=high, rng=rng, epsilon=epsilon, n_best=n_best, missing=missing)
+                         tails=tails, low=low, high=high, rng=rng, epsilon=epsilon, n_best=n_best, missing=missing,
+                         proxy=proxy)
         self.scan_advantage = scan_advantage
         self.max_pulls = max_pulls
         self.strict = strict

@@ -189,6 +189,9 @@ ARGUMENTS = {
     "_memory.RaceMemory": lambda: (
         (2, 200), {"pairwise": True, "shuffled": False, "betting": True, "low": np.zeros(2), "high": np.ones(2),
                    "rng": generator()}),
+    "_scores.RaceScores": lambda: (
+        (2, 200), {"pairwise": True, "shuffled": False, "betting": True, "low": np.zeros(2), "high": np.ones(2),
+                   "rng": generator(), "proxy": ROWS}),
     "_priors.JointPrior": call([("normal", 0.0, 1.0, 0.0, -1)] * 2),
     "_row_order.RowOrder": lambda: ((200, generator()), {}),
     "_softmax.SoftmaxSource": call(ROWS, WINS, np.zeros((2, 2)), 2),

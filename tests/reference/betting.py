@@ -15,20 +15,25 @@ def bettors(n_rows):
     return gaps, [size**0.4 / total for size in sizes]
 
 
-def wealth(rewards, n_rows, low, sizes_up_to=None):
-    """Log wealth after each reward, its largest value so far (at least 0), and whether mean <= 0 is impossible."""
+def wealth(rewards, n_rows, low, sizes_up_to=None, anew=None):
+    """Log wealth after each reward, its largest value so far (at least 0), and whether mean <= 0 is impossible.
+
+    `low` may be one number per reward. Then ``anew(n)`` gives the first n rewards as told when reward n is bet on, of
+    which the spread is taken.
+    """
     gaps, weights = bettors(n_rows if sizes_up_to is None else sizes_up_to)
     gaps, logs = np.array(gaps), np.log(weights)
     rewards = np.asarray(rewards, dtype=float)
-    path, peak, largest, impossible = [], 0.0, abs(low), False
-    for n, reward in enumerate(rewards):
-        seen = rewards[:n]
+    lows = np.broadcast_to(low, rewards.shape)
+    path, peak, largest, impossible = [], 0.0, 0.0, False
+    for n, (reward, low) in enumerate(zip(rewards, lows, strict=True)):
+        seen, largest = rewards[:n], max(largest, abs(low))
         mean = -seen.sum() / (n_rows - n)
         room = mean - low
         slack = 1e-9 * largest
         impossible = impossible or room < -slack
         if n >= 8 and room > slack:
-            std = seen.std()
+            std = (seen if anew is None else anew(n)).std()
             if std <= 1e-12 * largest:
                 std = room / math.sqrt(n)
             bets = np.minimum(gaps / std * n_rows / (n_rows - n), 0.9 / room)
@@ -37,7 +42,7 @@ def wealth(rewards, n_rows, low, sizes_up_to=None):
         top = logs.max(initial=-math.inf)
         path.append(top + math.log(np.exp(logs - top).sum()) if len(logs) else 0.0)
         peak = max(peak, path[-1])
-    if len(rewards) < n_rows:
+    if 0 < len(rewards) < n_rows:
         room = -rewards.sum() / (n_rows - len(rewards)) - low
         impossible = bool(impossible or room < -1e-9 * largest)
     return path, peak, impossible

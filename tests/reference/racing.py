@@ -11,7 +11,7 @@ from reference.draws import Window
 
 
 def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng, offset=None, low=None, high=None,
-         guarded=False, tails=False, advantage=1.0, epsilon=0.0, n_best=1):
+         guarded=False, tails=False, advantage=1.0, epsilon=0.0, n_best=1, scores=None):
     """Return best, pulls per arm, looks taken and what stopped the race. `order` says which rows come next.
 
     The arms with the largest means lead, as many as are wanted and not chosen yet. An arm leaves that all of them have
@@ -30,6 +30,7 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
     if len(alive) <= n_best:
         mean = constant
         return found(alive, 0, "single")
+    adjusted = None if scores is None else Adjusted(values, scores, low, high)
     rows, full_pass, window, mean = [], False, isinstance(order, Window), np.full(n_arms, -math.inf)
     for k, look in enumerate(looks):
         n = n_rows if full_pass else int(look)
@@ -44,6 +45,9 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
         rows += order.advance(rng, len(rows), n)
         seen = values[rows]
         mean[alive] = (seen.mean(axis=0) + constant / n_rows)[alive]
+        if scores is not None:
+            adjusted.learn(rows, alive)
+            mean[alive] -= (adjusted.slope * adjusted.q[rows].mean(axis=0))[alive]
         pulls[alive] = n
         heads = sorted(alive, key=lambda i: (-mean[i], i))[:n_best - len(chosen)]
         others = [i for i in alive if i not in heads]
@@ -66,7 +70,10 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
                 wide, rest = width, 0.0
                 if bound == "betting":
                     known = (constant[leader] - constant[i]) / n_rows + shift
-                    _, peak, impossible = betting.wealth(list(d + known), n_rows, low[leader] - high[i] + known)
+                    if scores is None:
+                        _, peak, impossible = betting.wealth(list(d + known), n_rows, low[leader] - high[i] + known)
+                    else:
+                        _, peak, impossible = adjusted.wealth(rows, leader, i, known)
                     stands.append(impossible or peak >= log_inv_delta)
                 else:
                     stands.append(gap + shift > width)
@@ -101,6 +108,68 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
         to_pass = n_rows - n if window else n_rows      # a window goes on in order from where it is
         full_pass = advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows and advantage * (needed - n) > to_pass
     raise AssertionError("the last look reads every row")
+
+
+class Adjusted:
+    """Rewards less what a proxy says of them, every sum anew: a coefficient per arm and part of the order of rows."""
+
+    def __init__(self, values, scores, low, high):
+        self.values, self.low, self.high = values, low, high
+        self.n_rows, self.n_arms = values.shape
+        self.shared = scores.ndim == 1 or scores.shape[1] == 1
+        self.q = np.broadcast_to(scores.reshape(self.n_rows, -1) - scores.reshape(self.n_rows, -1).mean(axis=0),
+                                 values.shape)
+        self.slope = np.zeros(self.n_arms)
+        self.parts = [(0, self.slope, np.zeros(self.n_arms))]       # first row, coefficients, what is added
+
+    def learn(self, rows, alive):
+        """Begin a part if the rows have doubled since the last, up to half of the population."""
+        n, y, q = len(rows), self.values[rows], self.q[rows]
+        if n < 2 * self.parts[-1][0] or 2 * n > self.n_rows:
+            return
+        most = (self.high - self.low) / np.maximum(np.ptp(self.q, axis=0), 1e-300)
+        slope = self.slope.copy()
+        if self.shared:
+            for i in alive:
+                slope[i] = self.regression(y[:, i], q[:, i], n, most[i], np.ptp(self.q[:, i]))
+        else:
+            both = [x[:, alive] - x[:, alive].mean(axis=1, keepdims=True) for x in (y, q)]
+            slope[:] = self.regression(*both, n, most[alive].min(), np.ptp(self.q[:, alive[0]]))
+        shift = ((y - slope * q).sum(axis=0) - self.bets(rows)[0].sum(axis=0)) / (self.n_rows - n)
+        self.slope = slope
+        self.parts.append((n, slope, shift))
+
+    @staticmethod
+    def regression(y, q, n, most, width):
+        square = ((q - q.mean(axis=0)) ** 2).sum()
+        if not square > 1e-12 * n * width**2:
+            return 0.0
+        return np.clip((y * (q - q.mean(axis=0))).sum() / square * n / (n + 8), -most, most)
+
+    def bets(self, rows):
+        """What is bet on for each row and arm, and the part of each row."""
+        begins = np.array([part[0] for part in self.parts])
+        which = np.searchsorted(begins, np.arange(len(rows)), "right") - 1
+        slope, shift = (np.array([part[k] for part in self.parts])[which] for k in (1, 2))
+        return self.values[rows] - slope * self.q[rows] + shift, which
+
+    def wealth(self, rows, a, b, known):
+        """The gambler's wealth; without arm b, that against the mean of arm a, and without a, against less that of b."""
+        bets, which = self.bets(rows)
+
+        def pair(x):
+            return (0.0 if a is None else x[..., a]) - (0.0 if b is None else x[..., b])
+
+        lows = []
+        for _, slope, shift in self.parts:
+            support = (0.0 if a is None else self.low[a]) - (0.0 if b is None else self.high[b])
+            lows.append(support - pair(slope * self.q).max() + pair(shift) + known)
+
+        def anew(n):
+            _, slope, shift = self.parts[which[n]]
+            return pair(self.values[rows[:n]] - slope * self.q[rows[:n]] + shift)
+
+        return betting.wealth(pair(bets) + known, self.n_rows, np.array(lows)[which], anew=anew)
 
 
 def difference(x, y, n_rows, bound, delta, n_arms, looks, low, high):
@@ -189,7 +258,7 @@ def interval(x, looks, bound, delta, n_arms, *, constant=0.0, low=None, high=Non
 
 
 def rows_needed(gap, width, n, n_rows):
-    if gap <= 0:
-        return float(n_rows)
+    if gap <= 0 or width <= 0:
+        return 0.0 if gap > 0 else float(n_rows)
     v = (1 / n - 1 / n_rows) * (gap / width) ** 2
     return 1 / (v + 1 / n_rows)

@@ -167,6 +167,26 @@ cdef inline void wealth_extend(wealth_t *w, const bets_t *bets, const double *x,
         w.impossible = True
 
 
+cdef inline void wealth_spread_again(wealth_t *w, const double *x, const double *y, double shift, Py_ssize_t n,
+                                     bint fresh) noexcept nogil:
+    """Replace the spread of the rewards seen by that of x[i] - y[i] + shift, given in blocks of which one is `fresh`.
+
+    For rewards that come from another law from now on, where those seen have been told anew in its terms. Bets may rest
+    on whatever is known before them, so the promise is as it was. NULL stands for zeros.
+    """
+    cdef double d
+    cdef Py_ssize_t i
+    for i in range(n):
+        d = ((x[i] if x != NULL else 0.0) - (y[i] if y != NULL else 0.0)) + shift
+        if fresh:
+            w.first = d
+            w.deviation = w.square = 0.0
+            fresh = False
+        d -= w.first
+        w.deviation += d
+        w.square += d * d
+
+
 cdef inline void _fold(wealth_t *w, double recent, double *wealth, int width, double *best) noexcept nogil:
     """Add the recent sum to the total; bring the wealths back to where sixteen more bets cannot overflow.
 

@@ -33,12 +33,14 @@ cdef class RaceAnswers(RaceJudge):
         """Whether a reward of this race, or of any draw so far, lay outside the support."""
         return bool((self.flags | self.all_flags) & OUTSIDE_SUPPORT)
 
-    def promise(self, share, quantile, cut, student=None):
+    def promise(self, share, quantile, cut, student=None, of_means=None):
         """Say what an end of the interval of a difference may spend; without, there are none.
 
-        It fails with probability at most exp(-share), or lies `quantile` standard errors off; see `answer`.
+        It fails with probability at most exp(-share), or lies `quantile` standard errors off; see `answer`. `of_means`
+        is the same share of an end of the interval of a mean, where bets are inverted for these, too: with a proxy.
         """
         self.levels = (share, quantile, cut, student)
+        self.of_means = of_means
 
     def active(self):
         """Arms that have not left: those that are read, and those chosen."""
@@ -88,6 +90,8 @@ cdef class RaceAnswers(RaceJudge):
                 self._compare()
             finally:
                 guard_leave(&self.guard)
+        if self.proxied:        # what the support leaves of the rewards read, and within that what bets do not refute
+            return self._found(mean, pulls, *self._intervals_by_bets(mean, pulls))
         spread = self._spread.copy()
         for i in range(d):          # nor is the spread of fewer rows than the first look needs known to the normal rule
             if ((<int64_t *>cnp.PyArray_DATA(self._measured))[i] != (<int64_t *>cnp.PyArray_DATA(pulls))[i]
@@ -103,6 +107,10 @@ cdef class RaceAnswers(RaceJudge):
                            (<int64_t *>cnp.PyArray_DATA(rows))[i],
                            (<double *>cnp.PyArray_DATA(mean))[i], (<double *>cnp.PyArray_DATA(spread))[i], share,
                            quantile, <double *>cnp.PyArray_DATA(lower) + i, <double *>cnp.PyArray_DATA(upper) + i)
+        return self._found(mean, pulls, lower, upper)
+
+    def _found(self, mean, pulls, lower, upper):
+        """The fields of the answer, given what is known of the means."""
         best = self.selected()
         return dict(
             best=int(best[0]) if self.n_best == 1 else best,
@@ -140,6 +148,8 @@ cdef class RaceAnswers(RaceJudge):
         cdef double low = 0.0, high = 0.0, quantile
         if self.levels is None or not self.pairwise or self.leader < 0:
             return
+        for i in range(self.n_arms if self.of_means is not None else 0):
+            self._interval_by_bets(i, self.of_means)
         share, normal_quantile, cut, student = self.levels
         leader = int(self.selected()[0])
         if leader != self.compared_with:
@@ -190,6 +200,9 @@ cdef class RaceAnswers(RaceJudge):
         if self.bounded_support:
             low[0] = mean_with_rest(mean, known, read, self.low[i] - self.high[leader])
             high[0] = mean_with_rest(mean, known, read, self.high[i] - self.low[leader])
+            if self.proxied:
+                self._moments_adjusted(i, leader, n, &m)
+                mean, std = min(max(m.mean + known, low[0]), high[0]), moments4_std(&m)
             span = self.high[i] - self.low[i] + self.high[leader] - self.low[leader]
         low[0], high[0] = min(low[0], mean), max(high[0], mean)        # if a reward has left the support
         look_init(&look, self.bound, rows, self.n_rows, share,
@@ -245,6 +258,44 @@ cdef class RaceAnswers(RaceJudge):
         return good
 
     # Intervals of means.
+
+    def _intervals_by_bets(self, mean, pulls):
+        """Intervals of the means of a race with a proxy; the means are brought inside.
+
+        Of an arm whose rewards are no longer kept, an interval that was not found before is what its support leaves.
+        """
+        size = max(self.n_rows, 1)
+        left = 1.0 - pulls / size
+        known = (self._sum + self._offset + self._known) / size
+        lower, upper = known + left * self._low, known + left * self._high
+        found = (self._found_at == pulls) & (pulls > 0)
+        lower, upper = np.where(found, self._lower, lower), np.where(found, self._upper, upper)
+        exact = (pulls == self.n_rows) | np.isneginf(mean)
+        lower, upper = np.where(exact, mean, lower), np.where(exact, mean, upper)
+        mean[:] = np.minimum(np.maximum(mean, lower), upper)
+        return lower, upper
+
+    cdef int _interval_by_bets(self, Py_ssize_t i, double share) except -1 nogil:
+        """Find the interval of the mean of an arm that bets leave, each end at exp(-share); see `_compare`."""
+        cdef moments4_t m
+        cdef look_t look
+        cdef int64_t n = self.pulls[i]
+        cdef double known = (self.offset[i] + self.shift[i]) / self.n_rows, read, raw, low, high, mean, width
+        if (n == 0 or n == self.n_rows or self.found_at[i] == n or n > self.n_kept or n > self.capacity[i]
+                or self._is_dead(i)):
+            return 0
+        read = <double>n / self.n_rows
+        raw = self.sum[i] / n + known
+        low = min(mean_with_rest(raw, known, read, self.low[i]), raw)           # if a reward has left the support
+        high = max(mean_with_rest(raw, known, read, self.high[i]), raw)
+        self._moments_adjusted(i, -1, n, &m)
+        mean = min(max(m.mean + known, low), high)
+        look_init(&look, BETTING, n, self.n_rows, share, quantile_of_equal_evidence(share))
+        width = look_width(&look, moments4_std(&m), self.high[i] - self.low[i])
+        self.upper[i] = mean + self._refuted(-1, i, -known, n, share, -mean, width, high - mean)
+        self.lower[i] = mean - self._refuted(i, -1, known, n, share, mean, width, mean - low)
+        self.found_at[i] = n
+        return 0
 
     def _rows_of_intervals(self, pulls):
         """Rows whose half-widths hold from one look to the next: one less than those of the look before.

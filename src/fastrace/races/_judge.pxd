@@ -6,7 +6,7 @@ cimport numpy as cnp
 from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport wealth_t
 from fastrace._math._rule cimport look_t
-from fastrace.races._memory cimport RaceMemory
+from fastrace.races._scores cimport RaceScores
 
 cdef enum:      # why a race ended; places in `_judge.STOPPED_BY`
     RUNNING = 0
@@ -30,7 +30,7 @@ cdef enum:      # what becomes of a missing reward, nan; places in `_judge.MISSI
     WORST = 2       # it counts as the low end of the support
 
 
-cdef class RaceJudge(RaceMemory):
+cdef class RaceJudge(RaceScores):
     cdef int bound                      # of `_math._rule`
     cdef bint guarded, tails            # heuristics of the normal rule against skewed rewards
     cdef bint bounded_support
@@ -52,6 +52,7 @@ cdef class RaceJudge(RaceMemory):
 
     cdef void _begin(self) noexcept nogil
     cdef int _commit(self, int64_t n) except -1 nogil
+    cdef Py_ssize_t _first_of_means(self, int64_t n) noexcept nogil
     cdef double _whole_mean(self, Py_ssize_t i, double total, double rows) noexcept nogil
     cdef int _finish(self, const double *total) except -1 nogil
     cdef double _lead(self, Py_ssize_t head, Py_ssize_t i) noexcept nogil

@@ -15,8 +15,8 @@ from fastrace._math._moments cimport moments4_extend, moments4_extend_difference
 from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_width,
                                    quantile_of_equal_evidence)
 from fastrace._math._skewness cimport tail_half_width, tail_rows
-from fastrace.races._memory cimport RaceMemory
 from fastrace.races._reading cimport ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK
+from fastrace.races._scores cimport RaceScores
 
 import numpy as np
 
@@ -29,17 +29,17 @@ MISSING = ("raise", "drop", "worst")
 STOPPED_BY = ("", "bound", "exact", "single", "max_pulls", "epsilon")
 
 
-cdef class RaceJudge(RaceMemory):
+cdef class RaceJudge(RaceScores):
     """The plan of looks of a race, what each look decides, and what is known so far."""
 
     def __cinit__(self):
         guard_await(&self.guard, 1)         # until there is a plan
 
     def __init__(self, n_arms, n_rows, *, bound, pairwise, shuffled, guarded, tails, low, high, rng,
-                 epsilon=0.0, n_best=1, missing="raise"):
+                 epsilon=0.0, n_best=1, missing="raise", proxy=None):
         cdef int kind = _half_widths.BOUNDS.index(bound)
         super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=kind == BETTING, low=low,
-                         high=high, rng=rng, epsilon=epsilon)
+                         high=high, rng=rng, epsilon=epsilon, proxy=proxy)
         self._least = np.zeros(self.n_arms)
         self.least = <double *>cnp.PyArray_DATA(self._least)
         self.n_best = n_best
@@ -87,6 +87,7 @@ cdef class RaceJudge(RaceMemory):
             self.absent[i] = 0
             (<int64_t *>cnp.PyArray_DATA(self._measured))[i] = 0
         self.forget_comparisons()
+        self._forget_slopes()
         memset(&self.closest, 0, sizeof(moments4_t))
         self.n_read = 0
         self.n_kept = 0
@@ -146,17 +147,14 @@ cdef class RaceJudge(RaceMemory):
 
     cdef int _commit(self, int64_t n) except -1 nogil:
         """Keep what the look has brought, and see who leads."""
-        cdef Py_ssize_t i, j, leader = -1
-        cdef double best = 0.0, mean, rows = max(n - self.new_missing, <int64_t>1)
-        for j in range(self.n_active):
-            i = self.active[j]
-            mean = self.new_sum[i] / rows + (self.offset[i] + self.shift[i]) / self.n_rows
-            if not self.dead[i] and (leader < 0 or mean > best):
-                leader = i
-                best = mean
+        cdef Py_ssize_t i, j, leader = self._first_of_means(n)
+        cdef double rows = max(n - self.new_missing, <int64_t>1)
         if leader < 0:
             with gil:
                 raise ValueError(NONE_LEFT)
+        if self.proxied:
+            self._learn(n, self.new_sum)
+            leader = self._first_of_means(n)
         if not self.pairwise:
             memcpy(self.comparisons(0), self.new_moments, self.n_arms * sizeof(moments4_t))
         elif not self.dead[self.leader]:
@@ -170,11 +168,24 @@ cdef class RaceJudge(RaceMemory):
         for j in range(self.n_active):
             i = self.active[j]
             self.mean[i] = (-INFINITY if self.dead[i] else
-                            self.sum[i] / rows + (self.offset[i] + self.shift[i]) / self.n_rows)
+                            self.sum[i] / rows + (self.offset[i] + self.shift[i]) / self.n_rows
+                            - self._explained(i, n))
             self.pulls[i] = n
             self.absent[i] = self.new_missing
         self.unjudged = True
         return 0
+
+    cdef Py_ssize_t _first_of_means(self, int64_t n) noexcept nogil:
+        """The arm with the largest mean of the n rows that the look brings up; -1 if none is possible."""
+        cdef Py_ssize_t i, j, leader = -1
+        cdef double best = 0.0, mean, rows = max(n - self.new_missing, <int64_t>1)
+        for j in range(self.n_active):
+            i = self.active[j]
+            mean = self.new_sum[i] / rows + (self.offset[i] + self.shift[i]) / self.n_rows - self._explained(i, n)
+            if not self.dead[i] and (leader < 0 or mean > best):
+                leader = i
+                best = mean
+        return leader
 
     cdef double _whole_mean(self, Py_ssize_t i, double total, double rows) noexcept nogil:
         if self.missing == DROP:
@@ -527,11 +538,15 @@ cdef class RaceJudge(RaceMemory):
                   int64_t rows) except -1 nogil:
         """Bets that the mean of the leader less that of arm i is above -shift - lift, brought up to so many rows.
 
+        Either may be -1, for zeros.
+
         A row that was dropped is not lifted. Its difference is `shift` then, so the null stays one about the rows that
         were not dropped: their sum, lifted, is not positive.
         """
         cdef Py_ssize_t count
-        cdef double low = self.low[leader] - self.high[i] + lift
+        cdef double low = (self.low[leader] if leader >= 0 else 0.0) - (self.high[i] if i >= 0 else 0.0) + lift
+        if self.proxied:
+            return self._bet_adjusted(w, leader, i, shift + lift, low + shift, rows)
         if self.missing == DROP:
             low = min(low, 0.0)
         while w.n < rows:

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._math._half_widths import BOUNDS as RULES
 from fastrace._math._half_widths import RIGOROUS
 
@@ -250,6 +250,38 @@ def missing(value: str, variance: str, low: NDArray[np.float64] | None, high: ND
         raise ValueError("missing is 'drop' and the supports of the arms have no number in common; one support that "
                          "holds the rewards of all arms is needed, as a dropped row is a tie")
     return found
+
+
+def proxy(
+    value: ArrayLike, n_arms: int, n_rows: int, bound: str, missing: str, advantage: float
+) -> NDArray[np.float64]:
+    """Scores of all rows, of shape (n_rows, 1) or (n_rows, n_arms)."""
+    for name, given, refused, why in (
+        ("bound", bound, bound != "betting", "only bets keep their promise while coefficients are learned: give "
+                                             "support, and leave bound out"),
+        ("missing", missing, missing == "drop", "dropped rows change the population whose scores are known: take "
+                                                "missing='worst'"),
+        ("scan_advantage", advantage, advantage > 1.0, "a proxy is for rewards that are dear, of which none is read "
+                                                       "twice: leave scan_advantage out"),
+    ):
+        if refused:
+            raise ValueError(f"{name} is {given!r} and proxy is given; {why}")
+    table = _frames.as_table(value, "proxy", "a table of scores")
+    if table.dtype.kind not in "fiub":
+        raise TypeError(f"proxy has dtype {table.dtype}; scores must be real numbers")
+    if np.ma.isMaskedArray(table):
+        raise ValueError("proxy is a masked array; every row needs a score, because their mean must be known")
+    if table.shape not in ((n_rows,), (n_rows, 1), (n_rows, n_arms)):
+        raise ValueError(f"proxy has shape {table.shape}; a score per row, of shape ({n_rows},), or per row and arm, "
+                         f"of shape ({n_rows}, {n_arms}), is needed")
+    if not n_rows:
+        raise ValueError("proxy is given and n_rows is 0; a proxy is of rows")
+    scores = np.array(table, dtype=np.float64).reshape(n_rows, -1)
+    if not np.isfinite(scores).all():
+        row, column = np.argwhere(~np.isfinite(scores))[0]
+        raise ValueError(f"proxy has {scores[row, column]} at row {row}, column {column}; every row needs a finite "
+                         f"score, because their mean over all rows must be known")
+    return scores
 
 
 def strict(value: str) -> bool:

@@ -30,6 +30,7 @@ class RaceSettings:
     n_best: int = 1
     cost: NDArray[np.float64] | None = None
     missing: str = "raise"
+    proxy: NDArray[np.float64] | None = None
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class RaceSettings:
         n_best: int = 1,
         cost: ArrayLike | None = None,
         missing: str = "raise",
+        proxy: ArrayLike | None = None,
     ) -> None:
         self.n_arms, self.n_rows = _options.population(n_arms, n_rows)
         self.delta = _checks.probability(delta, "delta")
@@ -76,6 +78,8 @@ class RaceSettings:
         self.n_best = _options.n_best(n_best, self.n_arms)
         self.cost = None if cost is None else _checks.arm_costs(cost, self.n_arms)
         self.missing = _options.missing(missing, self.variance, self.low, self.high)
+        if proxy is not None:
+            self.proxy = _options.proxy(proxy, self.n_arms, self.n_rows, self.bound, self.missing, self.scan_advantage)
         self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -102,6 +106,7 @@ class RaceSettings:
             epsilon=self.epsilon,
             n_best=self.n_best,
             missing=self.missing,
+            proxy=self.proxy,
         )
 
     def start(self, constants: NDArray[np.float64], rng: _checks.RngLike) -> _core.Race:
@@ -131,7 +136,8 @@ class RaceSettings:
             share, quantile = self._share(sides)
             if self.bound == "betting":         # at any time, without a share for each look
                 share = math.log(sides) - math.log(self.delta)
-            core.promise(share, quantile, self.max_pulls >= 0, self._student())
+            of_means = None if self.proxy is None else math.log(2 * self.n_arms) - math.log(self.delta)
+            core.promise(share, quantile, self.max_pulls >= 0, self._student(), of_means)
 
     def _student(self) -> Any:
         return _student_quantile if self.student and self.bound == "normal" else None

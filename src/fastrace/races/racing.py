@@ -174,6 +174,7 @@ class FiniteRace:
         cost: ArrayLike | None = None,
         missing: str = "raise",
         outside: str = "raise",
+        proxy: ArrayLike | None = None,
         names: Sequence[str] | None = None,
         options: RaceOptions | None = None,
         rng: _checks.RngLike = None,
@@ -191,13 +192,14 @@ class FiniteRace:
             student=student,
             skewness_guard=skewness_guard,
             tail_guard=tail_guard,
-            scan_advantage=1.0 if scan_advantage is None and cost is not None else scan_advantage,
+            scan_advantage=_once(cost, proxy) if scan_advantage is None else scan_advantage,
             max_pulls=max_pulls,
             outside=outside,
             epsilon=epsilon,
             n_best=n_best,
             cost=cost,
             missing=missing,
+            proxy=proxy,
         )
         constants = _options.constants(offset, "offset", n_arms)
         self._names = _checks.arm_names(names, n_arms)
@@ -349,6 +351,11 @@ class FiniteRace:
         return race_result(self._race, self._options, self._names, unused=unused)
 
 
+def _once(cost: Any, proxy: Any) -> float | None:
+    """The advantage of a pass in order: none over rewards that cost something, which are never read again."""
+    return None if cost is None and proxy is None else 1.0
+
+
 @contextlib.contextmanager
 def shown(options: RaceSettings, progress: bool) -> Iterator[Callable[[int], None] | None]:
     """Yield what shows how many rewards have been read, on standard error; None if that is not to be shown."""
@@ -408,6 +415,7 @@ def race(
     cost: ArrayLike | None = None,
     missing: str = "raise",
     outside: str = "raise",
+    proxy: Any = None,
     progress: bool = False,
     options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
@@ -482,13 +490,14 @@ def race(
             student=student,
             skewness_guard=skewness_guard,
             tail_guard=tail_guard,
-            scan_advantage=None if cost is None else 1.0,
+            scan_advantage=_once(cost, proxy),
             max_pulls=max_pulls,
             outside=outside,
             epsilon=epsilon,
             n_best=n_best,
             cost=cost,
             missing=missing,
+            proxy=proxy,
         )
         if source.n_rows + source.n_always_read == 0 and offset is None:
             raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
