@@ -301,6 +301,7 @@ def race_result(
         names=names,
         n_unused=0 if unused is None else int(unused.sum()),
         epsilon=options.epsilon,
+        coefficient=None if options.proxy is None else core._slope.copy(),
         cost=None if cost is None else float(paid @ cost + n_always_read * cost.sum()),
         **known,
     )

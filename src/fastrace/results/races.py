@@ -98,7 +98,7 @@ class RaceResult(_Compared):
         among them with probability at least ``1 - delta``.
     mean : ndarray of float, shape (n_arms,)
         Mean reward of each arm over the rows read for it, offsets included; reward units. Exact for the arms that
-        were read in full.
+        were read in full. With a proxy, less what it says of how far the rows read are from all rows.
     lower, upper : ndarray of float, shape (n_arms,)
         Interval of each mean at the arm's last look: with probability at least ``1 - delta`` as far as the bound holds,
         each of them holds its mean; it is cut to what the support leaves possible. A point for arms read in full;
@@ -152,6 +152,8 @@ class RaceResult(_Compared):
         Rewards that were asked for ahead and that the answer does not use, because their arms had left.
     n_missing : int
         Rows that were dropped because a reward was missing; `mean` and the intervals are about the rest.
+    coefficient : ndarray of float, shape (n_arms,), or None
+        With a proxy: what the scores of each arm were multiplied by last, 0 before the first look.
     """
 
     best: int | NDArray[np.intp]
@@ -178,6 +180,7 @@ class RaceResult(_Compared):
     cost: float | None = None
     n_unused: int = 0
     n_missing: int = 0
+    coefficient: NDArray[np.float64] | None = None
 
     _per_arm: ClassVar[tuple[str, ...]] = ("mean", "lower", "upper", "half_width", "pulls")
 
@@ -210,7 +213,15 @@ class RaceResult(_Compared):
         paid = [] if self.cost is None else [f"  cost {self.cost:g}"]
         sure = [] if np.isnan(self.error_bound) or self.stopped_by in ("exact", "single") else [
             f"  the answer would stand at any delta from {self.error_bound:.3g} on"]
-        return [*_ties(self, self.mean), *self._runner_up(), *sure, *paid, *ahead, *super()._notes()]
+        return [*_ties(self, self.mean), *self._runner_up(), *sure, *paid, *ahead, *self._adjusted(),
+                *super()._notes()]
+
+    def _adjusted(self) -> list[str]:
+        """A line about the proxy."""
+        if self.coefficient is None:
+            return []
+        least, most = (f"{value + 0.0:.3g}" for value in (self.coefficient.min(), self.coefficient.max()))
+        return [f"  adjusted by a proxy, coefficient {least if least == most else f'{least} to {most}'}"]
 
 
 @dataclass(frozen=True, eq=False)
