@@ -71,7 +71,7 @@ def test_a_race_with_a_proxy_equals_the_twin(law, options, seed):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_given_the_past_the_mean_of_what_is_bet_on_is_that_of_a_population(law):
-    """Over all rows that may come next, adjusted by what is known before, for every pair; at the ends they are exact."""
+    """Over all rows that may come next, adjusted by what is known before, for every arm."""
     rng = np.random.default_rng(4)
     values, proxy = population(law, 60, rng, [0.0, 0.05, 0.1])
     rows, adjusted = rng.permutation(60).tolist(), twin.Adjusted(values, proxy, np.zeros(3), np.ones(3))

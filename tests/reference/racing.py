@@ -154,7 +154,7 @@ class Adjusted:
         return self.values[rows] - slope * self.q[rows] + shift, which
 
     def wealth(self, rows, a, b, known):
-        """The gambler's wealth; without arm b, that against the mean of arm a, and without a, against less that of b."""
+        """The gambler's wealth, for the mean of arm a less that of arm b; either may be None, for zeros."""
         bets, which = self.bets(rows)
 
         def pair(x):

@@ -2,10 +2,10 @@
 """Rewards of a race less what a proxy says of them: Shekhar, Xu, Lipton, Liang & Ramdas (UAI 2023), for differences.
 
 Let q be the score of an arm on a row less the mean of its scores over all rows, which is known. Then y - c q has the
-same sum over all rows as the reward y, for any coefficient c. The order of rows is cut into parts. Each has coefficients
-of its own, learned from the rows of earlier parts. With s = (sum of y - c q over the rows before the part, less the sum
-of what was bet on there) / (rows not yet read), the race bets on b = y - c q + s. Of the rows not yet read, b sums to
-N mean(y) less the b before: what bets without replacement need of a population, whatever c was before. s is the same
+same sum over all rows as the reward y, for any coefficient c. The order of rows is cut into parts. A part has its own
+coefficients, learned from the rows of earlier parts. With s = (sum of y - c q over the rows before the part, less the
+sum of what was bet on there) / (rows not yet read), the race bets on b = y - c q + s. Over the rows not yet read, b sums
+to N mean(y) less the b before: what bets without replacement need of a population, whatever c was before. s is the same
 for all rows of a part, as c is.
 """
 
@@ -15,6 +15,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 cimport numpy as cnp
 
+from fastrace._base._guard cimport guard_await, guard_build, guard_built
 from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t
 from fastrace._draws._row_order cimport rows_in
@@ -41,6 +42,7 @@ cdef class RaceScores(RaceMemory):
     """Memory of a race, and the scores of all rows if it has a proxy."""
 
     def __cinit__(self, *args, **kwargs):
+        guard_await(&self.guard, 2)
         self.gap = <double **>calloc(self.n_arms, sizeof(double *))
         if self.gap == NULL:
             raise MemoryError()
@@ -54,13 +56,16 @@ cdef class RaceScores(RaceMemory):
     def __init__(self, n_arms, n_rows, *, pairwise, shuffled, betting, low, high, rng, epsilon=0.0, proxy=None):
         super().__init__(n_arms, n_rows, pairwise=pairwise, shuffled=shuffled, betting=betting, low=low, high=high,
                          rng=rng, epsilon=epsilon)
-        cdef Py_ssize_t d = self.n_arms if proxy is not None else 0
-        self.proxied = proxy is not None
-        if not self.proxied:
+        cdef Py_ssize_t d = self.n_arms
+        if proxy is None:
+            guard_build(&self.guard, 2, self)
+            guard_built(&self.guard, 2)
             return
         table = np.ascontiguousarray(proxy, dtype=np.float64)
         if table.ndim != 2 or table.shape[0] != self.n_rows or table.shape[1] not in (1, self.n_arms):
             raise ValueError(f"proxy has shape {np.shape(proxy)}; a column for all arms or one per arm is needed")
+        guard_build(&self.guard, 2, self)
+        self.proxied = True
         self._table = table
         self.n_columns = table.shape[1]
         self.shared = self.n_columns == 1
@@ -85,6 +90,7 @@ cdef class RaceScores(RaceMemory):
         self.slopes = <double *>cnp.PyArray_DATA(self._slopes)
         self.shifts = <double *>cnp.PyArray_DATA(self._shifts)
         self.n_parts = 1
+        guard_built(&self.guard, 2)
 
     cdef void _forget_slopes(self) noexcept nogil:
         """Begin with one part, whose coefficients are 0."""

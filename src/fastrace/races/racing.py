@@ -88,7 +88,7 @@ class FiniteRace:
         What to do with a reward outside `support`: refuse it, or take it as it is and say in the result that the
         promise is void.
     proxy : array_like of shape (n_rows,) or (n_rows, n_arms), optional
-        A cheap score of every row, such as a model's verdict beside a person's: one per arm, or one that all arms share.
+        A cheap score of every row, such as a model's verdict beside a person's: one per arm, or one that all share.
         The race then needs fewer rewards, by the share that the scores explain of the differences between arms. They
         need be neither unbiased nor on the scale of rewards; larger or smaller ones may mean larger rewards. For
         betting; rewards are then dear, and none is read again for a pass in order. See Notes.
