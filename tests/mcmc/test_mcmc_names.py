@@ -231,6 +231,7 @@ OVER_ROWS = {
     "surrogate": mcmc.SurrogateMetropolis,
     "all rows": mcmc.Metropolis,
     "batches": lambda model: mcmc.Metropolis(model, proposal="independent", batch=32),
+    "frames": lambda model: mcmc.Metropolis(model, proposal="independent", batch=32, walk_share=0.01, frames=True),
     "no reference": lambda model: mcmc.Metropolis(model, control_variate=None),
     "race": mcmc.RacingMetropolis,
     "slice": mcmc.Slice,

@@ -164,7 +164,7 @@ def test_many_parameters_get_steps_that_share_passes():
     X = rng.normal(size=(3000, 120))
     model = mcmc.GLM(X, rng.random(3000) < 0.5, prior_sd=1.0)
     trace = mcmc.sample(model, n_draws=64, n_chains=1, n_tune=32, rng=1)
-    assert trace.kernel["kernel"] == "Metropolis" and trace.kernel["batch"] == 128 and not trace.kernel["mirror"]
+    assert trace.kernel["kernel"] == "Metropolis" and trace.kernel["batch"] == 240 and trace.kernel["frames"]
     assert trace.kernel["chosen"].startswith("Metropolis in batches")
 
 

@@ -219,6 +219,44 @@ def antithetic(log_posterior, center, factor, v, rng, n, *, walk, walk_share, mi
     return np.array(out)
 
 
+def frames(log_posterior, center, factor, v, rng, n, *, n_points, walk, walk_share, mirror=True):
+    """Sets of points, one of them the chain's, orthogonal to each other as far as they can be; draws by weight.
+
+    A turn is a random walk, or a set of `n_points`, with `mirror` each with its mirror image. With w as in
+    `antithetic`, slot k of as many as there are points holds the one whose share of the weights' circle has
+    (u + k / slots) mod 1.
+    """
+    def log_w(v):
+        return log_posterior(center + factor @ v) + 0.5 * v @ v
+
+    out, d, slots = [], len(v), n_points * (1 + mirror)
+    while len(out) < n:
+        if rng.random() < slots * walk_share / (1.0 - walk_share + slots * walk_share):
+            new, log_u = v + walk * rng.standard_normal(d), -rng.standard_exponential()
+            v = new if log_u < log_posterior(center + factor @ new) - log_posterior(center + factor @ v) else v
+            out.append(center + factor @ v)
+            continue
+        points = []
+        while len(points) < n_points:
+            count = min(d, n_points - len(points))
+            noise, lengths, units = rng.standard_normal((d, count)).T, np.sqrt(rng.chisquare(d, count)), []
+            for k in range(count):                  # Gram & Schmidt
+                way = v.copy() if not points and k == 0 else noise[k]
+                for _ in range(2):
+                    for unit in units:
+                        way = way - (way @ unit) * unit
+                units.append(way / np.linalg.norm(way))
+            points += [v if not points and k == 0 else lengths[k] * unit for k, unit in enumerate(units)]
+        if mirror:
+            points = [x for point in points for x in (point, -point)]
+        weights = np.exp([log_w(x) for x in points])
+        ends, u = np.cumsum(weights / weights.sum()), rng.random()
+        for k in range(slots):
+            v = points[int((ends <= (u + k / slots) % 1.0).sum())]
+            out.append(center + factor @ v)
+    return np.array(out[:n])
+
+
 def student_t(model, z, rng, n, *, degrees, shift, scale, walk, walk_share, decide):
     """Draws from a Student-t density in the reference's coordinates, and a share of walks, all decided at once.
 

@@ -25,7 +25,8 @@ Array = NDArray[np.float64]
 
 TUNING, STEPS, SEED = 100, 60, 20160619  # the pilot's steps and its seed: the choice depends on the model alone
 PER_STEP = 60.0  # work of a step beside its rows, in rows read
-SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where 128 steps share a pass; parameters from which they may
+SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where steps share a pass; parameters from which they may
+MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which takes a pass of its own
 
 
 def kernel_for(model: Model) -> tuple[RowKernel, str]:
@@ -57,7 +58,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     cheapest = 1.0 / (PER_STEP + SHARED * model.n_rows)  # of shared passes if each step were an independent draw
     if model.dim >= MANY and all(worth < cheapest for worth, _, _ in tried):
         with contextlib.suppress(ValueError):  # no mode, or terms that are not evaluated at many points at once
-            batches = Metropolis(model, proposal="independent", batch=128, walk_share=0.01, mirror=False)
+            batches = Metropolis(model, proposal="independent", batch=min(2 * model.dim, MOST_POINTS),
+                                 walk_share=WALKS, frames=True)
             tried.append((*_pilot(batches), batches))
     if not tried:
         return RacingMetropolis(model, control_variate=None), "the model has no mode to expand at"
