@@ -255,13 +255,17 @@ def test_sites_have_the_moments_of_their_terms():
     assert (nu[0] - slope[0]) / precision == pytest.approx(mean, rel=5e-3)
 
 
-def test_minibatches_by_blocks_are_their_twin(monkeypatch):
+@pytest.mark.parametrize("radii", [(), (1.6, 2.4)])
+def test_minibatches_by_blocks_are_their_twin(radii, monkeypatch):
     monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 4000, 4)
     kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision="poisson")
     kernel._walks, kernel._engines = None, []
     made, about = kernel.compressed, kernel.reference
+    within = [(radius, kernel.model._weights_within(made.psi_hat, about.factor, radius)) for radius in radii]
+    kernel._balls = tuple((radius, kernel._block_table(weights)) for radius, weights in within)
+    balls = [(radius, twin.Blocks(weights, codes, 4)) for radius, weights in within]
     order = np.r_[2:6, 0:2]
     plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, made.curvature.to_dense(),
                              twin.Prior([2.0, 2.0], [(4, [1.0])]), order, kernel._phi_center, kernel._phi_factor,
@@ -289,7 +293,8 @@ def test_minibatches_by_blocks_are_their_twin(monkeypatch):
         level += (new - theta)[:6] @ kernel._tilt
         took, read = twin.minibatch(
             own, blocks, whitened(theta[:6]), whitened(new[:6]), np.arange(2), [[2 + g] for g in range(4)],
-            lambda row, now=theta, to=new: residual(row, to[:6]) - residual(row, now[:6]), level)
+            lambda row, now=theta, to=new: residual(row, to[:6]) - residual(row, now[:6]), level,
+            balls)
         assert (took, read) == (accepted, rows)
         theta = new if took else theta
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)

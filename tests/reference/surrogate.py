@@ -240,26 +240,29 @@ class Blocks:
         self.tables = [alias_table(own) if len(own) else None for own in self.weights]
 
 
-def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold):
+def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, balls=()):
     """Whether the rows' changes, all of them in a function of the row, sum to more than the threshold; rows read.
 
-    z0 and z1: whitened points; `dense` and `coordinates[g]`: which of them the rows of block g see.
+    z0 and z1: whitened points; `dense` and `coordinates[g]`: which of them the rows of block g see. balls: pairs of a
+    radius and the `Blocks` that hold where a block is within it at both points.
     """
-    sizes, upto, rate = [], [], 0.0
-    for own, weights in zip(coordinates, blocks.weights, strict=True):
+    sizes, upto, rate, held = [], [], 0.0, []
+    for g, own in enumerate(coordinates):
         seen = np.r_[dense, own]
         a, b = z0[seen], z1[seen]
+        far = max(np.linalg.norm(a), np.linalg.norm(b))
+        held.append(next((inner for radius, inner in balls if far <= radius), blocks))
         sizes.append(cubic_change(a @ a, a @ b, b @ b, (b - a) @ (b - a)))
-        rate += weights.sum() * sizes[-1]
+        rate += held[g].weights[g].sum() * sizes[-1]
         upto.append(rate)
     drawn = []
     for _ in range(stream.poisson(rate)):
         level = rate * stream.uniform()
         g = next(k for k, sum_ in enumerate(upto) if sum_ > level)
-        keep, other = blocks.tables[g]
+        keep, other = held[g].tables[g]
         i = stream.below(len(keep))
         i = i if stream.uniform() < keep[i] else other[i]
-        drawn.append((blocks.rows[g][i], blocks.weights[g][i] * sizes[g]))
+        drawn.append((blocks.rows[g][i], held[g].weights[g][i] * sizes[g]))
     total = 0.0
     for row, bound in drawn:
         total += factor_of(changes(row), bound, stream.uniform())

@@ -23,6 +23,10 @@ cdef class MinibatchChain(Chain):
     cdef int refuse(self, Py_ssize_t i, double bound) except -1
 
 
+cdef enum:
+    MOST_BALLS = 4
+
+
 cdef class BlockTable:
     cdef readonly int64_t n
     cdef readonly Py_ssize_t n_blocks, n_parts
@@ -39,6 +43,15 @@ cdef class BlockPoissonChain(MinibatchChain):
     cdef double *upto               # sums of the rates of blocks 0 to g
     cdef double *bound              # of each row drawn
     cdef double reach               # radius of the weights
+    # smaller balls with smaller weights, the smallest first, then `blocks` itself; and which of them holds each block
+    cdef int n_balls
+    cdef tuple tables
+    cdef double ball[MOST_BALLS]
+    cdef const double *total_in[MOST_BALLS + 1]
+    cdef const double *weight_in[MOST_BALLS + 1]
+    cdef const alias_t *table_in[MOST_BALLS + 1]
+    cdef cnp.ndarray _ball_of
+    cdef Py_ssize_t *ball_of
 
     cdef double measure(self) noexcept nogil
     cdef double bound_of(self, int64_t row) noexcept nogil

@@ -397,14 +397,19 @@ cdef class BlockPoissonChain(MinibatchChain):
 
     With L L' the curvature about the point of expansion, blocks first, z = L' (psi - hat), a row of block g moves its
     predictor by its length times |(z_dense, z_g)| at most: of the other blocks it sees nothing. So each block has a
-    size of move of its own, far smaller than that of all coordinates together.
+    size of move of its own, far smaller than that of all coordinates together. Where it lies in a smaller ball before
+    and after the move, the weights of that ball bound it: which one does not depend on the direction of the move.
     """
 
     def __dealloc__(self):
         free(self.bound)
 
-    def set_blocks(self, BlockTable blocks not None, ArrowFactor factor not None, hat, radius, most):
-        """Where rows are drawn from; the factor of the metric, for this chain alone; where and how far bounds hold."""
+    def set_blocks(self, BlockTable blocks not None, ArrowFactor factor not None, hat, radius, most, *inner):
+        """Where rows are drawn from; the factor of the metric, for this chain alone; where and how far bounds hold.
+
+        `inner` are pairs of a smaller radius and a table of the same blocks with weights that hold within it, the
+        smallest first.
+        """
         cdef double most_ = most, radius_ = radius
         guard_check_idle(&self.guard, self)
         if blocks.n != self.source.n_rows or blocks.n_parts > 1 or factor.base.dim != self.n_seen or (
@@ -412,14 +417,30 @@ cdef class BlockPoissonChain(MinibatchChain):
             raise ValueError(f"the table has {blocks.n_blocks} blocks of {blocks.n} rows, and the metric "
                              f"{factor.base!r}; {self.source.n_rows} rows and one block for each of the metric are "
                              f"needed")
-        self._hold_blocks(blocks, hat, most_)
+        self._hold_blocks(blocks, hat, most_, inner)
         self.factor, self.reach = factor, radius_
         guard_built(&self.guard, 1)
 
-    def _hold_blocks(self, BlockTable blocks, hat, most):
+    def _hold_blocks(self, BlockTable blocks, hat, most, inner=()):
+        cdef BlockTable table
+        cdef int k
         point = np.array(hat, dtype=np.float64)
         if point.shape != (self.n_seen,):
             raise ValueError(f"hat has shape {point.shape}; ({self.n_seen},) is needed")
+        if len(inner) > MOST_BALLS:
+            raise ValueError(f"weights are given for {len(inner)} smaller balls; at most {MOST_BALLS} are possible")
+        self.tables = (*(table for _, table in inner), blocks)
+        for k, table in enumerate(self.tables):
+            if table.n_blocks != blocks.n_blocks or not np.array_equal(table.order, blocks.order):
+                raise ValueError("a table of a smaller ball has other blocks")
+            self.total_in[k] = <const double *>cnp.PyArray_DATA(table.totals)
+            self.weight_in[k] = <const double *>cnp.PyArray_DATA(table.weights)
+            self.table_in[k] = table.table
+        for k in range(len(inner)):
+            self.ball[k] = inner[k][0]
+        self.n_balls = len(inner)
+        self._ball_of = np.zeros(blocks.n_blocks, dtype=np.intp)
+        self.ball_of = <Py_ssize_t *>cnp.PyArray_DATA(self._ball_of)
         self._from_hat = point
         self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
         self.blocks, self.most = blocks, most
@@ -434,10 +455,11 @@ cdef class BlockPoissonChain(MinibatchChain):
 
     cdef double measure(self) noexcept nogil:
         """Sizes of the move by block, and the sum of all rates; infinite where the weights do not hold."""
-        cdef const double *total = <const double *>cnp.PyArray_DATA(self.blocks.totals)
+        cdef const double *total = self.total_in[self.n_balls]
         cdef double squares[4]
         cdef double own[4]
-        cdef double rate = 0.0, limit = self.reach * self.reach
+        cdef double rate = 0.0, limit = self.reach * self.reach, far
+        cdef int k
         cdef Py_ssize_t first = self.factor.base.start, width = self.factor.base.width, g, i
         cdef Py_ssize_t last = first + self.factor.base.n_blocks * width
         for i in range(self.n_seen):
@@ -460,7 +482,11 @@ cdef class BlockPoissonChain(MinibatchChain):
                 if not (own[0] <= limit and own[2] <= limit):
                     return INFINITY
                 self.size[g] = cubic_change(own[0], own[1], own[2], own[3])
-                rate += total[g] * self.size[g]
+                far, k = max(own[0], own[2]), 0
+                while k < self.n_balls and far > self.ball[k] * self.ball[k]:
+                    k += 1
+                self.ball_of[g] = k
+                rate += self.total_in[k][g] * self.size[g]
             self.upto[g] = rate
         return rate
 
@@ -468,10 +494,9 @@ cdef class BlockPoissonChain(MinibatchChain):
         """Draw rows with their bounds, and read both arms on them."""
         cdef const int64_t *order = <const int64_t *>cnp.PyArray_DATA(self.blocks.order)
         cdef const int64_t *starts = <const int64_t *>cnp.PyArray_DATA(self.blocks.starts)
-        cdef const double *weight = <const double *>cnp.PyArray_DATA(self.blocks.weights)
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
-        cdef Py_ssize_t i, low, high, middle, parts = self.blocks.n_parts
+        cdef Py_ssize_t i, low, high, middle, ball, parts = self.blocks.n_parts
         cdef int64_t place
         cdef double level
         arms[0], arms[1] = 0, 1
@@ -488,10 +513,14 @@ cdef class BlockPoissonChain(MinibatchChain):
                     high = middle
                 else:
                     low = middle + 1
-            place = starts[low] + alias_draw(self.blocks.table + starts[low],
+            ball = self.ball_of[low]
+            place = starts[low] + alias_draw(self.table_in[ball] + starts[low],
                                              <uint32_t>(starts[low + 1] - starts[low]), &self.stream.bits)
             self.rows[i] = order[place]
-            self.bound[i] = weight[place] * self.size[low] if parts == 1 else self.bound_of(self.rows[i])
+            if parts == 1:
+                self.bound[i] = self.weight_in[ball][place] * self.size[low]
+            else:
+                self.bound[i] = self.bound_of(self.rows[i])
         out[0], out[1] = self.before, self.after
         return self.source.fill(self.rows, count, arms, 2, out)
 

@@ -28,6 +28,8 @@ PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide boun
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 MOST_APART = 0.02  # of the rows, which every race may read
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
+BALLS = 1.0, 2.5, 5.0  # radii of smaller balls for blocks, beyond the root of the coordinates that a row sees
+SMALLER = 0.6  # of the next larger ball's weights, below which those of a smaller one are worth their memory
 
 BAD_FIT = (
     "the expansion fits the posterior too badly for few rows to decide. The draws are right all the same, at the price "
@@ -41,6 +43,7 @@ class DecidedByRows(OnSurrogate, Racing):
     reference: Reference
     full_pass_at: float
     _blocks: BlockTable | None
+    _balls: tuple[tuple[float, BlockTable], ...] = ()  # of blocks
     _apart: NDArray[np.intp] | None = None  # rows that every race reads
     _missed = False  # whether few rows hold what a race is about
     _parts: Array | None = None  # weights of the rows in pieces, until there is a table
@@ -66,6 +69,8 @@ class DecidedByRows(OnSurrogate, Racing):
             # In a block fewer coordinates matter than the radii are for: the smallest ball holds nearly all moves.
             self._radius, smallest = self._shells[0] if self._shells else (self.reference.radius, weights)
             self._blocks = self._block_table(smallest)
+            if self._blocks is not None and self._along is not None:
+                self._balls = self._smaller_balls(smallest)
         if self._blocks is None:
             self._table = table_of(weights)
             self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
@@ -98,6 +103,22 @@ class DecidedByRows(OnSurrogate, Racing):
             if arrow.n_blocks and factor.start == arrow.start and weights.any():
                 return BlockTable(weights, factor.codes, arrow.n_blocks)
         return None
+
+    def _smaller_balls(self, weights: Array) -> tuple[tuple[float, BlockTable], ...]:
+        """Radii and rows of smaller balls, where these ask for far fewer rows: as of groups with one outcome alone.
+
+        The radii of `Reference.shells` are for all coordinates together, of which a row sees few.
+        """
+        arrow, model, out = self.compressed.curvature, self.model, []
+        hat, root, total = np.array(self.compressed.psi_hat), self.reference.factor, math.fsum(weights)
+        for beyond in reversed(BALLS):
+            radius = math.sqrt(arrow.n_dense + arrow.width) + beyond
+            smaller = np.minimum(model._weights_within(hat, root, radius), weights)  # type: ignore[attr-defined]
+            table = self._block_table(smaller)
+            if radius < self._radius and table is not None and math.fsum(smaller) <= SMALLER * total:
+                out.append((radius, table))
+                total = math.fsum(smaller)
+        return tuple(reversed(out))
 
     def _piece_table(self) -> BlockTable:
         """Rows by the pieces that they see, with bounds so wide that minibatches add little noise to decisions.
@@ -185,5 +206,6 @@ class DecidedByRows(OnSurrogate, Racing):
             chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, most)
             return chain
         chain = BlockPoissonChain(source, *args, **options)
-        chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most)
+        chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most,
+                         *self._balls)
         return chain

@@ -275,6 +275,12 @@ class GLMRows(Model):
             weights, shells = weights * times, tuple((r, w * times) for r, w in shells)
         return weights, radius, self._rounding(hat), *shells
 
+    def _weights_within(self, hat: Array, factor: Array, radius: float) -> Array:
+        """Weights as those of `_bounds` that hold within a ball; of a fixed scale."""
+        lengths, times = self._lengths(factor), self._glm.term_weights
+        weights = cubic_bends(self._glm, lambda: self._predictors(hat), radius * lengths) * lengths**3
+        return weights if times is None else weights * times
+
     def _piece_weights(self, hat: Array, pieces: Pieces) -> tuple[Array, float]:
         """Weights of `Pieces` with which a row's bound is a sum over the pieces it sees; `rounding` as `_bounds`."""
         across = pieces.lengths(self._glm.X, self.factors)
