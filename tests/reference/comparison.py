@@ -40,8 +40,21 @@ def by_cluster(rewards, keys):
     return len(sums), mean, (away**2).sum() / (len(sums) - 1)
 
 
-def asymptotic(moments, delta, first_look, pairs):
-    """Intervals of arms and of pairs; `moments` are number, mean and variance of each arm's rewards or clusters."""
+def shared(rewards, keys, others, other_keys):
+    """Clusters of both arms, and the covariance of the errors of the means: a sum over the clusters of both."""
+    away = []
+    for x, k in ((rewards, keys), (others, other_keys)):
+        mean = x.mean()
+        away.append({key: (x[k == key] - mean).sum() / x.size for key in set(k.tolist())})
+    both = away[0].keys() & away[1].keys()
+    return len(both), sum(away[0][key] * away[1][key] for key in both)
+
+
+def asymptotic(moments, delta, first_look, pairs, common=None):
+    """Intervals of arms and of pairs; `moments` are number, mean and variance of each arm's rewards or clusters.
+
+    `common` has, by pair, the number of clusters of both arms and the covariance of the two means.
+    """
     best_at = first_look * math.log(max(first_look, 3))
     level, arms, differences = math.log(5 * len(moments) / delta), [], []
     for n, mean, variance in moments:
@@ -52,6 +65,9 @@ def asymptotic(moments, delta, first_look, pairs):
         (n, mean, variance), (m, other, variance_b) = moments[a], moments[b]
         both = variance / n + variance_b / m
         freedom = both**2 / ((variance / n) ** 2 / (n - 1) + (variance_b / m) ** 2 / (m - 1))
+        if common:
+            count, covariance = common[a, b]
+            both, freedom = both - 2 * covariance, min(freedom, n + m - count - 1)
         known = min(n, m) >= first_look
         half = half_width(both, n * m / (n + m), freedom, spread(best_at / 2, level), level) if known else math.inf
         differences.append((max(mean - other - half, arms[a][0] - arms[b][1]),

@@ -62,7 +62,9 @@ def test_asymptotic_intervals_equal_the_twin(clusters):
         plain = mine.size, mine.mean(), mine.var(ddof=1)
         moments.append(twin.by_cluster(mine, keys[arms == k]) if clusters else plain)
     result = test.result()
-    own, differences = twin.asymptotic(moments, 0.1, 40, [(1, 0), (2, 0)])
+    common = {(a, b): twin.shared(x[arms == a], keys[arms == a], x[arms == b], keys[arms == b])
+              for a, b in [(1, 0), (2, 0)]} if clusters else None
+    own, differences = twin.asymptotic(moments, 0.1, 40, [(1, 0), (2, 0)], common)
     assert np.allclose(np.c_[result.lower, result.upper], own, rtol=1e-9)
     assert np.allclose(np.c_[result.difference_lower, result.difference_upper], differences, rtol=1e-9)
     assert (result.n_clusters is None) == (not clusters) and result.kind == "asymptotic"
@@ -105,7 +107,7 @@ def test_all_intervals_hold_at_all_times(law, trials, n, seed):
     assert_rate_at_most(missed, trials, 0.1)
 
 
-@pytest.mark.parametrize("kind", ["timings", "exponential", "ones", "clusters"])
+@pytest.mark.parametrize("kind", ["timings", "exponential", "ones", "clusters", "opposite", "alike"])
 @few_or_many(("trials", "n"), (50, 4000), (1000, 40_000))
 def test_asymptotic_differences_hold_under_peeking(kind, trials, n, seed):
     missed = 0
@@ -117,6 +119,10 @@ def test_asymptotic_differences_hold_under_peeking(kind, trials, n, seed):
         elif kind == "clusters":
             keys = rng.integers(0, n // 5, size=n)
             x, means = rng.normal(size=n) + rng.normal(size=n // 5)[keys], np.zeros(2)
+        elif kind in ("opposite", "alike"):         # each cluster has one reward in either arm
+            keys, arms = np.repeat(np.arange(n // 2), 2), np.tile([0, 1], n // 2)
+            effect = rng.normal(size=n // 2)[keys]
+            x, means = effect * (1 - 2 * arms if kind == "opposite" else 1) + 0.3 * rng.normal(size=n), np.zeros(2)
         else:
             x = rng.gamma(4.0 if kind == "timings" else 1.0, size=n) * (1 + arms)
             means = np.array([4.0, 8.0]) if kind == "timings" else np.array([1.0, 2.0])

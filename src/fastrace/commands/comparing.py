@@ -90,7 +90,7 @@ def _of_timings(options: argparse.Namespace) -> dict[str, ComparisonResult]:
         )
         for arm, suite in zip(arms, suites, strict=True):
             for key, values in enumerate(suite[name]):
-                made.observe_many(arm, values, clusters=[key] * len(values))
+                made.observe_many(arm, values, clusters=[(arm, key)] * len(values))
         answers[name] = _with_doubts(made.result(), [suite[name] for suite in suites])
     return answers
 

@@ -61,15 +61,28 @@ class _Clusters:
     def _moments(self) -> Moments:
         """Clusters, ratio of sums, and moments of what clusters add to its error."""
         units = len(self.place)
-        counts, totals = self.sums[:, :units]
         if units == 0:
             return 0, math.nan, math.nan, math.nan
-        mean = float(totals.sum() / counts.sum())
-        away = (totals - mean * counts) / counts.mean()
+        mean, away = self._away()
         square = float(np.square(away).sum())
         variance = square / (units - 1) if units > 1 else math.nan
         skewness = float((away**3).mean()) / (square / units) ** 1.5 if square > 0.0 else math.nan
         return units, mean, variance, skewness
+
+    def _away(self) -> tuple[float, NDArray[np.float64]]:
+        """The ratio of sums, and what each cluster adds to the error of it, times the number of clusters."""
+        counts, totals = self.sums[:, : len(self.place)]
+        mean = float(totals.sum() / counts.sum())
+        return mean, (totals - mean * counts) / counts.mean()
+
+    def shared(self, other: _Clusters) -> tuple[int, float]:
+        """Clusters that have rewards in both arms, and the covariance of the errors of the two means."""
+        keys = self.place.keys() & other.place.keys()
+        if not keys:
+            return 0, 0.0
+        mine = self._away()[1][[self.place[key] for key in keys]]
+        theirs = other._away()[1][[other.place[key] for key in keys]]
+        return len(keys), float(mine @ theirs) / (len(self.place) * len(other.place))
 
     def _doubts(self) -> tuple[str, ...]:
         units, _, _, skewness = self._moments()

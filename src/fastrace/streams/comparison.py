@@ -57,7 +57,8 @@ class Comparison(_checks.OwnInit):
         Largest difference that makes no difference, in reward units, for the verdict ``"equivalent"``.
     clusters : bool, default False
         Whether rewards come in clusters that are not independent inside: of one user, process or block. The unit is
-        then the cluster, each reward is observed with the key of its own, and the intervals are asymptotic.
+        then the cluster, each reward is observed with the key of its own, and the intervals are asymptotic. A cluster
+        may have rewards in several arms, which then need not be independent either.
     smaller_is_better : bool, default False
         Call an arm of smaller mean the better one, as for seconds or errors.
     first_look : int, default 200
@@ -83,7 +84,8 @@ class Comparison(_checks.OwnInit):
     Welch's degrees of freedom. Its interval is a mixture of t-statistics that becomes the asymptotic confidence
     sequence of [1]_ as rewards come. This asks that the shares of the arms settle, or that their variances are alike.
     The result warns of arms with long tails. Clusters of unequal sizes are compared by the ratio of sums, with the
-    variance of what each cluster adds to it; clusters may go on to grow.
+    variance of what each cluster adds to it; clusters may go on to grow. What clusters add to the means of both arms
+    of a pair goes into the variance of the difference by its covariance.
 
     The bound of a ratio is one of the difference over one of the other arm's mean, at no extra cost.
 
@@ -165,7 +167,8 @@ class Comparison(_checks.OwnInit):
         reward : float
             Its reward.
         cluster : hashable, optional
-            Key of the cluster, with ``clusters=True``. The same key of two arms means two clusters.
+            Key of the cluster, with ``clusters=True``. The same key of two arms means one cluster, as of a user who saw
+            both, or a block that holds both.
         time : any, optional
             When, for the history; not used otherwise.
         """
@@ -362,9 +365,13 @@ class Comparison(_checks.OwnInit):
         both = error[a] + error[b]
         freedom = both**2 / (error[a] ** 2 / (units[a] - 1.0) + error[b] ** 2 / (units[b] - 1.0))
         size = units[a] * units[b] / (units[a] + units[b])
+        if self.clusters:       # one that has rewards in both arms adds to both errors
+            shared = np.array([self._arms[i].shared(self._arms[j]) for i, j in self._pairs.tolist()]).reshape(-1, 2)
+            both = both - 2.0 * shared[:, 1]
+            freedom = np.minimum(freedom, units[a] + units[b] - shared[:, 0] - 1.0)
         level = math.log(1.0 / share)
         spread = _half_widths.t_mixture_spread(0.5 * best_at, level)
-        known = np.isfinite(both)
+        known = np.isfinite(both) & (both > 0.0)
         width = np.where(known, _half_widths.t_mixture_half_width(both, size, freedom, spread, level), np.inf)
         difference = mean[a] - mean[b]
         evidence = np.where(known, _half_widths.t_mixture_level(np.abs(difference), both, size, freedom, spread), 0.0)
