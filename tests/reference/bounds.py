@@ -102,6 +102,34 @@ def tail_rows(x, side, size, gap):
     return min(24 * skewness**2, 48 * size / gap)
 
 
+def tail_variance(x, side, away):
+    """What is added to the variance of x against a mean that lies `away` further towards a tail."""
+    x = np.asarray(x, float)
+    return 2 * away * x.std() * max(side * sample_skewness(x) - math.sqrt(6 / x.size), 0.0) if np.ptp(x) > 0 else 0.0
+
+
+def varies(std, size):
+    """Whether rewards of a stream differ by more than rounding."""
+    return std > np.finfo(float).eps * size
+
+
+def tail_size(x):
+    """Size of the values that carry the longer tail of a stream; 0 of equal values."""
+    x = np.asarray(x, float)
+    return x.std() * max(1.0, abs(sample_skewness(x))) if np.ptp(x) > 0 else 0.0
+
+
+def lead_counts(x, side, size, size_of_other, gap, origin=0.0):
+    """Whether a lead counts in which a stream takes part with its right tail (side 1) or its left one (-1).
+
+    The lead loses `size` at a value of the tail. Of equal values so far, `size_of_other` counts, or 100 leads if larger.
+    """
+    x = np.asarray(x, float)
+    if not varies(np.std(x), abs(np.mean(x) + origin)):
+        return gap > 0 and len(x) >= 48 * max(size_of_other / gap, 100)
+    return tail_rows(x, side, size, max(gap, 1e-300)) <= len(x)
+
+
 def student_quantile(quantile, n, ddof=1):
     """For a standard deviation of divisor n - ddof; Student's own has n - 1."""
     return student_isf(stats.norm.sf(quantile), n - 1) * math.sqrt((n - ddof) / (n - 1))

@@ -5,6 +5,8 @@ import math
 import numpy as np
 from scipy import special
 
+from reference import bounds
+
 BETS = 0.95 * 0.5 ** np.arange(10)
 SCALES = ((0.8, 0.5), (0.32, 1.0), (0.128, 1.0), (0.0512, 1.0), (0.02048, 0.5), (0.008192, 0.25))
 KEPT = 1 / 3        # of the first unit of wealth, by who splits the rest among several
@@ -56,7 +58,7 @@ class Arms:
         self.low, self.high, self.n_best, self.epsilon = np.asarray(low), np.asarray(high), n_best, epsilon
         self.n, self.span, self.goal = len(low), self.high - self.low, math.log(1 / delta)
         self.pulls, self.held, self.failed = np.zeros(self.n, int), None, None
-        self.spent = 0
+        self.spent, self.origin = 0, 0.0
         self.means, self.squares, self.first, self.second = np.zeros((4, self.n))
         self.begin = 1
 
@@ -87,6 +89,9 @@ class Arms:
             return log, slope
         both = np.logaddexp(log + math.log((1 - KEPT) / others), math.log(KEPT))
         return both, slope * math.exp(log + math.log((1 - KEPT) / others) - both)
+
+    def share(self, i, j, pulls):
+        return pulls * self.variance(i) / (self.variance(i) + self.variance(j))
 
     def variance(self, i):
         return (self.squares[i] + 0.25 * self.span[i] ** 2) / ((self.pulls[i] + 1.0) * self.pulls[i])
@@ -202,13 +207,25 @@ class FreeArms(Arms):
         self.tilts = (1.5 if self.symmetric else 4.0) / 1.6 ** np.arange(18)
         self.weights = 1 / (1 + np.log(self.tilts / 0.08) ** 2)
         self.weights /= self.weights.sum()
-        self.rewards = [[] for _ in range(n)]
+        self.rewards = [[] for _ in range(n)]       # and all else count from the origin
+        self.origin = 0.0
 
     def take(self, i, rewards):
+        rewards = np.asarray(rewards, float) - self.origin
         super().take(i, rewards)
-        self.rewards[i] += list(rewards)
+        self.rewards[i] += rewards.tolist()
 
     def ready(self):
+        """Far from 0 count from the mean of the last arm wanted, unless another one is much nearer to 0."""
+        means = np.array([math.fsum(rewards) / len(rewards) for rewards in self.rewards])
+        last = sorted(range(self.n), key=lambda i: (-means[i], i))[self.n_best - 1]
+        scale = np.std(self.rewards[last]) if self.symmetric else self.scale[last]
+        if abs(means[last]) > 2**20 * scale and (np.abs(means - means[last]) <= 2 * np.abs(means)).all():
+            firsts, self.origin = self.rewards, means[last]
+            self.rewards, self.pulls = [[] for _ in range(self.n)], np.zeros(self.n, int)
+            self.means, self.squares = np.zeros((2, self.n))
+            for i, rewards in enumerate(firsts):
+                self.take(i, rewards)
         if self.symmetric:
             firsts = np.array([rewards[: self.begin] for rewards in self.rewards])
             usual = firsts.var(axis=1, ddof=1).mean() or firsts.mean(axis=1).var() or 1.0
@@ -224,8 +241,15 @@ class FreeArms(Arms):
             return tilt * (y.sum() - y.size * cut) - tilt**2 / 2 * y.size, -sign * tilt * y.size / self.scale[i]
         held = np.maximum(cut, -1 / tilt)
         gains = y[:, None] - held
-        rise = np.where(cut > -1 / tilt, (tilt**2 * gains - tilt).sum(axis=0), 0.0)
-        return (tilt * gains - tilt**2 * gains**2 / 2).sum(axis=0), sign * rise / self.scale[i]
+        tail = self.tail(i, side) / self.scale[i]
+        above = gains.sum(axis=0)
+        rise = (tilt**2 * gains - tilt).sum(axis=0) + np.where(above > 0, tilt**2 / 2 * tail * y.size, 0.0)
+        squares = (gains**2).sum(axis=0) + tail * np.maximum(above, 0.0)
+        return tilt * above - tilt**2 * squares / 2, sign * np.where(cut > -1 / tilt, rise, 0.0) / self.scale[i]
+
+    def tail(self, i, side):
+        """Of symmetric rewards, no tail is longer than the other."""
+        return 0.0
 
     def mixed(self, i, side, logs, slopes):
         """Log of the wealth of all with what is kept, and its derivative."""
@@ -321,7 +345,7 @@ def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, 
         if arms.held is None or arms.held[0] not in best or arms.held[1] not in rest:
             arms.held = (weakest, rival)
         if arms.over(best, rest, weakest, rival):
-            return set(best), made, "bound", means, pulls()
+            return set(best), made, "bound", [mean + arms.origin for mean in means], pulls()
         h, j, size = weakest, rival, (weakest, rival)
         if arms.passes(weakest, rival):
             turn = (turn + 1) % 8
@@ -335,8 +359,8 @@ def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, 
                 size = (h, j) = arms.held
         count = batch or max(1, min(counts[size[0]], counts[size[1]]) // 100)
         if sum(pulls()) + 2 * count > max_pulls:
-            return set(best), made, "max_pulls", means, pulls()
-        wanted = 2 * count * arms.variance(h) / (arms.variance(h) + arms.variance(j)) + carry
+            return set(best), made, "max_pulls", [mean + arms.origin for mean in means], pulls()
+        wanted = arms.share(h, j, 2 * count) + carry
         ours = int(min(max(math.floor(wanted + 0.5), 0), 2 * count))
         carry = wanted - ours
         take(h, ours)
@@ -352,3 +376,32 @@ class AsymptoticArms(FreeArms):
     def __init__(self, n, first_look, n_best, epsilon, delta):
         super().__init__(n, None, n_best, epsilon, delta)
         self.begin, self.unused = first_look, 0
+
+    def tail(self, i, side):
+        return bounds.tail_variance(self.rewards[i], 2 * side - 1, 1.0)
+
+    def lacks(self, i, side, rival):
+        """Whether arm i, chosen (side 0) or not, lacks pulls for a lead that has enough evidence."""
+        x, sign = np.array(self.rewards[i]), 2 * side - 1
+        gap = abs(self.means[i] - self.means[rival] - sign * self.epsilon)
+        size = sign * np.std(x) * bounds.sample_skewness(x) if np.ptp(x) > 0 else 0.0
+        return not bounds.lead_counts(x, sign, size, bounds.tail_size(self.rewards[rival]), gap, self.origin)
+
+    def held_back(self, i, j):
+        return self.lacks(i, 0, j) or self.lacks(j, 1, i)
+
+    def passes(self, i, j):
+        return super().passes(i, j) and not self.held_back(i, j)
+
+    def share(self, i, j, pulls):
+        if super().passes(i, j) and self.lacks(i, 0, j) != self.lacks(j, 1, i):
+            return pulls if self.lacks(i, 0, j) else 0.0
+        return super().share(i, j, pulls)
+
+    def search(self, best, rest, weakest, rival):
+        for i in range(self.n):
+            for j in sorted(rest if i in best else best):
+                if self.lacks(i, 0 if i in best else 1, j):
+                    self.held = (i, j) if i in best else (j, i)
+                    return False
+        return super().search(best, rest, weakest, rival)

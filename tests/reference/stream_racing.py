@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from reference import bounds
 from reference.duels import Duels, decided, least_evidence
 
 
@@ -138,11 +139,30 @@ def asymptotic_race(rewards, delta, first_look, best_at, epsilon=0.0, n_best=1):
     goal = math.log(n_best * (n_arms - n_best) / delta)
     spread = (2 * goal + math.log1p(2 * goal)) / best_at
 
-    def factor(x, m):
-        """Log of the Bayes factor of a t-test of "the mean is m"."""
-        t, about = len(x), ((x - m) ** 2).sum()
-        explained = spread / (1 + t * spread) * (x - m).sum() ** 2
+    def factor(x, away):
+        """Log of the Bayes factor of a t-test of "the mean is `away` lower", with room for a left tail."""
+        t, about = len(x), ((x - x.mean()) ** 2).sum()
+        about *= 1 + bounds.tail_variance(x, -1, away) / x.var(ddof=1) if about else 1
+        if not bounds.varies(x.std(), 0.0):         # as if one value as far off as a hundred leads had come
+            about = (t - 1) * (100 * away) ** 2 / t
+        about += t * away**2
+        explained = spread / (1 + t * spread) * (t * away) ** 2
         return -0.5 * math.log(1 + t * spread) - 0.5 * t * math.log(1 - explained / about) if about else 0.0
+
+    def counts(x, b, c, away):
+        """Whether enough values carry the left tail of b and the right one of c, as far as they shrink the lead."""
+        lead = x[:, b] - x[:, c]
+        if not bounds.varies(lead.std(), np.abs(x.mean(axis=0))[[b, c]].sum()):
+            size = max(bounds.tail_size(x[:, b]), bounds.tail_size(x[:, c]))
+            if len(x) < 48 * max(size / away, 100):
+                return False
+        for arm, side, other in ((b, -1, c), (c, 1, b)):
+            before = np.cumsum(x[:, arm])[:-1] / np.arange(1, len(x))
+            weight = np.concatenate([[0.0], (x[1:, arm] - before) ** 2])
+            lost = lead.mean() - (weight @ lead / weight.sum() if weight.sum() else 0.0)
+            if not bounds.lead_counts(x[:, arm], side, lost, bounds.tail_size(x[:, other]), away):
+                return False
+        return True
 
     peak = np.zeros((n_arms, n_arms, 2))
     for t in range(1, len(rewards) + 1):
@@ -152,8 +172,11 @@ def asymptotic_race(rewards, delta, first_look, best_at, epsilon=0.0, n_best=1):
         for b in alive:
             for c in alive:
                 for kind, more in enumerate((0.0, epsilon)):
-                    if b != c and t >= first_look and means[b] - means[c] + more > 0:
-                        peak[b, c, kind] = max(peak[b, c, kind], factor(x[:, b] - x[:, c], -more))
+                    away = means[b] - means[c] + more
+                    if b != c and t >= first_look and away > 0:
+                        found = factor(x[:, b] - x[:, c], away)
+                        if found > peak[b, c, kind] and counts(x, b, c, away):
+                            peak[b, c, kind] = found
         spare = len(alive) - wanted
         beaten = {c: sorted(peak[b, c, 0] for b in alive if b != c)[-wanted] for c in alive}
         beating = {b: sorted(peak[b, c, 0] for c in alive if b != c)[-spare] for b in alive}

@@ -38,6 +38,67 @@ def test_every_pull_equals_the_plain_twin(n_arms, n_best, batch, epsilon):
     assert_follows(lambda: fr.LUCB(n_arms, n_best, epsilon, 0.1, None, batch=batch, first_look=30), values, twin)
 
 
+@pytest.mark.parametrize(("kind", "epsilon"), [("rare", 0.0), ("rare", 0.05), ("constant", 0.0), ("far", 0.0)])
+def test_what_is_held_back_equals_the_plain_twin(kind, epsilon, seed):
+    rng = np.random.default_rng([seed, 11])
+    values = {"rare": (rng.random((6000, 3)) < [0.02, 0.05, 0.11]) * [3.0, 1.0, 1.0],
+              "constant": np.column_stack([np.full(6000, 0.5), rng.random(6000) < 0.1, rng.random((6000, 2))]),
+              "far": 1e14 + np.round(16 * rng.gamma(1.0, size=(6000, 3)) + [0, 2, 8]) / 16}[kind]
+    n_arms = values.shape[1]
+    arms = reference.AsymptoticArms(n_arms, 30, 1, epsilon, 0.1)
+    twin = reference.pairs(reader(values), None, None, 1, epsilon, 0.1, 0, 5500, arms=arms)
+    assert_follows(lambda: fr.LUCB(n_arms, 1, epsilon, 0.1, None, first_look=30), values, twin)
+    assert kind != "far" or twin[2] == "bound"
+
+
+RARE = {        # Arms of one mean, of which few rewards say anything; and those that are as good as any.
+    "few events": ([(0.02, 1.0), (0.02, 1.0)], None),
+    "few events beside a constant": ([(0.02, 50.0), (1.0, 1.0)], None),
+    "unequal": ([(0.01, 1.0), (0.015, 1.0)], 1),
+    "two with and one without events": ([(0.02, 1.0), (0.02, 1.0), (0.0, 1.0)], 2),
+}
+
+
+@pytest.mark.parametrize("arms", RARE)
+@few_or_many("trials", 40, 1000)
+def test_rare_events_are_waited_for(arms, trials, seed):
+    """Without the wait, 15 to 60 in 100 of such answers are wrong."""
+    (law, good), wrong = RARE[arms], 0
+    chance, size = np.array(law).T
+    for child in np.random.SeedSequence([seed, 9]).spawn(trials):
+        rng = np.random.default_rng(child)
+
+        def pull(which, counts, rng=rng):
+            each = np.repeat(which, counts)
+            return size[each] * (rng.random(each.size) < chance[each])
+
+        result = fr.LUCB(len(law), 1, delta=0.1, support=None).run(pull, 20_000)
+        if good == 1:
+            wrong += result.stopped_by == "bound" and result.best != 1
+        else:
+            wrong += result.stopped_by == "bound" and (good is None or result.best == 2)
+    assert_rate_at_most(wrong, trials, 1.2 * 0.1)
+
+
+@pytest.mark.parametrize(("means", "epsilon", "pulls"), [((0.0, 1.0), 0.0, 4800), ((2.0, 2.0), 0.1, 4800)])
+def test_constant_arms_are_told_apart_after_a_stated_number_of_pulls(means, epsilon, pulls):
+    rule = fr.LUCB(2, 1, epsilon, support=None)
+    result = rule.run(lambda arms, counts: np.repeat(np.array(means)[arms], counts), 50_000)
+    assert result.stopped_by == "bound" and result.mean[result.best] == max(means)
+    assert (pulls <= result.pulls).all() and result.pulls.max() < 1.03 * pulls
+    assert "all are equal" in result.warnings[0]
+
+
+def test_a_constant_arm_is_what_the_pulls_go_to():
+    rng = np.random.default_rng(12)
+    result = fr.LUCB(3, 1, support=None).run(source([0.0, 1.0, 2.0], lambda rng, n: np.zeros(n), rng), 40_000)
+    assert result.best == 2
+    mixed = fr.LUCB(3, 1, support=None).run(
+        lambda arms, counts: np.repeat(np.array([0.0, 1.0, 2.0])[arms], counts)
+        + np.repeat(arms > 0, counts) * rng.normal(size=counts.sum()), 40_000)
+    assert mixed.best == 2 and mixed.pulls[0] == pytest.approx(4800, rel=0.03) and mixed.pulls[1:].max() < 800
+
+
 @pytest.mark.parametrize("law", LIGHT)
 @few_or_many("trials", 40, 1000)
 def test_answers_on_light_tails_are_wrong_at_most_as_often_as_said(law, trials, seed):

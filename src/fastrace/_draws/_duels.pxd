@@ -7,11 +7,14 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_t
 from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport bets_t, wealth_t
+from fastrace._math._columns cimport column_t
 from fastrace._math._pairs cimport ladder_t
 
 cdef struct apart_t:                # what a duel without a support keeps
     moments4_t moments              # of its differences
     double[2] peak                  # largest evidence so far that they are above 0, and above -epsilon
+    double[2] weight                # sum of `column_t.weight` of the arm, and of its rival
+    double[2] weighted              # and of its products with the differences
 
 
 cdef class Duels:
@@ -61,7 +64,10 @@ cdef class Duels:
 
 cdef class AsymptoticDuels(Duels):
     cdef apart_t *apart         # by seat and arm
+    cdef const column_t *columns    # rewards of each arm, the round that is bet on included; owned by the race
     cdef double first_look, best_at, spread
 
     cdef double _rows(self, Py_ssize_t seat) noexcept nogil
+    cdef bint _varies(self, const apart_t *duel, Py_ssize_t arm, Py_ssize_t rival) noexcept nogil
+    cdef bint _held_back(self, const apart_t *duel, Py_ssize_t arm, Py_ssize_t rival, double away) noexcept nogil
     cdef double _half(self, Py_ssize_t arm, Py_ssize_t rival, double log_inv_delta, double *middle) noexcept nogil

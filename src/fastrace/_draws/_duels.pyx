@@ -9,10 +9,11 @@ Memory for duels of all arms would grow as their square. So only so many arms ar
 means. An arm that takes a seat begins its duels anew, and the k-th time with a share 1 / 2^k of one unit of wealth, so
 that all its turns together are bets of one unit; if no seat ever changes hands, the first share is all of it.
 
-Where no support is known, the evidence of a duel is that of a mixture of t-statistics of its differences.
+Where no support is known, the evidence of a duel is that of a mixture of t-statistics of its differences. It does not
+count while few rewards of either arm carry a tail that could turn it: see `_math._skewness`.
 """
 
-from libc.math cimport INFINITY, NAN, fmax, fmin, log, pow, sqrt
+from libc.math cimport INFINITY, NAN, fabs, fmax, fmin, log, pow, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 cimport numpy as cnp
@@ -22,8 +23,10 @@ from fastrace._draws._ranks cimport kth_largest
 from fastrace._math._anytime cimport t_mixture_half_width, t_mixture_level, t_mixture_spread
 from fastrace._math._betting cimport (MAX_BETS, bets_init, bets_t, wealth_extend, wealth_init, wealth_log,
                                       wealth_t)
+from fastrace._math._columns cimport column_mean, column_rows, column_size, column_t
 from fastrace._math._moments cimport moments4_add, moments4_skewness, moments4_variance
 from fastrace._math._pairs cimport MOST_BETS, ladder_init, log_wealth, mirrored, set_wins, spread_of, spread_t
+from fastrace._math._skewness cimport UNSEEN_LEADS, constant_rows, stream_varies, tail_variance
 
 import numpy as np
 
@@ -423,9 +426,9 @@ cdef class AsymptoticDuels(Duels):
                   Py_ssize_t n) noexcept nogil:
         cdef Py_ssize_t i, j, seat
         cdef double[4] sums
-        cdef double count, variance, away, more
+        cdef double count, variance, skewness, std, away, more, spread, found
         cdef apart_t *duel
-        cdef int kind
+        cdef int kind, side
         sums[1] = sums[2] = sums[3] = 0.0
         for i in range(n):
             seat = <Py_ssize_t>self.seat[arm[i]]
@@ -438,15 +441,46 @@ cdef class AsymptoticDuels(Duels):
                 duel = &self.apart[seat * self.n_arms + arm[j]]
                 sums[0] = reward[i] - reward[j]
                 moments4_add(&duel.moments, sums, 1)
+                for side in range(2):
+                    found = self.columns[arm[j if side else i]].weight
+                    duel.weight[side] += found
+                    duel.weighted[side] += found * sums[0]
                 count = <double>duel.moments.n
                 if count < self.first_look:
                     continue
-                variance = moments4_variance(&duel.moments, 1.0) / count
+                variance = moments4_variance(&duel.moments, 1.0)
+                std, skewness = sqrt(variance), moments4_skewness(&duel.moments)
                 for kind in range(self.kinds):
                     away = duel.moments.mean + self.shift[seat * self.n_arms + arm[j]] + (more if kind else 0.0)
-                    if away > 0.0:
-                        duel.peak[kind] = fmax(duel.peak[kind], t_mixture_level(away, variance, count, count - 1.0,
-                                                                                self.spread))
+                    if not away > 0.0:
+                        continue
+                    spread = variance + tail_variance(away, std, -skewness, duel.moments.n)
+                    if not self._varies(duel, arm[i], arm[j]):      # as if one value of what they may hide had come
+                        spread = UNSEEN_LEADS * away * (UNSEEN_LEADS * away / count)
+                    found = t_mixture_level(away, spread / count, count, count - 1.0, self.spread)
+                    if found > duel.peak[kind] and not self._held_back(duel, arm[i], arm[j], away):
+                        duel.peak[kind] = found
+
+    cdef bint _varies(self, const apart_t *duel, Py_ssize_t arm, Py_ssize_t rival) noexcept nogil:
+        return stream_varies(sqrt(moments4_variance(&duel.moments, 1.0)),
+                             fabs(column_mean(&self.columns[arm])) + fabs(column_mean(&self.columns[rival])))
+
+    cdef bint _held_back(self, const apart_t *duel, Py_ssize_t arm, Py_ssize_t rival, double away) noexcept nogil:
+        """Whether too few rewards carry the left tail of the arm, or the right one of its rival, for this lead.
+
+        As in `races._judge`, the lead loses at a value of a tail what it is short of in rounds weighted by squared
+        deviations of that column. Arms may share what few rounds bring.
+        """
+        cdef const column_t *ours = &self.columns[arm]
+        cdef const column_t *its = &self.columns[rival]
+        cdef double mean = duel.moments.mean, ours_size = column_size(ours), its_size = column_size(its)
+        cdef double n = <double>duel.moments.n
+        if not self._varies(duel, arm, rival) and n < constant_rows(fmax(ours_size, its_size), away):
+            return True
+        return (column_rows(ours, -1.0, mean - duel.weighted[0] / duel.weight[0], its_size, away)
+                > <double>ours.moments.n
+                or column_rows(its, 1.0, mean - duel.weighted[1] / duel.weight[1], ours_size, away)
+                > <double>its.moments.n)
 
     cdef double evidence(self, Py_ssize_t arm, Py_ssize_t rival, int kind) noexcept nogil:
         if self.seat[arm] < 0:

@@ -10,8 +10,11 @@ only to its standard error sqrt(6 / n). Each serves another decision:
   out as the farthest are yet to come.
 - `tail_half_width`, `tail_rows` : `tail_guard` of races over columns and of sums. A lead waits until enough values
   carry each tail that could turn it.
+- `tail_variance`, `tail_rows`, `constant_rows` : the same guard for streams, whose rules know evidence in place of
+  half-widths, and have no last row to read on to.
 """
 
+from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, fabs, isnan, sqrt
 from libc.stdint cimport int64_t
 
@@ -19,6 +22,7 @@ from fastrace._math._bounds cimport inverse_mills, variance_factor
 
 cdef enum:
     EVENTS_ENOUGH = 24      # effective number of values that must carry a tail before its size is believed
+    UNSEEN_LEADS = 100      # size of what a stream may hide whose values have all been equal, in units of the lead
 
 
 cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
@@ -64,6 +68,12 @@ cdef inline double room_for_unseen(double std, double skewness, double kurtosis,
     return 0.0
 
 
+cdef inline double tail_excess(double skewness, int64_t n) noexcept nogil:
+    """Skewness towards a tail beyond its standard error; 0 if there is none, or if it is unknown."""
+    cdef double excess = skewness - sqrt(6.0 / n)
+    return excess if excess > 0.0 else 0.0
+
+
 cdef inline double tail_half_width(double half_width, double std, double skewness, int64_t n, int64_t n_rows,
                                    double quantile) noexcept nogil:
     """Half-width of the normal rule towards a tail, given the skewness towards that tail.
@@ -73,12 +83,21 @@ cdef inline double tail_half_width(double half_width, double std, double skewnes
     h + sqrt(half_width^2 + h^2) with h = quantile^2 v / (2 n), less what reading without replacement saves. The
     skewness counts twice, since samples of long tails show too little of it, and only beyond its standard error.
     """
-    cdef double excess = skewness - sqrt(6.0 / n)
+    cdef double excess = tail_excess(skewness, n)
     cdef double h
-    if not excess > 0.0:
+    if excess == 0.0:
         return half_width
     h = quantile * quantile * variance_factor(n, n_rows) * std * excess
     return h + sqrt(half_width * half_width + h * h)
+
+
+cdef inline double tail_variance(double away, double std, double skewness, int64_t n) noexcept nogil:
+    """What is added to the variance of a reward against the null that the mean lies `away` further towards a tail.
+
+    `tail_half_width` for who knows evidence: with `away` = q sqrt((std^2 + this) / n), it makes a half-width of
+    q std / sqrt(n) as wide as `away`. Rare events of that mean would vary so much more than those seen.
+    """
+    return 2.0 * away * (std * tail_excess(skewness, n))
 
 
 cdef inline double tail_events(double skewness, int64_t n) noexcept nogil:
@@ -86,7 +105,7 @@ cdef inline double tail_events(double skewness, int64_t n) noexcept nogil:
 
     k equal values among zeros have skewness sqrt(n / k) while they are few.
     """
-    cdef double excess = skewness - sqrt(6.0 / n)
+    cdef double excess = tail_excess(skewness, n)
     return n / (excess * excess) if excess > 0.0 else INFINITY
 
 
@@ -102,3 +121,25 @@ cdef inline double tail_rows(double skewness, double size, double gap, int64_t n
     if events >= EVENTS_ENOUGH or n * gap >= 2.0 * EVENTS_ENOUGH * size:
         return <double>n
     return min(n * (EVENTS_ENOUGH / events), 2.0 * EVENTS_ENOUGH * size / gap)
+
+
+cdef inline double constant_rows(double size, double gap) noexcept nogil:
+    """Rewards of a stream to read before a lead of `gap` is believed in which it takes part, all of them equal so far.
+
+    What such a stream hides cannot be seen, and there is no last row. So it is taken to hide values as far off as
+    `size`, that of the values that carry the tail of the stream that it is compared with, and UNSEEN_LEADS leads at
+    least; as in `tail_rows`, twice EVENTS_ENOUGH of them must not close the gap. If events of probability p are the
+    whole difference, they are missed with probability exp(-p n): at the 4800 rows that are needed at least, below
+    0.9 % for every p from 0.001 on.
+    """
+    return 2.0 * EVENTS_ENOUGH * max(size / gap, <double>UNSEEN_LEADS)
+
+
+cdef inline double value_size(double std, double skewness) noexcept nogil:
+    """Size of the values that carry the longer tail of a stream; the standard deviation if there is none."""
+    return std * max(1.0, fabs(skewness))
+
+
+cdef inline bint stream_varies(double std, double size) noexcept nogil:
+    """Whether rewards of this size differ by more than the rounding of a single one."""
+    return std > DBL_EPSILON * size

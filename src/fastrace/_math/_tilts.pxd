@@ -11,6 +11,10 @@ nonnegative supermartingale, and so is that of several: the one is a sub-Gaussia
 
 With q = y^2 the wealth falls again far below the rewards, where y is large. There the bettor takes `at` = -1 / l,
 counted from a centre that is fixed beforehand, instead: who refutes a larger mean has refuted a smaller one.
+
+Of rewards of any law, the same wealth is asymptotic evidence. Its sum of squares then grows by `tail` for each unit
+that the rewards lie above n `at`: a mean so low, if few low rewards carry it, varies more than the rewards seen
+(`_skewness.tail_variance`). With it the log wealth of a bettor is still concave from -1 / l on.
 """
 
 from libc.math cimport INFINITY, exp, fmax, fmin, log
@@ -24,6 +28,7 @@ cdef struct tilts_t:                    # the bettors
 
 cdef struct sums_t:                     # of the rewards less a centre, in units of the scale
     double n, first, second             # how many, their sum, and that of their squares
+    double tail                         # 0, but for rewards of any law
     bint symmetric                      # whether q = y^2, or 1
 
 
@@ -48,9 +53,12 @@ cdef inline sums_t turned(sums_t s) noexcept nogil:
 
 cdef inline double bettor(const sums_t *s, double tilt, double cut) noexcept nogil:
     """Log wealth of one bettor: linear in `cut`, or level below -1 / tilt and concave above."""
-    cdef double here = fmax(cut, -1.0 / tilt)
+    cdef double here = fmax(cut, -1.0 / tilt), above = s.first - s.n * here, squares
     if s.symmetric:
-        return tilt * (s.first - s.n * here) - 0.5 * tilt * tilt * (s.second - here * (2.0 * s.first - s.n * here))
+        squares = s.second - here * (2.0 * s.first - s.n * here)
+        if s.tail > 0.0 and above > 0.0:
+            squares += s.tail * above
+        return tilt * above - 0.5 * tilt * tilt * squares
     return tilt * (s.first - s.n * cut) - 0.5 * tilt * tilt * s.n
 
 
@@ -78,6 +86,8 @@ cdef inline double log_tilted(const tilts_t *t, const sums_t *s, double a, doubl
         elif s.symmetric:
             if a > -1.0 / t.tilt[j]:
                 rise[j] = -t.tilt[j] * s.n + t.tilt[j] * t.tilt[j] * (s.first - s.n * a)
+                if s.tail > 0.0 and s.first > s.n * a:
+                    rise[j] += 0.5 * t.tilt[j] * t.tilt[j] * s.n * s.tail
         else:
             rise[j] = -t.tilt[j] * s.n
         top = fmax(top, part[j])

@@ -43,6 +43,7 @@ cdef class PairSelector(LucbSelector):
     cdef double _evidence(self, Py_ssize_t i, int k, double cut, double *slope) noexcept nogil
     cdef double _over(self, Py_ssize_t i, int k, double a, double b, double *left, double *right) noexcept nogil
     cdef double _pair(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil
+    cdef double _share(self, Py_ssize_t i, Py_ssize_t j, double pulls) noexcept nogil
     cdef int _side(self, int k, double a, double b, side_wealth_t *found) except -1 nogil
     cdef void _prune(self, int k, const side_wealth_t *other, double level) noexcept nogil
     cdef double _least(self, Py_ssize_t i, Py_ssize_t j, double a, double b) noexcept nogil

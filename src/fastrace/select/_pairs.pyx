@@ -322,6 +322,11 @@ cdef class PairSelector(LucbSelector):
             rival[0] = self.held[1]
         return self._size(weakest[0], rival[0])
 
+    cdef double _share(self, Py_ssize_t i, Py_ssize_t j, double pulls) noexcept nogil:
+        """How many of the pulls of a pair arm i gets: as large a share as it has of the variance of the difference."""
+        cdef double ours = self._variance(i)
+        return pulls * ours / (ours + self._variance(j))
+
     cdef int plan(self) except -1 nogil:
         cdef Py_ssize_t weakest, rival
         cdef int64_t count, ours
@@ -344,9 +349,7 @@ cdef class PairSelector(LucbSelector):
         count = self._size(weakest, rival)
         if self._pair(weakest, rival) >= self.goal:
             count = self._aside(&weakest, &rival)
-        # Each has as large a share of the pulls as of the variance of the difference.
-        wanted = self._variance(weakest)
-        wanted = 2.0 * <double>count * wanted / (wanted + self._variance(rival)) + self.carry
+        wanted = self._share(weakest, rival, 2.0 * <double>count) + self.carry
         ours = <int64_t>fmin(fmax(floor(wanted + 0.5), 0.0), 2.0 * <double>count)
         self.carry = wanted - <double>ours
         self.rounds += count

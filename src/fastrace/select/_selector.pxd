@@ -46,6 +46,7 @@ cdef class Selector:
     cdef double *high
     cdef double *span               # high - low
     cdef int64_t *pulls
+    cdef double *origin             # what the rewards and the mean of an arm count from; 0 of a known support
     cdef double *mean
     cdef double *m2                 # sum of squared deviations from the mean
     cdef double *error              # sum of squared errors of predicting each reward by the mean of those before it

@@ -81,6 +81,7 @@ cdef class Selector:
         self.m2 = <double *>self.vector("m2", np.float64)
         self.error = <double *>self.vector("error", np.float64)
         self._pulls, self._mean = self.vectors["pulls"], self.vectors["mean"]
+        self.origin = <double *>self.room(n, sizeof(double))
         self._asked, self._owed = np.zeros(n, dtype=np.intp), np.zeros(n, dtype=np.int64)
         self.asked = <Py_ssize_t *>cnp.PyArray_DATA(self._asked)
         self.owed = <int64_t *>cnp.PyArray_DATA(self._owed)
@@ -222,18 +223,20 @@ cdef class Selector:
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
         """Each reward is predicted by the mean before it, the first by the middle of the support."""
-        cdef double mean = self.mean[arm], m2 = self.m2[arm], error = self.error[arm], step
+        cdef double mean = self.mean[arm], m2 = self.m2[arm], error = self.error[arm], step, x
+        cdef double origin = self.origin[arm]
         cdef int64_t t, n = self.pulls[arm], start = 0
         if n == 0:
-            mean = rewards[0]
+            mean = rewards[0] - origin
             step = mean - (self.low[arm] + 0.5 * self.span[arm])
             error = step * step
             n = start = 1
         for t in range(start, count):
             n += 1
-            step = rewards[t] - mean
+            x = rewards[t] - origin
+            step = x - mean
             mean += step / <double>n
-            m2 += step * (rewards[t] - mean)
+            m2 += step * (x - mean)
             error += step * step
         self.pulls[arm] = n
         self.mean[arm] = mean

@@ -4,14 +4,16 @@ It differs from `_pairs` in the evidence of one arm, and in that cuts range over
 for none. The formulas are those of `_math._tilts`.
 
 Of other rewards of unknown support, the evidence is that of symmetric ones, from all their sums: a function of a
-t-statistic, whose path is nearly that of normal rewards once an arm has had its first look.
+t-statistic, whose path is nearly that of normal rewards once an arm has had its first look. A long tail makes it less,
+and does not let it count while few rewards carry that tail: see `_math._skewness`.
 """
 
-from libc.math cimport INFINITY, expm1, fabs, fmin, log, sqrt
+from libc.math cimport INFINITY, expm1, fabs, fmax, fmin, log, sqrt
 from libc.stdint cimport int64_t
 
 from fastrace._math._pairs cimport log_hedged
-from fastrace._math._skewness cimport EVENTS_ENOUGH, tail_events
+from fastrace._math._skewness cimport (EVENTS_ENOUGH, constant_rows, stream_varies, tail_events, tail_rows,
+                                       tail_variance, value_size)
 from fastrace._math._tilts cimport log_beyond, log_tilted, sums_t, tilts_init, tilts_t, turned
 from fastrace.select._lucb cimport LucbSelector
 from fastrace.select._pairs cimport DEPTH, END_STEPS, PairSelector
@@ -22,6 +24,7 @@ from fastrace.select._selector import _demand
 
 cdef double FAR = 1e100     # no reward may be larger
 EVERYWHERE = (-FAR, FAR)
+cdef double NEAR = 1 << 20  # standard deviations from 0 at which rewards may count from 0: 1e-10 of one is lost at most
 
 cdef enum:
     FIRST = 5               # rewards of an arm that say in which unit of scale to bet on the later ones
@@ -35,8 +38,10 @@ cdef class UnboundedSelector(PairSelector):
     """State and loop; `lucb.LUCB` checks the arguments and names the answer.
 
     In units of `scale`, rewards count from `centre`: for symmetric rewards both are learned from the first rewards of
-    the arm, which are then used for nothing else, and `within` and `within_high` are the sums of the later ones and of
-    their squares. For a known scale `centre` is 0, and the mean says all.
+    the arm, which are then used for nothing else; `within` and `within_high` are the sums of the later ones and of
+    their squares. For a known scale `centre` is 0, and the mean says all. All this, and cuts, count from `origin`: 0, or
+    the mean next to the cut at the first look, if that is far from 0. Before, asymptotic arms count from their first
+    rewards.
     """
 
     cdef tilts_t tilts
@@ -49,6 +54,7 @@ cdef class UnboundedSelector(PairSelector):
 
     def _configure(self, *, sub_gaussian, first_look=None, **options):
         super()._configure(**options)
+        self.origin = <double *>self.vector("origin", np.float64)
         self.asymptotic = first_look is not None
         self.symmetric = sub_gaussian is None
         self.given = sub_gaussian
@@ -62,33 +68,58 @@ cdef class UnboundedSelector(PairSelector):
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
         cdef double within = self.within[arm], within_high = self.within_high[arm], above = self.above[arm]
         cdef double mean = self.mean[arm], n = <double>self.pulls[arm], y
-        cdef double m2 = self.m2[arm]
+        cdef double m2 = self.m2[arm], x, origin
         cdef int64_t t
+        if self.asymptotic and n == 0.0:
+            self.origin[arm] = rewards[0]
+        origin = self.origin[arm]
         if self.asymptotic:
             for t in range(count):
                 n += 1.0
-                y = rewards[t] - mean
+                y = (rewards[t] - origin) - mean
                 within += y * (y / n) * (y / n) * ((n - 1.0) * (n - 2.0)) - 3.0 * (y / n) * m2
                 m2 += y * (y / n) * (n - 1.0)
                 mean += y / n
             self.within[arm] = within
         elif self.symmetric and self.ready:
             for t in range(count):
-                y = (rewards[t] - self.centre[arm]) / self.scale[arm]
+                x = rewards[t] - origin
+                y = (x - self.centre[arm]) / self.scale[arm]
                 within += y
                 within_high += y * y
-                above += 1.0 if rewards[t] > mean else 0.5 if rewards[t] == mean else 0.0
+                above += 1.0 if x > mean else 0.5 if x == mean else 0.0
                 n += 1.0
-                mean += (rewards[t] - mean) / n
+                mean += (x - mean) / n
             self.within[arm] = within
             self.within_high[arm] = within_high
             self.above[arm] = above
         return LucbSelector.absorb(self, arm, rewards, count)
 
     cdef int split(self) except -1 nogil:
-        if not self.ready and self.symmetric:
-            self._set_units()
+        if not self.ready:
+            with gil:
+                self._set_origin()
+            if self.symmetric:
+                self._set_units()
         return LucbSelector.split(self)
+
+    def _set_origin(self):
+        """Let all arms count from one number: the mean of the last arm wanted if that is far from 0, else from 0.
+
+        No arm may lose much by it: all count from 0 where one is twice as near to that.
+        """
+        cdef Py_ssize_t i = self._chosen()[self.n_best - 1]
+        cdef double size = self._std(i) if self.symmetric else self.scale[i]
+        mean, origin = self.vectors["mean"], self.vectors["origin"]
+        whole = origin + mean
+        middle = whole[i] if fabs(self.origin[i] + self.mean[i]) > NEAR * size else 0.0
+        if (np.abs(whole - middle) > 2.0 * np.abs(whole)).any():
+            middle = 0.0
+        mean += origin - middle
+        origin[:] = middle
+
+    cdef double _std(self, Py_ssize_t i) noexcept nogil:
+        return sqrt(self.m2[i] / <double>self.pulls[i]) if self.m2[i] > 0.0 else 0.0
 
     cdef void _set_units(self) noexcept nogil:
         """From the first rewards. An arm whose rewards are equal gets a small share of the scale of all."""
@@ -129,7 +160,9 @@ cdef class UnboundedSelector(PairSelector):
         cdef double away
         sums.symmetric = self.symmetric
         sums.n = <double>self.pulls[i]
+        sums.tail = 0.0
         if self.asymptotic:
+            sums.tail = tail_variance(1.0, self._std(i) / self.scale[i], self._skewness(i, k), self.pulls[i])
             away = (self.mean[i] - self.centre[i]) / self.scale[i]
             sums.first = sums.n * away
             sums.second = self.m2[i] / (self.scale[i] * self.scale[i]) + sums.n * away * away
@@ -202,7 +235,75 @@ cdef class UnboundedSelector(PairSelector):
                 step *= 2.0
         return True
 
+    # What does not count yet.
+
+    cdef double _skewness(self, Py_ssize_t i, int k) noexcept nogil:
+        """Towards the tail that may say too little against a claim: the left one of a chosen arm (k = 0)."""
+        cdef double skewness
+        if not self.m2[i] > 0.0:
+            return 0.0
+        skewness = self.within[i] / self.m2[i] * sqrt(<double>self.pulls[i] / self.m2[i])
+        return skewness if k else -skewness
+
+    cdef bint _varies(self, Py_ssize_t i) noexcept nogil:
+        return stream_varies(self._std(i), fabs(self.origin[i] + self.mean[i]))
+
+    cdef bint _doubtful(self, Py_ssize_t i, int k) noexcept nogil:
+        """Whether what arm i shows of its tail, or of any spread, is too little for some leads."""
+        return not self._varies(i) or tail_events(self._skewness(i, k), self.pulls[i]) < EVENTS_ENOUGH
+
+    cdef double _lack(self, Py_ssize_t i, int k, Py_ssize_t rival) noexcept nogil:
+        """Pulls that arm i lacks for its lead over a rival, or the rival's over it (k = 1), to count; 0 if none.
+
+        Only of a lead that has enough evidence, so above 0.
+        """
+        cdef double gap = fabs(self.mean[i] - self.mean[rival] + (-self.epsilon if k else self.epsilon))
+        cdef double n = <double>self.pulls[i], skewness
+        if not self._doubtful(i, k):
+            return 0.0
+        if not self._varies(i):
+            return fmax(constant_rows(value_size(self._std(rival), self._skewness(rival, k)), gap) - n, 0.0)
+        skewness = self._skewness(i, k)
+        return tail_rows(skewness, self._std(i) * skewness, gap, self.pulls[i]) - n
+
+    cdef bint _held_back(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+        return self.asymptotic and (self._lack(i, 0, j) > 0.0 or self._lack(j, 1, i) > 0.0)
+
+    cdef double _pair(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+        cdef double found = PairSelector._pair(self, i, j)
+        return -INFINITY if found >= self.goal and self._held_back(i, j) else found
+
+    cdef double _share(self, Py_ssize_t i, Py_ssize_t j, double pulls) noexcept nogil:
+        """All pulls of a pair go to the arm that it is held back for, if only one is."""
+        cdef double ours, its
+        if self.asymptotic and (self._doubtful(i, 0) or self._doubtful(j, 1)):
+            if PairSelector._pair(self, i, j) >= self.goal:
+                ours, its = self._lack(i, 0, j), self._lack(j, 1, i)
+                if (ours > 0.0) != (its > 0.0):
+                    return pulls if ours > 0.0 else 0.0
+        return PairSelector._share(self, i, j, pulls)
+
+    cdef bint _holds_back(self) noexcept nogil:
+        """Hold a pair whose evidence does not count yet; whether there is one."""
+        cdef Py_ssize_t i, j
+        cdef int k
+        for i in range(self.n_arms):
+            k = 0 if self.is_best[i] else 1
+            if not self._doubtful(i, k):
+                continue
+            for j in range(self.n_arms):
+                if self.is_best[j] != self.is_best[i] and self._lack(i, k, j) > 0.0:
+                    self.held[k], self.held[1 - k] = i, j
+                    self.least = -INFINITY
+                    return True
+        return False
+
     cdef int _search(self, double level) except -1 nogil:
+        if self.asymptotic and self._holds_back():
+            return False
+        return self._search_cuts(level)
+
+    cdef int _search_cuts(self, double level) except -1 nogil:
         cdef double size = 0.0, low = 0.0, high = 0.0
         cdef double cut = self._cut(self.side[0].heap.item[0], self.side[1].heap.item[0], &size)
         return (self._suffice(cut, cut, level, 1)
@@ -242,7 +343,20 @@ cdef class UnboundedSelector(PairSelector):
         known = super()._answer()
         known["lower"][known["lower"] <= -FAR] = -np.inf
         known["upper"][known["upper"] >= FAR] = np.inf
+        origin = self.vectors["origin"]
+        moved = origin != 0.0
+        known["mean"] += np.where(moved, origin, 0.0)
+        for name, outwards in (("lower", -np.inf), ("upper", np.inf)):      # the width may be lost in rounding there
+            known[name] = np.where(moved, np.nextafter(known[name] + origin, outwards), known[name])
         return known
+
+    def _by_mean(self, *groups):
+        """Means of arms compare once they count from one number."""
+        if self.ready:
+            return super()._by_mean(*groups)
+        known = np.where(self._pulls > 0, self.vectors["origin"] + self._mean, -np.inf)
+        groups = [np.sort(group) for group in groups]
+        return np.concatenate([group[np.argsort(-known[group], kind="stable")] for group in groups])
 
     def skewed(self):
         """Arms whose rewards are above their mean too often or too seldom for a symmetric law, by 5 standard errors."""
@@ -253,18 +367,14 @@ cdef class UnboundedSelector(PairSelector):
 
     def tailed(self):
         """Arms with a long tail that few of their rewards carry, and their skewness, infinite if rewards are equal."""
-        cdef double n, skewness
         found = []
         for i in range(self.n_arms if self.asymptotic else 0):
-            n = <double>self.pulls[i]
-            skewness = INFINITY
-            if n < 2.0:
-                continue
-            if self.m2[i] > 0.0:
-                skewness = self.within[i] / self.m2[i] * sqrt(n / self.m2[i])
-            if tail_events(fabs(skewness), <int64_t>n) < EVENTS_ENOUGH:
-                found.append((i, skewness))
+            if self.pulls[i] >= 2 and (self._doubtful(i, 0) or self._doubtful(i, 1)):
+                found.append((i, self._skewness(i, 1) if self._varies(i) else INFINITY))
         return found
+
+    def _set_state(self, state):
+        super()._set_state({"origin": np.zeros(self.n_arms)} | state)
 
     def _demand_moments(self):
         vectors = self.vectors
@@ -279,26 +389,27 @@ cdef class UnboundedSelector(PairSelector):
 
 # Doors for tests.
 
-cdef sums_t _given(double n, double first, double second, bint symmetric) noexcept:
+cdef sums_t _given(double n, double first, double second, bint symmetric, double tail) noexcept:
     cdef sums_t sums
-    sums.n, sums.first, sums.second, sums.symmetric = n, first, second, symmetric
+    sums.n, sums.first, sums.second, sums.tail, sums.symmetric = n, first, second, tail, symmetric
     return sums
 
 
-def _log_wealth(double n, double first, double second, double cut, bint symmetric, double most):
+def _log_wealth(double n, double first, double second, double cut, bint symmetric, double most, double tail=0.0):
     """Log wealth against a mean of at most `cut`, from sums of rewards and of their squares, and its derivative."""
     cdef tilts_t tilts
-    cdef sums_t sums = _given(n, first, second, symmetric)
+    cdef sums_t sums = _given(n, first, second, symmetric, tail)
     cdef double slope = 0.0, found
     tilts_init(&tilts, most)
     found = log_tilted(&tilts, &sums, cut, cut, &slope)
     return found, slope
 
 
-def _log_floor(double n, double first, double second, double a, double b, bint symmetric, double most):
+def _log_floor(double n, double first, double second, double a, double b, bint symmetric, double most,
+               double tail=0.0):
     """The bound of the log wealth over cuts in [a, b], at a and at b; and that over all up to b."""
     cdef tilts_t tilts
-    cdef sums_t sums = _given(n, first, second, symmetric)
+    cdef sums_t sums = _given(n, first, second, symmetric, tail)
     cdef double slope = 0.0, middle
     tilts_init(&tilts, most)
     middle = log_tilted(&tilts, &sums, a, b, &slope)

@@ -9,10 +9,13 @@ STOPPED = (
     "arm is among the {} that are still active"
 )
 DOUBTED = (
-    "the differences of {} have a long tail (skewness up to {:.3g}) that few rounds carry: what is said of them may be "
-    "wrong more often than delta says; give a support, or race on"
+    "few rounds carry a long tail of {} (skewness up to {:.3g}): verdicts that more of it could turn wait, and "
+    "intervals may miss more often than delta says; give a support, or race on"
 )
-EQUAL = "the differences of {} have been the same in all rounds: nothing is known of their spread"
+EQUAL = (
+    "rewards or differences of {} have been the same in all rounds: nothing is known of their spread, and verdicts "
+    "about them wait"
+)
 LOST = {        # what became of missing rewards
     "drop": "{} rounds were dropped, as a reward was missing: the answer is about the means over the rest",
     "worst": "{} missing rewards counted as the low end of the support",

@@ -6,6 +6,7 @@ cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_t
 from fastrace._draws._duels cimport Duels
+from fastrace._math._columns cimport column_t
 from fastrace._math._rounds cimport fr_bets, fr_rule, fr_sums, fr_view
 
 cdef enum:      # places in STOPPED_BY
@@ -56,7 +57,8 @@ cdef class Rounds:
     cdef fr_rule rule
     cdef fr_sums sums
     cdef fr_bets bets
-    cdef cnp.ndarray _fields, _arm, _verdict, _column, _low, _high, _scratch
+    cdef column_t *columns              # of each arm, by number, if the support is unknown: its means are those of them
+    cdef cnp.ndarray _columns, _fields, _arm, _verdict, _column, _low, _high, _scratch
     cdef double *field[FIELDS]
     cdef double *lower                  # scratch, by place
     cdef double *upper
@@ -83,6 +85,7 @@ cdef class Rounds:
     cdef Py_ssize_t _block(self, fr_view *view, Py_ssize_t first, Py_ssize_t count) noexcept nogil
     cdef Py_ssize_t _narrowing_block(self, fr_view *view, Py_ssize_t count) noexcept nogil
     cdef Py_ssize_t _bet(self, fr_view *view, Py_ssize_t round) noexcept nogil
+    cdef double _reward(self, const fr_view *view, Py_ssize_t round, Py_ssize_t place) noexcept nogil
     cdef void _assign(self) noexcept nogil
     cdef void _duel(self, fr_view *view, Py_ssize_t round) noexcept nogil
     cdef void _decide_duels(self) noexcept nogil

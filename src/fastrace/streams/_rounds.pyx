@@ -14,7 +14,8 @@ from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._ranks cimport kth_largest
 from fastrace._draws._duels cimport AsymptoticDuels, Duels
-from fastrace._math._anytime cimport t_mixture_half_width, t_mixture_spread
+from fastrace._math._anytime cimport t_mixture_spread
+from fastrace._math._columns cimport column_brackets, column_mean, column_means, column_push, column_t
 from fastrace._math._rounds cimport (fr_bets_means, fr_bets_round, fr_rounds_add, fr_rounds_again, fr_rounds_brackets,
                                      fr_rounds_empty, fr_rounds_narrow, fr_rounds_reach, fr_rounds_settle, fr_view)
 
@@ -65,6 +66,7 @@ cdef class Rounds:
         self._column = np.arange(n_arms, dtype=np.intp)
         self._verdict = np.zeros(n_arms, dtype=np.int8)
         self.intersecting = self.bound == BETTING or (n_best > 1 and self.bound != ASYMPTOTIC)
+        self._columns = np.zeros((n_arms if kind == ASYMPTOTIC else 0) * sizeof(column_t), dtype=np.uint8)
         self._fields = np.zeros((FIELDS if self.bound == BETTING else 8 if self.intersecting else 6, n_arms))
         self.until_check = REWARDS_PER_CHECK
         self.limit = INT64_MAX
@@ -109,6 +111,9 @@ cdef class Rounds:
         self.high = <double *>cnp.PyArray_DATA(self._high)
         for k in range(self._fields.shape[0]):
             self.field[k] = <double *>cnp.PyArray_DATA(self._fields) + k * self.n_arms
+        self.columns = <column_t *>cnp.PyArray_DATA(self._columns)
+        if self.duels is not None and self.bound == ASYMPTOTIC:
+            (<AsymptoticDuels>self.duels).columns = self.columns
         self.sums.centre, self.sums.m2 = self.field[0], self.field[1]
         self.sums.s, self.sums.q = self.field[2], self.field[3]
         self.sums.least, self.sums.most = self.field[4], self.field[5]
@@ -125,17 +130,11 @@ cdef class Rounds:
 
     cdef void _brackets(self, Py_ssize_t n, double t, double *lower, double *upper) noexcept nogil:
         """Brackets of the means of the first n places after t rounds, from their sums."""
-        cdef Py_ssize_t i
-        cdef double half
-        if self.bound != ASYMPTOTIC:
+        if self.bound == ASYMPTOTIC:
+            column_brackets(self.columns, self.arm, n, t >= self.first_look, self.spread, self.rule.x,
+                            self.duels is None, lower, upper)
+        else:
             fr_rounds_brackets(&self.sums, n, &self.rule, t, lower, upper)
-            return
-        for i in range(n):
-            half = INFINITY
-            if t >= self.first_look:
-                half = t_mixture_half_width(fmax(self.m2_of(i), 0.0) / (t * (t - 1.0)), t, t - 1.0, self.spread,
-                                            self.rule.x)
-            lower[i], upper[i] = self.mean_of(i) - half, self.mean_of(i) + half
 
     # Deciding
 
@@ -267,11 +266,10 @@ cdef class Rounds:
     cdef Py_ssize_t _round(self, fr_view *view, Py_ssize_t first) noexcept nogil:
         """One round, every bound tested."""
         cdef fr_view here = view[0]
-        cdef Py_ssize_t n = self.n_open
-        cdef double t
+        cdef Py_ssize_t n = self.n_open, i
+        cdef double t = <double>(self.rounds + 1)
         self._assign()
         here.data += first * here.row_stride
-        t = <double>(self.rounds + 1)
         if self.intersecting:
             if fr_rounds_narrow(&here, 1, n, &self.rule, t - 1.0, &self.sums, self.bets.lower, self.bets.upper,
                                 self.work) == 0:
@@ -283,6 +281,8 @@ cdef class Rounds:
             if fr_rounds_add(&here, 1, n, &self.rule, &self.sums, self.work) == 0:
                 return 0
             self.rounds += 1
+            for i in range(n if self.bound == ASYMPTOTIC else 0):
+                column_push(&self.columns[self.arm[i]], self._reward(view, first, i))
             self._brackets(n, t, self.lower, self.upper)
         if self.intersecting and fr_rounds_empty(&self.rule, n, self.lower, self.upper):
             self.status = INCONSISTENT
@@ -464,9 +464,16 @@ cdef class Rounds:
             self.duels.assign(self.arm, self.work, self.n_open, self.n_wanted, self.rounds, self.work + self.n_open)
 
     cdef void _means(self, double *mean) noexcept nogil:
+        """Means by place, as they compare."""
         cdef Py_ssize_t i
         for i in range(self.n_open):
             mean[i] = self.mean_of(i)
+        if self.bound == ASYMPTOTIC:            # which may be far from 0
+            column_means(self.columns, self.arm, self.n_open, mean)
+
+    cdef double _reward(self, const fr_view *view, Py_ssize_t round, Py_ssize_t place) noexcept nogil:
+        cdef const char *at = view.data + round * view.row_stride + view.column[place] * view.arm_stride
+        return <double>(<const float *>at)[0] if view.single else (<const double *>at)[0]
 
     cdef void _duel(self, fr_view *view, Py_ssize_t round) noexcept nogil:
         """Let all duels bet on the round that was taken last. Of a population without replacement, what the rows before
@@ -475,10 +482,8 @@ cdef class Rounds:
         cdef double *reward = self.work
         cdef double *unbiased = self.work + n
         cdef double left = 1.0 - <double>self.rounds / self.rule.n_rows
-        cdef const char *at
         for i in range(n):
-            at = view.data + round * view.row_stride + view.column[i] * view.arm_stride
-            reward[i] = <double>(<const float *>at)[0] if view.single else (<const double *>at)[0]
+            reward[i] = self._reward(view, round, i)
             unbiased[i] = reward[i] if left == 1.0 else left * reward[i] + (1.0 - left) * self.mean_of(i)
         self.duels.bet(self.arm, reward, unbiased, n)
 
@@ -510,7 +515,7 @@ cdef class Rounds:
                 wanted -= 1
         for i in range(n):
             if self.verdict[i] != OPEN:
-                self._settle(i, self.verdict[i], mean[i], self.m2_of(i), self.lower[i], self.upper[i])
+                self._settle(i, self.verdict[i], self.mean_of(i), self.m2_of(i), self.lower[i], self.upper[i])
                 self.field[5][i] = beaten[i] if self.verdict[i] == DROPPED else beating[i]
                 self._count(self.verdict[i])
         if self.n_open < n:
@@ -543,8 +548,7 @@ cdef class Rounds:
         Arms within rounding of the last place wanted stay open: they are tied."""
         cdef Py_ssize_t i, n = self.n_open
         cdef double bar, size
-        for i in range(n):
-            self.lower[i] = self.mean_of(i)
+        self._means(self.lower)
         memcpy(self.work, self.lower, n * sizeof(double))
         bar = kth_largest(self.work, n, self.n_wanted)
         for i in range(n):
@@ -552,7 +556,7 @@ cdef class Rounds:
             if self.bound == ASYMPTOTIC:
                 size = fabs(bar) + sqrt(fmax(self.m2_of(i), 0.0) / <double>self.rounds)
             if self.lower[i] < bar - 1e-12 * size:
-                self._settle(i, DROPPED, self.lower[i], self.m2_of(i), self.lower[i], self.lower[i])
+                self._settle(i, DROPPED, self.mean_of(i), self.m2_of(i), self.mean_of(i), self.mean_of(i))
                 self._count(DROPPED)
         self._compact()
         self.status = EXACT
@@ -573,12 +577,14 @@ cdef class Rounds:
         cdef double low = self.low_of(place), t = <double>self.rounds
         if self.bound == BETTING:
             return low + (self.high_of(place) - low) * ((self.bets.sum[place] - 0.5) / t)
+        if self.bound == ASYMPTOTIC:
+            return column_mean(&self.columns[self.arm[place]])
         return self.sums.centre[place] + self.sums.s[place] / t
 
     cdef double m2_of(self, Py_ssize_t place) noexcept nogil:
         """The sum of squared deviations; bets rest on a guess of the spread, which begins as a quarter."""
-        if self.bound == BETTING:
-            return NAN
+        if self.bound == BETTING or self.bound == ASYMPTOTIC:
+            return NAN if self.bound == BETTING else self.columns[self.arm[place]].moments.m2
         return (self.sums.m2[place] + self.sums.q[place]
                 - self.sums.s[place] * (self.sums.s[place] / <double>self.rounds))
 

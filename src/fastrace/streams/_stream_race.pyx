@@ -1,6 +1,6 @@
 """Races on streams: where the rewards of rounds come from, answers, and saving."""
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, fabs
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport free, malloc
 cimport numpy as cnp
@@ -8,6 +8,8 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_check, guard_check_built, guard_enter, guard_leave, guarded
 from fastrace._draws._row_order cimport RowOrder, row_in
 from fastrace._math._bounds cimport stream_slack
+from fastrace._math._columns cimport column_t, column_varies
+from fastrace._math._moments cimport moments4_skewness
 from fastrace._math._rounds cimport fr_view
 from fastrace.sources cimport ArraySource, Source
 from fastrace.streams._rounds cimport (ASYMPTOTIC, BY_EPSILON, BY_HORIZON, BY_MAX_PULLS, CHOSEN, DROPPED, EXACT,
@@ -333,10 +335,15 @@ cdef class StreamRace(Rounds):
             std = np.sqrt(np.maximum(table[1], 0.0) / pulls)
         if self.missing == SKIPPED:
             pulls[:] = self.position()
+        centred = table[0]
+        if self.bound == ASYMPTOTIC:
+            k = np.nanargmax(centred) if self.rounds else 0
+            centred = np.array([self.columns[i].origin - self.columns[k].origin + self.columns[i].moments.mean
+                                for i in range(self.n_arms)])
         return dict({} if self.missing == REFUSED else dict(n_missing=self.n_missing),
-                    mean=table[0], std=std, lower=table[2], upper=table[3], pulls=pulls, evidence=self._evidence(),
-                    chosen=np.flatnonzero(verdict == CHOSEN), active=np.flatnonzero(verdict == OPEN),
-                    n_rounds=self.rounds, stopped_by=STOPPED_BY[self.status])
+                    mean=table[0], centred=centred, std=std, lower=table[2], upper=table[3], pulls=pulls,
+                    evidence=self._evidence(), chosen=np.flatnonzero(verdict == CHOSEN),
+                    active=np.flatnonzero(verdict == OPEN), n_rounds=self.rounds, stopped_by=STOPPED_BY[self.status])
 
     def _evidence(self):
         """Log of the least evidence that the answer rests on; nan of a race without duels, and without an arm to
@@ -348,9 +355,16 @@ cdef class StreamRace(Rounds):
         for i in range(n, self.n_arms):
             least = min(least, self.field[5][i])
         if 0 < self.n_wanted < n and self.status != EXACT:
-            mean = np.array([self.mean_of(i) if self.rounds else 0.0 for i in range(n)])
+            mean = self._compared(n)
             least = min(least, self._least(mean, np.empty(n), 0 if self.status != BY_EPSILON else 1))
         return least
+
+    def _compared(self, Py_ssize_t n):
+        """Means of the n open places, as they compare."""
+        mean = np.zeros(n)
+        if self.rounds and n:
+            self._means(<double *>cnp.PyArray_DATA(mean))
+        return mean
 
     def _least(self, cnp.ndarray mean, cnp.ndarray work, int kind):
         return self.duels.least(self.arm, <const double *>cnp.PyArray_DATA(mean), self.n_open, self.n_wanted, kind,
@@ -363,10 +377,32 @@ cdef class StreamRace(Rounds):
         return guarded(&self.guard, self, self.duels.differences, (leader, log_inv_delta))
 
     def tails(self, leader):
-        """Rounds and skewness of the differences that arms are judged by; None unless they are asymptotic."""
-        if self.bound != ASYMPTOTIC or self.duels is None:
+        """Rounds and skewness of arms, then, if there are duels, of the differences that arms are judged by; nan where
+        all are equal. None unless the race is asymptotic."""
+        if self.bound != ASYMPTOTIC:
             return None
-        return guarded(&self.guard, self, self.duels.tails, (leader,))
+        return guarded(&self.guard, self, self._tails, (leader,))
+
+    def _tails(self, leader):
+        cdef Py_ssize_t i
+        cdef const column_t *c
+        rounds, skewness = np.zeros(self.n_arms, dtype=np.int64), np.full(self.n_arms, np.nan)
+        for i in range(self.n_arms):
+            c = &self.columns[i]
+            rounds[i] = c.moments.n
+            if c.moments.n > 0 and column_varies(c):
+                skewness[i] = moments4_skewness(&c.moments)
+        return [(rounds, skewness)] + ([] if self.duels is None else [self.duels.tails(leader)])
+
+    cdef bint _good_columns(self, cnp.ndarray columns, cnp.ndarray arm, int64_t rounds):
+        """Whether saved moments may be those of so many rounds of the open arms, and of no more of the others."""
+        cdef const column_t *c = <const column_t *>cnp.PyArray_DATA(columns)
+        cdef Py_ssize_t i
+        for i in range(self.n_arms if self.bound == ASYMPTOTIC else 0):
+            if not (0 <= c[i].moments.n <= rounds and fabs(c[i].origin + c[i].moments.mean) < INFINITY
+                    and c[i].moments.m2 >= 0.0 and c[i].weight >= 0.0 and (i not in arm or c[i].moments.n == rounds)):
+                return False
+        return True
 
     def saved(self):
         """The state, and the order of the rows of a population or None, both of one moment."""
@@ -381,7 +417,8 @@ cdef class StreamRace(Rounds):
                     verdict=self._verdict.copy(), low=self._low.copy(), high=self._high.copy(),
                     counts=(self.n_open, self.n_wanted, self.rounds, self.status),
                     **({} if self.missing == REFUSED else dict(n_missing=self.n_missing)),
-                    **({} if self.duels is None else dict(duels=self.duels.state())))
+                    **({} if self.duels is None else dict(duels=self.duels.state())),
+                    **(dict(columns=self._columns.copy()) if self.bound == ASYMPTOTIC else {}))
 
     def _set_state(self, state):
         guarded(&self.guard, self, self._take_state, (state,))
@@ -403,8 +440,13 @@ cdef class StreamRace(Rounds):
                 and np.array_equal(high, np.broadcast_to(self.arguments[7], (self.n_arms,))[arm])
                 and not np.isnan(fields[:, :n_open]).any()):
             raise DamagedError("the saved race is damaged: its counts cannot be right")
+        columns = np.array(state["columns"] if self.bound == ASYMPTOTIC else self._columns, order="C")
+        if columns.dtype != np.uint8 or columns.shape != np.shape(self._columns) or not self._good_columns(
+                columns, arm[:n_open], rounds):
+            raise DamagedError("the saved race is damaged: its moments cannot be right")
         if self.duels is not None:
             self.duels.set_state(state["duels"])
+        self._columns = columns
         self._fields = np.array(fields, order="C")
         self._arm = np.array(arm)
         self._verdict = np.array(verdict)

@@ -271,9 +271,10 @@ class StreamRace:
         chosen = answer.pop("chosen")
         left = np.union1d(open_arms, chosen)
         paired = not math.isnan(evidence := answer.pop("evidence"))
-        worth = answer["lower"] if answer["stopped_by"] == "epsilon" and not paired else answer["mean"]
+        centred = answer.pop("centred")     # means as they compare: they may be far from 0
+        worth = answer["lower"] if answer["stopped_by"] == "epsilon" and not paired else centred
         order = open_arms[np.argsort(-worth[open_arms], kind="stable")]
-        order = np.concatenate([chosen[np.argsort(-answer["mean"][chosen], kind="stable")], order])
+        order = np.concatenate([chosen[np.argsort(-centred[chosen], kind="stable")], order])
         mean, pulls = answer["mean"], answer["pulls"]
         # Means lie within the support, unless a reward outside it was let in.
         lower = answer["lower"] = np.maximum(answer["lower"], np.fmin(mean, self._low))
@@ -291,7 +292,7 @@ class StreamRace:
         gone = (LOST[self._missing].format(lost),) if lost else ()
         differences = self._differences(answer, int(order[0]), open_arms)
         return StreamRaceResult(
-            best=best_of(found, answer["mean"]),
+            best=best_of(found, centred),
             active=left,
             differences=differences,
             error_bound=self._error_bound(answer["stopped_by"], evidence),
@@ -327,18 +328,20 @@ class StreamRace:
         tails = self._race.tails(leader)
         if tails is None:
             return ()
-        rounds, skewness = tails
-        seen = zip(rounds.tolist(), skewness.tolist(), strict=True)
-        doubted = [arm for arm, (n, skew) in enumerate(seen) if n > 1 and doubts(n, skew, "rounds")]
-        equal = [arm for arm in doubted if math.isnan(skewness[arm])]
-        tailed = [arm for arm in doubted if not math.isnan(skewness[arm])]
+        equal, tailed = set[int](), dict[int, float]()
+        for rounds, skewness in tails:
+            for arm, (n, skew) in enumerate(zip(rounds.tolist(), skewness.tolist(), strict=True)):
+                if n > 1 and math.isnan(skew):
+                    equal.add(arm)
+                elif n > 1 and doubts(n, skew, "rounds"):
+                    tailed[arm] = max(abs(skew), tailed.get(arm, 0.0))
 
         def called(arms: list[int]) -> str:
             shown = ", ".join(self._names[arm] if self._names else str(arm) for arm in arms[:10])
             return f"{counted(len(arms), 'arm')} ({shown})"
 
-        found = [DOUBTED.format(called(tailed), float(np.abs(skewness[tailed]).max()))] if tailed else []
-        return (*found, *([EQUAL.format(called(equal))] if equal else []))
+        found = [DOUBTED.format(called(sorted(tailed)), max(tailed.values()))] if tailed else []
+        return (*found, *([EQUAL.format(called(sorted(equal)))] if equal else []))
 
     def _error_bound(self, stopped_by: str, evidence: float) -> float:
         """The smallest delta at which the answer would stand now."""
