@@ -1,6 +1,7 @@
 """LUCB on rewards without a support: its wealth is a gambler's, every pull equals the twin's, its promise is kept."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from following import assert_follows, reader
 from scipy import optimize
 
 import fastrace as fr
+from fastrace.pulls import RecordedPulls
 from fastrace.select import _unbounded
 from guarantee import assert_rate_at_most, few_or_many
 from reference import pairs as reference
@@ -222,3 +224,34 @@ def test_it_needs_far_fewer_pulls_than_a_support_that_is_wide_enough():
                                  "support": {"support": (-8.0, 9.0)}}.items()}
     assert max(pulls["symmetric"], pulls["known"]) < 0.6 * pulls["support"]
     assert fr.select_best(normal(means, 1.0, 1), 5, symmetric=True).best == 0
+
+
+@pytest.mark.parametrize("given", [{}, {"sub_gaussian": 1.0}, {"symmetric": True}], ids=["any law", "scale", "symmetric"])
+@pytest.mark.parametrize("offset", [-1e12, 1e13, 1e14, 1e15])
+def test_far_from_0_arms_are_told_apart_as_near_it(given, offset):
+    """Means that count from 0 stand still there: three of 32 such answers were wrong at 1e15, others never came."""
+    for seed in range(6):
+        rewards = np.round(4 * np.random.default_rng([seed, 15]).normal(size=(3000, 3)) + [0, 2, 0]) / 4
+        near = fr.LUCB(3, 1, 0.01, support=None, **given).run(RecordedPulls(rewards), 8000)
+        rule = fr.LUCB(3, 1, 0.01, support=None, **given)
+        source = RecordedPulls(rewards + offset)
+        rule.run(source, 250)
+        result = pickle.loads(pickle.dumps(rule)).run(source, 8000)
+        assert (result.best, result.stopped_by) == (near.best, near.stopped_by) == (1, "bound")
+        if not given.get("symmetric"):      # its unit is that of five rewards, rounded
+            assert result.pulls.tolist() == near.pulls.tolist()
+            assert np.allclose(result.mean - offset, near.mean, atol=abs(offset) * 2e-16)
+            assert ((result.lower <= near.lower + offset) & (near.upper + offset <= result.upper)).all()
+            assert result.error_bound == pytest.approx(near.error_bound)
+
+
+def test_arms_near_0_keep_their_digits_beside_one_that_is_far():
+    rng = np.random.default_rng(16)
+    means = np.array([-1e30, 0.0, 1.0])
+    result = fr.LUCB(3, 1, support=None).run(
+        lambda arms, counts: np.repeat(means[arms], counts) + rng.normal(size=counts.sum()), 60_000)
+    assert result.best == 2 and abs(result.mean[1]) < 1.0 and result.lower[2] < 1.0 < result.upper[2]
+    means = np.array([1e15, 0.25, 1e15 + 1.0])
+    result = fr.LUCB(3, 2, support=None).run(
+        lambda arms, counts: np.repeat(means[arms], counts) + rng.integers(-1, 2, counts.sum()), 60_000)
+    assert set(result.best) == {0, 2} and abs(result.mean[1] - 0.25) < 0.5

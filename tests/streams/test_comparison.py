@@ -160,6 +160,29 @@ def test_a_ratio_to_a_mean_that_may_be_zero_is_not_known(mean, bounded):
     assert np.isfinite(result.ratio_upper[0]) or not bounded
 
 
+@pytest.mark.parametrize("clusters", [False, True])
+@pytest.mark.parametrize("offset", [1e12, 1e13, 1e14, 1e15])
+def test_far_from_0_differences_are_those_near_it(offset, clusters):
+    rng = np.random.default_rng(14)
+    rewards = {arm: np.round(4 * rng.normal(mean, 1.0, 900)) / 4 for arm, mean in (("a", 0.0), ("b", 0.5), ("c", 9.0))}
+    keys = rng.integers(0, 300, 900).tolist() if clusters else None
+    near, far, halves = (fr.Comparison(list(rewards), clusters=clusters) for _ in range(3))
+    rest = fr.Comparison(list(rewards), clusters=clusters)
+    for arm, x in rewards.items():
+        near.observe_many(arm, x, clusters=keys)
+        far.observe_many(arm, x + offset, clusters=keys)
+        halves.observe_many(arm, x[:400] + offset, clusters=keys and keys[:400])
+        rest.observe_many(arm, x[400:] + offset, clusters=keys and keys[400:])
+    halves.merge(pickle.loads(pickle.dumps(rest)))
+    here = near.result()
+    for there in (far.result(), halves.result()):
+        assert np.allclose(there.difference, here.difference, rtol=1e-9)
+        assert np.allclose(there.difference_upper, here.difference_upper, rtol=1e-9)
+        assert np.allclose(there.difference_lower, here.difference_lower, rtol=1e-9)
+        assert there.verdict == here.verdict == ("better", "better", "better")
+        assert ((there.lower <= here.lower + offset) & (here.upper + offset <= there.upper)).all()
+
+
 # Verdicts
 
 def test_verdicts():

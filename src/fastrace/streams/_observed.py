@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fastrace.streams._sequences import Sequence, doubts
 
-Moments = tuple[int, float, float, float]       # units, mean, variance of a unit, skewness
+# Units, mean counted from the origin, variance of a unit, skewness, origin.
+Moments = tuple[int, float, float, float, float]
 
 
 class _Bounded(Sequence):
@@ -31,17 +32,23 @@ class _Unbounded(Sequence):
 class _Clusters:
     """Sums of rewards by cluster: the mean is a ratio estimator, whose unit is the cluster."""
 
+    origin = 0.0        # what rewards count from: the first one, so that sums far from 0 keep what rewards differ by
+
     def __init__(self) -> None:
         self.place: dict[Hashable, int] = {}        # of a cluster in `sums`
         self.sums = np.zeros((2, 16))               # rewards, and their sum
 
     def __copy__(self) -> _Clusters:
         new = _Clusters()
-        new.place, new.sums = dict(self.place), self.sums.copy()
+        new.place, new.sums, new.origin = dict(self.place), self.sums.copy(), self.origin
         return new
 
-    def add(self, keys: Iterable[Hashable], counts: Any, totals: Any) -> None:
-        """Add rewards, with these sums, to the clusters of these keys; a key may come several times."""
+    def add(self, keys: Iterable[Hashable], counts: Any, totals: Any, origin: float = 0.0) -> None:
+        """Add rewards, with sums that count from `origin`, to the clusters of these keys; a key may come several times.
+        """
+        if not self.place:
+            self.origin = float(np.ravel(totals)[0]) if origin == 0.0 else origin
+        totals = totals + (origin - self.origin) * np.asarray(counts)
         places = np.array([self.place.setdefault(key, len(self.place)) for key in keys], dtype=np.intp)
         if len(self.place) > self.sums.shape[1]:
             wider = np.zeros((2, max(2 * self.sums.shape[1], len(self.place))))
@@ -56,18 +63,19 @@ class _Clusters:
 
     def _absorb(self, other: _Clusters) -> None:
         used = len(other.place)
-        self.add(other.place, other.sums[0, :used], other.sums[1, :used])
+        if used:
+            self.add(other.place, other.sums[0, :used], other.sums[1, :used], other.origin)
 
     def _moments(self) -> Moments:
         """Clusters, ratio of sums, and moments of what clusters add to its error."""
         units = len(self.place)
         if units == 0:
-            return 0, math.nan, math.nan, math.nan
+            return 0, math.nan, math.nan, math.nan, self.origin
         mean, away = self._away()
         square = float(np.square(away).sum())
         variance = square / (units - 1) if units > 1 else math.nan
         skewness = float((away**3).mean()) / (square / units) ** 1.5 if square > 0.0 else math.nan
-        return units, mean, variance, skewness
+        return units, mean, variance, skewness, self.origin
 
     def _away(self) -> tuple[float, NDArray[np.float64]]:
         """The ratio of sums, and what each cluster adds to the error of it, times the number of clusters."""
@@ -85,7 +93,7 @@ class _Clusters:
         return len(keys), float(mine @ theirs) / (len(self.place) * len(other.place))
 
     def _doubts(self) -> tuple[str, ...]:
-        units, _, _, skewness = self._moments()
+        units, _, _, skewness, _ = self._moments()
         found: tuple[str, ...] = doubts(units, skewness, "clusters") if units > 1 else ()
         return found
 

@@ -476,10 +476,12 @@ cdef class Sequence(Stream):
         return span * low, span * high, above, below
 
     def _moments(self):
-        """Rewards, mean, variance and skewness (both nan where unknown) of an asymptotic kind."""
+        """Rewards, mean from the origin, variance and skewness (both nan where unknown), origin; of an asymptotic kind.
+        """
         guard_check_built(&self.guard, self)
         cdef moments4_t *normal = &self.state.wealth.normal
-        return normal.n, self.mean(), moments4_variance(normal, 1.0), moments4_skewness(normal)
+        return (normal.n, normal.mean if normal.n else NAN, moments4_variance(normal, 1.0), moments4_skewness(normal),
+                self.state.sums.centre[0])
 
     def _doubts(self):
         """Why an asymptotic interval may miss more often than it says; empty if nothing was seen."""

@@ -353,8 +353,8 @@ class Comparison(_checks.OwnInit):
         return (mean, ends[:, 0], ends[:, 1]), (difference, found[:, 0], found[:, 1], evidence)
 
     def _asymptotic(self, share: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        moments = np.array([arm._moments()[:3] for arm in self._arms], dtype=np.float64)
-        units, mean, variance = moments.T
+        moments = np.array([arm._moments() for arm in self._arms], dtype=np.float64)
+        units, mean, variance, _, origin = moments.T
         mean = np.where(units > 0, mean, np.nan)
         error = np.where((units >= self.first_look) & (variance > 0.0), variance / units, np.inf)     # of the mean
         best_at = _rules.best_at(self.first_look)
@@ -373,12 +373,14 @@ class Comparison(_checks.OwnInit):
         spread = _half_widths.t_mixture_spread(0.5 * best_at, level)
         known = np.isfinite(both) & (both > 0.0)
         width = np.where(known, _half_widths.t_mixture_half_width(both, size, freedom, spread, level), np.inf)
-        difference = mean[a] - mean[b]
+        difference = (origin[a] - origin[b]) + (mean[a] - mean[b])
         evidence = np.where(known, _half_widths.t_mixture_level(np.abs(difference), both, size, freedom, spread), 0.0)
         evidence = evidence - (math.log(len(self._pairs) / (1.0 - FOR_ARMS)) if len(self._pairs) else 0.0)
-        lower, upper = (np.where(np.isfinite(half), mean + sign * half, sign * np.inf) for sign in (-1.0, 1.0))
+        # Outwards, as far from 0 the width may be lost in rounding.
+        lower, upper = (np.nextafter(np.where(np.isfinite(half), origin + (mean + sign * half), sign * np.inf),
+                                     sign * np.inf) for sign in (-1.0, 1.0))
         low, high = (np.where(np.isfinite(width), difference + sign * width, sign * np.inf) for sign in (-1.0, 1.0))
-        return (mean, lower, upper), (difference, low, high, evidence)
+        return (origin + mean, lower, upper), (difference, low, high, evidence)
 
     @_alone
     def result(self) -> ComparisonResult:
