@@ -202,6 +202,7 @@ ARGUMENTS = {
         {"shuffled": False, "guard": False, "advantage": 1.0, "rng": generator()}),
     "_ragged.Ragged": call([np.ones(3), np.ones(5)]),
     "_unequal.UnequalCore": lambda: (([3, 5],), dict(fr.UnequalRace([3, 5], support=(0, 1))._options)),
+    "_unequal_judge.UnequalJudge": lambda: (([3, 5],), dict(fr.UnequalRace([3, 5], support=(0, 1))._options)),
     "_weighted.AliasTable": call(np.ones(5)), "_weighted.WeightedRace": weighted,
     "_xla_chain.Crew": call(lambda: None, True),
     "control_variates.ControlVariate": lambda: ((model(), fr.sources.ArraySource(ROWS)), {"always_read": [3]}),

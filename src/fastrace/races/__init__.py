@@ -3,7 +3,7 @@
 Faces and their loops: `racing` and `sampling` use `fastrace._core`, the loop on top of `_judge` (who is out) and
 `_memory`; `flight` runs a race by requests under way at once, with `_in_flight` (what is out and what is held back) and
 `_journal`; `planning` simulates races before they are paid for; `acceptance` uses `_threshold`; `unequal` uses
-`_unequal`; `lil_ucb` uses `_lil`. `_weighted` draws rows by their weights. `_reading` says how all races read rows,
-`_options` checks the options that several of them take, `_schedules` says when a test looks, and `_ragged` is a source
-of vectors of different lengths. Streams without an end are in `fastrace.streams`.
+`_unequal` on top of `_unequal_judge`; `lil_ucb` uses `_lil`. `_weighted` draws rows by their weights. `_reading` says
+how all races read rows, `_options` checks the options that several of them take, `_schedules` says when a test looks,
+and `_ragged` is a source of vectors of different lengths. Streams without an end are in `fastrace.streams`.
 """

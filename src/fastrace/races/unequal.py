@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace.races._unequal as _unequal
+import fastrace.races._unequal_judge as _unequal_judge
 from fastrace import bounds
 from fastrace._base import _checks
 from fastrace._base._words import counted
@@ -21,8 +22,8 @@ from fastrace.races._ragged import Ragged
 from fastrace.results import UnequalResult
 from fastrace.sources import CallableSource, Source
 
-INEXACT_LOOKS = _unequal.N_LOOKS - 1
-INEXACT_PAIRS = _unequal.N_LOOKS**2 - 1
+INEXACT_LOOKS = _unequal_judge.N_LOOKS - 1
+INEXACT_PAIRS = _unequal_judge.N_LOOKS**2 - 1
 Rewards = Source | ArrayLike | Sequence[ArrayLike] | Callable[[int, NDArray[np.int64]], ArrayLike]
 
 
@@ -251,7 +252,7 @@ class UnequalRace:
         share = math.log(2.0 * self._sizes.size) + math.log(INEXACT_LOOKS) - math.log(self._delta)
         student = self._options["student"] and self._bound == "normal"
         known = self._race.answer(
-            share, _unequal._upper_quantile(-share), bounds.student_quantile if student else None
+            share, _unequal_judge._upper_quantile(-share), bounds.student_quantile if student else None
         )
         rows = sum(self._sizes.tolist())
         told = []
@@ -411,9 +412,9 @@ def _sizes(sizes: ArrayLike) -> NDArray[np.int64]:
 def _quantile(delta: float, kind: str, n_looks: int) -> float:
     """B of the union or of Sidak over the looks that can be wrong; 0 for one half and above."""
     if kind == "union":
-        return _unequal._upper_quantile(math.log(delta) - math.log(n_looks))
+        return _unequal_judge._upper_quantile(math.log(delta) - math.log(n_looks))
     share = -math.expm1(math.log1p(-delta) / n_looks) if delta < 1.0 else 1.0
-    return _unequal._upper_quantile(math.log(share))
+    return _unequal_judge._upper_quantile(math.log(share))
 
 
 def _plan(sizes: NDArray[np.int64], first_look: int) -> NDArray[np.int64]:
