@@ -222,6 +222,8 @@ def antithetic(log_posterior, center, factor, v, rng, n, *, walk, walk_share, mi
 def frames(log_posterior, center, factor, v, rng, n, *, n_points, walk, walk_share, mirror=True):
     """Sets of points, one of them the chain's, orthogonal to each other as far as they can be; draws by weight.
 
+    Which of the points is the chain's is drawn first, as far as it matters: whether it lies in the last frame.
+
     A turn is a random walk, or a set of `n_points`, with `mirror` each with its mirror image. With w as in
     `antithetic`, slot k of as many as there are points holds the one whose share of the weights' circle has
     (u + k / slots) mod 1.
@@ -236,9 +238,10 @@ def frames(log_posterior, center, factor, v, rng, n, *, n_points, walk, walk_sha
             v = new if log_u < log_posterior(center + factor @ new) - log_posterior(center + factor @ v) else v
             out.append(center + factor @ v)
             continue
-        points = []
-        while len(points) < n_points:
-            count = min(d, n_points - len(points))
+        points, sizes = [], [d] * (n_points // d) + [n_points % d] * (n_points % d > 0)
+        if len(sizes) > 1 and n_points % d and rng.random() < n_points % d / n_points:
+            sizes.reverse()         # the chain's point is one of the smaller frame
+        for count in sizes:
             noise, lengths, units = rng.standard_normal((d, count)).T, np.sqrt(rng.chisquare(d, count)), []
             for k in range(count):                  # Gram & Schmidt
                 way = v.copy() if not points and k == 0 else noise[k]

@@ -345,15 +345,23 @@ class _Frames(_Batches):
         return positions[chosen], flags
 
     def _points(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """The chain's point and others, given it: orthogonal frames of as many as there are parameters."""
-        d, left, parts = len(self.v), self.kernel._n_points, []
+        """The chain's point and others, given it: orthogonal frames of as many as there are parameters.
+
+        The last frame may be smaller. The chain's point is in it as often as any other point is: given the points, each
+        of them is then as likely to have been the chain's, and weights alone decide.
+        """
+        d, left = len(self.v), self.kernel._n_points
+        odd = left % d
+        size = odd if left > d and odd and rng.random() * left < odd else min(d, left)
+        parts: list[NDArray[np.float64]] = []
         while left:
-            noise, lengths = rng.standard_normal((d, min(d, left))), np.sqrt(rng.chisquare(d, min(d, left)))
+            noise, lengths = rng.standard_normal((d, size)), np.sqrt(rng.chisquare(d, size))
             if not parts and self.v.any():
                 noise[:, 0] = self.v
             unit, triangle = np.linalg.qr(noise)
             parts.append((unit * np.copysign(lengths, np.diagonal(triangle))).T)
-            left -= len(lengths)
+            left -= size
+            size = min(d, left)
         parts[0][0] = self.v
         return np.concatenate(parts)
 
