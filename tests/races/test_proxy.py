@@ -163,7 +163,7 @@ def test_equal_arms_are_told_apart_as_seldom_as_promised(law, trials, seed):
         proxy = proxy + (rng.random(proxy.shape) * [0.0, 0.5] if proxy.ndim == 2 else 0.0)
         result = fr.race(values, delta, support=(-0.5, 1.5), first_look=10, proxy=proxy, rng=rng)
         decided += result.stopped_by == "bound"
-    assert_rate_at_most(decided, trials, delta)
+    assert_rate_at_most(decided, trials, 2 * delta)         # of either arm
 
 
 @few_or_many("trials", 100, 1500)
@@ -283,3 +283,8 @@ def test_worst_rewards_impossible_arms_and_rewards_outside():
 def test_what_does_not_go_with_a_proxy_is_refused_by_words(given, said):
     with pytest.raises((ValueError, TypeError), match=said):
         fr.FiniteRace(2, 100, **({"support": (0, 1), "proxy": np.ones(100)} | given))
+
+
+def test_a_plan_refuses_scores_of_rows_that_it_simulates():
+    with pytest.raises(ValueError, match="nothing of simulated rewards"):
+        fr.plan_race(gap=0.1, sd=0.5, n_rows=100, support=(0, 1), proxy=np.ones(100), n_races=2)

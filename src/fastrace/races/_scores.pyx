@@ -4,9 +4,9 @@
 Let q be the score of an arm on a row less the mean of its scores over all rows, which is known. Then y - c q has the
 same sum over all rows as the reward y, for any coefficient c. The order of rows is cut into parts. A part has its own
 coefficients, learned from the rows of earlier parts. With s = (sum of y - c q over the rows before the part, less the
-sum of what was bet on there) / (rows not yet read), the race bets on b = y - c q + s. Over the rows not yet read, b sums
-to N mean(y) less the b before: what bets without replacement need of a population, whatever c was before. s is the same
-for all rows of a part, as c is.
+sum of what was bet on there) / (rows not yet read), the race bets on b = y - c q + s. Over the rows not yet read, b
+sums to N mean(y) less the b before: what bets without replacement need of a population, whatever c was before. s is the
+same for all rows of a part, as c is.
 """
 
 from libc.math cimport INFINITY, NAN, isnan

@@ -39,8 +39,8 @@ class FiniteRace:
         ``"serfling"`` is the smaller of the two Serfling bounds, each at delta / 2.
     variance : {"pairwise", "marginal"}, default "pairwise"
         Compare paired differences (keeps the rewards read) or single means (memory O(n_arms), more rows).
-    first_look : int, default 50
-        Rows of the first look, at least 2.
+    first_look : int, optional
+        Rows of the first look, at least 2; 50, or 20 with a `proxy`, which says nothing before.
     growth : float, optional
         Factor between looks; 2.0, or 1.1 for betting, where looks are free.
     support : tuple of float or of arrays of shape (n_arms,), optional
@@ -178,7 +178,7 @@ class FiniteRace:
         delta: float = 0.05,
         bound: str = "auto",
         variance: str = "pairwise",
-        first_look: int = 50,
+        first_look: int | None = None,
         growth: float | None = None,
         support: _checks.Support | None = None,
         *,
@@ -205,7 +205,7 @@ class FiniteRace:
             delta=delta,
             bound=bound,
             variance=variance,
-            first_look=first_look,
+            first_look=_first_look(proxy) if first_look is None else first_look,
             growth=growth,
             support=support,
             order=order,
@@ -371,6 +371,11 @@ class FiniteRace:
         return race_result(self._race, self._options, self._names, unused=unused)
 
 
+def _first_look(proxy: Any, of_source: int = 50) -> int:
+    """Rows of the first look, after which a proxy begins to help; a source may want more, or fewer."""
+    return max(2, of_source if proxy is None or of_source != 50 else 20)
+
+
 def _once(cost: Any, proxy: Any) -> float | None:
     """The advantage of a pass in order: none over rewards that cost something, which are never read again."""
     return None if cost is None and proxy is None else 1.0
@@ -459,7 +464,7 @@ def race(
     offset, variance
         See `FiniteRace`.
     first_look : int, optional
-        Rows of the first look; 50, or more where a call costs more than the rows it brings.
+        Rows of the first look; 50, or 20 with a `proxy`, or more where a call costs more than the rows it brings.
     growth, order, student, skewness_guard, tail_guard, epsilon, n_best, max_pulls, cost, missing, outside, proxy
         See `FiniteRace`.
     progress : bool, default False
@@ -514,7 +519,7 @@ def race(
             delta=delta,
             bound=bound,
             variance=variance,
-            first_look=max(2, source.first_look) if first_look is None else first_look,
+            first_look=_first_look(proxy, source.first_look) if first_look is None else first_look,
             growth=growth,
             support=source.support if support is None else support,
             order=order,

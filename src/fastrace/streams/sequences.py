@@ -227,6 +227,19 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     2000
     >>> cs.bound, bool(cs.interval[0] < 4 < cs.interval[1]), cs.result().warnings
     ('asymptotic', True, ())
+
+    Dear labels beside cheap scores of all rows: a `Proxy` knows which row a label is of, and the sequence takes what
+    the proxy leaves of it. The interval is one of the mean of the labels.
+
+    >>> rng = np.random.default_rng(1)
+    >>> scores = rng.random(10_000)
+    >>> labels = (rng.random(10_000) < scores).astype(float)
+    >>> proxy = fr.Proxy(scores)
+    >>> cs = fr.ConfidenceSequence(support=proxy.support, n_rows=proxy.n_rows)
+    >>> for row in rng.permutation(10_000)[:2000]:
+    ...     done = cs.update(proxy.adjust(labels[[row]], rows=[row])[0])
+    >>> bool(cs.interval[0] < labels.mean() < cs.interval[1])
+    True
     """
 
     _holds_once = False
