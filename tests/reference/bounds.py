@@ -122,7 +122,7 @@ def tail_size(x):
 def lead_counts(x, side, size, size_of_other, gap, origin=0.0):
     """Whether a lead counts in which a stream takes part with its right tail (side 1) or its left one (-1).
 
-    The lead loses `size` at a value of the tail. Of equal values so far, `size_of_other` counts, or 100 leads if larger.
+    The lead loses `size` at a value of the tail. Of equal values so far, `size_of_other` counts, or 100 leads if more.
     """
     x = np.asarray(x, float)
     if not varies(np.std(x), abs(np.mean(x) + origin)):

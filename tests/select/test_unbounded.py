@@ -226,7 +226,8 @@ def test_it_needs_far_fewer_pulls_than_a_support_that_is_wide_enough():
     assert fr.select_best(normal(means, 1.0, 1), 5, symmetric=True).best == 0
 
 
-@pytest.mark.parametrize("given", [{}, {"sub_gaussian": 1.0}, {"symmetric": True}], ids=["any law", "scale", "symmetric"])
+@pytest.mark.parametrize("given", [{}, {"sub_gaussian": 1.0}, {"symmetric": True}],
+                         ids=["any law", "scale", "symmetric"])
 @pytest.mark.parametrize("offset", [-1e12, 1e13, 1e14, 1e15])
 def test_far_from_0_arms_are_told_apart_as_near_it(given, offset):
     """Means that count from 0 stand still there: three of 32 such answers were wrong at 1e15, others never came."""

@@ -93,8 +93,8 @@ def plan_race(
     """
     with _checks.options_of("plan_race"):
         if options.get("proxy") is not None:
-            raise ValueError("proxy is given; scores say nothing of simulated rewards: leave it out, and give the sd that "
-                             "they leave, sd * sqrt(1 - r**2)")
+            raise ValueError("proxy is given; scores say nothing of simulated rewards: leave it out, and give the sd "
+                             "that they leave, sd * sqrt(1 - r**2)")
         spread = _checks.positive(sd, "sd", "equal rewards need no race")
         shared = _checks.real(correlation, "correlation")
         if not 0.0 <= shared < 1.0:

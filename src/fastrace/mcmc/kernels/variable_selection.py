@@ -304,7 +304,7 @@ def _odds(
                          f"can speak for: give it a finite prior_sd, or name it in always")
     counts = np.zeros(len(free) + 1)
     if callable(prior):
-        counts = np.array([float(prior(k)) for k in range(len(free) + 1)])
+        counts = np.array([_checks.real(prior(k), f"prior({k})") for k in range(len(free) + 1)])
         if not np.isfinite(counts).all():
             raise ValueError(f"prior returned {counts[~np.isfinite(counts)][0]} for a number of coefficients; finite "
                              f"log priors are needed")

@@ -112,8 +112,9 @@ def _designed(formula: str, frame: Any) -> Any:
                              f"twice in the frame ({error}); {_kinds(frame)}") from error
         if "incomplete" not in str(error):
             raise
-        raise ValueError(f"columns that {formula!r} names have missing values: {error} Every row needs all of them, so "
-                         f"drop or fill those rows") from error
+        short = [f"{name!r} ({count})" for name, count in frame.isna().sum().items() if count]
+        raise ValueError(f"columns that {formula!r} names have missing values: {error} Missing in the frame: "
+                         f"{', '.join(short[:20])}. Every row needs all of them, so drop or fill those rows") from error
 
 
 def _kinds(frame: Any) -> str:
