@@ -172,7 +172,7 @@ def test_filterboost_quick_takes_fewest_samples_by_bets_and_resumes(tmp_path):
 
 
 def test_arch_bins_are_the_binned_taylor_expansion_of_the_library():
-    arch = module("arch_selection")
+    arch = importlib.import_module("papers.chen_2016._arch_chains")
     rng = np.random.default_rng(0)
     returns = rng.standard_t(5.0, 1200)
     r, q = returns[4:], 4
@@ -213,7 +213,8 @@ def test_draws_of_a_cut_normal_density_have_the_density_that_they_come_with():
 
 
 def test_independent_proposals_visit_orders_of_an_arch_model_as_often_as_their_evidence_says():
-    arch, independent = module("arch_selection"), importlib.import_module("papers.chen_2016._independent")
+    arch = importlib.import_module("papers.chen_2016._arch_chains")
+    independent = importlib.import_module("papers.chen_2016._independent")
     rng = np.random.default_rng(3)
     returns = np.zeros(3000)                                    # fewer leave expansions that a chain sticks behind
     for t in range(2, 3000):
