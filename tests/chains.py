@@ -1,6 +1,8 @@
-"""Models and kernels that tests of chains share, and a target that can be enumerated."""
+"""What tests of chains share: models, kernels, an enumerable target, checks of derivatives and of posteriors."""
 
 import numpy as np
+import pytest
+from scipy import stats
 
 from fastrace import mcmc
 from reference import mcmc as twin
@@ -101,3 +103,39 @@ def shifted(n_rows=2000):
 
 def raced(n_rows=2000):
     return mcmc.RacingMetropolis(mcmc.GLM(*logistic(n_rows, 3, 7), prior_sd=10.0))
+
+
+def assert_derivatives(model, at, terms):
+    """The expansion at a point against differences of the twin's sums, and the residuals against both."""
+    value, gradient, hessian = model._expand(at)
+    assert value == pytest.approx(terms(at).sum(), rel=1e-12)
+    step = 1e-5
+    for j in range(model.dim):
+        e = step * np.eye(model.dim)[j]
+        slope = (terms(at + e).sum() - terms(at - e).sum()) / (2 * step)
+        assert slope == pytest.approx(gradient[j], rel=1e-6, abs=1e-6 * np.abs(gradient).max() + 1e-5)
+        bend = (model._expand(at + e)[1] - model._expand(at - e)[1]) / (2 * step)
+        np.testing.assert_allclose(bend, hessian[j], rtol=1e-5, atol=1e-7 * np.abs(hessian).max())
+    reference = mcmc.Reference(at, at, np.eye(model.dim), None, np.inf)
+    source, theta = model.engine(reference)
+    plain, parameters = model.engine(None)
+    rng = np.random.default_rng(9)
+    theta[:] = parameters[:] = at + 0.1 * rng.standard_normal((2, model.dim))
+    rows = rng.permutation(model.n_rows)
+    for arm in (0, 1):
+        here, d = terms(theta[arm]), theta[arm] - at
+        np.testing.assert_allclose(plain.read(rows)[:, arm], here[rows], rtol=1e-12, atol=1e-12)
+        assert plain.totals()[arm] == pytest.approx(here.sum(), rel=1e-12)
+        residual = source.read(rows)[:, arm]
+        assert source.totals()[arm] == pytest.approx(residual.sum(), rel=1e-9, abs=1e-11)
+        rest = here.sum() - (value + gradient @ d + 0.5 * d @ hessian @ d)
+        assert residual.sum() == pytest.approx(rest, abs=1e-10 * abs(value))
+    return source, theta
+
+
+def assert_same_posterior(exact, ours, center, alpha=1e-6):
+    for j in range(len(center)):
+        for power in (1, 2):
+            a, b = ((t.draws[0, :, j] - center[j]) ** power for t in (exact, ours))
+            error = np.hypot(*(x.std() / np.sqrt(mcmc.effective_sample_size(x)) for x in (a, b)))
+            assert abs(a.mean() - b.mean()) < stats.norm.isf(alpha / (4 * len(center))) * error + 0.01 * b.std()
