@@ -55,6 +55,9 @@ max_samples : int, optional
 outside : {"raise", "clip"}, default "raise"
     What to do with a reward outside `support`: refuse it, or move it to the nearer end and count it. The
     answer is then about the mean of the clipped rewards.""",
+    "cap": """\
+cap : float, default 0.9
+    Largest share of the wealth on one bet, in (0, 0.99].""",
     "raises": """\
 Raises
 ------

@@ -35,9 +35,7 @@ class TargetEBStop(_BettingRule):
 
     Parameters
     ----------
-    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside}
-    cap : float, default 0.9
-        Largest share of the wealth on one bet, in (0, 0.99].
+    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside} {cap}
 
     {raises}
 
@@ -90,9 +88,7 @@ class TargetBetStop(_BettingRule):
 
     Parameters
     ----------
-    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside}
-    cap : float, default 0.9
-        Largest share of the wealth on one bet, in (0, 0.99].
+    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside} {cap}
 
     {raises}
 
@@ -132,9 +128,7 @@ class TargetOddsStop(_BettingRule):
 
     Parameters
     ----------
-    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside}
-    cap : float, default 0.9
-        Largest share of the wealth on one bet, in (0, 0.99].
+    {default_epsilon} {delta} {support} {n_rows} {floor} {max_samples} {outside} {cap}
 
     {raises}
 
