@@ -39,8 +39,8 @@ cdef class UnboundedSelector(PairSelector):
 
     In units of `scale`, rewards count from `centre`: for symmetric rewards both are learned from the first rewards of
     the arm, which are then used for nothing else; `within` and `within_high` are the sums of the later ones and of
-    their squares. For a known scale `centre` is 0, and the mean says all. All this, and cuts, count from `origin`: 0, or
-    the mean next to the cut at the first look, if that is far from 0. Before, asymptotic arms count from their first
+    their squares. For a known scale `centre` is 0, and the mean says all. All this, and cuts, count from `origin`: 0,
+    or the mean next to the cut at the first look, if that is far from 0. Before, asymptotic arms count from their first
     rewards.
     """
 

@@ -85,7 +85,8 @@ class LUCB(Selection):
         Student's, or differences of exchangeable scores. Their scales need not be known, nor be equal, nor exist: they
         are learned. Five pulls of each arm begin it. The result warns of arms whose rewards look skewed.
     first_look : int, default 200
-        With ``support=None``: pulls of each arm before it is compared with others.
+        With ``support=None``: pulls of each arm before it is compared with others; one whose rewards have all been
+        equal waits for 4800, see the notes.
     paired : bool, default False
         By pairs, with a support: rewards come in rounds. A request of several arms wants equally many of each, and the
         t-th rewards of all of them must be of one draw: the same prompt, row, day or random seed. Requests do not
@@ -149,10 +150,22 @@ class LUCB(Selection):
     as delta goes to 0 (``bench/benchmarks/lucb.py``).
 
     With ``support=None`` alone, the bets are those for symmetric rewards, on all rewards of the arm and in units of
-    their standard deviation. Such evidence is a function of a t-statistic, and its path from `first_look` pulls of
-    each arm on is nearly that of normal rewards, for any law with a variance [7]_. So the promise is nearly right
-    where the mean of `first_look` rewards is nearly normal: the result has ``kind="asymptotic"``, and warns of arms
-    with long tails, such as rare events.
+    their standard deviation. Such evidence is a function of a t-statistic, and its path from `first_look` pulls of each
+    arm on is nearly that of normal rewards, for any law with a variance [7]_. So the promise is nearly right where the
+    mean of `first_look` rewards is nearly normal: the result has ``kind="asymptotic"``. Long tails are guarded against
+    as by the `tail_guard` of `FiniteRace`. Towards a tail the evidence is that of a larger variance: of rare events as
+    they would vary if the mean were at the cut. No verdict counts while fewer than 24 rewards (effectively) carry a
+    tail that could turn it, unless twice as many unseen ones could not; the arm in question is pulled instead. An arm
+    whose rewards have all been equal may hide events. Where two arms are g apart, it counts from 48 v / g pulls on, v
+    the size of the rewards that carry the other arm's tail, and at least from 4800. Events of probability p that are
+    the whole difference are missed with probability :math:`e^{-4800 p}`, so those of .001 in 0.8 % of runs. Rarer ones
+    cannot be suspected, nor any beside rewards that vary; a `support` protects from both.
+
+    Without this guard, two equal arms of events of probability .001, .005 and .01 were told apart at delta 0.1 in 88,
+    55 and 27 % of runs, and an arm of such events from a constant of the same mean in 85, 37 and 23 %; with it in at
+    most 1 % (200 to 300 runs each, ``bench/heavy_tails.py``). Of equal arms of normal, uniform, Student's (5 degrees)
+    and lognormal laws, 2 to 7 % are told apart. Normal, uniform and Student's arms that are .05 or .2 apart take 0 to
+    2 % more pulls than without it; arms of rare events up to 3 times as many.
 
     Which arms are pulled needs no proof: the pair on top by score bounds of the means at the
     level :math:`\log(1 / \delta) + \log(t) / 2` of round t, or, where that pair is apart already, one that is not. Each

@@ -514,7 +514,7 @@ class BettingRace(StreamRace):
         of a round have in common. ``"auto"``: differences, but brackets where ``2 n_best n_arms`` is above 2^18, as
         memory grows with that.
     first_look : int, default 200
-        With ``support=None``: rounds before which no arm leaves.
+        With ``support=None``: rounds before which no arm leaves; 4800 if its rewards have all been equal.
     {cost}
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does: nan, or told by hand None. ``"raise"`` refuses it. ``"worst"`` counts it as the low
@@ -555,8 +555,13 @@ class BettingRace(StreamRace):
     With ``support=None``, the evidence of a duel is that of a mixture of t-statistics of its differences, and brackets
     and intervals are those of `ConfidenceSequence` without a support. The promise is then nearly right, from
     `first_look` rounds on, as far as the mean of so many differences is normally distributed: results have
-    ``kind="asymptotic"``, and warn of arms whose differences have a long tail, such as rare events. Of a table, the
-    intervals are those of independent rounds, which are a little wider.
+    ``kind="asymptotic"``. Of a table, the intervals are those of independent rounds, which are a little wider.
+    Long tails are guarded against as in `LUCB` without a support: evidence is less where differences have a tail, and
+    does not count while fewer than 24 rewards (effectively) of either arm carry a tail that could turn it, as far as
+    the two do not have it in common; arms, or differences, that have been the same in all rounds wait for 4800 rounds
+    at least. Of an arm of events of probability .005 or .01 and size 1 / p, and a normal one of mean 1 and spread .01,
+    a race at delta 0.05 lost one in 35 and 20 % of runs without the guard, and in none of 200 with it
+    (``bench/heavy_tails.py``); normal, uniform and Student's rewards (5 degrees) take 0 to 1.5 % more rounds.
 
     A duel, an arm that bets against another, takes about 0.35 kB of memory and 50 ns a round: 0.6 us a reward with 12
     arms. Rewards that cost no more than that are better raced by `BernsteinRace`, or in a table by `race`.
