@@ -32,19 +32,20 @@ def hoeffding_serfling(n, n_rows, delta, support):
     return (support[1] - support[0]) * math.sqrt(rho * math.log(1 / delta) / (2 * n))
 
 
-def empirical_bernstein_serfling(n, n_rows, std, delta, support):
+def empirical_bernstein_serfling(n, n_rows, std, delta, support, onwards=False):
+    """After n rows, or with the spread of any later number of them for all these at once."""
     if n == n_rows:
         return 0.0
     x = math.log(5 / delta)
     kappa = 7 / 3 + 3 / math.sqrt(2)
-    rho = serfling_factor(n, n_rows)
+    rho = min(1.0, n_rows / n - 1) if onwards else serfling_factor(n, n_rows)
     return std * math.sqrt(2 * rho * x / n) + kappa * (support[1] - support[0]) * x / n
 
 
-def serfling(n, n_rows, std, delta, support):
+def serfling(n, n_rows, std, delta, support, onwards=False):
     return min(
         hoeffding_serfling(n, n_rows, delta / 2, support),
-        empirical_bernstein_serfling(n, n_rows, std, delta / 2, support),
+        empirical_bernstein_serfling(n, n_rows, std, delta / 2, support, onwards),
     )
 
 

@@ -249,7 +249,7 @@ def interval(x, looks, bound, delta, n_arms, *, constant=0.0, low=None, high=Non
         bound = {"hoeffding-serfling": bounds.hoeffding_serfling, "serfling": bounds.serfling,
                  "empirical-bernstein-serfling": bounds.empirical_bernstein_serfling, "betting": bounds.serfling}[bound]
         known = (rows, n_rows, share / len(looks), (low, high))
-        width = bound(*(known if bound is bounds.hoeffding_serfling else (*known[:2], std, *known[2:])))
+        width = bound(*(known if bound is bounds.hoeffding_serfling else (*known[:2], std, *known[2:], cut and n > 1)))
     lower, upper = mean - width, mean + width
     if low is not None:         # rows not read lie within the support
         lower = max(lower, (constant + np.sum(x) + (n_rows - n) * low) / n_rows)

@@ -32,6 +32,13 @@ cdef inline double serfling_factor(int64_t n, int64_t n_rows) noexcept nogil:
     return <double>(n_rows - n) / <double>n_rows * (1.0 + 1.0 / <double>n)
 
 
+cdef inline double onwards_factor(int64_t n, int64_t n_rows) noexcept nogil:
+    """The same for the empirical Bernstein bound at all times from n rows on; see `_rule.look_onwards`."""
+    if n <= n_rows - n:
+        return 1.0
+    return <double>(n_rows - n) / <double>n
+
+
 # A support as it is enforced: rewards that are computed may miss its ends by rounding.
 
 cdef inline double lower_end(double low, double high) noexcept nogil:

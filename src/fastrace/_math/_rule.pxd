@@ -11,7 +11,8 @@ from libc.stdint cimport int64_t
 
 from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport bets_t, wealth_extend, wealth_init, wealth_rejects, wealth_t
-from fastrace._math._bounds cimport empirical_bernstein_serfling, hoeffding_serfling, normal
+from fastrace._math._bounds cimport (empirical_bernstein_serfling, hoeffding_serfling, normal, onwards_factor,
+                                     serfling_factor)
 from fastrace._math._moments cimport moments4_extend, moments4_kurtosis, moments4_skewness, moments4_std
 from fastrace._math._simd cimport fr_range
 from fastrace._math._skewness cimport inflates, inflates_beyond_noise, room_for_unseen
@@ -87,6 +88,29 @@ cdef inline void look_init(look_t *look, int bound, int64_t n, int64_t n_rows, d
         look.by_std = empirical_bernstein_serfling(n, n_rows, 1.0, half, 0.0)
         look.by_span = empirical_bernstein_serfling(n, n_rows, 0.0, half, 1.0)
         look.cap = hoeffding_serfling(n, n_rows, half, 1.0)
+
+
+cdef inline void look_onwards(look_t *look, int bound, int64_t n_rows) noexcept nogil:
+    """Let the half-width of a look, with the mean and the spread of any later number of rows, hold for all at once.
+
+    Let m_k be the mean of k rows, s_k their standard deviation, L = log(1 / share). Given all that come later, m_k has
+    the mean m_{k+1}: read backwards, means without replacement are martingales, and so are those of (x - mu)^2. So by
+    Doob what Chernoff's bound says of n rows holds with the same probability for all k >= n at once. Hoeffding-Serfling
+    is such a bound. Theorem 4.3 of Bardenet & Maillard (2015) is not: it rests on conditional variances, for a fixed n,
+    with the factor rho_n. In its place, each with probability exp(-L) and for all k >= n, R the width of the support:
+
+    - m_k - mu <= sigma sqrt(2 f L / n) + R L / 3 n, f = min(1, (N - n) / n): Bernstein, by Theorem 4 of Hoeffding
+      (1963); for n > N / 2 of the rows not read, since m_n - mu is -(N - n) / n times theirs
+    - the mean of (x - mu)^2 is at least sigma^2 - R sigma sqrt(2 L / n), as their squares have a mean of R^2 sigma^2 at
+      most (Maurer 2003)
+    - m_k - mu <= R sqrt(L / 2 n), and mu - m_k (Hoeffding).
+
+    The last two say that sigma <= s_k + (1 + sqrt 2) R sqrt(L / 2 n). All in all, m_k - mu is at most
+    s_k sqrt(2 f L / n) + (1 + sqrt 2 + 1 / 3) R L / n with probability 1 - 4 exp(-L). The formula spends 5 exp(-L), and
+    7 / 3 + 3 / sqrt 2 is more than that, so that f in place of rho_n is all that is to change.
+    """
+    if look.n < n_rows and bound != NORMAL and bound != BETTING:
+        look.by_std *= sqrt(onwards_factor(look.n, n_rows) / serfling_factor(look.n, n_rows))
 
 
 cdef inline double look_width(const look_t *look, double std, double span) noexcept nogil:

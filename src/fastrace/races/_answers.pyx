@@ -9,8 +9,8 @@ from fastrace._base._guard cimport guard_check_built, guard_leave, guard_take
 from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport wealth_init, wealth_t
 from fastrace._math._moments cimport moments4_extend_difference, moments4_kurtosis, moments4_skewness, moments4_std
-from fastrace._math._rule cimport (BETTING, NORMAL, SERFLING, constant_so_far, look_init, look_t, look_width,
-                                   mean_with_rest, quantile_of_equal_evidence)
+from fastrace._math._rule cimport (BETTING, NORMAL, SERFLING, constant_so_far, look_init, look_onwards, look_t,
+                                   look_width, mean_with_rest, quantile_of_equal_evidence)
 from fastrace.races._judge cimport (BY_BUDGET, CONSTANT_FIRST_LOOK, HELD_BACK, IMPOSSIBLE_REWARD, MISSING_REWARD,
                                     OUTSIDE_SUPPORT, RUNNING, SKEWED, WORST, RaceJudge)
 from fastrace.races._reading cimport ROWS_PER_CHECK
@@ -181,6 +181,7 @@ cdef class RaceAnswers(RaceJudge):
         cdef int64_t start = 0, present
         cdef Py_ssize_t count
         cdef double read
+        cdef bint onwards = rows < n
         cdef double known = (self.offset[i] + self.shift[i] - self.offset[leader] - self.shift[leader]) / self.n_rows
         cdef double mean, width = INFINITY, std, span = 0.0, size
         memset(&m, 0, sizeof(moments4_t))
@@ -207,6 +208,8 @@ cdef class RaceAnswers(RaceJudge):
         low[0], high[0] = min(low[0], mean), max(high[0], mean)        # if a reward has left the support
         look_init(&look, self.bound, rows, self.n_rows, share,
                   quantile_of_equal_evidence(share) if self.bound == BETTING else quantile)
+        if onwards:
+            look_onwards(&look, self.bound, self.n_rows)
         if self.bound == BETTING:
             width = look_width(&look, std, span)
             high[0] = mean + self._refuted(leader, i, -known, n, share, -mean, width, high[0] - mean)
@@ -302,7 +305,8 @@ cdef class RaceAnswers(RaceJudge):
 
         A budget ends a race between two looks, at a number of rows that depends on the rewards. Serfling's inequalities
         then hold in their maximal form: from n rows on, no mean strays further than after n - 1 of them with the same
-        probability. Normal means do so with at most twice the probability, by reflection.
+        probability; `_rule.look_onwards` makes the empirical one of that form. Normal means do so with at most twice
+        the probability, by reflection.
         """
         # Where the budget ends before the first look, all arms that take part have read equally much.
         looks = np.asarray(self._looks)
@@ -314,6 +318,8 @@ cdef class RaceAnswers(RaceJudge):
         """Interval of the mean of an arm from n rewards: the half-width at `rows`, cut to what the support leaves."""
         cdef double width = INFINITY, read, constant
         cdef look_t look
+        cdef int bound = SERFLING if self.bound == BETTING else self.bound
+        cdef bint onwards = rows < n
         lower[0], upper[0] = -INFINITY, INFINITY
         if isnan(mean):
             if n == 0 and self.bounded_support and self.n_rows > 0:         # nothing is read: the support alone
@@ -330,7 +336,9 @@ cdef class RaceAnswers(RaceJudge):
             rows = max(rows - absent, <int64_t>1)
         if not isnan(std) and not (self.bound == NORMAL and constant_so_far(std, fabs(mean))):
             # Bets are not inverted here: their interval is that of the serfling bound.
-            look_init(&look, SERFLING if self.bound == BETTING else self.bound, rows, self.n_rows, share, quantile)
+            look_init(&look, bound, rows, self.n_rows, share, quantile)
+            if onwards:
+                look_onwards(&look, bound, self.n_rows)
             width = look_width(&look, std, self.high[i] - self.low[i])
         lower[0], upper[0] = mean - width, mean + width
         if self.bounded_support:                        # which the mean keeps if a reward has left it
