@@ -263,7 +263,9 @@ def test_minibatches_by_blocks_are_their_twin(radii, monkeypatch):
     kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision="poisson")
     kernel._walks, kernel._engines = None, []
     made, about = kernel.compressed, kernel.reference
-    within = [(radius, kernel.model._weights_within(made.psi_hat, about.factor, radius)) for radius in radii]
+    lengths = kernel.model._lengths(about.factor)
+    np.testing.assert_allclose(kernel._lengths_of_rows(), lengths, rtol=1e-8)
+    within = [(radius, kernel.model._weights_within(made.psi_hat, lengths, radius)) for radius in radii]
     kernel._balls = tuple((radius, kernel._block_table(weights)) for radius, weights in within)
     balls = [(radius, twin.Blocks(weights, codes, 4)) for radius, weights in within]
     order = np.r_[2:6, 0:2]

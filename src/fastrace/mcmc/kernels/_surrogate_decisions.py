@@ -93,8 +93,19 @@ class DecidedByRows(OnSurrogate, Racing):
             self._pieces = pieces_of(self.compressed.factor(), self.model.factors)
             self._parts, rounding = self.model._piece_weights(hat, self._pieces)
             return Reference(hat, hat, root, self._parts.sum(axis=0), math.inf, rounding=rounding)
-        weights, radius, rounding, *shells = self.model._bounds(hat, root) if bounded else (None, math.inf, 0.0)
+        own = (self._lengths_of_rows(),) if bounded and self._in_blocks else ()
+        weights, radius, rounding, *shells = self.model._bounds(hat, root, *own) if bounded else (None, math.inf, 0.0)
         return Reference(hat, hat, root, weights, radius, rounding=rounding, shells=tuple(shells))
+
+    @property
+    def _in_blocks(self) -> bool:
+        """Whether rows see one group's effects each, and a scale that is fixed."""
+        return isinstance(self.model, GLM) and len(self.model.factors) == 1 and not self.model.learns_scale
+
+    def _lengths_of_rows(self) -> Array:
+        """How far a step of length 1 in the metric moves each row's predictor at most, or a little more."""
+        model: Any = self.model
+        return self._spread_of(pieces_of(self.compressed.factor(), model.factors)) * (1.0 + 1e-12)
 
     def _block_table(self, weights: Array) -> BlockTable | None:
         """Rows by the block of coordinates that they see beside the dense ones; None if there are no blocks."""
@@ -110,10 +121,10 @@ class DecidedByRows(OnSurrogate, Racing):
         The radii of `Reference.shells` are for all coordinates together, of which a row sees few.
         """
         arrow, model, out = self.compressed.curvature, self.model, []
-        hat, root, total = np.array(self.compressed.psi_hat), self.reference.factor, math.fsum(weights)
+        hat, lengths, total = np.array(self.compressed.psi_hat), self._lengths_of_rows(), math.fsum(weights)
         for beyond in reversed(BALLS):
             radius = math.sqrt(arrow.n_dense + arrow.width) + beyond
-            smaller = np.minimum(model._weights_within(hat, root, radius), weights)  # type: ignore[attr-defined]
+            smaller = np.minimum(model._weights_within(hat, lengths, radius), weights)  # type: ignore[attr-defined]
             table = self._block_table(smaller)
             if radius < self._radius and table is not None and math.fsum(smaller) <= SMALLER * total:
                 out.append((radius, table))

@@ -22,14 +22,15 @@ from fastrace.mcmc.models.model import GLM, NoModeError
 
 Array = NDArray[np.float64]
 
-MOST_BY_SLICES = 8  # hyperparameters that the nested normal is taken for by default
+MOST_BY_SLICES = 15  # hyperparameters that the nested normal is taken for by default
 FIRST_TRAJECTORIES = 50  # from one point to a start
 NORMAL_DRAWS, NORMAL_SHARE = 400, 0.75  # of the nested normal, and the effective share of them that makes it cheapest
 SCALED = ("gaussian", "student-t")  # families whose surrogate is normal given a learned scale
 LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
 LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
 HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is near them
-TARGET = 0.5  # share of whole moves accepted, below which moves become smaller
+MOVED = 0.5  # share of moves without a factor of their own that get anywhere, from which on they are made
+TARGET = 0.3  # share of moves accepted, below which they become smaller: at .23 small ones would get on best
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
 FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
@@ -123,7 +124,7 @@ class OnSurrogate(RowKernel):
             self._fixed_share = 1.0
             draws = self._inner().draws(self._middle, PILOT, np.random.default_rng(PILOT_SEED))
             moved = (np.diff(draws[:, : self.compressed.n_seen], axis=0) != 0.0).any(axis=1)
-            self._fixed_share = FIXED if moved.mean() > TARGET else 0.0
+            self._fixed_share = FIXED if moved.mean() > MOVED else 0.0
 
     def _spread_of(self, pieces: Pieces) -> Array:
         """Standard deviation of each row's predictor."""

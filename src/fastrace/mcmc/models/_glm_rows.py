@@ -262,12 +262,13 @@ class GLMRows(Model):
 
     # Bounds on how far terms change.
 
-    def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
+    def _bounds(self, hat: Array, factor: Array, lengths: Array | None = None) -> tuple[Any, ...]:
         shells: tuple[tuple[float, Array], ...] = ()
         if self.learns_scale:
             weights, radius = self._mixed_weights(hat, factor)
         else:
-            of_rows = self._glm, self._lengths(factor), lambda: self._predictors(hat)
+            lengths = self._lengths(factor) if lengths is None else lengths
+            of_rows = self._glm, lengths, lambda: self._predictors(hat)
             weights, radius = cubic_weights(*of_rows)
             shells = cubic_shells(*of_rows, weights, radius)
         times = self._glm.term_weights
@@ -275,9 +276,9 @@ class GLMRows(Model):
             weights, shells = weights * times, tuple((r, w * times) for r, w in shells)
         return weights, radius, self._rounding(hat), *shells
 
-    def _weights_within(self, hat: Array, factor: Array, radius: float) -> Array:
+    def _weights_within(self, hat: Array, lengths: Array, radius: float) -> Array:
         """Weights as those of `_bounds` that hold within a ball; of a fixed scale."""
-        lengths, times = self._lengths(factor), self._glm.term_weights
+        times = self._glm.term_weights
         weights = cubic_bends(self._glm, lambda: self._predictors(hat), radius * lengths) * lengths**3
         return weights if times is None else weights * times
 
