@@ -173,14 +173,15 @@ def test_walks_along_sites_leave_what_exact_decisions_leave(monkeypatch):
     assert_same_law(*draws)
 
 
-def with_few_rows_that_matter():
-    """A group of 27 rows of one outcome, and a row of great leverage."""
+def with_few_rows_that_matter(grouped=True):
+    """A group of 27 rows of one outcome, or a column for them, and a row of great leverage."""
     rng = np.random.default_rng(0)
     X, codes = np.column_stack([np.ones(6000), rng.normal(size=6000)]), rng.integers(0, 5, size=6000)
     X[0, 1], few = 25.0, codes == 4
     codes[few] = np.where(rng.random(few.sum()) < 0.02, 4, 0)
     chance = 1.0 / (1.0 + np.exp(-(X @ [-2.5, 0.3] + np.array([0.3, -0.3, 0.0, 0.4, 0.0])[codes])))
-    return mcmc.GLM(X, (rng.random(6000) < chance) & (codes != 4), groups=codes)
+    y = (rng.random(6000) < chance) & (codes != 4)
+    return mcmc.GLM(X, y, groups=codes) if grouped else mcmc.GLM(np.column_stack([X, codes == 4]), y, prior_sd=3.0)
 
 
 def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
@@ -196,12 +197,14 @@ def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
     assert mcmc.SurrogateMetropolis(model).decision == "exact"
 
 
+@pytest.mark.parametrize(("grouped", "inner"), [(True, "normal"), (True, "hmc"), (False, "normal")])
 @few_or_many(("delta", "steps"), (0.01, 3000), (0.001, 60_000))
-def test_races_read_the_few_rows_that_matter_and_err_as_promised(delta, steps):
-    model = with_few_rows_that_matter()
-    kernel = mcmc.SurrogateMetropolis(model, decision="race", delta=delta)
-    exact = mcmc.SurrogateMetropolis(model, decision="exact")
-    for name in ("_tilt", "_bend", "_walks"):
+def test_races_read_the_few_rows_that_matter_and_err_as_promised(grouped, inner, delta, steps):
+    model = with_few_rows_that_matter(grouped)
+    kernel = mcmc.SurrogateMetropolis(model, inner, "race", delta=delta)
+    exact = mcmc.SurrogateMetropolis(model, inner, "exact")
+    assert 20 < len(kernel._apart) < 40
+    for name in ("_tilt", "_bend", "_walks", *(["_trajectories"] if inner == "hmc" else [])):
         setattr(exact, name, getattr(kernel, name))
     exact._engines = []
     rng, wrong, read = np.random.default_rng(SEED), 0, 0

@@ -156,14 +156,26 @@ class DecidedByRows(OnSurrogate, Racing):
 
     def _without_bounds(self) -> str:
         """How "auto" decides where no minibatch is cheap."""
-        return "exact" if self._races_miss() or self._apart is not None else "race"
+        return "exact" if self._grouped and (self._races_miss() or self._apart is not None) else "race"
+
+    @property
+    def _grouped(self) -> bool:
+        """Whether few rows that matter are to be expected, as of small groups; elsewhere "auto" races as it did."""
+        return isinstance(self.model, GLM) and bool(self.model.factors) and self.inner != "hmc"
 
     def _races_miss(self) -> bool:
-        """Whether so few rows hold what the expansion leaves that the first looks of a race see none of them."""
+        """Whether so few rows hold what the expansion leaves that the first looks of a race see none of them.
+
+        Where a scale is learned, no row is looked for: what it leaves is a function of predictor and scale together.
+        Nor where the model is not a `GLM`: other rows do not say how far they are from quadratic.
+        """
         model = self.model
-        if not isinstance(model, GLM) or not model.factors or model.learns_scale or self.inner == "hmc":
+        if not isinstance(model, GLM) or model.learns_scale:
             return False
-        spread = self._spread_of(self._pieces or pieces_of(self.compressed.factor(), model.factors))
+        if model.factors:
+            spread = self._spread_of(self._pieces or pieces_of(self.compressed.factor(), model.factors))
+        else:
+            spread = model._lengths(self.compressed.covariance_root())
         rows, apart = held_apart(model, np.array(self.compressed.psi_hat), spread, MISSED, MOST_APART)
         self._apart = rows if apart and len(rows) else None
         return not apart

@@ -22,7 +22,8 @@ from fastrace.mcmc.models.model import GLM, NoModeError
 
 Array = NDArray[np.float64]
 
-MOST_BY_SLICES = 15  # hyperparameters that the nested normal is taken for by default
+MOST_BY_SLICES = 8  # hyperparameters that the nested normal is taken for by default, and
+MOST_OF_GROUPS = 15  # where all are scales and correlations of groups' effects, whose marginal is nearly normal
 FIRST_TRAJECTORIES = 50  # from one point to a start
 NORMAL_DRAWS, NORMAL_SHARE = 400, 0.75  # of the nested normal, and the effective share of them that makes it cheapest
 SCALED = ("gaussian", "student-t")  # families whose surrogate is normal given a learned scale
@@ -77,7 +78,9 @@ class OnSurrogate(RowKernel):
             raise ValueError("inner='normal' needs a prior that is normal given its hyperparameters, and the model was "
                              "not recognised as one that has it; take inner='hmc'")
         if inner == "auto":
-            return "hmc" if mapped or self.compressed.prior.n_hyper > MOST_BY_SLICES else "normal"
+            prior = self.compressed.prior
+            most = MOST_BY_SLICES if prior.given[1] else MOST_OF_GROUPS
+            return "hmc" if mapped or prior.n_hyper > most else "normal"
         return inner
 
     def _scale_has_closed_form(self) -> bool:

@@ -44,17 +44,19 @@ class SurrogateMetropolis(DecidedByRows):
         How a step moves on the surrogate. "normal", the nested normal: hyperparameters from their marginal under the
         surrogate, then all that rows see given them, which is normal; nearly independent draws. "hmc": Hamiltonian
         trajectories, for priors that are far from normal; their steps and coordinates are settled on the surrogate
-        when the kernel is made. "auto": the first up to 15 hyperparameters, unless less than .75 of 400 draws of it,
-        always from one seed, are effective once weighted by what it leaves of the prior, as for tight Laplace priors.
+        when the kernel is made. "auto": the first up to 8 hyperparameters, or 15 if all are scales and correlations of
+        groups, unless less than .75 of 400 draws of it, always from one seed, are effective once weighted by what it
+        leaves of the prior, as for tight Laplace priors.
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a step is decided. "race": as in `RacingMetropolis`, wrong with probability `delta` at most. "poisson":
         without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
         "exact": by all rows. "auto": by no row where the surrogate is the likelihood itself, as with a Gaussian
         likelihood whose scale is learned, and describe() says "none"; else "exact" up to 4096 rows, which are read in
         no time; "poisson" where such bounds are known and a short pilot, always from one seed, reads few rows by them;
-        else "exact" where a few rows hold most of what the expansion leaves, such as a small group of one outcome,
-        which small subsets miss; else "race". A race asked for by name reads these rows in every decision, and races
-        the others; where it would take more than 2 % of the rows, it is a warning of `mcmc.sample`.
+        else, with groups moved by the nested normal, "exact" where a few rows hold most of what the expansion leaves,
+        such as a small group of one outcome, which small subsets miss; else "race". A race of a `GLM` with a fixed
+        scale reads such rows in every decision, and races the others; where it would take more than 2 % of the rows, it
+        is a warning of `mcmc.sample`.
     n_inner : int, default 1
         Moves on the surrogate between two decisions.
     size : float, default 1.0
@@ -192,7 +194,7 @@ class SurrogateMetropolis(DecidedByRows):
         if self.decision in ("auto", "poisson"):
             self._decide_by_bounds()
         if self.decision == "race":
-            self._missed = decision == "race" and self._races_miss()  # "auto" has looked
+            self._missed = (decision == "race" or not self._grouped) and self._races_miss()  # else "auto" has looked
             self._race_by(*race)
         self._spreads = None
 
