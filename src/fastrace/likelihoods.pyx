@@ -120,7 +120,7 @@ cdef class GLMSource(TermSource):
 
     def __init__(self, X, y, theta=None, family="logistic", scale=None, df=4.0, *, offset=None, weights=None,
                  trials=None, groups=None, learn_scale=False, support=None, check_finite=True):
-        if family not in _FAMILIES:
+        if not isinstance(family, str) or family not in _FAMILIES:
             raise ValueError(f"family is {family!r}; choose one of {', '.join(map(repr, _FAMILIES))}")
         learns_scale = is_learned(family, scale, learn_scale)
         scale = 1.0 if scale is None else _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
@@ -138,7 +138,7 @@ cdef class GLMSource(TermSource):
             width = factor.stop
             factors.append(factor)
         width += learns_scale
-        parameters = np.array(np.zeros(width) if theta is None else theta, dtype=np.float64, order="C", ndmin=2)
+        parameters = np.atleast_2d(np.zeros(width) if theta is None else _checks.floats(theta, "theta"))
         _check_theta(parameters, (max(len(parameters), 1), width))
         a_row = (x.nnz / max(x.shape[0], 1) if is_sparse(x) else x.shape[1]) + sum(f.width for f in factors)
         super().__init__(len(parameters), x.shape[0], scan_advantage=scan_advantage(x),
@@ -606,7 +606,7 @@ cdef class PairSource(_BlockSource):
     def __init__(self, Source source not None, arm_a=0, arm_b=1):
         guard_check_built(&source.guard, source)
         for name, arm in (("arm_a", arm_a), ("arm_b", arm_b)):
-            if not 0 <= arm < source.n_arms:
+            if not 0 <= _checks.integer(arm, name, 0, "it is the number of an arm") < source.n_arms:
                 raise ValueError(f"{name} is {arm}; the source has arms 0 to {source.n_arms - 1}")
         support = None
         if source.support is not None:

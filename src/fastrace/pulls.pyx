@@ -174,7 +174,7 @@ cdef class RandomPulls(PullSource):
         guard_await(&self.guard, 1)
 
     def __init__(self, n_arms, rng=None):
-        generator = np.random.default_rng(rng)
+        generator = _checks.generator(rng)
         lock, capsule = generator.bit_generator.lock, generator.bit_generator.capsule
         super().__init__(n_arms)
         guard_build(&self.guard, 1, self)
@@ -222,7 +222,7 @@ def _rebuild_random(cls, arguments, rng, left):
 
 def _vector(values, name):
     """A fresh contiguous vector of finite floats."""
-    array = np.array(values, dtype=np.float64, ndmin=1)
+    array = np.atleast_1d(_checks.floats(values, name))
     if array.ndim != 1 or not array.size or not np.isfinite(array).all():
         raise ValueError(f"{name} is {_checks.shown(values)}; a vector of finite numbers, one per arm, is needed")
     return np.ascontiguousarray(array)
@@ -808,8 +808,8 @@ def as_pulls(pull, n_arms, *, order="random", rng=None, paired=False):
     >>> sorted(set(as_pulls([[1.0, 5.0], [2.0, 6.0]], n_arms=2, rng=1).read([1], [20]).tolist()))
     [5.0, 6.0]
     """
-    if order not in ("given", "random"):
-        raise ValueError(f"order is {order!r}; 'given' or 'random' is needed")
+    if not isinstance(order, str) or order not in ("given", "random"):
+        raise ValueError(f"order is {_checks.shown(order)}; 'given' or 'random' is needed")
     if isinstance(pull, Source) and order == "given":
         raise TypeError(f"order is 'given' and pull is a {type(pull).__name__}, a population of rows in no order; say "
                         f"order='random', as ResampledPulls reads it, or give a table of the rewards in their order")

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import numbers
+import os
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -22,6 +23,7 @@ Support = tuple[ArrayLike, ArrayLike]
 SHOWN = 30             # most numbers of a user's value that an error quotes
 RUNNING = 1000         # rows that show whether a column holds running numbers
 COARSE = 5e-13             # of its ends: a support that is narrower leaves too few digits of a float to sums
+MOST_COST = 1e280       # of an evaluation: sums of so many stay within a float
 MOST = 2**63 - 1        # that 64 bits count
 MOST_PULLS = 2**62      # that are counted
 FIRST_LOOK = 200        # rewards before an asymptotic interval: its error is then at most 1.2 delta on light tails
@@ -58,7 +60,10 @@ def real(value: float, name: str) -> float:
     plain = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "fiub"
     if not plain and not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {shown(value)} of type {type(value).__name__}; a real number is needed")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is beyond what a float holds; a real number below 1.8e308 is needed") from None
     if math.isnan(number):
         raise ValueError(f"{name} is nan; a real number is needed")
     return number
@@ -93,12 +98,40 @@ def first_look(value: int | None) -> int:
     return FIRST_LOOK if value is None else integer(value, "first_look", 2, "a variance needs two rewards")
 
 
+def as_array(value: Any, name: str) -> NDArray[Any]:
+    """An array of anything, of any shape."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name} is {shown(value)}; numbers in an array, of as many in each row, are needed: "
+                         f"{error}") from None
+
+
 def reals(value: ArrayLike, name: str) -> NDArray[np.float64]:
     """An array of floats of any shape, nan among them."""
-    array = np.asarray(value)
+    array = as_array(value, name)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} is {shown(value)} of dtype {array.dtype}; real numbers are needed")
     return array.astype(np.float64, copy=False)
+
+
+def floats(value: ArrayLike, name: str) -> NDArray[np.float64]:
+    """A fresh array of floats, made of whatever NumPy makes floats of."""
+    try:
+        return np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} is {shown(value)}; real numbers in an array are needed") from None
+
+
+def room(n_bytes: float, what: str) -> None:
+    """Refuse what would take more memory than there is, before it is asked for."""
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):       # not known here
+        there = 1 << 40
+    if n_bytes > there:
+        raise ValueError(f"{what} would take {n_bytes:.3g} bytes of memory at least; there are {there:.3g}: fewer are "
+                         f"needed")
 
 
 def reals_where(value: ArrayLike, name: str, good: Callable[[Any], Any], needed: str) -> NDArray[np.float64]:
@@ -118,7 +151,7 @@ def probabilities(value: ArrayLike, name: str) -> NDArray[np.float64]:
 
 def counts(value: ArrayLike, name: str) -> NDArray[np.int64]:
     """An array of whole numbers from 1 to 2^62, also if given as floats."""
-    array = np.asarray(value)
+    array = as_array(value, name)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} is {shown(value)} of dtype {array.dtype}; whole numbers are needed")
     bad = ~((array >= 1) & (array <= 2**62))
@@ -132,7 +165,7 @@ def counts(value: ArrayLike, name: str) -> NDArray[np.int64]:
 
 def indices(value: ArrayLike, name: str, size: int) -> NDArray[np.int64]:
     """A vector of indices below `size`, from a vector or a single one."""
-    array = np.atleast_1d(np.asarray(value))
+    array = np.atleast_1d(as_array(value, name))
     if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name} is {shown(value)}; an integer or a vector of integers is needed")
     bad = array[(array < 0) | (array >= size)]
@@ -160,7 +193,7 @@ def choice(value: str, name: str, options: tuple[str, ...]) -> str:
 
 def arm_values(value: ArrayLike, name: str, n_arms: int, of: str = "arm") -> NDArray[np.float64]:
     """One float per arm, or what else it is `of`, from a scalar or a vector; a fresh array."""
-    array = np.asarray(value)
+    array = as_array(value, name)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed")
     if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != n_arms):
@@ -222,8 +255,8 @@ def twice(names: Sequence[str]) -> str | None:
 def arm_costs(value: ArrayLike, n_arms: int) -> NDArray[np.float64]:
     """What one evaluation of each arm costs."""
     found = arm_values(value, "cost", n_arms)
-    if not ((found >= 0.0) & np.isfinite(found)).all():
-        raise ValueError(f"cost is {shown(value)}; finite numbers of at least 0 are needed")
+    if not ((found >= 0.0) & (found <= MOST_COST)).all():
+        raise ValueError(f"cost is {shown(value)}; finite numbers of at least 0 are needed, up to 1e280")
     return found
 
 

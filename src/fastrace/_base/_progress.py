@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from fastrace._base import _checks
 from fastrace._base._words import counted
 
 T = TypeVar("T")
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 def track(items: Sequence[T], shown: bool, title: str) -> Iterator[T]:
     """Iterate over `items`, with a bar on standard error if `shown`."""
-    if not shown:
+    if not _checks.flag(shown, "progress"):
         yield from items
         return
     try:
@@ -29,7 +30,7 @@ def track(items: Sequence[T], shown: bool, title: str) -> Iterator[T]:
 @contextmanager
 def meter(title: str, total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes how much is done: a bar on standard error if `shown`, moving without total."""
-    if not shown:
+    if not _checks.flag(shown, "progress"):
         yield lambda done: None
         return
     try:
@@ -75,7 +76,7 @@ def samples(shown: bool) -> Iterator[Callable[[Any, bool], None]]:
 
     Five times a second on a terminal, where the line is written over; every ten seconds elsewhere.
     """
-    if not shown:
+    if not _checks.flag(shown, "progress"):
         yield lambda rule, last: None
         return
     terminal = sys.stderr.isatty()

@@ -302,7 +302,7 @@ def quantile_of_variances(log_inv_delta, const double[::1] variances, kind):
 
 def crossing_probability(limit, const double[::1] variances, kind):
     """P(the standardised walk exceeds `limit`), or first leaves [-limit, limit] upwards."""
-    cdef double high = limit, low, smallest, result = 0.0
+    cdef double high = fmin(limit, 40.0), low, smallest, result = 0.0      # beyond, the probability is 0 in a float
     cdef int number = KINDS[kind]
     cdef step_t *steps = allocate(variances.shape[0])
     cdef double *work = NULL

@@ -105,6 +105,8 @@ cdef class BinnedTaylor(_BlockSource):
         by = data if z is None else _columns(z, "z")
         if len(by) != len(data) or len(data) == 0:
             raise ValueError(f"z has {len(by)} rows and y has {len(data)}; the same number, at least 1, is needed")
+        if not callable(expansion):
+            raise TypeError(f"expansion is {_checks.shown(expansion)}; a function of the references is needed")
         super().__init__(n_arms, len(data))
         cell = _cells(by, n_bins) if labels is None else _labels(labels, len(data))
         count = np.bincount(cell)
@@ -241,7 +243,7 @@ cdef class BinnedTaylor(_BlockSource):
 
 
 def _columns(values, name):
-    array = np.asarray(values)
+    array = _checks.as_array(values, name)
     if array.ndim != 2 or array.dtype.kind not in "fiub" or array.shape[1] == 0:
         raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}; real numbers of shape (n_rows, "
                          f"columns) are needed")
@@ -252,7 +254,7 @@ def _columns(values, name):
 
 
 def _labels(labels, n_rows):
-    array = np.asarray(labels)
+    array = _checks.as_array(labels, "labels")
     if array.shape != (n_rows,) or array.dtype.kind not in "iu" or array.min() < 0:
         raise ValueError(f"labels has shape {array.shape} and dtype {array.dtype}; a bin number from 0 up for each of "
                          f"the {n_rows} rows is needed")
@@ -261,8 +263,8 @@ def _labels(labels, n_rows):
 
 def _cells(z, n_bins):
     """Cells of a grid whose lines are equally spaced quantiles of each column; empty cells are dropped."""
-    if n_bins < 1:
-        raise ValueError(f"n_bins is {n_bins}; at least one bin is needed")
+    n_bins = _checks.integer(n_bins, "n_bins", 1, "rows are put in bins")
+    _checks.room(16.0 * n_bins ** (1.0 / z.shape[1]), f"n_bins is {n_bins}: their ends")
     slices = max(1, round(n_bins ** (1.0 / z.shape[1])))
     cell = np.zeros(len(z), dtype=np.intp)
     for column in z.T:

@@ -29,7 +29,7 @@ cdef class TermSource(_BlockSource):
         self.sum_block = SUM_BLOCK
 
     cdef cnp.ndarray expanded_at(self, theta_hat):
-        hat = np.array(theta_hat, dtype=np.float64)
+        hat = _checks.floats(theta_hat, "theta_hat")
         if hat.shape != (self.parameters.shape[1],) or not np.isfinite(hat).all():
             raise ValueError(f"theta_hat has shape {hat.shape} and values {hat}; {self.parameters.shape[1]} finite "
                              f"parameters are needed")

@@ -24,7 +24,7 @@ cdef extern from "_softmax.h" nogil:
 
 def offset_table(offset, shape):
     """A float64 array of finite numbers of that shape, as the compiled code reads it."""
-    given = np.asarray(offset)
+    given = _checks.as_array(offset, "offset")
     if given.shape != shape or given.dtype.kind not in "fiub" or np.ma.is_masked(offset):
         raise ValueError(f"offset has shape {given.shape} and dtype {given.dtype}; real numbers of shape {shape} are "
                          f"needed")

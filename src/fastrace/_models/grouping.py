@@ -290,7 +290,8 @@ def _of_objects(values: list[Any], called: str) -> tuple[NDArray[np.int32], tupl
     try:
         levels = dict.fromkeys(values)
     except TypeError as error:
-        raise ValueError(f"{called} hold values that cannot be told apart by their hash: {error}") from None
+        raise ValueError(f"{called} hold values, such as lists, that cannot be told apart by their hash; words or "
+                         f"numbers are needed") from error
     names: dict[str, Any] = {}
     for level in levels:
         if names.setdefault(str(level), level) is not level:

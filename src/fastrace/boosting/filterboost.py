@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -202,8 +201,8 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         self._boosters = [Booster() for _ in range(n_boosters)]
         self._streams: list[_boost.StumpStream] | None = None
         rows = Rows(X, self._bins if self.estimator is None else None, weights, rngs[0], in_memory=not mapped)
-        plan = list(itertools.product(range(n_boosters), range(self.n_estimators)))
-        bar = track(plan, self.verbose > 0, "FilterBoost")
+        plan = range(n_boosters * self.n_estimators)
+        bar = track(plan, _checks.real(self.verbose, "verbose") > 0, "FilterBoost")
         for k in range(n_boosters):
             rows.rng = rngs[2 * k]
             rounds = self._rounds(self._boosters[k], rows, _signs(labels, k, n_boosters), rngs[2 * k + 1])
@@ -303,6 +302,9 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
 
     def _check_parameters(self) -> None:
         _checks.integer(self.n_estimators, "n_estimators", 1, "it counts rounds")
+        if self.estimator is not None and not all(hasattr(self.estimator, name) for name in ("fit", "get_params")):
+            raise TypeError(f"estimator is {_checks.shown(self.estimator)}; a classifier of scikit-learn's kind, or "
+                            f"None for stumps, is needed")
         for name in ("epsilon", "delta", "tau"):
             _checks.probability(getattr(self, name), name)
         _checks.integer(self.n_bins, "n_bins", 2, "one bin tells nothing")
@@ -332,7 +334,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
     def _learn_bins(self, X: NDArray[Any]) -> None:
         categorical = np.zeros(X.shape[1], dtype=bool)
         if self.categorical_features is not None:
-            wanted = np.asarray(self.categorical_features)
+            wanted = _checks.as_array(self.categorical_features, "categorical_features")
             names = getattr(self, "feature_names_in_", None)
             if wanted.dtype.kind == "b" and wanted.shape == categorical.shape:
                 categorical = wanted

@@ -1,6 +1,7 @@
 """The normal approximation: the quantile B of Racing-Normal, its half-width, and guards of small first looks."""
 
 from functools import lru_cache
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,7 @@ def normal_quantile(
     >>> round(normal_quantile(0.01, 100_000, 100, kind="union"), 4)
     3.0902
     """
+    choice(kind, "kind", _KINDS)
     numbers: Any = (delta, n_rows, first_look, growth, kind, log_inv_delta)
     try:
         return _quantile_of_schedule(*numbers)
@@ -245,10 +247,11 @@ def student_quantile(quantile: ArrayLike, n: ArrayLike, *, ddof: int = 1) -> Any
     from scipy.special import stdtrit  # here, since it takes 0.3 s to import
 
     limit, read = checked(quantile=quantile, n=n)
-    if ddof not in (0, 1):
+    if not isinstance(ddof, Integral) or ddof not in (0, 1):
         raise ValueError(f"ddof is {ddof!r}; 1 is needed for a standard deviation of divisor n - 1, 0 for one of n")
     degrees = np.maximum(read - 1, 1)
-    found = np.maximum(-stdtrit(degrees, _half_widths.normal_tail(limit)), limit)
+    with np.errstate(over="ignore"):
+        found = np.maximum(-stdtrit(degrees, _half_widths.normal_tail(limit)), limit)
     return np.where(read > 1, found if ddof else found * np.sqrt(read / degrees), np.inf)[()]
 
 
@@ -288,6 +291,7 @@ def skewness_inflation(skewness: ArrayLike, n: ArrayLike, n_rows: ArrayLike, qua
     >>> skewness_inflation([-6.0, 0.0, 6.0], 50, 5000, 3.0).round(2).tolist()
     [8.69, 0.0, 0.0]
     """
-    return _half_widths.skewness_inflation(
-        reals(skewness, "skewness"), *checked(n=n, n_rows=n_rows, quantile=quantile)
-    )
+    with np.errstate(over="ignore"):
+        return _half_widths.skewness_inflation(
+            reals(skewness, "skewness"), *checked(n=n, n_rows=n_rows, quantile=quantile)
+        )

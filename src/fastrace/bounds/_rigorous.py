@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 import fastrace._math._half_widths as _half_widths
@@ -12,7 +13,9 @@ from fastrace.bounds._arguments import checked, documented
 def _width(bound: str, n: Any, n_rows: Any, std: Any, delta: Any, support: Support) -> Any:
     """Half-width of the rigorous bound of that name, by the code that the races run."""
     place = _half_widths.BOUNDS.index(bound)
-    return _half_widths.half_width(place, *checked(n=n, n_rows=n_rows, std=std, delta=delta, support=support), 0.0)
+    given = checked(n=n, n_rows=n_rows, std=std, delta=delta, support=support)
+    with np.errstate(invalid="ignore"):         # raised on the way where the support has no width, which gives 0
+        return _half_widths.half_width(place, *given, 0.0)
 
 
 @documented

@@ -127,6 +127,8 @@ def check_bias(
                         f"minibatches or all rows they have no error rate. RacingMetropolis, RacingSlice, RacingGibbs, "
                         f"or SurrogateMetropolis or VariableSelection with decision='race', is needed; trace.rhat() "
                         f"says whether chains have mixed")
+    if not isinstance(trace, Trace):
+        raise TypeError(f"trace is {_checks.shown(trace)}; what mcmc.sample returned is needed")
     if not trace.n_draws:
         raise ValueError("the trace is empty; sample first")
     decided_twice = _twice(kernel)

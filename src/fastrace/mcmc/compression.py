@@ -196,7 +196,7 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
                          "SurrogateMetropolis(model) makes its own")
     prior = prior_of(model)
     if psi_hat is not None:
-        point = np.array(psi_hat, dtype=np.float64)
+        point = _checks.floats(psi_hat, "psi_hat")
         if point.shape != (prior.n_seen,) or not np.isfinite(point).all():
             raise ValueError(f"psi_hat has shape {point.shape}; {prior.n_seen} finite parameters are needed")
         parts = expansion_of(model, point)

@@ -121,7 +121,7 @@ def correct(
     _checks.choice(decision, "decision", ("race", "exact"))
     delta = _checks.probability(delta, "delta")
     hat = np.array(surrogate.psi_hat if isinstance(surrogate, Compressed) else surrogate.theta_hat)
-    array = _by_name(draws, model) if isinstance(draws, Mapping) else np.array(draws, dtype=np.float64)
+    array = _by_name(draws, model) if isinstance(draws, Mapping) else _checks.floats(draws, "draws")
     shape = array.shape
     array = array[None] if array.ndim == 2 else array
     n = model.n_seen

@@ -235,6 +235,7 @@ def laplace(
     if not isinstance(model, Model):
         raise TypeError(f"model is {_checks.shown(model)}; a GLM, FunctionModel or other mcmc.Model is needed")
     n_draws = _checks.integer(n_draws, "n_draws", _pareto.LEAST, "the shape of the tail is learned from a fifth")
+    _checks.room(8.0 * n_draws * model.dim, f"n_draws is {n_draws}: the draws")
     if not model.has_derivatives:
         raise ValueError(f"{type(model).__name__} has no derivatives to find a mode by: give them, or run a chain with "
                          f"mcmc.sample")

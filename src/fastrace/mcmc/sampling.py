@@ -185,6 +185,9 @@ def sample(
         raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds from 0 up is needed")
     generator = None if rng is None else _checks.generator(rng)
     init = _listed(kernel, init, n_chains) if isinstance(init, Mapping) else init
+    # A run of its own for each chain, and at least a number a draw.
+    _checks.room(n_chains * (1000.0 + 8.0 * n_draws * _width(kernel)),
+                 f"n_draws is {n_draws} and n_chains {n_chains}: the draws")
     saved, runs = _begun(kernel, init, n_draws, n_chains, generator, n_tune, checkpoint)
     one_start = _one_start(kernel, init, len(runs))
     work = _Work(kernel, runs, callback, saved, checkpoint_every)
@@ -212,6 +215,12 @@ def sample(
         error.trace = trace  # type: ignore[attr-defined]
         raise
     return trace
+
+
+def _width(kernel: Kernel) -> int:
+    """Numbers that a draw holds, as far as the kernel's model says."""
+    dim = getattr(getattr(kernel, "model", None), "dim", 1)
+    return dim if isinstance(dim, int) else 1
 
 
 def _begun(
@@ -265,7 +274,7 @@ def _started(
     children = _checks.generator(rng).spawn(n_chains)
     starts = [init] * n_chains
     if init is not None:
-        shape = np.shape(init)
+        shape = _checks.as_array(init, "init").shape
         position = _position(kernel.init(None))
         if position is not None and position.dtype.kind == "f":
             _checks.reals(init, "init")

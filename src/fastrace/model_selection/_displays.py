@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,8 +173,10 @@ class RegretDisplay:
     """
 
     def __init__(self, names: Sequence[str], regret: ArrayLike, fraction: ArrayLike, unit: str = "rows") -> None:
+        if not isinstance(names, Iterable):
+            raise TypeError(f"names is {_checks.shown(names)}; a sequence of names is needed")
         self.names, self.unit = tuple(names), unit
-        self.regret, self.fraction = np.asarray(regret, np.float64), np.asarray(fraction, np.float64)
+        self.regret, self.fraction = _checks.floats(regret, "regret"), _checks.floats(fraction, "fraction")
         if not self.regret.shape == self.fraction.shape == (len(self.names),):
             raise ValueError(
                 f"names has {len(self.names)} entries, regret shape {self.regret.shape} and fraction "

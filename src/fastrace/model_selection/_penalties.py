@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,7 +114,8 @@ def gap_penalty(train_risk: float, valid_risk: float, n: int) -> RootPenalty:
     0.125
     """
     n = _checks.integer(n, "n", 1, "risks are measured on rows")
-    return RootPenalty(math.sqrt(n) * max(0.0, _checks.real(valid_risk, "valid_risk") - train_risk))
+    gap = _checks.real(valid_risk, "valid_risk") - _checks.real(train_risk, "train_risk")
+    return RootPenalty(math.sqrt(n) * max(0.0, gap))
 
 
 def rademacher_penalty(
@@ -146,7 +147,11 @@ def rademacher_penalty(
     0.25
     """
     n_draws = _checks.integer(n_draws, "n_draws", 1, "it counts fits")
-    n_rows = int(np.shape(X)[0])
+    _function(training_error)
+    shape = getattr(X, "shape", None) or _checks.as_array(X, "X").shape
+    if not shape:
+        raise TypeError(f"X is {_checks.shown(X)}; rows are needed")
+    n_rows = int(shape[0])
     generator = _checks.generator(rng)
     errors = [training_error(X, 2 * generator.integers(0, 2, n_rows) - 1) for _ in range(n_draws)]
     return _from_error(float(np.mean(errors)), n_rows)
@@ -176,11 +181,17 @@ def max_discrepancy_penalty(training_error: Callable[[Any, Any], float], X: Any,
     >>> max_discrepancy_penalty(lambda X, labels: 0.375, np.zeros((100, 2)), np.ones(100))(100)
     0.25
     """
-    flipped = np.array(y)
-    if not np.isin(flipped, (-1, 1)).all():
-        raise ValueError("y holds other values than -1 and 1; flipped labels are their negatives")
+    _function(training_error)
+    flipped = np.array(_checks.as_array(y, "y"))
+    if flipped.ndim != 1 or not np.isin(flipped, (-1, 1)).all():
+        raise ValueError(f"y is {_checks.shown(y)}; a vector of -1 and 1 is needed: flipped labels are their negatives")
     flipped[: flipped.size // 2] *= -1
     return _from_error(float(training_error(X, flipped)), flipped.size)
+
+
+def _function(training_error: object) -> None:
+    if not callable(training_error):
+        raise TypeError(f"training_error is {_checks.shown(training_error)}; a function (X, labels) is needed")
 
 
 def _from_error(error: float, n_rows: int) -> RootPenalty:
@@ -192,6 +203,9 @@ class Penalties:
     """The penalties of all classes, checked wherever they are asked for: finite, not negative, not increasing."""
 
     def __init__(self, penalties: Sequence[Penalty], n_classes: int) -> None:
+        if not isinstance(penalties, Iterable):
+            raise TypeError(f"penalties is {_checks.shown(penalties)}; a sequence of functions, one per class, is "
+                            f"needed")
         self.functions = tuple(penalties)
         if len(self.functions) != n_classes:
             raise ValueError(f"penalties has {len(self.functions)} entries; {n_classes}, one per class, are needed")

@@ -107,6 +107,7 @@ def race_predictions(
     >>> result.best, result.fraction_read < 0.2
     (19, True)
     """
+    _checks.choice(missing, "missing", _checks.MISSING_REWARDS)
     rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise")
     ends = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
     if missing == "drop" and not rewards.plain:
@@ -142,7 +143,7 @@ class _Rewards:
         self, y_true: ArrayLike, y_pred: Any, score: RowScore, sample_weight: ArrayLike | None,
         labels: ArrayLike | None, n_candidates: int | None, gaps: bool = False,
     ) -> None:
-        self.score, self.y = score, np.asarray(y_true)
+        self.score, self.y = score, _checks.as_array(y_true, "y_true")
         if self.y.ndim not in (1, 2) or self.y.shape[0] == 0:
             raise ValueError(
                 f"y_true has shape {self.y.shape}; at least one row, of one value or of several, is needed")
@@ -251,7 +252,7 @@ def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callabl
         if not columns:
             raise ValueError("y_pred is empty; predictions of at least one candidate are needed")
         return lambda arms, rows: np.stack([columns[i][rows] for i in arms], axis=1), len(columns)
-    table = np.asanyarray(y_pred)
+    table = y_pred if isinstance(y_pred, np.ndarray) else _checks.as_array(y_pred, "y_pred")
     if table.ndim not in (2, 3) or table.shape[0] != n_rows or table.shape[1] == 0:
         raise ValueError(
             f"y_pred has shape {table.shape}; ({n_rows}, n_candidates), or with a last axis of classes, is needed"

@@ -59,8 +59,9 @@ class RowScore:
         if not callable(function):
             raise TypeError(f"function is {_checks.shown(function)}; a callable (y_true, response) -> score per row "
                             f"is needed")
-        if response_method not in self.METHODS:
-            raise ValueError(f"response_method is {response_method!r}; one of {', '.join(self.METHODS)} is needed")
+        if not isinstance(response_method, str) or response_method not in self.METHODS:
+            raise ValueError(f"response_method is {_checks.shown(response_method)}; one of "
+                             f"{', '.join(self.METHODS)} is needed")
         self.function = function
         self.response_method = response_method
         self.support = None if support is None else _checks.interval(support)
@@ -83,7 +84,7 @@ class RowScore:
 
     def fold(self, y: Any, n_rows: int, sample_weight: Any = None) -> Fold:
         """Weights of the rows, before any prediction."""
-        weights = np.ones(n_rows) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        weights = np.ones(n_rows) if sample_weight is None else _checks.floats(sample_weight, "sample_weight")
         if weights.shape != (n_rows,) or not (np.isfinite(weights).all() and (weights >= 0.0).all() and weights.any()):
             raise ValueError(
                 f"sample_weight has shape {weights.shape}; {n_rows} finite weights, none negative and not all 0, are "

@@ -171,7 +171,8 @@ class AcceptTest(ThresholdRace):
                     f"support=(low, high), an interval that holds every difference, because nothing else limits what "
                     f"unread rows can be"
                 )
-            if student or skewness_guard not in (None, False):
+            if _checks.flag(student, "student") or (
+                    skewness_guard is not None and _checks.flag(skewness_guard, "skewness_guard")):
                 raise ValueError(f"student and skewness_guard belong to the normal rule; bound is {self.bound!r}")
         guard = _schedules.guarded(skewness_guard, self.bound, self.schedule)
         self.noise = _checks.choice(noise, "noise", ("metropolis", "barker"))
@@ -269,7 +270,7 @@ class AcceptTest(ThresholdRace):
         """
         if self._support is None and (self._derived or self.source.support is not self._seen_support):
             self._follow_support()
-        return self.run(threshold)
+        return self.run(threshold if type(threshold) is float else _number(threshold, "threshold"))
 
     def accept(self, log_prior_ratio: float = 0.0) -> bool:
         """Draw the uniform number of a Metropolis-Hastings (or Barker) step and decide it.
@@ -285,6 +286,7 @@ class AcceptTest(ThresholdRace):
         bool
             As the exact step would decide with the same uniform number, but for an error of probability `delta`.
         """
+        log_prior_ratio = _number(log_prior_ratio, "log_prior_ratio")
         return self.decide(self.draw_noise(self.noise == "barker") - log_prior_ratio)
 
     def in_slice(self, log_u: float, log_prior_ratio: float = 0.0) -> bool:
@@ -302,7 +304,7 @@ class AcceptTest(ThresholdRace):
         bool
             True if the point lies in the slice, but for an error of probability `delta`.
         """
-        return self.decide(log_u - log_prior_ratio)
+        return self.decide(_number(log_u, "log_u") - _number(log_prior_ratio, "log_prior_ratio"))
 
     def result(self) -> AcceptResult:
         """The last decision in full.
@@ -565,3 +567,11 @@ def in_slice(source: Any, log_u: float, *, log_prior_ratio: float = 0.0, **optio
         test = AcceptTest(source, **options)
     test.in_slice(log_u, log_prior_ratio)
     return test.result()
+
+
+def _number(value: float, name: str) -> float:
+    """A float, nan among them, for sums that the compiled loop checks; quick, as every step comes here."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} is {_checks.shown(value)}; a real number is needed") from None

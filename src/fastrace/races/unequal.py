@@ -399,7 +399,7 @@ def race_unequal(*args: Any, **options: Any) -> UnequalResult:
 
 
 def _sizes(sizes: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(sizes)
+    array = _checks.as_array(sizes, "sizes")
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise ValueError(
             f"sizes has shape {array.shape} and dtype {array.dtype}; a vector of integers is needed, one per arm"

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,9 @@ def aligned(data: Sequence[ArrayLike], axis: int) -> tuple[list[NDArray[Any]], t
     """The samples as arrays of shape (n_hypotheses, n), and the shape of the hypotheses."""
     if isinstance(data, np.ndarray) and data.ndim < 2 or not isinstance(data, (Sequence, np.ndarray)) or not len(data):
         raise TypeError("data is not a sequence of samples: give (x, y), or (x,) for a single one")
-    arrays = []
+    arrays: list[NDArray[Any]] = []
+    if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, Integral):
+        raise TypeError(f"axis is {_checks.shown(axis)}; a whole number, one of the axes of the samples, is needed")
     for i, given in enumerate(data):
         array = np.atleast_1d(_checks.reals(given, f"data[{i}]"))
         if not -array.ndim <= axis < array.ndim:

@@ -162,7 +162,7 @@ def without_support(
 
 def with_support(first_look: int | None, bound: str) -> None:
     """Refuse what only the asymptotic kind takes."""
-    if bound == "asymptotic":
+    if isinstance(bound, str) and bound == "asymptotic":
         raise ValueError("bound is 'asymptotic', which is for an unknown support: say support=None too")
     if first_look is not None:
         raise ValueError(f"first_look is {first_look} and a support is given; only the asymptotic kind, with "

@@ -575,5 +575,6 @@ def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
     for label in labels:
         if label is None or label != label:
             raise ValueError(f"arms has {label!r}, which is no label: give the arm a name")
-        hash(label)
+        if not isinstance(label, Hashable):
+            raise TypeError(f"arms has {label!r} of type {type(label).__name__}; a word or a number is needed")
     return labels

@@ -288,7 +288,7 @@ def _array(rewards: Any) -> Any:
         return None
     if np.ma.isMaskedArray(rewards) and np.ma.getmaskarray(rewards).any():
         raise ValueError("rewards has masked entries; they have no value, so pass rewards.compressed() or fill them")
-    array = np.asarray(rewards)
+    array = _checks.as_array(rewards, "rewards")
     if array.ndim != 1:
         raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
     if array.dtype.kind not in "fiub":

@@ -509,6 +509,9 @@ def permutation_test(
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of permutations")
     if resample is not None:
+        if not callable(resample):
+            raise TypeError(f"resample is {_checks.shown(resample)}; a function of (k, rng) is needed")
+        _checks.takes(resample, "resample", "k", "rng")
         observed = np.asarray(statistic(*data), dtype=float)
         rule = PermutationTest(_flat(observed), alpha, n_resamples=n_resamples, risk=risk, **made)
         rule.run(lambda k, active: _own_null(resample, k, generator, observed.shape)[:, active], progress=progress)

@@ -294,7 +294,7 @@ def feed(
 
 
 def _vector(values: ArrayLike, name: str) -> Float:
-    array = np.asarray(values)
+    array = _checks.as_array(values, name)
     if array.dtype.kind not in "fiub" and array.size:
         raise TypeError(f"{name} has dtype {array.dtype}; a vector of real numbers is needed")
     if array.ndim != 1:

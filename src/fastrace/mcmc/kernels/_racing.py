@@ -39,12 +39,15 @@ class Racing(RowKernel):
         """Take up the options of a race; all arguments are checked now, not at the first step."""
         shuffled = getattr(self.model, "shuffled", None)
         _checks.choice(access, "access", ("auto", "random", "shuffled"))
+        _checks.flag(student, "student")
+        if skewness_guard is not None:
+            _checks.flag(skewness_guard, "skewness_guard")
         if access == "auto":
             access = "shuffled" if shuffled else "random"
         if access == "shuffled" and shuffled is False:
             raise ValueError("access is 'shuffled' and the model keeps its rows in the order they came in, which may "
                              "follow the outcome; give GLM(..., shuffle=seed)")
-        if bound == "auto" and self.controlled:
+        if isinstance(bound, str) and bound == "auto" and self.controlled:
             bound = self._automatic(student, skewness_guard)
         self._options: dict[str, Any] = {
             "delta": delta, "bound": bound, "first_look": first_look, "growth": growth, "access": access,
@@ -76,7 +79,7 @@ class Racing(RowKernel):
 
     def _test(self, source: Source) -> AcceptTest:
         options = {**self._options, "outside": "warn"}  # `mcmc.sample` says so at the end
-        if self._weights is not None and options["bound"] != "normal":
+        if self._weights is not None and not (isinstance(bound := options["bound"], str) and bound == "normal"):
             options["support"] = (-1.0, 1.0)  # the chain puts each step's own in its place
         return AcceptTest(source, rng=np.random.default_rng(0), **options)
 

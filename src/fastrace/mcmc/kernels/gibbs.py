@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -164,7 +164,7 @@ class Gibbs:
     def __init__(self, variables: Sequence[Categorical]) -> None:
         if isinstance(variables, Categorical):
             raise TypeError("variables is one Categorical; a list of them is needed: [variable]")
-        self.variables = tuple(variables)
+        self.variables = tuple(variables) if isinstance(variables, Iterable) else ()
         if not self.variables or not all(isinstance(v, Categorical) for v in self.variables):
             raise ValueError(f"variables is {_checks.shown(variables)}; a sequence of Categorical, at least one, is "
                              f"needed")

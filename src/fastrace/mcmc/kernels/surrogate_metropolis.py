@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 
 DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
+MOST_INNER = 1 << 20  # moves between two looks for Ctrl-C
 LEAST = 0.05  # of a move's size
 CHECK = 10  # steps without a decision between two looks at the posterior of where they lead; a window has a multiple
 
@@ -167,6 +168,9 @@ class SurrogateMetropolis(DecidedByRows):
         _checks.choice(inner, "inner", INNERS)
         self.decision = _checks.choice(decision, "decision", DECISIONS)
         self.n_inner = _checks.integer(n_inner, "n_inner", 1, "a step needs a move")
+        if self.n_inner > MOST_INNER:
+            raise ValueError(f"n_inner is {n_inner}; at most {MOST_INNER} moves are made in one step, which nothing "
+                             f"interrupts: take more steps")
         self.size = _checks.real(size, "size")
         if not 0.0 < self.size <= 1.0:
             raise ValueError(f"size is {size}; a number above 0, at most 1, is needed")

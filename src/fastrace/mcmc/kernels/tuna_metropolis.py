@@ -65,8 +65,9 @@ class TunaMetropolis(MinibatchMetropolis):
         size: float = 1.0,
         full_pass_at: float = 0.5,
     ) -> None:
-        if proposal != "random-walk" and not callable(proposal):
-            raise ValueError(f"proposal is {proposal!r}; TunaMH takes 'random-walk' or a function (rng, theta)")
+        if not callable(proposal) and not (isinstance(proposal, str) and proposal == "random-walk"):
+            raise ValueError(f"proposal is {_checks.shown(proposal)}; TunaMH takes 'random-walk' or a function "
+                             f"(rng, theta)")
         RowMetropolis.__init__(self, model, proposal=proposal, size=size, control_variate=None, delayed=False)
         self.chi = _checks.real(chi, "chi")
         if not 0.0 < self.chi < math.inf:

@@ -28,6 +28,7 @@ __all__ = ["VariableSelection"]
 Array = NDArray[np.float64]
 Prior = ArrayLike | Callable[[int], float]
 
+MOST_FLIPS = 1 << 20
 _ARRIVING = 30      # moves on the surrogate that lead from a set at random to a start
 
 
@@ -137,6 +138,9 @@ class VariableSelection:
         if n_flips is None:
             n_flips = max(1, len(self._free))
         self.n_flips = _checks.integer(n_flips, "n_flips", 1, "a step must be able to change the set")
+        if self.n_flips > MOST_FLIPS:
+            raise ValueError(f"n_flips is {n_flips}; at most {MOST_FLIPS} are done in one step, which nothing "
+                             f"interrupts")
         reference = control_variate
         if not isinstance(reference, Reference):
             auto = isinstance(reference, str) and _checks.choice(reference, "control_variate", ("auto",))
@@ -277,7 +281,8 @@ def _odds(
     d = model.dim
     held = np.zeros(d, dtype=bool)
     if always is not None:
-        listed = np.atleast_1d(np.asarray(always))
+        listed = np.atleast_1d(_checks.as_array(always, "always"))
+        listed = listed if listed.size else np.zeros(0, dtype=np.intp)
         if listed.ndim == 1 and listed.size and listed.dtype.kind in "UO" and all(isinstance(v, str) for v in listed):
             listed = _numbers(model, listed.tolist())
         far = listed[(listed < 0) | (listed >= d)] if listed.ndim == 1 and listed.dtype.kind in "iu" else listed[:0]

@@ -98,7 +98,8 @@ def find_mode(
             value, gradient, hessian = parts
     if check is not None:
         check(mode, step)
-    squared = float(gradient @ step)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squared = float(gradient @ step)
     if not squared < max(_FAR, 1000.0 * tolerance):
         raise NoModeError(
             f"Newton's method found no mode of the posterior: where it stopped, the gradient is "

@@ -98,7 +98,7 @@ class ARCH(Model):
     ) -> None:
         self.order = _checks.integer(order, "order", 1, "without a lag the variance is constant")
         _frames.require_same_rows(returns=returns, weights=weights)
-        series = np.asarray(returns)
+        series = _checks.as_array(returns, "returns")
         odd = np.flatnonzero(~np.isfinite(series)) if series.ndim == 1 and series.dtype.kind == "f" else series[:0]
         if odd.size:
             raise ValueError(f"returns[{odd[0]}] is {series[odd[0]]}, and {counted(odd.size, 'return')} of "

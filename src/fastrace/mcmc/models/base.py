@@ -138,7 +138,8 @@ class Model:
                 f"positive standard "
                 f"deviations are needed, infinite ones for a flat prior"
             )
-        self.prior_precision = 1.0 / sd**2
+        with np.errstate(over="ignore", divide="ignore"):
+            self.prior_precision = 1.0 / sd**2
         if log_prior is not None:
             if not callable(log_prior):
                 raise TypeError(f"log_prior is {_checks.shown(log_prior)}; a function of the parameters is needed")
@@ -299,7 +300,7 @@ class Model:
                 self._explain_no_mode()
                 raise
         else:
-            hat = np.array(theta_hat, dtype=np.float64)
+            hat = _checks.floats(theta_hat, "theta_hat")
         if hat.shape != (self.dim,) or not np.isfinite(hat).all():
             raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
         _, slope, curvature = self._with_part(hat, *self._expand(hat))

@@ -148,11 +148,11 @@ class GLM(GLMRows):
         shuffle: _checks.RngLike = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        if scale is not None and family not in SCALED:
+        if scale is not None and isinstance(family, str) and family not in SCALED:
             raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
         self._glm = GLMSource(
             X, y, None, family, scale, df, offset=offset, weights=weights, trials=trials, groups=groups,
-            learn_scale=scale is None and family in SCALED,
+            learn_scale=scale is None and isinstance(family, str) and family in SCALED,
         )
         refuse_overflow(self._glm.X, self._glm.y)
         for argument in ("weights", "trials"):

@@ -218,7 +218,7 @@ class MixtureOf:
 
 
 def _weights(weights: ArrayLike, n_classes: int) -> Array:
-    out = np.array(weights, dtype=np.float64)
+    out = _checks.floats(weights, "weights")
     if out.shape != (n_classes,) or not (np.isfinite(out).all() and (out >= 0.0).all() and out.sum() > 0.0):
         raise ValueError(f"weights is {_checks.shown(weights)}; {n_classes} numbers from 0 up, not all of them 0, are "
                          f"needed")
@@ -226,7 +226,7 @@ def _weights(weights: ArrayLike, n_classes: int) -> Array:
 
 
 def _states(parameters: ArrayLike, n_classes: int, dim: int) -> Array:
-    out = np.array(parameters, dtype=np.float64, order="C")
+    out = _checks.floats(parameters, "parameters")
     if out.shape != (n_classes, dim) or not np.isfinite(out).all():
         raise ValueError(f"parameters has shape {out.shape}; finite numbers of shape {(n_classes, dim)}, one row a "
                          f"class, are needed")
@@ -235,7 +235,7 @@ def _states(parameters: ArrayLike, n_classes: int, dim: int) -> Array:
 
 def _coded(groups: ArrayLike, n_rows: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """The number of each row's group, and what the groups are called."""
-    given = np.asarray(groups)
+    given = _checks.as_array(groups, "groups")
     if given.shape != (n_rows,):
         raise ValueError(f"groups has shape {given.shape}; ({n_rows},), one group for each row, is needed")
     if given.dtype.kind == "f" and not np.isfinite(given).all():
@@ -322,6 +322,7 @@ def _classes(groups: GroupExpansions, n_classes: int, mean: Array, precision: Ar
 def apart(groups: GroupExpansions, n_classes: int, rng: np.random.Generator) -> Array:
     """Points of expansion, drawn in proportion to what the groups lose by those drawn before: the best of a few."""
     hats, best, n = np.asarray(groups.hats), groups.values_at_hats(), groups.n_groups
+    _checks.room(8.0 * n_classes * groups.dim, f"n_classes is {n_classes}: their parameters")
     theta = np.empty((n_classes, groups.dim))
     theta[0] = hats[rng.integers(n)]
     loss = np.full(n, np.inf)

@@ -44,7 +44,7 @@ class _TermsModel(Model):
         if derivatives is not None and not callable(derivatives):
             raise TypeError(f"derivatives is {_checks.shown(derivatives)}; a function of (theta, rows) is needed")
         self.derivatives = derivatives
-        self.start = np.zeros(self.dim) if start is None else np.array(start, dtype=np.float64)
+        self.start = np.zeros(self.dim) if start is None else _checks.floats(start, "start")
         if self.start.shape != (self.dim,) or not np.isfinite(self.start).all():
             raise ValueError(f"start is {_checks.shown(start)}; {self.dim} finite parameters are needed")
         self.third_derivatives: Array | None = None
@@ -313,6 +313,8 @@ class SourceModel(_TermsModel):
         log_prior: LogPrior | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
+        if not callable(make):
+            raise TypeError(f"make is {_checks.shown(make)}; a function without arguments is needed")
         self.make = make
         source, theta = self._plain()
         super().__init__(theta.shape[1], source.n_rows, derivatives, third_derivatives, start, prior_mean, prior_sd,
@@ -322,7 +324,10 @@ class SourceModel(_TermsModel):
         return f"SourceModel({self.make!r}, {counted(self.dim, 'parameter')}, {counted(self.n_rows, 'row')})"
 
     def _plain(self) -> tuple[Source, Array]:
-        source, theta = self.make()
+        given = self.make()
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise TypeError(f"make() returned {_checks.shown(given)}; a pair (source, theta) is needed")
+        source, theta = given
         if not isinstance(source, Source) or source.n_arms != 2:
             raise ValueError(f"make() returned {_checks.shown(source)} first; a Source of two arms, state and "
                              f"proposal, is needed")

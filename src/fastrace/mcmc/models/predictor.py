@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -117,11 +117,14 @@ class PredictorModel(Model):
                                  f"term and its first {ORDERS} derivatives")
         elif not callable(term):
             raise TypeError(f"term is {_checks.shown(term)}; a function of (eta, *columns) is needed")
-        self.X = X if hasattr(X, "nnz") or isinstance(X, np.ndarray) else np.asarray(X, dtype=np.float64)
+        self.X = X if hasattr(X, "nnz") or isinstance(X, np.ndarray) else _checks.floats(X, "X")
         if self.X.ndim != 2:
             raise ValueError(f"X has shape {self.X.shape}; (n_rows, dim) is needed")
         n = self.X.shape[0]
-        listed = [np.asarray(column) for column in (columns if offset is None else [*columns, offset])]
+        if not isinstance(columns, Iterable):
+            raise TypeError(f"columns is {_checks.shown(columns)}; a sequence of arrays is needed")
+        listed = [_checks.as_array(column, "columns") for column in columns]
+        listed += [] if offset is None else [_checks.as_array(offset, "offset")]
         wrong = [column.shape for column in listed if column.shape != (n,)]
         if wrong:
             raise ValueError(f"columns and offset have shapes {wrong}; ({n},), an entry for each row of X, is needed")

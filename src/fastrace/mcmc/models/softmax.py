@@ -116,9 +116,10 @@ class Softmax(Model):
         names: Sequence[str] | None = None,
     ) -> None:
         _frames.require_same_rows(X=X, offset=offset)
-        kind = np.asarray(y).dtype.kind if np.ndim(y) == 1 else "f"
+        labels = _checks.as_array(y, "y")
+        kind = labels.dtype.kind if labels.ndim == 1 else "f"
         if kind in "OUS":
-            first = np.asarray(y)[0]
+            first = labels[0]
             raise ValueError(f"y holds {first!r}; classes are whole numbers from 0 up. np.unique(y, "
                              f"return_inverse=True)[1] numbers labels, if these are of one type")
         rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights)
@@ -132,6 +133,7 @@ class Softmax(Model):
                                  f"np.unique(y, return_inverse=True)[1] are such numbers")
         self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
         self.n_columns = rows.X.shape[1]
+        _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
         apart = None if offset is None else _from_first(offset, (rows.n_rows, self.n_classes))
         beside = {"offset": apart, "weights": rows.weights}
         self._data = self._source(rows.X, rows.y, np.zeros((1, self._width)), beside)
@@ -140,9 +142,10 @@ class Softmax(Model):
             self._row_order = _checks.generator(shuffle, "shuffle").permutation(rows.n_rows)
             self._data = self._taken(self._row_order)
         self._classes = self._data.rows.y.astype(np.int32)
-        columns = model_names(column_names(X)) if names is None else names
+        given = model_names(column_names(X)) if names is None else names
+        columns = _checks.arm_names(given, self.n_columns, "column")
         if columns is None:
-            columns = [f"x{k}" for k in range(self.n_columns)]
+            columns = tuple(f"x{k}" for k in range(self.n_columns))
         names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
         super().__init__(self._width, rows.n_rows, prior_mean, prior_sd, log_prior, names)
         self._take_priors(prior)

@@ -38,6 +38,8 @@ class FixedSubset(SuccessiveHalving):
         **common: Unpack[Common],
     ) -> None:
         first = checked_first(first)
+        n_learners = _checks.integer(n_learners, "n_learners", 1, "there must be something to choose")
+        n_rows = _checks.integer(n_rows, "n_rows", 1, "learners are trained on rows")
         sizes = [first, n_rows] if first < n_rows else [n_rows]
         super().__init__(n_learners, n_rows, factor=max(2.0, float(n_learners)), sizes=sizes, **common)
         self._checked_first(first)

@@ -27,13 +27,17 @@ class Budgeted(Scheduler):
         self, rows_per_quantum: ArrayLike, quanta: float, penalties: Sequence[Penalty], n_rows: int | None,
         names: Sequence[str] | None,
     ) -> None:
-        rates = np.asarray(rows_per_quantum)
+        rates = _checks.as_array(rows_per_quantum, "rows_per_quantum")
         if rates.ndim != 1 or rates.size == 0 or rates.dtype.kind not in "iu":
             raise ValueError(f"rows_per_quantum is {_checks.shown(rows_per_quantum)}; whole numbers, one per class, "
                              f"are needed")
         if (rates < 1).any():
             raise ValueError(f"rows_per_quantum is {rates.tolist()}; a quantum of time must do for at least one row")
         self._rates, self._quanta = [int(n) for n in rates], quanta
+        rows = quanta * float(max(self._rates))
+        if not rows <= _checks.MOST:
+            raise ValueError(f"budget is {quanta:g} quanta, which do for {rows:.3g} rows; at most 2**63 - 1 are "
+                             f"counted")
         most = max(1, math.floor(quanta * max(self._rates)))
         super().__init__(
             rates.size, most if n_rows is None else n_rows, direction="minimize", cost="rows", budget=None, names=names
@@ -139,14 +143,15 @@ class BudgetedUCB(Budgeted):
         risk: str = "train",
         names: Sequence[str] | None = None,
     ) -> None:
-        quanta = _checks.integer(budget, "budget", max(1, np.size(rows_per_quantum)), "every class is queried once")
+        n_classes = _checks.as_array(rows_per_quantum, "rows_per_quantum").size
+        quanta = _checks.integer(budget, "budget", max(1, n_classes), "every class is queried once")
         super().__init__(rows_per_quantum, quanta, penalties, n_rows, names)
         bound = _checks.positive(loss_bound, "loss_bound", "it is the largest loss")
         self._kappa2 = math.sqrt(2.0) * bound if kappa2 is None else _checks.real(kappa2, "kappa2")
         if not 0.0 <= self._kappa2 < math.inf:
             raise ValueError(f"kappa2 is {kappa2}; a finite number of at least 0 is needed")
-        if log_term not in ("T", "t"):
-            raise ValueError(f"log_term is {log_term!r}; 'T' or 't' is needed")
+        if not isinstance(log_term, str) or log_term not in ("T", "t"):
+            raise ValueError(f"log_term is {_checks.shown(log_term)}; 'T' or 't' is needed")
         self._horizon = log_term == "T"
         self._on_valid = _checks.choice(risk, "risk", ("train", "valid")) == "valid"
         # gamma_i(T n_i), then gamma_i(n_i): both ends, so that every later value is checked against them
@@ -281,7 +286,10 @@ def cover(g: ArrayLike, slack: float = 1.0) -> list[int]:
     >>> [i + 1 for i in cover(range(1, 41))]
     [40, 19, 9, 4, 1]
     """
-    values = np.maximum.accumulate(_checks.reals(g, "g"))
+    values, slack = _checks.reals(g, "g"), _checks.positive(slack, "slack", "with 0 every value is chosen")
+    if values.ndim != 1 or np.isnan(values).any():
+        raise ValueError(f"g is {_checks.shown(g)}; a vector of penalties is needed")
+    values = np.maximum.accumulate(values)
     chosen: list[int] = []
     for j in range(values.size - 1, -1, -1):
         if not chosen or (1.0 + slack) * values[j] < values[chosen[-1]]:

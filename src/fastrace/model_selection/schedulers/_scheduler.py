@@ -118,6 +118,7 @@ class Scheduler:
         names: Sequence[str] | None = None,
     ) -> None:
         self._n_learners = _checks.integer(n_learners, "n_learners", 1, "there must be something to choose")
+        _checks.room(100.0 * self._n_learners, f"n_learners is {n_learners}: what is known of them")
         self._n_rows = _checks.integer(n_rows, "n_rows", 1, "learners are trained on rows")
         self._direction = _checks.choice(direction, "direction", ("maximize", "minimize"))
         self._upward = 1.0 if self._direction == "maximize" else -1.0

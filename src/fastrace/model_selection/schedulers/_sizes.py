@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fastrace._base import _checks
 
@@ -43,6 +43,8 @@ def checked_sizes(
 ) -> list[int]:
     """A checked grid of training sizes that ends at `n_rows`."""
     if sizes is not None:
+        if not isinstance(sizes, Iterable):
+            raise TypeError(f"sizes is {_checks.shown(sizes)}; a sequence of increasing sizes is needed")
         found = [_checks.integer(n, "sizes", 1, "learners are trained on rows") for n in sizes]
         if not found or found[-1] != n_rows or any(a >= b for a, b in zip(found, found[1:], strict=False)):
             raise ValueError(f"sizes is {_checks.shown(list(sizes))}; increasing sizes that end at n_rows, {n_rows}, "

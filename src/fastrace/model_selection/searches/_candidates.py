@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,10 @@ def by_learner(names: list[str], grid: Any) -> dict[str, list[dict[str, Any]]]:
 
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     chosen = False
-    for part in [grid or {}] if grid is None or isinstance(grid, dict) else grid:
+    parts = [grid or {}] if grid is None or isinstance(grid, dict) else grid
+    if not isinstance(parts, Iterable) or not all(isinstance(part, dict) for part in parts):
+        raise TypeError(f"param_grid is {_checks.shown(grid)}; a dict of lists of values, or a list of such, is needed")
+    for part in parts:
         own: dict[str, dict[str, Any]] = {}
         for key, values in part.items():
             if key != "choice":

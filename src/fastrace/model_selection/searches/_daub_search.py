@@ -249,13 +249,16 @@ class DAUBSearchCV(CandidateSearch):
         classes = None
         if y is not None and is_classifier(self.estimator) and type_of_target(y) in ("binary", "multiclass"):
             classes = np.unique(np.asarray(y), return_inverse=True)[1].ravel()
+        shuffled = _checks.flag(self.shuffle, "shuffle")
+        for name in ("training_bound", "warm_start", "return_train_score"):
+            _checks.flag(getattr(self, name), name)
         orders = [
-            _nested(train, classes, np.random.RandomState(seed + k)) if self.shuffle else train
+            _nested(train, classes, np.random.RandomState(seed + k)) if shuffled else train
             for k, (train, _) in enumerate(task.splits)
         ]
         n_rows = min(order.size for order in orders)
         sizes = self._sizes(len(task.settings), n_rows, 1 if classes is None else int(classes.max()) + 1)
-        if self.budget is not None and self.budget < sizes[0]:
+        if self.budget is not None and _checks.real(self.budget, "budget") < sizes[0]:
             raise ValueError(f"budget is {self.budget}; the first training takes {sizes[0]} rows")
         several = isinstance(task.scorers, _sklearn.MultimetricScorer) or None
         with _checks.called_by(type(self).__name__):
