@@ -288,3 +288,24 @@ def test_what_does_not_go_with_a_proxy_is_refused_by_words(given, said):
 def test_a_plan_refuses_scores_of_rows_that_it_simulates():
     with pytest.raises(ValueError, match="nothing of simulated rewards"):
         fr.plan_race(gap=0.1, sd=0.5, n_rows=100, support=(0, 1), proxy=np.ones(100), n_races=2)
+
+
+@pytest.mark.parametrize("far", [1e12, -1e9, "rounded"])
+def test_scores_far_from_0_keep_the_promise(far, seed):
+    """Their mean is known as exactly as that of scores near 0: rounding of it would be scaled to the support."""
+    for child in np.random.SeedSequence([seed, 9]).spawn(3):
+        rng = np.random.default_rng(child)
+        y = (rng.random((30_000, 2)) < [0.5, 0.47]).astype(float)
+        near = np.where(rng.random(y.shape) < 0.5, 0.0, 0.1 + 0.2 - 0.3) if far == "rounded" else 0.25 * y
+        scores = np.where(near > 0, 0.1 + 0.2, 0.3) if far == "rounded" else far + near
+        result = fr.race(y, support=(0, 1), proxy=scores, delta=1e-6, rng=1, max_pulls=9000)
+        other = fr.race(y, support=(0, 1), proxy=near, delta=1e-6, rng=1, max_pulls=9000)
+        means = y.mean(axis=0)
+        assert (result.lower <= means).all() and (means <= result.upper).all()
+        assert (result.pulls == other.pulls).all()
+        np.testing.assert_allclose(result.mean, other.mean, rtol=0, atol=1e-9)
+
+
+def test_scores_that_doubles_cannot_hold_the_range_of_are_refused():
+    with pytest.raises(ValueError, match="farther apart than a double"):
+        fr.race(np.eye(4), support=(0, 1), proxy=[-1e308, 1e308, 1e308, 0.0])

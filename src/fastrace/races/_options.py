@@ -255,7 +255,11 @@ def missing(value: str, variance: str, low: NDArray[np.float64] | None, high: ND
 def proxy(
     value: ArrayLike, n_arms: int, n_rows: int, bound: str, missing: str, advantage: float
 ) -> NDArray[np.float64]:
-    """Scores of all rows, of shape (n_rows, 1) or (n_rows, n_arms)."""
+    """Scores of all rows, of shape (n_rows, 1) or (n_rows, n_arms), less their means, which are then known exactly.
+
+    A coefficient may make scores range as widely as the rewards, and rounding of their mean with them: so they count
+    from their first row before they are averaged.
+    """
     for name, given, refused, why in (
         ("bound", bound, bound != "betting", "only bets keep their promise while coefficients are learned: give "
                                              "support, and leave bound out"),
@@ -281,6 +285,11 @@ def proxy(
         row, column = np.argwhere(~np.isfinite(scores))[0]
         raise ValueError(f"proxy has {scores[row, column]} at row {row}, column {column}; every row needs a finite "
                          f"score, because their mean over all rows must be known")
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores -= scores[0].copy()
+        scores -= scores.mean(axis=0)
+    if not np.isfinite(scores).all():
+        raise ValueError("the scores of proxy lie farther apart than a double can say; divide them by a number")
     return scores
 
 
