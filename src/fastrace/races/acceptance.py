@@ -572,6 +572,8 @@ def in_slice(source: Any, log_u: float, *, log_prior_ratio: float = 0.0, **optio
 def _number(value: float, name: str) -> float:
     """A float, nan among them, for sums that the compiled loop checks; quick, as every step comes here."""
     try:
-        return float(value)
+        if not isinstance(value, (str, bytes)):
+            return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} is {_checks.shown(value)}; a real number is needed") from None
+        pass
+    raise TypeError(f"{name} is {_checks.shown(value)}; a real number is needed")

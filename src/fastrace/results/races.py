@@ -204,9 +204,10 @@ class RaceResult(_Compared):
         if self.differences is None or not others.size or self.stopped_by == "single":
             return []
         low, high = self.differences[others[0]] + 0.0
-        wide = "" if not low <= 0.0 <= high or self.verdict[int(others[0])] != "worse" else \
-            "; the intervals of all differences hold together, so they are wider than what decides the race"
-        return [f"  arm {short(self._name(int(others[0])))} less the best: {low:.4g} to {high:.4g}{wide}"]
+        found = [f"  arm {short(self._name(int(others[0])))} less the best: {low:.4g} to {high:.4g}"]
+        if low <= 0.0 <= high and self.verdict[int(others[0])] == "worse":
+            found.append("  (all differences hold together, so their intervals are wider than what decides the race)")
+        return found
 
     def _notes(self) -> list[str]:
         ahead = [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []

@@ -99,12 +99,12 @@ class ARCH(Model):
         self.order = _checks.integer(order, "order", 1, "without a lag the variance is constant")
         _frames.require_same_rows(returns=returns, weights=weights)
         series = _checks.as_array(returns, "returns")
-        odd = np.flatnonzero(~np.isfinite(series)) if series.ndim == 1 and series.dtype.kind == "f" else series[:0]
+        vector = series.ndim == 1 and series.dtype.kind in "fiu"
+        odd = np.flatnonzero(~np.isfinite(series)) if vector else np.zeros(0, int)
         if odd.size:
             raise ValueError(f"returns[{odd[0]}] is {series[odd[0]]}, and {counted(odd.size, 'return')} of "
                              f"{series.size} are not finite; leave them out, such as the first of pandas' pct_change")
-        good = series.ndim == 1 and series.dtype.kind in "fiu" and len(series) > self.order
-        if not good or not series.any():
+        if not vector or len(series) <= self.order or not series.any():
             raise ValueError(
                 f"returns has shape {series.shape} and dtype {series.dtype}; a vector of more than {self.order} finite "
                 f"numbers, not all of them 0, is needed"
