@@ -1,5 +1,7 @@
 """LUCB and select_best with missing rewards: pull by pull beside the twins, and true of the means they name."""
 
+import math
+
 import numpy as np
 import pytest
 from following import assert_follows, reader
@@ -143,3 +145,31 @@ def test_the_answer_is_about_the_means_it_names(kind, missing, seed):
         result = fr.LUCB(3, 1, delta=delta, missing=missing, **KINDS[kind]).run(pull, 100_000)
         wrong += result.stopped_by == "bound" and result.best != (1 if missing == "worst" else 2)
     assert_rate_at_most(wrong, trials, delta)
+
+
+@pytest.mark.parametrize("rule", ["pairs", "intervals"])
+def test_an_arm_that_falls_silent_is_named(rule):
+    """It would be asked for ever; one that answers rarely, and goes on to, is waited for."""
+    rng, given = np.random.default_rng(5), np.zeros(2, int)
+
+    def pull(arms, counts):
+        out = []
+        for arm, count in zip(arms, counts, strict=True):
+            rewards = (rng.random(count) < 0.5).astype(float)
+            rewards[np.arange(given[arm], given[arm] + count) >= (100 if arm else 10**9)] = math.nan
+            given[arm] += count
+            out.append(rewards)
+        return np.concatenate(out)
+
+    with pytest.raises(ValueError, match=r"the last 1\d+ pulls of arm 1 gave no reward"):
+        fr.LUCB(2, 1, delta=1e-6, rule=rule, missing="drop", support=(0, 1)).run(pull)
+    rare = fr.LUCB(2, 1, rule=rule, missing="drop", support=(0, 1), rng=1)
+    rare.run(lambda arms, counts: np.where(rng.random(counts.sum()) < 0.02, np.repeat(arms, counts) * 0.9, math.nan))
+    assert rare.result().best == 1 and rare.result().stopped_by in ("bound", "delta")
+
+
+def test_a_table_without_rewards_of_an_arm_is_refused():
+    table = np.random.default_rng(0).random((40, 2))
+    table[:, 1] = math.nan
+    with pytest.raises(ValueError, match="arm 1"):
+        fr.select_best(table, missing="drop", support=(0, 1))

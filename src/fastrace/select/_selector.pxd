@@ -59,6 +59,7 @@ cdef class Selector:
     cdef double *rewards            # of one piece
     cdef int missing                # what a missing reward does, a place in MISSING
     cdef int64_t *missed            # missing rewards of each arm; NULL where they are refused
+    cdef int64_t *silent            # those since its last reward
     # the m best so far and the others, by mean; of rules with first pulls, kept from then on
     cdef int64_t first              # pulls of each arm before `plan` is called; 0: `plan` begins
     cdef readonly bint ready        # the first pulls are made, and the order is kept
@@ -108,7 +109,8 @@ cdef class Selector:
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1
     # Missing rewards of an arm: drop them, or let them be the low end of its support; how many rewards there are then.
     cdef int64_t settle(self, Py_ssize_t arm, double *rewards, int64_t count) noexcept nogil
-    cdef bint _fall_short(self) except -1 nogil
+    cdef bint _fall_short(self) noexcept nogil
+    cdef int _listen(self) except -1 nogil
     cdef int _serve(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil
     cdef int _run(self, PullSource source, int64_t limit) except -1 nogil
 

@@ -34,7 +34,8 @@ cdef enum:
     PULLS_PER_CHECK = 1 << 13       # pulls between two looks at pending signals
     PIECES_PER_CHECK = 1 << 10      # requests between two looks, as each may cost more than its pulls
     WORK_PER_CHECK = 10_000_000     # nanoseconds of other work between two looks
-    SILENCE = 1000                  # pulls of an arm without any reward that are enough
+    SILENCE = 1000                  # pulls of an arm without a reward that are enough, and
+    WAITS = 100                     # if so many times longer than between rewards before
 
 MOST_PULLS = _checks.MOST_PULLS
 cdef int64_t MOST_ARMS = <int64_t>1 << 31
@@ -95,6 +96,7 @@ cdef class Selector:
         self.missing = MISSING.index(missing)
         if self.missing != REFUSED:
             self.missed = <int64_t *>self.vector("missed", np.int64)
+            self.silent = <int64_t *>self.vector("silent", np.int64)
         self.rng, self.lock, self.bits = rng, lock, bits
         self.ahead.used = UNIFORMS
         self._configure(**options)
@@ -149,6 +151,8 @@ cdef class Selector:
     cdef int _plan(self) except -1 nogil:
         cdef Py_ssize_t i
         self.due = True
+        if self.missing == DROPPED:
+            self._listen()
         if self.tally != NULL:
             for i in range(self.n_asked):
                 self.tally[self.asked[i]] = 0
@@ -171,15 +175,24 @@ cdef class Selector:
                                    f"damaged")
         return 0
 
-    cdef bint _fall_short(self) except -1 nogil:
+    cdef int _listen(self) except -1 nogil:
+        """Refuse an arm of the last request that gives no rewards any more: it would be asked for ever."""
+        cdef Py_ssize_t i, k
+        cdef double before
+        for k in range(self.n_asked):
+            i = self.asked[k]
+            before = <double>self.pulls[i] + self.missed[i] - self.silent[i]
+            if self.silent[i] >= SILENCE and self.silent[i] * <double>self.pulls[i] >= WAITS * before:
+                with gil:
+                    raise _checks.arm_error(self, i, f"the last {self.silent[i]} pulls of arm {i} gave no reward: "
+                                                     f"missing is 'drop', and no more becomes known of it; leave it "
+                                                     f"out, or take missing='worst'")
+        return 0
+
+    cdef bint _fall_short(self) noexcept nogil:
         """Ask again of the arms that lack first rewards, as some were missing; whether there are any."""
         cdef Py_ssize_t i
         for i in range(self.n_arms):
-            if self.pulls[i] == 0 and self.missed[i] >= SILENCE:
-                with gil:
-                    raise _checks.arm_error(self, i, f"{self.missed[i]} pulls of arm {i} gave no reward: missing is "
-                                                     f"'drop', and there is nothing to know it by; leave it out, or "
-                                                     f"take missing='worst'")
             if self.pulls[i] < self.first:
                 self.ask_for(i, self.first - self.pulls[i])
         return self.n_asked > 0
@@ -340,8 +353,10 @@ cdef class Selector:
             if rewards[t] == rewards[t]:
                 rewards[kept] = rewards[t]
                 kept += 1
+                self.silent[arm] = 0
             else:
                 self.missed[arm] += 1
+                self.silent[arm] += 1
                 if self.missing == WORST:
                     rewards[kept] = self.low[arm]
                     kept += 1
@@ -520,7 +535,9 @@ cdef class Selector:
         slack = np.array([stream_slack(low, high) for low, high in zip(self._low.tolist(), self._high.tolist())])
         seen = pulls > 0
         _demand(self.missing == REFUSED or ((self.vectors["missed"] >= 0).all() and (
-            self.missing == DROPPED or (self.vectors["missed"] <= pulls).all())), "its missing rewards")
+            self.missing == DROPPED or (self.vectors["missed"] <= pulls).all()) and (
+                self.vectors["silent"] >= 0).all() and (self.vectors["silent"] <= self.vectors["missed"]).all()),
+                "its missing rewards")
         _demand((pulls >= 0).all() and total == sum(self._made().tolist()) and 0 <= status < len(STOPPED_BY)
                 and isinstance(due, bool) and ((n_asked == 0) if due else (done or n_asked > 0))
                 and (<object>owed).shape == (n_asked,) and np.unique(asked).size == n_asked

@@ -282,6 +282,10 @@ def _exactly(
         there = ~gone if missing == "drop" else np.ones_like(gone)
         total += np.sum(block, axis=0, where=there)
         n_there += there.sum(axis=0)
+    if not n_there.all():
+        arm = int(np.argmin(n_there))
+        raise _checks.arm_error(population, arm, f"no row of the table holds a reward of arm {arm}; leave it out, or "
+                                                 f"take missing='worst'")
     mean = total / n_there
     ranks = np.argsort(-mean, kind="stable")
     cut = np.size(result.best)
