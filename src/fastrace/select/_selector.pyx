@@ -13,6 +13,7 @@ from fastrace._draws._alias cimport alias_build, alias_pick, alias_t
 from fastrace._draws._heaps cimport heap_exchange, heap_order, heap_sift, precedes
 from fastrace._draws._uniforms cimport UNIFORMS, uniforms_fill, uniforms_left, uniforms_resume
 from fastrace._math._bounds cimport stream_slack
+from fastrace._math._missing cimport silent_for_good
 from fastrace.pulls cimport PullSource
 
 import operator
@@ -34,8 +35,6 @@ cdef enum:
     PULLS_PER_CHECK = 1 << 13       # pulls between two looks at pending signals
     PIECES_PER_CHECK = 1 << 10      # requests between two looks, as each may cost more than its pulls
     WORK_PER_CHECK = 10_000_000     # nanoseconds of other work between two looks
-    SILENCE = 1000                  # pulls of an arm without a reward that are enough, and
-    WAITS = 100                     # if so many times longer than between rewards before
 
 MOST_PULLS = _checks.MOST_PULLS
 cdef int64_t MOST_ARMS = <int64_t>1 << 31
@@ -178,11 +177,9 @@ cdef class Selector:
     cdef int _listen(self) except -1 nogil:
         """Refuse an arm of the last request that gives no rewards any more: it would be asked for ever."""
         cdef Py_ssize_t i, k
-        cdef double before
         for k in range(self.n_asked):
             i = self.asked[k]
-            before = <double>self.pulls[i] + self.missed[i] - self.silent[i]
-            if self.silent[i] >= SILENCE and self.silent[i] * <double>self.pulls[i] >= WAITS * before:
+            if silent_for_good(self.silent[i], self.pulls[i], self.pulls[i] + self.missed[i]):
                 with gil:
                     raise _checks.arm_error(self, i, f"the last {self.silent[i]} pulls of arm {i} gave no reward: "
                                                      f"missing is 'drop', and no more becomes known of it; leave it "

@@ -318,7 +318,7 @@ cdef class UnboundedSelector(PairSelector):
         cdef double none = INFINITY if k else -INFINITY, out, middle
         cdef sums_t sums
         cdef int _step
-        if not self.ready:
+        if not self.ready or (self.asymptotic and not self._varies(i)):     # equal rewards say nothing of their law
             return none
         sums = self._sums(i, k)
         if log_beyond(&self.tilts, &sums, -INFINITY) < level:

@@ -9,12 +9,12 @@ STOPPED = (
     "arm is among the {} that are still active"
 )
 DOUBTED = (
-    "few rounds carry a long tail of {} (skewness up to {:.3g}): verdicts that more of it could turn wait, and "
-    "intervals may miss more often than delta says; give a support, or race on"
+    "few rounds carry a long tail of {} (skewness up to {:.3g}): no verdict is given while more of it could "
+    "turn it, and intervals may miss more often than delta says; give a support, or race on"
 )
 EQUAL = (
-    "rewards or differences of {} have been the same in all rounds: nothing is known of their spread, and verdicts "
-    "about them wait"
+    "rewards or differences of {} have been the same in all rounds: nothing is known of their spread, and a "
+    "verdict about them takes 4800 rounds at least"
 )
 LOST = {        # what became of missing rewards
     "drop": "{} rounds were dropped, as a reward was missing: the answer is about the means over the rest",

@@ -9,6 +9,7 @@ from fastrace._base._guard cimport guard_check, guard_check_built, guard_enter, 
 from fastrace._draws._row_order cimport RowOrder, row_in
 from fastrace._math._bounds cimport stream_slack
 from fastrace._math._columns cimport column_t, column_varies
+from fastrace._math._missing cimport silent_for_good
 from fastrace._math._moments cimport moments4_skewness
 from fastrace._math._rounds cimport fr_view
 from fastrace.sources cimport ArraySource, Source
@@ -66,7 +67,7 @@ cdef class StreamRace(Rounds):
 
     def _tell(self, cnp.ndarray table not None):
         cdef Py_ssize_t used = 0, n, i, wide = self.n_arms if self.missing == SKIPPED else self.n_open
-        cdef cnp.ndarray there
+        cdef cnp.ndarray there, last
         cdef int64_t first = self.position(), n_gone = 0
         cdef fr_view view
         if self.status == BY_MAX_PULLS:
@@ -83,6 +84,7 @@ cdef class StreamRace(Rounds):
             table = (<object>table)[:max(self.horizon - first, 0)]
             n_gone = table.shape[0]
             there = np.flatnonzero(~np.isnan(table).any(axis=1))
+            last = np.ascontiguousarray((<object>table)[-1:])
             table = (<object>table)[there]
         elif self.missing == WORST:
             gone = np.isnan(table)
@@ -115,8 +117,27 @@ cdef class StreamRace(Rounds):
                 n_gone = there[used - 1] + 1
             self.n_missing += n_gone - used
             self._end_at_horizon()
+            if n_gone:
+                self._listen(n_gone, there[n - 1] + 1 if n else 0, <double *>cnp.PyArray_DATA(last), 1)
             return n_gone
         return used
+
+    cdef int _listen(self, int64_t count, int64_t heard, const double *last, Py_ssize_t stride) except -1:
+        """Refuse arms that give no rewards any more, as all rounds would be dropped for ever.
+
+        Of `count` rounds, one or more, the one before `heard` was the last that was not dropped; `last` are the rewards
+        of the last of them, by arm.
+        """
+        cdef Py_ssize_t i
+        self.silent = count - heard + (0 if heard else self.silent)
+        if self.status != RUNNING or not silent_for_good(self.silent, self.rounds, self.position()):
+            return 0
+        for i in range(self.n_arms):
+            if last[i * stride] != last[i * stride]:
+                raise arm_error(self, i, f"a reward was missing in each of the last {self.silent} rounds, that of arm "
+                                         f"{i} in the last one: missing is 'drop', and no more becomes known; leave "
+                                         f"it out, or take missing='worst'")
+        return 0
 
     def _end_at_horizon(self):
         if self.status == RUNNING and self.position() >= self.horizon:
@@ -214,6 +235,7 @@ cdef class StreamRace(Rounds):
                     raise self._refuse(bad, at, self.order)
                 if self.missing == SKIPPED:
                     self.n_missing += (count if self.status == RUNNING else rows[used - 1] + 1) - used
+                    self._listen(count, rows[kept - 1] + 1 if kept else 0, room + min(kept, count - 1), most)
                 elif self.missing == WORST and self.gaps:
                     self._count_gaps(used)
             if self.missing == SKIPPED:

@@ -336,7 +336,7 @@ class _Frames(_Batches):
         ends = np.cumsum(np.exp(weights - weights.max()).ravel())
         size = len(ends)
         chosen = np.searchsorted(ends, (rng.random() + np.arange(size) / size) % 1.0 * ends[-1], side="right")
-        chosen = np.minimum(chosen, size - 1)
+        chosen = np.minimum(chosen, np.flatnonzero(np.diff(ends, prepend=0.0))[-1])    # if rounding led past the end
         flags = np.where(np.diff(chosen, prepend=0) != 0, ACCEPTED, 0).astype(np.uint8)
         flags[width::width] |= FULL_PASS
         k, image = divmod(int(chosen[-1]), width)
