@@ -361,8 +361,8 @@ class LUCB(Selection):
             named = ", ".join(self._names[i] if self._names else str(i) for i, _ in tailed[:10])
             worst = max((abs(skewness) for _, skewness in tailed), default=0.0)
             return (f"few rewards of {counted(len(tailed), 'arm')} ({named}) carry a long tail (skewness up to "
-                    f"{worst:.3g}), or all are equal: no verdict is given while more of it could turn it, and intervals "
-                    f"may miss more often than delta says; give a support",) if tailed else ()
+                    f"{worst:.3g}), or all are equal: no verdict is given while more of it could turn it, and "
+                    f"intervals may miss more often than delta says; give a support",) if tailed else ()
         if self._free:
             skewed = self._core.skewed()
             named = ", ".join(self._names[i] if self._names else str(i) for i in skewed[:10].tolist())
