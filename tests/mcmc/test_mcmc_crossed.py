@@ -228,3 +228,15 @@ def test_the_tilt_is_the_gradient_in_the_mean_over_each_rows_spread(monkeypatch)
     mean = (1 / (1 + np.exp(-eta[:, None] - spread[:, None] * z))) @ (np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum())
     expected = -design.T @ ((mean - p) * np.asarray(model._glm.weights))
     np.testing.assert_allclose(kernel._tilt, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+def test_small_groups_of_crossed_factors_leave_minibatches_small():
+    """The rows of a group are no function of its effect alone there: what stands in for them cost 60 times the rows."""
+    rng, n = np.random.default_rng(1), 100_000
+    codes = [rng.choice(k, n, p=rng.dirichlet(np.full(k, c))) for k, c in ((300, 50.0), (60, 3.0))]
+    X = np.column_stack([np.ones(n), rng.standard_normal((n, 2))])
+    eta = X @ [-1.0, 0.5, -0.3] + sum((0.6 * rng.standard_normal(code.max() + 1))[code] for code in codes)
+    model = mcmc.GLM(X, rng.random(n) < 1 / (1 + np.exp(-eta)), groups={"a": codes[0], "b": codes[1]})
+    kernel = mcmc.SurrogateMetropolis(model)
+    trace = mcmc.sample(kernel, n_draws=300, n_chains=1, rng=1)
+    assert kernel.decision == "poisson" and trace.rows.mean() < 2000 and trace.accepted.mean() > 0.5

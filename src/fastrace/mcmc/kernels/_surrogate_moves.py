@@ -141,7 +141,9 @@ class OnSurrogate(RowKernel):
         model, hat, factor = self.model, np.array(self.compressed.psi_hat), self.compressed.factor()
         assert isinstance(model, GLM)
         spread = self._spread_of(pieces)
-        sites = replaced(model, hat, factor, spread) if model.n_rows > FEW_ROWS else None
+        # With several factors the rows of a group are no function of its effect alone.
+        alone = len(model.factors) == 1
+        sites = replaced(model, hat, factor, spread) if alone and model.n_rows > FEW_ROWS else None
         tilt = self._tilt_within(spread, None if sites is None else ~sites.rows)
         if tilt is not None and not float(tilt @ factor.solve(tilt)) > LEAN**2:
             tilt = None

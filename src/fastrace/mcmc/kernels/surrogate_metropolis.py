@@ -111,8 +111,8 @@ class SurrogateMetropolis(DecidedByRows):
     rows that the tilt would move by more than that spread. Decisions take the tilt off again.
 
     Groups with one outcome alone and rows of great leverage make the posterior far from normal in a few directions.
-    Where there are such, in data of more than 4096 rows, normal factors by expectation propagation stand for them in
-    the surrogate, and decisions take the difference off again. With minibatches, a random walk along each of these
+    Where there are such, in data of more than 4096 rows and one grouping factor, normal factors by expectation
+    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, a random walk along each of these
     directions, with a decision of its own, follows every step, and three moves in four leave the effects of such groups
     where they are, standardised given all else. A step counts the rows that all its decisions read.
 
