@@ -112,9 +112,10 @@ class SurrogateMetropolis(DecidedByRows):
 
     Groups with one outcome alone and rows of great leverage make the posterior far from normal in a few directions.
     Where there are such, in data of more than 4096 rows and one grouping factor, normal factors by expectation
-    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, a random walk along each of these
-    directions, with a decision of its own, follows every step, and three moves in four leave the effects of such groups
-    where they are, standardised given all else. A step counts the rows that all its decisions read.
+    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, a random
+    walk along each of these directions, with a decision of its own, follows every step, and three moves in four leave
+    the effects of such groups where they are, standardised given all else. A step counts the rows that all its
+    decisions read.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
