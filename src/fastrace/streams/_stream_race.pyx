@@ -409,7 +409,7 @@ cdef class StreamRace(Rounds):
         cdef Py_ssize_t i
         cdef const column_t *c
         rounds, skewness = np.zeros(self.n_arms, dtype=np.int64), np.full(self.n_arms, np.nan)
-        for i in range(self.n_arms):
+        for i in range(self.n_arms if self.bound == ASYMPTOTIC else 0):     # others have no columns
             c = &self.columns[i]
             rounds[i] = c.moments.n
             if c.moments.n > 0 and column_varies(c):
