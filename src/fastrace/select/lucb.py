@@ -161,11 +161,12 @@ class LUCB(Selection):
     the whole difference are missed with probability :math:`e^{-4800 p}`, so those of .001 in 0.8 % of runs. Rarer ones
     cannot be suspected, nor any beside rewards that vary; a `support` protects from both.
 
-    Without this guard, two equal arms of events of probability .001, .005 and .01 were told apart at delta 0.1 in 88,
-    55 and 27 % of runs, and an arm of such events from a constant of the same mean in 85, 37 and 23 %; with it in at
-    most 1 % (200 to 300 runs each, ``bench/heavy_tails.py``). Of equal arms of normal, uniform, Student's (5 degrees)
-    and lognormal laws, 2 to 7 % are told apart. Normal, uniform and Student's arms that are .05 or .2 apart take 0 to
-    2 % more pulls than without it; arms of rare events 2 to 10 times as many, where 5 to 33 % of answers were wrong.
+    Without this guard, equal arms were told apart too often at delta 0.1: in 88, 55 and 27 % of runs for events of
+    probability .001, .005 and .01. An arm of such events was told from a constant of the same mean in 85, 37 and 23 %.
+    With the guard, both happen in at most 1 % (200 to 300 runs each, ``bench/heavy_tails.py``). Equal arms of normal,
+    uniform, Student's t (5 degrees) and lognormal laws are told apart in 2 to 7 %. The guard has a price. Normal,
+    uniform and Student's t arms that are .05 or .2 apart take up to 2 % more pulls. Arms of rare events take 2 to 10
+    times as many, where 5 to 33 % of the answers were wrong without it.
 
     Which arms are pulled needs no proof: the pair on top by score bounds of the means at the
     level :math:`\log(1 / \delta) + \log(t) / 2` of round t, or, where that pair is apart already, one that is not. Each
