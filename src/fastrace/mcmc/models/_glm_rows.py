@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
-from fastrace._models._expanded import Expanded
 from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
 from fastrace.control_variates import cubic_shells, cubic_weights
@@ -21,8 +20,7 @@ from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascent, find_mode, movement
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._rows import chunks, lengths, products
-from fastrace.mcmc.models.base import Model, Reference
-from fastrace.sources import Source
+from fastrace.mcmc.models.base import Reference, _CompiledModel
 
 __all__ = ["GLMRows", "expanded"]
 
@@ -37,7 +35,7 @@ _MOST_FITTED = 1000  # parameters, in which a fit with the scale held is tried w
 _RIDGE = 1e-12   # curvature that it has besides
 
 
-class GLMRows(Model):
+class GLMRows(_CompiledModel):
     """The part of `GLM` that reads rows; `GLM` itself takes the arguments, names and priors."""
 
     _glm: GLMSource
@@ -203,14 +201,6 @@ class GLMRows(Model):
     @property
     def _concave(self) -> bool:  # type: ignore[override]
         return self._glm.family != "student-t" and not self.learns_scale
-
-    @property
-    def has_derivatives(self) -> bool:
-        return True
-
-    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
-        own, theta = self._arms(2)
-        return own if reference is None else Expanded(own, reference.theta_hat), theta
 
     def _arms(self, count: int) -> tuple[GLMSource, Array]:
         g = self._glm

@@ -12,22 +12,20 @@ from scipy.special import digamma, gammaln, polygamma
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._arch import ArchSource
-from fastrace._models._expanded import Expanded
 from fastrace._models.glm_inputs import are_counts
 from fastrace._models.grouping import row_numbers
 from fastrace.mcmc.models._joint import Layout
 from fastrace.mcmc.models._modes import Parts
 from fastrace.mcmc.models._rows import chunks
-from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.mcmc.models.base import LogPrior, _CompiledModel
 from fastrace.mcmc.models.priors import Normal
-from fastrace.sources import Source
 
 __all__ = ["ARCH"]
 
 Array = NDArray[np.float64]
 
 
-class ARCH(Model):
+class ARCH(_CompiledModel):
     r"""ARCH(q) with Student-t errors, in the logarithms of its parameters, with normal or other priors on them.
 
     Return t has :math:`v_t = a_0 + \sum_{i \le q} a_i r_{t-i}^2`, and :math:`r_t / \sqrt{v_t}` has Student's t
@@ -143,14 +141,6 @@ class ARCH(Model):
 
     _positive = True
     _weights: Array | None = None  # of models saved before they had weights
-
-    @property
-    def has_derivatives(self) -> bool:
-        return True
-
-    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
-        own, theta = self._arms(2)
-        return own if reference is None else Expanded(own, reference.theta_hat), theta
 
     def _arms(self, count: int) -> tuple[ArchSource, Array]:
         theta = np.zeros((count, self.n_seen))

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
+from fastrace._models._expanded import Expanded, TermSource
 from fastrace._models._priors import JointPrior
 from fastrace.control_variates import residual_rounding
 from fastrace.mcmc.models._joint import (
@@ -478,3 +479,18 @@ class Model:
             return value, gradient, hessian
         more = self.prior_part.expansion(at)
         return value + more[0], gradient + more[1], hessian + more[2]
+
+
+class _CompiledModel(Model):
+    """A model whose terms are a compiled source, which knows their derivatives; `_arms` of a subclass makes it."""
+
+    @property
+    def has_derivatives(self) -> bool:
+        return True
+
+    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
+        own, theta = self._arms(2)
+        return own if reference is None else Expanded(own, reference.theta_hat), theta
+
+    def _arms(self, count: int) -> tuple[TermSource, Array]:
+        raise NotImplementedError

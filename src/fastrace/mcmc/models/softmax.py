@@ -14,16 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
-from fastrace._models._expanded import Expanded
 from fastrace._models._softmax import SoftmaxSource, offset_table
 from fastrace._models.glm_inputs import refuse_overflow
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._joint import Layout, layout_of
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._rows import chunks, lengths
-from fastrace.mcmc.models.base import LogPrior, Model, Reference
+from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel
 from fastrace.results.columns import model_names
-from fastrace.sources import Source, column_names
+from fastrace.sources import column_names
 
 __all__ = ["Softmax"]
 
@@ -33,7 +32,7 @@ Array = NDArray[np.float64]
 MOST_GAPS = 10_000      # classes beyond twice the rows, which nobody has meant
 
 
-class Softmax(Model):
+class Softmax(_CompiledModel):
     r"""Multinomial logistic regression with a normal, flat or user-given prior.
 
     Class k of a row x has probability proportional to :math:`\exp(o_k + x \cdot \theta_k)`, where
@@ -201,14 +200,6 @@ class Softmax(Model):
         return f"Softmax({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}, {self.n_classes} classes)"
 
     _positive = _concave = True
-
-    @property
-    def has_derivatives(self) -> bool:
-        return True
-
-    def engine(self, reference: Reference | None) -> tuple[Source, Array]:
-        own, theta = self._arms(2)
-        return own if reference is None else Expanded(own, reference.theta_hat), theta
 
     def _arms(self, count: int) -> tuple[SoftmaxSource, Array]:
         theta = np.zeros((count, self.n_seen))
