@@ -15,7 +15,7 @@ from fastrace.mcmc.kernels import _surrogate_decisions, _surrogate_moves
 from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.models import _sites
 from fastrace.mcmc.models._sites import matched, replaced
-from guarantee import assert_fits, assert_rate_at_most, assert_same_law, few_or_many
+from guarantee import assert_fits, assert_mean, assert_rate_at_most, assert_same_law, few_or_many
 from reference import surrogate as twin
 from reference.mcmc import RowStream
 
@@ -96,6 +96,7 @@ def test_wide_groups_have_their_closed_marginal(width):
 @pytest.mark.parametrize(("n_inner", "stride"), [(1, 0.0), (3, 0.0), (1, 0.4)])
 def test_an_exact_step_is_its_twin(n_inner, stride, monkeypatch):
     monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
+    monkeypatch.setattr(_surrogate_moves, "replaced", lambda *args: None)
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 60, 4)
     model = grouped(X, codes, y)
@@ -131,8 +132,10 @@ def far_from_normal(rng, n_rows=60):
     return X, codes, y
 
 
+@pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("size", [1.0, 0.6])
-def test_walks_along_sites_are_their_twin(size):
+def test_walks_along_sites_are_their_twin(size, few, monkeypatch):
+    monkeypatch.setattr(_surrogate_moves, "FEW_ROWS", 4096 if few else 0)
     rng = np.random.default_rng(SEED)
     X, codes, y = far_from_normal(rng)
     model = grouped(X, codes, y)
@@ -140,9 +143,11 @@ def test_walks_along_sites_are_their_twin(size):
     made, order = kernel.compressed, np.r_[2:6, 0:2]
     table = np.column_stack([X, np.eye(4)[codes]])
     spread = np.sqrt(np.einsum("ni,ij,nj->n", table, np.linalg.inv(made.metric().to_dense()), table))
-    sites = replaced(model, np.array(made.psi_hat), made.factor(), spread)
+    sites = replaced(model, np.array(made.psi_hat), made.factor(), spread, few)
     assert sites.effects[2] == 1.0 and sites.rows[codes == 0].all() and len(sites.walks) > 1
+    assert (kernel._along is not None) == (kernel._scalings is not None) == few
     kernel._tilt, kernel._bend, kernel._along, kernel._stay, kernel._engines = *sites[:2], *sites[3:], []
+    more = {"far": _surrogate_moves.FAR, "scalings": kernel._scalings} if few else {}
     plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, (made.curvature.to_dense()
                              + kernel._bend.to_dense()), twin.Prior([2.0, 2.0], [(4, [1.0])]), order,
                              kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share, size,
@@ -155,7 +160,8 @@ def test_walks_along_sites_are_their_twin(size):
     _, steps = kernel.run(np.random.default_rng(3), state, 60)
     stream, theta = np.random.default_rng(3), state.position
     for draw, accepted in zip(model.unconstrain(steps.draws), steps.accepted, strict=True):
-        theta, new = twin.exact_step(plain, log_likelihood, theta, stream, walks=kernel._walks, along=kernel._along)
+        theta, new = twin.exact_step(plain, log_likelihood, theta, stream, walks=kernel._walks, along=kernel._along,
+                                     **more)
         assert accepted == new
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
 
@@ -164,13 +170,14 @@ def test_walks_along_sites_leave_what_exact_decisions_leave(monkeypatch):
     rng = np.random.default_rng(SEED)
     X, codes, y = far_from_normal(rng, 200)
     draws = []
-    for decision, few in (("exact", 4096), ("poisson", 0)):
+    for decision, few in (("exact", 0), ("poisson", 0), ("exact", 4096)):
         monkeypatch.setattr(_surrogate_moves, "FEW_ROWS", few)
         kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision=decision)
-        assert (kernel._along is None) == (decision == "exact")
+        assert (kernel._along is None) == ((decision, few) == ("exact", 0))
         state, _ = kernel.run(rng, kernel.init(None, rng), 200)
         draws.append(kernel.run(rng, state, 12_000)[1].draws)
-    assert_same_law(*draws)
+    assert_same_law(*draws[:2])
+    assert_same_law(*draws[::2])
 
 
 def with_few_rows_that_matter(grouped=True):
@@ -304,11 +311,6 @@ def test_minibatches_by_blocks_are_their_twin(radii, monkeypatch):
         theta = new if took else theta
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
     assert steps.rows.max() > 0
-
-
-def assert_mean(draws, expected, alpha=1e-6):
-    error = draws.std() / np.sqrt(mcmc.effective_sample_size(draws))
-    assert abs(draws.mean() - expected) < stats.norm.isf(alpha / 2) * error
 
 
 @pytest.mark.parametrize("decision", ["exact", "race", "poisson"])

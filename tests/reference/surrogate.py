@@ -122,12 +122,15 @@ class NormalInner:
         P = self.prior.precision(phi)
         return 0.5 * (np.log(P).sum() - psi @ (P * psi))
 
-    def move_fixed(self, psi, phi, rng):
-        """No factor but that of `center`: phi given psi, psi by Metropolis, phi given psi."""
+    def move_hyper(self, psi, phi, rng):
         def given(phi):
             return self.prior.log_hyper(phi) + self.log_prior(psi, phi)
 
-        phi = self.slice(phi, given(phi), rng, given)
+        return self.slice(phi, given(phi), rng, given)
+
+    def move_fixed(self, psi, phi, rng):
+        """No factor but that of `center`: phi given psi, psi by Metropolis, phi given psi."""
+        phi = self.move_hyper(psi, phi, rng)
         _, L, mean, _, _ = self.given(self.center)
         xi = np.array([rng.standard_normal() for _ in psi])
         noise = np.empty(len(psi))
@@ -137,7 +140,7 @@ class NormalInner:
                  - self.log_prior(psi, phi) + self.log_prior(psi, self.center))
         if -rng.standard_exponential() < ratio:
             psi = new
-        phi = self.slice(phi, given(phi), rng, given)
+        phi = self.move_hyper(psi, phi, rng)
         return np.concatenate([psi, phi])
 
     def move(self, theta, rng):
@@ -186,11 +189,13 @@ class ScaledInner(NormalInner):
             np.linalg.slogdet(P)[1] - np.linalg.slogdet(A)[1] + b @ mean - self.hat @ P @ self.hat)
 
 
-def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None, along=()):
+def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None, along=(), far=1.0, scalings=()):
     """One step decided by all rows: R is the log-likelihood less its expansion. The next state, and if it is new.
 
     With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
-    With walks a twentieth are those of all coordinates. Plain ones along given directions follow.
+    With walks a twentieth are those of all coordinates. Plain ones along given directions follow: with far above 1 half
+    of them are longer, and phi moves given psi after each. Then scales move with their effects, whose exponents and
+    steps are rows of `scalings`.
     """
     n = inner.prior.n_seen
 
@@ -221,8 +226,20 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
     for way in along:
         rng.bit_generator.random_raw()
         level, new = -rng.standard_exponential(), theta.copy()
-        new[:n] += rng.standard_normal() * way
+        step = rng.standard_normal()
+        if far > 1.0 and rng.random() < 0.5:
+            step *= far ** rng.random()
+        new[:n] += step * way
         theta = new if whole(new) - whole(theta) > level else theta
+        if far > 1.0:
+            rng.bit_generator.random_raw()
+            rng.standard_exponential()          # phi given psi is always accepted
+            theta = np.r_[theta[:n], inner.move_hyper(theta[:n], theta[n:], rng)]
+    for way in scalings:
+        rng.bit_generator.random_raw()
+        level, step = -rng.standard_exponential(), rng.standard_normal()
+        new = np.r_[theta[:n] * np.exp(step * way[:n]), theta[n:] + step * way[n:]]
+        theta = new if whole(new) - whole(theta) + step * way[:n].sum() > level else theta
     return theta, accepted
 
 

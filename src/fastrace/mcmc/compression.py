@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
@@ -26,7 +27,8 @@ __all__ = ["Compressed", "compress"]
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Arrow]
 
-_STEPS = 60  # Newton steps with the scales of the effects estimated on the way
+_STEPS = 60  # Newton steps with the scales of the effects estimated on the way,
+_HELD, _FIXED = 30, 45  # from the one on by their priors too, and from the other on as they are then
 _CLOSE = 1e-4  # squared length of the last step, in posterior standard deviations, over the number of parameters
 _SETTLED = 0.02  # relative change of those scales
 _SAMPLE = 200_000  # rows that the first steps take where there are far more
@@ -391,8 +393,26 @@ def _first_variance(sd: tuple[str, float, float]) -> float:
     return (0.4 * sd[1]) ** 2 if sd[0] in ("half-normal", "half-student") else 1.0
 
 
+def _held(sd: tuple[str, float, float], n: int, variance: float) -> float:
+    """The likeliest variance of n effects whose mean square is `variance`, under the prior of its root's logarithm."""
+    density = JointPrior((), aux=sd)
+
+    def slope(s: float) -> float:
+        by_prior = density.value_and_gradient(np.array([s]))[1]
+        return n * variance * math.exp(-2.0 * s) - n + float(by_prior[0])
+
+    low = high = 0.5 * math.log(variance)
+    while slope(low) < 0.0:
+        low -= 1.0
+    while slope(high) > 0.0:
+        high += 1.0
+    return math.exp(2.0 * float(brentq(slope, low, high)))
+
+
 class _Scales:
     """Normal priors whose scales are estimated: one covariance per factor, one variance per pool of coefficients."""
+
+    hold = False  # by their own priors: with groups of one outcome the likelihood alone may lead them nowhere
 
     def __init__(self, prior: JointPrior) -> None:
         coefficients, pools, factors, aux, _ = prior.given
@@ -404,6 +424,7 @@ class _Scales:
         self.pools = [np.array([j for j, c in enumerate(coefficients) if c[4] == k]) for k in range(len(pools))]
         self.variances = [1.0] * len(pools)
         self.factors = [(count, len(sds)) for count, sds, _ in factors]
+        self.of_scales = [sds for _, sds, _ in factors]
         self.covariances = [np.diag([_first_variance(sd) for sd in sds]) for _, sds, _ in factors]
         self.n_seen = prior.n_seen
 
@@ -454,6 +475,9 @@ class _Scales:
                 table = dense[here : here + count * q, here : here + count * q].reshape(count, q, count, q)
                 spread = np.einsum("gigj->ij", table)
             new = (effects.T @ effects + spread) / max(count, 1)
+            if self.hold:
+                held = [_held(sd, count, v) / v for sd, v in zip(self.of_scales[k], np.diagonal(new), strict=True)]
+                new = new * np.sqrt(np.outer(held, held))
             old = np.diagonal(self.covariances[k])
             change = max(change, float(np.abs(np.diagonal(new) / old - 1.0).max()))
             self.covariances[k] = new
@@ -506,11 +530,12 @@ def _empirical_bayes(
 ) -> tuple[Array, Parts, _Scales]:
     """Mode of the likelihood under normal priors whose scales are estimated on the way, and the expansion there."""
     parts, learned = expand(psi), bool(psi.any())
-    for _ in range(_STEPS):
+    for t in range(_STEPS):
+        scales.hold = t >= _HELD
         scales.bend(psi)
-        factor = _factored(parts[2], scales)
-        change = scales.estimate(psi, factor) if learned else math.inf
-        learned = True
+        change = math.inf if t == 0 else 0.0
+        if t < _FIXED and (t > 0 or learned):
+            change = scales.estimate(psi, _factored(parts[2], scales))
         factor = _factored(parts[2], scales)
         level, pull = scales.pulled(factor, psi)
         step = factor.solve(parts[1] + pull)
@@ -530,8 +555,6 @@ def _empirical_bayes(
                 raise NoModeError("Newton's method found no point to expand at: centre and scale columns, give proper "
                                   "priors, or give psi_hat")
         psi, parts = psi + size * step, new
-    if promised < _CLOSE * len(psi):  # the point is found, and scales that creep on move it little
-        return psi, parts, scales
     raise NoModeError(f"no point to expand at was found in {_STEPS} Newton steps: the outcomes may be separated under "
                       f"a flat prior; give proper priors, or psi_hat")
 

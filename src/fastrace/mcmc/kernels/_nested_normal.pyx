@@ -293,6 +293,17 @@ cdef class NormalInner(Inner):
         self.held = NULL
         return 0
 
+    cdef int move_hyper(self, double *theta, bitgen_t *bits) except -1 nogil:
+        cdef double here
+        if self.n_aside > 0:                # a scale that rows see is among phi
+            return 0
+        self.held = theta
+        here = self.log_given(theta + self.n_seen)
+        if isfinite(here):
+            self.slice_phi(theta + self.n_seen, here, bits)
+        self.held = NULL
+        return 0
+
     cdef int move_seen(self, double *psi, const double *phi, bitgen_t *bits) except -1 nogil:
         """A move that is reversible for psi given phi = `phi_center`, then Metropolis for psi given phi."""
         cdef Py_ssize_t i, n = self.n_seen

@@ -22,6 +22,8 @@ cdef class Inner:
     # theta <- where the transition goes from theta, in place. Phi is on its unconstrained scale. A transition that
     # stays leaves theta as it was, bit for bit.
     cdef int move(self, double *theta, bitgen_t *bits) except -1 nogil
+    # Phi moves given what rows see; stays where an inner has no such move.
+    cdef int move_hyper(self, double *theta, bitgen_t *bits) except -1 nogil
     # log of what pi_s has beyond the density that `move` is reversible for; 0.0 unless a subclass needs it. The
     # decision makes up for it.
     cdef double beside(self, const double *theta) except? -1.0 nogil
@@ -29,7 +31,16 @@ cdef class Inner:
     cdef double log_density(self, const double *theta) except? -1.0 nogil
 
 
-# The outer step: some inner moves, then one decision of the chain on what the rows leave.
+# What a decision is about.
+cdef enum proposal_t:
+    MAIN                # inner moves, or at times a plain step of a scale or of all coordinates
+    ALONG               # a plain step along a direction of what rows see
+    HYPER               # phi given what rows see
+    SCALING             # a scale together with the effects that it is the scale of
+
+
+# The outer step: some inner moves, then one decision of the chain on what the rows leave; and where the posterior is
+# far from the surrogate, more moves with a decision each.
 cdef class SurrogateMove(Move):
     cdef readonly Inner inner
     cdef readonly Py_ssize_t n_inner
@@ -40,8 +51,14 @@ cdef class SurrogateMove(Move):
     cdef cnp.ndarray _along
     cdef const double *along                    # n_along directions of plain steps of what rows see
     cdef readonly Py_ssize_t n_along
+    cdef readonly double far                    # times as long as the others the longest of those are, at least 1
+    cdef double log_far
+    cdef cnp.ndarray _scalings
+    cdef const double *scalings                 # n_scalings x dim: exponents of what rows see, and steps of phi
+    cdef readonly Py_ssize_t n_scalings
     cdef cnp.ndarray _theta
     cdef double *theta                          # the point that the inner moves
 
-    cdef int decided(self, Chain chain, Py_ssize_t along, bitgen_t *bits) except -1 nogil
+    cdef int decided(self, Chain chain, proposal_t kind, const double *way, bitgen_t *bits) except -1 nogil
+    cdef int further(self, Chain chain, proposal_t kind, const double *way, bitgen_t *bits) except -1 nogil
     cdef double level(self, bint plain) except? -1.0 nogil

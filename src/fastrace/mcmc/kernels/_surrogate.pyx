@@ -2,7 +2,7 @@
 """What moves on a surrogate posterior share, and the step that lets a chain decide on what the rows leave of them."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport isfinite
+from libc.math cimport exp, isfinite, log
 from libc.string cimport memcmp, memcpy
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
@@ -21,6 +21,7 @@ cdef extern from "numpy/random/distributions.h" nogil:
 
 cdef double STRIDE_SHARE = 0.2  # of the steps that are plain ones of a scale, where there are such steps, and
 cdef double WALK_SHARE = 0.05   # of those that are plain ones of all coordinates
+cdef double LONGER = 0.5        # of plain steps along directions: longer than the others
 
 cnp.import_array()
 
@@ -46,6 +47,9 @@ cdef class Inner:
     cdef int move(self, double *theta, bitgen_t *bits) except -1 nogil:
         with gil:
             raise TypeError(f"{type(self).__name__} does not define move()")
+
+    cdef int move_hyper(self, double *theta, bitgen_t *bits) except -1 nogil:
+        return 0
 
     cdef double beside(self, const double *theta) except? -1.0 nogil:
         return 0.0
@@ -99,10 +103,18 @@ cdef class SurrogateMove(Move):
         Standard deviations of plain normal steps of all coordinates, a share of all steps wherever the chain is.
     along : ndarray of shape (n, n_seen) or None
         Directions of plain normal steps, one along each after every other step: there the posterior is far from the
-        surrogate.
+        surrogate. Hyperparameters move given what the rows see after each of them.
+    far : float, default 1.0
+        Half of the steps along directions are longer than the others, by a factor between 1 and this one whose
+        logarithm is uniform.
+    scalings : ndarray of shape (n, dim) or None
+        Steps of scales together with their effects, which follow those along directions. For a standard normal z, what
+        the rows see is multiplied by exp(z times the exponents of a row), and hyperparameters move by z times the rest
+        of the row.
     """
 
-    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0, walks=None, along=None):
+    def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0, walks=None, along=None, far=1.0,
+                  scalings=None):
         guard_check_built(&inner.guard, inner)
         if walks is not None:
             self._walks = inner._point(walks, "walks", inner.dim)
@@ -112,6 +124,14 @@ cdef class SurrogateMove(Move):
             if self._along.ndim != 2 or self._along.shape[1] != inner.n_seen:
                 raise ValueError(f"along has shape {np.shape(along)}; (n, {inner.n_seen}) is needed")
             self.along, self.n_along = <double *>cnp.PyArray_DATA(self._along), self._along.shape[0]
+        if not 1.0 <= far < np.inf:
+            raise ValueError(f"far is {far}; a number of at least 1 is needed")
+        self.far, self.log_far = far, log(far)
+        if scalings is not None and len(scalings):
+            self._scalings = np.array(scalings, dtype=np.float64)
+            if self._scalings.ndim != 2 or self._scalings.shape[1] != inner.dim:
+                raise ValueError(f"scalings has shape {np.shape(scalings)}; (n, {inner.dim}) is needed")
+            self.scalings, self.n_scalings = <double *>cnp.PyArray_DATA(self._scalings), self._scalings.shape[0]
         self.inner, self.n_inner, self.undecided, self.stride = inner, n_inner, undecided, stride
         self._theta = np.zeros(inner.dim)
         self.theta = <double *>cnp.PyArray_DATA(self._theta)
@@ -124,44 +144,63 @@ cdef class SurrogateMove(Move):
         return self.inner.log_density(self.theta) if plain else self.inner.beside(self.theta)
 
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """A move with its decision, then a plain one along each direction with its own; what both read is summed."""
+        """A move with its decision, then further ones with their own where there are any; what all read is summed."""
         cdef Py_ssize_t k
-        cdef step_t first
-        self.decided(chain, -1, bits)
+        self.decided(chain, MAIN, NULL, bits)
         if self.undecided:
             return 0
         for k in range(self.n_along):
-            first = chain.step
-            self.decided(chain, k, bits)
-            first.n_read += chain.step.n_read
-            first.n_looks += chain.step.n_looks
-            first.full_pass |= chain.step.full_pass
-            first.undecided |= chain.step.undecided
-            chain.step = first
+            self.further(chain, ALONG, self.along + k * chain.n_seen, bits)
+            if self.far > 1.0 and chain.n_hyper > 0:
+                self.further(chain, HYPER, NULL, bits)
+        for k in range(self.n_scalings):
+            self.further(chain, SCALING, self.scalings + k * chain.dim, bits)
         return 0
 
-    cdef int decided(self, Chain chain, Py_ssize_t along, bitgen_t *bits) except -1 nogil:
-        """One decision, on a plain step along a direction if its number is not below 0.
+    cdef int further(self, Chain chain, proposal_t kind, const double *way, bitgen_t *bits) except -1 nogil:
+        """Another decision of the same step, which is new only if the first one was."""
+        cdef step_t first = chain.step
+        self.decided(chain, kind, way, bits)
+        first.n_read += chain.step.n_read
+        first.n_looks += chain.step.n_looks
+        first.full_pass |= chain.step.full_pass
+        first.undecided |= chain.step.undecided
+        chain.step = first
+        return 0
 
-        T, the inner moves, is reversible for pi_s / exp(beside); the rest of pi is exp(beside + R). A plain step is a
-        symmetric proposal: it is decided by the change of log pi_s + R.
+    cdef int decided(self, Chain chain, proposal_t kind, const double *way, bitgen_t *bits) except -1 nogil:
+        """One decision.
+
+        T, the inner moves, is reversible for pi_s / exp(beside), and so are moves of phi given the rest; what is left
+        of pi is exp(beside + R). A plain step is a symmetric proposal: it is decided by the change of log pi_s + R. So
+        is a scaling, in the logarithms of what it multiplies: their Jacobian comes to the change.
         """
         cdef Py_ssize_t i, _i, n = chain.n_seen
         cdef double threshold, coin = 1.0, scales = STRIDE_SHARE if self.stride > 0.0 else 0.0
-        cdef double step
-        cdef const double *way
+        cdef double step, jacobian = 0.0
         cdef bint plain
         begin(chain, bits)
         memcpy(self.theta, chain.now, n * sizeof(double))
         memcpy(self.theta + n, chain.phi_now, chain.n_hyper * sizeof(double))
-        if along < 0 and (self.stride > 0.0 or self.walks != NULL):
+        if kind == MAIN and (self.stride > 0.0 or self.walks != NULL):
             coin = bits.next_double(bits.state)
-        plain = along >= 0 or coin < scales + (WALK_SHARE if self.walks != NULL else 0.0)
+        plain = kind == ALONG or kind == SCALING or coin < scales + (WALK_SHARE if self.walks != NULL else 0.0)
         threshold = self.level(plain) - random_standard_exponential(bits)
-        if along >= 0:
-            way = self.along + n * along
+        if kind == HYPER:
+            self.inner.move_hyper(self.theta, bits)
+        elif kind == ALONG:
+            step = random_standard_normal(bits)
+            if self.far > 1.0 and bits.next_double(bits.state) < LONGER:
+                step *= exp(self.log_far * bits.next_double(bits.state))
+            for i in range(n):
+                self.theta[i] += step * way[i]
+        elif kind == SCALING:
             step = random_standard_normal(bits)
             for i in range(n):
+                if way[i] != 0.0:
+                    self.theta[i] *= exp(step * way[i])
+                    jacobian += step * way[i]
+            for i in range(n, chain.dim):
                 self.theta[i] += step * way[i]
         elif coin < scales:
             self.theta[n - 1] += self.stride * random_standard_normal(bits)
@@ -174,7 +213,7 @@ cdef class SurrogateMove(Move):
         for i in range(chain.dim):
             if not isfinite(self.theta[i]):         # so far out that double precision ends: refused
                 return 0
-        threshold -= self.level(plain)
+        threshold -= self.level(plain) + jacobian
         if not memcmp(self.theta, chain.now, n * sizeof(double)):      # the rows see what they saw: R is as it was
             chain.step.accepted = threshold <= 0.0
             if chain.step.accepted:

@@ -16,8 +16,9 @@ from fastrace.mcmc.kernels._rows import RowKernel
 from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
+from fastrace.mcmc.models._joint import scales_of_effects
 from fastrace.mcmc.models._pieces import Pieces, pieces_of
-from fastrace.mcmc.models._sites import replaced
+from fastrace.mcmc.models._sites import STEP, Sites, flat_effects, most_sites, replaced, walks_of_effects
 from fastrace.mcmc.models.model import GLM, NoModeError
 
 Array = NDArray[np.float64]
@@ -33,6 +34,7 @@ HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is 
 MOVED = 0.5  # share of moves without a factor of their own that get anywhere, from which on they are made
 TARGET = 0.3  # share of moves accepted, below which they become smaller: at .23 small ones would get on best
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
+FAR = 30.0  # times as long as the others the longest random walks are where all rows are read
 FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
 MOST_VAGUE = 5.0  # of that deviation, with which scales would be 0 or infinite in double precision
@@ -53,6 +55,7 @@ class OnSurrogate(RowKernel):
     _tilt: Array | None = None  # of the surrogate's gradient, while a chain moves
     _stay: Array | None = None  # effects of groups that have directions of their own
     _along: Array | None = None  # directions of random walks
+    _scalings: Array | None = None  # of scales together with their effects
     _bend: Arrow | None = None  # of its curvature
     _spreads: Array | None = None  # of the rows' predictors, while a kernel is made
     _fixed_share = 0.0  # of moves without a factor of their own
@@ -117,11 +120,21 @@ class OnSurrogate(RowKernel):
             self._trajectories = trajectories_of(self.compressed.quadratic, self.compressed.prior,
                                                  effort=self.model._effort)
             self._phi_center = self._trajectories.start[self.compressed.n_seen :]
+            self._phi_factor = HYPER_SD * np.eye(len(self._phi_center))
+        else:
+            self._phi_center, self._phi_factor = marginal_of(self.compressed, self._scaled)
+        model: Any = self.model
+        flat = sites = None
+        grouped = isinstance(model, GLM) and bool(model.factors)
+        if self._few_rows and grouped:
+            flat = flat_effects(model, np.array(self.compressed.psi_hat))
+        if self.inner == "normal" and grouped and not model.learns_scale:
+            pieces = self._pieces or pieces_of(self.compressed.factor(), model.factors)
+            self._tilt, self._bend, sites = self._better(pieces, flat)
+        if flat is not None:
+            self._walk_where_flat(flat, sites)
+        if self.inner == "hmc":
             return
-        self._phi_center, self._phi_factor = marginal_of(self.compressed, self._scaled)
-        if isinstance(self.model, GLM) and self.model.factors and not self.model.learns_scale:
-            pieces = self._pieces or pieces_of(self.compressed.factor(), self.model.factors)
-            self._tilt, self._bend = self._better(pieces)
         s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
         if self.compressed.prior.n_hyper and s * s * m > LARGE:  # never where a scale moves with the hyperparameters
             self._fixed_share = 1.0
@@ -136,22 +149,63 @@ class OnSurrogate(RowKernel):
             self._spreads = np.asarray(np.sqrt(np.square(pieces.lengths(model._glm.X, model.factors)).sum(axis=0)))
         return self._spreads
 
-    def _better(self, pieces: Pieces) -> tuple[Array | None, Arrow | None]:
+    def _better(self, pieces: Pieces, flat: NDArray[np.intp] | None) -> tuple[Array | None, Arrow | None, Sites | None]:
         """What comes to the expansion's gradient and curvature while a chain moves, where it pays."""
         model, hat, factor = self.model, np.array(self.compressed.psi_hat), self.compressed.factor()
         assert isinstance(model, GLM)
         spread = self._spread_of(pieces)
         # With several factors the rows of a group are no function of its effect alone.
-        alone = len(model.factors) == 1
-        sites = replaced(model, hat, factor, spread) if alone and model.n_rows > FEW_ROWS else None
+        alone, looked = len(model.factors) == 1, flat is not None or model.n_rows > FEW_ROWS
+        sites = replaced(model, hat, factor, spread, flat) if alone and looked else None
         tilt = self._tilt_within(spread, None if sites is None else ~sites.rows)
         if tilt is not None and not float(tilt @ factor.solve(tilt)) > LEAN**2:
             tilt = None
         if sites is None:
-            return tilt, None
-        if self.decision in ("auto", "poisson"):  # a walk is decided by few rows
+            return tilt, None, None
+        if flat is not None or self.decision in ("auto", "poisson"):  # a walk is decided by few rows
             self._along, self._stay = sites.walks, sites.effects
-        return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend
+        return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend, sites
+
+    def _walk_where_flat(self, flat: NDArray[np.intp], sites: Sites | None) -> None:
+        """Random walks of effects with a flat side, and of all that goes with them, where rows are few."""
+        model, walks = self.model, np.empty((0, self.compressed.n_seen))
+        assert isinstance(model, GLM)
+        if sites is not None:
+            walks, flat = sites.walks, flat[sites.effects[flat] == 0.0]
+        flat = flat[: max(0, most_sites(model, True) - len(walks))]
+        if self._scaled or not len(walks) + len(flat):
+            return
+        more = walks_of_effects(self.compressed.factor(), flat)
+        self._along = np.vstack([walks, more, *self._shifts()])
+        self._scalings = self._scalings_of_effects()
+
+    @property
+    def _few_rows(self) -> bool:
+        """Whether decisions read all rows, and these are so few that further decisions in a step cost little."""
+        return self.decision == "exact" and self.model.n_rows <= FEW_ROWS
+
+    def _shifts(self) -> list[Array]:
+        """Steps of an intercept against the effects of all groups: rows see no change, and only the prior holds it."""
+        model, out = self.model, []
+        assert isinstance(model, GLM)
+        metric, layout = self.compressed.metric(), model._layout()
+        for j in filter(layout.constant, range(model.n_columns)):
+            for f in model.factors:
+                if f.intercept and layout.means[j] != 0.0:
+                    way = np.zeros(model.n_seen)
+                    way[j] = 1.0 / layout.means[j]
+                    way[f.start : f.start + f.n_groups * f.width : f.width] = -1.0
+                    out.append(STEP / math.sqrt(float(way @ metric.times(way))) * way)
+        return out
+
+    def _scalings_of_effects(self) -> Array:
+        """Steps of each scale of groups' effects together with these: effects over their scale stay as they are."""
+        scales = scales_of_effects(self.compressed.prior)
+        sds = np.sqrt(np.square(self._phi_factor).sum(axis=1))[int(self._scaled) :]
+        out = np.zeros((len(scales), self.dim))
+        for row, (place, effects) in zip(out, scales, strict=True):
+            row[effects] = row[place] = STEP * sds[place - self.compressed.n_seen]
+        return out
 
     def _tilt_within(self, spread: Array, use: NDArray[np.bool_] | None) -> Array | None:
         """The tilt by rows that it moves by no more than their own spread; None if there is no such tilt.

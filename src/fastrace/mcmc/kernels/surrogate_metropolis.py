@@ -15,7 +15,7 @@ from fastrace.mcmc.kernels._chain import Chain
 from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, checked_share
 from fastrace.mcmc.kernels._surrogate import SurrogateMove
 from fastrace.mcmc.kernels._surrogate_decisions import DecidedByRows
-from fastrace.mcmc.kernels._surrogate_moves import TARGET
+from fastrace.mcmc.kernels._surrogate_moves import FAR, TARGET
 from fastrace.mcmc.models.model import Model
 from fastrace.mcmc.protocol import Steps
 from fastrace.races._options import RaceOptions, takes_options
@@ -111,11 +111,18 @@ class SurrogateMetropolis(DecidedByRows):
     rows that the tilt would move by more than that spread. Decisions take the tilt off again.
 
     Groups with one outcome alone and rows of great leverage make the posterior far from normal in a few directions.
-    Where there are such, in data of more than 4096 rows and one grouping factor, normal factors by expectation
-    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, a random
-    walk along each of these directions, with a decision of its own, follows every step, and three moves in four leave
-    the effects of such groups where they are, standardised given all else. A step counts the rows that all its
-    decisions read.
+    Where there are such, in models with one grouping factor and a fixed scale, normal factors by expectation
+    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, or where
+    up to 4096 rows are all read, a random walk along each of these directions, with a decision of its own, follows every
+    step, and three moves in four leave the effects of such groups where they are, standardised given all else. A step
+    counts the rows that all its decisions read.
+
+    An effect has a flat side where it may go far out and take little of the likelihood: its posterior reaches as far
+    as the scale behind it lets it, whatever the expansion says. Where up to 4096 rows are all read, each such effect
+    has a walk of its own, for any number of factors, slopes and learned scales. Half of the walks are longer, by up to
+    30 times. Hyperparameters move given the effects after each walk, each scale moves together with its effects once a
+    step, and an intercept against the effects of all groups. There are up to 64 walks, fewer where they would read more
+    than 65,536 rows a step, but never fewer than 16.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
@@ -272,8 +279,9 @@ class SurrogateMetropolis(DecidedByRows):
         try:
             chain = self._engines.pop()
         except IndexError:
-            chain = self._engine(SurrogateMove(self._inner(), self.n_inner, stride=self._stride, walks=self._walks,
-                                               along=self._along))
+            chain = self._engine(SurrogateMove(
+                self._inner(), self.n_inner, stride=self._stride, walks=self._walks, along=self._along,
+                far=FAR if self._few_rows else 1.0, scalings=self._scalings))
         move: Any = chain.move
         move.inner.size = tuning.size
         move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds

@@ -14,13 +14,16 @@ from fastrace.mcmc.models._rows import CHUNK
 if TYPE_CHECKING:
     from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["Sites", "held_apart", "matched", "replaced"]
+__all__ = ["Sites", "flat_effects", "held_apart", "matched", "most_sites", "replaced", "walks_of_effects"]
 
 Array = NDArray[np.float64]
 
 LEAST = 0.02  # change of a term's curvature over its own spread, times its variance / 6, from which on it is replaced
 _SOME = 1000  # rows whose outcomes say whether there are few of them
-MOST_SITES = 16  # that are replaced
+MOST_SITES = 16  # that are replaced, and
+MOST_OF_FEW, READ = 64, 1 << 16  # where rows are few: as many as read this many rows in their walks
+OUT, FALL = 20.0, 2.0  # a predictor this far out takes less of the log-likelihood: an effect has a flat side
+AT_ONCE = 256  # points at which the log-likelihood is taken
 BINS, MOST_OUTCOMES = 128, 8  # of rows that stand for a large group's, for each outcome; more outcomes: all rows
 MOST_ROWS = 20_000  # of groups with more outcomes, together
 NODES, FAR = 61, 7.0  # of a quadrature in the predictor, and how many standard deviations they reach
@@ -43,7 +46,9 @@ class Sites(NamedTuple):
     effects: Array
 
 
-def replaced(model: GLM, hat: Array, factor: ArrowFactor, spread: Array) -> Sites | None:
+def replaced(
+    model: GLM, hat: Array, factor: ArrowFactor, spread: Array, flat: NDArray[np.intp] | None = None
+) -> Sites | None:
     r"""What rows and groups far from quadratic add to gradient and curvature of an expansion; None if there are none.
 
     Notes
@@ -56,12 +61,17 @@ def replaced(model: GLM, hat: Array, factor: ArrowFactor, spread: Array) -> Site
     all else makes.
     That takes the sites' t alone, which are normal together.
 
+    Of a group with a flat side, such as one of a single row or one outcome, the posterior reaches as far out there as
+    the scale's prior lets it, however well the expansion fits near its mean.
+
     Parameters
     ----------
     spread : ndarray of shape (n_rows,)
         Standard deviation of each row's predictor.
+    flat : ndarray of int, optional
+        Effects with a flat side, where rows are so few that decisions read them all: groups with one are sites too.
     """
-    sites = _found(model, hat, spread)
+    sites = _found(model, hat, spread, flat)
     if not sites:
         return None
     directions, rows = np.array([a for a, _ in sites]), [own for _, own in sites]
@@ -123,6 +133,47 @@ def _bends(model: GLM, hat: Array, spread: Array) -> tuple[Array, list[Array]]:
     return here, [bends(spread) - here, bends(-spread) - here]
 
 
+def flat_effects(model: GLM, hat: Array) -> NDArray[np.intp]:
+    """Places of effects that may go far to one side and take little of the log-likelihood, the flattest first.
+
+    Effects that it does not depend on are none of them: they have their prior.
+    """
+    layout = model._layout()
+    step = np.zeros(model.n_seen)
+    for f, effects in zip(model.factors, layout.factors, strict=True):
+        for k, spread in enumerate(effects.spreads):
+            step[f.start + k : f.start + f.n_groups * f.width : f.width] = OUT * layout.noise / (spread or 1.0)
+    places = np.flatnonzero(step)
+    here, falls = model._log_likelihoods(hat[None])[0], np.full(model.n_seen, np.inf)
+    for first in range(0, len(places), AT_ONCE):
+        some = places[first : first + AT_ONCE]
+        far = np.zeros((len(some), model.n_seen))
+        far[np.arange(len(some)), some] = step[some]
+        with np.errstate(all="ignore"):
+            ends = np.fmax(model._log_likelihoods(hat + far), model._log_likelihoods(hat - far))
+        falls[some] = np.where(np.isnan(ends) | (ends == here), np.inf, here - ends)
+    return np.argsort(falls, kind="stable")[: int((falls < FALL).sum())]
+
+
+def walks_of_effects(factor: ArrowFactor, places: NDArray[np.intp]) -> Array:
+    """Steps of random walks of single effects."""
+    out = np.zeros((len(places), factor.base.dim))
+    for row, place in zip(out, places, strict=True):
+        row[place] = 1.0
+        row[place] = STEP * math.sqrt(float(factor.solve(row)[place]))
+    return out
+
+
+def most_sites(model: GLM, few: bool) -> int:
+    """How many sites there may be; where rows are few, by what their walks read."""
+    return min(MOST_OF_FEW, max(MOST_SITES, READ // model.n_rows)) if few else MOST_SITES
+
+
+def _sums(f: Any, values: Array) -> Array:
+    """Of each group's rows."""
+    return np.asarray(np.bincount(f.codes, values, f.n_groups), dtype=np.float64)
+
+
 def held_apart(model: GLM, hat: Array, spread: Array, share: float, most: float) -> tuple[NDArray[np.intp], bool]:
     """Rows that hold what an expansion at `hat` leaves, ascending, and whether the other rows share what is left.
 
@@ -143,28 +194,33 @@ def held_apart(model: GLM, hat: Array, spread: Array, share: float, most: float)
     return np.sort(order[: int(enough.argmax())]), True
 
 
-def _found(model: GLM, hat: Array, spread: Array) -> list[tuple[Array, NDArray[np.intp]]]:
+def _found(
+    model: GLM, hat: Array, spread: Array, flat: NDArray[np.intp] | None
+) -> list[tuple[Array, NDArray[np.intp]]]:
     """Direction and rows of each site: groups of one effect first, the worst of them first, then rows."""
     y, (here, ends) = np.asarray(model._glm.y), _bends(model, hat, spread)
     sites: list[tuple[Array, NDArray[np.intp]]] = []
     taken, n_rows = np.zeros(model.n_rows, dtype=bool), 0
-    few = len(np.unique(y[:_SOME])) <= MOST_OUTCOMES
+    any_size = len(np.unique(y[:_SOME])) <= MOST_OUTCOMES
+    most = most_sites(model, flat is not None)
     for f in model.factors:
         if f.terms != ("1",):
             continue
-        counts, curved = np.bincount(f.codes, minlength=f.n_groups), -np.bincount(f.codes, here, f.n_groups)
-        variance = np.bincount(f.codes, -here * np.square(spread), f.n_groups) / np.where(curved > 0.0, curved, np.inf)
-        bad = np.maximum(*(np.abs(np.bincount(f.codes, end, f.n_groups)) for end in ends)) * variance / 6.0
-        for g in np.argsort(-bad, kind="stable")[: MOST_SITES - len(sites)]:
+        counts, curved = np.bincount(f.codes, minlength=f.n_groups), -_sums(f, here)
+        variance = _sums(f, -here * np.square(spread)) / np.where(curved > 0.0, curved, np.inf)
+        bad = np.maximum(*(np.abs(_sums(f, end)) for end in ends)) * variance / 6.0
+        if flat is not None:
+            bad += LEAST * (np.isin(np.arange(f.start, f.start + f.n_groups), flat) & (curved > 0.0))
+        for g in np.argsort(-bad, kind="stable")[: most - len(sites)]:
             if bad[g] < LEAST:
                 break
             rows = np.flatnonzero(f.codes == g)
-            if (few or n_rows + counts[g] <= MOST_ROWS) and not taken[rows].any():
+            if (any_size or n_rows + counts[g] <= MOST_ROWS) and not taken[rows].any():
                 share = -here[rows] / curved[g]
                 sites.append((_mean_row(model, rows, share), rows))
                 taken[rows], n_rows = True, n_rows + counts[g]
     bad = np.where(taken, 0.0, np.maximum(*np.abs(ends)) * np.square(spread) / 6.0)
-    for i in np.argsort(-bad, kind="stable")[: MOST_SITES - len(sites)]:
+    for i in np.argsort(-bad, kind="stable")[: most - len(sites)]:
         if bad[i] < LEAST:
             break
         sites.append((_mean_row(model, np.array([i]), np.ones(1)), np.array([i])))

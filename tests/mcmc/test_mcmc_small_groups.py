@@ -1,0 +1,105 @@
+"""Few rows in groups with a flat side: what chains say of them, against quadrature."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from fastrace import mcmc
+from guarantee import assert_fits, assert_mean, few_or_many
+from reference.varying_intercepts import VaryingIntercepts
+
+SEED = 20161125
+
+
+def single_row():
+    return "logistic", np.r_[1.0, np.arange(22) % 3 == 0], np.r_[0, np.repeat([1, 2], 11)]
+
+
+def one_outcome():
+    rng = np.random.default_rng(SEED)
+    y = (rng.random(60) < 0.4) * 1.0
+    y[:12] = 1.0
+    return "logistic", y, np.repeat(np.arange(5), 12)
+
+
+def all_of_one_outcome():
+    sizes = np.tile([1, 2], 4)
+    return "logistic", np.repeat(np.arange(8) % 2, sizes) * 1.0, np.repeat(np.arange(8), sizes)
+
+
+def counts_of_zero():
+    y = np.random.default_rng(SEED).poisson(2.0, 135) * 1.0
+    y[:5] = 0.0
+    return "poisson", y, np.repeat(np.arange(6), [5, 5, 5, 40, 40, 40])
+
+
+def few_counts():
+    return "poisson", np.bincount([10, 14, 21, 28], minlength=30) * 1.0, np.repeat(np.arange(6), 5)
+
+
+@few_or_many(("scale", "n_draws"), (10.0, 4000), (1.0, 60_000))
+@pytest.mark.parametrize("data", [single_row, one_outcome, all_of_one_outcome, counts_of_zero, few_counts])
+def test_small_groups_have_their_posterior(data, scale, n_draws):
+    """Chains were up to 17 standard errors off, and deviations .5 of what they are, at times without a warning."""
+    family, y, codes = data()
+    model = mcmc.GLM(np.ones((len(y), 1)), y, family, groups=codes, prior=mcmc.Normal(sd=2.0),
+                     group_prior=mcmc.HalfNormal(scale))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")             # k of importance weights, which are not used
+        trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=n_draws, n_chains=4, rng=SEED)
+    assert np.max(trace.rhat()) < 1.02
+    truth = VaryingIntercepts(family, y, codes, 2.0, scale)
+    mean, sd = truth.moments()
+    draws = np.array(trace.draws)
+    draws[..., -1] = np.log(draws[..., -1])
+    for points in (mean - 1.3 * sd, mean, mean + 1.3 * sd):
+        for k, share in enumerate(truth.below(points)):
+            assert_mean((draws[..., k] < points[k]) * 1.0, share)
+
+
+def crossed(rng):
+    """Model, and what its draws are of, from the prior."""
+    a, b = rng.permutation(24) % 4, rng.permutation(24) % 3
+    base, (s, t) = rng.standard_normal(1), 3.0 * np.abs(rng.standard_normal(2))
+    u, v = s * rng.standard_normal(4), t * rng.standard_normal(3)
+    y = (rng.random(24) < 1 / (1 + np.exp(-base - u[a] - v[b]))) * 1.0
+    model = mcmc.GLM(np.ones((24, 1)), y, groups={"a": a, "b": b}, prior=mcmc.Normal(sd=1.0),
+                     group_prior=mcmc.HalfNormal(3.0))
+    return model, np.r_[base, u, v, s, t]
+
+
+def slopes(rng):
+    codes, x = rng.permutation(24) % 4, rng.standard_normal(24)
+    base, sd = rng.standard_normal(2), 3.0 * np.abs(rng.standard_normal(2))
+    u = sd * rng.standard_normal((4, 2))
+    X = np.column_stack([np.ones(24), x])
+    y = (rng.random(24) < 1 / (1 + np.exp(-((base + u[codes]) * X).sum(axis=1)))) * 1.0
+    model = mcmc.GLM(X, y, groups=mcmc.Groups(codes, slopes=[1], correlated=False), prior=mcmc.Normal(sd=1.0),
+                     group_prior=mcmc.HalfNormal(3.0))
+    return model, np.r_[base, u.ravel(), sd]
+
+
+def dispersed_counts(rng):
+    codes = rng.permutation(24) % 4
+    base, sd, shape = rng.standard_normal(), 2.0 * abs(rng.standard_normal()), np.exp(0.5 * rng.standard_normal())
+    u = sd * rng.standard_normal(4)
+    y = rng.poisson(np.exp(base + u[codes]) * rng.gamma(shape, size=24) / shape) * 1.0
+    model = mcmc.GLM(np.ones((24, 1)), y, "negative-binomial", groups=codes, prior=mcmc.Normal(sd=1.0),
+                     group_prior=mcmc.HalfNormal(2.0), scale_prior=mcmc.LogNormal(0.0, 0.5))
+    return model, np.r_[base, u, 1.0 / shape, sd]      # in draws, the dispersion
+
+
+@few_or_many(("fits", "draws", "cells"), (60, 19, 5), (1000, 99, 20))
+@pytest.mark.parametrize("case", [crossed, slopes, dispersed_counts])
+def test_simulation_based_calibration_where_groups_have_flat_sides(case, fits, draws, cells):
+    rng, ranks, walked = np.random.default_rng(SEED), [], 0
+    for _ in range(fits):
+        model, theta = case(rng)
+        kernel = mcmc.SurrogateMetropolis(model)
+        walked += kernel._along is not None
+        _, steps = kernel.run(rng, kernel.init(theta), draws * 12)
+        ranks.append((steps.draws[11::12] < theta).sum(axis=0))
+    assert walked > 0.4 * fits
+    for column in np.array(ranks).T:
+        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
