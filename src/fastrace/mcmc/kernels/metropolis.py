@@ -331,7 +331,8 @@ class _Frames(_Batches):
         """The draws of one set of points; the chain goes to the last of them."""
         width, points = self.width, self._points(rng)
         weights = np.array([self.weights, *self._weights(list(points[1:]))])
-        positions = np.concatenate([[self._point(v) for v in (points[0], -points[0])[:width]],
+        # A chain that stays keeps its point to the last digit: it is not taken anew from its whitened coordinates.
+        positions = np.concatenate([[self.position, *[self._point(-points[0])] * (width - 1)],
                                     self.theta[: width * (len(points) - 1)]])
         ends = np.cumsum(np.exp(weights - weights.max()).ravel())
         size = len(ends)
