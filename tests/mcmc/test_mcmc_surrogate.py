@@ -204,13 +204,9 @@ def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
     assert mcmc.SurrogateMetropolis(model).decision == "exact"
 
 
-@pytest.mark.parametrize(("grouped", "inner"), [(True, "normal"), (True, "hmc"), (False, "normal")])
-@few_or_many(("delta", "steps"), (0.01, 3000), (0.001, 60_000))
-def test_races_read_the_few_rows_that_matter_and_err_as_promised(grouped, inner, delta, steps):
-    model = with_few_rows_that_matter(grouped)
-    kernel = mcmc.SurrogateMetropolis(model, inner, "race", delta=delta)
+def wrong_decisions(kernel, model, inner, steps):
+    """How many of a chain's decisions are not those by all rows, and the rows that it read."""
     exact = mcmc.SurrogateMetropolis(model, inner, "exact")
-    assert 20 < len(kernel._apart) < 40
     for name in ("_tilt", "_bend", "_walks", *(["_trajectories"] if inner == "hmc" else [])):
         setattr(exact, name, getattr(kernel, name))
     exact._engines = []
@@ -221,8 +217,33 @@ def test_races_read_the_few_rows_that_matter_and_err_as_promised(grouped, inner,
         _, by_race = kernel.step(again, replace(state, cache=None))
         state, by_all = exact.step(rng, replace(state, cache=None))
         wrong, read = wrong + (by_race.accepted != by_all.accepted), read + by_race.rows
+    return wrong, read
+
+
+@pytest.mark.parametrize(("grouped", "inner"), [(True, "normal"), (True, "hmc"), (False, "normal")])
+@few_or_many(("delta", "steps"), (0.01, 3000), (0.001, 60_000))
+def test_races_read_the_few_rows_that_matter_and_err_as_promised(grouped, inner, delta, steps):
+    model = with_few_rows_that_matter(grouped)
+    kernel = mcmc.SurrogateMetropolis(model, inner, "race", delta=delta)
+    assert 20 < len(kernel._apart) < 40
+    wrong, read = wrong_decisions(kernel, model, inner, steps)
     assert_rate_at_most(wrong, steps, delta)
     assert read < 0.2 * steps * model.n_rows
+
+
+@few_or_many(("n_few", "delta", "steps"), (90, 0.05, 400), (120, 0.01, 20_000))
+def test_first_looks_meet_the_rows_that_matter(n_few, delta, steps):
+    """More than are held apart, and still so few that a first look of 50 rows had none of half of the time."""
+    rng = np.random.default_rng(0)
+    X, own = np.column_stack([np.ones(6000), rng.normal(size=6000)]), np.zeros(6000, dtype=bool)
+    own[rng.choice(6000, n_few, replace=False)] = True
+    y = (rng.random(6000) < 1.0 / (1.0 + np.exp(2.5 - 0.3 * X[:, 1]))) & ~own
+    model = mcmc.GLM(np.column_stack([X, own]), y, prior_sd=3.0)
+    kernel = mcmc.SurrogateMetropolis(model, "normal", "race", delta=delta)
+    assert kernel._apart is None and kernel._options["first_look"] > 400
+    assert mcmc.SurrogateMetropolis(model, "normal", "race", first_look=60)._options["first_look"] == 60
+    wrong = wrong_decisions(kernel, model, "normal", steps)[0]
+    assert_rate_at_most(wrong, steps, delta)
 
 
 @pytest.mark.parametrize(("share", "most"), [(0.01, 0.02), (0.3, 0.2), (0.5, 0.02)])
@@ -233,9 +254,10 @@ def test_rows_held_apart_are_their_twin(share, most, monkeypatch):
     hat, spread = np.array(mcmc.compress(model).psi_hat), rng.random(300) + 0.1
     _, ends = _sites._bends(model, hat, spread)
     expected = twin.held_apart(np.maximum(*np.abs(ends)) * spread**2, share, most)
-    rows, apart = _sites.held_apart(model, hat, spread, share, most)
-    assert apart == (expected is not None)
+    rows, held = _sites.held_apart(model, hat, spread, share, most)
     assert list(rows) == (expected or [])
+    others = np.square(np.delete(np.maximum(*np.abs(ends)) * spread**2, rows))
+    assert held == (0.0 if expected is None else pytest.approx(others.sum() ** 2 / np.square(others).sum() / 300))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

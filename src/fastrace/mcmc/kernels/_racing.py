@@ -16,7 +16,8 @@ from fastrace.races._weighted import AliasTable, WeightedRace
 from fastrace.races.acceptance import AcceptTest
 from fastrace.sources import Source
 
-FIRST_DRAWS, SLOW = 16, 50  # draws before the first look, unless the source has an own first look above SLOW
+FIRST_LOOK = 50  # rows, of the normal rule
+FIRST_DRAWS, SLOW = 16, FIRST_LOOK  # draws before the first look, unless the source has an own first look above SLOW
 AFFORDABLE = 50.0  # sum over rows of how far a term may change in a typical move, up to which "auto" is betting, and
 AFFORDABLE_APART = 1000.0  # where rows differ so much that balls have weights of their own, see `Reference.shells`
 
@@ -49,6 +50,8 @@ class Racing(RowKernel):
                              "follow the outcome; give GLM(..., shuffle=seed)")
         if isinstance(bound, str) and bound == "auto" and self.controlled:
             bound = self._automatic(student, skewness_guard)
+        if first_look is None and isinstance(bound, str) and bound == "normal":
+            first_look = self._first_look
         self._options: dict[str, Any] = {
             "delta": delta, "bound": bound, "first_look": first_look, "growth": growth, "access": access,
             "student": student, "skewness_guard": skewness_guard, "scan_advantage": scan_advantage,
@@ -60,6 +63,11 @@ class Racing(RowKernel):
             self._table = table_of(self._weights)
             self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
         self._engines.append(self._take(self._untuned()))
+
+    @property
+    def _first_look(self) -> int | None:
+        """Rows of the normal rule where its usual first look would miss those that matter."""
+        return None
 
     def _automatic(self, student: bool, skewness_guard: bool | None) -> str:
         """The rule behind "auto": the rigorous one where it hardly reads more rows than the normal one.

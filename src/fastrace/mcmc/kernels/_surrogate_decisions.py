@@ -13,7 +13,7 @@ from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
-from fastrace.mcmc.kernels._racing import Racing
+from fastrace.mcmc.kernels._racing import FIRST_LOOK, Racing
 from fastrace.mcmc.kernels._rows import most_drawn, table_of
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, PILOT, PILOT_SEED, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
@@ -23,7 +23,8 @@ from fastrace.sources import ArraySource, Source
 
 Array = NDArray[np.float64]
 
-MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of 50 rows miss them
+MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of races miss them
+MET = 10.0  # expected number of rows that hold it in a first look: one in 20,000 looks has none
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 MOST_APART = 0.02  # of the rows, which every race may read
@@ -46,6 +47,7 @@ class DecidedByRows(OnSurrogate, Racing):
     _balls: tuple[tuple[float, BlockTable], ...] = ()  # of blocks
     _apart: NDArray[np.intp] | None = None  # rows that every race reads
     _missed = False  # whether few rows hold what a race is about
+    _held_by = 1.0  # effective share of the rows that hold it
     _parts: Array | None = None  # weights of the rows in pieces, until there is a table
 
     def _first_decision(self) -> str:
@@ -176,9 +178,15 @@ class DecidedByRows(OnSurrogate, Racing):
             spread = self._spread_of(self._pieces or pieces_of(self.compressed.factor(), model.factors))
         else:
             spread = model._lengths(self.compressed.covariance_root())
-        rows, apart = held_apart(model, np.array(self.compressed.psi_hat), spread, MISSED, MOST_APART)
-        self._apart = rows if apart and len(rows) else None
-        return not apart
+        rows, share = held_apart(model, np.array(self.compressed.psi_hat), spread, MISSED, MOST_APART)
+        self._apart = rows if len(rows) else None
+        self._held_by = share or 1.0
+        return not share
+
+    @property
+    def _first_look(self) -> int | None:
+        rows = math.ceil(MET / self._held_by)
+        return min(rows, self.model.n_rows) if rows > FIRST_LOOK else None
 
     @property
     def decision_advice(self) -> str:

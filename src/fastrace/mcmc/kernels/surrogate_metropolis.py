@@ -57,7 +57,7 @@ class SurrogateMetropolis(DecidedByRows):
         else, with groups moved by the nested normal, "exact" where a few rows hold most of what the expansion leaves,
         such as a small group of one outcome, which small subsets miss; else "race". A race of a `GLM` with a fixed
         scale reads such rows in every decision, and races the others; where it would take more than 2 % of the rows, it
-        is a warning of `mcmc.sample`.
+        is a warning of `mcmc.sample`. Its first look is as long as ten of the rows need that hold most of the rest.
     n_inner : int, default 1
         Moves on the surrogate between two decisions.
     size : float, default 1.0
@@ -112,10 +112,10 @@ class SurrogateMetropolis(DecidedByRows):
 
     Groups with one outcome alone and rows of great leverage make the posterior far from normal in a few directions.
     Where there are such, in models with one grouping factor and a fixed scale, normal factors by expectation
-    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, or where
-    up to 4096 rows are all read, a random walk along each of these directions, with a decision of its own, follows every
-    step, and three moves in four leave the effects of such groups where they are, standardised given all else. A step
-    counts the rows that all its decisions read.
+    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, or
+    where up to 4096 rows are all read, a random walk along each of these directions, with a decision of its own,
+    follows every step, and three moves in four leave the effects of such groups where they are, standardised given
+    all else. A step counts the rows that all its decisions read.
 
     An effect has a flat side where it may go far out and take little of the likelihood: its posterior reaches as far
     as the scale behind it lets it, whatever the expansion says. Where up to 4096 rows are all read, each such effect

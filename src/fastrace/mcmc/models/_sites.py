@@ -174,12 +174,12 @@ def _sums(f: Any, values: Array) -> Array:
     return np.asarray(np.bincount(f.codes, values, f.n_groups), dtype=np.float64)
 
 
-def held_apart(model: GLM, hat: Array, spread: Array, share: float, most: float) -> tuple[NDArray[np.intp], bool]:
-    """Rows that hold what an expansion at `hat` leaves, ascending, and whether the other rows share what is left.
+def held_apart(model: GLM, hat: Array, spread: Array, share: float, most: float) -> tuple[NDArray[np.intp], float]:
+    """Rows that hold what an expansion at `hat` leaves, ascending, and the effective share of the others.
 
     What a row leaves is the change of its curvature over its own spread, times the variance. Rows that leave most are
     taken until the effective number of the others is `share` of all rows, at most the part `most` of them. None are
-    where it is that without.
+    where it is that without, or where that is not enough: then the share is 0.
     """
     left = np.maximum(*np.abs(_bends(model, hat, spread)[1])) * np.square(spread)
     squares = np.square(left / max(float(left.max()), np.finfo(float).tiny))
@@ -190,8 +190,9 @@ def held_apart(model: GLM, hat: Array, spread: Array, share: float, most: float)
     count = int(most * len(left)) + 1
     enough = effective[:count] >= share * len(left)
     if not enough.any():
-        return np.zeros(0, dtype=np.intp), False
-    return np.sort(order[: int(enough.argmax())]), True
+        return np.zeros(0, dtype=np.intp), 0.0
+    taken = int(enough.argmax())
+    return np.sort(order[:taken]), min(1.0, float(effective[taken]) / len(left))
 
 
 def _found(
