@@ -35,6 +35,9 @@ MADE = {
     "LUCB in common rounds": lambda: catalogue.made("LUCB", paired=True),
     "LUCB with missing rewards": lambda: catalogue.made("LUCB", missing="drop"),
     "BettingRace with missing rewards": lambda: fr.BettingRace(4, support=(0.0, 1.2), missing="drop"),
+    "LUCB without a support": lambda: catalogue.made("LUCB", support=None),
+    "BettingRace without a support": lambda: fr.BettingRace(4, support=None),
+    "ConfidenceSequence without a support": lambda: fr.ConfidenceSequence(support=None),
     "LUCB of symmetric rewards": lambda: catalogue.made("LUCB", symmetric=True),
 }
 NAMES += sorted(set(MADE) - set(NAMES))

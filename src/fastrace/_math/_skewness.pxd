@@ -95,7 +95,8 @@ cdef inline double tail_variance(double away, double std, double skewness, int64
     """What is added to the variance of a reward against the null that the mean lies `away` further towards a tail.
 
     `tail_half_width` for who knows evidence: with `away` = q sqrt((std^2 + this) / n), it makes a half-width of
-    q std / sqrt(n) as wide as `away`. Rare events of that mean would vary so much more than those seen.
+    q std / sqrt(n) as wide as `away`. Rare events of that mean would vary by `away` times their size more than those
+    seen; the skewness counts twice, as there.
     """
     return 2.0 * away * (std * tail_excess(skewness, n))
 

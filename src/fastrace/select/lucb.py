@@ -154,7 +154,7 @@ class LUCB(Selection):
     arm on is nearly that of normal rewards, for any law with a variance [7]_. So the promise is nearly right where the
     mean of `first_look` rewards is nearly normal: the result has ``kind="asymptotic"``. Long tails are guarded against
     as by the `tail_guard` of `FiniteRace`. Towards a tail the evidence is that of a larger variance: of rare events as
-    they would vary if the mean were at the cut. No verdict counts while fewer than 24 rewards (effectively) carry a
+    they would vary if the mean were at the cut, what that adds counted twice. No verdict counts while fewer than 24 rewards (effectively) carry a
     tail that could turn it, unless twice as many unseen ones could not; the arm in question is pulled instead. An arm
     whose rewards have all been equal may hide events. Where two arms are g apart, it counts from 48 v / g pulls on, v
     the size of the rewards that carry the other arm's tail, and at least from 4800. Events of probability p that are
