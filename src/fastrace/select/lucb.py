@@ -150,16 +150,17 @@ class LUCB(Selection):
     as delta goes to 0 (``bench/benchmarks/lucb.py``).
 
     With ``support=None`` alone, the bets are those for symmetric rewards, on all rewards of the arm and in units of
-    their standard deviation. Such evidence is a function of a t-statistic, and its path from `first_look` pulls of each
-    arm on is nearly that of normal rewards, for any law with a variance [7]_. So the promise is nearly right where the
-    mean of `first_look` rewards is nearly normal: the result has ``kind="asymptotic"``. Long tails are guarded against
-    as by the `tail_guard` of `FiniteRace`. Towards a tail the evidence is that of a larger variance: of rare events as
-    they would vary if the mean were at the cut, what that adds counted twice. No verdict counts while fewer than 24 rewards (effectively) carry a
-    tail that could turn it, unless twice as many unseen ones could not; the arm in question is pulled instead. An arm
-    whose rewards have all been equal may hide events. Where two arms are g apart, it counts from 48 v / g pulls on, v
-    the size of the rewards that carry the other arm's tail, and at least from 4800. Events of probability p that are
-    the whole difference are missed with probability :math:`e^{-4800 p}`, so those of .001 in 0.8 % of runs. Rarer ones
-    cannot be suspected, nor any beside rewards that vary; a `support` protects from both.
+    their standard deviation. Such evidence is a function of a t-statistic, and its path from `first_look` pulls of
+    each arm on is nearly that of normal rewards, for any law with a variance [7]_. So the promise is nearly right
+    where the mean of `first_look` rewards is nearly normal: the result has ``kind="asymptotic"``. Long tails are
+    guarded against as by the `tail_guard` of `FiniteRace`. Towards a tail the evidence is that of a larger
+    variance: of rare events as they would vary if the mean were at the cut, what that adds counted twice. No
+    verdict counts while fewer than 24 rewards (effectively) carry a tail that could turn it, unless twice as many
+    unseen ones could not; the arm in question is pulled instead. An arm whose rewards have all been equal may hide
+    events. Where two arms are g apart, it counts from 48 v / g pulls on, v the size of the rewards that carry the
+    other arm's tail, and at least from 4800. Events of probability p that are the whole difference are missed with
+    probability :math:`e^{-4800 p}`, so those of .001 in 0.8 % of runs. Rarer ones cannot be suspected, nor any
+    beside rewards that vary; a `support` protects from both.
 
     Without this guard, equal arms were told apart too often at delta 0.1: in 88, 55 and 27 % of runs for events of
     probability .001, .005 and .01. An arm of such events was told from a constant of the same mean in 85, 37 and 23 %.
