@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from fastrace import mcmc
 from reference import mcmc as twin
@@ -14,6 +14,21 @@ def logistic(n_rows, dim, seed=0, spread=0.5):
     X[:, 0] = 1.0
     theta = spread * rng.standard_normal(dim)
     return X, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-X @ theta))).astype(float)
+
+
+def logistic_model(n_rows=1000, dim=2, **options):
+    """All coefficients are 1, and the first column is constant."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n_rows, dim))
+    X[:, 0] = 1.0
+    return mcmc.GLM(X, rng.random(n_rows) < special.expit(X.sum(axis=1)), **options)
+
+
+def mostly_ones(n_rows=60, seed=3, **options):
+    """Some four outcomes in five are 1; of 60 rows, a normal density follows the posterior badly."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n_rows), rng.normal(size=n_rows)])
+    return mcmc.GLM(X, rng.random(n_rows) < special.expit(1.5 + X[:, 1]), **({"prior_sd": 2.5} | options))
 
 
 def outcomes(family, X, theta, rng):
@@ -103,6 +118,26 @@ def shifted(n_rows=2000):
 
 def raced(n_rows=2000):
     return mcmc.RacingMetropolis(mcmc.GLM(*logistic(n_rows, 3, 7), prior_sd=10.0))
+
+
+def assert_keeps_steps(make, call):
+    """A run that fails, at this call of the log prior, keeps the steps before it, and where the chain stood then."""
+    X, y = rare(100, 2, 3, -1.5)
+    calls = []
+
+    def log_prior(theta):
+        calls.append(theta)
+        if len(calls) == call:
+            raise KeyError("mine")
+        return 0.0
+
+    kernel = make(mcmc.GLM(X, y, prior_sd=3.0, log_prior=log_prior))
+    calls.clear()
+    with pytest.raises(KeyError, match="mine") as caught:
+        kernel.run(np.random.default_rng(2), kernel.init(rng=1), 50)
+    state, steps = caught.value.partial_run
+    assert 0 < len(steps) < 50
+    np.testing.assert_array_equal(state.position, steps.draws[-1])
 
 
 def assert_derivatives(model, at, terms):

@@ -49,3 +49,11 @@ def assert_same_law(first, second):
         thin = max(2, int(4.0 * max(len(x) / mcmc.effective_sample_size(x) for x in (one, other))))
         counts = [np.bincount(np.searchsorted(edges, x[::thin]), minlength=4) for x in (one, other)]
         assert_fits(counts[1], sum(counts) / sum(map(sum, counts)))
+
+
+def assert_mean(draws, expected, alpha=1e-6):
+    """Mean of correlated draws, or means of their columns, refused by error once in 1 / alpha."""
+    columns, means = np.atleast_2d(np.asarray(draws).T), np.atleast_1d(expected)
+    for column, mean in zip(columns, means, strict=True):
+        error = column.std() / np.sqrt(mcmc.effective_sample_size(column))
+        assert abs(column.mean() - mean) < stats.norm.isf(alpha / (2 * len(means))) * error

@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+import pytest
 
 NEVER_SET_UP = "never set up: a subclass must call super"
 
@@ -25,6 +26,24 @@ def in_threads(*calls):
     for thread in threads:
         thread.join()
     return raised
+
+
+def assert_refuses_another_thread(race, rewards):
+    """Run a race, which another thread cannot ask meanwhile."""
+    asked, refused = threading.Event(), threading.Event()
+
+    def waiting(arms, rows):        # until the other thread has been refused
+        asked.set()
+        assert refused.wait(60.0)
+        return rewards(arms, rows)
+
+    thread = threading.Thread(target=race.run, args=(waiting,))
+    thread.start()
+    assert asked.wait(60.0)
+    with pytest.raises(RuntimeError, match="in use"):
+        race.ask()
+    refused.set()
+    thread.join()
 
 
 def bernoulli(arms, counts):

@@ -27,3 +27,11 @@ POPULATIONS = {
     "two points": lambda n, rng: centred((np.arange(n) % 2).astype(float)),
     "huge offset": lambda n, rng: centred(rng.standard_normal(n)) + 1e9 - (1e9),
 }
+
+
+def hard_populations(rng, n):
+    """Populations of mean 0 on which rules that trust early samples go wrong, by name."""
+    share = {name: (np.arange(n) < n // part).astype(float) for name, part in (("1 in 1000", 1000), ("1 in 100", 100))}
+    raw = {"normal": rng.standard_normal(n), "uniform": rng.random(n), "lognormal": rng.lognormal(0.0, 2.0, n), **share,
+           "two points": np.repeat([0.0, 1.0], n // 2), "offset": rng.random(n) * 1e-3 + 1e6, "constant": np.zeros(n)}
+    return {name: centred(values) for name, values in raw.items()}

@@ -30,6 +30,11 @@ def read_only(x):
     return x
 
 
+def memory_map(x, folder):
+    np.save(folder / "x.npy", x)
+    return np.load(folder / "x.npy", mmap_mode="r")
+
+
 def lookup(values):
     return lambda arms, rows: values[np.ix_(rows, arms)]
 

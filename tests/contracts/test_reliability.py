@@ -21,6 +21,7 @@ from fastrace.races._options import BOUNDS, RIGOROUS
 from fuzz import fuzz_race
 from guarantee import assert_rate_at_most, few_or_many
 from resident import assert_grows_at_most
+from reward_tables import memory_map
 
 RULES = [rule for rule in BOUNDS if rule != "auto"]
 
@@ -347,11 +348,6 @@ def _read_only(x):
     return x
 
 
-def _memmap(x, path):
-    np.save(path / "x.npy", x)
-    return np.load(path / "x.npy", mmap_mode="r")
-
-
 def _frame(x):
     return pytest.importorskip("pandas").DataFrame(x)
 
@@ -373,7 +369,7 @@ KINDS = {
     "zero stride": lambda x, _: np.broadcast_to(x[:1], x.shape),
     "unaligned": lambda x, _: _unaligned(x),
     "nothing masked": lambda x, _: np.ma.masked_array(x, mask=False),
-    "memory map": _memmap,
+    "memory map": memory_map,
     "pandas": lambda x, _: _frame(x),
     "list": lambda x, _: x.tolist(),
 }

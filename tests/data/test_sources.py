@@ -9,15 +9,9 @@ import pytest
 import fastrace as fr
 from fastrace import sources
 from fastrace.sources import ArraySource, CallableSource, CallbackSource, as_source
-from reward_tables import PER_ARM, assert_delivers, ctypes_callback, lookup, read_only, table
+from reward_tables import PER_ARM, assert_delivers, ctypes_callback, lookup, memory_map, read_only, table
 
 # Arrays
-
-
-def _memmap(x, tmp_path):
-    path = tmp_path / "x.npy"
-    np.save(path, x)
-    return np.load(path, mmap_mode="r")
 
 
 ARRAY_KINDS = {
@@ -50,7 +44,7 @@ def test_array_kinds(kind):
 
 
 def test_array_memmap(tmp_path):
-    values = _memmap(table(dtype=np.float32), tmp_path)
+    values = memory_map(table(dtype=np.float32), tmp_path)
     source = ArraySource(values)
     assert np.shares_memory(source.values, values)
     assert_delivers(source, table())

@@ -12,6 +12,7 @@ import pytest
 
 from fastrace.moments import RunningComoments, RunningMoments
 from resident import assert_grows_at_most
+from reward_tables import memory_map
 from running_moments import assert_close, comoments_of, moments_of, state
 
 
@@ -154,18 +155,13 @@ WAYS = {
     "Fortran float32": lambda x, _: np.asfortranarray(x.astype(np.float32)),
     "zero-stride": lambda x, _: np.broadcast_to(x[:1], x.shape),
     "masked, nothing masked": lambda x, _: np.ma.masked_array(x, mask=np.zeros(x.shape, bool)),
-    "memory map": lambda x, path: _memmap(x, path),
+    "memory map": memory_map,
     "pandas": lambda x, _: pd.DataFrame(x) if x.ndim == 2 else pd.Series(x),
     "list": lambda x, _: x.tolist(),
     "tuple": lambda x, _: tuple(map(tuple, x)) if x.ndim == 2 else tuple(x),
     "memoryview": lambda x, _: memoryview(x),
     "ctypes": lambda x, _: np.ctypeslib.as_ctypes(x.copy()),
 }
-
-
-def _memmap(x, path):
-    np.save(path / "x.npy", x)
-    return np.load(path / "x.npy", mmap_mode="r")
 
 
 @pytest.mark.parametrize("way", WAYS)

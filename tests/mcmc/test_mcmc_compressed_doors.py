@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from chains import mostly_ones
 from fastrace import mcmc
 from fastrace.mcmc.doors import compressed as doors
 
@@ -16,9 +17,7 @@ SD = 2.5
 
 @pytest.fixture(scope="module")
 def logistic():
-    rng = np.random.default_rng(3)
-    X = np.column_stack([np.ones(60), rng.normal(size=60)])
-    model = mcmc.GLM(X, rng.random(60) < special.expit(1.5 + X[:, 1]), prior_sd=SD)
+    model = mostly_ones(prior_sd=SD)
     return model, mcmc.compress(model)
 
 

@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 from scipy import special
 
+from chains import mostly_ones
 from fastrace import mcmc
-
-
-def logistic(n_rows=60, seed=3, **options):
-    rng = np.random.default_rng(seed)
-    X = np.column_stack([np.ones(n_rows), rng.normal(size=n_rows)])
-    return mcmc.GLM(X, rng.random(n_rows) < special.expit(1.5 + X[:, 1]), **({"prior_sd": 2.5} | options))
 
 
 def drawn(about, shape, seed=1):
@@ -25,7 +20,7 @@ def drawn(about, shape, seed=1):
 
 @pytest.mark.parametrize("decision", ["race", "exact"])
 def test_corrected_draws_have_the_moments_of_a_sum_over_a_grid(decision):
-    model = logistic()
+    model = mostly_ones()
     about = model.reference()
     z = np.linspace(-7.0, 7.0, 121)
     grid = np.stack([axis.ravel() for axis in np.meshgrid(z, z)], axis=1) @ about.factor.T + about.center
@@ -40,7 +35,7 @@ def test_corrected_draws_have_the_moments_of_a_sum_over_a_grid(decision):
 
 
 def test_exact_decisions_are_those_of_a_plain_chain():
-    model = logistic(200)
+    model = mostly_ones(200)
     about = model.reference()
     draws = drawn(about, (1, 300))
     trace = mcmc.correct(draws, about, model, 5, decision="exact")
@@ -63,7 +58,7 @@ def test_exact_decisions_are_those_of_a_plain_chain():
 
 
 def test_races_agree_with_exact_decisions_at_their_rate_and_read_few_rows():
-    model = logistic(30_000)
+    model = mostly_ones(30_000)
     compressed = mcmc.compress(model)
     about = model.reference()
     draws = drawn(about, (2, 300))
@@ -74,7 +69,7 @@ def test_races_agree_with_exact_decisions_at_their_rate_and_read_few_rows():
 
 
 def test_columns_that_no_row_sees_go_along():
-    model = logistic(500)
+    model = mostly_ones(500)
     about = model.reference()
     beside = np.random.default_rng(0).normal(size=(2, 300, 1))
     trace = mcmc.correct(np.concatenate([drawn(about, (2, 300)), beside], axis=2), about, model, 1)
@@ -113,7 +108,7 @@ def test_what_is_wrong_is_told():
         with pytest.warns(UserWarning, match="Pareto k of the weights of the draws is"):
             trace = mcmc.correct(drawn(about, (1, 400), 0), about, rare, 1, decision=decision)
         assert any("Expand at the mean of the draws" in words for words in trace.warnings)
-    model = logistic(5000)
+    model = mostly_ones(5000)
     about = model.reference()
     walk = np.zeros((2, 2000, 2))
     noise = np.random.default_rng(0).normal(size=walk.shape)
@@ -124,7 +119,7 @@ def test_what_is_wrong_is_told():
 
 
 def test_a_corrected_trace_pickles_exports_and_is_not_continued():
-    model = logistic(500, names=["base", "age"])
+    model = mostly_ones(500, names=["base", "age"])
     about = model.reference()
     trace = mcmc.correct(drawn(about, (2, 200)), about, model, 1)
     assert trace.names == ("base", "age") and "age" in str(trace)
@@ -147,14 +142,14 @@ def test_a_corrected_trace_pickles_exports_and_is_not_continued():
     ({"delta": 2.0}, "delta is 2.0"),
 ])
 def test_bad_arguments(wrong, words):
-    model = logistic(100)
+    model = mostly_ones(100)
     about = model.reference()
     with pytest.raises(ValueError, match=words):
         mcmc.correct(**({"draws": np.zeros((5, 2)), "surrogate": about, "model": model} | wrong))
 
 
 def test_arguments_of_other_types():
-    model = logistic(100)
+    model = mostly_ones(100)
     with pytest.raises(TypeError, match="model is 3"):
         mcmc.correct(np.zeros((5, 2)), model.reference(), 3)
     with pytest.raises(TypeError, match="surrogate is 3"):
@@ -190,13 +185,13 @@ def test_a_learned_scale_comes_as_its_logarithm_or_by_its_name(by_name):
     (np.stack([np.ones(50), np.arange(50.0)], axis=1), "of parameters 'x0' are alike"),
 ])
 def test_draws_that_cannot_be_corrected(draws, words):
-    model = logistic()
+    model = mostly_ones()
     with pytest.raises(ValueError, match=words):
         mcmc.correct(draws, model.reference(), model)
 
 
 def test_draws_with_parameters_in_the_place_of_draws_are_refused():
-    model = logistic(500)
+    model = mostly_ones(500)
     for about in (model.reference(), mcmc.compress(model)):
         for draws in (drawn(model.reference(), (500,)).T, drawn(model.reference(), (4, 500)).transpose(0, 2, 1)):
             with pytest.raises(ValueError, match="see 2 parameters: parameters stand where draws should.*swapaxes"):
@@ -206,7 +201,7 @@ def test_draws_with_parameters_in_the_place_of_draws_are_refused():
 @pytest.mark.parametrize("times", [0.5, 2.0])
 def test_draws_of_another_width_are_warned_of(times):
     """The correction leaves what the sampler's density lacks or has too much, so that nothing else shows it."""
-    model = logistic(20_000, names=["base", "age"])
+    model = mostly_ones(20_000, names=["base", "age"])
     about = model.reference()
     draws = about.center + times * (drawn(about, (2, 300)) - about.center)
     for surrogate in (about, mcmc.compress(model)):

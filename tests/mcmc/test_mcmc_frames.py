@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from chains import assert_keeps_steps, rare
 from fastrace import mcmc
 from guarantee import assert_fits, few_or_many
 from reference import mcmc as twin
-
-
-def rare(n_rows, dim, seed=0, intercept=-1.5):
-    rng = np.random.default_rng(seed)
-    X = np.column_stack([np.ones(n_rows), rng.standard_normal((n_rows, dim - 1))])
-    return X, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-intercept - 0.5 * X[:, 1:].sum(axis=1)))).astype(float)
 
 
 def framed(model, batch, walk_share=0.01, **options):
@@ -28,7 +23,7 @@ def tent(theta):
 @pytest.mark.parametrize(("log_prior", "mirror", "batch"),
                          [(None, True, 16), (tent, True, 4), (tent, False, 2), (None, False, 9)])
 def test_frames_are_their_twin_however_a_run_is_cut(log_prior, mirror, batch):
-    X, y = rare(300, 3, 3)
+    X, y = rare(300, 3, 3, -1.5)
     kernel = framed(mcmc.GLM(X, y, prior_sd=3.0, log_prior=log_prior), batch, 0.02, mirror=mirror)
     about, state = kernel.reference, kernel.init(rng=1)
 
@@ -97,7 +92,7 @@ def test_one_turn_from_the_posterior_ends_in_it():
 
 def test_means_and_squares_over_frames_hardly_vary():
     """Beside independent draws: for 30 parameters 20, 5 and 7 times less is expected here."""
-    X, y = rare(20_000, 30, 3)
+    X, y = rare(20_000, 30, 3, -1.5)
     kernel, turns = framed(mcmc.GLM(X, y, prior_sd=3.0), 60, 0.0), 200
     _, steps = kernel.run(np.random.default_rng(1), kernel.init(rng=2), 60 * (turns + 1))
     z = np.linalg.solve(kernel.reference.factor, (steps.draws[60:] - steps.draws.mean(axis=0)).T).T
@@ -118,7 +113,7 @@ def test_a_start_at_the_center_has_no_direction():
 
 def test_states_of_batches_and_frames_go_on_as_each_other():
     """A trace may be continued by the same kernel with other options."""
-    X, y = rare(300, 3, 3)
+    X, y = rare(300, 3, 3, -1.5)
     model = mcmc.GLM(X, y, prior_sd=3.0)
     single, frames = mcmc.Metropolis(model, proposal="independent", batch=16), framed(model, 16)
     for first, other in ((single, frames), (frames, single)):
@@ -129,22 +124,7 @@ def test_states_of_batches_and_frames_go_on_as_each_other():
 
 
 def test_a_frame_that_fails_keeps_the_steps_before_it():
-    X, y = rare(100, 2, 3)
-    calls = []
-
-    def log_prior(theta):
-        calls.append(theta)
-        if len(calls) == 40:
-            raise KeyError("mine")
-        return 0.0
-
-    kernel = framed(mcmc.GLM(X, y, prior_sd=3.0, log_prior=log_prior), 16)
-    calls.clear()
-    with pytest.raises(KeyError, match="mine") as caught:
-        kernel.run(np.random.default_rng(2), kernel.init(rng=1), 50)
-    state, steps = caught.value.partial_run
-    assert 0 < len(steps) < 50
-    np.testing.assert_array_equal(state.position, steps.draws[-1])
+    assert_keeps_steps(lambda model: framed(model, 16), 40)
 
 
 @pytest.mark.parametrize(("batch", "mirror", "message"), [
@@ -152,11 +132,11 @@ def test_a_frame_that_fails_keeps_the_steps_before_it():
 ])
 def test_frames_need_two_points(batch, mirror, message):
     with pytest.raises(ValueError, match=message):
-        framed(mcmc.GLM(*rare(100, 2, 3), prior_sd=3.0), batch, mirror=mirror)
+        framed(mcmc.GLM(*rare(100, 2, 3, -1.5), prior_sd=3.0), batch, mirror=mirror)
 
 
 def test_frames_beside_single_proposals_have_the_same_quantiles():
-    X, y = rare(60, 2, 3)
+    X, y = rare(60, 2, 3, -1.5)
     model = mcmc.GLM(X, y, prior_sd=3.0)
     kernels = framed(model, 4), mcmc.Metropolis(model, proposal="independent", batch=8, walk_share=0.01, mirror=False)
     draws = [k.run(np.random.default_rng(7), k.init(rng=8), 60_000)[1].draws[::29] for k in kernels]

@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from chains import logistic_model
 from fastrace import mcmc
 from fastrace.mcmc import _pareto
 from reference import pareto
-
-
-def logistic(n_rows=1000, dim=2, **options):
-    rng = np.random.default_rng(7)
-    X = rng.normal(size=(n_rows, dim))
-    X[:, 0] = 1.0
-    return mcmc.GLM(X, rng.random(n_rows) < special.expit(X.sum(axis=1)), **options)
 
 
 def rare(n_rows=3000, positives=1):
@@ -98,7 +92,7 @@ def by_quadrature(model, half_width, count=161):
     return mean, np.sqrt(weights @ np.square(grid - mean) / weights.sum())
 
 
-@pytest.mark.parametrize("make", [logistic, rare], ids=["near normal", "one positive"])
+@pytest.mark.parametrize("make", [logistic_model, rare], ids=["near normal", "one positive"])
 def test_moments_are_those_of_a_sum_over_a_grid(make):
     model = make()
     mean, sd = by_quadrature(model, 9.0)
@@ -133,10 +127,10 @@ def test_log_posteriors_are_sums_of_terms_and_prior():
 
 
 def test_a_log_prior_enters_the_weights():
-    free, held = logistic(), logistic(log_prior=lambda theta: 0.0 if theta[1] < 1.0 else -np.inf)
+    free, held = logistic_model(), logistic_model(log_prior=lambda theta: 0.0 if theta[1] < 1.0 else -np.inf)
     answer = mcmc.laplace(held, 1000, rng=1)
     assert answer.resampled[:, 1].max() < 1.0 < mcmc.laplace(free, 1000, rng=1).resampled[:, 1].max()
-    nowhere = logistic(log_prior=lambda theta: -np.inf)
+    nowhere = logistic_model(log_prior=lambda theta: -np.inf)
     with pytest.raises(ValueError, match="the posterior is 0 at all 100 draws"):
         mcmc.laplace(nowhere, 100, rng=1)
 
@@ -148,16 +142,16 @@ def test_weights_that_cannot_be_trusted_are_warned_of():
     assert answer.pareto_k > 0.66 and answer.warnings == (answer.verdict,)
     assert str(answer).count("a chain is needed") == 1
     with pytest.warns(UserWarning, match=r"only \d+ of 300 draws are effective"):
-        mcmc.laplace(logistic(), 300, rng=1, df=0.1)
+        mcmc.laplace(logistic_model(), 300, rng=1, df=0.1)
 
 
 def test_an_answer_prints_exports_draws_itself_and_pickles():
-    answer = mcmc.laplace(logistic(names=["base", "age"]), 400, rng=1)
+    answer = mcmc.laplace(logistic_model(names=["base", "age"]), 400, rng=1)
     assert "age" in str(answer) and "no chain is needed" in str(answer) and len(repr(answer)) < 200
     assert json.loads(json.dumps(answer.to_dict()))["names"] == ["base", "age"]
     again = pickle.loads(pickle.dumps(answer))
     np.testing.assert_array_equal(again.resampled, answer.resampled)
-    same = mcmc.laplace(logistic(names=["base", "age"]), 400, rng=1)
+    same = mcmc.laplace(logistic_model(names=["base", "age"]), 400, rng=1)
     np.testing.assert_array_equal(same.draws, answer.draws)
     pytest.importorskip("pandas")
     assert list(answer.to_frame()["coordinate"]) == ["base", "age"]
@@ -168,7 +162,7 @@ def test_an_answer_prints_exports_draws_itself_and_pickles():
 
 def test_arviz_takes_the_resampled_draws():
     pytest.importorskip("arviz")
-    answer = mcmc.laplace(logistic(names=["base", "age"]), 200, rng=1)
+    answer = mcmc.laplace(logistic_model(names=["base", "age"]), 200, rng=1)
     kept = answer.to_arviz()["posterior"]["theta"]
     np.testing.assert_array_equal(np.asarray(kept)[0], answer.resampled)
     assert list(kept["theta_dim_0"].values) == ["base", "age"]
@@ -181,7 +175,7 @@ def test_arviz_takes_the_resampled_draws():
 ])
 def test_bad_arguments(wrong, words):
     with pytest.raises(ValueError, match=words):
-        mcmc.laplace(logistic(), **wrong)
+        mcmc.laplace(logistic_model(), **wrong)
 
 
 def test_models_without_a_mode_are_refused_by_name():
@@ -198,7 +192,7 @@ def test_models_without_a_mode_are_refused_by_name():
 def test_models_of_many_coordinates_print_some():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        text = str(mcmc.laplace(logistic(500, 25), 200, rng=1))
+        text = str(mcmc.laplace(logistic_model(500, 25), 200, rng=1))
     assert "... and 5 more; smallest ess" in text
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chains import KERNELS, logistic, outcomes, rare, shifted
+from chains import KERNELS, assert_keeps_steps, logistic, outcomes, rare, shifted
 from fastrace import mcmc
 from fastrace._models._expanded import Expanded
 from guarantee import assert_fits, few_or_many
@@ -141,22 +141,7 @@ def test_proposals_of_a_batch_leave_a_leaning_posterior_invariant(chains, mirror
 
 
 def test_a_batch_that_fails_keeps_the_steps_before_it():
-    X, y = rare(100, 2, 3, -1.5)
-    calls = []
-
-    def log_prior(theta):
-        calls.append(theta)
-        if len(calls) == 30:
-            raise KeyError("mine")
-        return 0.0
-
-    kernel = mcmc.Metropolis(mcmc.GLM(X, y, prior_sd=3.0, log_prior=log_prior), proposal="independent", batch=16)
-    calls.clear()
-    with pytest.raises(KeyError, match="mine") as caught:
-        kernel.run(np.random.default_rng(2), kernel.init(rng=1), 50)
-    state, steps = caught.value.partial_run
-    assert 0 < len(steps) < 50
-    np.testing.assert_array_equal(state.position, steps.draws[-1])
+    assert_keeps_steps(lambda model: mcmc.Metropolis(model, proposal="independent", batch=16), 30)
 
 
 def test_many_parameters_get_steps_that_share_passes():

@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from chains import logistic_model
 from fastrace import mcmc
 from fastrace.mcmc import _fit
 from fastrace.mcmc._fit import other_expansion, other_mode, residual_k
 from fastrace.mcmc.protocol import Steps
 from fastrace.mcmc.trace import diagnosis, effective_sample_size
 from guarantee import assert_rate_at_most
-
-
-def logistic(n_rows=1000, dim=2, **options):
-    rng = np.random.default_rng(7)
-    X = rng.normal(size=(n_rows, dim))
-    X[:, 0] = 1.0
-    return mcmc.GLM(X, rng.random(n_rows) < 1 / (1 + np.exp(-X.sum(axis=1))), **options)
 
 
 def words_of(kernel, *args, **options):
@@ -46,11 +40,11 @@ def of(draws, accepted=True):
 def test_ordinary_runs_are_quiet(kernel, n_chains, n_draws):
     if kernel is mcmc.RacingSlice and n_draws > 200:
         n_draws = 400
-    assert words_of(kernel(logistic(prior_sd=10.0)), n_draws=n_draws, n_chains=n_chains) == []
+    assert words_of(kernel(logistic_model(prior_sd=10.0)), n_draws=n_draws, n_chains=n_chains) == []
 
 
 def test_a_random_walk_in_ten_dimensions_is_quiet_if_it_is_long_enough():
-    kernel = mcmc.RacingMetropolis(logistic(5000, 10), proposal="random-walk")
+    kernel = mcmc.RacingMetropolis(logistic_model(5000, 10), proposal="random-walk")
     assert words_of(kernel, n_draws=40_000, n_chains=2, n_tune=1000) == []
     told = words_of(kernel, n_draws=1000, n_chains=2, n_tune=1000)
     assert any("effective sample size of x" in words and "at least 200 are needed" in words for words in told)
@@ -58,7 +52,7 @@ def test_a_random_walk_in_ten_dimensions_is_quiet_if_it_is_long_enough():
 
 def test_chains_that_did_not_arrive():
     """Starts apart, no tuning, a walk that is too short to get anywhere."""
-    kernel = mcmc.RacingMetropolis(logistic(), proposal="random-walk", size=0.01)
+    kernel = mcmc.RacingMetropolis(logistic_model(), proposal="random-walk", size=0.01)
     told = " | ".join(words_of(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=300, n_chains=2, n_tune=0))
     for words in ("R-hat of x", "that of 2 of 2 coordinates is above 1.0", "effective sample size",
                   "chains 0, 1 stayed far", "standard deviations", "tune"):
@@ -68,7 +62,7 @@ def test_chains_that_did_not_arrive():
 
 @pytest.mark.parametrize("n_draws", [8, 20, 99])
 def test_few_draws_of_chains_that_disagree_are_warned_of_and_printed_as_saying_little(n_draws):
-    kernel = mcmc.RacingMetropolis(logistic(), proposal="random-walk", size=0.01)
+    kernel = mcmc.RacingMetropolis(logistic_model(), proposal="random-walk", size=0.01)
     words = " | ".join(words_of(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=n_draws, n_chains=2, n_tune=0))
     assert "R-hat of x" in words and "effective sample size" not in words
     apart, alike = (of(np.random.default_rng(0).normal(size=(2, n, 1))) for n in (n_draws, 100))
@@ -88,7 +82,7 @@ def test_fewer_draws_than_eight_are_not_judged():
 
 
 def test_chains_that_all_began_at_one_point():
-    kernel = mcmc.RacingMetropolis(logistic())
+    kernel = mcmc.RacingMetropolis(logistic_model())
     for init in ([1.0, 1.0], [[1.0, 1.0]] * 3):
         told = words_of(kernel, init, n_draws=200, n_chains=3)
         assert len(told) == 1 and "all 3 chains began at one point" in told[0] and "(3, 2)" in told[0]
@@ -102,7 +96,7 @@ def test_chains_that_all_began_at_one_point():
 
 
 def test_proposals_that_are_hardly_ever_accepted():
-    kernel = mcmc.Metropolis(logistic(), proposal="random-walk", size=20.0)
+    kernel = mcmc.Metropolis(logistic_model(), proposal="random-walk", size=20.0)
     told = " | ".join(words_of(kernel, n_draws=400, n_chains=2, n_tune=0))
     assert "chains 0, 1 accepted less than 10% of the proposals" in told and "smaller size" in told
 
@@ -120,7 +114,7 @@ def test_minibatches_that_read_all_rows(kernel, advice):
     told = [words for words in told if "read all rows" in words]
     assert len(told) == 1 and advice in told[0]
     assert "chains 0, 1 read all rows in most steps (up to 9" in told[0] or "(up to 100.0%" in told[0]
-    model = logistic(2000, prior_sd=10.0)
+    model = logistic_model(2000, prior_sd=10.0)
     assert not any("read all rows" in words for words in words_of(kernel(model), n_draws=300, n_chains=2))
     exact = mcmc.Metropolis(mcmc.GLM(X, separated, prior_sd=100.0))
     assert not any("read all rows" in words for words in words_of(exact, n_draws=300, n_chains=2))
@@ -128,12 +122,12 @@ def test_minibatches_that_read_all_rows(kernel, advice):
 
 @pytest.mark.parametrize("kernel", [mcmc.RacingMetropolis, mcmc.RacingSlice])
 def test_races_without_a_control_variate_that_read_all_rows(kernel):
-    told = words_of(kernel(logistic(2000, prior_sd=10.0), control_variate=None), n_draws=200, n_chains=1)
+    told = words_of(kernel(logistic_model(2000, prior_sd=10.0), control_variate=None), n_draws=200, n_chains=1)
     assert any("read all rows in most steps" in words and "control_variate='auto'" in words for words in told)
 
 
 def test_a_posterior_that_the_reference_does_not_fit():
-    model = logistic()
+    model = logistic_model()
     true = model.reference()
     narrow = mcmc.Reference(true.theta_hat, true.center, true.factor / 50.0, None, np.inf)
     kernel = mcmc.Metropolis(model, proposal="random-walk", control_variate=None)
@@ -171,7 +165,7 @@ def test_sizes_of_all_coordinates_at_once_are_those_of_each(n, monkeypatch):
 
 
 def test_nothing_large_is_printed():
-    kernel = mcmc.PoissonMinibatchMetropolis(logistic())
+    kernel = mcmc.PoissonMinibatchMetropolis(logistic_model())
     trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
     for thing in (trace, kernel, trace.chains[0], kernel.reference, trace.states[0], kernel.model):
         assert len(repr(thing)) < 200
@@ -181,7 +175,7 @@ def test_nothing_large_is_printed():
 
 
 def test_a_warning_that_is_made_an_error_has_the_trace():
-    kernel = mcmc.RacingMetropolis(logistic())
+    kernel = mcmc.RacingMetropolis(logistic_model())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="began at one point") as caught:
@@ -258,7 +252,7 @@ def starts_of(kernel, n_chains, **options):
 
 @pytest.mark.parametrize("dim", [1, 2, 10])
 def test_starts_are_twice_as_wide_as_the_reference_where_there_is_tuning(dim):
-    kernel = mcmc.RacingMetropolis(logistic(1000, dim))
+    kernel = mcmc.RacingMetropolis(logistic_model(1000, dim))
     about = kernel.reference
     for n_tune, sd in ((1, 2.0), (0, 1.0)):
         starts = starts_of(kernel, 400, n_tune=n_tune)[:400]
@@ -268,7 +262,7 @@ def test_starts_are_twice_as_wide_as_the_reference_where_there_is_tuning(dim):
 
 
 def test_starts_lie_where_the_posterior_is_above_0():
-    half = logistic(log_prior=lambda theta: 0.0 if theta[0] > 1.0 else -np.inf)
+    half = logistic_model(log_prior=lambda theta: 0.0 if theta[0] > 1.0 else -np.inf)
     assert 0.8 < half.reference().center[0] < 1.1
     kernel = mcmc.RacingMetropolis(half)
     kernel.reference.center[:] = [1.05, 1.0]
@@ -308,7 +302,7 @@ def test_models_of_one_mode_are_quiet_and_cost_no_search():
     assert words_of(mcmc.RacingMetropolis(student), n_draws=500, n_chains=2) == []
     r = rng.normal(size=1500)
     assert not any("another mode" in words for words in words_of(mcmc.RacingMetropolis(mcmc.ARCH(r, 1)), n_draws=200))
-    assert other_mode(logistic(), logistic().reference()) is None
+    assert other_mode(logistic_model(), logistic_model().reference()) is None
 
 
 def two_camps(share, n_groups=2, rows=30, **options):
@@ -394,7 +388,7 @@ def test_independent_proposals_with_short_tails():
     kernel = mcmc.RacingMetropolis(model, proposal="independent", walk_share=0.0)
     assert any("Pareto k of the weights" in words and "crank-nicolson" in words
                for words in words_of(kernel, n_draws=300, n_chains=2))
-    near = mcmc.RacingMetropolis(logistic(20_000), proposal="independent")
+    near = mcmc.RacingMetropolis(logistic_model(20_000), proposal="independent")
     assert residual_k(near.model, near.reference) < 0.5         # from 4000 of the rows
     assert words_of(near, n_draws=1000, n_chains=2) == []
 
@@ -408,7 +402,7 @@ def test_a_kernel_may_ask_for_more_acceptance():
 
 
 def test_check_bias_of_slices():
-    model = logistic(2000, 3, prior_sd=10.0)
+    model = logistic_model(2000, 3, prior_sd=10.0)
     kernel = mcmc.RacingSlice(model, 0.05, control_variate=None, covariance=None)
     trace = mcmc.sample(kernel, n_draws=30, n_chains=2, n_tune=0, rng=1)
     check = mcmc.check_bias(kernel, trace, n=200, rng=1)
@@ -423,14 +417,14 @@ def test_check_bias_of_slices():
 
 
 def test_check_bias_says_when_chains_have_not_mixed():
-    kernel = mcmc.RacingMetropolis(logistic(), proposal="random-walk", size=0.01)
+    kernel = mcmc.RacingMetropolis(logistic_model(), proposal="random-walk", size=0.01)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         apart = mcmc.sample(kernel, [[6.0, 4.0], [-6.0, 4.0]], n_draws=300, n_chains=2, n_tune=0, rng=1)
     with pytest.warns(UserWarning, match="R-hat of x"):
         check = mcmc.check_bias(kernel, apart, n=50, rng=1)
     assert "R-hat" in check.warnings[0] and "warning: R-hat of x" in str(check)
-    near = mcmc.RacingMetropolis(logistic())
+    near = mcmc.RacingMetropolis(logistic_model())
     check = mcmc.check_bias(near, mcmc.sample(near, n_draws=1000, n_chains=2, rng=1), n=50, rng=1)
     assert check.warnings == () and "warning" not in str(check)
 

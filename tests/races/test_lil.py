@@ -3,7 +3,6 @@
 import copy
 import pickle
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from fastrace.races import lil_ucb as module
 from fastrace.races._lil import _keyed_rows
 from fastrace.sources import ArraySource, as_source
 from guarantee import assert_rate_at_most, few_or_many
+from in_use import assert_refuses_another_thread
 from reference.lil import keyed_order, lil_ucb, lil_ucb_by_sorting
 
 
@@ -298,20 +298,11 @@ def test_one_race_in_two_threads_or_inside_itself_is_refused(seed):
 
     with pytest.raises(RuntimeError, match="in use"):
         race.run(inside)
-    asked, refused = threading.Event(), threading.Event()
 
-    def rewards(arms, rows):        # the run waits here until the other thread has been refused
-        asked.set()
-        assert refused.wait(60.0)
+    def rewards(arms, rows):
         return values[np.ix_(rows, arms)]
 
-    thread = threading.Thread(target=race.run, args=(rewards,))
-    thread.start()
-    assert asked.wait(60.0)
-    with pytest.raises(RuntimeError, match="in use"):
-        race.ask()
-    refused.set()
-    thread.join()
+    assert_refuses_another_thread(race, rewards)
     same(race.result(), fr.LilUCB(3, 3000, 1e-9, (0, 1), rng=2).run(rewards))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+from by_hand import drive_saved
 from guarantee import assert_rate_at_most, few_or_many
 from reference import racing as twin
 from reference.draws import Order, Window
@@ -207,12 +208,7 @@ def test_by_hand_saved_anywhere_and_in_flight_is_the_same_race(law, options):
     whole = fr.FiniteRace(4, 3000, 0.1, **given).run(values)
     assert fr.race(values, 0.1, **given) == whole
     race, ahead = fr.FiniteRace(4, 3000, 0.1, **given), fr.FiniteRace(4, 3000, 0.1, **given)
-    while not race.done:
-        arms, rows = race.ask()
-        race.tell(values[np.ix_(rows, arms)])
-        again = pickle.loads(pickle.dumps(race))
-        assert again.result() == race.result()
-        race = again
+    race = drive_saved(race, values)
     assert race.result() == whole
     assert pickle.loads(pickle.dumps(race)).result() == whole
     while "max_pulls" not in options and not ahead.done:

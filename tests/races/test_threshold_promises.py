@@ -11,28 +11,10 @@ from fastrace.control_variates import ControlVariate, taylor_glm
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import ArraySource
 from guarantee import assert_rate_at_most, few_or_many
+from populations import hard_populations
 from reference import threshold
 
 RIGOROUS = ["betting", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling"]
-
-
-def populations(rng, n_rows=3000):
-    """Populations of mean 0 on which rules that trust early samples go wrong, each with its support."""
-    rare = np.zeros(n_rows)
-    rare[: n_rows // 1000] = 1.0
-    some = np.zeros(n_rows)
-    some[: n_rows // 100] = 1.0
-    raw = {
-        "normal": rng.standard_normal(n_rows),
-        "uniform": rng.random(n_rows),
-        "lognormal": rng.lognormal(0.0, 2.0, n_rows),
-        "rare 1/1000": rare,
-        "rare 1/100": some,
-        "two-point": np.repeat([0.0, 1.0], n_rows // 2),
-        "offset": rng.random(n_rows) * 1e-3 + 1e6,
-        "constant": np.zeros(n_rows),
-    }
-    return {name: x - x.mean() for name, x in raw.items()}
 
 
 def wrong_decisions(x, trials, side, rng, **options):
@@ -49,7 +31,7 @@ def wrong_decisions(x, trials, side, rng, **options):
 
 @pytest.mark.parametrize("bound", RIGOROUS)
 def test_rigorous_rules_keep_their_promise(rng, bound):
-    for x in populations(rng).values():
+    for x in hard_populations(rng, 3000).values():
         for side in (1, -1):
             wrong, _ = wrong_decisions(x, 150, side, rng, bound=bound, delta=0.1, support=(x.min(), x.max()))
             assert_rate_at_most(wrong, 150, 0.1)
@@ -58,7 +40,7 @@ def test_rigorous_rules_keep_their_promise(rng, bound):
 @pytest.mark.parametrize("options", [{"schedule": "bardenet"}, {"bound": "betting", "delta": 0.01}], ids=str)
 def test_other_rigorous_settings_keep_their_promise(rng, options):
     options = {"delta": 0.1, **options}
-    for x in populations(rng).values():
+    for x in hard_populations(rng, 3000).values():
         for side in (1, -1):
             wrong, _ = wrong_decisions(x, 100, side, rng, support=(x.min(), x.max()), **options)
             assert_rate_at_most(wrong, 100, options["delta"])

@@ -5,7 +5,6 @@ import ctypes
 import mmap
 import pickle
 import sys
-import threading
 import tracemalloc
 
 import numpy as np
@@ -17,6 +16,7 @@ import fastrace as fr
 from clusters import by_hand, clusters, racer, same, sampled
 from fastrace.races import _unequal
 from fastrace.sources import as_source
+from in_use import assert_refuses_another_thread
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -161,20 +161,11 @@ def test_one_race_in_two_threads_or_inside_itself_is_refused(seed):
     race = racer([20_000] * 3, 1e-12, rng=3)
     with pytest.raises(RuntimeError, match="in use"):
         race.run(lambda arm, rows: race.ask())
-    asked, refused = threading.Event(), threading.Event()
 
-    def rewards(arm, rows):         # the run waits here until the other thread has been refused
-        asked.set()
-        assert refused.wait(60.0)
+    def rewards(arm, rows):
         return vectors[arm][rows]
 
-    thread = threading.Thread(target=race.run, args=(rewards,))
-    thread.start()
-    assert asked.wait(60.0)
-    with pytest.raises(RuntimeError, match="in use"):
-        race.ask()
-    refused.set()
-    thread.join()
+    assert_refuses_another_thread(race, rewards)
     same(race.result(), racer([20_000] * 3, 1e-12, rng=3).run(rewards))
 
 
