@@ -36,12 +36,6 @@ def assert_fits(counts, probabilities, alpha=1e-6):
     assert p_value >= alpha, f"counts {list(counts)} against {expected}: p = {p_value:.2g}"
 
 
-def assert_mean(draws, expected, alpha=1e-6):
-    """Of one coordinate of a chain, or of several of shape (n_chains, n_draws)."""
-    error = draws.std() / np.sqrt(mcmc.effective_sample_size(draws))
-    assert abs(draws.mean() - expected) < stats.norm.isf(alpha / 2) * error
-
-
 def assert_same_law(first, second):
     """Draws of two chains. Of each column, by quarters of draws so far apart that they are independent."""
     for one, other in zip(first.T, second.T, strict=True):

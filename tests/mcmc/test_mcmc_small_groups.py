@@ -1,4 +1,4 @@
-"""Few rows in groups with a flat side: what chains say of them, against quadrature."""
+"""Few rows that say little, above all groups with a flat side: what chains say of them, against quadrature."""
 
 import warnings
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fastrace import mcmc
+from fastrace.mcmc.kernels import _surrogate_decisions
 from guarantee import assert_fits, assert_mean, few_or_many
 from reference.varying_intercepts import VaryingIntercepts
 
@@ -55,7 +56,7 @@ def test_small_groups_have_their_posterior(data, scale, n_draws):
     draws[..., -1] = np.log(draws[..., -1])
     for points in (mean - 1.3 * sd, mean, mean + 1.3 * sd):
         for k, share in enumerate(truth.below(points)):
-            assert_mean((draws[..., k] < points[k]) * 1.0, share)
+            assert_mean((draws[..., k] < points[k]).ravel() * 1.0, share)
 
 
 def crossed(rng):
@@ -103,3 +104,32 @@ def test_simulation_based_calibration_where_groups_have_flat_sides(case, fits, d
     assert walked > 0.4 * fits
     for column in np.array(ranks).T:
         assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+
+
+def test_many_parameters_for_few_rows_have_walks_along_rows():
+    rng = np.random.default_rng(SEED)
+    X = np.column_stack([np.ones(100), rng.standard_normal((100, 19))])
+    assert mcmc.SurrogateMetropolis(mcmc.GLM(X, np.arange(100) < 3, prior_sd=10.0))._along.shape == (64, 20)
+    y = rng.random(100) < 0.5
+    assert mcmc.SurrogateMetropolis(mcmc.GLM(X[:, :3], y, prior_sd=1.0))._along is None
+
+
+@few_or_many("n_draws", 4000, 100_000)
+def test_walks_along_rows_leave_the_posterior_of_separated_outcomes(n_draws, monkeypatch):
+    monkeypatch.setattr(_surrogate_decisions, "REFUSED", 1.0)
+    x = np.linspace(-2.0, 2.0, 20)
+    X, y = np.column_stack([np.ones(20), x]), (x > 0.5) * 1.0
+    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(X, y, prior_sd=20.0))
+    assert kernel._along is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")             # k of importance weights, and acceptance beside the walks
+        draws = mcmc.sample(kernel, n_draws=n_draws, n_chains=4, rng=SEED).draws
+    grid = np.linspace(-110.0, 110.0, 1101)
+    eta = grid[:, None, None] + grid[:, None] * x
+    log_p = (y * eta - np.logaddexp(0.0, eta)).sum(axis=2) - 0.5 * np.add.outer(grid**2, grid**2) / 400.0
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    for k in range(2):
+        share = np.cumsum(p.sum(axis=1 - k))
+        for place in np.searchsorted(share, [0.1, 0.5, 0.9]):
+            assert_mean((draws[..., k] < grid[place] + 0.1).ravel() * 1.0, share[place])

@@ -17,7 +17,7 @@ from fastrace.mcmc.kernels._racing import FIRST_LOOK, Racing
 from fastrace.mcmc.kernels._rows import most_drawn, table_of
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, PILOT, PILOT_SEED, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
-from fastrace.mcmc.models._sites import held_apart
+from fastrace.mcmc.models._sites import MOST_OF_FEW, READ, held_apart, replaced
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import ArraySource, Source
 
@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of races miss them
 MET = 10.0  # expected number of rows that hold it in a first look: one in 20,000 looks has none
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
+PILOT_OF_FEW, REFUSED = 100, 0.4  # steps, and accepted ones among them, up to which rows have walks of their own
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 MOST_APART = 0.02  # of the rows, which every race may read
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
@@ -108,6 +109,25 @@ class DecidedByRows(OnSurrogate, Racing):
         """How far a step of length 1 in the metric moves each row's predictor at most, or a little more."""
         model: Any = self.model
         return self._spread_of(pieces_of(self.compressed.factor(), model.factors)) * (1.0 + 1e-12)
+
+    def _walk_along_rows(self) -> None:
+        """Where few rows refuse most moves, normal factors for the worst of them, and random walks along these.
+
+        Such are many parameters, or outcomes that columns separate.
+        """
+        rng, model = np.random.default_rng(PILOT_SEED), self.model
+        if self.decision != "exact" or self.inner == "hmc" or model.n_rows * MOST_OF_FEW > READ:
+            return
+        if not isinstance(model, GLM) or model.factors or model.learns_scale:
+            return
+        _, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
+        if steps.accepted.mean() > REFUSED:
+            return
+        spread = model._lengths(self.compressed.covariance_root())
+        no_effects = np.zeros(0, dtype=np.intp)
+        sites = replaced(model, np.array(self.compressed.psi_hat), self.compressed.factor(), spread, no_effects)
+        if sites is not None:
+            self._tilt, self._bend, self._along, self._engines = sites.tilt, sites.bend, sites.walks, []
 
     def _block_table(self, weights: Array) -> BlockTable | None:
         """Rows by the block of coordinates that they see beside the dense ones; None if there are no blocks."""

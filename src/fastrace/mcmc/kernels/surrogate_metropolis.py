@@ -117,12 +117,15 @@ class SurrogateMetropolis(DecidedByRows):
     follows every step, and three moves in four leave the effects of such groups where they are, standardised given
     all else. A step counts the rows that all its decisions read.
 
+    Without groups, up to 512 rows that are all read have such factors and walks where a pilot of 100 steps accepts at
+    most 40 of them, as where there are many parameters for few rows, or columns separate the outcomes.
+
     An effect has a flat side where it may go far out and take little of the likelihood: its posterior reaches as far
     as the scale behind it lets it, whatever the expansion says. Where up to 4096 rows are all read, each such effect
     has a walk of its own, for any number of factors, slopes and learned scales. Half of the walks are longer, by up to
     30 times. Hyperparameters move given the effects after each walk, each scale moves together with its effects once a
     step, and an intercept against the effects of all groups. There are up to 64 walks, fewer where they would read more
-    than 65,536 rows a step, but never fewer than 16.
+    than 32,768 rows a step, but never fewer than 16.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
@@ -208,6 +211,7 @@ class SurrogateMetropolis(DecidedByRows):
         if self.decision == "race":
             self._missed = (decision == "race" or not self._grouped) and self._races_miss()  # else "auto" has looked
             self._race_by(*race)
+        self._walk_along_rows()
         self._spreads = None
 
     def _move_by_trajectories(self, decision: str) -> None:
