@@ -49,6 +49,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
         try:
             kernel = make(model)
+            if isinstance(kernel, SurrogateMetropolis) and kernel.walks_along_rows:
+                return kernel, "few rows refuse most moves of all parameters, so that they have walks of their own"
             worth, words = _pilot(kernel)
         except ImproperError:
             raise

@@ -110,6 +110,11 @@ class DecidedByRows(OnSurrogate, Racing):
         model: Any = self.model
         return self._spread_of(pieces_of(self.compressed.factor(), model.factors)) * (1.0 + 1e-12)
 
+    @property
+    def walks_along_rows(self) -> bool:
+        """Whether rows have random walks of their own, each with a decision by all rows."""
+        return self.decision == "exact" and self._along is not None
+
     def _walk_along_rows(self) -> None:
         """Where few rows refuse most moves, normal factors for the worst of them, and random walks along these.
 
