@@ -281,3 +281,40 @@ def test_columns_that_are_no_numbers_are_named():
     ):
         with pytest.raises(ValueError, match=words):
             mcmc.GLM.from_formula(formula, table)
+
+
+@pytest.mark.parametrize(("formula", "family"), [
+    ("y ~ x * h + (1 + x | g)", "logistic"), ("k ~ x + h", "poisson"), ("e ~ x + h + (1 + x | g)", "gaussian")])
+def test_a_row_with_a_weight_is_as_many_rows(frame, formula, family):
+    times = np.random.default_rng(2).integers(0, 4, N)
+    far = frame.assign(x=np.where(times > 0, frame.x, 1e3), e=np.where(times > 0, frame.e, 1e4))
+    weighted = mcmc.GLM.from_formula(formula, far, family=family, weights=times)
+    plain = mcmc.GLM.from_formula(formula, far.loc[np.repeat(np.arange(N), times)], family=family)
+    assert weighted.names == plain.names
+    np.testing.assert_allclose(weighted.prior_part.precision, plain.prior_part.precision, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(weighted.prior_part.shift, plain.prior_part.shift, rtol=1e-8, atol=1e-12)
+    if plain.joint_prior is None:
+        np.testing.assert_allclose(weighted.prior_mean, plain.prior_mean, rtol=1e-8)
+        np.testing.assert_allclose(weighted.prior_precision, plain.prior_precision, rtol=1e-8)
+        np.testing.assert_allclose(weighted.reference().theta_hat, plain.reference().theta_hat, rtol=1e-5, atol=1e-6)
+        return
+    for theta in np.random.default_rng(3).normal(size=(3, plain.dim)):
+        np.testing.assert_allclose(weighted.joint_prior.value_of(theta), plain.joint_prior.value_of(theta), rtol=1e-8)
+
+
+def test_a_level_that_no_counted_row_has_has_its_prior_alone(frame):
+    times = np.where(frame.h == "c", 0, 1)
+    weighted = mcmc.GLM.from_formula("e ~ x + h", frame, family="gaussian", scale=1.0, weights=times)
+    plain = mcmc.GLM.from_formula("e ~ x + h", frame[frame.h != "c"], family="gaussian", scale=1.0)
+    assert weighted.names == (*plain.names, "h[c]")
+    np.testing.assert_allclose(weighted.reference().theta_hat, [*plain.reference().theta_hat, 0.0], atol=1e-9)
+
+
+def test_weights_are_refused_as_those_of_a_model_are(frame):
+    for weights, words in ((np.zeros(N), "weights are all 0"), (np.full(N, -1.0), "a whole number from 0 up"),
+                           (np.ones(3), "shape")):
+        with pytest.raises(ValueError, match=words):
+            mcmc.GLM.from_formula("e ~ x", frame, family="gaussian", weights=weights)
+    only = np.where(frame.x > frame.x.median(), 1, 0)
+    with pytest.raises(ValueError, match="'x' is constant"):
+        mcmc.GLM.from_formula("e ~ x", frame.assign(x=np.where(only, 2.0, frame.x)), family="gaussian", weights=only)

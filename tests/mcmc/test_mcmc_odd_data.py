@@ -194,3 +194,11 @@ def test_an_error_of_a_log_prior_says_where_it_came_from(use):
         use(model)
     (note,) = [words for words in caught.value.__notes__ if "log_prior" in words]
     assert re.match(r"raised by log_prior\(mine\) at theta = \[.*\]; it is given an array of 2 parameters", note)
+
+
+@pytest.mark.parametrize("make", [lambda X: mcmc.Softmax(X, np.zeros(30, int), 2, weights=0, prior="weak"),
+                                  lambda X: mcmc.GLM(X, np.zeros(30), "binomial", trials=np.arange(30) % 2,
+                                                     weights=1 - np.arange(30) % 2)])
+def test_classes_and_trials_that_all_count_nothing_are_refused(make):
+    with pytest.raises(ValueError, match="are all 0: no row says anything"):
+        make(columns()[0])

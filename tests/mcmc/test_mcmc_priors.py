@@ -8,7 +8,7 @@ import pytest
 from scipy import LowLevelCallable, sparse, stats
 
 from fastrace import mcmc
-from fastrace.mcmc.models._joint import Effects, Layout, constrained, joint_prior, unconstrained
+from fastrace.mcmc.models._joint import Effects, Layout, constrained, joint_prior, moments_of, unconstrained
 from reference import priors as plain
 
 CLINIC = Effects("clinic", 3, ("1", "a"), (1.0, 2.0), True)
@@ -17,7 +17,7 @@ WARD = Effects("ward", 2, ("1",), (1.0,), True)
 
 def layout(**other):
     parts = {"columns": ("1", "a", "b"), "means": (1.0, 0.0, 0.0), "spreads": (0.0, 2.0, 0.5), "factors": (),
-             "aux": None, "n_rows": 100, "center": 3.0, "noise": 2.0, "row_noise": 2.0}
+             "aux": None, "n_observations": 100, "center": 3.0, "noise": 2.0, "row_noise": 2.0}
     return Layout(**(parts | other))
 
 
@@ -415,3 +415,132 @@ def test_outcomes_that_are_all_alike_are_expanded_where_centred_columns_are():
         point = np.array(mcmc.compress(model).psi_hat)
         made.append([point[0] + (YEARS.mean() - zero) * point[1], *point[1:]])
     np.testing.assert_allclose(*made, atol=1e-3)
+
+
+def repeated(values, times):
+    """Each row as many times as it was seen; none where that is 0."""
+    return values[np.repeat(np.arange(len(times)), times)]
+
+
+def assert_same_prior(one, other):
+    """Of models with a joint prior or a normal one, to rounding."""
+    assert one.names == other.names
+    if one.joint_prior is None:
+        np.testing.assert_allclose(one.prior_mean, other.prior_mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(one.prior_precision, other.prior_precision, rtol=1e-9)
+    else:
+        at = np.random.default_rng(0).normal(size=(3, one.dim))
+        assert [c[0] for c in one.joint_prior.given[0]] == [c[0] for c in other.joint_prior.given[0]]
+        for theta in at:
+            np.testing.assert_allclose(one.joint_prior.value_of(theta), other.joint_prior.value_of(theta), rtol=1e-9)
+    assert (one.prior_part is None) == (other.prior_part is None)
+    if one.prior_part is not None:
+        np.testing.assert_allclose(one.prior_part.precision, other.prior_part.precision, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(one.prior_part.shift, other.prior_part.shift, rtol=1e-7, atol=1e-9)
+
+
+def seen_often(n=300, seed=17):
+    """Columns, outcomes by family, groups and how often each row was seen; rows that never were lie far out."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n), rng.normal(3.0, 2.0, n), rng.normal(size=n) * (rng.random(n) < 0.3)])
+    eta, times = 0.5 * X[:, 1] - 1.0 + X[:, 2], rng.integers(0, 6, n) ** 2
+    times[[0, 1, n - 1]] = 0
+    trials = rng.integers(1, 20, n).astype(float)
+    p = 1.0 / (1.0 + np.exp(-eta))
+    y = {"logistic": (rng.random(n) < p) * 1.0, "binomial": rng.binomial(trials.astype(int), p).astype(float),
+         "poisson": rng.poisson(np.exp(0.3 * eta)) * 1.0, "gaussian": eta + rng.normal(size=n),
+         "student-t": eta + rng.standard_t(4.0, n), "gamma": rng.gamma(2.0, np.exp(0.3 * eta))}
+    X[times == 0, 1] *= 100.0
+    y["gaussian"][times == 0] = y["student-t"][times == 0] = 1e5
+    return X, y, times, trials, rng.integers(0, 8, n), rng.normal(2.0, 3.0, n) * np.where(times > 0, 1.0, 1e3)
+
+
+def both_ways(make, times, *rows):
+    """A model of rows with weights, and of rows that stand as often as they were seen."""
+    return make(*rows, weights=times), make(*(repeated(values, times) for values in rows))
+
+
+PRIORS = {"weak": {"prior": "weak"}, "one scale": {"prior": mcmc.Normal(0.0, mcmc.HalfNormal(1.0))},
+        "horseshoe": {"prior": mcmc.Horseshoe(expected_nonzero=1.0)}}
+
+
+@pytest.mark.parametrize("way", PRIORS)
+@pytest.mark.parametrize("family", ["logistic", "poisson", "gaussian", "student-t", "gamma"])
+def test_a_row_with_a_weight_is_as_many_rows(family, way):
+    X, y, times, *_ = seen_often()
+    models = both_ways(lambda x, z, **more: mcmc.GLM(x, z, family, **PRIORS[way], **more), times, X, y[family])
+    assert_same_prior(*models)
+    if way == "weak":
+        modes = [mcmc.compress(model).psi_hat for model in models]
+        np.testing.assert_allclose(*modes, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("own_values", [False, True])
+def test_effects_of_groups_have_the_spreads_of_rows_as_often_as_they_were_seen(own_values):
+    X, y, times, _, codes, z = seen_often()
+
+    def model(x, outcome, group, slope, **more):
+        group = mcmc.Groups(group, slopes=slope[:, None] if own_values else [1])
+        return mcmc.GLM(x, outcome, "gaussian", groups={"g": group}, **more)
+
+    assert_same_prior(*both_ways(model, times, X, y["gaussian"], codes, z))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "sorted sparse", "memory map", "float32"])
+def test_weights_count_in_every_kind_of_table(kind, tmp_path):
+    X, y, times, *_ = seen_often(n=10_000 if kind == "memory map" else 300)     # more than two chunks
+    if kind == "memory map":
+        times[:5000] = 0        # a whole chunk that counts nothing
+        y["gaussian"][:5000] = 1e5
+        np.save(tmp_path / "x.npy", X)
+    table = {"sparse": lambda: sparse.csr_array(X), "sorted sparse": lambda: sparse.csr_array(X[np.argsort(times)]),
+             "memory map": lambda: np.load(tmp_path / "x.npy", mmap_mode="r"), "float32": lambda: X.astype("f")}[kind]()
+    order = np.argsort(times) if kind == "sorted sparse" else np.arange(len(times))
+    weighted = mcmc.GLM(table, y["gaussian"][order], "gaussian", weights=times[order])
+    plain = X.astype("f") if kind == "float32" else X
+    assert_same_prior(weighted, mcmc.GLM(repeated(plain, times), repeated(y["gaussian"], times), "gaussian"))
+
+
+def test_classes_of_rows_with_weights_are_those_of_as_many_rows():
+    X, y, times, *_ = seen_often()
+    labels = y["poisson"].clip(max=2).astype(int)
+    for way in PRIORS.values():
+        models = both_ways(lambda x, z, way=way, **more: mcmc.Softmax(x, z, 3, prior=way["prior"], **more), times, X,
+                           labels)
+        assert_same_prior(*models)
+        if way["prior"] == "weak":
+            np.testing.assert_allclose(*[model.reference().theta_hat for model in models], rtol=1e-5, atol=1e-6)
+
+
+def global_scale(model):
+    return model.joint_prior.given[1][0][1][1]
+
+
+def test_the_global_scale_of_a_horseshoe_is_that_of_all_observations():
+    X, y, times, trials, *_ = seen_often()
+    prior = mcmc.Horseshoe(expected_nonzero=1.0)
+    won = repeated(y["binomial"], times), repeated(trials, times)
+    one_by_one = np.concatenate([np.arange(t) < k for k, t in zip(*won, strict=True)]) * 1.0
+    of_trials = np.repeat(repeated(X, times), won[1].astype(int), axis=0)
+    expected = global_scale(mcmc.GLM(of_trials, one_by_one, "logistic", prior=prior))
+    share = one_by_one.mean()
+    np.testing.assert_allclose(expected, 1.0 / np.sqrt(len(one_by_one) * share * (1.0 - share)))
+    counted = mcmc.GLM(X, y["binomial"], "binomial", trials=trials, weights=times, prior=prior)
+    np.testing.assert_allclose(global_scale(counted), expected, rtol=1e-12)
+    single = [mcmc.GLM(of_trials, one_by_one, family, prior=prior) for family in ("logistic", "binomial")]
+    assert global_scale(single[0]) == global_scale(single[1])
+
+
+def test_the_global_scale_of_an_arch_model_counts_returns_by_weights():
+    returns = np.random.default_rng(18).normal(size=101)
+    scales = [global_scale(mcmc.ARCH(returns, 1, prior=mcmc.Horseshoe(expected_nonzero=1.0), weights=weights))
+              for weights in (None, np.ones(101), np.full(101, 4.0))]
+    np.testing.assert_allclose(scales, np.array([0.5, 0.5, 0.25]) / 10.0)
+
+
+def test_moments_by_weights_take_any_positive_numbers():
+    rng = np.random.default_rng(19)
+    values, times = rng.normal(5.0, 2.0, (200, 2)), rng.integers(0, 4, 200)
+    for scale in (1.0, 0.37):
+        for found, expected in zip(moments_of(values, times * scale), moments_of(repeated(values, times)), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -56,6 +56,13 @@ def refuse_overflow(x: Any, y: NDArray[Any]) -> None:
                 raise ValueError(f"{name} holds {worst}, which would overflow; {needed}")
 
 
+def refuse_nothing(numbers: NDArray[np.float64] | None, name: str) -> None:
+    """Refuse numbers by which rows count if all are 0."""
+    if numbers is not None and not numbers.any():
+        raise ValueError(f"{name} are all 0: no row says anything, and the posterior would be the prior; "
+                         f"give a row that counts")
+
+
 def check_outcomes(y: NDArray[Any], family: str, kind: str) -> None:
     """Raise unless each is of the kind that the family takes."""
     good, needed = OUTCOMES[kind]

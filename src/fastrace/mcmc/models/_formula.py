@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
-from fastrace._models.grouping import Groups
-from fastrace.mcmc.models._joint import INTERCEPT, at_the_means
+from fastrace._models.glm_inputs import are_counts
+from fastrace._models.grouping import Groups, row_numbers
+from fastrace.mcmc.models._joint import INTERCEPT, at_the_means, moments_of
 from fastrace.mcmc.models._modes import QuadraticPart
 from fastrace.mcmc.models.priors import HalfNormal, Normal
 
@@ -30,25 +31,29 @@ _UNITS = ("gaussian", "student-t")  # families whose predictors have the units o
 
 
 def arguments_of(
-    formula: str, frame: Any, family: str, given: Mapping[str, Any] | None = None
+    formula: str, frame: Any, family: str, given: Mapping[str, Any] | None = None, weights: Any = None
 ) -> tuple[dict[str, Any], list[str], QuadraticPart | None]:
     """Arguments of a `GLM` from a formula: X, y, offset, groups, and priors scaled as bambi does but for those given.
 
-    Also the names of columns, and what the prior of an intercept of centred columns adds to that of the intercept.
+    Rows count as often as `weights` say. Also the names of columns, and what the prior of an intercept of centred
+    columns adds to that of the intercept.
     """
     if not isinstance(formula, str) or not formula.split("~")[0].strip() or "~" not in formula:
         raise ValueError(f'formula is {_checks.shown(formula)}; words such as "y ~ x + (1 + x | g)" are needed')
     design = _designed(formula, frame)
     y, trials = _outcome(design, family)
     columns, names, offset = _columns(design, len(y))
-    spread, center = (float(np.std(y)), float(np.mean(y))) if family in _UNITS else (1.0, 0.0)
-    groups, sds = _groups(design)
+    times = row_numbers(weights, "weights", len(y), are_counts, "a whole number from 0 up")
+    times = None if times is None or not times.any() else times     # `GLM` refuses rows that all count nothing
+    center, spread = map(float, moments_of(y, times)) if family in _UNITS else (0.0, 1.0)
+    groups, sds = _groups(design, times)
     if not isinstance(given, Mapping | None):
         raise TypeError(f"prior is {_checks.shown(given)}; a dict of priors by name of column is needed, such as "
                         f"{{'Intercept': mcmc.Normal(0.0, 2.5)}}")
     given = {_INTERCEPT if name == INTERCEPT else name: own for name, own in (given or {}).items()}
-    slopes = {n: sd for n, sd in _priors(design, columns, names, family, spread).items() if n not in given}
-    shift = _shift(columns, names, slopes)
+    slopes = {n: sd for n, sd in _priors(design, columns, family, spread, times).items() if n not in given}
+    means = columns.mean(axis=0) if times is None else moments_of(columns, times)[0]
+    shift = _shift(means, names, slopes)
     wide = math.sqrt((_WIDTH * spread) ** 2 + shift)
     prior: dict[str, Any] = {**{n: Normal(0.0, sd) for n, sd in slopes.items()}, **given}
     part = None
@@ -56,7 +61,7 @@ def arguments_of(
         width = _LOGIT_INTERCEPT if family in _ODDS else wide
         own = math.hypot(width, math.sqrt(shift)) if family in _ODDS else wide
         prior[_INTERCEPT] = Normal(center, own)
-        part = at_the_means(columns.mean(axis=0), names.index(_INTERCEPT), Normal(center, width), prior[_INTERCEPT])
+        part = at_the_means(means, names.index(_INTERCEPT), Normal(center, width), prior[_INTERCEPT])
     group_prior = {
         factor: {"sd": {term: HalfNormal(_WIDTH * spread / sd if term != "1" else wide) for term, sd in terms.items()}}
         for factor, terms in sds.items()
@@ -165,7 +170,7 @@ def _columns(design: Any, n: int) -> tuple[Array, list[str], Array | None]:
     return np.column_stack([np.empty((n, 0)), *tables]), names, offset
 
 
-def _priors(design: Any, columns: Array, names: list[str], family: str, spread: float) -> dict[str, float]:
+def _priors(design: Any, columns: Array, family: str, spread: float, times: Array | None) -> dict[str, float]:
     """Prior standard deviations of columns but the intercept: wide enough for any effect, in units of the data."""
     out: dict[str, float] = {}
     first = 0
@@ -177,17 +182,16 @@ def _priors(design: Any, columns: Array, names: list[str], family: str, spread: 
         table = columns[:, first : first + len(labels)]
         for column, label in zip(table.T, labels, strict=True):
             if family in _ODDS:
-                sd = _LOGIT_WIDTH if _is_categoric(term) else _LOGIT_WIDTH / _spread(table, label, design)
+                sd = _LOGIT_WIDTH if _is_categoric(term) else _LOGIT_WIDTH / _spread(table, label, times)
             else:
-                sd = _WIDTH * spread / _spread(column, label, design)
+                sd = _WIDTH * spread / _spread(column, label, times)
             out[label] = sd
         first += len(labels)
     return out
 
 
-def _shift(columns: Array, names: list[str], sds: dict[str, float]) -> float:
+def _shift(means: Array, names: list[str], sds: dict[str, float]) -> float:
     """Prior variance of the predictor at the mean of the columns that have a scaled prior."""
-    means = columns.mean(axis=0)
     return sum((sds[n] * float(means[j])) ** 2 for j, n in enumerate(names) if n in sds)
 
 
@@ -198,21 +202,26 @@ def _is_categoric(term: Any) -> bool:
     return bool(term.kind == "categoric")
 
 
-def _spread(table: Array, label: str, design: Any) -> float:
-    """Standard deviation of a column, or of the sum of several, of which each row has one that is not 0."""
+def _spread(table: Array, label: str, times: Array | None) -> float:
+    """Standard deviation of a column, or of the sum of several, of which each row has one that is not 0.
+
+    Rows count `times` times. Of a level that no row that counts has, of which the prior alone speaks, all rows do.
+    """
     summed = table if table.ndim == 1 else table.sum(axis=1)
     odd = np.flatnonzero(~np.isfinite(summed))
     if odd.size:
         raise ValueError(f"the column {label!r} is {summed[odd[0]]} in row {odd[0]}, and not finite in "
                          f"{counted(odd.size, 'row')}; every row needs a real number: mend or drop those rows")
-    sd = float(np.std(summed))
+    if times is not None and not summed[times > 0.0].any():
+        times = None
+    sd = float(moments_of(summed, times)[1])
     if not sd > 0.0:
         raise ValueError(f"the column {label!r} is constant, so its coefficient cannot be told from the intercept: "
                          f"leave it out")
     return sd
 
 
-def _groups(design: Any) -> tuple[dict[str, Groups], dict[str, dict[str, float]]]:
+def _groups(design: Any, times: Array | None) -> tuple[dict[str, Groups], dict[str, dict[str, float]]]:
     """Grouping factors by name, and the standard deviation of what each effect multiplies; 1 for intercepts."""
     collected: dict[str, list[Any]] = {}
     for term in ({} if design.group is None else design.group.terms).values():
@@ -232,6 +241,6 @@ def _groups(design: Any) -> tuple[dict[str, Groups], dict[str, dict[str, float]]
         numbers = SimpleNamespace(categories=np.array(list(terms[0].groups), dtype=object), codes=codes)
         table = dict(zip(labels, np.column_stack(slopes).T, strict=True)) if slopes else None
         groups[name] = Groups(numbers, table, intercept, correlated=False, name=name)
-        own = {} if table is None else {label: _spread(column, label, design) for label, column in table.items()}
+        own = {} if table is None else {label: _spread(column, label, times) for label, column in table.items()}
         spreads[name] = {**({"1": 1.0} if intercept else {}), **own}
     return groups, spreads

@@ -29,7 +29,7 @@ from fastrace.mcmc.models.priors import (
 )
 
 __all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "constrained", "joint_prior", "layout_of",
-           "scales_of_effects", "unconstrained", "without_densities"]
+           "moments_of", "scales_of_effects", "unconstrained", "without_densities"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
@@ -54,10 +54,12 @@ class Layout:
     """What priors are put on, and the units of the data.
 
     `means` and `spreads` are those of the columns. `center` is the mean of the outcome and `noise` its standard
-    deviation, where the predictor has its units, and 0 and 1 elsewhere. `row_noise` is the standard deviation of what
-    one row says of its predictor. `owners` are the columns that several parameters belong to, one for each, by which a
-    prior may name all of them; `given` are the priors that stand in place of weakly informative ones. Columns of
-    predictors of their own stand one after the other, `width` for each; 0 where there is one predictor.
+    deviation, where the predictor has its units, and 0 and 1 elsewhere. All of these count a row as often as its weight
+    says. `n_observations` is the number of rows, counted in the same way, and each of the trials that a row has, and
+    `row_noise` the standard deviation of what one observation says of its predictor. `owners` are the columns that
+    several parameters belong to, one for each, by which a prior may name all of them; `given` are the priors that stand
+    in place of weakly informative ones. Columns of predictors of their own stand one after the other, `width` for each;
+    0 where there is one predictor.
     """
 
     columns: tuple[str, ...]
@@ -65,7 +67,7 @@ class Layout:
     spreads: tuple[float, ...]
     factors: tuple[Effects, ...]
     aux: str | None
-    n_rows: int
+    n_observations: float
     center: float
     noise: float
     row_noise: float
@@ -124,36 +126,61 @@ def at_the_means(means: Array, intercept: int, prior: Normal, own: Normal) -> Qu
 
 def layout_of(source: GLMSource, columns: Sequence[str], learns_scale: bool) -> Layout:
     """The layout of a likelihood, in one pass over its rows."""
-    means, spreads = _moments(source.X)
+    times = source.weights
+    means, spreads = _moments(source.X, times)
     effects = []
     for factor in source.factors:
         table = factor.table
         own = [1.0] * factor.intercept
-        own += [spreads[k] for k in factor.columns] if table is None else np.std(table, axis=0).tolist()
+        own += [spreads[k] for k in factor.columns] if table is None else moments_of(table, times)[1].tolist()
         effects.append(Effects(factor.name, factor.n_groups, factor.terms, tuple(own), factor.correlated))
     y = np.asarray(source.y, dtype=np.float64)
-    center, noise, mean = 0.0, 1.0, float(y.mean())
-    if source.family in OF_UNITS:
-        center, noise = mean, float(y.std()) or 1.0
+    mean, sd = map(float, moments_of(y, times))
+    center, noise = (mean, sd or 1.0) if source.family in OF_UNITS else (0.0, 1.0)
+    n = source.n_rows if source.term_weights is None else float(source.term_weights.sum())
+    if source.trials is not None:
+        mean = float(y.sum() if times is None else times @ y) / n
     row_noise = noise
-    if source.outcomes == "binary" and 0.0 < mean < 1.0:
+    if source.outcomes in ("binary", "share") and 0.0 < mean < 1.0:
         row_noise = 1.0 / math.sqrt(mean * (1.0 - mean))
     elif source.outcomes == "count" and mean > 0.0:
         row_noise = 1.0 / math.sqrt(mean)
     aux = source.family if learns_scale else None
-    return Layout(tuple(columns), tuple(means), tuple(spreads), tuple(effects), aux, source.n_rows, center, noise,
-                  row_noise)
+    return Layout(tuple(columns), tuple(means), tuple(spreads), tuple(effects), aux, n, center, noise, row_noise)
 
 
-def _moments(table: Any) -> tuple[list[float], list[float]]:
-    """Means and standard deviations of columns, which may be sparse."""
-    n, first = table.shape[0], None
+def moments_of(values: Array, times: Array | None = None) -> tuple[Any, Any]:
+    """Mean and standard deviation along the first axis, of which row i stands `times[i]` times; at least one does.
+
+    Rows that count nothing are left out, so that they need not be in the range of the others.
+    """
+    if times is None:
+        return values.mean(axis=0), np.std(values, axis=0)
+    seen = times > 0.0
+    apart, share = values[seen] - values[seen.argmax()], times[seen] / times.sum()
+    mean = share @ apart
+    return mean + values[seen.argmax()], np.sqrt(share @ np.square(apart - mean))
+
+
+def _moments(table: Any, times: Array | None = None) -> tuple[list[float], list[float]]:
+    """The same of columns of a table, which may be sparse or lie in a file, in one pass."""
+    n = table.shape[0] if times is None else times.sum()
+    first: Any = None
     total = square = np.zeros(table.shape[1])
-    for start in range(0, n, CHUNK):
+    for start in range(0, table.shape[0], CHUNK):
         x = table[start:start + CHUNK]
         x = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float64)
+        if times is not None:
+            count = times[start:start + CHUNK]
+            seen = count > 0.0
+            if not seen.any():
+                continue
+            x, count = x[seen], count[seen]
         first = x[0] if first is None else first
-        total, square = total + (x - first).sum(axis=0), square + np.square(x - first).sum(axis=0)
+        if times is None:
+            total, square = total + (x - first).sum(axis=0), square + np.square(x - first).sum(axis=0)
+        else:
+            total, square = total + count @ (x - first), square + count @ np.square(x - first)
     variance = np.maximum(square / n - np.square(total / n), 0.0)
     return (total / n + first).tolist(), np.sqrt(variance).tolist()
 
@@ -192,7 +219,7 @@ class _Builder:
         return dict.fromkeys(columns, (kind, prior.mean, width, df, -1))
 
     def _horseshoe(self, prior: Horseshoe, columns: Sequence[int], called: str) -> int:
-        scale = prior.global_scale_of(len(columns), self.layout.n_rows, self.layout.row_noise)
+        scale = prior.global_scale_of(len(columns), self.layout.n_observations, self.layout.row_noise)
         half = 0.5 * prior.slab_df
         priors = (("half-student", scale, prior.global_df), ("half-student", 1.0, prior.local_df),
                   ("inverse-gamma-of-square", half, half * prior.slab_scale**2))

@@ -40,7 +40,8 @@ class ARCH(_CompiledModel):
         q, in [1, 64].
     weights : array_like of whole numbers from 0 up, shape (T,), optional
         What the log-likelihood of each return is multiplied by, such as 0 for returns after a gap, which then explain
-        the variance of others all the same. Those of the first `order` returns are not used.
+        the variance of others all the same. Those of the first `order` returns are not used. Default priors are about
+        the variance of all returns, whatever their weights.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         Prior of the logarithms, as in `GLM`: one for all, or a dict by name, such as "log a[1]" or "log nu". What a
         dict leaves out, and "weak", has the normal priors below.
@@ -133,7 +134,8 @@ class ARCH(_CompiledModel):
         """Of the logarithms, with the priors that they have by default."""
         dim = self.order + 2
         weak = [Normal(float(mean), float(sd)) for mean, sd in zip(self.start, self._weak_sd(dim), strict=True)]
-        return Layout(tuple(self.names or ()), (0.0,) * dim, (1.0,) * dim, (), None, self.n_rows, 0.0, 1.0, 1.0,
+        n = self.n_rows if self._weights is None else float(self._weights.sum()) or self.n_rows
+        return Layout(tuple(self.names or ()), (0.0,) * dim, (1.0,) * dim, (), None, n, 0.0, 1.0, 1.0,
                       given=tuple(weak))
 
     def __repr__(self) -> str:

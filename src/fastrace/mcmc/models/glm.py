@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
-from fastrace._models.glm_inputs import check_offset, refuse_overflow
+from fastrace._models.glm_inputs import check_offset, refuse_nothing, refuse_overflow
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.models._formula import arguments_of, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
@@ -48,9 +48,13 @@ class GLM(GLMRows):
         Added to each row's predictor, such as the logarithm of the exposure of a count. At most 700 from 0 where the
         predictor is the logarithm of a mean, or log-odds and the like.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
-        How many times each row was seen: its log-likelihood is multiplied by this number.
+        How many times each row was seen: its log-likelihood is multiplied by this number. A model with weights is the
+        model of a table in which each row stands so many times, and those of weight 0 are left out. That holds for
+        priors in units of the data too: means, standard deviations and the number of observations count rows so.
     trials : array_like of whole numbers from 0 up, shape (n_rows,), optional
-        Of the "binomial" family: how many trials had the `y` successes of each row; 1 by default.
+        Of the "binomial" family: how many trials had the `y` successes of each row; 1 by default. Each trial is an
+        observation where a prior asks for their number, such as `Horseshoe`. The mean and standard deviation of a
+        column are over rows, whatever their trials.
     groups : Groups, array_like, sequence or dict of these, optional
         Grouping factors, each an array of codes, or a `Groups` where slopes vary or names matter. Several factors may
         be crossed or nested. The predictor of a row is offset + x . coefficients + the effects of its groups. The
@@ -61,7 +65,7 @@ class GLM(GLMRows):
         A sequence adds a `LogDensity` to a prior. A horseshoe, or a prior with a learned scale, leaves constant columns
         out. "weak", and what a dict or such a prior leaves out, is weakly informative, in units of the data: normal
         with mean 0 and a standard deviation of 2.5 s / (standard deviation of the column). Standard deviations of the
-        data have the divisor n, as in bambi. If there is a constant
+        data have the divisor n, as in bambi; n counts rows by `weights`, unlike in bambi. If there is a constant
         column, the predictor where all columns have their means, without groups, is normal about the mean of the
         outcome with standard deviation 2.5 s: this is the intercept of centred columns, so it does not matter where a
         column, such as a calendar year, has its zero. s is the standard deviation of the outcome of the "gaussian" and
@@ -155,11 +159,9 @@ class GLM(GLMRows):
             learn_scale=scale is None and isinstance(family, str) and family in SCALED,
         )
         refuse_overflow(self._glm.X, self._glm.y)
-        for argument in ("weights", "trials"):
-            given = getattr(self._glm, argument)
-            if given is not None and not np.asarray(given).any():
-                raise ValueError(f"{argument} are all 0: no row says anything, and the posterior would be the prior; "
-                                 f"give a row that counts")
+        refuse_nothing(self._glm.weights, "weights")
+        refuse_nothing(self._glm.trials, "trials")
+        refuse_nothing(self._glm.term_weights, "weights times trials")
         if self._glm.offset is not None:
             check_offset(np.asarray(self._glm.offset), family, self._glm.outcomes, np.asarray(self._glm.y))
         self.shuffled = shuffle is not None
@@ -184,7 +186,7 @@ class GLM(GLMRows):
         group_prior: Any = None,
         **options: Any,
     ) -> GLM:
-        r"""A model written as a formula, with priors scaled as bambi scales them.
+        r"""A model written as a formula, with priors scaled as bambi scales them, but for `weights`.
 
         Parameters
         ----------
@@ -203,7 +205,8 @@ class GLM(GLMRows):
         group_prior : prior of a scale, or dict, optional
             As in `GLM`; what it does not name keeps its scaled prior.
         **options
-            Of `GLM`, such as `scale`, `weights` or `shuffle`.
+            Of `GLM`, such as `scale`, `weights` or `shuffle`. A row of weight k is k rows to the priors too; functions
+            of the formula that look at a whole column, such as ``scale(x)``, take every row of the frame once.
 
         Returns
         -------
@@ -227,7 +230,9 @@ class GLM(GLMRows):
         intercept of centred columns, is normal about the mean of the outcome, or 0, with standard deviation
         :math:`\sqrt{(2.5 s)^2 + \sum_j (\sigma_j \bar x_j)^2}`, or 1.5 for log-odds. Effects of groups are
         independent with half-normal standard deviations of 2.5 s / sd(column), or as wide as that square root. This
-        is bambi's joint density, where families, links and parameters are the same: bambi's link of the gamma
+        is bambi's joint density without weights, where families, links and parameters are the same. With `weights`,
+        means and standard deviations here are those of the table in which each row stands as often as its weight
+        says; those of bambi's ``weighted(y, w)`` are not, so that its priors differ. Further, bambi's link of the gamma
         family is the inverse unless told otherwise, and here it is the logarithm; its alpha of the gamma and negative
         binomial families is 1 / dispersion, whose prior, half-Cauchy with scale 1, is the same of both; it learns the
         degrees of freedom of the "student-t" family, which are fixed here.
@@ -250,7 +255,7 @@ class GLM(GLMRows):
         ('Intercept', 'x', '1|g[u]')
         """
         _frames.require_same_rows(frame=frame, **options)
-        found, names, part = arguments_of(formula, frame, family, prior)
+        found, names, part = arguments_of(formula, frame, family, prior, options.get("weights"))
         for name, words in (("offset", "write the sum of both in one place"), ("trials", "write them in one place")):
             if found[name] is not None and options.get(name) is not None:
                 raise ValueError(f"{name} was given, and the formula has one too: {words}")

@@ -371,7 +371,8 @@ class Horseshoe:
     ----------
     expected_nonzero : float, optional
         A guess p0 of how many of the p coefficients matter; then `global_scale` is
-        p0 / (p - p0) times the noise of one row over the square root of the number of rows.
+        p0 / (p - p0) times the noise of one observation over the square root of their number: rows, as often as
+        `weights` say, and all trials of each.
     global_scale : float, optional
         In place of `expected_nonzero`; one of both is needed. In units of the outcome (or of its link) over columns.
     slab_scale : float, default 2.5
@@ -421,8 +422,8 @@ class Horseshoe:
         _positive(self, "expected_nonzero" if self.global_scale is None else "global_scale")
         _positive(self, "slab_scale", "slab_df", "global_df", "local_df")
 
-    def global_scale_of(self, n_coefficients: int, n_rows: int, noise: float) -> float:
-        """The scale of the global scale for so many coefficients, rows, and so noisy a row."""
+    def global_scale_of(self, n_coefficients: int, n_observations: float, noise: float) -> float:
+        """The scale of the global scale for so many coefficients, observations, and so noisy an observation."""
         if self.expected_nonzero is None:
             assert self.global_scale is not None
             return self.global_scale
@@ -431,7 +432,7 @@ class Horseshoe:
                 f"expected_nonzero is {self.expected_nonzero:g} of {n_coefficients} coefficients; fewer than all of "
                 f"them must be expected to matter, or another prior is right"
             )
-        return self.expected_nonzero / (n_coefficients - self.expected_nonzero) * noise / math.sqrt(n_rows)
+        return self.expected_nonzero / (n_coefficients - self.expected_nonzero) * noise / math.sqrt(n_observations)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._softmax import SoftmaxSource, offset_table
-from fastrace._models.glm_inputs import refuse_overflow
+from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._joint import Layout, layout_of
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
@@ -50,7 +50,7 @@ class Softmax(_CompiledModel):
     offset : array_like of real numbers, shape (n_rows, n_classes), optional
         Added to each row's predictor of each class, such as the logarithms of how often classes were offered.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
-        How many times each row was seen, as in `GLM`.
+        How many times each row was seen, by its likelihood and by priors in units of the data, as in `GLM`.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         As in `GLM`. A dict names a coefficient, "age[2]", or those of a column for all classes, "age"; "intercept" is
         a constant column. Flat by default.
@@ -123,6 +123,7 @@ class Softmax(_CompiledModel):
                              f"return_inverse=True)[1] numbers labels, if these are of one type")
         rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights)
         refuse_overflow(rows.X, rows.y)
+        refuse_nothing(rows.weights, "weights")
         counted_classes = n_classes is None
         if n_classes is None:
             n_classes = max(2, int(np.minimum(rows.y, 2**31 - 2).max(initial=0.0)) + 1)
@@ -193,7 +194,7 @@ class Softmax(_CompiledModel):
         return replace(
             layout, columns=tuple(self.names or ()), means=layout.means * free, spreads=layout.spreads * free,
             center=0.0, noise=1.0, owners=tuple(columns * free), width=self.n_columns,
-            row_noise=1.0 / math.sqrt(max(float(np.mean(share * (1.0 - share))), 1.0 / self.n_rows)),
+            row_noise=1.0 / math.sqrt(max(float(np.mean(share * (1.0 - share))), 1.0 / layout.n_observations)),
         )
 
     def __repr__(self) -> str:
