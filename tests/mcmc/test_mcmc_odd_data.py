@@ -196,6 +196,22 @@ def test_an_error_of_a_log_prior_says_where_it_came_from(use):
     assert re.match(r"raised by log_prior\(mine\) at theta = \[.*\]; it is given an array of 2 parameters", note)
 
 
+def test_rows_that_count_nothing_do_not_hide_that_others_are_separated():
+    x = np.random.default_rng(20).normal(size=50)
+    X, y, weights = np.column_stack([np.ones(51), np.append(x, -5.0)]), np.append(x > 0.0, 1.0), np.arange(51) < 50
+    for family, more in (("logistic", {}), ("binomial", {"trials": np.ones(51)})):
+        with pytest.raises(ImproperError, match="separated"):
+            mcmc.GLM(X, y, family, weights=weights, **more).reference()
+
+
+def test_a_far_outcome_that_counts_nothing_does_not_make_others_look_fitted():
+    rng = np.random.default_rng(21)
+    x, noise = rng.normal(size=50), rng.normal(size=50)
+    X, y, weights = np.column_stack([np.ones(51), np.append(x, 0.0)]), np.append(x + noise, 1e12), np.arange(51) < 50
+    found, plain = mcmc.GLM(X, y, "gaussian", weights=weights), mcmc.GLM(X[:50], y[:50], "gaussian")
+    np.testing.assert_allclose(mcmc.compress(found).psi_hat, mcmc.compress(plain).psi_hat, rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.parametrize("make", [lambda X: mcmc.Softmax(X, np.zeros(30, int), 2, weights=0, prior="weak"),
                                   lambda X: mcmc.GLM(X, np.zeros(30), "binomial", trials=np.arange(30) % 2,
                                                      weights=1 - np.arange(30) % 2)])

@@ -123,13 +123,13 @@ class GLMRows(_CompiledModel):
             return
         y = np.asarray(self._glm.y, dtype=np.float64)
         scale = math.exp(min(700.0, max(-700.0, at[-1] if kind == "real" else 0.5 * at[-1])))
-        size = (float(np.sqrt(np.square(y).mean())) if kind == "real" else 1.0) or 1.0
+        seen = slice(None) if self._glm.term_weights is None else np.asarray(self._glm.term_weights) > 0.0
+        size = (float(np.sqrt(np.square(y[seen]).mean())) if kind == "real" else 1.0) or 1.0
         if not scale < math.exp(_TINY) * size:
             return
         with np.errstate(all="ignore"):
             left = y - self._predictors(at) if kind == "real" else y * np.exp(-self._predictors(at)) - 1.0
-        if self._glm.term_weights is not None:
-            left = left[np.asarray(self._glm.term_weights) > 0.0]
+        left = left[seen]
         if float(np.sqrt(np.square(left).mean())) < max(_FITTED * scale, _EXACT * size):
             raise ImproperError(
                 f"the {counted(len(left), 'row')} can be fitted exactly by the {self.n_seen - 1} coefficients and "
@@ -188,9 +188,11 @@ class GLMRows(_CompiledModel):
             right = np.where(y > 0.0, -np.abs(moved), -moved)
         elif self._glm.trials is not None:
             all_won = np.where(y == self._glm.trials, moved, -np.abs(moved))
-            right = np.where(y == 0.0, -moved, all_won)[self._glm.trials > 0.0]
+            right = np.where(y == 0.0, -moved, all_won)
         else:
             right = np.where(y > 0.5, moved, -moved)
+        if self._glm.term_weights is not None:
+            right = right[self._glm.term_weights > 0.0]
         return float(right.min()), float(right.max())
 
     def _moved(self, direction: Array) -> float:
