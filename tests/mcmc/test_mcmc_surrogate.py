@@ -132,9 +132,11 @@ def far_from_normal(rng, n_rows=60):
     return X, codes, y
 
 
-@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize(("few", "n_walked"), [(True, None), (True, 2), (False, None)])
 @pytest.mark.parametrize("size", [1.0, 0.6])
-def test_walks_along_sites_are_their_twin(size, few, monkeypatch):
+def test_walks_along_sites_are_their_twin(size, few, n_walked, monkeypatch):
+    if n_walked:
+        monkeypatch.setattr(mcmc.SurrogateMetropolis, "_n_walked", n_walked)
     monkeypatch.setattr(_surrogate_moves, "FEW_ROWS", 4096 if few else 0)
     rng = np.random.default_rng(SEED)
     X, codes, y = far_from_normal(rng)
@@ -143,11 +145,12 @@ def test_walks_along_sites_are_their_twin(size, few, monkeypatch):
     made, order = kernel.compressed, np.r_[2:6, 0:2]
     table = np.column_stack([X, np.eye(4)[codes]])
     spread = np.sqrt(np.einsum("ni,ij,nj->n", table, np.linalg.inv(made.metric().to_dense()), table))
-    sites = replaced(model, np.array(made.psi_hat), made.factor(), spread, few)
+    flat = _sites.flat_effects(model, np.array(made.psi_hat)) if few else None
+    sites = replaced(model, np.array(made.psi_hat), made.factor(), spread, flat)
     assert sites.effects[2] == 1.0 and sites.rows[codes == 0].all() and len(sites.walks) > 1
     assert (kernel._along is not None) == (kernel._scalings is not None) == few
     kernel._tilt, kernel._bend, kernel._along, kernel._stay, kernel._engines = *sites[:2], *sites[3:], []
-    more = {"far": _surrogate_moves.FAR, "scalings": kernel._scalings} if few else {}
+    more = {"far": _surrogate_moves.FAR, "scalings": kernel._scalings, "n_walked": n_walked} if few else {}
     plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, (made.curvature.to_dense()
                              + kernel._bend.to_dense()), twin.Prior([2.0, 2.0], [(4, [1.0])]), order,
                              kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share, size,

@@ -189,7 +189,8 @@ class ScaledInner(NormalInner):
             np.linalg.slogdet(P)[1] - np.linalg.slogdet(A)[1] + b @ mean - self.hat @ P @ self.hat)
 
 
-def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None, along=(), far=1.0, scalings=()):
+def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None, along=(), far=1.0, scalings=(),
+               n_walked=None):
     """One step decided by all rows: R is the log-likelihood less its expansion. The next state, and if it is new.
 
     With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
@@ -223,7 +224,9 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
             new = inner.move(new, rng)
         accepted = residual(new[:n]) - residual(theta[:n]) > level
     theta = new if accepted else theta
-    for way in along:
+    n_walked = len(along) if n_walked is None else n_walked
+    for t in range(n_walked):
+        way = along[t if n_walked == len(along) else int(len(along) * rng.random())]
         rng.bit_generator.random_raw()
         level, new = -rng.standard_exponential(), theta.copy()
         step = rng.standard_normal()

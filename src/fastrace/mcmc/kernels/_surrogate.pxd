@@ -51,6 +51,7 @@ cdef class SurrogateMove(Move):
     cdef cnp.ndarray _along
     cdef const double *along                    # n_along directions of plain steps of what rows see
     cdef readonly Py_ssize_t n_along
+    cdef readonly Py_ssize_t n_walked           # of these directions in a step
     cdef readonly double far                    # times as long as the others the longest of those are, at least 1
     cdef double log_far
     cdef cnp.ndarray _scalings

@@ -107,6 +107,8 @@ cdef class SurrogateMove(Move):
     far : float, default 1.0
         Half of the steps along directions are longer than the others, by a factor between 1 and this one whose
         logarithm is uniform.
+    n_walked : int, optional
+        Directions that a step walks along, drawn alike with replacement where they are fewer than all of them.
     scalings : ndarray of shape (n, dim) or None
         Steps of scales together with their effects, which follow those along directions. For a standard normal z, what
         the rows see is multiplied by exp(z times the exponents of a row), and hyperparameters move by z times the rest
@@ -114,7 +116,7 @@ cdef class SurrogateMove(Move):
     """
 
     def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0, walks=None, along=None, far=1.0,
-                  scalings=None):
+                  scalings=None, n_walked=None):
         guard_check_built(&inner.guard, inner)
         if walks is not None:
             self._walks = inner._point(walks, "walks", inner.dim)
@@ -124,6 +126,7 @@ cdef class SurrogateMove(Move):
             if self._along.ndim != 2 or self._along.shape[1] != inner.n_seen:
                 raise ValueError(f"along has shape {np.shape(along)}; (n, {inner.n_seen}) is needed")
             self.along, self.n_along = <double *>cnp.PyArray_DATA(self._along), self._along.shape[0]
+        self.n_walked = self.n_along if n_walked is None else min(n_walked, self.n_along)
         if not 1.0 <= far < np.inf:
             raise ValueError(f"far is {far}; a number of at least 1 is needed")
         self.far, self.log_far = far, log(far)
@@ -145,11 +148,14 @@ cdef class SurrogateMove(Move):
 
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
         """A move with its decision, then further ones with their own where there are any; what all read is summed."""
-        cdef Py_ssize_t k
+        cdef Py_ssize_t k, t
         self.decided(chain, MAIN, NULL, bits)
         if self.undecided:
             return 0
-        for k in range(self.n_along):
+        for t in range(self.n_walked):
+            k = t
+            if self.n_walked < self.n_along:
+                k = <Py_ssize_t>(self.n_along * bits.next_double(bits.state))
             self.further(chain, ALONG, self.along + k * chain.n_seen, bits)
             if self.far > 1.0 and chain.n_hyper > 0:
                 self.further(chain, HYPER, NULL, bits)

@@ -17,7 +17,7 @@ from fastrace.mcmc.kernels._racing import FIRST_LOOK, Racing
 from fastrace.mcmc.kernels._rows import most_drawn, table_of
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, PILOT, PILOT_SEED, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
-from fastrace.mcmc.models._sites import MOST_OF_FEW, READ, held_apart, replaced
+from fastrace.mcmc.models._sites import held_apart, replaced
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import ArraySource, Source
 
@@ -26,7 +26,8 @@ Array = NDArray[np.float64]
 MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of races miss them
 MET = 10.0  # expected number of rows that hold it in a first look: one in 20,000 looks has none
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
-PILOT_OF_FEW, REFUSED = 100, 0.4  # steps, and accepted ones among them, up to which rows have walks of their own
+ALONG_ROWS = 256  # rows, up to which these have walks of their own, where
+PILOT_OF_FEW, REFUSED = 100, 0.4  # of so many steps at most this share is accepted
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 MOST_APART = 0.02  # of the rows, which every race may read
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
@@ -121,7 +122,7 @@ class DecidedByRows(OnSurrogate, Racing):
         Such are many parameters, or outcomes that columns separate.
         """
         rng, model = np.random.default_rng(PILOT_SEED), self.model
-        if self.decision != "exact" or self.inner == "hmc" or model.n_rows * MOST_OF_FEW > READ:
+        if self.decision != "exact" or self.inner == "hmc" or model.n_rows > ALONG_ROWS:
             return
         if not isinstance(model, GLM) or model.factors or model.learns_scale:
             return

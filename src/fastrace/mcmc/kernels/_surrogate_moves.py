@@ -18,7 +18,7 @@ from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
 from fastrace.mcmc.models._joint import scales_of_effects
 from fastrace.mcmc.models._pieces import Pieces, pieces_of
-from fastrace.mcmc.models._sites import STEP, Sites, flat_effects, most_sites, replaced, walks_of_effects
+from fastrace.mcmc.models._sites import MOST_OF_FEW, READ, STEP, Sites, flat_effects, replaced, walks_of_effects
 from fastrace.mcmc.models.model import GLM, NoModeError
 
 Array = NDArray[np.float64]
@@ -128,6 +128,7 @@ class OnSurrogate(RowKernel):
         grouped = isinstance(model, GLM) and bool(model.factors)
         if self._few_rows and grouped:
             flat = flat_effects(model, np.array(self.compressed.psi_hat))
+            flat = flat if len(flat) else None
         if self.inner == "normal" and grouped and not model.learns_scale:
             pieces = self._pieces or pieces_of(self.compressed.factor(), model.factors)
             self._tilt, self._bend, sites = self._better(pieces, flat)
@@ -162,7 +163,7 @@ class OnSurrogate(RowKernel):
             tilt = None
         if sites is None:
             return tilt, None, None
-        if flat is not None or self.decision in ("auto", "poisson"):  # a walk is decided by few rows
+        if self.decision in ("auto", "poisson"):  # a walk is decided by few rows
             self._along, self._stay = sites.walks, sites.effects
         return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend, sites
 
@@ -172,8 +173,8 @@ class OnSurrogate(RowKernel):
         assert isinstance(model, GLM)
         if sites is not None:
             walks, flat = sites.walks, flat[sites.effects[flat] == 0.0]
-        flat = flat[: max(0, most_sites(model, True) - len(walks))]
-        if self._scaled or not len(walks) + len(flat):
+        flat = flat[: max(0, MOST_OF_FEW - len(walks))]
+        if self._scaled:
             return
         more = walks_of_effects(self.compressed.factor(), flat)
         self._along = np.vstack([walks, more, *self._shifts()])
@@ -183,6 +184,11 @@ class OnSurrogate(RowKernel):
     def _few_rows(self) -> bool:
         """Whether decisions read all rows, and these are so few that further decisions in a step cost little."""
         return self.decision == "exact" and self.model.n_rows <= FEW_ROWS
+
+    @property
+    def _n_walked(self) -> int | None:
+        """Directions that a step walks along; None: all."""
+        return max(2, READ // self.model.n_rows) if self._few_rows else None
 
     def _shifts(self) -> list[Array]:
         """Steps of an intercept against the effects of all groups: rows see no change, and only the prior holds it."""

@@ -112,20 +112,21 @@ class SurrogateMetropolis(DecidedByRows):
 
     Groups with one outcome alone and rows of great leverage make the posterior far from normal in a few directions.
     Where there are such, in models with one grouping factor and a fixed scale, normal factors by expectation
-    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, or
-    where up to 4096 rows are all read, a random walk along each of these directions, with a decision of its own,
-    follows every step, and three moves in four leave the effects of such groups where they are, standardised given
-    all else. A step counts the rows that all its decisions read.
+    propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, a
+    random walk along each of these directions, with a decision of its own, follows every step, and three moves in
+    four leave the effects of such groups where they are, standardised given all else. A step counts the rows that
+    all its decisions read.
 
-    Without groups, up to 512 rows that are all read have such factors and walks where a pilot of 100 steps accepts at
+    Without groups, up to 256 rows that are all read have such factors and walks where a pilot of 100 steps accepts at
     most 40 of them, as where there are many parameters for few rows, or columns separate the outcomes.
 
-    An effect has a flat side where it may go far out and take little of the likelihood: its posterior reaches as far
-    as the scale behind it lets it, whatever the expansion says. Where up to 4096 rows are all read, each such effect
-    has a walk of its own, for any number of factors, slopes and learned scales. Half of the walks are longer, by up to
-    30 times. Hyperparameters move given the effects after each walk, each scale moves together with its effects once a
-    step, and an intercept against the effects of all groups. There are up to 64 walks, fewer where they would read more
-    than 32,768 rows a step, but never fewer than 16.
+    An effect has a flat side where it may go far out and take little of the likelihood: its posterior reaches as
+    far as the scale behind it lets it, whatever the expansion says. Where up to 4096 rows are all read and there
+    are such effects, normal factors stand for their groups as above, and each of the effects has a walk of its own,
+    for any number of factors, slopes and learned scales. Half of the walks are longer, by up to 30 times.
+    Hyperparameters move given the effects after each walk, each scale moves together with its effects once a step,
+    and an intercept against the effects of all groups. There are up to 64 walks. Where all of them would read more
+    than 4096 rows a step, each step makes as many as do not, at least two, along directions drawn at random.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
@@ -285,7 +286,7 @@ class SurrogateMetropolis(DecidedByRows):
         except IndexError:
             chain = self._engine(SurrogateMove(
                 self._inner(), self.n_inner, stride=self._stride, walks=self._walks, along=self._along,
-                far=FAR if self._few_rows else 1.0, scalings=self._scalings))
+                far=FAR if self._few_rows else 1.0, scalings=self._scalings, n_walked=self._n_walked))
         move: Any = chain.move
         move.inner.size = tuning.size
         move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds

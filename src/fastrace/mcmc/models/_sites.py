@@ -14,14 +14,14 @@ from fastrace.mcmc.models._rows import CHUNK
 if TYPE_CHECKING:
     from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["Sites", "flat_effects", "held_apart", "matched", "most_sites", "replaced", "walks_of_effects"]
+__all__ = ["Sites", "flat_effects", "held_apart", "matched", "replaced", "walks_of_effects"]
 
 Array = NDArray[np.float64]
 
 LEAST = 0.02  # change of a term's curvature over its own spread, times its variance / 6, from which on it is replaced
 _SOME = 1000  # rows whose outcomes say whether there are few of them
 MOST_SITES = 16  # that are replaced, and
-MOST_OF_FEW, READ = 64, 1 << 15  # where rows are few: as many as read this many rows in their walks
+MOST_OF_FEW, READ = 64, 1 << 12  # where rows are few; and rows that the walks of a step may read, of two walks or more
 OUT, FALL = 20.0, 2.0  # a predictor this far out takes less of the log-likelihood: an effect has a flat side
 AT_ONCE = 256  # points at which the log-likelihood is taken
 BINS, MOST_OUTCOMES = 128, 8  # of rows that stand for a large group's, for each outcome; more outcomes: all rows
@@ -164,11 +164,6 @@ def walks_of_effects(factor: ArrowFactor, places: NDArray[np.intp]) -> Array:
     return out
 
 
-def most_sites(model: GLM, few: bool) -> int:
-    """How many sites there may be; where rows are few, by what their walks read."""
-    return min(MOST_OF_FEW, max(MOST_SITES, READ // model.n_rows)) if few else MOST_SITES
-
-
 def _sums(f: Any, values: Array) -> Array:
     """Of each group's rows."""
     return np.asarray(np.bincount(f.codes, values, f.n_groups), dtype=np.float64)
@@ -203,7 +198,7 @@ def _found(
     sites: list[tuple[Array, NDArray[np.intp]]] = []
     taken, n_rows = np.zeros(model.n_rows, dtype=bool), 0
     any_size = len(np.unique(y[:_SOME])) <= MOST_OUTCOMES
-    most = most_sites(model, flat is not None)
+    most = MOST_SITES if flat is None else MOST_OF_FEW
     for f in model.factors:
         if f.terms != ("1",):
             continue
