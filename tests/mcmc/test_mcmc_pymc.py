@@ -520,6 +520,21 @@ def test_a_hierarchy_that_is_not_centred_is_warned_of():
     assert any("effective sample size" in words for words in trace.warnings)
 
 
+def test_chains_in_a_funnel_are_told_the_way_out():
+    """Effects written around their scale: each chain stands still, with all of its steps accepted."""
+    rng = np.random.default_rng(21)
+    group, x, effects = np.repeat(np.arange(8), 10), rng.normal(size=80), rng.normal(size=8)
+    y = (rng.random(80) < 1 / (1 + np.exp(0.3 - 0.8 * x - effects[group]))).astype(np.int64)
+    with pm.Model() as model:
+        G, X, Y = pm.Data("G", group), pm.Data("X", x), pm.Data("Y", y)
+        a, b, sd = pm.Normal("a", 0.0, 1.5), pm.Normal("b", 0.0, 1.0), pm.HalfNormal("sd", 1.0)
+        e = pm.StudentT("e", nu=3, mu=0.0, sigma=sd, shape=8)
+        pm.Bernoulli("obs", logit_p=a + b * X + e[G], observed=Y)
+    kernel = mcmc.SurrogateMetropolis(mcmc.from_pymc(model))
+    with pytest.warns(UserWarning, match=r"neck of a funnel.*z \* sd"):
+        mcmc.sample(kernel, n_draws=60, n_chains=2, n_tune=0, rng=1)
+
+
 def test_arviz_has_the_names_dimensions_and_scales_of_the_model():
     pytest.importorskip("arviz")
     rng = np.random.default_rng(0)

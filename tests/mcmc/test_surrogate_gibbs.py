@@ -552,3 +552,8 @@ def test_bad_expansions_are_refused():
     ]:
         with pytest.raises(ValueError, match=words):
             make()
+
+
+def test_chains_of_known_classes_may_begin_at_one_point():
+    known, theta = mixture(weights=[0.5, 0.5], parameters=0.3 * np.random.default_rng(0).standard_normal((2, 2)))
+    assert not any("one point" in words for words in mcmc.sample(known, n_draws=120, n_chains=2, rng=1).warnings)

@@ -99,10 +99,11 @@ class LaplaceResult(Result):
         if not k < limit:
             return (f"a chain is needed: Pareto k is {k:.2g}, above {limit:.2g}, so that weights of draws from this "
                     f"density are not to be trusted. Run mcmc.sample")
+        said = f"Pareto k is {math.floor(100.0 * k) / 100.0:g}"  # also rounded it is below what it is said to be below
         if k >= _pareto.GOOD:
-            return (f"Pareto k is {k:.2g}, between {_pareto.GOOD} and {limit:.2g}: means and deviations can be used, "
+            return (f"{said}, between {_pareto.GOOD} and {limit:.2g}: means and deviations can be used, "
                     f"at {self.ess:.0f} effective draws; tails are better left to a chain")
-        return (f"no chain is needed: Pareto k is {k:.2g}, below {_pareto.GOOD}, so that the weighted draws are exact "
+        return (f"no chain is needed: {said}, below {_pareto.GOOD}, so that the weighted draws are exact "
                 f"for practical purposes, at {self.ess:.0f} effective draws")
 
     def to_arviz(self) -> Any:

@@ -196,8 +196,8 @@ class SurrogateGibbs:
 
     @property
     def has_one_start(self) -> bool:
-        """Whether chains may all begin at one point: with one class there are no labels that they could miss."""
-        return self.model.n_classes == 1
+        """Whether chains may all begin at one point: with one class, or classes that are known, they miss no labels."""
+        return self.model.n_classes == 1 or self.model.parameters is not None
 
     @property
     def exchange_advice(self) -> str:

@@ -240,6 +240,14 @@ class SurrogateMetropolis(DecidedByRows):
         return getattr(self.model, "joint_prior", None) is not None or bool(self.parts)
 
     @property
+    def exchange_advice(self) -> str:
+        """What to do about chains that disagree; empty if nothing but more draws helps."""
+        if self.inner != "hmc" or self.model.own_surrogate is None:
+            return ""
+        return ("Trajectories may stand still in the neck of a funnel, however long they run: write effects with a "
+                "learned scale as z * sd, or the model as a GLM with groups, or take NUTS on all rows")
+
+    @property
     def dim(self) -> int:
         """Coordinates of a state: what the rows see, then the hyperparameters."""
         return int(self.compressed.prior.dim)

@@ -172,8 +172,10 @@ class MappedModel(Model):
         try:
             return find_mode(expand, start, 1e-4)
         except NoModeError as error:
-            raise ValueError("no point was found at which the rows can be expanded: give psi_hat, what the rows see "
-                             "near the posterior, or centre and scale the data") from error
+            raise ValueError("no point was found at which the rows can be expanded: write the effects non-centred, or "
+                             "the model as a GLM with groups, centre and scale the data, or name the point by "
+                             "SurrogateMetropolis(model, psi_hat=...), what the rows see near the posterior; pm.sample "
+                             "needs no such point") from error
 
     def _expand_at(self, psi: Array) -> None:
         """The expansion; directions in which the log-likelihood bends upwards count as straight."""
