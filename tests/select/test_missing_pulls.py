@@ -1,6 +1,7 @@
 """LUCB and select_best with missing rewards: pull by pull beside the twins, and true of the means they name."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -108,12 +109,21 @@ def test_none_is_missing_and_missing_is_refused_by_default():
 
 
 def test_an_arm_that_never_answers_is_named():
+    """Nothing of the batch that is refused is used, however often it is told."""
+
     def pull(arms, counts):
         return np.where(np.repeat(arms, counts) == 1, np.nan, 0.5)
 
-    with pytest.raises(ValueError, match="1000 pulls of arm 1 gave no reward") as caught:
+    with pytest.raises(ValueError, match="100000 pulls of arm 1 gave no reward") as caught:
         fr.select_best(pull, 3, missing="drop")
-    assert caught.value.rule.result().pulls.tolist() == [1, 1000, 1]
+    rule = caught.value.rule
+    for copy in (pickle.loads(pickle.dumps(rule)), rule):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="100000 pulls of arm 1 gave no reward"):
+                copy.tell([None])
+            assert copy.ask()[0].tolist() == [1] and copy.result().pulls.tolist() == [1, 99_999, 1]
+        copy.tell([0.5])
+        assert copy.result().pulls.tolist() == [1, 100_000, 1] and copy.result().mean[1] == 0.5
 
 
 def test_other_rules_say_who_takes_missing_rewards():
@@ -149,7 +159,7 @@ def test_the_answer_is_about_the_means_it_names(kind, missing, seed):
 
 @pytest.mark.parametrize("rule", ["pairs", "intervals"])
 def test_an_arm_that_falls_silent_is_named(rule):
-    """It would be asked for ever; one that answers rarely, and goes on to, is waited for."""
+    """It would be asked for ever."""
     rng, given = np.random.default_rng(5), np.zeros(2, int)
 
     def pull(arms, counts):
@@ -163,9 +173,24 @@ def test_an_arm_that_falls_silent_is_named(rule):
 
     with pytest.raises(ValueError, match=r"the last 1\d+ pulls of arm 1 gave no reward"):
         fr.LUCB(2, 1, delta=1e-6, rule=rule, missing="drop", support=(0, 1)).run(pull)
-    rare = fr.LUCB(2, 1, rule=rule, missing="drop", support=(0, 1), rng=1)
-    rare.run(lambda arms, counts: np.where(rng.random(counts.sum()) < 0.02, np.repeat(arms, counts) * 0.9, math.nan))
-    assert rare.result().best == 1 and rare.result().stopped_by in ("bound", "delta")
+
+
+@pytest.mark.parametrize("rule", ["pairs", "intervals"])
+@pytest.mark.parametrize("rate", [0.001, 0.003, 0.02])
+def test_arms_that_answer_rarely_are_waited_for(rate, rule, seed):
+    trials, refused = 20, 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng, rare = np.random.default_rng(child), fr.LUCB(2, 1, rule=rule, missing="drop", support=(0, 1), batch=500)
+
+        def pull(arms, counts, rng=rng):
+            return np.where(rng.random(counts.sum()) < rate, np.repeat(arms, counts) * 0.9, math.nan)
+
+        try:
+            rare.run(pull)
+            assert rare.result().best == 1 and rare.result().stopped_by in ("bound", "delta")
+        except ValueError as error:
+            refused += "no more becomes known" in str(error)
+    assert_rate_at_most(refused, trials, 2 / 4000)
 
 
 def test_a_table_without_rewards_of_an_arm_is_refused():

@@ -147,7 +147,7 @@ def test_the_answer_is_about_the_means_it_names(missing, seed):
 @pytest.mark.parametrize("last", [0, 30])
 def test_an_arm_that_falls_silent_is_named(last):
     """All rounds would be dropped for ever."""
-    rng, n_rounds = np.random.default_rng(3), 0
+    rng = np.random.default_rng(3)
 
     def rewards(arms, rounds):
         table = (rng.random((len(rounds), len(arms))) < 0.5).astype(float)
@@ -155,19 +155,64 @@ def test_an_arm_that_falls_silent_is_named(last):
             np.asarray(rounds)[:, None] < last, 1.0, math.nan)
         return table
 
-    race = fr.BettingRace(3, delta=1e-6, missing="drop", support=(0, 1))
-    with pytest.raises(ValueError, match=r"each of the last 1\d+ rounds, that of arm 1 in the last one"):
-        race.run(rewards)
-    race = fr.BettingRace(3, delta=1e-6, missing="drop", support=(0, 1))
-    with pytest.raises(ValueError, match=r"of arm 1 in the last one"):
-        while True:
-            race.tell(rewards(range(3), np.arange(n_rounds, n_rounds + 7)))
-            n_rounds += 7
-    assert race.result().n_missing >= 1000 > race.result().n_rounds
+    race, needed = fr.BettingRace(3, delta=1e-6, missing="drop", support=(0, 1)), 1000 if last else 100_000
+    with pytest.raises(ValueError, match=rf"each of the last {needed} rounds, that of arm 1 in the last one"):
+        race.run(rewards, batch=10)
+    assert race.n_rounds == last and race.result().n_missing == needed
 
 
-def test_rounds_that_are_rarely_whole_are_waited_for():
-    rng = np.random.default_rng(4)
+@pytest.mark.parametrize(("whole", "needed"), [
+    ([], 100_000), ([1], 10_000), ([12], 120_000), ([5, 12], 1200), ([5, 12, 60], 2000), ([1, 2, 3], 1000),
+])
+def test_how_long_a_silence_is_waited_for(whole, needed):
+    """Longer where little has been heard. What is refused is not taken, however often it is told."""
+    race, silent = fr.BettingRace(2, delta=1e-6, missing="drop", support=(0, 1)), np.array([0.5, math.nan])
+    table = np.tile(silent, (max(whole, default=0), 1))
+    table[[t - 1 for t in whole]] = 0.5
+    race.tell(np.vstack([table, np.tile(silent, (needed - 1, 1))]))
+    assert race.n_rounds == len(whole)
+    told = len(table) + needed - 1
+    for copy in (pickle.loads(pickle.dumps(race)), race):
+        for _ in range(2):
+            with pytest.raises(ValueError, match=rf"the last {needed} rounds, that of arm 1"):
+                copy.tell(silent)
+            assert copy.result().pulls.tolist() == [told] * 2 and copy.ask()[1].tolist() == [told]
+        assert copy.tell([0.5, 0.5]) == 1 and copy.tell(silent) == 1 and copy.n_rounds == len(whole) + 1
+
+
+def test_rounds_before_a_bad_reward_end_a_silence():
+    """`run` keeps them."""
+    race, table = fr.BettingRace(2, missing="drop", support=(0, 1)), np.full((3060, 2), 0.5)
+    table[30:930, 1] = table[1000:, 1] = math.nan
+    race.tell(table[:930])
+    table[940] = 1.5
+    with pytest.raises(ValueError, match="arm 0 in round 940"):
+        race.run(lambda arms, rounds: table[rounds], 64)
+    table[940, 1] = math.nan
+    assert race.n_rounds == 40 and race.tell(table[940:941]) == 1
+    assert race.tell(np.repeat(table[-1:], 998, axis=0)) == 998 and race.result().n_missing == 1899
+
+
+def test_races_saved_before_silent_rounds_were_go_on():
     race = fr.BettingRace(2, missing="drop", support=(0, 1))
-    race.run(lambda arms, rounds: np.where(rng.random((len(rounds), 1)) < 0.01, np.asarray(arms) * 0.9, math.nan))
-    assert race.result().best == 1 and race.result().n_missing > 1000
+    race.tell(np.tile([[0.5, 0.5], [0.5, math.nan]], (50, 1)))
+    call, (*arguments, state, order) = race.__reduce__()[:2]
+    assert state.pop("silent") == 1
+    old = call(*arguments, state, order)
+    assert old.result().n_missing == 50 and old.tell([0.5, math.nan]) == 1
+
+
+@pytest.mark.parametrize("rate", [0.0003, 0.001, 0.003, 0.01])
+def test_rounds_that_are_rarely_whole_are_waited_for(rate, seed):
+    trials, refused = 100, 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng, race = np.random.default_rng(child), fr.BettingRace(2, missing="drop", support=(0, 1))
+
+        def stream(arms, rounds, rng=rng):
+            return np.where(rng.random((len(rounds), 1)) < rate, np.asarray(arms) * 0.9, math.nan)
+
+        try:
+            assert race.run(stream, batch=200).best == 1
+        except ValueError as error:
+            refused += "no more becomes known" in str(error)
+    assert_rate_at_most(refused, trials, 1 / 4000)

@@ -1,13 +1,28 @@
 # cython: cdivision=True
-"""When rewards that are missing are dropped: how long a silence says that no more will come."""
+"""When rewards that are missing are dropped: how long a silence says that no more will come.
+
+Let each pull (or round) give a reward with the same unknown probability p, independently. If the h-th reward came at
+pull n, the next c n pulls are all silent with probability E (1 - p)^(c n) <= (1 + c)^-h, whatever p is. The rule takes
+c = 10,000 for h = 1, c = 100 for h = 2, and c = 100 / h from then on. The sum over all h says that it ever refuses
+wrongly an arm that has given a reward with probability below 1/4000, and below 1/36,000 after its third one.
+
+Before the first reward, no finite wait can tell a rare reward from none. The rule waits for 100,000 pulls, which are
+all silent with probability at most exp(-100,000 p): below 1/20,000 where p is at least 1/10,000.
+"""
 
 from libc.stdint cimport int64_t
 
 cdef enum:
-    SILENCE = 1000      # pulls or rounds without a reward that are enough, and
-    WAITS = 100         # if so many times longer than between rewards before
+    NEVER_HEARD = 100_000       # silent pulls that are enough before the first reward
+    SILENCE = 1000              # and after it, if the silence times the rewards is at least the pulls before it, times
+    WAITS_AFTER_ONE = 10_000    # after one reward,
+    WAITS_AFTER_TWO = 200       # after two,
+    WAITS = 100                 # and after more
 
 
 cdef inline bint silent_for_good(int64_t silent, int64_t heard, int64_t asked) noexcept nogil:
     """Whether the last `silent` of the times `asked` are too many, where there were rewards `heard` times."""
-    return silent >= SILENCE and silent * <double>heard >= WAITS * <double>(asked - silent)
+    cdef double waits = WAITS_AFTER_ONE if heard == 1 else WAITS_AFTER_TWO if heard == 2 else WAITS
+    if heard == 0:
+        return silent >= NEVER_HEARD
+    return silent >= SILENCE and silent * <double>heard >= waits * <double>(asked - silent)

@@ -150,8 +150,6 @@ cdef class Selector:
     cdef int _plan(self) except -1 nogil:
         cdef Py_ssize_t i
         self.due = True
-        if self.missing == DROPPED:
-            self._listen()
         if self.tally != NULL:
             for i in range(self.n_asked):
                 self.tally[self.asked[i]] = 0
@@ -172,18 +170,6 @@ cdef class Selector:
             with gil:
                 raise RuntimeError(f"this {type(self).__name__} asks for nothing and does not stop: its state is "
                                    f"damaged")
-        return 0
-
-    cdef int _listen(self) except -1 nogil:
-        """Refuse an arm of the last request that gives no rewards any more: it would be asked for ever."""
-        cdef Py_ssize_t i, k
-        for k in range(self.n_asked):
-            i = self.asked[k]
-            if silent_for_good(self.silent[i], self.pulls[i], self.pulls[i] + self.missed[i]):
-                with gil:
-                    raise _checks.arm_error(self, i, f"the last {self.silent[i]} pulls of arm {i} gave no reward: "
-                                                     f"missing is 'drop', and no more becomes known of it; leave it "
-                                                     f"out, or take missing='worst'")
         return 0
 
     cdef bint _fall_short(self) noexcept nogil:
@@ -318,7 +304,7 @@ cdef class Selector:
         return k
 
     cdef int _check(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil:
-        """Refuse rewards that are nan or outside the support, but for rounding."""
+        """Refuse rewards that are nan or outside the support, but for rounding, and arms that fell silent."""
         cdef Py_ssize_t k, arm
         cdef int64_t t
         cdef double slack
@@ -332,7 +318,25 @@ cdef class Selector:
                         not (self.missing != REFUSED and rewards[t] != rewards[t]):
                     with gil:
                         self._refuse(arm, rewards[t], self.pulls[arm] + t)
+            if self.missing == DROPPED:
+                self._listen(arm, rewards, counts[k])
             rewards += counts[k]
+        return 0
+
+    cdef int _listen(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
+        """Refuse an arm that gives no rewards any more, with those at hand: it would be asked for ever."""
+        cdef int64_t t, silent = self.silent[arm], heard = self.pulls[arm], asked = heard + self.missed[arm] + count
+        for t in range(count):
+            if rewards[t] == rewards[t]:
+                heard += 1
+                silent = 0
+            else:
+                silent += 1
+        if silent_for_good(silent, heard, asked):
+            with gil:
+                raise _checks.arm_error(self, arm, f"the last {silent} pulls of arm {arm} gave no reward: missing is "
+                                                   f"'drop', and no more becomes known of it; leave it out, or take "
+                                                   f"missing='worst'. Nothing of this batch was used")
         return 0
 
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1:

@@ -117,8 +117,12 @@ cdef class StreamRace(Rounds):
                 n_gone = there[used - 1] + 1
             self.n_missing += n_gone - used
             self._end_at_horizon()
-            if n_gone:
-                self._listen(n_gone, there[n - 1] + 1 if n else 0, <double *>cnp.PyArray_DATA(last), 1)
+            try:
+                if n_gone:
+                    self._listen(n_gone, there[n - 1] + 1 if n else 0, <double *>cnp.PyArray_DATA(last), 1)
+            except BaseException:
+                self._take_state(saved)
+                raise
             return n_gone
         return used
 
@@ -129,8 +133,10 @@ cdef class StreamRace(Rounds):
         of the last of them, by arm.
         """
         cdef Py_ssize_t i
-        self.silent = count - heard + (0 if heard else self.silent)
-        if self.status != RUNNING or not silent_for_good(self.silent, self.rounds, self.position()):
+        if self.status != RUNNING:
+            return 0
+        self._count_silent(count, heard)
+        if not silent_for_good(self.silent, self.rounds, self.position()):
             return 0
         for i in range(self.n_arms):
             if last[i * stride] != last[i * stride]:
@@ -138,6 +144,10 @@ cdef class StreamRace(Rounds):
                                          f"{i} in the last one: missing is 'drop', and no more becomes known; leave "
                                          f"it out, or take missing='worst'")
         return 0
+
+    cdef void _count_silent(self, int64_t count, int64_t heard) noexcept:
+        """Of `count` more rounds, the one before `heard` was the last that was not dropped."""
+        self.silent = count - heard + (0 if heard else self.silent)
 
     def _end_at_horizon(self):
         if self.status == RUNNING and self.position() >= self.horizon:
@@ -232,6 +242,7 @@ cdef class StreamRace(Rounds):
                     if self.missing == SKIPPED:
                         at = self.position() + rows[used] - used
                         self.n_missing += rows[used] - used
+                        self._count_silent(rows[used], rows[used - 1] + 1 if used else 0)
                     raise self._refuse(bad, at, self.order)
                 if self.missing == SKIPPED:
                     self.n_missing += (count if self.status == RUNNING else rows[used - 1] + 1) - used
@@ -439,6 +450,7 @@ cdef class StreamRace(Rounds):
                     verdict=self._verdict.copy(), low=self._low.copy(), high=self._high.copy(),
                     counts=(self.n_open, self.n_wanted, self.rounds, self.status),
                     **({} if self.missing == REFUSED else dict(n_missing=self.n_missing)),
+                    **(dict(silent=self.silent) if self.missing == SKIPPED else {}),
                     **({} if self.duels is None else dict(duels=self.duels.state())),
                     **(dict(columns=self._columns.copy()) if self.bound == ASYMPTOTIC else {}))
 
@@ -450,12 +462,14 @@ cdef class StreamRace(Rounds):
         low, high = state["low"], state["high"]
         n_open, n_wanted, rounds, status = state["counts"]
         n_missing = 0 if self.missing == REFUSED else state["n_missing"]
+        silent = state.get("silent", 0) if self.missing == SKIPPED else 0       # races saved before it was counted
         if not (fields.dtype == np.float64 and fields.shape == np.shape(self._fields) and arm.dtype == np.intp
                 and np.array_equal(np.sort(arm), np.arange(self.n_arms)) and verdict.dtype == np.int8
                 and verdict.shape == arm.shape == low.shape == high.shape and 0 <= n_open <= self.n_arms
                 and np.isin(verdict, (OPEN, DROPPED, CHOSEN)).all() and 0 <= n_wanted <= self.n_best
                 and (verdict[:n_open] == OPEN).all() and (verdict[n_open:] != OPEN).all()
                 and 0 <= rounds <= self.horizon and isinstance(n_missing, int) and 0 <= n_missing < 1 << 62
+                and isinstance(silent, int) and 0 <= silent <= n_missing
                 and 0 <= status < len(STOPPED_BY)
                 and (status not in (RUNNING, BY_MAX_PULLS) or 0 < n_wanted < n_open)
                 and np.array_equal(low, np.broadcast_to(self.arguments[6], (self.n_arms,))[arm])
@@ -479,4 +493,4 @@ cdef class StreamRace(Rounds):
             self.rule.lows = self.low
             self.rule.highs = self.high
         self.n_open, self.n_wanted, self.rounds, self.status = n_open, n_wanted, rounds, status
-        self.n_missing = n_missing
+        self.n_missing, self.silent = n_missing, silent

@@ -521,8 +521,10 @@ class BettingRace(StreamRace):
         end of its support: rigorous where failures count as failures. ``"drop"`` drops its round for all arms: the
         answer is about the means over the rounds that no arm misses, which are other means where an arm fails to answer
         what it is bad at. To know these rounds, the race asks for the rewards of all arms until it is over, and `tell`
-        wants them all; rounds that are dropped count as `pulls` and cost. Rows of a table in random order are dropped
-        by `FiniteRace`.
+        wants them all; rounds that are dropped count as `pulls` and cost. An arm is named in an error after at least
+        1,000 silent rounds that are far more than the waits before them, or 100,000 at the start: `tell` then leaves
+        the race as it was, `run` keeps the rounds that were used. Rows of a table in random order are dropped by
+        `FiniteRace`.
 
     {raises}
 
