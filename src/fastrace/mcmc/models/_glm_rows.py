@@ -254,13 +254,12 @@ class GLMRows(_CompiledModel):
 
     # Bounds on how far terms change.
 
-    def _bounds(self, hat: Array, factor: Array, lengths: Array | None = None) -> tuple[Any, ...]:
+    def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
         shells: tuple[tuple[float, Array], ...] = ()
         if self.learns_scale:
             weights, radius = self._mixed_weights(hat, factor)
         else:
-            lengths = self._lengths(factor) if lengths is None else lengths
-            of_rows = self._glm, lengths, lambda: self._predictors(hat)
+            of_rows = self._glm, self._lengths(factor), lambda: self._predictors(hat)
             weights, radius = cubic_weights(*of_rows)
             shells = cubic_shells(*of_rows, weights, radius)
         times = self._glm.term_weights
