@@ -205,7 +205,7 @@ def damage(choose, leaf):
     if isinstance(leaf, np.ndarray) and leaf.size and choose.below(3):
         leaf = leaf.copy()
         leaf.flat[choose.below(leaf.size)] = np.array(choose.of([0, 1, 2, 100, 2**31 - 1])).astype(leaf.dtype)
-        return leaf if choose.below(3) else leaf[: choose.below(leaf.size)]
+        return leaf if choose.below(3) or not leaf.ndim else leaf[: choose.below(leaf.size)]
     if isinstance(leaf, bytes) and leaf and choose.below(3):
         at = choose.below(len(leaf))
         return choose.of([leaf[:at], leaf[:at] + bytes([choose.below(256)]) + leaf[at + 1 :], leaf + leaf])
