@@ -176,7 +176,8 @@ def test_two_rules_in_two_threads_do_not_draw_from_one_source():
         sys.setswitchinterval(interval)
     assert len(ended) + len(refused) == 2
     assert all("in use" in text for text in refused)
-    assert ended[0].mean.tolist() == wanted.mean.tolist()
+    # One after the other on a busy machine, and written down in either order: the first of them ends as it would alone.
+    assert wanted.mean.tolist() in [result.mean.tolist() for result in ended]
 
 
 def test_rules_take_turns_with_a_source():
