@@ -280,17 +280,9 @@ cdef class NormalInner(Inner):
 
     cdef int move_fixed(self, double *theta, bitgen_t *bits) except -1 nogil:
         """Phi given psi, psi by the factor of `phi_center`, phi given psi: no factor is taken."""
-        cdef double *phi = theta + self.n_seen
-        cdef double here
-        cdef int side
-        self.held = theta
-        for side in range(2):
-            here = self.log_given(phi)
-            if isfinite(here):
-                self.slice_phi(phi, here, bits)
-                if side == 0:
-                    self.move_seen(theta, phi, bits)
-        self.held = NULL
+        if self.move_hyper(theta, bits):    # else psi has no normal density given phi
+            self.move_seen(theta, theta + self.n_seen, bits)
+            self.move_hyper(theta, bits)
         return 0
 
     cdef int move_hyper(self, double *theta, bitgen_t *bits) except -1 nogil:
@@ -302,7 +294,7 @@ cdef class NormalInner(Inner):
         if isfinite(here):
             self.slice_phi(theta + self.n_seen, here, bits)
         self.held = NULL
-        return 0
+        return isfinite(here)
 
     cdef int move_seen(self, double *psi, const double *phi, bitgen_t *bits) except -1 nogil:
         """A move that is reversible for psi given phi = `phi_center`, then Metropolis for psi given phi."""

@@ -22,7 +22,7 @@ cdef class Inner:
     # theta <- where the transition goes from theta, in place. Phi is on its unconstrained scale. A transition that
     # stays leaves theta as it was, bit for bit.
     cdef int move(self, double *theta, bitgen_t *bits) except -1 nogil
-    # Phi moves given what rows see; stays where an inner has no such move.
+    # Phi moves given what rows see, and the answer is 1; it stays where an inner has no such move, or phi no density.
     cdef int move_hyper(self, double *theta, bitgen_t *bits) except -1 nogil
     # log of what pi_s has beyond the density that `move` is reversible for; 0.0 unless a subclass needs it. The
     # decision makes up for it.
