@@ -135,7 +135,7 @@ class DecidedByRows(OnSurrogate, Racing):
 
     @property
     def walks_along_rows(self) -> bool:
-        """Whether rows have random walks of their own, each with a decision by all rows."""
+        """Whether random walks along rows, or of groups' effects, follow each step, each decided by all rows."""
         return self.decision == "exact" and self._along is not None
 
     def _walk_along_rows(self) -> None:
