@@ -3,7 +3,7 @@
 The dull way is a z-test at a number of visitors that was fixed beforehand. Who looks at it every day and
 stops at the first p < 0.05 is wrong far more often than in 5 of 100 experiments. The intervals of a
 `Comparison` hold at all times, so the experiment may be looked at after every visitor, and the arms may
-have any number of visitors. See ab_tests.md for what to read off them.
+have any number of visitors. See docs/ab_tests.md for what to read off them.
 
 The dull way wins where nobody looks before the end: a fixed number of visitors needs fewer of them for a
 small effect.

@@ -1,4 +1,4 @@
-"""Examples in docstrings and in the README run and print what they say."""
+"""Examples in docstrings, in the README and in the guides run and print what they say."""
 
 import ast
 import dataclasses
@@ -69,15 +69,25 @@ def test_public_classes_and_functions_have_an_example():
     assert not missing, f"without an example: {missing}"
 
 
-def test_readme_examples():
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
-    assert blocks
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_examples_in_guides(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    assert blocks or "```py\n" in text
     names = {}
     for number, block in enumerate(blocks):
-        test = doctest.DocTestParser().get_doctest(block, names, f"README, block {number}", "README.md", 0)
+        test = doctest.DocTestParser().get_doctest(block, names, f"{page}, block {number}", page, 0)
         assert test.examples, block
         _run(test, clear_globs=False)
         names = test.globs
+
+
+def test_guides_link_to_what_exists():
+    pages = [path for path in ROOT.rglob("*.md") if not {".venv", "build"} & set(path.relative_to(ROOT).parts)]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))]
+    assert len(links) > 30
+    assert [f"{page.name}: {link}" for page, link in links
+            if "://" not in link and not (page.parent / link).exists()] == []
 
 
 def test_readme_opens_with_the_two_commands():

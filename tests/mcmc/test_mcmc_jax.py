@@ -562,11 +562,11 @@ def test_numpyro_blocks():
              progress_bar=False).run(jax.random.key(0))
 
 
-def test_readme_example():
+def test_example_in_the_guide():
     pytest.importorskip("blackjax")
-    text = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "chains.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```pycon\n(.*?)^```", text, re.M | re.S)
     said = []
-    test = doctest.DocTestParser().get_doctest(block, {}, "README", "README.md", 0)
+    test = doctest.DocTestParser().get_doctest(block, {}, "guide", "chains.md", 0)
     doctest.DocTestRunner().run(test, out=said.append)
     assert test.examples and not said, "".join(said)

@@ -83,8 +83,8 @@ def test_rules_over_bounds_take_the_short_names_of_bounds(make, short):
 
 
 def test_every_rule_is_named_where_users_look_for_it():
-    readme = Path(__file__).parents[2].joinpath("README.md").read_text(encoding="utf-8")
-    assert [cls.__name__ for cls in STOPPING if f"`{cls.__name__}`" not in readme.replace("fr.", "")] == []
+    guide = Path(__file__).parents[2].joinpath("docs", "streams.md").read_text(encoding="utf-8")
+    assert [cls.__name__ for cls in STOPPING if f"`{cls.__name__}`" not in guide.replace("fr.", "")] == []
     own_calls = {fr.GBAS, fr.AbsoluteStop, fr.SignStop, fr.ConfidenceSequence}      # not of relative accuracy by name
     assert set(METHODS.values()) == set(STOPPING) - own_calls
     assert {cls.__name__ for cls in leaves(StoppingRule) if cls.__module__.startswith("fastrace.")} == {
