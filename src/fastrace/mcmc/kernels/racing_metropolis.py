@@ -100,8 +100,8 @@ class RacingMetropolis(Racing, RowMetropolis):
     the proposal adapts when it has arrived, or comes no nearer. With ``n_tune=0`` only `walk_share` leads back.
 
     Which kernel: for a GLM `PoissonMinibatchMetropolis`, which is exact. Its bounds grow like ``|x|^3``, so its lead
-    shrinks with the dimension; `docs/chains.md` has figures, bench/benchmarks/mcmc.py measures them. For terms without known
-    bounds, the race.
+    shrinks with the dimension; `docs/chains.md` has figures, bench/benchmarks/mcmc.py measures them. For terms without
+    known bounds, the race.
 
     Over data far larger than the cache give ``shuffle=``: a step then takes as long with 10^6 rows as with 10^5.
     Without it races read rows from all over memory, which takes 1.5 to 3 times as long.
