@@ -36,12 +36,11 @@ def varying_intercepts(name, n_rows):
     return X, rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta)), codes
 
 
-@functools.lru_cache(maxsize=1)
-def model_of(name, n_rows=N_ROWS):
+def data_of(name, n_rows=N_ROWS):
+    """What `mcmc.GLM` takes: columns, outcomes, family, groups, prior, offset."""
     if name in GROUPS:
         X, y, codes = varying_intercepts(name, n_rows)
-        names = ("group", "other")
-        return mcmc.GLM(X, y, groups=dict(zip(names, codes, strict=False)))
+        return {"X": X, "y": y, "groups": dict(zip(("group", "other"), codes, strict=False))}
     rng = np.random.default_rng(20161123)
     dim = 50 if name == "horseshoe" else 10
     n_rows = min(n_rows, 20_000 if name == "horseshoe" else 100_000)
@@ -50,14 +49,20 @@ def model_of(name, n_rows=N_ROWS):
     eta = X @ theta
     if name in ("horseshoe", "laplace prior"):
         y = rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta))
-        prior = mcmc.Horseshoe(expected_nonzero=5) if name == "horseshoe" else mcmc.Laplace(0.0, 0.1)
-        return mcmc.GLM(X, y, prior=prior)
+        return {"X": X, "y": y,
+                "prior": mcmc.Horseshoe(expected_nonzero=5) if name == "horseshoe" else mcmc.Laplace(0.0, 0.1)}
     if name == "negative binomial":
-        return mcmc.GLM(X, rng.poisson(np.exp(0.3 * eta) * rng.gamma(2.0, 0.5, n_rows)), family="negative-binomial")
+        counts = rng.poisson(np.exp(0.3 * eta) * rng.gamma(2.0, 0.5, n_rows))
+        return {"X": X, "y": counts, "family": "negative-binomial"}
     if name == "unknown sigma":
-        return mcmc.GLM(X, eta + 2.0 * rng.standard_normal(n_rows), family="gaussian")
+        return {"X": X, "y": eta + 2.0 * rng.standard_normal(n_rows), "family": "gaussian"}
     exposure = rng.uniform(0.5, 2.0, n_rows)
-    return mcmc.GLM(X, rng.poisson(exposure * np.exp(0.3 * eta)), family="poisson", offset=np.log(exposure))
+    return {"X": X, "y": rng.poisson(exposure * np.exp(0.3 * eta)), "family": "poisson", "offset": np.log(exposure)}
+
+
+@functools.lru_cache(maxsize=1)
+def model_of(name, n_rows=N_ROWS):
+    return mcmc.GLM(**data_of(name, n_rows))
 
 
 def smallest(draws):
