@@ -110,29 +110,6 @@ class DecidedByRows(OnSurrogate, Racing):
         """Whether rows see one group's effects each."""
         return isinstance(self.model, GLM) and len(self.model.factors) == 1
 
-    def _root_of_rows(self) -> Array:
-        """Few columns in place of those of `covariance_root`, whose products with any row have the same norm.
-
-        With L the factor of the metric, blocks first, a column of L'^-1 that belongs to a block holds effects of this
-        block alone. A row sees those of one block, so that one column holds them for all blocks.
-        """
-        arrow, factor = self.compressed.curvature, self.compressed.factor()
-        dense = np.asarray(arrow.block_coordinates()[1])
-        units = np.zeros((len(dense) + (arrow.width if arrow.n_blocks else 0), arrow.dim))
-        units[np.arange(len(dense)), dense] = 1.0
-        for k, unit in enumerate(units[len(dense) :]):
-            unit[arrow.start + k : arrow.start + arrow.n_blocks * arrow.width : arrow.width] = 1.0
-        return np.stack([factor.draw(unit) for unit in units], axis=1)
-
-    def _lengths_of_rows(self) -> Array:
-        """How far a step of length 1 in the metric moves each row's predictor at most, up to rounding.
-
-        In exact arithmetic they were up to 2.5e-11 too small by a metric of condition 1e13, and 1.6e-10 by one of 3e14.
-        Bounds hold their cubes, for which `cubic_change` has a margin of 1e-9.
-        """
-        model: Any = self.model
-        return np.asarray(model._lengths(self._root_of_rows()))
-
     @property
     def walks_along_rows(self) -> bool:
         """Whether random walks along rows, or of groups' effects, follow each step, each decided by all rows."""
@@ -151,9 +128,8 @@ class DecidedByRows(OnSurrogate, Racing):
         _, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
         if steps.accepted.mean() > REFUSED:
             return
-        spread = model._lengths(self.compressed.covariance_root())
-        no_effects = np.zeros(0, dtype=np.intp)
-        sites = replaced(model, np.array(self.compressed.psi_hat), self.compressed.factor(), spread, no_effects)
+        hat, no_effects = np.array(self.compressed.psi_hat), np.zeros(0, dtype=np.intp)
+        sites = replaced(model, hat, self.compressed.factor(), self._lengths_of_rows(), no_effects)
         if sites is not None:
             self._tilt, self._bend, self._along, self._engines = sites.tilt, sites.bend, sites.walks, []
 
@@ -222,11 +198,8 @@ class DecidedByRows(OnSurrogate, Racing):
         model = self.model
         if not isinstance(model, GLM) or model.learns_scale:
             return False
-        if model.factors:
-            spread = self._spread_of(self._pieces or pieces_of(self.compressed.factor(), model.factors))
-        else:
-            spread = model._lengths(self.compressed.covariance_root())
-        rows, share = held_apart(model, np.array(self.compressed.psi_hat), spread, MISSED, MOST_APART)
+        hat = np.array(self.compressed.psi_hat)
+        rows, share = held_apart(model, hat, self._lengths_of_rows(), MISSED, MOST_APART)
         self._apart = rows if len(rows) else None
         self._held_by = share or 1.0
         return not share

@@ -213,7 +213,7 @@ class SurrogateMetropolis(DecidedByRows):
             self._missed = (decision == "race" or not self._grouped) and self._races_miss()  # else "auto" has looked
             self._race_by(*race)
         self._walk_along_rows()
-        self._spreads = None
+        self._lengths = None
 
     def _move_by_trajectories(self, decision: str) -> None:
         """Hamiltonian moves in place of the nested normal, on the expansion itself."""
