@@ -260,4 +260,4 @@ def test_nested_factors_move_far_in_every_step(family):
     _, design = plain_pieces(model, kernel.compressed)
     np.testing.assert_allclose(kernel._lengths_of_rows(), spread_of(design, kernel.compressed))
     _, steps = kernel.run(np.random.default_rng(1), kernel.init(rng=1), 300)
-    assert steps.accepted.mean() > 0.6                  # about .83; .1 to .3 where the factors were taken for independent
+    assert steps.accepted.mean() > 0.6              # about .83; .1 to .3 where factors were taken for independent
