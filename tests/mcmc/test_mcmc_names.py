@@ -308,3 +308,12 @@ def test_a_dict_of_starts_needs_names():
     if kernel.names is None:
         with pytest.raises(TypeError, match="have no names"):
             mcmc.sample(kernel, {"x0": 0.0}, n_draws=5, n_chains=1, rng=1)
+
+
+def test_slopes_are_called_as_their_columns_are():
+    rng = np.random.default_rng(0)
+    X, y, group = rng.standard_normal((60, 2)), rng.random(60) < 0.5, np.arange(60) % 3
+    for slopes in ([1], ["age"]):
+        model = mcmc.GLM(X, y, groups={"g": mcmc.Groups(group, slopes=slopes)}, names=["one", "age"])
+        assert "age|g[0]" in model.names and "sd(age|g)" in model.names
+    assert "x1|g[0]" in mcmc.GLM(X, y, groups={"g": mcmc.Groups(group, slopes=[1])}).names

@@ -12,7 +12,7 @@ from scipy import stats
 from fastrace import mcmc
 from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._priors import JointPrior
-from fastrace.mcmc.kernels import _surrogate_decisions, _surrogate_moves
+from fastrace.mcmc.kernels import _racing, _surrogate_decisions, _surrogate_moves
 from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.models import _sites
 from fastrace.mcmc.models._sites import matched, replaced
@@ -200,7 +200,7 @@ def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
     assert not mcmc.SurrogateMetropolis(model, decision="race").decision_advice
     assert not mcmc.SurrogateMetropolis(model, decision="poisson").decision_advice
     with monkeypatch.context() as some:
-        some.setattr(_surrogate_decisions, "MOST_APART", 0.001)
+        some.setattr(_racing, "MOST_APART", 0.001)
         kernel = mcmc.SurrogateMetropolis(model, decision="race")
     with pytest.warns(UserWarning, match="races err more often than delta"):
         mcmc.sample(kernel, n_draws=20, n_chains=2, n_tune=20, rng=1)
@@ -257,10 +257,12 @@ def test_rows_held_apart_are_their_twin(share, most, monkeypatch):
     model = grouped(X, codes, y)
     hat, spread = np.array(mcmc.compress(model).psi_hat), rng.random(300) + 0.1
     _, ends = _sites._bends(model, hat, spread)
-    expected = twin.held_apart(np.maximum(*np.abs(ends)) * spread**2, share, most)
-    rows, held = _sites.held_apart(model, hat, spread, share, most)
+    left = _sites.left_of_rows(model, hat, spread)
+    np.testing.assert_array_equal(left, np.maximum(*np.abs(ends)) * spread**2)
+    expected = twin.held_apart(left, share, most)
+    rows, held = _sites.held_apart(left, share, most)
     assert list(rows) == (expected or [])
-    others = np.square(np.delete(np.maximum(*np.abs(ends)) * spread**2, rows))
+    others = np.square(np.delete(left, rows))
     assert held == (0.0 if expected is None else pytest.approx(others.sum() ** 2 / np.square(others).sum() / 300))
 
 

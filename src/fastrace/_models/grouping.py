@@ -169,11 +169,14 @@ class Groups:
         new = self.reordered(slice(None))
         numbers = tuple(_column(c, columns, n_columns, self.name or "group") for c in self.columns)
         new.columns = numbers
-        if columns is not None:
-            new.slope_names = tuple(columns[c] for c in numbers)
-        elif not any(isinstance(c, str) for c in self.columns) and self.slope_names == tuple(map(str, numbers)):
-            new.slope_names = tuple(f"x{c}" for c in numbers)
+        if self.slope_names == tuple(map(str, self.columns)):  # else they have names already
+            new.slope_names = tuple(f"x{c}" if columns is None else columns[c] for c in numbers)
         return new
+
+    def called_by(self, names: Sequence[str]) -> Groups:
+        """The same factor, whose slopes of columns by number or by one of these names have these names."""
+        known = [c for c in self.columns if c in names or (isinstance(c, int) and 0 <= c < len(names))]
+        return self.resolved(names, len(names)) if self.columns and len(known) == len(self.columns) else self
 
     def laid_out(self, n_rows: int, start: int, number: int) -> Factor:
         """How a likelihood of so many rows holds the resolved factor, its effects from parameter `start` on."""

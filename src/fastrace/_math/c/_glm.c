@@ -148,12 +148,15 @@ static void outcomes(const fr_glm *m, const int64_t *rows, int64_t first, ptrdif
     }
 }
 
-/* Terms of a block of rows, or derivatives of terms, times the weights of the rows. */
+/* Terms of a block of rows, or derivatives of terms, times the weights of the rows. A row of weight 0 is none, even where
+   its term is infinite. */
 static void weigh(const fr_glm *m, const int64_t *rows, int64_t first, ptrdiff_t n_rows, double *terms)
 {
     if (!m->weight) return;
-    if (rows) for (ptrdiff_t i = 0; i < n_rows; i++) terms[i] *= m->weight[rows[i]];
-    else for (ptrdiff_t i = 0; i < n_rows; i++) terms[i] *= m->weight[first + i];
+    for (ptrdiff_t i = 0; i < n_rows; i++) {
+        double w = m->weight[rows ? rows[i] : first + i];
+        terms[i] = w != 0.0 ? terms[i] * w : 0.0;
+    }
 }
 
 void fr_glm_ready(fr_glm *m)

@@ -10,16 +10,27 @@ from numpy.typing import NDArray
 
 from fastrace import bounds
 from fastrace._base import _checks
+from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.kernels._chain import Chain, RaceChain
 from fastrace.mcmc.kernels._rows import RowKernel, table_of
+from fastrace.mcmc.models._sites import held_apart
 from fastrace.races._weighted import AliasTable, WeightedRace
 from fastrace.races.acceptance import AcceptTest
-from fastrace.sources import Source
+from fastrace.sources import ArraySource, Source
 
 FIRST_LOOK = 50  # rows, of the normal rule
 FIRST_DRAWS, SLOW = 16, FIRST_LOOK  # draws before the first look, unless the source has an own first look above SLOW
+MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of races miss them
+MET = 10.0  # expected number of rows that hold it in a first look: one in 20,000 looks has none
+MOST_APART = 0.02  # of the rows, which every race may read
+NOTHING = 1e-3  # what all rows together may leave of a log-likelihood, so that no decision turns on it
+PAIRS, AT_ONCE, PILOT_SEED = 8, 1 << 16, 20160619  # moves that say which rows hold it, and rows at once
 AFFORDABLE = 50.0  # sum over rows of how far a term may change in a typical move, up to which "auto" is betting, and
 AFFORDABLE_APART = 1000.0  # where rows differ so much that balls have weights of their own, see `Reference.shells`
+
+FEW_HOLD = ("a few rows hold most of what the expansion leaves of the likelihood, such as a small group of one outcome "
+            "or a row far from all others. Small subsets miss them, so that races err more often than delta and the "
+            "draws may be too narrow: take ")
 
 
 class Racing(RowKernel):
@@ -32,6 +43,9 @@ class Racing(RowKernel):
     )
     _inner_tables: tuple[AliasTable, ...] = ()  # of the smaller balls
     outside = False  # whether a difference has been met that `support` does not hold
+    _apart: NDArray[np.intp] | None = None  # rows that every race reads
+    _missed = False  # whether few rows hold what a race is about
+    _held_by = 1.0  # effective share of the rows that hold it
 
     def _race_by(
         self, delta: float, bound: str, first_look: int | None, growth: float | None, access: str, student: bool,
@@ -50,8 +64,9 @@ class Racing(RowKernel):
                              "follow the outcome; give GLM(..., shuffle=seed)")
         if isinstance(bound, str) and bound == "auto" and self.controlled:
             bound = self._automatic(student, skewness_guard)
-        if first_look is None and isinstance(bound, str) and bound == "normal":
-            first_look = self._first_look
+        if isinstance(bound, str) and bound == "normal" and self.controlled and self.reference is not None:
+            self._missed = self._races_miss()
+            first_look = self._first_look if first_look is None else first_look
         self._options: dict[str, Any] = {
             "delta": delta, "bound": bound, "first_look": first_look, "growth": growth, "access": access,
             "student": student, "skewness_guard": skewness_guard, "scan_advantage": scan_advantage,
@@ -64,10 +79,54 @@ class Racing(RowKernel):
             self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
         self._engines.append(self._take(self._untuned()))
 
+    def _races_miss(self) -> bool:
+        """Whether so few rows hold what the expansion leaves that the first looks of a race see none of them."""
+        left = self._left_of_rows()
+        if left.sum() <= NOTHING:
+            return False
+        rows, share = held_apart(left, MISSED, MOST_APART)
+        self._apart = rows if len(rows) else None
+        self._held_by = share or 1.0
+        return not share
+
+    def _left_of_rows(self) -> NDArray[np.float64]:
+        """What the expansion leaves of each row: its change between typical states, as a root mean square.
+
+        Reads all rows `PAIRS` times. Where a row's term is not defined so far out, it leaves nothing here.
+        """
+        n, squares = self.model.n_rows, np.zeros(self.model.n_rows)
+        ends = self._ends(2 * PAIRS, np.random.default_rng(PILOT_SEED))
+        source, theta = self.model.engine(self.reference)
+        for k in range(0, 2 * PAIRS, 2):
+            theta[:] = ends[k : k + 2]
+            for first in range(0, n, AT_ONCE):
+                rows = np.arange(first, min(first + AT_ONCE, n))
+                before, after = source.read(rows, [0, 1]).T
+                with np.errstate(all="ignore"):
+                    squares[rows] += np.nan_to_num(np.square(after - before), posinf=0.0)
+        return np.sqrt(squares / PAIRS)
+
+    def _ends(self, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Typical states, as far as rows see them, shape (n, n_seen)."""
+        assert self.reference is not None
+        noise = rng.standard_normal((n, len(self.reference.center)))
+        return np.asarray(self.reference.center + noise @ self.reference.factor.T)
+
     @property
     def _first_look(self) -> int | None:
         """Rows of the normal rule where its usual first look would miss those that matter."""
-        return None
+        rows = math.ceil(MET / self._held_by)
+        return min(rows, self.model.n_rows) if rows > FIRST_LOOK else None
+
+    @property
+    def decision_advice(self) -> str:
+        """What to do where races may decide wrongly; empty if nothing is known against them."""
+        return FEW_HOLD + self._instead if self._missed else ""
+
+    @property
+    def _instead(self) -> str:
+        """What to take where races miss rows."""
+        return "PoissonMinibatchMetropolis, or Metropolis on all rows"
 
     def _automatic(self, student: bool, skewness_guard: bool | None) -> str:
         """The rule behind "auto": the rigorous one where it hardly reads more rows than the normal one.
@@ -92,6 +151,9 @@ class Racing(RowKernel):
         return AcceptTest(source, rng=np.random.default_rng(0), **options)
 
     def _chain(self, source: Source, *args: Any, **options: Any) -> RaceChain:
+        if self._apart is not None:
+            nothing = ArraySource(np.broadcast_to(0.0, (self.model.n_rows, 2)))
+            source = ControlVariate(source, nothing, np.zeros(2), self._apart)
         chain = RaceChain(source, *args, **options)
         low, high = -math.inf, math.inf
         if self._weights is None and source.support is not None:

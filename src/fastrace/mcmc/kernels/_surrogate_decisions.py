@@ -9,27 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
-from fastrace.mcmc.kernels._racing import FIRST_LOOK, Racing
+from fastrace.mcmc.kernels._racing import Racing
 from fastrace.mcmc.kernels._rows import most_drawn, table_of
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, PILOT, PILOT_SEED, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
-from fastrace.mcmc.models._sites import held_apart, replaced
+from fastrace.mcmc.models._sites import left_of_rows, replaced
 from fastrace.mcmc.models.model import GLM, Reference
-from fastrace.sources import ArraySource, Source
+from fastrace.sources import Source
 
 Array = NDArray[np.float64]
 
-MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of races miss them
-MET = 10.0  # expected number of rows that hold it in a first look: one in 20,000 looks has none
 PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
 ALONG_ROWS = 256  # rows, up to which these have walks of their own, where
 PILOT_OF_FEW, REFUSED = 100, 0.4  # of so many steps at most this share is accepted
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
-MOST_APART = 0.02  # of the rows, which every race may read
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 BALLS = 1.0, 2.5, 5.0  # radii of smaller balls for blocks, beyond the root of the coordinates that a row sees
 SMALLER = 0.6  # of the next larger ball's weights, below which those of a smaller one are worth their memory
@@ -47,9 +43,6 @@ class DecidedByRows(OnSurrogate, Racing):
     full_pass_at: float
     _blocks: BlockTable | None
     _balls: tuple[tuple[float, BlockTable], ...] = ()  # of blocks
-    _apart: NDArray[np.intp] | None = None  # rows that every race reads
-    _missed = False  # whether few rows hold what a race is about
-    _held_by = 1.0  # effective share of the rows that hold it
     _parts: Array | None = None  # weights of the rows in pieces, until there is a table
 
     def _first_decision(self) -> str:
@@ -189,34 +182,18 @@ class DecidedByRows(OnSurrogate, Racing):
         """Whether few rows that matter are to be expected, as of small groups; elsewhere "auto" races as it did."""
         return isinstance(self.model, GLM) and bool(self.model.factors) and self.inner != "hmc"
 
-    def _races_miss(self) -> bool:
-        """Whether so few rows hold what the expansion leaves that the first looks of a race see none of them.
+    def _ends(self, n: int, rng: np.random.Generator) -> Array:
+        return np.array([self._draw(rng)[: self.compressed.n_seen] for _ in range(n)])
 
-        Where a scale is learned, no row is looked for: what it leaves is a function of predictor and scale together.
-        Nor where the model is not a `GLM`: other rows do not say how far they are from quadratic.
-        """
+    def _left_of_rows(self) -> Array:
         model = self.model
         if not isinstance(model, GLM) or model.learns_scale:
-            return False
-        hat = np.array(self.compressed.psi_hat)
-        rows, share = held_apart(model, hat, self._lengths_of_rows(), MISSED, MOST_APART)
-        self._apart = rows if len(rows) else None
-        self._held_by = share or 1.0
-        return not share
+            return super()._left_of_rows()
+        return left_of_rows(model, np.array(self.compressed.psi_hat), self._lengths_of_rows())
 
     @property
-    def _first_look(self) -> int | None:
-        rows = math.ceil(MET / self._held_by)
-        return min(rows, self.model.n_rows) if rows > FIRST_LOOK else None
-
-    @property
-    def decision_advice(self) -> str:
-        """What to do where races may decide wrongly; empty if nothing is known against them."""
-        if not self._missed:
-            return ""
-        return ("a few rows hold most of what the expansion leaves of the likelihood, such as a small group of one "
-                "outcome or a row far from all others. Small subsets miss them, so that races err more often than "
-                "delta and the draws may be too narrow: take decision='poisson' or 'exact'")
+    def _instead(self) -> str:
+        return "decision='poisson' or 'exact'"
 
     @property
     def full_pass_advice(self) -> str:  # type: ignore[override]
@@ -230,9 +207,6 @@ class DecidedByRows(OnSurrogate, Racing):
 
     def _engine(self, move: Move) -> Chain:
         source, theta = self.model.engine(self.reference)
-        if self.decision == "race" and self._apart is not None:
-            nothing = ArraySource(np.broadcast_to(0.0, (self.model.n_rows, 2)))
-            source = ControlVariate(source, nothing, np.zeros(2), self._apart)
         bounds = self._bounds_of_moves()
         return self._chain(
             source, theta, None, None, move, surrogate=True, weights=bounds, n_hyper=self.compressed.prior.n_hyper,

@@ -210,7 +210,6 @@ class SurrogateMetropolis(DecidedByRows):
         if self.decision in ("auto", "poisson"):
             self._decide_by_bounds()
         if self.decision == "race":
-            self._missed = (decision == "race" or not self._grouped) and self._races_miss()  # else "auto" has looked
             self._race_by(*race)
         self._walk_along_rows()
         self._lengths = None

@@ -14,7 +14,7 @@ from fastrace.mcmc.models._rows import CHUNK
 if TYPE_CHECKING:
     from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["Sites", "flat_effects", "held_apart", "matched", "replaced", "walks_of_effects"]
+__all__ = ["Sites", "flat_effects", "held_apart", "left_of_rows", "matched", "replaced", "walks_of_effects"]
 
 Array = NDArray[np.float64]
 
@@ -169,14 +169,20 @@ def _sums(f: Any, values: Array) -> Array:
     return np.asarray(np.bincount(f.codes, values, f.n_groups), dtype=np.float64)
 
 
-def held_apart(model: GLM, hat: Array, spread: Array, share: float, most: float) -> tuple[NDArray[np.intp], float]:
-    """Rows that hold what an expansion at `hat` leaves, ascending, and the effective share of the others.
+def left_of_rows(model: GLM, hat: Array, spread: Array) -> Array:
+    """What an expansion at `hat` leaves of each row: the change of its curvature over its spread, times its variance.
 
-    What a row leaves is the change of its curvature over its own spread, times the variance. Rows that leave most are
-    taken until the effective number of the others is `share` of all rows, at most the part `most` of them. None are
-    where it is that without, or where that is not enough: then the share is 0.
+    Of models whose scale is known.
     """
-    left = np.maximum(*np.abs(_bends(model, hat, spread)[1])) * np.square(spread)
+    return np.asarray(np.maximum(*np.abs(_bends(model, hat, spread)[1])) * np.square(spread))
+
+
+def held_apart(left: Array, share: float, most: float) -> tuple[NDArray[np.intp], float]:
+    """Rows that hold what an expansion leaves, ascending, and the effective share of the others.
+
+    Rows of which most is `left` are taken until the effective number of the others is `share` of all rows, at most the
+    part `most` of them. None are where it is that without, or where that is not enough: then the share is 0.
+    """
     squares = np.square(left / max(float(left.max()), np.finfo(float).tiny))
     order = np.argsort(-squares, kind="stable")
     tails = np.cumsum(squares[order][::-1])[::-1]  # of the rows from each on

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models.glm_inputs import check_offset, refuse_nothing, refuse_overflow
+from fastrace._models.grouping import as_groups
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc.models._formula import arguments_of, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
@@ -154,6 +155,8 @@ class GLM(GLMRows):
     ) -> None:
         if scale is not None and isinstance(family, str) and family not in SCALED:
             raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
+        if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
+            groups = tuple(group.called_by(names) for group in as_groups(groups)) or None
         self._glm = GLMSource(
             X, y, None, family, scale, df, offset=offset, weights=weights, trials=trials, groups=groups,
             learn_scale=scale is None and isinstance(family, str) and family in SCALED,
