@@ -89,3 +89,18 @@ def test_nothing_is_missed_where_the_expansion_leaves_nothing():
     model = mcmc.GLM(X, X @ [1.0, 2.0] + rng.standard_normal(6000), "gaussian", scale=1.0, prior_sd=3.0)
     assert not mcmc.RacingMetropolis(model, bound="normal").decision_advice
     assert not mcmc.SurrogateMetropolis(model, decision="race").decision_advice
+
+
+def test_separated_outcomes_under_a_laplace_prior_are_sampled_from_all_rows():
+    """The posterior is proper, but no expansion follows it: it was called improper, or refused for a log_prior."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(200), rng.standard_normal(200)])
+    model = mcmc.GLM(X, X[:, 1] > 0, prior=mcmc.Laplace(0.0, 2.5))
+    with pytest.raises(ValueError, match="separated.*kink or a long tail.*normal prior"):
+        model.reference()
+    chosen, why = _choice.kernel_for(model)
+    assert type(chosen) is mcmc.Metropolis and "no mode" in why
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        draws = mcmc.sample(model, n_draws=6000, n_chains=2, rng=1).draws[..., 1]
+    assert np.quantile(draws, [0.1, 0.5, 0.9]) == pytest.approx([14.4, 19.8, 27.8], rel=0.06)     # by a grid

@@ -16,7 +16,7 @@ from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
-from fastrace.mcmc.models._modes import ImproperError
+from fastrace.mcmc.models._modes import ImproperError, NoModeError
 from fastrace.mcmc.models.model import Model
 
 __all__ = ["kernel_for"]
@@ -38,9 +38,11 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         read = "" if form is model else f"the model is {form!r} with priors, as from_pymc(...).as_glm() gives it; "
         return SurrogateMetropolis(form), read + "the prior has hyperparameters, which no row sees"
     if form.joint_prior is not None:
-        surrogate = SurrogateMetropolis(form)
-        if surrogate._stride:
-            return surrogate, "the rows say little of the learned scale, of which other kernels make no plain steps"
+        with contextlib.suppress(NoModeError):
+            surrogate = SurrogateMetropolis(form)
+            if surrogate._stride:
+                why = "the rows say little of the learned scale, of which other kernels make no plain steps"
+                return surrogate, why
     mapped = form.own_surrogate is not None
     if mapped and getattr(form, "is_hierarchy", False):
         return SurrogateMetropolis(form), "parameters stand behind what the rows see, as in a hierarchy"
@@ -66,7 +68,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
                                  walk_share=WALKS, frames=True)
             tried.append((*_pilot(batches), batches))
     if not tried:
-        return RacingMetropolis(model, control_variate=None), "the model has no mode to expand at"
+        why = "the model has no mode to expand at, and races without one miss the rows that matter"
+        return Metropolis(model, control_variate=None), why
     best = max(range(len(tried)), key=lambda k: tried[k][0])
     others = "; ".join(tried[k][1] for k in range(len(tried)) if k != best)
     return tried[best][2], tried[best][1] + (f", against {others}" if others else "")
