@@ -427,9 +427,9 @@ class Model:
         rises = f"the outcomes are separated: the likelihood rises for ever as theta moves along parameters {along}"
         if self.joint_prior is not None:
             raise NoModeError(f"{rises}, and the prior there has a kink or a long tail, so that no normal density "
-                              f"follows the posterior. Give them a normal prior, such as Normal(0, 2.5) for columns of "
-                              f"standard deviation 1, or take mcmc.Metropolis(model, control_variate=None), which reads "
-                              f"all rows")
+                              f"follows the posterior. Give them a normal prior, such as Normal(0, 2.5) for columns "
+                              f"of standard deviation 1, or take mcmc.Metropolis(model, control_variate=None), which "
+                              f"reads all rows")
         rises += ", on which the normal prior is flat"
         if self._more_prior:
             raise NoModeError(f"{rises}, and log_prior is not expanded. Give a finite prior_sd too, or "
