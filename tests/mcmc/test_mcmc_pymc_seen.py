@@ -19,7 +19,8 @@ pm = pytest.importorskip("pymc")
 pt = pytest.importorskip("pytensor.tensor")
 from fastrace.mcmc.doors.pymc import _mapped  # noqa: E402
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs  # noqa: E402
-from fastrace.mcmc.doors.pymc._hierarchy import OtherModelError, hierarchy  # noqa: E402
+from fastrace.mcmc.doors.pymc._hierarchy import hierarchy  # noqa: E402
+from fastrace.mcmc.doors.pymc._laws import OtherModelError  # noqa: E402
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -77,6 +78,19 @@ def test_expansions_in_what_the_rows_see_are_those_in_the_parameters(build, n_pr
     for ours, plain in zip(found, [model._expand(at), model._expand(at, some)], strict=True):
         for a, b in zip(ours, plain, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_a_mean_that_is_spread_over_effects_is_taken_by_its_own_entries():
+    """Codes that choose from a sum of arrays of shapes (2,) and (3, 2): they were those of the larger one in both."""
+    def build(d):
+        effects = pm.Normal("mu", shape=2) + pm.HalfNormal("sd", shape=2) * pm.Normal("z", shape=(3, 2))
+        mean = effects[d["g"], 0] + effects[d["g"], 1] * d["o"]
+        pm.StudentT("obs", nu=2.0 + pm.HalfNormal("nu"), mu=mean, sigma=1.0, observed=d["y"])
+
+    model = made(build)
+    at = np.random.default_rng(2).normal(scale=0.5, size=model.dim)
+    assert model._graphs.design is not None
+    np.testing.assert_allclose(model._expand(at)[0], model.terms(at, np.arange(N)).sum() + model.rest(at))
 
 
 def test_terms_that_are_no_functions_of_predictors_are_differentiated_row_by_row():
@@ -290,7 +304,7 @@ def student_effects(d):
 
 
 def group_predictor(d):
-    a = pm.Normal("a", pm.Normal("slope") * np.arange(3.0), pm.HalfNormal("tau"), shape=3)
+    a = pm.Normal("a", pm.Normal("slope") ** 2 * np.arange(3.0), pm.HalfNormal("tau"), shape=3)
     pm.Normal("obs", pm.Normal("b") + a[d["g"]], 1.0, observed=d["y"])
 
 
@@ -323,7 +337,7 @@ def learned_df(d):
     (lambda d: pm.NegativeBinomial("obs", mu=pm.math.exp(effects(d)), alpha=2.0, observed=d["k"]), "'obs' is NegBin"),
 ])
 def test_hierarchies_of_another_kind_say_which_part_is(build, words):
-    """From the graph alone, so that no function is compiled."""
+    """From the graph, and numbers of parts of it, so that no function is compiled that rows are in."""
     with pm.Model() as model:
         build({name: pm.Data(name, value) for name, value in DATA.items()})
     values = [model.rvs_to_values[v] for v in model.free_RVs]

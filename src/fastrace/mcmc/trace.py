@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -56,7 +56,12 @@ class Part:
 
     def names(self) -> tuple[str, ...]:
         """What each of the numbers is called."""
-        return tuple(f"{self.name}[{', '.join(map(str, place))}]" for place in product(*self.coords))
+        return tuple(entry_name(self.name, place) for place in product(*self.coords))
+
+
+def entry_name(name: str, place: Sequence[Any]) -> str:
+    """What an entry of a variable is called, such as "b[0, 1]"; the name itself where there is one entry."""
+    return f"{name}[{', '.join(map(str, place))}]" if place else name
 
 
 @dataclass(frozen=True, eq=False)

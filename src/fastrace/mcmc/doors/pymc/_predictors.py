@@ -111,11 +111,10 @@ class _Walk:
     def _chosen(self, v: Any, source: Any) -> list[Part]:
         """What codes choose: a mean that all effects have in common is a summand of its own."""
         op = getattr(source.owner, "op", None)
-        codes = _codes(v, source)
         if not isinstance(getattr(op, "scalar_op", None), Add):
-            return [Part(None, codes, source.ravel())]
-        return [Part(None, None, _scalar(u).reshape((1,))) if _is_scalar(u) else Part(None, codes, u.ravel())
-                for u in source.owner.inputs]
+            return [Part(None, _codes(v, source), source.ravel())]
+        return [Part(None, None, _scalar(u).reshape((1,))) if _is_scalar(u) else
+                Part(None, _codes(v, source, u), u.ravel()) for u in source.owner.inputs]
 
     def _elementwise(self, op: Any, inputs: list[Any]) -> list[Part] | None:
         if isinstance(op, Cast | Identity):
@@ -332,9 +331,12 @@ def _times(part: Part, weight: Any, scale: Any) -> Part:
     return Part(weights, part.codes, coefficients)
 
 
-def _codes(v: Any, source: Any) -> Any:
-    """Which entry of the raveled source each entry of a rearrangement is."""
-    numbers = pt.arange(source.size).reshape(source.shape)
+def _codes(v: Any, source: Any, summand: Any = None) -> Any:
+    """Which entry of the raveled source each entry of a rearrangement is; or of a summand, which is spread over it."""
+    u = source if summand is None else summand
+    numbers = pt.arange(u.size).reshape(u.shape)
+    if summand is not None:
+        numbers = pt.broadcast_to(numbers, source.shape)
     return graph_replace([v], {source: numbers.astype(source.dtype)}, strict=False)[0].astype("int64")
 
 

@@ -19,7 +19,7 @@ from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
 from fastrace.mcmc.models.glm import GLM
 
 __all__ = ["AGREE", "compiled_terms", "effects_last", "family_of", "in_pieces", "normal_prior", "number",
-           "posterior_elsewhere"]
+           "numbers", "posterior_elsewhere"]
 
 Array = NDArray[np.float64]
 
@@ -99,12 +99,17 @@ def family_of(observed: Any) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
-def number(v: Any) -> float | None:
-    """What a variable is if it is a single number that nothing random enters."""
+def numbers(v: Any) -> NDArray[Any] | None:
+    """What a variable is if nothing random enters it."""
     if any(u.owner is not None and hasattr(u.owner.op, "dist_params") for u in ancestors([v])):
         return None
-    value = evaluated(v)
-    return float(value.ravel()[0]) if value.size == 1 else None
+    return evaluated(v)
+
+
+def number(v: Any) -> float | None:
+    """The same if it is a single number."""
+    value = numbers(v)
+    return None if value is None or value.size != 1 else float(value.ravel()[0])
 
 
 def effects_last(graphs: RowGraphs, values: list[Any]) -> list[Any]:

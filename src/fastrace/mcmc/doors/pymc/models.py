@@ -16,7 +16,7 @@ from fastrace.mcmc.doors.pymc._expansions import ExpandedReference, Expansions, 
 from fastrace.mcmc.models.base import Model, Reference
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.own_terms import terms_of_arms
-from fastrace.mcmc.trace import Part, Trace
+from fastrace.mcmc.trace import Part, Trace, entry_name
 from fastrace.sources import CallableSource, Source
 
 __all__ = ["ExpandedReference", "JointReference", "PyMCModel", "from_pymc"]
@@ -220,7 +220,7 @@ class PyMCModel(Expansions):
         self._graphs = self._new_graphs()
         if variables is None:
             self._put_effects_last(point)
-        names = [_entry(value.name, index) for value, shape in zip(self.values, self.shapes, strict=True)
+        names = [entry_name(value.name, index) for value, shape in zip(self.values, self.shapes, strict=True)
                  for index in np.ndindex(shape)]
         super().__init__(sum(self.sizes), self._graphs.n_rows, log_prior=self.rest, names=names)
         self._graphs.check(self._probe(point), list(self._fixed_values()))
@@ -444,9 +444,12 @@ class PyMCModel(Expansions):
     def as_glm(self) -> GLM:
         """The same posterior as a `GLM` with priors, for `SurrogateMetropolis` and chains of hierarchies.
 
-        Recognised are coefficients with normal, Student, Cauchy, Laplace or flat priors; effects of groups that are
-        normal with a learned standard deviation, about 0 or a variable, or standardised; a learned sigma; and priors of
-        these scales that `GLM` has. The log-posteriors are compared at random points.
+        Recognised are coefficients with normal, Student, Cauchy, Laplace or flat priors; normal effects of groups,
+        intercepts and slopes; a learned sigma; and priors of scales that `GLM` has (HalfNormal, HalfCauchy,
+        HalfStudentT, Exponential, Gamma, LogNormal). Effects are centred or standardised, with standard deviations of
+        their own or a covariance: `LKJCholeskyCov` with any `sd_dist` among these priors, or `LKJCorr`, in `MvNormal`
+        or as ``chol @ z``. Their mean may be any sum of coefficients times numbers of the groups. The log-posteriors
+        are compared at random points.
 
         Returns
         -------
@@ -516,7 +519,8 @@ class PyMCModel(Expansions):
         return "hierarchy: take SurrogateMetropolis(model), or NUTS" if factors else ""
 
     def _recognised(self) -> Any:
-        from fastrace.mcmc.doors.pymc._hierarchy import OtherModelError, hierarchy
+        from fastrace.mcmc.doors.pymc._hierarchy import hierarchy
+        from fastrace.mcmc.doors.pymc._laws import OtherModelError
 
         if self._through is not None:
             raise ValueError("the model was not looked at as a GLM: through says what its rows see; leave it out")
@@ -556,7 +560,3 @@ class PyMCModel(Expansions):
 
     def _arms(self, count: int) -> tuple[Source, NDArray[np.float64]]:
         return super()._arms(count) if self._glm is None else self._glm._arms(count)
-
-
-def _entry(name: str, index: tuple[int, ...]) -> str:
-    return f"{name}[{', '.join(map(str, index))}]" if index else name
