@@ -138,7 +138,8 @@ def far_from_normal(rng, n_rows=60):
 def test_walks_along_sites_are_their_twin(size, few, n_walked, monkeypatch):
     if n_walked:
         monkeypatch.setattr(mcmc.SurrogateMetropolis, "_n_walked", n_walked)
-    monkeypatch.setattr(_surrogate_moves, "FEW_ROWS", 4096 if few else 0)
+    for name in ("FEW_ROWS", "FLAT_ROWS"):
+        monkeypatch.setattr(_surrogate_moves, name, 4096 if few else 0)
     rng = np.random.default_rng(SEED)
     X, codes, y = far_from_normal(rng)
     model = grouped(X, codes, y)
@@ -175,7 +176,8 @@ def test_walks_along_sites_leave_what_exact_decisions_leave(monkeypatch):
     X, codes, y = far_from_normal(rng, 200)
     draws = []
     for decision, few in (("exact", 0), ("poisson", 0), ("exact", 4096)):
-        monkeypatch.setattr(_surrogate_moves, "FEW_ROWS", few)
+        for name in ("FEW_ROWS", "FLAT_ROWS"):
+            monkeypatch.setattr(_surrogate_moves, name, few)
         kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision=decision)
         assert (kernel._along is None) == ((decision, few) == ("exact", 0))
         state, _ = kernel.run(rng, kernel.init(None, rng), 200)

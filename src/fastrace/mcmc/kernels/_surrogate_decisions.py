@@ -14,9 +14,9 @@ from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, Pois
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
 from fastrace.mcmc.kernels._racing import Racing
 from fastrace.mcmc.kernels._rows import most_drawn, table_of
-from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, PILOT, PILOT_SEED, OnSurrogate
+from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, PILOT_SEED, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
-from fastrace.mcmc.models._sites import left_of_rows, replaced
+from fastrace.mcmc.models._sites import flat_effects, left_of_rows, replaced
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import Source
 
@@ -49,7 +49,12 @@ class DecidedByRows(OnSurrogate, Racing):
         """What "auto" is before bounds on rows are known."""
         if self._scaled and self.model._glm.family == "gaussian":  # type: ignore[attr-defined]
             return "none"
-        return "exact" if self.model.n_rows <= FEW_ROWS else "auto"
+        model, n = self.model, self.model.n_rows
+        if n <= FEW_ROWS:
+            return "exact"
+        if isinstance(model, GLM) and model.factors and not self._scaled and max(n, 4 * model.n_seen) <= FLAT_ROWS:
+            return "exact" if len(flat_effects(model, np.array(self.compressed.psi_hat))) else "auto"
+        return "auto"
 
     def _decide_by_bounds(self) -> None:
         """Take up the bounds on rows; with "auto", race where there are none or a pilot reads too much by them."""

@@ -36,6 +36,7 @@ TARGET = 0.3  # share of moves accepted, below which they become smaller: at .23
 PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
 FAR = 30.0  # times as long as the others the longest random walks are where all rows are read
 FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
+FLAT_ROWS = 20_000  # and of groups with a flat side: their tails need walks, which all rows decide
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
 MOST_VAGUE = 5.0  # of that deviation, with which scales would be 0 or infinite in double precision
 BETWEEN = 3  # moves between two draws of it whose weights are looked at
@@ -203,7 +204,7 @@ class OnSurrogate(RowKernel):
     @property
     def _few_rows(self) -> bool:
         """Whether decisions read all rows, and these are so few that further decisions in a step cost little."""
-        return self.decision == "exact" and self.model.n_rows <= FEW_ROWS
+        return self.decision == "exact" and self.model.n_rows <= FLAT_ROWS
 
     @property
     def _n_walked(self) -> int | None:

@@ -53,7 +53,8 @@ class SurrogateMetropolis(DecidedByRows):
         without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
         "exact": by all rows. "auto": by no row where the surrogate is the likelihood itself, as with a Gaussian
         likelihood whose scale is learned, and describe() says "none"; else "exact" up to 4096 rows, which are read in
-        no time; "poisson" where such bounds are known and a short pilot, always from one seed, reads few rows by them;
+        no time, or 20,000 where some group has a flat side, as with one outcome alone; "poisson" where such
+        bounds are known and a short pilot, always from one seed, reads few rows by them;
         else, with groups moved by the nested normal, "exact" where a few rows hold most of what the expansion leaves,
         such as a small group of one outcome, which small subsets miss; else "race". A race of a `GLM` with a fixed
         scale reads such rows in every decision, and races the others; where it would take more than 2 % of the rows, it
