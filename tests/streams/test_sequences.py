@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+from fastrace.streams._sequences import Sequence
 from reference import sequences as twin
 from sequence_laws import BOUNDS, LAWS, TWINS, streams
 
@@ -117,6 +118,26 @@ def test_the_mixture_is_looked_at_where_the_twin_does(seed):
         low, high = expected[n - 1]
         assert sequence.interval[0] >= low - 1e-9       # the present interval may add to what was seen at looks
         assert sequence.interval[1] <= high + 1e-9
+
+
+@pytest.mark.parametrize("law", [*LAWS, "narrow"])
+def test_looks_at_a_portfolio_keep_what_its_bounds_would_be(law):
+    """Looks go from one refuted candidate to the next; bounds as of now are found from nothing."""
+    rng, support = np.random.default_rng(12), (-3.0, 5.0)
+    x = support[0] + 8.0 * (rng.beta(100, 300, 2500) if law == "narrow" else LAWS[law](rng, 2500))
+    sequence, anew, look = fr.ConfidenceSequence(support=support), Sequence(), 1
+    anew._open({}, "universal", running=False, support=support, delta=0.05)
+    low, high = support
+    while look <= 2500:
+        x_next = x[anew.n_samples:look]
+        with pytest.raises(ValueError, match="outside"):        # what is tried and refused leaves nothing behind
+            sequence.update_many([*support * 10, 7.0])
+        sequence.update_many(x_next)
+        anew.update_many(x_next)
+        now = anew.interval
+        low, high = max(low, now[0]), min(high, now[1])
+        assert sequence.interval == pytest.approx((low, high), abs=1e-9 * (high - low) + 1e-12)
+        look = max(look + 1, int(1.005 * look))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])

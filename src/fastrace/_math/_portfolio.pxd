@@ -11,12 +11,17 @@ cdef extern from "_portfolio.h" nogil:
     ctypedef struct fr_aimed_t:
         pass
 
+    ctypedef struct fr_watch_t:
+        double at
+
     void fr_portfolio_setup() noexcept
     void fr_portfolio_init(fr_portfolio_t *p) noexcept
     void fr_portfolio(const fr_bet_t *b, fr_sums_t *s, fr_portfolio_t *p, const double *z, int n, double *low,
                       double *high) noexcept
     void fr_portfolio_bounds(const fr_bet_t *b, const fr_sums_t *s, const fr_portfolio_t *p, double lower, double upper,
                              double *low, double *high) noexcept
+    void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t *w, double lower,
+                           double upper, double *low, double *high) noexcept
     void fr_portfolio_difference(const fr_sums_t *a, const fr_portfolio_t *p, const fr_sums_t *b,
                                  const fr_portfolio_t *q, double level, double *low, double *high, double *above,
                                  double *below) noexcept nogil

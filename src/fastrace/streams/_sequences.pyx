@@ -23,7 +23,8 @@ from fastrace._math._criteria cimport NEVER
 from fastrace._math._moments cimport moments4_add, moments4_merge, moments4_skewness, moments4_variance
 from fastrace._math._portfolio cimport (fr_aimed, fr_aimed_bounds, fr_aimed_sane, fr_aimed_t, fr_portfolio,
                                         fr_portfolio_bounds, fr_portfolio_difference, fr_portfolio_init,
-                                        fr_portfolio_merge, fr_portfolio_sane, fr_portfolio_setup, fr_portfolio_t)
+                                        fr_portfolio_look, fr_portfolio_merge, fr_portfolio_sane, fr_portfolio_setup,
+                                        fr_portfolio_t, fr_watch_t)
 from fastrace._math._schedules cimport next_look
 from fastrace._math._skewness cimport EVENTS_ENOUGH, tail_events
 from fastrace.streams._stopping cimport INCONSISTENT, RUNNING, STOPPED, Stream, stream_t
@@ -46,7 +47,7 @@ cdef enum:                      # places in KERNELS
     ASYMPTOTIC
 
 cdef double MIXTURE_GROWS = 1.002       # between two looks at the mixture boundary, which costs 2 us
-cdef double WEALTH_GROWS = 1.005        # at the wealth of a portfolio or a beta prior, which costs 1 us
+cdef double WEALTH_GROWS = 1.005        # at the wealth of a portfolio or a beta prior, which costs 0.1 to 0.8 us
 fr_portfolio_setup()
 
 cdef union wealth_t:
@@ -56,7 +57,8 @@ cdef union wealth_t:
     moments4_t normal
 
 cdef struct state_t:
-    fr_sums_t sums              # of an asymptotic kind, `centre[0]` is what its moments count from: the first reward
+    fr_sums_t sums              # of an asymptotic kind, `centre[0]` is what its moments count from: the first reward;
+                                # of a portfolio, `centre` holds the candidates that it watches
     int64_t look                # reward at which a boundary that is looked at now and then is looked at next
     wealth_t wealth             # last, and no longer than the kernel needs
 
@@ -90,6 +92,7 @@ cdef class Sequence(Stream):
     cdef fr_bet_t bet
     cdef int kernel
     cdef state_t *state
+    cdef fr_watch_t *watch                  # of a portfolio that is looked at without a population, else NULL
     cdef Py_ssize_t size                    # bytes of the state
     cdef bint grid                          # whether candidates are on a grid
     cdef bint looks                         # whether the bounds are looked at now and then
@@ -104,6 +107,7 @@ cdef class Sequence(Stream):
 
     def __dealloc__(self):
         free(self.state)
+        free(self.watch)
 
     def _open(self, arguments, kernel, *, n_rows=None, cap=0.5, best_at=25.0, running=True, first_look=0, **shared):
         """Set everything, from arguments that have been checked; `shared` goes to `Stream._configure`.
@@ -137,6 +141,13 @@ cdef class Sequence(Stream):
         self.state = <state_t *>calloc(1, self.size)
         if self.state == NULL:
             raise MemoryError(f"no memory for {self.size} bytes")
+        free(self.watch)
+        self.watch = NULL
+        if self.kernel == UNIVERSAL and self.looks and not self.population:
+            self.watch = <fr_watch_t *>calloc(2, sizeof(fr_watch_t))
+            if self.watch == NULL:
+                raise MemoryError(f"no memory for {2 * sizeof(fr_watch_t)} bytes")
+        self._forget()
         span = self.high - self.low
         epsilon = self.epsilon_
         self.bet.level = -log(self.delta_)
@@ -223,13 +234,22 @@ cdef class Sequence(Stream):
             low[0] = least_share(ones, zeros, self.bet.level)
             high[0] = 1.0 - least_share(zeros, ones, self.bet.level)
 
+    cdef void _forget(self) noexcept nogil:
+        """Watch no candidate: the wealth has changed in another way than by the next reward."""
+        if self.watch != NULL:
+            self.watch[0].at = self.watch[1].at = -1.0
+
     cdef void _look(self, double *low, double *high) noexcept nogil:
         """Add the bounds as of now to what the last reward says, where a look is due."""
-        cdef double lower, upper
+        cdef double lower, upper, span = self.high - self.low
         cdef int64_t n = <int64_t>self.state.sums.n
         if n < self.state.look:
             return
-        self._now(&lower, &upper)
+        if self.watch != NULL:
+            fr_portfolio_look(&self.bet, &self.state.sums, &self.state.wealth.portfolio, self.watch,
+                              (self.s.lower - self.low) / span, (self.s.upper - self.low) / span, &lower, &upper)
+        else:
+            self._now(&lower, &upper)
         low[0] = max(low[0], lower)
         high[0] = min(high[0], upper)
         self._plan(n)
@@ -377,7 +397,8 @@ cdef class Sequence(Stream):
         cdef state_t before
         cdef stream_t seen = self.s
         cdef int i = 0
-        _copy(&before, self.state, self.kernel)
+        if self.population or not self.looks:       # else only the last reward of a block can stop it
+            _copy(&before, self.state, self.kernel)
         fr_scale(x, n, self.low, self.high - self.low, z)
         self._run_kernel(z, n, low, high)
         fr_narrowest(low, high, n, narrowest)
@@ -393,6 +414,7 @@ cdef class Sequence(Stream):
                 break
         if i + 1 < n:
             _copy(self.state, &before, self.kernel)
+            self._forget()
             self._run_kernel(z, i + 1, low, high)
         return i + 1
 
@@ -406,6 +428,10 @@ cdef class Sequence(Stream):
     cdef void *memory(self, Py_ssize_t *size) noexcept nogil:
         size[0] = self.size
         return self.state
+
+    cdef void put_back(self, const char *kept) noexcept nogil:
+        Stream.put_back(self, kept)
+        self._forget()
 
     def _own_state(self):
         cdef const char *data = <const char *>self.state
@@ -426,7 +452,8 @@ cdef class Sequence(Stream):
         if new.sums.n != <double>self.s.n or new.look < 1 or (
                 self.looks and self.s.status == RUNNING and new.look <= self.s.n):
             raise DamagedError("the saved stream is damaged: its counts cannot be right")
-        if (self.kernel == UNIVERSAL and not fr_portfolio_sane(&new.wealth.portfolio)
+        if (self.kernel == UNIVERSAL and not (fr_portfolio_sane(&new.wealth.portfolio)
+                                              and 0.0 <= new.sums.centre[0] <= 1.0 and 0.0 <= new.sums.centre[1] <= 1.0)
                 or self.kernel == TARGET_ODDS and not fr_aimed_sane(&new.wealth.aimed, new.sums.n)):
             raise DamagedError("the saved stream is damaged: its wealth cannot be right")
         if self.kernel == ASYMPTOTIC and (new.wealth.normal.n != self.s.n or not fabs(new.wealth.normal.mean) < INFINITY
@@ -438,6 +465,7 @@ cdef class Sequence(Stream):
                     and (k == grid.first or grid.mean[k - 1] < grid.mean[k])):
                 raise DamagedError("the saved stream is damaged: its candidates cannot be right")
         memcpy(self.state, &new, self.size)
+        self._forget()
 
     def _interval(self):
         """The running intersection; with bounds that are looked at now and then also as of now, which is not kept."""
@@ -517,6 +545,8 @@ cdef class Sequence(Stream):
             fr_grid_merge(&self.bet, &self.state.wealth.grid, &other.state.wealth.grid)
         elif self.kernel == UNIVERSAL:
             fr_portfolio_merge(&self.state.wealth.portfolio, &other.state.wealth.portfolio)
+            mine.centre[0] = mine.centre[1] = 0.0
+            self._forget()
         elif self.kernel == ASYMPTOTIC:
             moments = other.state.wealth.normal
             moments.mean += theirs.centre[0] - centre

@@ -21,6 +21,17 @@ typedef struct {
     double reach, drawn;
 } fr_portfolio_t;
 
+/* What one side of a stream without a population knows by heart of a candidate that it has refuted, the furthest or one next
+   to it: a look that finds nothing further costs 10 ns. All of it can be found again from the candidate and the products,
+   so it is not saved; where these change in another way than by rewards in order, `at` must be set to -1. */
+typedef struct {
+    double at;                  /* the candidate; -1 if there is none */
+    double folded;              /* rewards before the last fold: `scale` is right there; -1 if it is right nowhere */
+    double log_paid[FR_BETTORS], share[FR_BETTORS], tilts[FR_BETTORS], pull[FR_BETTORS];
+    double pace[4][FR_BETTORS];     /* 1, 2, 4 and 8 inverse denominators */
+    double scale[FR_BETTORS];
+} fr_watch_t;
+
 /* One bettor on either side, who aims at an accuracy: on each reward the odds ratio, of FR_ODDS, that suits the half-width
    wanted and what has been seen. The numerators' logs are won[side], and counts of the odds ratios are all that a
    candidate needs beside them; of a population, (reach m - drawn) / count is the average mean of those rewards. */
@@ -38,6 +49,10 @@ void fr_portfolio(const fr_bet_t *b, fr_sums_t *s, fr_portfolio_t *p, const doub
 /* The bounds as of now; candidates below `lower` and above `upper` have been refuted before. */
 void fr_portfolio_bounds(const fr_bet_t *b, const fr_sums_t *s, const fr_portfolio_t *p, double lower, double upper,
                          double *low, double *high);
+/* The same at one look of many, without a population; s->centre[side] keeps the candidate that the side watches, 0 if there
+   is none yet (of the upper bound, 1 less that candidate). */
+void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t w[2], double lower, double upper,
+                       double *low, double *high);
 /* Bounds of the mean behind `a` less that behind `b`, independent streams without populations: x - y of all pairs (x, y)
    at which the product of two one-sided wealths is below exp(level), each bettor having all of his money on one side.
    If the means are x and y, the product is a test martingale. `above` and `below` are the logs of the least product where
