@@ -1,24 +1,23 @@
-"""Models written as formulas, as in R and bambi; needs formulae."""
+"""Models written as formulas, with priors scaled as bambi scales them; needs formulae."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
-from fastrace._base._words import counted
 from fastrace._models.glm_inputs import are_counts
 from fastrace._models.grouping import Groups, row_numbers
-from fastrace.mcmc.models._joint import INTERCEPT, at_the_means, moments_of
+from fastrace.mcmc.models._design import Design, Scope, Term, designed
+from fastrace.mcmc.models._joint import INTERCEPT, OF_UNITS, at_the_means, moments_of
 from fastrace.mcmc.models._modes import QuadraticPart
 from fastrace.mcmc.models.priors import HalfNormal, Normal
 
-__all__ = ["arguments_of", "with_given"]
+__all__ = ["arguments_of", "refuse_options", "with_given"]
 
 Array = NDArray[np.float64]
 
@@ -26,49 +25,72 @@ _INTERCEPT = "Intercept"
 _WIDTH = 2.5  # of a coefficient, in standard deviations of the outcome for each of its column
 _LOGIT_WIDTH, _LOGIT_INTERCEPT = 1.0, 1.5  # the same on the scale of log-odds
 _ODDS = ("logistic", "binomial", "probit")
-_FUNCTIONS = {name: getattr(np, name) for name in ("log", "log2", "log10", "exp", "exp2", "abs")}  # bambi has these
-_UNITS = ("gaussian", "student-t")  # families whose predictors have the units of the outcome
+_FAMILIES = {"bernoulli": "'logistic', or 'probit' or 'cloglog' by its link", "t": "'student-t'",
+             "negativebinomial": "'negative-binomial'"}
+_OPTIONS = {  # of bambi, and what to do here
+    "priors": "give those of columns as prior=, those of effects of groups as group_prior=, and that of a scale as "
+              "scale_prior=",
+    "link": "the family says the link, which is that of its name for 'logistic', 'probit' and 'cloglog', the logarithm "
+            "for counts and 'gamma', and the identity for 'gaussian' and 'student-t'",
+    "categorical": "write C(x) in the formula, or make the column a category: frame.astype({'x': 'category'})",
+    "dropna": "drop the rows before, with frame.dropna(subset=[...])",
+    "extra_namespace": "names of the place where from_formula is called are known to the formula",
+    "auto_scale": "give prior= and group_prior= in place of scaled priors",
+    "noncentered": "a kernel moves scales and effects in ways of its own",
+    "center_predictors": "the prior of the intercept is that of centred columns, unless prior={'Intercept': ...} is "
+                         "given",
+}
+_SCALES = {"sigma": "gaussian, student-t", "alpha": "gamma, negative-binomial, where it is 1 / dispersion"}
+
+
+def refuse_options(family: Any, options: Mapping[str, Any]) -> None:
+    """Refuse what bambi calls otherwise, and what the formula itself says."""
+    if isinstance(family, str) and family in _FAMILIES:
+        raise ValueError(f"family is {family!r}; what bambi calls so is {_FAMILIES[family]} here")
+    for name in options:
+        if name in _OPTIONS:
+            raise TypeError(f"{name}= is an option of bambi, not of GLM.from_formula: {_OPTIONS[name]}")
+        if name in ("X", "y", "names"):
+            raise TypeError(f"{name} was given, and the formula says it: leave it out")
 
 
 def arguments_of(
-    formula: str, frame: Any, family: str, given: Mapping[str, Any] | None = None, weights: Any = None
+    formula: str, frame: Any, family: str, given: Mapping[str, Any] | None = None, weights: Any = None,
+    scope: Scope = (),
 ) -> tuple[dict[str, Any], list[str], QuadraticPart | None]:
     """Arguments of a `GLM` from a formula: X, y, offset, groups, and priors scaled as bambi does but for those given.
 
     Rows count as often as `weights` say. Also the names of columns, and what the prior of an intercept of centred
     columns adds to that of the intercept.
     """
-    if not isinstance(formula, str) or not formula.split("~")[0].strip() or "~" not in formula:
-        raise ValueError(f'formula is {_checks.shown(formula)}; words such as "y ~ x + (1 + x | g)" are needed')
-    design = _designed(formula, frame)
-    y, trials = _outcome(design, family)
-    columns, names, offset = _columns(design, len(y))
-    times = row_numbers(weights, "weights", len(y), are_counts, "a whole number from 0 up")
+    design = designed(formula, frame, scope)
+    if design.trials is not None and family != "binomial":
+        raise ValueError(f"the outcome {design.outcome!r} is successes out of trials, and family is {family!r}; "
+                         f"'binomial' is needed")
+    names = [label for term in design.terms for label in term.labels]
+    if not names:
+        raise ValueError(f"{formula!r} has no common term, neither an intercept nor a column; at least one is needed")
+    columns = np.column_stack([term.table for term in design.terms])
+    n = len(design.y)
+    times = row_numbers(weights, "weights", n, are_counts, "a whole number from 0 up")
     times = None if times is None or not times.any() else times     # `GLM` refuses rows that all count nothing
-    center, spread = map(float, moments_of(y, times)) if family in _UNITS else (0.0, 1.0)
-    groups, sds = _groups(design, times)
-    if not isinstance(given, Mapping | None):
-        raise TypeError(f"prior is {_checks.shown(given)}; a dict of priors by name of column is needed, such as "
-                        f"{{'Intercept': mcmc.Normal(0.0, 2.5)}}")
-    given = {_INTERCEPT if name == INTERCEPT else name: own for name, own in (given or {}).items()}
-    slopes = {n: sd for n, sd in _priors(design, columns, family, spread, times).items() if n not in given}
+    center, spread = _units(design, times) if family in OF_UNITS else (0.0, 1.0)
+    own = _by_column(design, given)
+    slopes = {label: sd for term in design.terms if not term.intercept
+              for label, sd in _sds(term, own, family in _ODDS, spread, times).items()}
     means = columns.mean(axis=0) if times is None else moments_of(columns, times)[0]
     shift = _shift(means, names, slopes)
     wide = math.sqrt((_WIDTH * spread) ** 2 + shift)
-    prior: dict[str, Any] = {**{n: Normal(0.0, sd) for n, sd in slopes.items()}, **given}
+    prior: dict[str, Any] = {**{n: Normal(0.0, sd) for n, sd in slopes.items()}, **own}
     part = None
-    if _INTERCEPT in names and _INTERCEPT not in given:
+    if _INTERCEPT in names and _INTERCEPT not in own:
         width = _LOGIT_INTERCEPT if family in _ODDS else wide
-        own = math.hypot(width, math.sqrt(shift)) if family in _ODDS else wide
-        prior[_INTERCEPT] = Normal(center, own)
+        apart = math.hypot(width, math.sqrt(shift)) if family in _ODDS else wide
+        prior[_INTERCEPT] = Normal(center, apart)
         part = at_the_means(means, names.index(_INTERCEPT), Normal(center, width), prior[_INTERCEPT])
-    group_prior = {
-        factor: {"sd": {term: HalfNormal(_WIDTH * spread / sd if term != "1" else wide) for term, sd in terms.items()}}
-        for factor, terms in sds.items()
-    }
-    if not names:
-        raise ValueError(f"{formula!r} has no common term, neither an intercept nor a column; at least one is needed")
-    found = {"X": columns, "y": y, "trials": trials, "offset": offset, "groups": groups or None, "prior": prior,
+    group_prior = {str(group.name): {"sd": _group_sds(group, spread, wide, times)} for group in design.groups}
+    found = {"X": columns, "y": design.y, "trials": design.trials, "offset": design.offset,
+             "groups": {str(group.name): group for group in design.groups} or None, "prior": prior,
              "group_prior": group_prior or None}
     return found, names, part
 
@@ -89,105 +111,69 @@ def with_given(scaled: dict[str, Any] | None, given: Any) -> Any:
     return merged
 
 
-def _designed(formula: str, frame: Any) -> Any:
-    try:
-        from formulae import design_matrices
-        from formulae.parser import ParseError
-        from formulae.scanner import ScanError
-    except ImportError as error:
-        raise ImportError('GLM.from_formula needs formulae: python -m pip install "formulae>=0.5"') from error
-    if hasattr(frame, "to_pandas"):
-        frame = frame.to_pandas()
-    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
-        raise TypeError(f"frame is {_checks.shown(frame)} of type {type(frame).__name__}; a pandas.DataFrame whose "
-                        f"columns the formula names is needed, such as pandas.DataFrame(columns_by_name)")
-    if not len(frame):
-        raise ValueError("frame has no rows; a model needs a row per outcome")
-    try:
-        with np.errstate(divide="ignore", invalid="ignore"):        # of logarithms; numbers are looked at afterwards
-            return design_matrices(formula, frame, na_action="error", extra_namespace=_FUNCTIONS)
-    except KeyError as error:
-        known = ", ".join(repr(str(c)) for c in getattr(frame, "columns", []))
-        raise ValueError(f"{formula!r} names {error}; the frame has {known}") from error
-    except (ParseError, ScanError) as error:
-        raise ValueError(f"{formula!r} is not a whole formula: {error}") from error
-    except ValueError as error:
-        if "unrecognized type" in str(error):
-            raise ValueError(f"a column that {formula!r} names is neither numbers nor words, such as times, or stands "
-                             f"twice in the frame ({error}); {_kinds(frame)}") from error
-        if "incomplete" not in str(error):
-            raise
-        short = [f"{name!r} ({count})" for name, count in frame.isna().sum().items() if count]
-        raise ValueError(f"columns that {formula!r} names have missing values: {error} Missing in the frame: "
-                         f"{', '.join(short[:20])}. Every row needs all of them, so drop or fill those rows") from error
+def _by_column(design: Design, given: Any) -> dict[str, Any]:
+    """Priors that were given by names of columns, or of terms, whose columns they are all for."""
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"prior is {_checks.shown(given)}; a dict of priors by name of column is needed, such as "
+                        f"{{'Intercept': mcmc.Normal(0.0, 2.5)}}")
+    terms = {term.name: term.labels for term in design.terms}
+    columns = {label for labels in terms.values() for label in labels}
+    whole: dict[str, Any] = {}
+    single: dict[str, Any] = {}
+    for name, prior in (given or {}).items():
+        name = _INTERCEPT if name == INTERCEPT and name not in columns else name
+        if name in columns:
+            single[name] = prior
+        elif name in terms:
+            whole |= dict.fromkeys(terms[name], prior)
+        else:
+            raise ValueError(f"prior names {name!r}{_elsewhere(name, design)}; the columns are "
+                             f"{', '.join(map(repr, sorted(columns)))}, and the terms {', '.join(map(repr, terms))}")
+    return {**whole, **single}
 
 
-def _kinds(frame: Any) -> str:
-    """What the columns are that no formula takes."""
-    columns = [str(name) for name in frame.columns]
-    odd = [f"{name!r} is {kind}" for name, kind in zip(columns, frame.dtypes, strict=True)
-           if getattr(kind, "kind", "O") not in "biufO" and str(kind) not in ("category", "string", "str")]
-    odd += [f"{name!r} stands {columns.count(name)} times" for name in dict.fromkeys(columns)
-            if columns.count(name) > 1]
-    return "; ".join(odd[:10]) or "make it numbers or strings"
+def _elsewhere(name: str, design: Design) -> str:
+    """Where a prior is given that is not one of a column."""
+    if name in design.effects:
+        effect, _, factor = name.partition("|")
+        return f", which is given as group_prior={{{factor!r}: {{'sd': {{{effect!r}: mcmc.HalfNormal(1.0)}}}}}}"
+    if name in _SCALES:
+        return f", which is given as scale_prior= ({_SCALES[name]})"
+    return ""
 
 
-def _outcome(design: Any, family: str) -> tuple[Array, Array | None]:
-    """Outcomes, and of successes out of trials the trials."""
-    y = np.asarray(design.response.design_matrix, dtype=np.float64)
-    for part in getattr(design.response.term.term, "components", ()):
-        level, levels = getattr(part, "reference", None), getattr(part, "levels", None)
-        if level is not None and levels is not None and level not in list(levels):
-            raise ValueError(f"the outcome {design.response.name!r} has no level {level!r}, so it would be 0 in every "
-                             f"row; its levels are {', '.join(map(repr, levels))}")
-    if design.response.kind == "proportion":
-        if family != "binomial":
-            raise ValueError(f"the outcome {design.response.name!r} is successes out of trials, and family is "
-                             f"{family!r}; 'binomial' is needed")
-        return np.ascontiguousarray(y[:, 0]), np.ascontiguousarray(y[:, 1])
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1:
-        raise ValueError(
-            f"the outcome {design.response.name!r} has {y.shape[1]} columns; one number a row is needed: write "
-            f"\"{design.response.name}['level'] ~ ...\" for whether an outcome in words is that level"
-        )
-    return y, None
+def _units(design: Design, times: Array | None) -> tuple[float, float]:
+    """Mean and standard deviation of the outcome, in whose units predictors are."""
+    center, spread = _moments(design.y, f"the outcome {design.outcome!r}", times)
+    if not spread > 0.0:
+        raise ValueError(f"the outcome {design.outcome!r} is {design.y[0]:g} in every row, or as good as: there is "
+                         f"nothing to explain, and no prior can be scaled by its standard deviation")
+    return center, spread
 
 
-def _columns(design: Any, n: int) -> tuple[Array, list[str], Array | None]:
-    """The table of common terms, the names of its columns, and the sum of the offsets."""
-    tables: list[Array] = []
-    names: list[str] = []
-    offset: Array | None = None
-    for term in ({} if design.common is None else design.common.terms).values():
-        data = np.asarray(term.data, dtype=np.float64)
-        if term.kind == "offset":
-            offset = np.broadcast_to(data, n) + (0.0 if offset is None else offset)
-            continue
-        tables.append(data.reshape(n, -1))
-        names += list(term.labels)
-    return np.column_stack([np.empty((n, 0)), *tables]), names, offset
+def _moments(values: Array, called: str, times: Array | None) -> tuple[float, float]:
+    """Mean and standard deviation of finite numbers, of which row i stands `times[i]` times."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        center, spread = map(float, moments_of(values, times))
+    if not math.isfinite(spread):
+        raise ValueError(f"{called} holds {np.abs(values).max():.3g}, whose square overflows: scale it down")
+    return center, spread
 
 
-def _priors(design: Any, columns: Array, family: str, spread: float, times: Array | None) -> dict[str, float]:
-    """Prior standard deviations of columns but the intercept: wide enough for any effect, in units of the data."""
-    out: dict[str, float] = {}
-    first = 0
-    for term in ({} if design.common is None else design.common.terms).values():
-        if term.kind in ("offset", "intercept"):
-            first += len(term.labels) if term.kind == "intercept" else 0
-            continue
-        labels = list(term.labels)
-        table = columns[:, first : first + len(labels)]
-        for column, label in zip(table.T, labels, strict=True):
-            if family in _ODDS:
-                sd = _LOGIT_WIDTH if _is_categoric(term) else _LOGIT_WIDTH / _spread(table, label, times)
-            else:
-                sd = _WIDTH * spread / _spread(column, label, times)
-            out[label] = sd
-        first += len(labels)
-    return out
+def _sds(term: Term, given: Mapping[str, Any], odds: bool, spread: float, times: Array | None) -> dict[str, float]:
+    """Prior standard deviations of a term's columns but those given: wide enough for any effect, in units of the data.
+
+    On the scale of log-odds, categories have one width, and an interaction of numbers with others is as wide in all of
+    its columns as their sum asks for, which is the number whichever category a row has.
+    """
+    free = [j for j, label in enumerate(term.labels) if label not in given]
+    if odds and term.categoric:
+        return {term.labels[j]: _LOGIT_WIDTH for j in free}
+    if odds and term.interaction and free:
+        width = _LOGIT_WIDTH / _spread(term.table.sum(axis=1), term.name, times)
+        return {term.labels[j]: width for j in free}
+    width = _LOGIT_WIDTH if odds else _WIDTH * spread
+    return {term.labels[j]: width / _spread(term.table[:, j], term.labels[j], times) for j in free}
 
 
 def _shift(means: Array, names: list[str], sds: dict[str, float]) -> float:
@@ -195,52 +181,31 @@ def _shift(means: Array, names: list[str], sds: dict[str, float]) -> float:
     return sum((sds[n] * float(means[j])) ** 2 for j, n in enumerate(names) if n in sds)
 
 
-def _is_categoric(term: Any) -> bool:
-    components = getattr(getattr(term, "term", term), "components", None)
-    if term.kind == "interaction" and components is not None:
-        return all(getattr(c, "kind", None) == "categoric" for c in components)
-    return bool(term.kind == "categoric")
+def _spread(column: Array, label: str, times: Array | None, of_groups: bool = False) -> float:
+    """Standard deviation of a column, whose rows count `times` times.
 
-
-def _spread(table: Array, label: str, times: Array | None) -> float:
-    """Standard deviation of a column, or of the sum of several, of which each row has one that is not 0.
-
-    Rows count `times` times. Of a level that no row that counts has, of which the prior alone speaks, all rows do.
+    Of a level that no row that counts has, of which the prior alone speaks, all rows do.
     """
-    summed = table if table.ndim == 1 else table.sum(axis=1)
-    odd = np.flatnonzero(~np.isfinite(summed))
-    if odd.size:
-        raise ValueError(f"the column {label!r} is {summed[odd[0]]} in row {odd[0]}, and not finite in "
-                         f"{counted(odd.size, 'row')}; every row needs a real number: mend or drop those rows")
-    if times is not None and not summed[times > 0.0].any():
+    if times is not None and not column[times > 0.0].any():
         times = None
-    sd = float(moments_of(summed, times)[1])
-    if not sd > 0.0:
-        raise ValueError(f"the column {label!r} is constant, so its coefficient cannot be told from the intercept: "
-                         f"leave it out")
-    return sd
+    sd = _moments(column, f"the column {label!r}", times)[1]
+    if sd > 0.0:
+        return sd
+    if of_groups:
+        raise ValueError(f"{label!r} is constant, so the effects of groups on its coefficient cannot be told from "
+                         f"those on the intercept: leave it out, or write 1 for it")
+    if not column.any():
+        raise ValueError(f"the column {label!r} is 0 in every row, so the data say nothing of its coefficient, and its "
+                         f"prior cannot be scaled by its standard deviation: leave it out, or give its prior, as "
+                         f"prior={{{label!r}: mcmc.Normal(0.0, 1.0)}}")
+    raise ValueError(f"the column {label!r} is constant, so its coefficient cannot be told from the intercept: leave "
+                     f"it out, or, where there is no intercept, write 1 for it")
 
 
-def _groups(design: Any, times: Array | None) -> tuple[dict[str, Groups], dict[str, dict[str, float]]]:
-    """Grouping factors by name, and the standard deviation of what each effect multiplies; 1 for intercepts."""
-    collected: dict[str, list[Any]] = {}
-    for term in ({} if design.group is None else design.group.terms).values():
-        collected.setdefault(term.factor.name, []).append(term)
-    groups: dict[str, Groups] = {}
-    spreads: dict[str, dict[str, float]] = {}
-    for name, terms in collected.items():
-        intercept, slopes, labels = False, [], []
-        for term in terms:
-            if term.kind == "intercept":
-                intercept = True
-                continue
-            data = np.asarray(term.expr.data, dtype=np.float64)
-            slopes.append(data.reshape(len(data), -1))
-            labels += list(term.expr.labels)
-        codes = np.asarray(terms[0].factor.data).argmax(axis=1).astype(np.int32)
-        numbers = SimpleNamespace(categories=np.array(list(terms[0].groups), dtype=object), codes=codes)
-        table = dict(zip(labels, np.column_stack(slopes).T, strict=True)) if slopes else None
-        groups[name] = Groups(numbers, table, intercept, correlated=False, name=name)
-        own = {} if table is None else {label: _spread(column, label, times) for label, column in table.items()}
-        spreads[name] = {**({"1": 1.0} if intercept else {}), **own}
-    return groups, spreads
+def _group_sds(group: Groups, spread: float, wide: float, times: Array | None) -> dict[str, HalfNormal]:
+    """Priors of the standard deviations of a factor's effects, by what they multiply."""
+    own = {"1": HalfNormal(wide)} if group.intercept else {}
+    if group.table is not None:
+        for label, column in zip(group.slope_names, group.table.T, strict=True):
+            own[label] = HalfNormal(_WIDTH * spread / _spread(column, label, times, of_groups=True))
+    return own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from fastrace._base._words import counted
 from fastrace._models.glm_inputs import check_offset, refuse_nothing, refuse_overflow
 from fastrace._models.grouping import as_groups
 from fastrace.likelihoods import SCALED, GLMSource
-from fastrace.mcmc.models._formula import arguments_of, with_given
+from fastrace.mcmc.models._formula import arguments_of, refuse_options, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
 from fastrace.mcmc.models._joint import Layout, layout_of
 from fastrace.mcmc.models.base import LogPrior
@@ -197,14 +198,17 @@ class GLM(GLMRows):
             As in R and bambi, by the library formulae: ``"y ~ x + (1 + x | g)"`` has an intercept, a slope of ``x``,
             and of each an effect for each level of ``g``. ``offset(z)`` adds a column to the predictor, and
             ``outcome['level']`` before the ~ is whether an outcome in words is that level, and ``p(won, trials)`` is
-            successes out of trials. `log`, `log2`, `log10`, `exp`, `exp2` and `abs` are functions of columns.
+            successes out of trials. `log`, `log2`, `log10`, `exp`, `exp2` and `abs` are functions of columns, and so
+            are those known where `from_formula` is called, which the formula may name too: ``bs(x, knots=knots)``.
         frame : pandas.DataFrame, or another frame that has a method `to_pandas`
-            The columns that the formula names. A category of pandas without a row is left out, as in bambi; that of a
-        `GLM` made of ``groups=`` stays, and its effect has its prior alone.
+            The columns that the formula names, without missing values. A category without a row is left out, and so is
+            a combination of nested factors such as ``(1 | a / b)``, of which bambi keeps effects that have their prior
+            alone; that of a `GLM` made of ``groups=`` stays.
         family : str, default "logistic"
             As in `GLM`.
         prior : dict, optional
-            In place of the scaled priors of columns, by their names. One of "Intercept" is on the intercept itself.
+            In place of the scaled priors of columns, by their names, or by that of a term for all of its columns: "h"
+            for "h[b]" and "h[c]". One of "Intercept" is on the intercept itself; bambi's is on that of centred columns.
         group_prior : prior of a scale, or dict, optional
             As in `GLM`; what it does not name keeps its scaled prior.
         **options
@@ -221,24 +225,31 @@ class GLM(GLMRows):
         ------
         ImportError
             Without formulae: ``python -m pip install "formulae>=0.5"``.
+        TypeError
+            If an option is bambi's; the message says what to do here.
         ValueError
-            If the formula cannot be read, or names a column or a level of the outcome that the frame does not have, an
-            outcome is not one number a row, a value is missing, or a column is constant.
+            If the formula cannot be read, or holds what bambi alone has, such as ``weighted(y, w)`` or ``hsgp(x)``; if
+            it names a column or a level of the outcome that the frame does not have; if an outcome is not one number a
+            row, a value is missing, or a column whose prior is scaled, or an outcome that scales it, is constant.
 
         Notes
         -----
         With s the standard deviation of the outcome of the "gaussian" and "student-t" families, and 1 elsewhere, a
-        coefficient is normal about 0 with standard deviation 2.5 s / sd(column); on the scale of log-odds with
-        1 / sd(column), or 1 for a category. The predictor without groups at the mean of all columns, which is the
-        intercept of centred columns, is normal about the mean of the outcome, or 0, with standard deviation
-        :math:`\sqrt{(2.5 s)^2 + \sum_j (\sigma_j \bar x_j)^2}`, or 1.5 for log-odds. Effects of groups are
-        independent with half-normal standard deviations of 2.5 s / sd(column), or as wide as that square root. This
-        is bambi's joint density without weights, where families, links and parameters are the same. With `weights`,
-        means and standard deviations here are those of the table in which each row stands as often as its weight
-        says; those of bambi's ``weighted(y, w)`` are not, so that its priors differ. Further, bambi's link of the gamma
-        family is the inverse unless told otherwise, and here it is the logarithm; its alpha of the gamma and negative
-        binomial families is 1 / dispersion, whose prior, half-Cauchy with scale 1, is the same of both; it learns the
-        degrees of freedom of the "student-t" family, which are fixed here.
+        coefficient is normal about 0 with standard deviation 2.5 s / sd(column). On the scale of log-odds, which is
+        that of the "logistic", "binomial" and "probit" families, it is 1 / sd(column), 1 for categories and
+        interactions of categories, and for other interactions 1 / sd(sum of the interaction's columns). The predictor
+        without groups at the mean of all columns, which is the intercept of centred columns, is normal about the mean
+        of the outcome, or 0, with standard deviation :math:`\sqrt{(2.5 s)^2 + \sum_j (\sigma_j \bar x_j)^2}`, or 1.5
+        for log-odds. Effects of groups are independent with half-normal standard deviations of 2.5 s / sd(column), or
+        as wide as that square root. This is bambi's joint density without weights, where families, links and parameters
+        are the same.
+
+        With `weights`, means and standard deviations here are those of the table in which each row stands as often as
+        its weight says; those of bambi's ``weighted(y, w)`` are not, so that its priors differ. Further, bambi's link
+        of the gamma family is the inverse unless told otherwise, and here it is the logarithm; its alpha of the gamma
+        and negative binomial families is 1 / dispersion, whose prior, half-Cauchy with scale 1, is the same of both; it
+        learns the degrees of freedom of the "student-t" family, which are fixed here. It has no scaled priors for
+        splines and polynomials, ``bs(x, df=5)``, on the scale of log-odds; here each of their columns has its own.
 
         References
         ----------
@@ -257,9 +268,13 @@ class GLM(GLMRows):
         >>> model.names[:3]  # doctest: +SKIP
         ('Intercept', 'x', '1|g[u]')
         """
+        refuse_options(family, options)
         _frames.require_same_rows(frame=frame, **options)
-        found, names, part = arguments_of(formula, frame, family, prior, options.get("weights"))
-        for name, words in (("offset", "write the sum of both in one place"), ("trials", "write them in one place")):
+        caller = sys._getframe(1)
+        scope = (caller.f_locals, caller.f_globals)
+        found, names, part = arguments_of(formula, frame, family, prior, options.get("weights"), scope)
+        for name, words in (("offset", "write the sum of both in one place"), ("trials", "write them in one place"),
+                            ("groups", "write all of them in one place")):
             if found[name] is not None and options.get(name) is not None:
                 raise ValueError(f"{name} was given, and the formula has one too: {words}")
         prior = found.pop("prior")

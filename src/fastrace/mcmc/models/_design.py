@@ -1,0 +1,307 @@
+"""What a formula makes of a frame: the outcome, tables of terms, offsets and grouping factors; needs formulae."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base import _checks
+from fastrace._base._words import counted
+from fastrace._models.grouping import Groups
+
+__all__ = ["Design", "Term", "designed"]
+
+Array = NDArray[np.float64]
+Scope = tuple[Mapping[str, Any], ...]  # where functions are looked up, the first first
+
+# bambi has the functions in its formulas too, but for those of `np`
+_FUNCTIONS = {"np": np, **{name: getattr(np, name) for name in ("log", "log2", "log10", "exp", "exp2", "abs")}}
+_OUTCOMES = {  # what bambi has around outcomes, and what to do here
+    "weighted": "leave it out, and give the whole numbers of times that rows count as weights=",
+    "censored": "no model of outcomes that were cut off is to be had",
+    "truncated": "no model of outcomes of which some were left out is to be had",
+    "constrained": "no model of outcomes within bounds is to be had",
+    "c": "a model has one outcome: write a formula for each",
+}
+_SMOOTH = "a spline such as bs(x, df=5) is the nearest to be had, or a GLM of basis functions of your own"
+_LONGEST = 20  # columns that a message names
+
+
+@dataclass(frozen=True)
+class Term:
+    """Columns of one term, with their names."""
+
+    name: str
+    labels: tuple[str, ...]
+    table: Array  # of shape (n_rows, len(labels))
+    intercept: bool = False
+    interaction: bool = False
+    categoric: bool = False  # words alone: every component is a category
+
+
+@dataclass(frozen=True)
+class Design:
+    """Rows of a model: `trials` is None unless the outcome is successes out of trials, and `offset` without offsets."""
+
+    outcome: str
+    y: Array
+    trials: Array | None
+    terms: tuple[Term, ...]
+    offset: Array | None
+    groups: tuple[Groups, ...]
+    effects: tuple[str, ...]  # of groups, as the formula has them: "1|g", "x|g"
+
+
+def designed(formula: str, frame: Any, scope: Scope = ()) -> Design:
+    """The rows that a formula makes of a frame. Functions are those of formulae, of `scope` and `_FUNCTIONS`."""
+    if not isinstance(formula, str) or not formula.split("~")[0].strip() or "~" not in formula:
+        raise ValueError(f'formula is {_checks.shown(formula)}; words such as "y ~ x + (1 + x | g)" are needed')
+    described = _described(formula)
+    frame, known = _columns_of(formula, frame, described)
+    from formulae.environment import Environment
+    from formulae.matrices import DesignMatrices
+
+    env = Environment([*scope, _FUNCTIONS])
+    # Dummies of groups would take rows times groups numbers, so formulae makes the other terms alone.
+    grouped, described.group_terms = list(described.group_terms), []
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):        # of logarithms; numbers are looked at afterwards
+            made = DesignMatrices(described, frame, env)
+            groups = _groups(grouped, frame, env)
+    except KeyError as error:
+        name = error.args[0] if error.args else None
+        if isinstance(name, str) and name not in formula:           # of a function of the user's own
+            raise
+        raise ValueError(f"{formula!r} names {error}; the frame has {', '.join(known[:_LONGEST])}"
+                         f"{', ...' if len(known) > _LONGEST else ''}, and no function of that name was found where "
+                         f"from_formula was called") from error
+    except ValueError as error:
+        if "unrecognized type" in str(error):
+            raise ValueError(f"what {formula!r} names is not all numbers or words: "
+                             f"{_kinds(frame) or error}") from error
+        raise
+    terms, offset = _terms(made.common, len(frame))
+    y, trials = _outcome(made.response)
+    return Design(made.response.name, y, trials, terms, offset, groups, tuple(term.name for term in grouped))
+
+
+def _described(formula: str) -> Any:
+    """The formula as formulae reads it. Refused is what formulae, or this package, would leave out in silence."""
+    try:
+        from formulae import model_description
+        from formulae.parser import ParseError
+        from formulae.resolver import ResolverError
+        from formulae.scanner import ScanError, Scanner
+    except ImportError as error:
+        raise ImportError('GLM.from_formula needs formulae: python -m pip install "formulae>=0.5"') from error
+    try:
+        kinds = [token.kind for token in Scanner(formula).scan()]
+    except ScanError as error:
+        raise ValueError(f"{formula!r} is not a whole formula: {error}") from error
+    _refuse_bare_bars(formula, kinds)
+    try:
+        described = model_description(formula)
+    except (ParseError, ResolverError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{formula!r} is not a whole formula: {error}") from error
+    if described.response is None:      # formulae drops what it cannot take for one, such as "C(h)['a']"
+        raise ValueError(f"{formula!r} has no outcome before the ~: name a column, one of its levels as in "
+                         f"column['level'], a function of a column such as log(y), or p(successes, trials)")
+    response = described.response.term.components[0]
+    name = _function(response)
+    if name in _OUTCOMES:
+        raise ValueError(f"the outcome {response.name!r} is made by {name}(), which bambi has and this package has "
+                         f"not: {_OUTCOMES[name]}")
+    for component in _components(described):
+        if _function(component) == "hsgp":
+            raise ValueError(f"{formula!r} holds {component.name}, a Gaussian process of bambi, which this package has "
+                             f"not: {_SMOOTH}")
+        if getattr(component, "reference", None) is not None:
+            raise ValueError(f"{formula!r} holds {component.name}[{component.reference!r}] after the ~, where a level "
+                             f"says nothing: write I({component.name} == {component.reference!r}) for whether "
+                             f"{component.name!r} is that level, or T({component.name}, {component.reference!r}) to "
+                             f"compare the others with it")
+        if component.name == response.name:
+            raise ValueError(f"{formula!r} has the outcome {response.name!r} after the ~ too, where it would foretell "
+                             f"itself: leave it out there")
+    for term in (*described.common_terms, *(term.expr for term in described.group_terms)):
+        if hasattr(term, "components"):     # both terms of "h/x" hold one "h", whose names the second would change
+            term.components = [copy.deepcopy(component) for component in term.components]
+    return described
+
+
+def _refuse_bare_bars(formula: str, kinds: list[str]) -> None:
+    """A bar outside parentheses, which formulae reads and then drops; or two of them."""
+    depth = 0
+    for kind, after in zip(kinds, [*kinds[1:], ""], strict=True):
+        depth += (kind == "LEFT_PAREN") - (kind == "RIGHT_PAREN")
+        if kind == "PIPE" and after == "PIPE":
+            raise ValueError(f"{formula!r} is not a whole formula: write | for ||, since effects of groups are "
+                             f"independent here as they are in bambi")
+        if kind == "PIPE" and depth == 0:
+            raise ValueError(f"{formula!r} has a | outside parentheses: write (1 | g) or (x | g) for effects of "
+                             f"groups, and leave | out otherwise")
+
+
+def _components(described: Any) -> Iterator[Any]:
+    """Columns and calls of functions after the ~, those of effects of groups too."""
+    for term in described.common_terms:
+        yield from getattr(term, "components", ())
+    for term in described.group_terms:
+        yield from getattr(term.expr, "components", ())
+        yield from term.factor.components
+
+
+def _function(component: Any) -> str | None:
+    """The function of a component that is a call of one."""
+    return getattr(getattr(component, "call", None), "callee", None)
+
+
+def _columns_of(formula: str, frame: Any, described: Any) -> tuple[Any, list[str]]:
+    """The columns that a formula names, with every value and no category without a row; and the names of all."""
+    if hasattr(frame, "to_pandas"):
+        frame = frame.to_pandas()
+    if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
+        advice = "collect() it" if hasattr(frame, "collect") else "such as pandas.DataFrame(columns_by_name)"
+        raise TypeError(f"frame is {_checks.shown(frame)} of type {type(frame).__name__}; a pandas.DataFrame whose "
+                        f"columns the formula names is needed: {advice}")
+    if not len(frame):
+        raise ValueError("frame has no rows; a model needs a row per outcome")
+    known = [repr(str(name)) for name in frame.columns]
+    named = [name for name in dict.fromkeys(frame.columns) if name in described.var_names]
+    frame = frame[named]
+    twice = _checks.twice([str(name) for name in frame.columns])
+    if twice is not None:
+        raise ValueError(f"{formula!r} names a column of which the frame has several: {twice!r} stands "
+                         f"{[str(name) for name in frame.columns].count(twice)} times, and once is needed")
+    short = [f"{name!r} ({count})" for name, count in frame.isna().sum().items() if count]
+    if short:
+        rows = counted(int(frame.isna().any(axis=1).sum()), "row")
+        raise ValueError(f"columns that {formula!r} names have missing values, in {rows} of {len(frame)}: "
+                         f"{', '.join(short[:_LONGEST])}. A model needs all of them in every row: fill them, or drop "
+                         f"those rows with frame.dropna(subset={named!r})")
+    odd = [name for name, kind in frame.dtypes.items() if getattr(kind, "kind", "O") == "c"]
+    if odd:
+        raise ValueError(f"the column {odd[0]!r} is complex; real numbers are needed, such as its real part and its "
+                         f"imaginary part as two columns")
+    kept = {name: frame[name].cat.remove_unused_categories() for name in named if hasattr(frame[name].dtype, "ordered")}
+    return (frame.assign(**kept) if kept else frame), known
+
+
+def _kinds(frame: Any) -> str:
+    """What those of a formula's columns are that are neither numbers nor words; empty if all are."""
+    from pandas.api.types import infer_dtype
+
+    odd = []
+    for name, kind in frame.dtypes.items():
+        if getattr(kind, "kind", "O") in "mM" or str(kind).startswith("period"):
+            odd.append(f"{name!r} is {kind}: make it a number, such as days since the first, or a category")
+        elif str(kind) == "object" and infer_dtype(frame[name]) != "string":
+            odd.append(f"{name!r} holds objects ({infer_dtype(frame[name])}): make them all numbers or all words, with "
+                       f"frame[{name!r}].astype(float) or .astype(str)")
+    return "; ".join(odd[:_LONGEST])
+
+
+def _outcome(response: Any) -> tuple[Array, Array | None]:
+    """Outcomes, and of successes out of trials the trials."""
+    y = np.asarray(response.design_matrix, dtype=np.float64)
+    part = response.term.term.components[0]
+    level: Any = getattr(part, "reference", None)
+    levels: Any = getattr(part, "levels", None)
+    if level is not None and levels is None:
+        raise ValueError(f"the outcome {part.name!r} is numbers, which have no level {level!r}: leave it out, or make "
+                         f"the column words, with .astype(str)")
+    if level is not None and level not in list(levels):
+        words = "" if all(isinstance(own, str) for own in levels) else ", which .astype(str) makes words"
+        raise ValueError(f"the outcome {response.name!r} has no level {level!r}, so it would be 0 in every row; its "
+                         f"levels are {', '.join(map(repr, levels))}{words}")
+    if response.kind == "proportion":
+        return np.ascontiguousarray(y[:, 0]), np.ascontiguousarray(y[:, 1])
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.ndim != 1 or (levels is not None and level is None):
+        has = f"{y.shape[1]} columns" if y.ndim > 1 else "one level"
+        name = "column" if hasattr(part, "call") else response.name
+        raise ValueError(f"the outcome {response.name!r} has {has}; one number a row is needed: write "
+                         f"\"{name}['level'] ~ ...\" for whether an outcome in words is that level")
+    _require_real(y, f"the outcome {response.name!r}")
+    return y, None
+
+
+def _terms(common: Any, n: int) -> tuple[tuple[Term, ...], Array | None]:
+    """The common terms, and the sum of the offsets."""
+    terms: list[Term] = []
+    offset: Array | None = None
+    for term in ({} if common is None else common.terms).values():
+        if term.kind == "offset":
+            offset = np.asarray(term.data, dtype=np.float64).reshape(n) + (0.0 if offset is None else offset)
+            continue
+        kinds = [component.kind for component in getattr(getattr(term, "term", term), "components", ())]
+        labels, table = _table(term, n)
+        terms.append(Term(term.name, labels, table, term.kind == "intercept", term.kind == "interaction",
+                          bool(kinds) and all(kind == "categoric" for kind in kinds)))
+    return tuple(terms), offset
+
+
+def _table(term: Any, n: int) -> tuple[tuple[str, ...], Array]:
+    """The columns of a term and their names."""
+    table, labels = np.asarray(term.data, dtype=np.float64).reshape(n, -1), tuple(term.labels)
+    if not table.shape[1]:
+        raise ValueError(f"the term {term.name!r} has one level, which the intercept stands for already: leave it out")
+    for label, column in zip(labels, table.T, strict=True):
+        _require_real(column, f"the column {label!r}")
+    return labels, table
+
+
+def _require_real(column: Array, called: str) -> None:
+    odd = np.flatnonzero(~np.isfinite(column))
+    if odd.size:
+        raise ValueError(f"{called} is {column[odd[0]]} in row {odd[0]}, and not finite in "
+                         f"{counted(odd.size, 'row')}; every row needs a real number: mend or drop those rows")
+
+
+def _groups(terms: list[Any], frame: Any, env: Any) -> tuple[Groups, ...]:
+    """Grouping factors: each with all of its effects, which are independent."""
+    collected: dict[str, list[Any]] = {}
+    for term in terms:
+        collected.setdefault(term.factor.name, []).append(term)
+    found = []
+    for name, own in collected.items():
+        slopes = [term.expr for term in own if hasattr(term.expr, "components")]
+        intercept = len(slopes) < len(own)
+        tables: list[Array] = []
+        labels: list[str] = []
+        for expr in slopes:
+            expr.set_type(frame, env)
+            expr.set_data(not intercept)                # of words, all levels where there is no intercept
+            names, table = _table(expr, len(frame))
+            tables.append(table)
+            labels += names
+        codes = tuple(_codes(component, frame, env) for component in own[0].factor.components)
+        columns = dict(zip(labels, np.column_stack(tables).T, strict=True)) if tables else None
+        found.append(Groups(codes if len(codes) > 1 else codes[0], columns, intercept, correlated=False, name=name))
+    return tuple(found)
+
+
+def _codes(component: Any, frame: Any, env: Any) -> Any:
+    """The group of each row, by one column or call of a function; in order as formulae has them."""
+    if not hasattr(component, "call"):
+        values = frame[component.name]
+    else:
+        component.set_type(frame, env)
+        values = component.call.eval(frame, component.env)
+        if getattr(values, "contrast", None) is not None and type(values.contrast).__name__ != "Treatment":
+            raise ValueError(f"groups are those of {component.name!r}, whose contrasts say nothing of groups: name the "
+                             f"column alone")
+        if getattr(values, "levels", None) is not None:
+            from pandas import Categorical
+
+            values = Categorical(values.data, categories=values.levels, ordered=True)
+        values = getattr(values, "data", values) if hasattr(values, "contrast") else values
+    if getattr(getattr(values, "dtype", None), "ordered", False):
+        return values
+    values = np.asarray(values)
+    return values.astype(str) if values.dtype == bool else values       # called True and False, not 1 and 0
