@@ -230,7 +230,8 @@ class HeldOut:
 
         What was raced for is the score of the best plus the difference on common rows: of less variance where scores
         of a row go together, and an eliminated candidate was behind on those rows, while its own mean on few of them
-        may lie above that of the best on all. For other scores, which nobody compared, it is the plain mean.
+        may lie above that of the best on all. For other scores, which nobody compared, it is the plain mean, and where
+        several are sought and the best was known before, which then is read no further.
         """
         best = int(np.atleast_1d(self.result.best)[0])
         per_split = np.full((self.count, len(self.splits)), np.nan)
@@ -238,14 +239,15 @@ class HeldOut:
         ends = self.metrics[m].score.support_for(None)
         last = {int(i): look for look in self.looks for i in look.arms}
         with np.errstate(invalid="ignore", divide="ignore"):
-            final = self.looks[-1]
+            final = last[best]
             own, counts = final.sums[m][np.flatnonzero(final.arms == best)[0]], final.counts[m]
             level, whole = own / counts, own.sum() / counts.sum()
             for i, look in last.items():
                 sums, counts = look.sums[m], look.counts[m]
                 own = sums[np.flatnonzero(look.arms == i)[0]]
-                if m == 0:
-                    gap = own - sums[np.flatnonzero(look.arms == best)[0]]
+                beside = np.flatnonzero(look.arms == best)
+                if m == 0 and len(beside):
+                    gap = own - sums[beside[0]]
                     per_split[i], mean[i] = level + gap / counts, whole + gap.sum() / counts.sum()
                     if ends is not None and look is not final:       # a difference added may lead outside
                         per_split[i], mean[i] = np.clip(per_split[i], *ends), np.clip(mean[i], *ends)
