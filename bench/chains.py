@@ -1,230 +1,519 @@
-"""Effective draws a CPU second of posteriors over tall data, ours beside released peers, in one table.
+"""Chains over tall data beside their rivals: effective draws a CPU second, with and without set-up, one table.
 
-    python bench/chains.py [ROW ...] [--limit SECONDS] [--output FOLDER]
+    python bench/chains.py [ROW ...] [--limit SECONDS]
+    python bench/chains.py --list
 
-Each cell runs in a process of its own on one thread. It counts the smallest effective number of draws over all
-parameters, scales included. "set-up" is what comes before the first draw that counts, but tuning of our chains, which
-is part of their draws; of NUTS it is compiling and warming up. A cell that takes longer than the limit says so. Peers:
-weighted draws without a chain (`mcmc.laplace`), NUTS of NumPyro on all rows, HMCECS of NumPyro (a subsample of 200 rows
-with a second-order proxy; plain posteriors alone), nutpie on a PyMC model. They are left out where they are not
-installed. `python -m benchmarks.wide` and `python -m benchmarks.mixtures` in bench/ measure hundreds of parameters and
-labels of groups; papers/chen_2016/arch_selection.py the order of ARCH models.
+A row is a posterior, or a mixture. Ours and each rival that is installed run one after the other, each in a process
+of its own with one thread; models and data are those of `bench/benchmarks`. Effective draws are the smallest number
+over all parameters, scales included. "Set-up" is all that comes before the first step: modes, expansions, bounds,
+pilots; of NumPyro and nutpie compiling, and of NumPyro warm-up too. "Draws" holds tuning and the checks of the draws.
+A rival that has no answer after `--limit` CPU seconds (180 by default) is stopped, and the table says so. A row where
+a rival is faster, set-up left out or counted, is marked. Prints Markdown, and writes `bench/results/chains.csv`; rows
+that are not asked for stay as they are there. All rows take about 25 CPU minutes.
 """
+
+# ruff: noqa: E402    (threads are limited before NumPy and JAX are imported)
+
+from __future__ import annotations
+
+import os
+
+for _name in (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+):
+    os.environ[_name] = "1"
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count=1"
+os.environ["JAX_PLATFORMS"] = "cpu"
 
 import argparse
 import csv
 import json
-import os
+import math
 import pathlib
 import resource
+import signal
 import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
-from benchmarks import hierarchies, without_chains
-from benchmarks import mcmc as near_normal
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from benchmarks import _peers, hierarchies, mixtures, wide, without_chains
+from benchmarks import mcmc as headline
 
 from fastrace import mcmc
 
-PYMC = "PyMC model, 50 groups"
-RARE = ("20 positives", "100 positives", "500 positives")
-# What is measured, and the goal: effective draws a second.
-GOALS = {
-    "50 groups": 10_000, "200 groups": 2_000, "200 groups, many empty": 2_000, "1,000 + 200 crossed groups": 50,
-    "horseshoe": 1_000, "laplace prior": 50_000, "poisson with offset": 100_000, "negative binomial": 20_000,
-    "unknown sigma": 100_000, "20 positives": 2_000, "100 positives": 10_000, "500 positives": 150_000,
-    "softmax": 15_000, "near-normal, 10": 1_000_000, PYMC: 1_000,
-}
-OURS = ("sample", "kernel")         # what mcmc.sample chooses, and the kernel that suits the row
-HOW = (*OURS, "laplace", "nuts", "hmcecs", "nutpie")
-N_NUTS = 200                        # draws of NUTS, and steps of its warm-up
+LONG_ENOUGH = 0.5  # seconds of sweeps, which take 20 microseconds and more
+FILE = HERE / "results" / "chains.csv"
+COLUMNS = (
+    "row",
+    "way",
+    "ours",
+    "set_up_seconds",
+    "seconds",
+    "effective",
+    "per_second",
+    "per_second_with_set_up",
+    "milliseconds",
+    "goal",
+    "words",
+)
+Figure = dict[str, Any]  # "effective" and "seconds", or a "rate", or "milliseconds" a sweep; "set_up", "words"
 
 
-def data_of(row):
-    """What `mcmc.GLM` takes."""
-    if row == PYMC:
-        return hierarchies.data_of("50 groups")
-    if row in hierarchies.PROBLEMS:
-        return hierarchies.data_of(row)
-    if row in RARE:
-        return without_chains.data_of(row if row == "20 positives" else f"{row}, 10")
-    X, y = near_normal.logistic(100_000, 10)
-    return {"X": X, "y": y, "prior_sd": 10.0}
+# Ways to draw. Each gives the effective draws, the seconds of set-up and of the draws, and words on it.
 
 
-def model_of(row):
-    if row == "softmax":
-        rng = np.random.default_rng(20161125)
-        X = np.column_stack([np.ones(100_000), rng.standard_normal((100_000, 19))])
-        utility = X @ (0.3 * rng.standard_normal((20, 5))) + rng.gumbel(size=(100_000, 5))
-        return mcmc.Softmax(X, utility.argmax(axis=1), prior_sd=2.5)
-    if row == PYMC:
-        return mcmc.from_pymc(pymc_of(data_of(row)))
-    return mcmc.GLM(**data_of(row))
+def chains(make: Callable[[], Any], n_draws: int = 4000) -> Figure:
+    """Two chains of a kernel, or of what `mcmc.sample` chooses for a model; set-up ends with the first step."""
+    begun: list[float] = []
+
+    def first(chain: int, steps: Any) -> None:
+        if not begun:
+            begun.append(time.process_time())
+
+    start = time.process_time()
+    trace = mcmc.sample(make(), n_draws=n_draws, n_chains=2, rng=1, threads=1, callback=first)
+    end = time.process_time()
+    words = f"{trace.kernel['kernel']}, R-hat {trace.rhat().max():.3f}, {trace.rows.mean():,.0f} rows a step"
+    return {"effective": trace.ess().min(), "set_up": begun[0] - start, "seconds": end - begun[0], "words": words}
 
 
-def pymc_of(data):
-    """Varying intercepts, not centred, with the priors that `mcmc.GLM` takes by default for columns of unit spread."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        X, y = pm.Data("X", data["X"]), pm.Data("y", data["y"].astype(float))
-        group = pm.Data("g", data["groups"]["group"])
-        beta = pm.Normal("beta", 0.0, 2.5, shape=data["X"].shape[1])
-        sd, z = pm.HalfNormal("sd", 2.5), pm.Normal("z", shape=50)
-        pm.Bernoulli("obs", logit_p=X @ beta + (sd * z)[group], observed=y)
-    return model
-
-
-def ours(row, how):
-    """Smallest effective number of draws, seconds to set up, seconds to draw, and what was run."""
-    model, start = model_of(row), time.process_time()
-    n_draws = 20_000 if row in ("near-normal, 10", "500 positives", *hierarchies.WIDE) else 4_000
-    if how == "laplace":
-        answer = mcmc.laplace(model, 1000, rng=1)
-        return answer.ess, 0.0, time.process_time() - start, f"Pareto k {answer.pareto_k:.2f}"
-    if how == "kernel":
-        single = row in RARE or row in ("softmax", "near-normal, 10")
-        model = (mcmc.PoissonMinibatchMetropolis if single else mcmc.SurrogateMetropolis)(model)
-    begun = time.process_time()
-    trace = mcmc.sample(model, n_draws=n_draws, n_chains=2, rng=1, threads=1)
-    warned = "; warned" if trace.warnings else ""
-    return trace.ess().min(), begun - start, time.process_time() - begun, trace.kernel["kernel"] + warned
+def laplace(make: Callable[[], Any]) -> Figure:
+    """Weighted draws without a chain; all of it counts as draws, since the passes for weights are most of it."""
+    of, start = make(), time.process_time()
+    answer = mcmc.laplace(of, 1000, rng=1)
+    return {
+        "effective": answer.ess,
+        "set_up": 0.0,
+        "seconds": time.process_time() - start,
+        "words": f"Pareto k {answer.pareto_k:.2f}",
+    }
 
 
-def numpyro_model(data, dist, numpyro, jnp, subsample=None):
-    """The model of `data` in NumPyro; priors that a row leaves to our defaults are normal with sd 2.5, half-normal."""
-    n_rows, dim = data["X"].shape
-    family, prior = data.get("family", "logistic"), data.get("prior")
-    X, y = jnp.asarray(data["X"]), jnp.asarray(np.asarray(data["y"], dtype=float))
-    offset = jnp.asarray(data.get("offset", np.zeros(n_rows)))
-    codes = [(jnp.asarray(code), int(code.max()) + 1) for code in data.get("groups", {}).values()]
-
-    def model():
-        if isinstance(prior, mcmc.Horseshoe):
-            tau = numpyro.sample("tau", dist.HalfCauchy(prior.expected_nonzero / (dim - prior.expected_nonzero)
-                                                        * 2.0 / np.sqrt(n_rows)))
-            local = numpyro.sample("local", dist.HalfCauchy(1.0).expand([dim]).to_event(1))
-            c2 = numpyro.sample("c2", dist.InverseGamma(2.0, 2.0 * 2.5**2))
-            z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([dim]).to_event(1))
-            beta = z * tau * local * jnp.sqrt(c2 / (c2 + (tau * local) ** 2))
-        else:
-            of = dist.Laplace(0.0, 0.1) if prior is not None else dist.Normal(0.0, data.get("prior_sd", 2.5))
-            beta = numpyro.sample("beta", of.expand([dim]).to_event(1))
-        effects = []
-        for k, (_, n_groups) in enumerate(codes):
-            sd = numpyro.sample(f"sd{k}", dist.HalfNormal(2.5))
-            effects.append(numpyro.sample(f"effect{k}", dist.Normal(0.0, sd).expand([n_groups]).to_event(1)))
-        scale = numpyro.sample("scale", dist.HalfCauchy(1.0)) if family in ("gaussian", "negative-binomial") else 1.0
-        with numpyro.plate("rows", n_rows, subsample_size=subsample) as rows:
-            eta = X[rows] @ beta + offset[rows]
-            for effect, (code, _) in zip(effects, codes, strict=True):
-                eta += effect[code[rows]]
-            numpyro.sample("y", {
-                "logistic": lambda: dist.Bernoulli(logits=eta), "gaussian": lambda: dist.Normal(eta, scale),
-                "poisson": lambda: dist.Poisson(jnp.exp(eta)),
-                "negative-binomial": lambda: dist.NegativeBinomial2(jnp.exp(eta), 1.0 / scale)}[family](), obs=y[rows])
-    return model
+def given(found: tuple[float, float, float], words: str = "") -> Figure:
+    return {"effective": found[0], "set_up": found[1], "seconds": found[2], "words": words}
 
 
-def by_numpyro(row, how):
-    import jax
-    import jax.numpy as jnp
-    import numpyro
-    from numpyro import distributions as dist
-    from numpyro.infer import HMCECS, MCMC, NUTS
+def nuts(name: str, table: Callable[[], tuple[Any, Any]], n_warmup: int, n_draws: int, **options: Any) -> Figure:
+    X, y = table()
+    model = _peers.regression(**options)
+    return given(
+        _peers.by_numpyro(model, (X, y.astype(np.float64 if name == "sigma" else np.int32)), n_warmup, n_draws),
+        f"{n_warmup} steps of warm-up, {n_draws} draws",
+    )
 
-    jax.config.update("jax_enable_x64", True)
-    data, start = data_of(row), time.process_time()
-    if how == "nuts":
-        kernel, n_draws = NUTS(numpyro_model(data, dist, numpyro, jnp)), N_NUTS
+
+def nuts_of_groups(name: str, centred: bool = True) -> Figure:
+    n_warmup, n_draws = (40, 20) if "crossed" in name else (300, 200)
+    return given(
+        hierarchies.by_nuts(name, n_draws, n_warmup, centred),
+        f"{'' if centred else 'not '}centred, {n_warmup} steps of warm-up, {n_draws} draws",
+    )
+
+
+def nuts_of_table(name: str) -> Figure:
+    """NUTS on a problem of `hierarchies.WIDE`, with priors like ours."""
+    X, y, options = hierarchies.table_of(name)
+    spread = 1.0
+    if name == "horseshoe":
+        spread = 1.0 / math.sqrt(y.mean() * (1.0 - y.mean()))
+    elif name == "unknown sigma":
+        spread = float(y.std())
+    quick = name != "horseshoe"
+    return nuts(
+        "sigma" if name == "unknown sigma" else "",
+        lambda: (X, y),
+        200 if quick else 300,
+        500 if quick else 200,
+        family=options.get("family", "logistic"),
+        prior=options.get("prior"),
+        offset=options.get("offset"),
+        spread=spread,
+    )
+
+
+def positives(name: str) -> Callable[[], Any]:
+    return partial(mcmc.PoissonMinibatchMetropolis, without_chains.model(name))
+
+
+def wide_by(kind: str, dim: int) -> Figure:
+    """By the errors of averages over batches: the least of means, squares and lower twentieths."""
+    start = time.process_time()
+    wide.model(dim)
+    set_up, n = time.process_time() - start, {200: 24, 500: 10}[dim]
+    found = wide.measured(kind, dim, n)
+    return {
+        "rate": min(found[:3]),
+        "set_up": set_up,
+        "words": f"means {found[0]:,.0f}, squares {found[1]:,.0f}, lower twentieths {found[2]:,.0f}; "
+        f"by autocorrelation of "
+        f"squares {found[4]:,.0f}",
+    }
+
+
+def labels(kernel: str, problem: str) -> Figure:
+    bench, start = mixtures.Labels(), time.process_time()
+    bench.setup(kernel, problem)
+    set_up = time.process_time() - start
+    took, runs, start = 0.0, 0, time.process_time()
+    while took < LONG_ENOUGH:
+        bench.run()
+        took, runs = time.process_time() - start, runs + 1
+    took *= 1e3 / (runs * bench.n)
+    words = f"accepted {bench.track_acceptance(kernel, problem):.3f}" if kernel.startswith("surrogate") else ""
+    return {"milliseconds": took, "set_up": set_up, "words": words}
+
+
+def mixture(problem: str) -> Figure:
+    bench = mixtures.Mixtures()
+    bench.setup(problem)
+    return {
+        "milliseconds": bench.track_milliseconds_per_sweep(problem),
+        "set_up": bench.seconds,
+        "words": f"labels, parameters and weights; accepted {bench.track_acceptance(problem):.3f}",
+    }
+
+
+def softmax() -> Any:
+    return mcmc.Softmax(*headline.softmax(), prior_sd=10.0)
+
+
+def near_normal() -> Any:
+    return mcmc.GLM(*headline.logistic(100_000, 10), prior_sd=10.0, shuffle=1)
+
+
+def at_the_mode(kernel: str, bound: str | None = None) -> Figure:
+    """As `benchmarks.mcmc` times it: steps from the mode on, without tuning and checks."""
+    of, start = near_normal(), time.process_time()
+    if bound:
+        made = mcmc.RacingMetropolis(of, bound=bound, control_variate=of.reference())
     else:
-        mode = {"beta": jnp.asarray(mcmc.GLM(**data).reference().theta_hat)}
-        inner = NUTS(numpyro_model(data, dist, numpyro, jnp, 200))
-        kernel, n_draws = HMCECS(inner, num_blocks=10, proxy=HMCECS.taylor_proxy(mode)), 2000
-    chain = MCMC(kernel, num_warmup=N_NUTS if how == "nuts" else 1000, num_samples=n_draws, progress_bar=False)
-    chain.warmup(jax.random.key(0))
-    begun = time.process_time()
-    chain.run(jax.random.key(1))
-    took = time.process_time() - begun
-    draws = [np.reshape(np.asarray(part), (1, n_draws, -1)) for part in chain.get_samples().values()]
-    return hierarchies.smallest(np.concatenate(draws, 2)), begun - start, took, f"{n_draws} draws"
+        made = headline.kernel_of(kernel, of, of.reference())
+    set_up = time.process_time() - start
+    per_second, rows, _ = headline.Logistic().figures(made)
+    return {"rate": per_second, "set_up": set_up, "words": f"{rows:.1f} rows a step; no tuning"}
 
 
-def by_nutpie(row, how):
-    import nutpie
-
-    model, start = pymc_of(data_of(row)), time.process_time()
-    compiled = nutpie.compile_pymc_model(model)
-    begun = time.process_time()
-    answer = nutpie.sample(compiled, draws=N_NUTS, tune=2 * N_NUTS, chains=1, cores=1, seed=1, progress_bar=False)
-    took = time.process_time() - begun
-    draws = [answer.posterior[name].to_numpy().reshape(1, N_NUTS, -1) for name in ("beta", "sd", "z")]
-    return hierarchies.smallest(np.concatenate(draws, 2)), begun - start, took, f"{N_NUTS} draws, tuned in their time"
+def pymc_model(centred: bool = False) -> Any:
+    X, y, codes = hierarchies.varying_intercepts("50 groups", hierarchies.N_ROWS)
+    return _peers.pymc_hierarchy(X, y, codes[0], 50, centred)
 
 
-def applies(row, how):
-    """Peers that can run the row as it is."""
-    if how == "nutpie":
-        return row == PYMC
-    if how == "hmcecs":
-        return row in RARE or row in ("near-normal, 10", "poisson with offset")
-    if how == "nuts":
-        return row not in (PYMC, "softmax")
-    return how != "laplace" or row not in ("horseshoe", "laplace prior", PYMC)
+def from_pymc(centred: bool) -> Figure:
+    model = pymc_model(centred)
+    return chains(lambda: mcmc.from_pymc(model))
 
 
-def cell(row, how, limit):
-    """The figures of a cell, from a process of its own, or why there are none."""
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-               "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    command = [sys.executable, __file__, row, "--one", how]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | threads,
-                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)))
-    if done.returncode < 0:
-        return {"note": f"no end in {limit} CPU s"}
+def memory_map(n_rows: str) -> Figure:
+    """By `bench/memory_map.py`, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "memory_map.py"), n_rows], check=True, capture_output=True, text=True
+    )
+    _, made, expand, bounds, draws, rate, _, more = map(float, done.stdout.splitlines()[-1].split())
+    return {
+        "effective": rate * draws,
+        "set_up": made + expand + bounds,
+        "seconds": draws,
+        "words": f"{more:.0f} MB beside the map",
+    }
+
+
+# Rows.
+
+
+@dataclass(frozen=True)
+class Row:
+    """A question, what is to be reached, and ways to it; the first ones are ours."""
+
+    title: str
+    goal: float  # effective draws a CPU second at least, or milliseconds at most
+    ours: dict[str, Callable[[], Figure]]
+    rivals: dict[str, Callable[[], Figure]] = field(default_factory=dict)
+
+    @property
+    def ways(self) -> dict[str, Callable[[], Figure]]:
+        return self.ours | self.rivals
+
+
+def hierarchy(title: str, name: str, goal: float, n_draws: int = 4000) -> Row:
+    of = partial(hierarchies.model_of, name)
+    rivals: dict[str, Callable[[], Figure]] = {}
+    if name in hierarchies.GROUPS:
+        rivals = {"mcmc.laplace": partial(laplace, of), "NumPyro NUTS": partial(nuts_of_groups, name)}
+        if "crossed" in name:
+            del rivals["mcmc.laplace"]
+    else:
+        rivals = {"NumPyro NUTS": partial(nuts_of_table, name)}
+    return Row(title, goal, {"mcmc.sample": partial(chains, of, n_draws)}, rivals)
+
+
+def hard(title: str, name: str) -> Row:
+    """Groups that ours is weak at, without a goal."""
+    of = partial(hierarchies.model_of, name)
+    return Row(
+        title,
+        math.nan,
+        {"mcmc.sample": partial(chains, of)},
+        {
+            "mcmc.laplace": partial(laplace, of),
+            "NumPyro NUTS": partial(nuts_of_groups, name),
+            "NumPyro NUTS, not centred": partial(nuts_of_groups, name, False),
+        },
+    )
+
+
+def few_positives(count: int, goal: float) -> Row:
+    name = f"{count} positives"
+    return Row(
+        f"logistic, {count} positives in 1e5 rows, d = 10, exact",
+        goal,
+        {"PoissonMinibatchMetropolis": partial(chains, positives(name), 20_000)},
+        {
+            "mcmc.laplace": partial(laplace, partial(without_chains.model, name)),
+            "NumPyro NUTS": partial(nuts, name, partial(without_chains.table, name), 200, 500),
+        },
+    )
+
+
+def of_labels(problem: str, title: str) -> Row:
+    return Row(
+        title,
+        1.0,
+        {"SurrogateGibbs": partial(labels, "surrogate", problem)},
+        {"all rows, NumPy": partial(labels, "numpy", problem), "RacingGibbs": partial(labels, "race", problem)},
+    )
+
+
+ROWS = {
+    "groups-50": hierarchy("logistic, 2e5 rows, 7 slopes, 50 intercepts", "50 groups", 10_000),
+    "groups-200": hierarchy("the same, 200 intercepts", "200 groups", 2_000),
+    "groups-empty": hierarchy("the same, 200 intercepts, many without rows", "200 groups, many empty", 2_000),
+    "crossed": hierarchy("logistic, 1e6 rows, 1,000 + 200 crossed intercepts", "1,000 + 200 crossed groups", 50),
+    "horseshoe": hierarchy("horseshoe logistic, 2e4 rows, 50 columns", "horseshoe", 1_000, 10_000),
+    "laplace": hierarchy("Laplace prior, logistic, 1e5 rows, d = 10", "laplace prior", 50_000, 40_000),
+    "poisson": hierarchy("Poisson with offset, 1e5 rows, d = 10", "poisson with offset", 100_000, 40_000),
+    "negative-binomial": hierarchy("negative binomial, 1e5 rows, d = 10 + 1", "negative binomial", 20_000, 10_000),
+    "sigma": hierarchy("Gaussian with unknown sigma, 1e5 rows, d = 10 + 1", "unknown sigma", 100_000, 40_000),
+    "positives-20": few_positives(20, 2_000),
+    "positives-100": few_positives(100, 10_000),
+    "positives-500": few_positives(500, 150_000),
+    **{
+        f"wide-{dim}": Row(
+            f"logistic, 1e5 rows, d = {dim}",
+            goal,
+            {"Metropolis(frames=True)": partial(wide_by, "frames of pairs", dim)},
+            {"mcmc.laplace, batches by BLAS": partial(wide_by, "laplace", dim)},
+        )
+        for dim, goal in ((200, 1_500), (500, 300))
+    },
+    **{
+        f"labels-{apart}": of_labels(
+            f"logistic {apart}", f"labels of 100 users x 1e4 events, 20 logistic regressions, d = 20, {apart} apart"
+        )
+        for apart in mixtures.APART["logistic"]
+    },
+    **{
+        f"labels-t-{apart}": of_labels(
+            f"student-t {apart}", f"labels of 60 groups x 1e4, 8 Student-t regressions, d = 5, {apart} apart"
+        )
+        for apart in mixtures.APART["student-t"]
+    },
+    "mixture": Row(
+        "whole mixture of 20 logistic regressions, .03 apart",
+        5.0,
+        {"SurrogateGibbs": partial(mixture, "logistic 0.03")},
+    ),
+    "softmax": Row(
+        "softmax, 1e5 rows, 5 classes x 20 columns",
+        15_000,
+        {
+            "mcmc.sample": partial(chains, softmax, 10_000),
+            "SurrogateMetropolis": partial(chains, lambda: mcmc.SurrogateMetropolis(softmax()), 10_000),
+        },
+        {
+            "mcmc.laplace": partial(laplace, softmax),
+            "NumPyro NUTS": lambda: given(
+                _peers.by_numpyro(_peers.classes(5), headline.softmax(), 300, 200), "300 steps of warm-up, 200 draws"
+            ),
+        },
+    ),
+    "headline": Row(
+        "near-normal logistic, 1e5 rows, d = 10, exact",
+        1_000_000,
+        {"PoissonMinibatchMetropolis": partial(at_the_mode, "poisson")},
+        {
+            "mcmc.laplace": partial(laplace, near_normal),
+            "NumPyro NUTS": partial(nuts, "headline", lambda: headline.logistic(100_000, 10), 200, 500, sd=10.0),
+            "NumPyro HMCECS, 200 rows": lambda: given(
+                _peers.by_hmcecs(*headline.logistic(100_000, 10), near_normal().reference().theta_hat), "not exact"
+            ),
+        },
+    ),
+    "headline-race": Row(
+        "the same, by races, wrong with probability .05",
+        270_000,
+        {
+            "RacingMetropolis": partial(at_the_mode, "race"),
+            'RacingMetropolis(bound="normal")': partial(at_the_mode, "race", "normal"),
+        },
+    ),
+    "pymc": Row(
+        "the first row as a PyMC model, not centred, unchanged",
+        1_000,
+        {"mcmc.sample(from_pymc)": partial(from_pymc, False), "the same, centred": partial(from_pymc, True)},
+        {"nutpie": lambda: given(_peers.by_nutpie(pymc_model(True)), "centred, 200 steps of tuning, 200 draws")},
+    ),
+    "small-groups": hard("Poisson, 6,000 rows, 300 groups of 20", "300 groups of 20 rows"),
+    "rare-groups": hard("logistic, 6,000 rows, 100 groups of 60, 1 % positives", "100 groups of 60 rows"),
+    "nested": hard("Poisson, 2e5 rows, 15 groups of 3 nested ones", hierarchies.NESTED),
+    "memory-map": Row(
+        "the first row's model, 1e7 rows of a float32 memory map",
+        20_000,
+        {"SurrogateMetropolis": partial(memory_map, "1e7")},
+    ),
+}
+
+
+# One way in one process, and the table.
+
+
+def one(name: str, way: str) -> None:
+    """Print the figure of one way as JSON."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = ROWS[name].ways[way]()
+    ours = [str(w.message) for w in told if w.category is UserWarning and "R-hat" in str(w.message)]
+    if ours:
+        found["words"] += "; warned of its R-hat"
+    print(json.dumps({key: value if isinstance(value, str) else float(value) for key, value in found.items()}))
+
+
+def run(name: str, way: str, limit: int) -> Figure:
+    """The figure of one way, or the words that say why there is none."""
+
+    def at_most() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", name, way], capture_output=True, text=True, preexec_fn=at_most
+    )
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return {"words": f"no answer in {limit} CPU seconds"}
     if done.returncode:
-        return {"note": (done.stderr.strip().splitlines() or ["failed"])[-1][:90]}
-    return json.loads(done.stdout.splitlines()[-1])
+        error = (done.stderr.strip() or f"ended by signal {-done.returncode}").splitlines()[-1]
+        return {"words": "not installed" if "ModuleNotFoundError" in error or "ImportError" in error else error[:100]}
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(GOALS))
-    parser.add_argument("--limit", type=int, default=300, help="CPU seconds for a cell (300)")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results")
-    parser.add_argument("--one", choices=HOW, help=argparse.SUPPRESS)
+def rates(found: Figure) -> tuple[float, float]:
+    """Effective draws a second without and with set-up, or minus the milliseconds; nan where there is no figure."""
+    if "effective" in found:
+        return found["effective"] / found["seconds"], found["effective"] / (found["seconds"] + found["set_up"])
+    return found.get("rate", -found.get("milliseconds", math.nan)), math.nan
+
+
+def shown(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:,.0f}" if abs(value) >= 10.0 else f"{value:.2g}"
+
+
+def table(name: str, found: dict[str, Figure]) -> list[list[str]]:
+    """Lines of the printed table: ours, then rivals; a mark where a rival is faster than all of ours."""
+    row, lines = ROWS[name], []
+    best = [max((rates(found[way])[k] for way in row.ours), default=math.nan) for k in (0, 1)]
+    by_sweeps = any("milliseconds" in figure for figure in found.values())
+    for way, figure in found.items():
+        values = rates(figure)
+        marks = []
+        if way in row.ours:
+            goal = -row.goal if by_sweeps else row.goal
+            if not math.isnan(goal):
+                marks = [f"goal {shown(row.goal)}{' ms' * by_sweeps}: {'reached' if values[0] >= goal else 'MISSED'}"]
+        elif values[0] > best[0] or values[1] > best[1]:
+            marks = ["**faster than ours" + ("**" if values[0] > best[0] else ", set-up counted**")]
+        cells = [f"{-values[0]:.3g} ms a sweep", ""] if by_sweeps else [shown(v) for v in values]
+        cells = ["-", "-"] if math.isnan(values[0]) else cells
+        set_up = f"{figure['set_up']:.2f}" if "set_up" in figure else "-"
+        words = "; ".join([*marks, *filter(None, [figure["words"]])])
+        lines.append([row.title if way == next(iter(found)) else "", way, set_up, *cells, words])
+    return lines
+
+
+def records(name: str, found: dict[str, Figure]) -> list[dict[str, Any]]:
+    out = []
+    for way, figure in found.items():
+        rate = ("", "") if "milliseconds" in figure else ["" if math.isnan(x) else x for x in rates(figure)]
+        out.append(
+            {
+                "row": name,
+                "way": way,
+                "ours": int(way in ROWS[name].ours),
+                "set_up_seconds": figure.get("set_up", ""),
+                "seconds": figure.get("seconds", ""),
+                "effective": figure.get("effective", ""),
+                "per_second": rate[0],
+                "per_second_with_set_up": rate[1],
+                "milliseconds": figure.get("milliseconds", ""),
+                "goal": "" if math.isnan(ROWS[name].goal) else ROWS[name].goal,
+                "words": figure["words"],
+            }
+        )
+    return [
+        {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in line.items()} for line in out
+    ]
+
+
+def write(new: dict[str, list[dict[str, Any]]]) -> None:
+    """Rows in their order; those that were not run stay as they are in the file."""
+    kept: dict[str, list[dict[str, Any]]] = {}
+    if FILE.exists():
+        with FILE.open(newline="") as file:
+            for line in csv.DictReader(file):
+                kept.setdefault(line["row"], []).append(line)
+    kept |= new
+    with FILE.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for name in ROWS:
+            writer.writerows(kept.get(name, []))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="names of rows; all by default")
+    parser.add_argument("--limit", type=int, default=180, help="CPU seconds of each way")
+    parser.add_argument("--list", action="store_true", help="show the names of the rows")
+    parser.add_argument("--one", nargs=2, metavar=("ROW", "WAY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if unknown := set(options.rows) - set(GOALS):
-        parser.error(f"no rows {sorted(unknown)}; there are {', '.join(GOALS)}")
     if options.one:
-        warnings.simplefilter("ignore")
-        by = by_nutpie if options.one == "nutpie" else by_numpyro if options.one in ("nuts", "hmcecs") else ours
-        effective, setup, took, note = by(options.rows[0], options.one)
-        print(json.dumps({"effective": float(effective), "set_up": setup, "seconds": took, "note": note}))
-        return
-    lines = []
-    for row in options.rows or GOALS:
-        for how in HOW:
-            if not applies(row, how):
-                continue
-            found = cell(row, how, options.limit)
-            if "effective" in found:
-                found["per_second"] = found["effective"] / found["seconds"]
-                found["with_set_up"] = found["effective"] / (found["seconds"] + found["set_up"])
-            lines.append({"row": row, "goal": GOALS[row], "how": how} | found)
-            print(f"{row:28} goal {GOALS[row]:9,} {how:8} {found.get('per_second', np.nan):12,.1f} "
-                  f"{found.get('with_set_up', np.nan):12,.1f} with set-up of {found.get('set_up', np.nan):6.2f} s   "
-                  f"{found['note']}", flush=True)
-    options.output.mkdir(parents=True, exist_ok=True)
-    with open(options.output / "chains.csv", "w", newline="") as file:
-        names = ("row", "goal", "how", "per_second", "with_set_up", "effective", "set_up", "seconds", "note")
-        table = csv.DictWriter(file, names, lineterminator="\n")
-        table.writeheader()
-        table.writerows({key: f"{value:.4g}" if isinstance(value, float) else value for key, value in line.items()}
-                        for line in lines)
+        return one(*options.one)
+    if options.list:
+        return print("\n".join(f"{name:20} {row.title}" for name, row in ROWS.items()))
+    unknown = [name for name in options.rows if name not in ROWS]
+    if unknown:
+        parser.error(f"there is no row {unknown[0]!r}; --list shows their names")
+    print(
+        "| posterior | way | set-up, CPU s | a CPU second | set-up counted | |\n|---|---|---|---|---|---|", flush=True
+    )
+    for name in options.rows or ROWS:
+        found = {}
+        for way in ROWS[name].ways:
+            found[way] = run(name, way, options.limit)
+        for line in table(name, found):
+            print("| " + " | ".join(line) + " |", flush=True)
+        write({name: records(name, found)})
+    return None
 
 
 if __name__ == "__main__":

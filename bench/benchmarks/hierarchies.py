@@ -1,7 +1,7 @@
 """Chains where the prior is what makes them hard: effective draws a CPU second, the smallest over all parameters.
 
 Beside `SurrogateMetropolis` stand weighted draws without a chain (`mcmc.laplace`) and, where NumPyro is installed, NUTS
-on all rows. Draws of NUTS are few: it takes a minute for them. `python -m benchmarks.hierarchies` in bench/ prints all.
+on all rows. Draws of NUTS are few: it takes minutes for them. `python -m benchmarks.hierarchies` in bench/ prints all.
 """
 
 import functools
@@ -12,12 +12,18 @@ import numpy as np
 
 from fastrace import mcmc
 
+from . import _peers
+
 N_ROWS, SLOPES = 200_000, 7
 GROUPS = {  # of each factor: how many, and the concentration of their sizes
     "50 groups": [(50, 0.5)], "200 groups": [(200, 5.0)], "200 groups, many empty": [(200, 0.15)],
     "1,000 + 200 crossed groups": [(1000, 50.0), (200, 3.0)],
 }
 CROSSED_ROWS = 1_000_000  # where factors cross
+HARD = {  # of small or rare groups: family, how many, rows of each, mean and deviation of their predictors
+    "300 groups of 20 rows": ("poisson", 300, 20, -2.0, 0.7), "100 groups of 60 rows": ("logistic", 100, 60, -4.5, 0.8),
+}
+NESTED = "15 groups of 3"  # and 2e5 rows of counts
 WIDE = ("horseshoe", "laplace prior", "negative binomial", "unknown sigma", "poisson with offset")
 PROBLEMS = (*GROUPS, *WIDE)
 KERNELS = ("surrogate", "laplace", "nuts")
@@ -36,11 +42,22 @@ def varying_intercepts(name, n_rows):
     return X, rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta)), codes
 
 
-def data_of(name, n_rows=N_ROWS):
-    """What `mcmc.GLM` takes: columns, outcomes, family, groups, prior, offset."""
-    if name in GROUPS:
-        X, y, codes = varying_intercepts(name, n_rows)
-        return {"X": X, "y": y, "groups": dict(zip(("group", "other"), codes, strict=False))}
+def hard(name):
+    """Outcomes, family and codes of each factor of `HARD` and `NESTED`; the only column is a constant one."""
+    rng = np.random.default_rng(20161126)
+    if name == NESTED:
+        inner = rng.integers(45, size=N_ROWS)
+        eta = -0.3 + (0.4 * rng.standard_normal(15))[inner // 3] + (0.3 * rng.standard_normal(45))[inner]
+        return rng.poisson(np.exp(eta)), "poisson", [inner // 3, inner]
+    family, n_groups, size, mean, sd = HARD[name]
+    code = np.repeat(np.arange(n_groups), size)
+    eta = mean + (sd * rng.standard_normal(n_groups))[code]
+    y = rng.poisson(np.exp(eta)) if family == "poisson" else rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))
+    return y, family, [code]
+
+
+def table_of(name, n_rows=N_ROWS):
+    """Columns, outcomes and the options of `mcmc.GLM` for a problem of `WIDE`."""
     rng = np.random.default_rng(20161123)
     dim = 50 if name == "horseshoe" else 10
     n_rows = min(n_rows, 20_000 if name == "horseshoe" else 100_000)
@@ -49,20 +66,26 @@ def data_of(name, n_rows=N_ROWS):
     eta = X @ theta
     if name in ("horseshoe", "laplace prior"):
         y = rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta))
-        return {"X": X, "y": y,
-                "prior": mcmc.Horseshoe(expected_nonzero=5) if name == "horseshoe" else mcmc.Laplace(0.0, 0.1)}
+        return X, y, {"prior": mcmc.Horseshoe(expected_nonzero=5) if name == "horseshoe" else mcmc.Laplace(0.0, 0.1)}
     if name == "negative binomial":
-        counts = rng.poisson(np.exp(0.3 * eta) * rng.gamma(2.0, 0.5, n_rows))
-        return {"X": X, "y": counts, "family": "negative-binomial"}
+        return X, rng.poisson(np.exp(0.3 * eta) * rng.gamma(2.0, 0.5, n_rows)), {"family": "negative-binomial"}
     if name == "unknown sigma":
-        return {"X": X, "y": eta + 2.0 * rng.standard_normal(n_rows), "family": "gaussian"}
+        return X, eta + 2.0 * rng.standard_normal(n_rows), {"family": "gaussian"}
     exposure = rng.uniform(0.5, 2.0, n_rows)
-    return {"X": X, "y": rng.poisson(exposure * np.exp(0.3 * eta)), "family": "poisson", "offset": np.log(exposure)}
+    return X, rng.poisson(exposure * np.exp(0.3 * eta)), {"family": "poisson", "offset": np.log(exposure)}
 
 
 @functools.lru_cache(maxsize=1)
 def model_of(name, n_rows=N_ROWS):
-    return mcmc.GLM(**data_of(name, n_rows))
+    if name in GROUPS:
+        X, y, codes = varying_intercepts(name, n_rows)
+        names = ("group", "other")
+        return mcmc.GLM(X, y, groups=dict(zip(names, codes, strict=False)))
+    if name == NESTED or name in HARD:
+        y, family, codes = hard(name)
+        return mcmc.GLM(np.ones((len(y), 1)), y, family, groups=dict(zip(("group", "inner"), codes, strict=False)))
+    X, y, options = table_of(name, n_rows)
+    return mcmc.GLM(X, y, **options)
 
 
 def smallest(draws):
@@ -83,35 +106,19 @@ def by_laplace(name, n_draws):
     return mcmc.laplace(model, n_draws, rng=1).ess, 0.0, time.process_time() - start
 
 
-def by_nuts(name, n_draws):
-    """Varying intercepts alone, centred; compiling is left out of the time."""
-    import jax
-    import jax.numpy as jnp
-    import numpyro
-    from numpyro import distributions as of
-    from numpyro.infer import MCMC, NUTS
-
-    X, y, codes = varying_intercepts(name, N_ROWS)
-    if len(codes) > 1:
-        n_draws = 20                # a draw takes seconds
-
-    def model(x, outcome, *groups):
-        eta = x @ numpyro.sample("beta", of.Normal(0.0, 2.5).expand([SLOPES + 1]).to_event(1))
-        for k, (code, (n_groups, _)) in enumerate(zip(groups, GROUPS[name], strict=True)):
-            sd = numpyro.sample(f"sd{k}", of.HalfNormal(1.0))
-            eta += numpyro.sample(f"effect{k}", of.Normal(0.0, sd).expand([n_groups]).to_event(1))[code]
-        numpyro.sample("y", of.Bernoulli(logits=eta), obs=outcome)
-
-    chain = MCMC(NUTS(model), num_warmup=100 if len(codes) == 1 else 40, num_samples=n_draws, progress_bar=False)
-    data = jnp.asarray(X), jnp.asarray(y, dtype=jnp.int32), *map(jnp.asarray, codes)
-    start = time.process_time()
-    chain.run(jax.random.key(0), *data)
-    took = time.process_time() - start
-    draws = np.concatenate([np.reshape(np.asarray(part), (1, n_draws, -1)) for part in chain.get_samples().values()], 2)
-    return smallest(draws), 0.0, took
+def by_nuts(name, n_draws, n_warmup=300, centred=True):
+    """Groups alone; compiling counts as set-up, with warm-up."""
+    if name in GROUPS:
+        X, y, codes = varying_intercepts(name, N_ROWS)
+        family, n_levels = "logistic", [n for n, _ in GROUPS[name]]
+    else:
+        y, family, codes = hard(name)
+        X, n_levels = np.ones((len(y), 1)), [int(code.max()) + 1 for code in codes]
+    model = _peers.groups_of(n_levels, family, centred)
+    return _peers.by_numpyro(model, (X, y.astype(np.int32), *codes), n_warmup, n_draws)
 
 
-HOW = {"surrogate": (by_surrogate, 4000), "laplace": (by_laplace, 1000), "nuts": (by_nuts, 100)}
+HOW = {"surrogate": (by_surrogate, 4000), "laplace": (by_laplace, 1000), "nuts": (by_nuts, 200)}
 
 
 class Hierarchies:

@@ -21,6 +21,15 @@ def logistic(n_rows, dim):
     return X, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
 
 
+def softmax(n_rows=100_000, n_classes=5, dim=20):
+    """Columns and classes of a multinomial regression."""
+    rng = np.random.default_rng([20161125, n_rows, dim])
+    X = rng.standard_normal((n_rows, dim))
+    X[:, 0] = 1.0
+    eta = X @ np.column_stack([np.zeros(dim), rng.normal(0.0, 0.3, (dim, n_classes - 1))])
+    return X, np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)
+
+
 def kernel_of(name, model, reference):
     kind, _, proposal = name.partition("/")
     options = {"control_variate": reference, "proposal": proposal or "auto"}
