@@ -578,10 +578,10 @@ def test_fewer_candidates_left_than_wanted_are_named():
         RacingSearchCV([("a", Right(fail="fit")), ("b", Right(1)), ("c", Right(2, fail="fit"))], n_best=2).fit(X, y)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_several_are_found_where_the_best_is_known_before_the_last(seed):
+@pytest.mark.parametrize("state", range(3))
+def test_several_are_found_where_the_best_is_known_before_the_last(state):
     """The best is read no further then. The search ended with an IndexError, after all trainings."""
     X, y = make_classification(3000, 6, flip_y=0.3, random_state=0)
     grid = {"n_neighbors": [1, 25, 400, 1400]}
-    search = RacingSearchCV(KNeighborsClassifier(), grid, cv=0.5, random_state=seed, n_best=2).fit(X, y)
+    search = RacingSearchCV(KNeighborsClassifier(), grid, cv=0.5, random_state=state, n_best=2).fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
