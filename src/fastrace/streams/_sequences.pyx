@@ -57,8 +57,8 @@ cdef union wealth_t:
     moments4_t normal
 
 cdef struct state_t:
-    # `centre` holds candidates that a portfolio watches; of an asymptotic kind `centre[0]` is the first reward, from which
-    # its moments count.
+    # `centre` holds the candidates that a portfolio watches; of an asymptotic kind `centre[0]` is the first reward,
+    # from which its moments count.
     fr_sums_t sums
     int64_t look                # reward at which a boundary that is looked at now and then is looked at next
     wealth_t wealth             # last, and no longer than the kernel needs
