@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base._words import counted
-from fastrace.mcmc.kernels._rows import RowKernel
+from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
@@ -23,7 +23,7 @@ __all__ = ["kernel_for"]
 
 Array = NDArray[np.float64]
 
-TUNING, STEPS, SEED = 100, 60, 20160619  # the pilot's steps and its seed: the choice depends on the model alone
+TUNING, STEPS = 100, 60  # of the pilot
 PER_STEP = 60.0  # work of a step beside its rows, in rows read
 SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where steps share a pass; parameters from which they may
 MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which takes a pass of its own
@@ -77,7 +77,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
 
 def _pilot(kernel: RowKernel) -> tuple[float, str]:
     """Independent draws for the work of a row, about, and the same in words."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(PILOT_SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         state, _ = kernel.run(rng, kernel.init(None, rng), TUNING, tune=True)

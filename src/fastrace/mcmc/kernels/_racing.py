@@ -12,7 +12,7 @@ from fastrace import bounds
 from fastrace._base import _checks
 from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.kernels._chain import Chain, RaceChain
-from fastrace.mcmc.kernels._rows import RowKernel, table_of
+from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel, table_of
 from fastrace.mcmc.models._sites import held_apart
 from fastrace.races._weighted import AliasTable, WeightedRace
 from fastrace.races.acceptance import AcceptTest
@@ -24,7 +24,7 @@ MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, 
 MET = 10.0  # expected number of rows that hold it in a first look: one in 20,000 looks has none
 MOST_APART = 0.02  # of the rows, which every race may read
 NOTHING = 1e-3  # what all rows together may leave of a log-likelihood, so that no decision turns on it
-PAIRS, AT_ONCE, PILOT_SEED = 8, 1 << 16, 20160619  # moves that say which rows hold it, and rows at once
+PAIRS, AT_ONCE = 8, 1 << 16  # moves that say which rows hold it, and rows at once
 AFFORDABLE = 50.0  # sum over rows of how far a term may change in a typical move, up to which "auto" is betting, and
 AFFORDABLE_APART = 1000.0  # where rows differ so much that balls have weights of their own, see `Reference.shells`
 
@@ -45,7 +45,7 @@ class Racing(RowKernel):
     outside = False  # whether a difference has been met that `support` does not hold
     _apart: NDArray[np.intp] | None = None  # rows that every race reads
     _missed = False  # whether few rows hold what a race is about
-    _held_by = 1.0  # effective share of the rows that hold it
+    _held_by: float | None = None  # effective share of the rows that hold it; None until it is looked for
 
     def _race_by(
         self, delta: float, bound: str, first_look: int | None, growth: float | None, access: str, student: bool,
@@ -65,7 +65,8 @@ class Racing(RowKernel):
         if isinstance(bound, str) and bound == "auto" and self.controlled:
             bound = self._automatic(student, skewness_guard)
         if isinstance(bound, str) and bound == "normal" and self.controlled and self.reference is not None:
-            self._missed = self._races_miss()
+            if self._held_by is None:  # "auto" may have looked already
+                self._missed = self._races_miss()
             first_look = self._first_look if first_look is None else first_look
         self._options: dict[str, Any] = {
             "delta": delta, "bound": bound, "first_look": first_look, "growth": growth, "access": access,
@@ -81,7 +82,7 @@ class Racing(RowKernel):
 
     def _races_miss(self) -> bool:
         """Whether so few rows hold what the expansion leaves that the first looks of a race see none of them."""
-        left = self._left_of_rows()
+        self._held_by, left = 1.0, self._left_of_rows()
         if left.sum() <= NOTHING:
             return False
         rows, share = held_apart(left, MISSED, MOST_APART)
@@ -115,7 +116,7 @@ class Racing(RowKernel):
     @property
     def _first_look(self) -> int | None:
         """Rows of the normal rule where its usual first look would miss those that matter."""
-        rows = math.ceil(MET / self._held_by)
+        rows = math.ceil(MET / (self._held_by or 1.0))
         return min(rows, self.model.n_rows) if rows > FIRST_LOOK else None
 
     @property

@@ -15,6 +15,7 @@ from fastrace.mcmc.models.model import Model, NoModeError, Reference
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, joined, keep_partial
 from fastrace.races._weighted import AliasTable
 
+PILOT_SEED = 20160619  # of all pilots: what a kernel is depends on the model alone
 WINDOW = 50  # steps between two changes of the proposal while tuning
 NEAR = 3.0  # how far beyond sqrt(dim) standard deviations from the reference's center a state is still near it
 SPREAD = 2.0  # standard deviations of starts, in those of the reference

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
-from fastrace.mcmc.kernels._racing import Racing
-from fastrace.mcmc.kernels._rows import most_drawn, table_of
-from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, PILOT_SEED, OnSurrogate
+from fastrace.mcmc.kernels._racing import PAIRS, Racing
+from fastrace.mcmc.kernels._rows import PILOT_SEED, most_drawn, table_of
+from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
-from fastrace.mcmc.models._sites import flat_effects, left_of_rows, replaced
+from fastrace.mcmc.models._sites import left_of_rows, replaced
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import Source
 
 Array = NDArray[np.float64]
 
-PAIRS, PILOT_ROWS = 8, 20_000  # moves, and rows of each, that say how wide bounds of several factors are best
+PILOT_ROWS = 20_000  # of each of `PAIRS` moves, that say how wide bounds of several factors are best
 ALONG_ROWS = 256  # rows, up to which these have walks of their own, where
 PILOT_OF_FEW, REFUSED = 100, 0.4  # of so many steps at most this share is accepted
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
@@ -52,8 +52,9 @@ class DecidedByRows(OnSurrogate, Racing):
         model, n = self.model, self.model.n_rows
         if n <= FEW_ROWS:
             return "exact"
+        # To find such groups takes two passes over the rows for each effect.
         if isinstance(model, GLM) and model.factors and not self._scaled and max(n, 4 * model.n_seen) <= FLAT_ROWS:
-            return "exact" if len(flat_effects(model, np.array(self.compressed.psi_hat))) else "auto"
+            return "exact" if len(self._flat_effects()) else "auto"
         return "auto"
 
     def _decide_by_bounds(self) -> None:
@@ -163,7 +164,7 @@ class DecidedByRows(OnSurrogate, Racing):
         assert self._pieces is not None and self._parts is not None
         rng, weights, self._parts = np.random.default_rng(PILOT_SEED), self._parts, None
         codes, n = self._pieces.codes(self.model.factors), self.model.n_rows  # type: ignore[attr-defined]
-        ends = np.array([self.init(None, rng).position[: self.compressed.n_seen] for _ in range(2 * PAIRS)])
+        ends = self._ends(2 * PAIRS, rng)
         rows = rng.integers(n, size=min(n, PILOT_ROWS))
         cubes = [self._pieces.cubes(end - self.compressed.psi_hat) for end in ends]
         source, theta = self.model.engine(self.reference)

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from fastrace._models._arrow import Arrow
 from fastrace.mcmc.compression import Compressed, compress, require_of
 from fastrace.mcmc.kernels._nested_normal import NormalInner
-from fastrace.mcmc.kernels._rows import RowKernel
+from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
@@ -33,7 +33,7 @@ LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on i
 HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is near them
 MOVED = 0.5  # share of moves without a factor of their own that get anywhere, from which on they are made
 TARGET = 0.3  # share of moves accepted, below which they become smaller: at .23 small ones would get on best
-PILOT, PILOT_SEED = 40, 20160619  # steps that say how many rows a minibatch takes, always from one seed
+PILOT = 40  # steps that say how many rows a minibatch takes
 FAR = 30.0  # times as long as the others the longest random walks are where all rows are read
 FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of them accept less, and races may err
 FLAT_ROWS = 20_000  # and of groups with a flat side: their tails need walks, which all rows decide
@@ -58,7 +58,8 @@ class OnSurrogate(RowKernel):
     _along: Array | None = None  # directions of random walks
     _scalings: Array | None = None  # of scales together with their effects
     _bend: Arrow | None = None  # of its curvature
-    _lengths: Array | None = None  # of the rows, while a kernel is made
+    _lengths: Array | None = None  # of the rows, and
+    _flat: NDArray[np.intp] | None = None  # effects with a flat side, while a kernel is made
     _fixed_share = 0.0  # of moves without a factor of their own
     _stride = 0.0  # of kernels saved before there were plain steps
     _walks: Array | None = None
@@ -128,7 +129,7 @@ class OnSurrogate(RowKernel):
         flat = sites = None
         grouped = isinstance(model, GLM) and bool(model.factors)
         if self._few_rows and grouped:
-            flat = flat_effects(model, np.array(self.compressed.psi_hat))
+            flat = self._flat_effects()
             flat = flat if len(flat) else None
         if self.inner == "normal" and grouped and not model.learns_scale:
             self._tilt, self._bend, sites = self._better(flat)
@@ -142,6 +143,13 @@ class OnSurrogate(RowKernel):
             draws = self._inner().draws(self._middle, PILOT, np.random.default_rng(PILOT_SEED))
             moved = (np.diff(draws[:, : self.compressed.n_seen], axis=0) != 0.0).any(axis=1)
             self._fixed_share = FIXED if moved.mean() > MOVED else 0.0
+
+    def _flat_effects(self) -> NDArray[np.intp]:
+        """Places of effects with a flat side."""
+        model: Any = self.model
+        if self._flat is None:
+            self._flat = flat_effects(model, np.array(self.compressed.psi_hat))
+        return self._flat
 
     def _root_of_rows(self) -> Array:
         """Few columns in place of those of `covariance_root`, whose products with any row have the same norm.
@@ -163,7 +171,8 @@ class OnSurrogate(RowKernel):
 
         These are the standard deviations of the predictors too. Pieces would not do for them: effects of nested factors
         are anything but independent, and the sum of their variances is up to 200 times that of the predictor.
-        In exact arithmetic they were up to 2.5e-11 too small by a metric of condition 1e13, and 1.6e-10 by one of 3e14.
+
+        Lengths were up to 2.5e-11 too small by a metric of condition 1e13, and 1.6e-10 by one of 3e14.
         Bounds hold their cubes, for which `cubic_change` has a margin of 1e-9.
         """
         model: Any = self.model

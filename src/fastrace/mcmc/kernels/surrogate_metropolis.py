@@ -213,7 +213,7 @@ class SurrogateMetropolis(DecidedByRows):
         if self.decision == "race":
             self._race_by(*race)
         self._walk_along_rows()
-        self._lengths = None
+        self._lengths = self._flat = None
 
     def _move_by_trajectories(self, decision: str) -> None:
         """Hamiltonian moves in place of the nested normal, on the expansion itself."""
