@@ -44,11 +44,6 @@ def plain_pieces(model, made):
     return twin.Pieces(np.linalg.inv(made.metric().to_dense()), design, factors), design
 
 
-def spread_of(design, made):
-    """Standard deviation of each row's predictor."""
-    return np.sqrt(np.einsum("ni,ij,nj->n", design, np.linalg.inv(made.metric().to_dense()), design))
-
-
 def totals_of(weights, blocks):
     return np.bincount(blocks.ravel(), weights.ravel())
 
@@ -229,7 +224,8 @@ def test_the_tilt_is_the_gradient_in_the_mean_over_each_rows_spread(monkeypatch)
     model = crossed(rng, 400, (5, 4), (0,), weights=rng.integers(3, size=400))
     kernel = mcmc.SurrogateMetropolis(model, decision="exact")
     _, design = plain_pieces(model, kernel.compressed)
-    eta, spread = design @ kernel.compressed.psi_hat, spread_of(design, kernel.compressed)
+    covariance = np.linalg.inv(kernel.compressed.metric().to_dense())
+    eta, spread = design @ kernel.compressed.psi_hat, twin.spread_of(design, covariance)
     z, p = np.linspace(-8.0, 8.0, 801), 1 / (1 + np.exp(-eta))
     mean = (1 / (1 + np.exp(-eta[:, None] - spread[:, None] * z))) @ (np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum())
     expected = -design.T @ ((mean - p) * np.asarray(model._glm.weights))
@@ -259,6 +255,7 @@ def test_nested_factors_move_far_in_every_step(family):
     model = mcmc.GLM(X, y, family, groups={"clinic": clinic, "ward": ward})
     kernel = mcmc.SurrogateMetropolis(model)
     _, design = plain_pieces(model, kernel.compressed)
-    np.testing.assert_allclose(kernel._lengths_of_rows(), spread_of(design, kernel.compressed))
+    covariance = np.linalg.inv(kernel.compressed.metric().to_dense())
+    np.testing.assert_allclose(kernel._lengths_of_rows(), twin.spread_of(design, covariance))
     _, steps = kernel.run(np.random.default_rng(1), kernel.init(rng=1), 300)
     assert steps.accepted.mean() > 0.6              # about .83; .1 to .3 where factors were taken for independent

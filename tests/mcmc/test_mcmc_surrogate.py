@@ -146,7 +146,7 @@ def test_walks_along_sites_are_their_twin(size, few, n_walked, monkeypatch):
     kernel = mcmc.SurrogateMetropolis(model, decision="exact", size=size)
     made, order = kernel.compressed, np.r_[2:6, 0:2]
     table = np.column_stack([X, np.eye(4)[codes]])
-    spread = np.sqrt(np.einsum("ni,ij,nj->n", table, np.linalg.inv(made.metric().to_dense()), table))
+    spread = twin.spread_of(table, np.linalg.inv(made.metric().to_dense()))
     flat = _sites.flat_effects(model, np.array(made.psi_hat)) if few else None
     sites = replaced(model, np.array(made.psi_hat), made.factor(), spread, flat)
     assert sites.effects[2] == 1.0 and sites.rows[codes == 0].all() and len(sites.walks) > 1

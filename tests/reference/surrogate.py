@@ -20,6 +20,11 @@ def logistic_residual(x, y, hat, psi):
             + 0.5 * p * (1.0 - p) * step**2)
 
 
+def spread_of(design, covariance):
+    """Standard deviation of each row's predictor."""
+    return np.sqrt(np.einsum("ni,ij,nj->n", design, covariance, design))
+
+
 def held_apart(left, share, most):
     """Rows with the largest `left`, one by one until the others are effectively `share` of all; None: too many."""
     rest, taken = set(range(len(left))), []
@@ -312,7 +317,7 @@ class Pieces:
         self.codes = [codes for _, _, _, codes in factors]
         self.widths = np.array([len(self.V)] + [width for _, _, width, _ in factors])
         y = design @ self.T
-        self.lengths = [np.sqrt(np.einsum("ni,ij,nj->n", y, self.V, y))]
+        self.lengths = [spread_of(y, self.V)]
         for groups, K, codes in zip(self.groups, self.K, self.codes, strict=True):
             self.lengths.append(np.array([math.sqrt(x[groups[g]] @ K[g] @ x[groups[g]])
                                           for x, g in zip(design, codes, strict=True)]))
