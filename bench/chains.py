@@ -18,12 +18,7 @@ from __future__ import annotations
 
 import os
 
-for _name in (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-):
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count=1"
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -56,19 +51,8 @@ from fastrace import mcmc
 
 LONG_ENOUGH = 0.5  # seconds of sweeps, which take 20 microseconds and more
 FILE = HERE / "results" / "chains.csv"
-COLUMNS = (
-    "row",
-    "way",
-    "ours",
-    "set_up_seconds",
-    "seconds",
-    "effective",
-    "per_second",
-    "per_second_with_set_up",
-    "milliseconds",
-    "goal",
-    "words",
-)
+COLUMNS = ("row", "way", "ours", "set_up_seconds", "seconds", "effective", "per_second", "per_second_with_set_up",
+           "milliseconds", "goal", "words")
 Figure = dict[str, Any]  # "effective" and "seconds", or a "rate", or "milliseconds" a sweep; "set_up", "words"
 
 
@@ -158,8 +142,7 @@ def wide_by(kind: str, dim: int) -> Figure:
         "rate": min(found[:3]),
         "set_up": set_up,
         "words": f"means {found[0]:,.0f}, squares {found[1]:,.0f}, lower twentieths {found[2]:,.0f}; "
-        f"by autocorrelation of "
-        f"squares {found[4]:,.0f}",
+        f"by autocorrelation of squares {found[4]:,.0f}",
     }
 
 
