@@ -272,7 +272,8 @@ def test_a_learned_scale_is_itself_after_correction_and_in_arviz():
     assert trace.names == ("x0", "scale") and abs(trace.draws[:, :, 1].mean() - 3.0) < 0.5
     pytest.importorskip("arviz")
     tree = trace.to_arviz()
-    assert list(tree["posterior"]["theta"].coords["theta_dim_0"].values) == ["x0", "scale"]
+    assert list(tree["posterior"]["theta"].coords["column"].values) == ["x0"]
+    np.testing.assert_array_equal(tree["posterior"]["sigma"], trace.draws[:, :, 1])
 
 
 @pytest.mark.parametrize("name", ["surrogate", "race"])

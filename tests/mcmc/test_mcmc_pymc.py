@@ -552,5 +552,5 @@ def test_arviz_has_the_names_dimensions_and_scales_of_the_model():
     np.testing.assert_allclose(np.asarray(kept["b"]), trace.draws[:, :, :2])
     assert abs(float(kept["sd"].mean()) - 2.0) < 0.5
     assert set(trace.to_arviz(made)["sample_stats"].data_vars) == set(trace.to_arviz()["sample_stats"].data_vars)
-    with pytest.raises(TypeError, match="model is 3; a PyMCModel is needed"):
+    with pytest.raises(TypeError, match="model is 3; a PyMCModel, a GLM or another Model"):
         trace.to_arviz(3)

@@ -10,15 +10,18 @@ from numpy.typing import NDArray
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
-from fastrace.mcmc.models.base import Model
+from fastrace.mcmc.compression import expansion_of
+from fastrace.mcmc.models.base import Model, _CompiledModel
 from fastrace.mcmc.models.binned import Binned
 
-__all__ = ["pointwise"]
+__all__ = ["expanded_log_posterior", "pointwise"]
 
 Array = NDArray[np.float64]
 
 _MOST = 50_000_000  # numbers, 0.4 GB
 _LEAST = 25  # draws of a chain, below which nothing can be said
+_COMPARED = 16  # draws at which an expansion is compared with the log-likelihood
+_OFF = 1.0  # standard deviation of the difference, above which the expansion says little of the log-posterior
 
 
 def pointwise(model: Model, draws: Array) -> Array:
@@ -86,3 +89,34 @@ def moving(model: Any, trace: Any) -> Array:
                          f"model {counted(model.dim, 'parameter')}, {', '.join((model.natural_names or ())[:3])}; the "
                          f"model that was sampled is needed")
     return np.asarray(model.unconstrain(draws))
+
+
+def expanded_log_posterior(model: Model, draws: Array) -> Array | None:
+    """Log-posterior at draws of shape (n_chains, n_draws, dim), in the coordinates in which chains move.
+
+    The log-likelihood is its second-order expansion at the mean of the draws. None where the model's derivatives are
+    not compiled, or that expansion is not good enough.
+
+    Warns
+    -----
+    UserWarning
+        If the expansion is not good enough.
+    """
+    model = model.model if isinstance(model, Binned) else model
+    points = draws.reshape(-1, draws.shape[2])
+    if not isinstance(model, _CompiledModel) or len(points) < 2:
+        return None
+    seen = points[:, : model.n_seen]
+    middle = seen.mean(axis=0)
+    value, slope, curvature = expansion_of(model, middle)
+    steps = seen - middle
+    out = value + steps @ slope - 0.5 * np.array([step @ curvature.times(step) for step in steps])
+    some = np.unique(np.linspace(0, len(points) - 1, _COMPARED).astype(np.intp))
+    off = float(np.std(model._log_likelihoods(np.ascontiguousarray(seen[some])) - out[some]))
+    if not off <= _OFF:
+        warnings.warn(f"sample_stats has no lp: the second-order expansion of the log-likelihood at the mean of the "
+                      f"draws is off by a standard deviation of {off:.2g} at {len(some)} of them, and {_OFF:g} is the "
+                      f"most; model.log_posteriors has the log-posterior itself, for a pass over the rows for every 64 "
+                      f"draws", stacklevel=3)
+        return None
+    return np.asarray(model._plus_log_prior(points, out)).reshape(draws.shape[:2])

@@ -164,7 +164,7 @@ def correct(
     about |= {"delta": delta} if decision == "race" else {}
     names = (model.natural_names or ()) if array.shape[2] == model.dim else ()
     trace = Trace(tuple(chains), about, (), (), time.perf_counter() - began, names=names,
-                  shown_last=model._shown_last)
+                  shown_last=model._shown_last, variables=model._variables_of(names) if names else ())
     problems = _problems(trace, proposed, k, model)
     problems += _width_problems(array, surrogate, model, problems)
     for words in problems:

@@ -15,6 +15,7 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._fit import mode_words, other_mode
+from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.model import Model
 from fastrace.mcmc.trace import arviz_tree, effective_sample_size, printed_first
@@ -61,6 +62,8 @@ class LaplaceResult(Result):
         Why the draws should not be trusted, if so.
     shown_last : tuple of int
         Coordinates that are printed after all others, such as the effects of groups.
+    variables : tuple of Variable
+        The variables that `to_arviz` makes of the coordinates; empty if they are one vector.
     """
 
     draws: Array = field(repr=False)
@@ -76,6 +79,7 @@ class LaplaceResult(Result):
     names: tuple[str, ...] = field(default=(), repr=False)
     warnings: tuple[str, ...] = ()
     shown_last: tuple[int, ...] = field(default=(), repr=False)
+    variables: tuple[Variable, ...] = field(default=(), repr=False)
 
     @property
     def weights(self) -> Array:
@@ -109,13 +113,17 @@ class LaplaceResult(Result):
     def to_arviz(self) -> Any:
         """The resampled draws as one chain of ArviZ: a DataTree with ArviZ 1.x, InferenceData with 0.x.
 
+        Variables, axes and labels are those of `Trace.to_arviz`.
+
         Raises
         ------
         ImportError
             If ArviZ is not there.
         """
         about = {"kernel": "laplace", "pareto_k": self.pareto_k, "ess": self.ess, "df": self.df}
-        return arviz_tree({"posterior": {self.variable: self.resampled[None]}}, about, self.variable, self.names)
+        draws = self.resampled[None]
+        posterior = {variable.name: variable.of(draws) for variable in self.variables} or {self.variable: draws}
+        return arviz_tree({"posterior": posterior}, about, self.variable, self.names, self.variables)
 
     def _title(self) -> str:
         density = "normal" if math.isinf(self.df) else f"Student-t (df {self.df:g})"
@@ -350,8 +358,9 @@ def _answer(
     chosen = rng.permutation(np.minimum(np.searchsorted(cumulative, points * cumulative[-1], side="right"), n - 1))
     p = best.proposal
     draws = best.draws if model.n_hyper or model.joint_prior is None else model.constrain(best.draws)
+    names = model.natural_names or ()
     answer = LaplaceResult(draws, best.log_weights, draws[chosen], best.k, best.ess, p.center, p.factor, p.df,
-                           passes, names=model.natural_names or (), shown_last=model._shown_last)
+                           passes, names=names, shown_last=model._shown_last, variables=model._variables_of(names))
     if not best.k < _pareto.trusted_below(n):
         problems.append(answer.verdict)
     elif best.ess < min(_FEW, n / 4.0):

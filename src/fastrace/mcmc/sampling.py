@@ -25,6 +25,7 @@ from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc._fit import fit_problems
+from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels._choice import kernel_for
 from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
 from fastrace.mcmc.models.mixture import MixtureOf
@@ -261,6 +262,14 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
     return found
 
 
+def _variables(kernel: Kernel, names: tuple[str, ...], shape: tuple[int, ...]) -> tuple[Variable, ...]:
+    """The variables of draws of this shape: those that a kernel names, or else its model."""
+    model = getattr(kernel, "model", None)
+    if not isinstance(model, Model) or shape != (model.dim,) or tuple(getattr(kernel, "parts", ())):
+        return ()
+    return tuple(getattr(kernel, "_variables_of", model._variables_of)(names))
+
+
 def _started(
     kernel: Kernel, init: Any, n_draws: int, n_chains: int, rng: _checks.RngLike, n_tune: int
 ) -> list[ChainRun]:
@@ -478,6 +487,7 @@ class _Work:
                 names=names if empty.draws.shape[1:] == (len(names),) else (),
                 parts=tuple(getattr(self.kernel, "parts", ())),
                 shown_last=tuple(getattr(self.kernel, "shown_last", ())),
+                variables=_variables(self.kernel, names, empty.draws.shape[1:]),
             )
 
     def _maybe_save(self, last: float) -> float:

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base._checks import reals, shown
 from fastrace._base._words import counted
-from fastrace.mcmc._pointwise import moving, pointwise
-from fastrace.mcmc.models.model import Reference
+from fastrace.mcmc._pointwise import expanded_log_posterior, moving, pointwise
+from fastrace.mcmc._variables import Variable
+from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
 from fastrace.results import Column, Result, Table
 from fastrace.results.base import draw, plain
@@ -92,6 +93,8 @@ class Trace(Result):
         The variables that the vector of draws is made of, in their order, where a kernel draws several; else empty.
     shown_last : tuple of int
         Coordinates that are printed after all others, such as the effects of groups.
+    variables : tuple of Variable
+        The variables that `to_arviz` makes of the coordinates, of models that name them; else empty.
     """
 
     chains: tuple[Steps, ...] = field(repr=False)
@@ -104,6 +107,7 @@ class Trace(Result):
     names: tuple[str, ...] = field(default=(), repr=False)
     parts: tuple[Part, ...] = field(default=(), repr=False)
     shown_last: tuple[int, ...] = field(default=(), repr=False)
+    variables: tuple[Variable, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         shape = self.chains[0].draws.shape[1:] if self.chains else ()
@@ -194,6 +198,8 @@ class Trace(Result):
     def _variables(self) -> dict[str, NDArray[Any]]:
         """The draws by variable."""
         draws = self.draws
+        if self.variables:
+            return {variable.name: variable.of(draws) for variable in self.variables}
         if not self.parts:
             return {self.variable: draws}
         out, first = {}, 0
@@ -219,13 +225,12 @@ class Trace(Result):
     def to_arviz(self, model: Any = None, *, log_likelihood: bool = False) -> Any:
         """As ArviZ keeps chains: a DataTree with ArviZ 1.x, InferenceData with 0.x.
 
-        `names` label the coordinates of the draws.
-
         Parameters
         ----------
-        model : PyMCModel, or with `log_likelihood` GLM or other Model, optional
+        model : PyMCModel, GLM or other Model, optional
             The model of the draws, or the PyMCModel whose `as_glm` theirs is. Draws of a PyMCModel then have the names,
-            dimensions and coordinates of its PyMC model, free and deterministic variables on their own scales.
+            dimensions and coordinates of its PyMC model, free and deterministic variables on their own scales. Of a
+            `GLM`, `Softmax` or `ARCH` the group "sample_stats" then has `lp`; see Notes.
         log_likelihood : bool, default False
             Add the group "log_likelihood", the log density of each row at each draw with all constants, by which
             ``arviz.loo`` and ``arviz.compare`` judge models. That takes a pass over the rows for each draw, and 8 bytes
@@ -244,15 +249,33 @@ class Trace(Result):
         Warns
         -----
         UserWarning
-            If `log_likelihood` leaves draws out.
+            If `log_likelihood` leaves draws out, or the expansion is too far off for `lp`, which is then left out.
+
+        Notes
+        -----
+        Draws of a `GLM` have a variable for each term, called as bambi calls them. That is each column by its name, or
+        each term of a formula, with an axis "h_dim" of levels where "h" is a category; columns without names are one
+        variable, "theta", with an axis "column". An effect that varies among groups is a variable such as "1|g", with
+        an axis "g__factor_dim" of the groups, and its standard deviation is "1|g_sigma". The scale of the "gaussian"
+        and "student-t" families is "sigma"; that of the others is "alpha", which is 1 / dispersion. Scales are scales,
+        also where draws hold their logarithms. Columns of a `Softmax` have an axis "class". `VariableSelection` adds
+        "included", 1 for coefficients that are not 0. Draws of other models are one variable, labelled by `names`.
+
+        "sample_stats" has what each step did: "accepted", and "n_rows", the rows that were read. A chain that reads few
+        rows does not know its log-posterior. So `lp` is the log prior and the second-order expansion of the
+        log-likelihood at the mean of the draws, in the coordinates in which chains move, up to a constant. That takes
+        two passes over the rows: one to expand, and one to compare it with the log-likelihood itself at 16 draws.
         """
         groups = self.to_arrays()
         if log_likelihood:
             groups["log_likelihood"] = {getattr(model, "outcome_name", "y"): pointwise(model, moving(model, self))}
-        if model is None or (log_likelihood and not hasattr(model, "labelled")):
-            return arviz_tree(groups, self.kernel, self.variable, self.names, self.parts)
-        if not hasattr(model, "labelled"):
-            raise TypeError(f"model is {shown(model)}; a PyMCModel is needed, other traces know their names")
+        if model is None or not hasattr(model, "labelled"):
+            if model is not None and not isinstance(model, Model):
+                raise TypeError(f"model is {shown(model)}; a PyMCModel, a GLM or another Model is needed")
+            lp = None if model is None else expanded_log_posterior(model, moving(model, self))
+            if lp is not None:
+                groups["sample_stats"]["lp"] = lp
+            return arviz_tree(groups, self.kernel, self.variable, self.names, self.variables or self.parts)
         groups["posterior"], labels = model.labelled(self)
         return arviz_tree(groups, self.kernel, self.variable, (), labels=labels)
 
@@ -344,7 +367,7 @@ def printed_first(count: int, last: tuple[int, ...], judged: NDArray[np.bool_] |
 
 def arviz_tree(
     groups: dict[str, dict[str, NDArray[Any]]], about: dict[str, Any], variable: str, names: tuple[str, ...],
-    parts: tuple[Part, ...] = (), labels: dict[str, Any] | None = None,
+    parts: Sequence[Part | Variable] = (), labels: dict[str, Any] | None = None,
 ) -> Any:
     """Groups of arrays (chain, draw, ...) as the installed ArviZ keeps them, labelled by `parts`, or else `names`."""
     try:

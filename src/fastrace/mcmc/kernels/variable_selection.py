@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace.mcmc._variables import Variable, shaped
 from fastrace.mcmc.kernels._inclusion import InclusionMove
 from fastrace.mcmc.kernels._metropolis import RowMetropolis
 from fastrace.mcmc.kernels._racing import AFFORDABLE
@@ -176,6 +177,14 @@ class VariableSelection:
     def outside(self) -> bool:
         """Whether a race met a difference that it was not promised."""
         return bool(getattr(self._kernel, "outside", False))
+
+    def _variables_of(self, names: tuple[str, ...]) -> tuple[Variable, ...]:
+        """Those of the model, and which coefficients are in it."""
+        own = self.model._variables_of(names)
+        if not own:
+            return ()
+        called = names or tuple(f"x{j}" for j in range(self.model.dim))
+        return (*own, shaped("included", range(self.model.dim), [("coefficient", called)], "nonzero"))
 
     def describe(self) -> dict[str, Any]:
         """What a trace remembers of the kernel."""

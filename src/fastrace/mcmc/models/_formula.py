@@ -57,11 +57,11 @@ def refuse_options(family: Any, options: Mapping[str, Any]) -> None:
 def arguments_of(
     formula: str, frame: Any, family: str, given: Mapping[str, Any] | None = None, weights: Any = None,
     scope: Scope = (),
-) -> tuple[dict[str, Any], list[str], QuadraticPart | None]:
+) -> tuple[dict[str, Any], list[str], QuadraticPart | None, tuple[tuple[str, int], ...]]:
     """Arguments of a `GLM` from a formula: X, y, offset, groups, and priors scaled as bambi does but for those given.
 
     Rows count as often as `weights` say. Also the names of columns, and what the prior of an intercept of centred
-    columns adds to that of the intercept.
+    columns adds to that of the intercept, and the name and number of columns of each term.
     """
     design = designed(formula, frame, scope)
     if design.trials is not None and family != "binomial":
@@ -92,7 +92,7 @@ def arguments_of(
     found = {"X": columns, "y": design.y, "trials": design.trials, "offset": design.offset,
              "groups": {str(group.name): group for group in design.groups} or None, "prior": prior,
              "group_prior": group_prior or None}
-    return found, names, part
+    return found, names, part, tuple((term.name, len(term.labels)) for term in design.terms)
 
 
 def with_given(scaled: dict[str, Any] | None, given: Any) -> Any:

@@ -16,6 +16,7 @@ from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded, TermSource
 from fastrace._models._priors import JointPrior
 from fastrace.control_variates import residual_rounding
+from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._joint import (
     DensityOf,
     Layout,
@@ -153,6 +154,10 @@ class Model:
         """Names of what `constrain` returns."""
         return self.names
 
+    def _variables_of(self, names: Sequence[str]) -> tuple[Variable, ...]:
+        """The variables that draws with these names, or none, hold; empty if they are one vector."""
+        return ()
+
     @property
     def n_seen(self) -> int:
         """How many parameters the rows see, which stand first."""
@@ -253,7 +258,15 @@ class Model:
         points = np.array(theta, dtype=np.float64, order="C")
         if points.ndim != 2 or points.shape[1] != self.dim or not np.isfinite(points).all():
             raise ValueError(f"theta has shape {points.shape}; (k, {self.dim}) finite parameters are needed")
-        out = self._log_likelihoods(points[:, : self.n_seen])
+        out = self._plus_log_prior(points, self._log_likelihoods(points[:, : self.n_seen]))
+        if np.isnan(out).any() or (out == math.inf).any():
+            bad = int(np.argmax(np.isnan(out) | (out == math.inf)))
+            raise ValueError(f"the log-posterior is {out[bad]} at {points[bad]}; a finite number is needed, or -inf "
+                             f"where the parameters are impossible")
+        return out
+
+    def _plus_log_prior(self, points: Array, out: Array) -> Array:
+        """With the log prior at points of shape (k, dim), added in place."""
         if self.joint_prior is not None and self.log_prior is None:
             out += [self.joint_prior.value_of(point) for point in points]
         else:
@@ -261,10 +274,6 @@ class Model:
         for own in (self.log_prior, self.prior_part):
             if own is not None:
                 out += [_checks.log_density_at(own, point.copy()) for point in points]
-        if np.isnan(out).any() or (out == math.inf).any():
-            bad = int(np.argmax(np.isnan(out) | (out == math.inf)))
-            raise ValueError(f"the log-posterior is {out[bad]} at {points[bad]}; a finite number is needed, or -inf "
-                             f"where the parameters are impossible")
         return out
 
     def _log_likelihoods(self, points: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.control_variates import BinnedTaylor, ControlVariate
+from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models.arch import ARCH
 from fastrace.mcmc.models.base import Model, Reference
 from fastrace.mcmc.models.glm import GLM
@@ -105,6 +106,9 @@ class Binned(Model):
     def __repr__(self) -> str:
         bins, always = counted(self._labels.max() + 1, "bin"), counted(len(self._always), "row")
         return f"Binned({self.model!r}, {bins}, {always} always read)"
+
+    def _variables_of(self, names: Sequence[str]) -> tuple[Variable, ...]:
+        return self.model._variables_of(names)
 
     def _expansion(self, theta: Array) -> Expansion:
         return _arch_expansion(theta) if isinstance(self.model, ARCH) else _glm_expansion(self.model, theta)

@@ -15,9 +15,11 @@ from fastrace._base._words import counted
 from fastrace._models.glm_inputs import check_offset, refuse_nothing, refuse_overflow
 from fastrace._models.grouping import as_groups
 from fastrace.likelihoods import SCALED, GLMSource
+from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._formula import arguments_of, refuse_options, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
 from fastrace.mcmc.models._joint import Layout, layout_of
+from fastrace.mcmc.models._variables import glm_variables
 from fastrace.mcmc.models.base import LogPrior
 from fastrace.mcmc.models.priors import Scale
 from fastrace.results.columns import model_names
@@ -132,6 +134,9 @@ class GLM(GLMRows):
     >>> model.dim, model.names[2:4]
     (42, ('1|clinic[0]', 'x1|clinic[0]'))
     """
+
+    _terms: tuple[tuple[str, int], ...] = ()  # of a formula: name and number of columns of each
+    _computed = (*GLMRows._computed, "_terms")
 
     def __init__(
         self,
@@ -272,7 +277,7 @@ class GLM(GLMRows):
         _frames.require_same_rows(frame=frame, **options)
         caller = sys._getframe(1)
         scope = (caller.f_locals, caller.f_globals)
-        found, names, part = arguments_of(formula, frame, family, prior, options.get("weights"), scope)
+        found, names, part, terms = arguments_of(formula, frame, family, prior, options.get("weights"), scope)
         for name, words in (("offset", "write the sum of both in one place"), ("trials", "write them in one place"),
                             ("groups", "write all of them in one place")):
             if found[name] is not None and options.get(name) is not None:
@@ -281,7 +286,7 @@ class GLM(GLMRows):
         scaled = with_given(found.pop("group_prior"), group_prior)
         x, y = found.pop("X"), found.pop("y")
         model = cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
-        model.prior_part = part
+        model.prior_part, model._terms = part, terms
         return model
 
     def _all_names(self, names: Sequence[str] | None) -> Sequence[str]:
@@ -293,6 +298,11 @@ class GLM(GLMRows):
             columns += [name for factor in self.factors for name in factor.effect_names()]
             columns += [f"log({self.scale_name})"] * self.learns_scale
         return columns
+
+    def _variables_of(self, names: Sequence[str]) -> tuple[Variable, ...]:
+        called = names or [f"x{k}" for k in range(self.n_columns)]
+        return glm_variables(called, self.n_columns, self._terms, self.factors,
+                             self.n_seen - 1 if self.learns_scale else None)
 
     def _layout(self) -> Layout:
         """What priors are put on."""

@@ -17,9 +17,11 @@ from fastrace._base._words import counted
 from fastrace._models._softmax import SoftmaxSource, offset_table
 from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
 from fastrace.likelihoods import GLMSource
+from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._joint import Layout, layout_of
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._rows import chunks, lengths
+from fastrace.mcmc.models._variables import softmax_variables
 from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel
 from fastrace.results.columns import model_names
 from fastrace.sources import column_names
@@ -184,6 +186,10 @@ class Softmax(_CompiledModel):
     def _width(self) -> int:
         """Number of coefficients."""
         return (self.n_classes - 1) * self.n_columns
+
+    def _variables_of(self, names: Sequence[str]) -> tuple[Variable, ...]:
+        columns = [name[: -len("[1]")] for name in names[: self.n_columns]]
+        return softmax_variables(names, columns, self.n_classes)
 
     def _layout(self) -> Layout:
         """Of the coefficients, class by class."""

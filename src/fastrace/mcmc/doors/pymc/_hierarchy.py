@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace.mcmc._variables import Variable, shaped
 from fastrace.mcmc.doors.pymc._coordinates import Hierarchy
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._laws import OtherModelError
@@ -41,6 +44,14 @@ class HierarchyModel(GLM):
     @property
     def natural_names(self) -> tuple[str, ...]:
         return self.own_names
+
+    def _variables_of(self, names: Sequence[str]) -> tuple[Variable, ...]:
+        out, first = [], 0
+        for part in self.parts:
+            last = first + math.prod(part.shape)
+            out.append(shaped(part.name, range(first, last), list(zip(part.dims, part.coords, strict=True))))
+            first = last
+        return tuple(out)
 
     def constrain(self, theta: ArrayLike) -> Array:
         return self._found.from_glm(super().constrain(theta))
