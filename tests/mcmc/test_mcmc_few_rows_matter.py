@@ -7,6 +7,8 @@ import pytest
 
 from fastrace import mcmc
 from fastrace.mcmc.kernels import _choice
+from fastrace.mcmc.kernels._rows import ChainState
+from fastrace.mcmc.protocol import from_flags
 from guarantee import assert_rate_at_most, few_or_many
 
 SEED = 20161126
@@ -74,6 +76,65 @@ def test_separated_outcomes_under_a_prior_with_long_tails_are_not_raced_in_silen
         mcmc.sample(kernel, n_draws=20, n_chains=2, n_tune=20, rng=1)
     chosen, _ = _choice.kernel_for(model)
     assert not getattr(chosen, "decision_advice", "")
+
+
+def test_races_that_would_miss_rows_are_not_tried(monkeypatch):
+    """A pilot of them ran, and was thrown away."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(3000), rng.standard_normal(3000)])
+    model = mcmc.GLM(X, X[:, 1] > 0, prior=mcmc.StudentT(1.0, 0.0, 2.5))
+    piloted, pilot = [], _choice._pilot
+    monkeypatch.setattr(_choice, "_pilot", lambda kernel, *more: piloted.append(kernel) or pilot(kernel, *more))
+    monkeypatch.setattr(_choice, "LITTLE", 0.0)
+    _, why = _choice.kernel_for(model)
+    assert "RacingMetropolis, whose races would miss" in why
+    assert piloted and not any(isinstance(kernel, mcmc.RacingMetropolis) for kernel in piloted)
+
+
+def test_a_pilot_meets_what_few_steps_read():
+    """Softmax: races read 106 rows in the median step and all in two of a hundred, which 60 steps did not show."""
+
+    class Rare(_choice.RowKernel):
+        def __init__(self, often):
+            self.often, self.made, self.seen = often, 0, 0
+
+        def init(self, position=None, rng=None):
+            return self._state_at(np.zeros(2))
+
+        def _state_at(self, theta):
+            return ChainState(theta, theta, None, None)
+
+        def _recorded(self, draws):
+            return draws
+
+        def run(self, rng, state, n, *, tune=False):
+            k = 0 if tune else self.made
+            self.made += 0 if tune else n
+            steps = np.arange(k, k + n)
+            rows = np.where(steps % self.often == self.often - 1, 100_000, 10)
+            return state, from_flags(rng.standard_normal((n, 2)), rows, np.ones(n, np.int32), np.ones(n, np.uint8))
+
+    ahead = 1.0 / 600.0
+    worth, rows, _ = _choice._pilot(Rare(90), ahead)
+    assert rows > 500.0 and worth < ahead
+    kernel = Rare(10**6)
+    worth, rows, _ = _choice._pilot(kernel, ahead)
+    assert rows == 10.0 and worth > ahead and kernel.made == _choice.CONFIRMED * _choice.STEPS
+    kernel = Rare(1)
+    _choice._pilot(kernel, ahead)
+    assert kernel.made == _choice.STEPS
+
+
+def test_races_are_not_tried_beside_an_exact_kernel_that_reads_little(monkeypatch):
+    rng = np.random.default_rng(SEED)
+    X = rng.standard_normal((20_000, 2))
+    model = mcmc.GLM(X, rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [1.0, -0.5])), prior_sd=10.0)
+    _, why = _choice.kernel_for(model)
+    assert "Racing" not in why and "Poisson" in why
+    monkeypatch.setattr(_choice, "LITTLE", 0.0)
+    chosen, why = _choice.kernel_for(model)
+    assert "RacingMetropolis" in why
+    assert not isinstance(chosen, mcmc.RacingMetropolis)
 
 
 def test_a_coordinate_that_stands_still_counts():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +25,9 @@ __all__ = ["kernel_for"]
 Array = NDArray[np.float64]
 
 TUNING, STEPS = 100, 60  # of the pilot
+CONFIRMED = 15  # times as many steps tell the rows: where one step in fifty reads all rows, 60 steps may show none
 PER_STEP = 60.0  # work of a step beside its rows, in rows read
+LITTLE = 10.0 * PER_STEP  # rows that an exact kernel may read a step, up to which no race is tried beside it
 SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where steps share a pass; parameters from which they may
 MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which takes a pass of its own
 
@@ -46,27 +49,37 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     mapped = form.own_surrogate is not None
     if mapped and getattr(form, "is_hierarchy", False):
         return SurrogateMetropolis(form), "parameters stand behind what the rows see, as in a hierarchy"
-    makers: list[Callable[[Any], RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
+    makers: list[Callable[..., RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
     tried: list[tuple[float, str, RowKernel]] = []
+    exact = math.inf  # rows a step of the kernel without errors that reads fewest
+    known: dict[str, Any] = {}  # where races expand too
     for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
+        if make is RacingMetropolis and exact <= LITTLE:
+            continue
         try:
-            kernel = make(model)
+            kernel = make(model, **(known if make is RacingMetropolis else {}))
+            if isinstance(kernel, PoissonMinibatchMetropolis):
+                known = {"control_variate": kernel.reference}
             if isinstance(kernel, SurrogateMetropolis) and kernel.walks_along_rows:
                 return kernel, "few rows refuse most moves of all parameters, so that they have walks of their own"
-            worth, words = _pilot(kernel)
+            if getattr(kernel, "decision_advice", ""):  # races that would err more often than they promise
+                worth, words = 0.0, f"{type(kernel).__name__}, whose races would miss the few rows that matter"
+            else:
+                worth, rows, words = _pilot(kernel, max((worth for worth, _, _ in tried), default=0.0))
+                if getattr(kernel, "decision", "") != "race":
+                    exact = min(exact, rows)
         except ImproperError:
             raise
         except ValueError:  # no bounds, or no expansion that it can use
             continue
-        if getattr(kernel, "decision_advice", ""):  # races that would err more often than they promise
-            worth, words = 0.0, f"{type(kernel).__name__}, whose races would miss the few rows that matter"
         tried.append((worth, words, kernel))
     cheapest = 1.0 / (PER_STEP + SHARED * model.n_rows)  # of shared passes if each step were an independent draw
     if model.dim >= MANY and all(worth < cheapest for worth, _, _ in tried):
         with contextlib.suppress(ValueError):  # no mode, or terms that are not evaluated at many points at once
             batches = Metropolis(model, proposal="independent", batch=min(2 * model.dim, MOST_POINTS),
                                  walk_share=WALKS, frames=True)
-            tried.append((*_pilot(batches), batches))
+            worth, _, words = _pilot(batches)
+            tried.append((worth, words, batches))
     if not tried:
         why = "the model has no mode to expand at, and races without one miss the rows that matter"
         return Metropolis(model, control_variate=None), why
@@ -75,20 +88,29 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     return tried[best][2], tried[best][1] + (f", against {others}" if others else "")
 
 
-def _pilot(kernel: RowKernel) -> tuple[float, str]:
-    """Independent draws for the work of a row, about, and the same in words."""
-    rng = np.random.default_rng(PILOT_SEED)
+def _pilot(kernel: RowKernel, ahead: float = 0.0) -> tuple[float, float, str]:
+    """Independent draws for the work of a row, about, the rows of a step, and the same in words.
+
+    A kernel that seems better than one that is `ahead` makes `CONFIRMED` times as many steps, or as many as show that
+    it is not: a step in fifty may read as much as all others.
+    """
+    rng, batched = np.random.default_rng(PILOT_SEED), getattr(kernel, "batch", 1) > 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         state, _ = kernel.run(rng, kernel.init(None, rng), TUNING, tune=True)
         before = kernel._recorded(state.position[None])
-        _, steps = kernel.run(rng, state, STEPS)
-    draws = np.concatenate([before, steps.draws])
-    share = min(_share(draws), _share(np.square(draws - draws.mean(axis=0))))
-    rows, batches = float(steps.rows.mean()), getattr(kernel, "batch", 1) > 1
-    name = type(kernel).__name__ + (" in batches" if batches else "")
-    worth = share / (PER_STEP + rows * (SHARED if batches else 1.0))
-    return worth, f"{name}, {counted(round(rows), 'row')} for {share:.2f} of an independent draw"
+        state, steps = kernel.run(rng, state, STEPS)
+        draws, read, n = np.concatenate([before, steps.draws]), float(steps.rows.sum()), STEPS
+        share = min(_share(draws), _share(np.square(draws - draws.mean(axis=0))))
+        per_row = SHARED if batched else 1.0
+        most = CONFIRMED * STEPS * (share / ahead - PER_STEP) / per_row if ahead else 0.0  # to stay ahead
+        while read < most and n < CONFIRMED * STEPS:
+            state, steps = kernel.run(rng, state, STEPS)
+            read, n = read + float(steps.rows.sum()), n + STEPS
+    rows = read / n
+    name = type(kernel).__name__ + (" in batches" if batched else "")
+    words = f"{name}, {counted(round(rows), 'row')} for {share:.2f} of an independent draw"
+    return share / (PER_STEP + rows * per_row), rows, words
 
 
 def _share(values: Array) -> float:
