@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from fastrace import mcmc
-from fastrace._base._progress import patient
+from fastrace._base._progress import _lines, patient
 from fastrace.mcmc._fingerprint import _hash
 from fastrace.mcmc._fit import other_mode
 
@@ -121,6 +121,24 @@ def test_long_work_says_how_far_it_is_on_a_terminal_alone(capsys, monkeypatch):
     with patient("rows differentiated", False, wait=0.0) as show:
         show(1000)
     assert capsys.readouterr().err == "\rrows differentiated: 1,000\n"
+
+
+def test_lines_show_progress_where_standard_error_is_a_pipe(capsys):
+    with _lines("rows", 100, True, wait=0.0) as show:
+        show(40)
+        show(100)
+    assert capsys.readouterr().err == "rows 40/100, 0 s\nrows 100/100, 0 s\n"
+    with _lines("rows", None, False, wait=1e6) as show:        # what is quick is silent unless it was asked for
+        show(40)
+    assert capsys.readouterr().err == ""
+    rng = np.random.default_rng(0)
+    model = mcmc.GLM(rng.normal(size=(200, 1)), rng.integers(0, 2, 200))
+    plain = mcmc.sample(model, n_draws=50, n_chains=2, rng=1, progress=False)
+    assert capsys.readouterr().err == ""
+    shown = mcmc.sample(model, n_draws=50, n_chains=2, rng=1, progress=True)
+    err = capsys.readouterr().err
+    assert err.startswith("choosing a kernel\nchoosing a kernel: ") and "sampling 1100/1100" in err
+    np.testing.assert_array_equal(plain.draws, shown.draws)
 
 
 def by_scale(d):

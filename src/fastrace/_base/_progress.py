@@ -29,7 +29,10 @@ def track(items: Sequence[T], shown: bool, title: str) -> Iterator[T]:
 
 @contextmanager
 def meter(title: str, total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes how much is done: a bar on standard error if `shown`, moving without total."""
+    """Yield a function that takes how much is done: a bar on standard error if `shown`, moving without total.
+
+    Where standard error is a file or a pipe, in which nothing moves, a line says it every ten seconds.
+    """
     if not _checks.flag(shown, "progress"):
         yield lambda done: None
         return
@@ -38,20 +41,68 @@ def meter(title: str, total: int | None, shown: bool) -> Iterator[Callable[[int]
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError as error:
         raise ImportError('progress bars need rich: python -m pip install rich') from error
+    console = Console(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
+        with _lines(title, total, True) as say:
+            yield say
+        return
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def _lines(title: str, total: int | None, always: bool, wait: float = 10.0) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes how much is done, and says so in a line every `wait` seconds.
+
+    The end has a line too, if there was one before or `always`.
+    """
+    began = time.monotonic()
+    due, most, said = began + wait, 0, -1
+
+    def write() -> None:
+        nonlocal said
+        sys.stderr.write(f"{title} {most}/{'?' if total is None else total}, {time.monotonic() - began:.0f} s\n")
+        sys.stderr.flush()
+        said = most
+
+    def say(done: int) -> None:
+        nonlocal due, most
+        most = done
+        if time.monotonic() >= due:
+            write()
+            due = time.monotonic() + wait
+
+    try:
+        yield say
+    finally:
+        if most != said and (always or said >= 0):
+            write()
+
+
+@contextmanager
+def phase(title: str, shown: bool) -> Iterator[None]:
+    """Say on standard error that work of unknown length begins, and how long it took, if `shown`."""
+    if not _checks.flag(shown, "progress"):
+        yield
+        return
+    began = time.monotonic()
+    sys.stderr.write(f"{title}\n")
+    sys.stderr.flush()
+    yield
+    sys.stderr.write(f"{title}: {time.monotonic() - began:.1f} s\n")
 
 
 @contextmanager
 def patient(title: str, shown: bool, wait: float = 2.0) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes how much is done, as `meter` does if `shown`.
 
-    Else a line on standard error says it where that is a terminal, once `wait` seconds have passed.
+    Else a line on standard error says it, once `wait` seconds have passed; a line every ten seconds where that is no
+    terminal.
     """
     if shown or not sys.stderr.isatty():
-        with meter(title, None, shown) as show:
+        with meter(title, None, True) if shown else _lines(title, None, False) as show:
             yield show
         return
     due, written = time.monotonic() + wait, False

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks, _files
-from fastrace._base._progress import meter
+from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
@@ -81,7 +81,7 @@ def sample(
     rng : None, int, SeedSequence or Generator, optional
         Each chain has a generator of its own, spawned from this one. A `Trace` goes on with its own.
     progress : bool, default False
-        Show a bar on standard error; needs rich.
+        Show a bar on standard error, or a line every ten seconds where that is a file or a pipe; needs rich.
     n_tune : int, default 500
         Steps at the start of each chain in which the proposal adapts; they are not kept.
     threads : int, optional
@@ -166,7 +166,8 @@ def sample(
         kernel = SurrogateGibbs(kernel)
     why = ""
     if isinstance(kernel, Model):
-        kernel, why = kernel_for(kernel)
+        with phase("choosing a kernel", progress):
+            kernel, why = kernel_for(kernel)
     if isinstance(kernel, type) or not (callable(getattr(kernel, "run", None)) and hasattr(kernel, "describe")):
         raise TypeError(f"kernel is {_checks.shown(kernel)}; a model such as GLM(X, y), or a kernel such "
                         f"as RacingMetropolis(model), is needed")
@@ -439,6 +440,9 @@ class _Work:
                 raise
             for future in futures:
                 future.result()
+            while not self.done.empty():  # what the last slices made
+                made += self.done.get()
+            show(made)
 
     def _advance(self, run: ChainRun) -> Iterator[int]:
         """Slices of one chain, each about as long as `SLICE`; how many steps each had."""
