@@ -236,6 +236,8 @@ cdef class Race(RaceAnswers):
         if source.n_arms != self.n_arms or source.n_rows != self.n_rows:
             raise ValueError(f"the source has {source.n_rows} rows of {source.n_arms} arms; this race was set up for "
                              f"{self.n_rows} rows of {self.n_arms} arms")
+        find_still = getattr(source, "still_arms", None)
+        self._still[:] = False if find_still is None or self.proxied else find_still()
 
     cdef int _run(self, Source source) except -1 nogil:
         cdef int64_t target

@@ -136,20 +136,51 @@ cdef class ControlVariate(_BlockSource):
         self.fused = fused
         guard_built(&self.guard, 1)
 
-    def difference_support(self):
-        """Interval that holds what arm 1 has over arm 0 in every row raced on, at the present parameters.
+    def difference_support(self, arm_a=0, arm_b=1):
+        """Interval that holds what one arm has over another in every row raced on, at the present parameters.
+
+        Parameters
+        ----------
+        arm_a, arm_b : int, default 0 and 1
+            The difference is the residual of `arm_b` less that of `arm_a`.
 
         Returns
         -------
         tuple of float, or None
-            None where nothing is known: without `TaylorSurrogate`, or with other than two arms. Infinite far from the
-            point of expansion, see `TaylorSurrogate.change_bound`.
+            None where nothing is known: without `TaylorSurrogate`. Infinite far from the point of expansion, see
+            `TaylorSurrogate.change_bound`.
         """
         guard_check_built(&self.guard, self)
-        if not self.fused or not isinstance(self.surrogate, TaylorSurrogate) or self.n_arms != 2:
+        if not self._bounded():
             return None
-        bound = self.surrogate.change_bound(self.always_read)
+        bound = self.surrogate.change_bound(self.always_read, (arm_a, arm_b))
         return -bound, bound
+
+    def residual_support(self):
+        """Intervals that hold the residual of each arm in every row raced on, at the present parameters.
+
+        Returns
+        -------
+        tuple of two ndarray of shape (n_arms,), or None
+            None and infinite as in `difference_support`.
+        """
+        guard_check_built(&self.guard, self)
+        if not self._bounded():
+            return None
+        bounds = self.surrogate.changes_from_hat(self.always_read)
+        return -bounds, bounds
+
+    def _bounded(self):
+        """Whether bounds on the residuals follow from third derivatives."""
+        return self.fused and isinstance(self.surrogate, TaylorSurrogate)
+
+    def still_arms(self):
+        """Whether the residuals of an arm are known to be 0 in every row, as at the point of expansion: (n_arms,)."""
+        guard_check_built(&self.guard, self)
+        if not self.fused:
+            return np.zeros(self.n_arms, dtype=np.bool_)
+        residual = (<Expansion>self.surrogate).residual
+        return (np.asarray(residual.source.parameters) == residual.theta_hat).all(axis=1)
 
     def __reduce__(self):
         guard_check_built(&self.guard, self)
@@ -425,13 +456,15 @@ cdef class TaylorSurrogate(Expansion):
         """The given fraction of the rows, those with the largest `distances`: ndarray of int64, ascending."""
         return farthest_rows(self.distances(), fraction)
 
-    def change_bound(self, always_read=()):
-        """How far any row's residual can change from the parameters of arm 0 to those of arm 1.
+    def change_bound(self, always_read=(), arms=(0, 1)):
+        """How far any row's residual can change from the parameters of one arm to those of another.
 
         Parameters
         ----------
         always_read : array_like of int, optional
             Rows that do not count.
+        arms : tuple of int, default (0, 1)
+            The two arms.
 
         Returns
         -------
@@ -451,6 +484,17 @@ cdef class TaylorSurrogate(Expansion):
            inference with large datasets", ICML 2019.
         """
         guard_check_built(&self.guard, self)
+        now, new = self.glm.theta[list(arms)] - self.theta_hat
+        return self._farthest_change(now, new, always_read)
+
+    def changes_from_hat(self, always_read=()):
+        """How far any row's residual can be from 0, where it is at `theta_hat`: shape (n_arms,), as `change_bound`."""
+        guard_check_built(&self.guard, self)
+        nowhere = np.zeros(len(self.theta_hat))
+        return np.array([self._farthest_change(nowhere, step, always_read) for step in self.glm.theta - self.theta_hat])
+
+    def _farthest_change(self, now, new, always_read):
+        """The bound of `change_bound` between two steps from `theta_hat`."""
         if self.cached_weights is None:
             rows = self.glm, self.distances(), self._predictors
             weights, radius = cubic_weights(*rows)
@@ -459,7 +503,6 @@ cdef class TaylorSurrogate(Expansion):
             left_out = np.asarray(always_read, dtype=np.intp)
             self.cached_heaviest = always_read, [(radius, float(np.delete(weights, left_out).max(initial=0.0)))
                                                  for radius, weights in self.cached_weights]
-        now, new = self.glm.theta[:2] - self.theta_hat
         before, both, after = now @ self.metric @ now, now @ self.metric @ new, new @ self.metric @ new
         step = (new - now) @ self.metric @ (new - now)
         for radius, heaviest in self.cached_heaviest[1]:

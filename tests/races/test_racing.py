@@ -47,18 +47,21 @@ def skewed_columns(n_rows, n_arms, rng):
 
 
 @pytest.mark.parametrize("advantage", [1.0, 6.0])
-@pytest.mark.parametrize("variance", ["pairwise", "marginal"])
-def test_tail_guard_equals_the_twin(variance, advantage, seed):
+@pytest.mark.parametrize(("variance", "bounded"), [("pairwise", False), ("marginal", False), ("pairwise", True)])
+def test_tail_guard_equals_the_twin(variance, bounded, advantage, seed):
+    """Where a support is known it bounds what an arm hides whose rewards have all been equal."""
     held = full = 0
     for child in np.random.SeedSequence(seed).spawn(100):
         rng = np.random.default_rng(child)
         n_arms = int(rng.integers(2, 5))
         values = skewed_columns(2000, n_arms, rng)
-        race = fr.FiniteRace(n_arms, 2000, 0.05, variance=variance, scan_advantage=advantage, rng=copy.deepcopy(rng))
+        ends = (values.min(axis=0), values.max(axis=0)) if bounded else (None, None)
+        race = fr.FiniteRace(n_arms, 2000, 0.05, "normal", variance=variance, support=ends if bounded else None,
+                             scan_advantage=advantage, rng=copy.deepcopy(rng))
         looks, quantiles, log_inv_delta = race._options.plan(n_arms)
         ours = race.run(values)
         theirs = twin.race(values, looks, quantiles, log_inv_delta, bound="normal", pairwise=variance == "pairwise",
-                           order=Order(2000), rng=rng, tails=True, advantage=advantage)
+                           order=Order(2000), rng=rng, tails=True, advantage=advantage, low=ends[0], high=ends[1])
         assert (ours.best, ours.stopped_by, ours.n_looks) == (theirs.best, theirs.stopped_by, theirs.n_looks)
         np.testing.assert_array_equal(ours.pulls, theirs.pulls)
         held += ours.held_back.size > 0

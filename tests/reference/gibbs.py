@@ -34,8 +34,9 @@ class Racing:
     A variable that has lost four races in a row is raced only where the number of its losses is a multiple of sixteen.
     """
 
-    def __init__(self, plans, advantages):
+    def __init__(self, plans, advantages, bound="normal", **known):
         self.plans, self.advantages = plans, advantages         # of each variable
+        self.bound, self.known = bound, known                   # what is known of factors: low, high, still
         self.losses = [0] * len(plans)
         self.n_raced = self.n_left_out = 0
 
@@ -45,8 +46,8 @@ class Racing:
             self.n_left_out += 1
             return exact(i, table, log_prior, state, rng)
         noisy = [prior + gumbel(rng) for prior in log_prior]
-        result = racing.race(table, *self.plans[i], bound="normal", pairwise=True, order=Order(len(table)), rng=rng,
-                             offset=noisy, tails=True, advantage=self.advantages[i])
+        result = racing.race(table, *self.plans[i], bound=self.bound, pairwise=True, order=Order(len(table)),
+                             rng=rng, offset=noisy, tails=True, advantage=self.advantages[i], **self.known)
         self.losses[i] = self.losses[i] + 1 if result.stopped_by == "exact" else 0
         self.n_raced += result.stopped_by == "bound"
         return result.best

@@ -11,7 +11,7 @@ from reference.draws import Window
 
 
 def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng, offset=None, low=None, high=None,
-         guarded=False, tails=False, advantage=1.0, epsilon=0.0, n_best=1, scores=None):
+         guarded=False, tails=False, advantage=1.0, epsilon=0.0, n_best=1, scores=None, still=()):
     """Return best, pulls per arm, looks taken and what stopped the race. `order` says which rows come next.
 
     The arms with the largest means lead, as many as are wanted and not chosen yet. An arm leaves that all of them have
@@ -60,6 +60,7 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
                 d = seen[:, leader] - seen[:, i]
                 span = 0.0 if low is None else high[leader] - low[leader] + high[i] - low[i]
                 width = half_width(d, n_rows, bound, log_inv_delta, quantiles[k], span)
+                width = 0.0 if leader in still and i in still else width
             else:
                 spans = np.zeros(n_arms) if low is None else high - low
                 d = -seen[:, i]
@@ -78,7 +79,10 @@ def race(values, looks, quantiles, log_inv_delta, *, bound, pairwise, order, rng
                 else:
                     stands.append(gap + shift > width)
                     if stands[-1] and tails and bound == "normal":
-                        wide, rest = tail_evidence(seen, leader, i, gap + shift, width, n_rows, quantiles[k], pairwise)
+                        reach = [0.0 if a in still else math.inf if low is None else high[a] - low[a]
+                                 for a in (leader, i)]
+                        wide, rest = tail_evidence(seen, leader, i, gap + shift, width, n_rows, quantiles[k], pairwise,
+                                                   reach)
                         stands[-1] = gap + shift > wide and rest <= n
                     if bound == "normal" and guarded:
                         # What makes a lead look too large: differences, or one of two means, skewed the wrong way.
@@ -191,8 +195,11 @@ def difference(x, y, n_rows, bound, delta, n_arms, looks, low, high):
     return tuple(found)
 
 
-def tail_evidence(seen, leader, i, gap, width, n_rows, quantile, pairwise):
-    """Half-width of a lead, what may be missing of tails considered, and the rows to read before it is believed."""
+def tail_evidence(seen, leader, i, gap, width, n_rows, quantile, pairwise, reach):
+    """Half-width of a lead, what may be missing of tails considered, and the rows to read before it is believed.
+
+    `reach` says how far off a reward of the leader, and of the arm, may lie that has not been seen.
+    """
     n, x, y = len(seen), seen[:, leader], seen[:, i]
     d = x - y
     if pairwise:
@@ -203,9 +210,9 @@ def tail_evidence(seen, leader, i, gap, width, n_rows, quantile, pairwise):
             half = bounds.normal(n, n_rows, c.std(), quantile)
             width += bounds.tail_half_width(half, c.std(), side * sample_skewness(c), n, n_rows, quantile)
     wait = 0.0
-    for c, side in ((x, -1), (y, 1)):
-        if c.std() <= 1e-12 * abs(c.mean()):
-            wait = n_rows
+    for c, side, far in ((x, -1, reach[0]), (y, 1, reach[1])):
+        if c.std() <= 1e-12 * abs(c.mean()):        # 48 unseen rewards that far off must not close the gap
+            wait = max(wait, min(n_rows, 48 * far / gap) if 48 * far > n * gap else 0.0)
             continue
         square = (c - c.mean()) ** 2
         size = -((d - d.mean()) * square).sum() / square.sum() if pairwise else c.std() * side * sample_skewness(c)

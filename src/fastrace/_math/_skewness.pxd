@@ -8,8 +8,8 @@ only to its standard error sqrt(6 / n). Each serves another decision:
   same figure, two standard errors nearer to zero, warns where there is no guard (`inflates_beyond_noise`).
 - `room_for_unseen` : `skewness_guard` of decisions against a threshold. A verdict must stand even if a few rows as far
   out as the farthest are yet to come.
-- `tail_half_width`, `tail_rows` : `tail_guard` of races over columns and of sums. A lead waits until enough values
-  carry each tail that could turn it.
+- `tail_half_width`, `tail_rows`, `unseen_rows` : `tail_guard` of races over columns and of sums. A lead waits until
+  enough values carry each tail that could turn it.
 - `tail_variance`, `tail_rows`, `constant_rows` : the same guard for streams, whose rules know evidence in place of
   half-widths, and have no last row to read on to.
 """
@@ -122,6 +122,11 @@ cdef inline double tail_rows(double skewness, double size, double gap, int64_t n
     if events >= EVENTS_ENOUGH or n * gap >= 2.0 * EVENTS_ENOUGH * size:
         return <double>n
     return min(n * (EVENTS_ENOUGH / events), 2.0 * EVENTS_ENOUGH * size / gap)
+
+
+cdef inline double unseen_rows(double reach, double gap, int64_t n, int64_t n_rows) noexcept nogil:
+    """The same where the n rewards of the column have all been equal, and no other lies farther off than `reach`."""
+    return min(max(<double>n, 2.0 * EVENTS_ENOUGH * reach / gap), <double>n_rows)
 
 
 cdef inline double constant_rows(double size, double gap) noexcept nogil:

@@ -186,7 +186,9 @@ def _rows_twice(exact: Any, kernel: Any, state: Any, position: Any, seed: int) -
 def _gibbs_twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[int, int, int]:
     i = seed % len(kernel.variables)
     variable = kernel.variables[i]
-    exact = Gibbs(kernel.variables)
+    # A proposal from expansions is decided twice: a first look at all rows is exact.
+    exact = Gibbs(kernel.variables) if variable.expansions is None else RacingGibbs(
+        kernel.variables, kernel.delta, "normal", first_look=variable.source(np.array(position)).n_rows)
     drawn, tally = [], Tally()
     for maker, spent in ((kernel, tally), (exact, Tally())):
         z = np.array(position, dtype=np.intp)

@@ -14,7 +14,7 @@ from fastrace._math._evidence cimport look_evidence
 from fastrace._math._moments cimport moments4_extend, moments4_extend_difference, moments4_skewness, moments4_std
 from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_width,
                                    quantile_of_equal_evidence)
-from fastrace._math._skewness cimport tail_half_width, tail_rows
+from fastrace._math._skewness cimport tail_half_width, tail_rows, unseen_rows
 from fastrace.races._reading cimport ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK
 from fastrace.races._scores cimport RaceScores
 
@@ -442,6 +442,8 @@ cdef class RaceJudge(RaceScores):
         cdef double size = fabs(m.mean) + 1e-3 * (fabs(self.mean[i]) + fabs(self.mean[j]))
         if i != j:
             span += self.high[j] - self.low[j]
+        if self.still[i] and self.still[j]:
+            return 0.0
         if self.bound == NORMAL and constant_so_far(std, size):
             if self.looks_taken == 0:
                 self.flags |= CONSTANT_FIRST_LOOK
@@ -496,13 +498,14 @@ cdef class RaceJudge(RaceScores):
     cdef double _tail_rows(self, const moments4_t *m, Py_ssize_t arm, Py_ssize_t leader, Py_ssize_t i, double side,
                            double gap) noexcept nogil:
         """Rows to read before a lead of `gap` is believed, for a column's tail: right if `side` is 1, left if -1."""
-        cdef double std = moments4_std(m), skewness, size, square, total = 0.0, squares = 0.0, lead
+        cdef double std = moments4_std(m), skewness, size, square, total = 0.0, squares = 0.0, lead, reach
         cdef const double *x
         cdef const double *best
         cdef const double *worst
         cdef int64_t k
-        if constant_so_far(std, fabs(m.mean)):
-            return <double>self.n_rows              # constant so far: what the rest holds is unknown
+        if constant_so_far(std, fabs(m.mean)):      # what the rest holds is as far off as may be
+            reach = self.high[arm] - self.low[arm] if self.bounded_support and not self.proxied else INFINITY
+            return unseen_rows(0.0 if self.still[arm] else reach, gap, m.n, self.n_rows)
         skewness = side * moments4_skewness(m)
         size = std * skewness
         if tail_rows(skewness, INFINITY, gap, m.n) <= m.n:

@@ -19,7 +19,7 @@ cdef class RaceMemory:
     cdef bets_t bets
     # one value per arm; the arrays own the memory, the pointers are for the loops
     cdef readonly cnp.ndarray _offset, _known, _low, _high, _sum, _new_sum, _scratch, _mean, _half_width, _pulls
-    cdef readonly cnp.ndarray _active, _dead, _held, _wait, _spread, _measured
+    cdef readonly cnp.ndarray _active, _dead, _still, _held, _wait, _spread, _measured
     cdef readonly cnp.ndarray _head, _chosen, _evidence, _beaten_by, _difference_lower, _difference_upper
     cdef readonly cnp.ndarray _compared, _absent
     cdef double *offset             # the race's own constants, on the scale of sums
@@ -34,6 +34,7 @@ cdef class RaceMemory:
     cdef int64_t *pulls
     cdef Py_ssize_t *active
     cdef char *dead
+    cdef char *still                    # whether rewards of an arm are known to be 0 in every row; by who runs a source
     cdef char *held                 # whether the tail of this arm's rewards has held a decision back
     cdef double *wait               # rows to be read before the leader may drop this arm; by `_judge`
     cdef char *head                 # whether an arm is one of those that lead, as of the last look

@@ -117,6 +117,8 @@ cdef class RaceMemory:
         self.pulls = <int64_t *>cnp.PyArray_DATA(self._pulls)
         self.active = <Py_ssize_t *>cnp.PyArray_DATA(self._active)
         self.dead = <char *>cnp.PyArray_DATA(self._dead)
+        self._still = np.zeros(d, np.int8)
+        self.still = <char *>cnp.PyArray_DATA(self._still)
         self.held = <char *>cnp.PyArray_DATA(self._held)
         self.wait = <double *>cnp.PyArray_DATA(self._wait)
         self._absent = np.zeros(d, np.int64)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastrace._base import _checks, _frames
 from fastrace.control_variates import ControlVariate
+from fastrace.likelihoods import PairSource
 from fastrace.races import _options, _schedules
 from fastrace.races._options import BOUNDS, RaceOptions
 from fastrace.races._threshold import ThresholdRace
@@ -36,10 +37,11 @@ class AcceptTest(ThresholdRace):
         Probability that a decision is wrong, in (0, 1).
     support : tuple of float, optional
         Interval (low, high) that holds every difference. By default it follows from ``source.support`` at each
-        decision, which may be set anew with the parameters. A `control_variates.taylor_glm` of two arms needs none: if
-        a rigorous bound is asked for by name, the interval follows from the third derivative of the model and both
-        parameters, at each decision anew. The row that can change most sets its width, so give `outliers` there;
-        `mcmc.RacingMetropolis` draws rows in proportion to how far they can change, and needs far fewer.
+        decision, which may be set anew with the parameters. A `control_variates.taylor_glm` of two arms, or two arms
+        of one as a `likelihoods.PairSource`, need none: if a rigorous bound is asked for by name, the interval follows
+        from the third derivative of the model and both parameters, at each decision anew. The row that can change most
+        sets its width, so give `outliers` there; `mcmc.RacingMetropolis` draws rows in proportion to how far they can
+        change, and needs far fewer.
     noise : {"metropolis", "barker"}, default "metropolis"
         What `accept` draws: acceptance with probability min(1, r) or r / (1 + r).
     access : {"random", "shuffled"}, default "random"
@@ -392,7 +394,12 @@ def _differences(source: Any) -> Source:
 
 def _derived_support(source: Source) -> tuple[float, float] | None:
     """The interval of differences that a control variate derives from its parameters; None if it knows none."""
-    return source.difference_support() if isinstance(source, ControlVariate) else None
+    arms = (0, 1)
+    if isinstance(source, PairSource):
+        arms, source = (source.arm_a, source.arm_b), source.source
+    elif source.n_arms != 2:
+        return None
+    return source.difference_support(*arms) if isinstance(source, ControlVariate) else None
 
 
 @_options.takes_options

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._progress import track
 from fastrace._base._words import counted
+from fastrace.control_variates import ControlVariate
 from fastrace.races import _options
 from fastrace.races._options import RaceOptions
 from fastrace.races._settings import RaceSettings
@@ -33,7 +34,9 @@ class DiscreteSampler:
     log_prior : array_like, shape (D,), optional
         Log of the factor that is always read; -inf rules a state out. It may be set between draws.
     bound, delta, support
-        See `FiniteRace`; ``delta`` is per draw.
+        See `FiniteRace`; ``delta`` is per draw. A `control_variates.taylor_glm` needs no support: if a rigorous bound
+        is asked for by name, the interval of each state follows from the third derivative of the model and the state's
+        parameters, at each draw anew. The row that can change most sets its width, so give `outliers` there.
     n_arms, n_rows : int, optional
         Numbers of states and of factors, for callables.
     variance : {"pairwise", "marginal"}, default "pairwise"
@@ -107,6 +110,9 @@ class DiscreteSampler:
     ) -> None:
         self._source = source_of(rewards, n_arms, n_rows, support)
         self._own_support = support is not None
+        support = self._source.support if support is None else support
+        if support is None and bound not in ("auto", "normal") and _derived_support(self._source) is not None:
+            support = (-1.0, 1.0)  # each draw puts its own in its place
         self._options = RaceSettings(
             self._source.n_arms,
             self._source.n_rows,
@@ -115,7 +121,7 @@ class DiscreteSampler:
             variance=variance,
             first_look=max(2, self._source.first_look) if first_look is None else first_look,
             growth=growth,
-            support=self._source.support if support is None else support,
+            support=support,
             order=order,
             student=student,
             skewness_guard=skewness_guard,
@@ -175,9 +181,12 @@ class DiscreteSampler:
             The states, in the order in which they were drawn.
         """
         size = _checks.integer(size, "size", 0, "a number of draws")
-        if not self._own_support and self._options.low is not None and self._source.support is not None:
+        if not self._own_support and self._options.low is not None:
             # Sources whose terms change may change their support with them.
-            self._core.set_support(*_checks.support_bounds(self._source.support, self._options.n_arms))
+            if self._source.support is not None:
+                self._core.set_support(*_checks.support_bounds(self._source.support, self._options.n_arms))
+            elif (derived := _derived_support(self._source)) is not None:
+                self._core.set_support(*derived)
         states = np.empty(size, np.intp)
         step = max(1, size // 100) if progress else max(1, size)
         for start in track(range(0, size, step), progress, "drawing"):
@@ -201,6 +210,11 @@ class DiscreteSampler:
             names=self._names,
             **self._core.doubts(of_all_draws=True),
         )
+
+
+def _derived_support(source: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Intervals of each state that a control variate derives from its parameters; None if it knows none."""
+    return source.residual_support() if isinstance(source, ControlVariate) else None
 
 
 @_checks.rebuilds(1, DiscreteSampler, subclasses=True)

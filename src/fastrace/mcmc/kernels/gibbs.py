@@ -49,6 +49,10 @@ class Categorical:
     expansion_sums : callable, optional
         ``expansion_sums(z)`` returns the sums of the approximations over all factors, shape (n_states,), without
         reading all of them; needed with `expansions`.
+    residual_support : tuple of float or of arrays of shape (n_states,), optional
+        Interval (low, high) that holds what the expansions leave of every log-factor, whatever z is: races on it can
+        then be rigorous. Not needed where `factors` is a `GLMSource` and `expansions` a
+        `control_variates.TaylorSurrogate` of it, which know it.
     """
 
     n_states: int
@@ -59,6 +63,7 @@ class Categorical:
     prepare: Callable[[States], object] | None = None
     expansions: Factors | Source | None = None
     expansion_sums: Callable[[States], ArrayLike] | None = None
+    residual_support: _checks.Support | None = None
 
     def __post_init__(self) -> None:
         _checks.integer(self.n_states, "n_states", 1, "a variable has states")
@@ -74,6 +79,11 @@ class Categorical:
                              "function of z that returns their sums")
         if self.expansions is not None and self.sizes is not None:
             raise ValueError("expansions came with sizes; states with factors of their own are raced without them")
+        if self.residual_support is not None:
+            if self.expansions is None:
+                raise ValueError("residual_support came without expansions, whose residuals it holds; the interval of "
+                                 "the factors themselves is the support of RacingGibbs")
+            _checks.support_bounds(self.residual_support, self.n_states)
 
     def offset(self, z: States) -> NDArray[np.float64]:
         """Evaluate `log_prior` at the present variables."""
@@ -94,7 +104,7 @@ class Categorical:
         if sums is None:
             return factors
         near = self._source_of(self.expansions, z, factors.n_rows)
-        return ControlVariate(factors, near, lambda: sums(z.copy()))
+        return ControlVariate(factors, near, lambda: sums(z.copy()), support=self.residual_support)
 
     def _source_of(self, factors: Any, z: States, n_factors: int | None) -> Source:
         if isinstance(factors, Source):
@@ -134,8 +144,14 @@ class Tally:
     rows: int = 0
     looks: int = 0
     moved: bool = False
-    full_pass: bool = False
+    n_draws: int = 0
+    n_full: int = 0  # draws that read every factor in one pass
     undecided: bool = False
+
+    @property
+    def full_pass(self) -> bool:
+        """Whether most draws read every factor in one pass."""
+        return 2 * self.n_full > self.n_draws
 
 
 class Gibbs:
@@ -224,6 +240,7 @@ class Gibbs:
     ) -> int:
         """Draw variable i given the others."""
         variable = self.variables[i]
+        tally.n_draws += 1
         if variable.prepare is not None:
             variable.prepare(z.copy())
         return self._drawn(rng, i, z, variable.offset(z), losses, engine, tally)
@@ -254,7 +271,7 @@ class Gibbs:
         if not (scores > -np.inf).any():
             raise ValueError("every state of a variable has probability 0 given the others; nothing can be drawn")
         tally.looks += 1
-        tally.full_pass = True
+        tally.n_full += 1
         return int(possible[np.argmax(scores)])
 
 

@@ -30,7 +30,9 @@ class RacingGibbs(Gibbs):
     delta : float, default 0.05
         Probability that one draw differs from the exact one, in (0, 1).
     bound : str, default "auto"
-        As in `DiscreteSampler`; for variables with `sizes` as in `UnequalRace`, where "auto" is "normal".
+        As in `DiscreteSampler`; for variables with `sizes` as in `UnequalRace`, where "auto" is "normal". "betting" is
+        rigorous and needs an interval: `support`, the `residual_support` of variables with `expansions`, or a
+        `control_variates.taylor_glm`, which derives it from the states' parameters.
     support : tuple of float, optional
         Interval (low, high) that holds every log-factor. States with factors of their own that it rules out, such as
         small clusters, are then not read.
@@ -51,7 +53,7 @@ class RacingGibbs(Gibbs):
     A draw perturbs the states with Gumbel noise and races them [1]_; its law is within total variation `delta` of the
     exact one, a sweep over V variables within ``V delta``. After four races in a row that read all factors of a
     variable, its next draws are exact ones, by one vectorised pass; every sixteenth races again. ``full_pass`` in the
-    trace says how often.
+    trace marks the sweeps most of whose draws read all factors, and `sample` warns where most sweeps are such.
 
     Where states have real mass, factors as they are must nearly all be read: race on what a control variate leaves. For
     states that are parameters of a generalised linear model near some ``theta_hat``, give
@@ -63,6 +65,11 @@ class RacingGibbs(Gibbs):
     the sum of what the expansions leave of a state's factors [2]_. If the present state is proposed, there is nothing
     to decide; else the race is between two states alone, whatever their number. This decision, rather than the draw, is
     within `delta` of the exact one.
+
+    Rigorous draws cost little more where residuals are small. Of 10^5 rows and ten states drawn from the posterior of
+    three coefficients, betting read 58 rows a draw of logistic, 262 of Student-t and 276 of Poisson factors by
+    `taylor_glm`; the normal rule read 51, 54 and 164. Decisions between two states by `expansions` took 51, 66 and 492
+    rows, and 75, 63 and 239.
 
     References
     ----------
@@ -84,6 +91,13 @@ class RacingGibbs(Gibbs):
     """
 
     outside = False  # whether a log-factor has been met that `support` does not hold
+    full_pass_advice = (
+        "a part of the factors does not tell the likely states apart. Race on what an approximation leaves of them: "
+        "give Categorical expansions, or taylor_glm as factors; if it has one, expand nearer to the likely states. "
+        "Where the factors of a state were all equal in what was read, the tail guard waits for others: give the "
+        "interval of each state's factors as support, (0, 0) for one whose control variate leaves nothing. Where "
+        "nothing helps, Gibbs reads as much, in cheaper passes and without delta"
+    )
 
     @takes_options
     def __init__(
@@ -158,18 +172,18 @@ class RacingGibbs(Gibbs):
         if core.outside:
             self.outside = True
         lost = core.n_exact > exact
-        tally.full_pass |= lost
+        tally.n_full += lost
         return state, lost
 
     def _two_states(self, variable: Categorical, z: States) -> tuple[Source, AcceptTest]:
         """What the expansions of a variable leave, and a race between two states of it."""
         if self.support is not None:
             raise ValueError("support came with a variable that has expansions, and holds its factors, not what the "
-                             "expansions leave of them: give the variable a kernel without support")
+                             "expansions leave of them: leave it out, and give the variable a residual_support")
         source = variable.source(z)
         return source, AcceptTest(
             PairSource(source, 0, 0), bound=self.bound, delta=self.delta, first_look=self.first_look,
-            student=self.student, skewness_guard=None if self.tail_guard else False, rng=0,
+            student=self.student, skewness_guard=None if self.tail_guard else False, outside="warn", rng=0,
         )
 
     def _proposed(
@@ -184,10 +198,13 @@ class RacingGibbs(Gibbs):
             return new
         test.source = PairSource(source, now, new)
         log_u, seed = -rng.standard_exponential(), int(rng.integers(2**64, dtype=np.uint64))
+        test._follow_support()
         accepted = test.run_afresh(seed, log_u + float(sums[new] - sums[now]))
+        if test.outside:
+            self.outside = True
         tally.rows += 2 * test.n_evaluated
         tally.looks += test.n_looks
-        tally.full_pass |= test.n_evaluated > test.n_read
+        tally.n_full += test.n_evaluated > test.n_read
         tally.undecided |= test.n_read == source.n_rows
         return new if accepted else now
 
