@@ -63,6 +63,7 @@ def assert_sets_fit(kernel, probabilities, n, thin, seed=1):
         if expected[-1] * n < 8.0:
             seen[0], expected[0] = seen[0] + seen.pop(), expected[0] + expected.pop()
     assert_fits(seen, expected)
+    return trace
 
 
 @pytest.mark.parametrize("decision", ["exact", "poisson"])
@@ -72,6 +73,42 @@ def test_all_sets_of_ten_coefficients_have_their_probabilities(n, decision):
     shares = np.where(np.arange(10) < 5, 0.3, 0.6)
     probabilities = enumerated(X, y, 0.5, 0.1, lambda chosen: np.log(np.where(chosen, shares, 1.0 - shares)).sum())
     assert_sets_fit(mcmc.VariableSelection(model, shares, decision=decision), probabilities, n, 5)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@few_or_many("n", 800, 20_000)
+def test_a_learned_scale_and_an_intercept_are_always_in(n, decision):
+    """Against sums over a grid of the scale's logarithm; both used to be 0 in many draws, a scale of 1."""
+    X, y, _ = gaussian(p=3)
+    X, y, sds = np.column_stack([X, np.ones(60)]), 0.3 * y + 0.05, np.array([0.5, 0.5, 0.5, 0.4])
+    log_prior = lambda chosen: np.log(np.where(chosen, 0.3, 0.7))[:3].sum() + (0.0 if chosen[3] else -np.inf)  # noqa: E731
+    logs = []
+    for log_scale in np.linspace(-3.0, 1.0, 161):
+        total = np.empty(16)
+        for number in range(16):
+            chosen = (number >> np.arange(4)) & 1 == 1
+            covariance = math.exp(2.0 * log_scale) * np.eye(60) + (X * sds**2 * chosen) @ X.T
+            total[number] = log_prior(chosen) - 0.5 * (
+                np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y) + log_scale**2)
+        logs.append(total)
+    probabilities = special.softmax(special.logsumexp(logs, axis=0))
+    model = mcmc.GLM(X, y, "gaussian", prior_sd=[*sds, 1.0])
+    kernel = mcmc.VariableSelection(model, 0.3, decision=decision, delta=0.001)
+    trace = assert_sets_fit(kernel, np.concatenate([np.zeros(16), probabilities]), n, 5)
+    assert (kernel.inclusion(trace)[3:] == 1.0).all() and (kernel.inclusion(trace)[:3] < 1.0).all()
+
+
+def test_what_may_be_out_of_the_model():
+    X, y, _ = gaussian(p=2)
+    model = mcmc.GLM(np.column_stack([np.ones(60), X]), y, "gaussian", prior_sd=1.0)
+    free = lambda prior, **options: mcmc.VariableSelection(model, prior, **options)._plan[3].tolist()   # noqa: E731
+    assert free(0.3) == free(lambda k: 0.0) == [1, 2]
+    assert free(0.3, always=[1]) == [2]
+    assert free([0.5, 0.5, 0.5, 1.0]) == [0, 1, 2]
+    with pytest.raises(ValueError, match="no coefficient"):
+        free([0.5, 0.5, 0.5, 0.5])
+    flat = mcmc.GLM(np.column_stack([np.ones(60), X]), y, "gaussian", 1.0, prior_sd=[np.inf, 1.0, 1.0])
+    assert len(mcmc.VariableSelection(flat, 0.5)._plan[3]) == 2
 
 
 @few_or_many("n", 1500, 60_000)
@@ -166,7 +203,7 @@ def test_coefficients_that_are_always_in_may_have_a_flat_prior():
     whole = mcmc.VariableSelection(model, always=[0, 1, 2])
     assert (mcmc.sample(whole, n_draws=20, n_chains=1, n_tune=0, rng=1).draws != 0.0).all()
     with pytest.raises(ValueError, match="coefficient base may be out of the model and has a flat prior"):
-        mcmc.VariableSelection(model)
+        mcmc.VariableSelection(model, [0.5, 0.5, 0.5])
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
@@ -233,7 +270,7 @@ def test_coefficients_that_are_always_in_go_by_name_too(always, chosen):
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(200), rng.normal(size=(200, 2))])
     model = mcmc.GLM(X, rng.integers(0, 2, 200), prior_sd=1.0)
-    assert mcmc.VariableSelection(model, always=always)._free.tolist() == chosen
+    assert mcmc.VariableSelection(model, [0.5] * 3, always=always)._free.tolist() == chosen
     with pytest.raises(ValueError, match="always names 'x7'; the names of the model are 'x0', 'x1', 'x2'"):
         mcmc.VariableSelection(model, always=["x0", "x7"])
 

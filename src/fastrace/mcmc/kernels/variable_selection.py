@@ -42,10 +42,12 @@ class VariableSelection:
         Log-likelihood terms, and the slab: the independent normal priors that it was given by `prior_mean` and
         `prior_sd`.
     prior : float, array_like of shape (dim,), or callable, default 0.5
-        Probability of each coefficient to be in the model; 1 for those that always are, such as an intercept, which
-        may have a flat prior. Or a function of the number of coefficients in the model that returns the log prior of
-        each set of this size, up to a constant: ``lambda k: scipy.special.betaln(k + 1, p - k + 1)`` makes
-        every number of p coefficients as likely as any other.
+        Probability of each coefficient to be in the model; 1 for those that always are, which may have a flat prior. Or
+        a function of the number of coefficients in the model, of those that may be out, that returns the log prior of
+        each set of this size, up to a constant: ``lambda k: scipy.special.betaln(k + 1, p - k + 1)`` makes every number
+        of p coefficients as likely as any other. An intercept, which is a constant column, is always in unless an array
+        gives it a probability below 1. Parameters that are no coefficients, as the logarithm of a learned scale or
+        dispersion, are always in.
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a move is decided on the rows: by a race, wrong with probability `delta` at most; exactly from a Poisson
         minibatch, where the model has bounds for its rows; or by a pass over all of them. "auto" is "poisson" where the
@@ -262,19 +264,38 @@ class _SelectingExactly(_Selecting, Metropolis):
 _KERNELS: dict[str, Any] = {"race": _SelectingByRace, "poisson": _SelectingByMinibatch, "exact": _SelectingExactly}
 
 
+def _layout(model: Model) -> Layout | None:
+    """The columns of a model, None where it has none."""
+    try:
+        return model._layout()
+    except NotImplementedError:
+        return None
+
+
+def _intercepts(model: Model) -> list[int]:
+    """Numbers of the coefficients of constant columns."""
+    layout = _layout(model)
+    return [] if layout is None else [j for j in range(len(layout.columns)) if layout.constant(j)]
+
+
+def _no_coefficients(model: Model) -> NDArray[np.bool_]:
+    """Which parameters multiply nothing, of shape (dim,): the logarithm of a learned scale."""
+    out = np.zeros(model.dim, dtype=np.bool_)
+    if getattr(model, "learns_scale", False):
+        out[model.n_seen - 1] = True  # the last that the rows see
+    return out
+
+
 def _numbers(model: Model, listed: list[str]) -> NDArray[np.int64]:
     """Numbers of coefficients by name; the column of a Softmax stands for those of all classes."""
     names = list(model.names or ())
-    try:
-        layout: Layout | None = model._layout()
-    except NotImplementedError:
-        layout = None
+    layout = _layout(model)
     out: list[int] = []
     for name in listed:
         found = [names.index(name)] if name in names else []
         if not found and layout is not None:
-            found = [j for j, owner in enumerate(layout.owners) if owner == name] or [
-                j for j in range(len(layout.columns)) if name == INTERCEPT and layout.constant(j)]
+            found = [j for j, owner in enumerate(layout.owners) if owner == name] or (
+                _intercepts(model) if name == INTERCEPT else [])
         if not found:
             known = ", ".join(map(repr, names[:20])) or "none"
             raise ValueError(f"always names {name!r}; the names of the model are {known}"
@@ -288,7 +309,9 @@ def _odds(
 ) -> tuple[Array, NDArray[np.int64], Array]:
     """Log of what the prior of each coefficient that is in adds; those to choose; log prior of their number."""
     d = model.dim
-    held = np.zeros(d, dtype=bool)
+    held = _no_coefficients(model)
+    if callable(prior) or np.ndim(prior) == 0:
+        held[_intercepts(model)] = True
     if always is not None:
         listed = np.atleast_1d(_checks.as_array(always, "always"))
         listed = listed if listed.size else np.zeros(0, dtype=np.intp)
@@ -308,6 +331,11 @@ def _odds(
         if not ((share > 0.0) & (share <= 1.0)).all():
             raise ValueError(f"prior is {_checks.shown(prior)}; probabilities of inclusion above 0 and up to 1 are "
                              f"needed, 1 for coefficients that are always in: leave out columns that never are")
+        beside = np.flatnonzero(_no_coefficients(model) & (share < 1.0) & (np.ndim(prior) > 0))
+        if len(beside):
+            called = model.names[beside[0]] if model.names else f"parameter {beside[0]}"
+            raise ValueError(f"prior is {share[beside[0]]} for {called}, which is no coefficient and cannot be out of "
+                             f"the model: give it 1")
         held |= share == 1.0
         log_odds[~held] = np.log(share[~held]) - np.log1p(-share[~held])
     free = np.flatnonzero(~held)
