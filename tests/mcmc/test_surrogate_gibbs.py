@@ -343,9 +343,39 @@ def test_labels_are_not_judged_and_exchanged_names_are_explained():
     assert printed.index("theta[0, x0]") < printed.index("weight[1]") < printed.index("label[0]")
     other[24:28] = start[[26, 27, 24, 25]]
     swapped = replace(same, chains=(chain(start), chain(other)))
-    words = " ".join(diagnosis(swapped, None, False, exchange_advice=kernel.exchange_advice))
-    assert "R-hat of theta" in words and "Classes exchange names" in words and "order_by" in words
-    assert not mcmc.SurrogateGibbs(mix, order_by=0).exchange_advice
+    assert "R-hat of theta" in " ".join(diagnosis(swapped, None, False))    # as it was: by the names of classes
+    other[28:30] = start[[29, 28]]
+    swapped = replace(same, chains=(chain(start), chain(other)))
+    assert not [words for words in diagnosis(swapped, None, False, judged=kernel.judged(swapped)) if "R-hat" in words]
+    assert "order_by" in str(swapped)
+    other[:6], other[24:28] = 0.0, start[24:28]                              # another partition
+    apart = replace(same, chains=(chain(start), chain(other)))
+    assert "R-hat of" in " ".join(diagnosis(apart, None, False, judged=kernel.judged(apart)))
+    named = mcmc.SurrogateGibbs(mix, order_by=0)
+    assert named.judged(same) is None and "order_by" not in str(replace(same, kernel=named.describe()))
+
+
+@pytest.mark.parametrize("keep_labels", [True, False])
+def test_chains_that_exchange_names_are_judged_by_what_depends_on_none(keep_labels):
+    """Sweeps from starts of their own name two classes as they like; R-hat of theta and weight was above 1 always."""
+    mix, _ = mixture(sizes=(200,) * 10, spread=2.0, hierarchical=True)
+    kernel = mcmc.SurrogateGibbs(mix, keep_labels=keep_labels)
+    trace = mcmc.sample(kernel, n_draws=400, n_chains=6, rng=1, n_tune=100)
+    assert trace.rhat()[-10:-6].max() > 1.5 and not any("R-hat" in words for words in trace.warnings)
+    found = mix.nameless(trace)
+    assert {a.shape for a in found.values()} == {(6, 400)}
+    draws = trace.to_arrays()["posterior"]
+    shares, theta = draws["weight"], draws["theta"]
+    if keep_labels:
+        assert (found["occupied"] == mix.occupied(trace)).all()
+        shares = (draws["label"][..., None] == np.arange(2)).mean(axis=2)
+        pairs = [np.equal.outer(label, label)[np.triu_indices(10, 1)].mean() for label in draws["label"][0, :20]]
+        np.testing.assert_allclose(found["together"][0, :20], pairs)
+        whole = np.take_along_axis(theta, draws["label"].astype(int)[..., None], axis=2)
+        np.testing.assert_allclose(found["mean over groups of theta[x1]"], whole.mean(axis=2)[..., 1])
+        np.testing.assert_allclose(found["sd over groups of theta[x1]"], whole.std(axis=2)[..., 1], atol=1e-12)
+    np.testing.assert_allclose(found["mean over groups of theta[x0]"], (shares * theta[..., 0]).sum(axis=2))
+    np.testing.assert_array_equal(found["weight, number 1 in size"], draws["weight"].max(axis=2))
 
 
 def test_advice_on_refused_proposals_is_the_kernels_own():

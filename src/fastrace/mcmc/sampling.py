@@ -254,7 +254,8 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
         moving = getattr(kernel, "_unconstrained", None) if natural and alike is not None else None
         found += diagnosis(trace, alike, one_start, getattr(kernel, "full_pass_advice", ""),
                            getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
-                           getattr(kernel, "refusal_advice", ""), moving)
+                           getattr(kernel, "refusal_advice", ""), moving,
+                           kernel.judged(trace) if isinstance(kernel, SurrogateGibbs) and trace.n_draws else None)
         if reference is not None and begins and trace.n_draws:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         remedy = getattr(getattr(kernel, "model", None), "_remedy", "") if found else ""

@@ -314,6 +314,9 @@ class Trace(Result):
             f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}",
             *([f"rhat and ess say little after {counted(self.n_draws, 'draw')} a chain; at least {_ENOUGH} are needed"]
               if self.n_draws < _ENOUGH else []),
+            *(["classes exchange names, so that what is shown of theta[k] and weight[k] says nothing of class k: "
+               "SurrogateGibbs(order_by=...) names classes, and MixtureOf.nameless has what depends on no name"]
+              if self.kernel.get("classes_named") is False else []),
             *super()._notes(),
         ]
 
@@ -486,6 +489,7 @@ def diagnosis(
     trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = "",
     least_accepted: float | None = None, exchange_advice: str = "",
     refusal_advice: str = "", unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    judged: dict[str, NDArray[np.float64]] | None = None,
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
@@ -495,10 +499,12 @@ def diagnosis(
     `exchange_advice` is what to do about chains that disagree, where parts of the draws may exchange names.
     `refusal_advice` is what to do about refused proposals, where a kernel has no size and no other proposal.
     `unconstrained` brings draws to the coordinates of `reference`, where they are in others.
+    `judged` takes the place of the coordinates for R-hat and effective sizes, by name, shape (n_chains, n_draws).
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
     real = flat.dtype.kind == "f"
+    names, values = _to_judge(trace, judged)
     if one_start:
         out.append(
             f"all {trace.n_chains} chains began at one point, so that they may agree on a part of the posterior and "
@@ -506,9 +512,9 @@ def diagnosis(
             f"leave init out where the kernel has starts"
         )
     if n >= _LEAST:
-        out += _disagreement(trace, exchange_advice)
+        out += _disagreement(names, values, exchange_advice)
     if n >= _ENOUGH:
-        out += _too_few_effective(trace, flat, refusal_advice)
+        out += _too_few_effective(names, values, refusal_advice)
     if n >= _ENOUGH and real:
         accepted, least = trace.accepted.mean(axis=1), _REFUSING if least_accepted is None else least_accepted
         if accepted.min() < least:
@@ -546,39 +552,49 @@ def diagnosis(
 
 def unmixed(trace: Trace) -> list[str]:
     """Words on chains that have not mixed, if so."""
-    out = _disagreement(trace) if trace.n_draws >= _LEAST else []
-    return out or (_too_few_effective(trace, trace._flat()) if trace.n_draws >= _ENOUGH else [])
+    judged = _to_judge(trace)
+    out = _disagreement(*judged) if trace.n_draws >= _LEAST else []
+    return out or (_too_few_effective(*judged) if trace.n_draws >= _ENOUGH else [])
 
 
-def _disagreement(trace: Trace, exchange_advice: str = "") -> list[str]:
+def _to_judge(
+    trace: Trace, judged: dict[str, NDArray[np.float64]] | None = None
+) -> tuple[Sequence[str], NDArray[Any]]:
+    """What R-hat and effective sizes are computed from: names, and values of shape (n_chains, n_draws, n)."""
+    if judged is not None:
+        return list(judged), np.stack(list(judged.values()), axis=2)
+    if not trace.chains:
+        return [], np.empty((0, 0, 0))
+    places = np.flatnonzero(trace._judged())
+    return [trace._name(int(j)) for j in places], trace._flat()[:, :, places]
+
+
+def _disagreement(names: Sequence[str], values: NDArray[Any], exchange_advice: str = "") -> list[str]:
     """Words on R-hat."""
-    judged = np.flatnonzero(trace._judged())
-    rhat, limit = _each(trace._flat()[:, :, judged], _rhat), rhat_limit(trace.n_draws)
+    rhat, limit = _each(values, _rhat), rhat_limit(values.shape[1])
     bad = ~(rhat <= limit)
     if not bad.any():
         return []
     worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
     return [
-        f"R-hat of {trace._name(int(judged[worst]))} is {rhat[worst]:.4f}, and that of {int(bad.sum())} of {len(rhat)} "
+        f"R-hat of {names[worst]} is {rhat[worst]:.4f}, and that of {int(bad.sum())} of {len(rhat)} "
         f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
         f"the posterior's. {exchange_advice or 'Run longer, tune for longer, or look at trace.plot()'}"
     ]
 
 
-def _too_few_effective(trace: Trace, flat: NDArray[Any], refusal_advice: str = "") -> list[str]:
+def _too_few_effective(names: Sequence[str], values: NDArray[Any], refusal_advice: str = "") -> list[str]:
     """Words on effective sizes."""
-    n = trace.n_draws
-    needed = ess_limit(n) * trace.n_chains
-    judged = np.flatnonzero(trace._judged())
-    flat = flat[:, :, judged]
-    ess = _each(flat[:, :_SOME], _ess)
+    n_chains, n = values.shape[:2]
+    needed = ess_limit(n) * n_chains
+    ess = _each(values[:, :_SOME], _ess)
     if ess.size and not ess.min() >= needed and n > _SOME:  # a part of a long run was not enough
-        ess = _each(flat, _ess)
+        ess = _each(values, _ess)
     if not ess.size or ess.min() >= needed:
         return []
     worst = int(np.argmin(ess))
     return [
-        f"the effective sample size of {trace._name(int(judged[worst]))} is {ess[worst]:.0f} in {trace.n_chains} x {n} "
+        f"the effective sample size of {names[worst]} is {ess[worst]:.0f} in {n_chains} x {n} "
         f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer"
         + ("" if refusal_advice else ", or take another proposal or other parameters")
     ]

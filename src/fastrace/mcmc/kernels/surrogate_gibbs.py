@@ -212,15 +212,22 @@ class SurrogateGibbs:
             return (f"Labels move one at a time, and {self.model.n_groups} groups of {rows:.3g} rows on average say "
                     f"little each, so that classes hardly move: take fewer classes, join groups that belong together, "
                     f"or give parameters that a shorter run on larger groups found")
-        if self.order_by is not None:
-            return ""
-        return ("Classes exchange names, between chains and within them, which alone has this effect: give "
-                "SurrogateGibbs(order_by=...). If chains then still disagree, run or tune for longer")
+        return ""
+
+    @property
+    def _classes_named(self) -> bool:
+        """Whether class k is the same in all draws."""
+        m = self.model
+        return m.n_classes == 1 or m.parameters is not None or self.order_by is not None
+
+    def judged(self, trace: Any) -> dict[str, Array] | None:
+        """What chains are judged by where classes exchange names, `MixtureOf.nameless`; None where they do not."""
+        return None if self._classes_named else self.model.nameless(trace)
 
     def describe(self) -> dict[str, Any]:
         """What a trace remembers of the kernel."""
         return {"kernel": type(self).__name__, "decision": self.decision, "n_classes": self.model.n_classes,
-                "n_groups": self.model.n_groups}
+                "n_groups": self.model.n_groups, "classes_named": self._classes_named}
 
     def acceptance(self, trace: Any) -> dict[str, float]:
         """Share of the decisions on "labels" and on "parameters" that were accepted since tuning; nan without any.

@@ -78,7 +78,8 @@ class MixtureOf:
     -----
     Labels have no names: a posterior is the same whatever classes are called, and chains may exchange the names of
     classes on the way or differ in them from the start. Means of ``theta[k]`` and R-hat then say nothing. Ask what does
-    not depend on names, such as `together` and `occupied`; or let `SurrogateGibbs` record classes in the order of one
+    not depend on names, such as `together`, `occupied` and the quantities of `nameless`, which `sample` judges chains
+    by; or let `SurrogateGibbs` record classes in the order of one
     coefficient, which names them well where that coefficient separates them.
 
     For an unknown number of classes take `n_classes` larger than what can be needed and a small `concentration`:
@@ -208,6 +209,48 @@ class MixtureOf:
             inside = (labels == k).astype(np.float64)
             out += inside.T @ inside
         return out / max(len(labels), 1)
+
+    def nameless(self, trace: Any) -> dict[str, Array]:
+        """What draws say whatever classes are called: chains that exchange names still agree on it.
+
+        `sample` computes R-hat and effective sizes from these quantities, unless `SurrogateGibbs` has `order_by`, which
+        names the classes.
+
+        Parameters
+        ----------
+        trace : Trace
+            Draws of this mixture by `SurrogateGibbs`, with labels or without.
+
+        Returns
+        -------
+        dict of ndarray of shape (n_chains, n_draws)
+            By what they are called, as far as they are drawn: "occupied", the number of classes that have groups;
+            "together", the share of pairs of groups that are of one class; the weights, the largest first; mean and
+            standard deviation of each coefficient over groups, each with the parameters of its class, or, without
+            labels, over classes by their weights; and the common mean and spread of classes.
+        """
+        found = trace.to_arrays()["posterior"]
+        out: dict[str, Array] = {}
+        shares = found.get("weight", self.weights)
+        if "label" in found:
+            labels = self._labels(trace)
+            counts = np.stack([(labels == k).sum(axis=2) for k in range(self.n_classes)], axis=2)
+            shares = counts / self.n_groups
+            out["occupied"] = self.occupied(trace).astype(np.float64)
+            out["together"] = (counts * (counts - 1.0)).sum(axis=2) / max(self.n_groups * (self.n_groups - 1.0), 1.0)
+        if "weight" in found:
+            weights = -np.sort(-found["weight"], axis=2)
+            out |= {f"weight, number {k + 1} in size": weights[:, :, k] for k in range(self.n_classes)}
+        columns = self.model.names or range(self.dim)
+        if "theta" in found:
+            mean = np.einsum("...k,...kj->...j", shares, found["theta"])
+            square = np.einsum("...k,...kj->...j", shares, (found["theta"] - mean[:, :, None]) ** 2)
+            for j, name in enumerate(columns):
+                out[f"mean over groups of theta[{name}]"] = mean[:, :, j]
+                out[f"sd over groups of theta[{name}]"] = np.sqrt(square[:, :, j])
+        for part in ("mean", "sd") if self.hierarchical else ():
+            out |= {f"{part}[{name}]": found[part][:, :, j] for j, name in enumerate(columns)}
+        return out
 
     def _labels(self, trace: Any) -> NDArray[np.int64]:
         found = trace.to_arrays()["posterior"].get("label")
