@@ -1,5 +1,7 @@
 """Every kernel, calibrated: simulation-based calibration (Talts et al. 2018) and the joint test of Geweke (2004)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,8 @@ KERNELS = {
     "race-plain": lambda model: mcmc.RacingMetropolis(model, 0.01, control_variate=None, student=True, first_look=10),
     "race-betting": lambda model: mcmc.RacingMetropolis(model, 0.01, "betting", first_look=10),
     "race-serfling": lambda model: mcmc.RacingMetropolis(model, 0.01, "serfling", first_look=10),
+    "batch": lambda model: mcmc.Metropolis(model, proposal="independent", batch=8, walk_share=0.1),
+    "frames": lambda model: mcmc.Metropolis(model, proposal="independent", batch=4, walk_share=0.1, frames=True),
     "tuna": lambda model: mcmc.TunaMetropolis(model, chi=1e-2, size=0.4, full_pass_at=1e9),
     "slice": lambda model: mcmc.Slice(model),
     "slice-plain": lambda model: mcmc.Slice(model, control_variate=None),
@@ -99,11 +103,21 @@ def drawn_from_prior(rng):
     return np.array([rng.integers(2), rng.choice(3, p=np.exp(LOG_PRIOR))])
 
 
+def expanded(variables, n=25):
+    """The same with approximations of the log-factors, from which states are proposed."""
+    def near(v):
+        return replace(v, expansions=lambda states, rows, z: 0.8 * v.factors(states, rows, z),
+                       expansion_sums=lambda z: 0.8 * v.factors(np.arange(v.n_states), np.arange(n), z).sum(axis=0))
+
+    return [near(v) for v in variables]
+
+
 GIBBS = {
     "exact": mcmc.Gibbs,
     "poisson": lambda v: mcmc.PoissonMinibatchGibbs(v, (np.log(0.29), np.log(0.71)), rate=60.0),
     "race": lambda v: mcmc.RacingGibbs(v, 0.01, first_look=10, student=True),
     "race-betting": lambda v: mcmc.RacingGibbs(v, 0.01, "betting", support=(np.log(0.29), np.log(0.71))),
+    "race-expansions": lambda v: mcmc.RacingGibbs(expanded(v), 0.01, first_look=10, student=True),
 }
 
 

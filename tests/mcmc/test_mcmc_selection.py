@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 from fastrace import mcmc
-from guarantee import assert_fits, assert_rate_at_most, few_or_many
+from guarantee import assert_fits, assert_mean, assert_rate_at_most, few_or_many
 from reference import inclusion
 
 DECISIONS = ["race", "poisson", "exact"]
@@ -73,6 +73,24 @@ def test_all_sets_of_ten_coefficients_have_their_probabilities(n, decision):
     shares = np.where(np.arange(10) < 5, 0.3, 0.6)
     probabilities = enumerated(X, y, 0.5, 0.1, lambda chosen: np.log(np.where(chosen, shares, 1.0 - shares)).sum())
     assert_sets_fit(mcmc.VariableSelection(model, shares, decision=decision), probabilities, n, 5)
+
+
+@few_or_many("steps", 150, 10_000)
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_geweke_joint_distribution(decision, steps):
+    """Outcomes and parameters drawn in turn keep the prior of coefficients, some of them 0, and of a learned scale."""
+    rng = np.random.default_rng(13)
+    X, kept = rng.standard_normal((40, 2)) / 2.0, []
+    theta = np.array([0.5, 0.0, 0.0])
+    for _ in range(steps):
+        y = X @ theta[:2] + np.exp(theta[2]) * rng.standard_normal(40)
+        kernel = mcmc.VariableSelection(mcmc.GLM(X, y, "gaussian", prior_sd=[1.0, 1.0, 0.5]), 0.4, decision=decision,
+                                        delta=0.01)
+        theta = kernel.run(rng, kernel.init(theta), 4)[1].draws[-1]
+        kept.append([*(theta[:2] != 0.0), *theta, *np.tanh(theta) ** 2])
+    grid = np.linspace(-8.0, 8.0, 4001)
+    wide, narrow = (np.average(np.tanh(sd * grid) ** 2, weights=np.exp(-0.5 * grid**2)) for sd in (1.0, 0.5))
+    assert_mean(np.array(kept, dtype=float), [0.4, 0.4, 0.0, 0.0, 0.0, 0.4 * wide, 0.4 * wide, narrow])
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
