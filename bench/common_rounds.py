@@ -1,4 +1,4 @@
-"""Evaluations until the best of 12 models is known, of 50,000 prompts: a table for README.md.
+"""Evaluations until the best arm is known: of 12 models and 50,000 prompts, and of independent arms; for README.md.
 
     python bench/common_rounds.py [runs]
 """
@@ -6,13 +6,35 @@
 import sys
 
 import numpy as np
+from benchmarks.lucb import Distance, bernoulli_evidence, characteristic_time
 from benchmarks.stream_racing import SameRows
+
+import fastrace as fr
+from fastrace.pulls import BernoulliPulls
 
 RULES = {"FiniteRace": "FiniteRace", "BettingRace": "differences", "BettingRace, rows as they come":
          "differences, in order", "LUCB": "LUCB", "LUCB, paired": "LUCB, paired"}
+DELTA, MOST_ROUNDS = 0.05, 60_000
 
-if __name__ == "__main__":
-    runs, bench = int(sys.argv[1]) if len(sys.argv) > 1 else 40, SameRows()
+
+def rounds_time(means):
+    """As `characteristic_time`, of whole rounds that arms leave: no shares of the pulls can be chosen."""
+    best, *others = np.sort(means)[::-1]
+    rounds = [1.0 / bernoulli_evidence(best, mean, 1.0) for mean in others]
+    return sum(rounds) + max(rounds)
+
+
+def independent(means, rule, k):
+    if rule == "BettingRace":
+        rewards = (np.random.default_rng(k).random((MOST_ROUNDS, len(means)), dtype=np.float32) < means).view(np.uint8)
+        result = fr.BettingRace(len(means), support=(0, 1), rule="differences").run(rewards, order="given")
+        assert result.stopped_by == "bound"
+        return result.pulls.sum()
+    return fr.LUCB(len(means), 1, delta=DELTA, paired=rule == "LUCB, paired").run(BernoulliPulls(means, rng=k)).n_read
+
+
+def main(runs=40):
+    bench = SameRows()
     print("| correlation | gap | " + " | ".join(RULES) + " |")
     print("|---|---|" + "---|" * len(RULES))
     for correlation in (0.8, 0.0):
@@ -25,3 +47,15 @@ if __name__ == "__main__":
                     made.append(bench.pulls(table, rule, k))
                 means.append(f"{np.mean(made):,.0f}")
             print(f"| {correlation} | {gap} | " + " | ".join(means) + " |", flush=True)
+    columns = "T* log(1 / delta)", "the same, whole rounds", "LUCB", "LUCB, paired", "BettingRace"
+    print("\n| independent arms of 0/1 rewards | " + " | ".join(columns) + " |\n|---|" + "---|" * len(columns))
+    for name, means in Distance.instances.items():
+        made = [[independent(means, rule, k) for k in range(runs)] for rule in ("LUCB", "LUCB, paired", "BettingRace")]
+        least = characteristic_time(means) * -np.log(DELTA), rounds_time(means) * -np.log(DELTA)
+        base = np.mean(made[0])
+        cells = [f"{np.mean(x):,.0f} ({np.mean(x) / base:.2f})" for x in made[1:]]
+        print(f"| {name} | {least[0]:,.0f} | {least[1]:,.0f} | {base:,.0f} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -64,6 +64,16 @@ class Pulls:
     track_million_pulls_per_second.unit = "1e6 / s"
 
 
+def bernoulli_divergence(p, q):
+    return p * np.log(p / q) + (1.0 - p) * np.log((1.0 - p) / (1.0 - q))
+
+
+def bernoulli_evidence(best, mean, share):
+    """Evidence of a pull of the best arm and `share` pulls of another, at the common mean that is hardest on it."""
+    both = (best + share * mean) / (1.0 + share)
+    return bernoulli_divergence(best, both) + share * bernoulli_divergence(mean, both)
+
+
 def characteristic_time(means):
     """T*(mu) of Garivier & Kaufmann (2016), Theorem 5, for one best of Bernoulli arms.
 
@@ -72,22 +82,19 @@ def characteristic_time(means):
     """
     best, *others = np.sort(means)[::-1]
 
-    def divergence(p, q):
-        return p * np.log(p / q) + (1.0 - p) * np.log((1.0 - p) / (1.0 - q))
-
     def shares(height):     # pulls of each other arm per pull of the best at which its evidence has that height
         found = []
         for mean in others:
             low, high = -25.0, 12.0
             for _ in range(60):
                 share = np.exp(0.5 * (low + high))
-                both = (best + share * mean) / (1.0 + share)
-                evidence = divergence(best, both) + share * divergence(mean, both)
+                evidence = bernoulli_evidence(best, mean, share)
                 low, high = (low, 0.5 * (low + high)) if evidence > height else (0.5 * (low + high), high)
-            found.append((share, divergence(best, both) / divergence(mean, both)))
+            both = (best + share * mean) / (1.0 + share)
+            found.append((share, bernoulli_divergence(best, both) / bernoulli_divergence(mean, both)))
         return np.array(found).T
 
-    low, high = 0.0, divergence(best, others[0])
+    low, high = 0.0, bernoulli_divergence(best, others[0])
     for _ in range(40):
         height = 0.5 * (low + high)
         low, high = (low, height) if shares(height)[1].sum() > 1.0 else (height, high)

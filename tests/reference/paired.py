@@ -3,11 +3,12 @@
 import math
 
 import numpy as np
+from scipy import special
 
 from reference.duels import Duels
 from reference.pairs import Arms, log_wealth, moments, stand_ins
 
-KEPT = 0.2
+KEPT, SPLIT = 0.05, 1 / 3
 
 
 class PairedArms(Arms):
@@ -15,12 +16,14 @@ class PairedArms(Arms):
 
     def __init__(self, low, high, n_best, epsilon, delta):
         super().__init__(low, high, n_best, epsilon, delta)
-        self.need = self.goal + math.log(n_best * (self.n - n_best))
+        self.n_best, rest = n_best, self.n - n_best
+        self.idle = SPLIT if rest > 1 else 0.0, SPLIT if n_best > 1 else 0.0
         self.duels, self.kind = Duels(low, high, n_best, epsilon), int(epsilon > 0)
-        self.alone = [[] for _ in range(self.n)]
+        self.alone, self.common = [[] for _ in range(self.n)], 0
         self.most, self.out, self.sure = np.zeros((self.n, self.n)), set(), set()
 
     def take_rounds(self, arms, block, best):
+        self.common += len(block)
         for row in block:
             rewards = np.zeros(self.n)
             rewards[arms] = row
@@ -44,20 +47,29 @@ class PairedArms(Arms):
         both = np.logaddexp(log + math.log(1 - KEPT), math.log(KEPT))
         return both, slope * (1 if side == 0 else -1) / self.span[i] * math.exp(log + math.log(1 - KEPT) - both)
 
-    def least_alone(self, i, j):
+    def whole(self, ours, its, together, up=0.0, down=0.0):
+        """Log of the wealth of a pair as a mean over what is staked, and its derivative."""
+        (h, g), m, rest = self.idle, self.n_best, self.n - self.n_best
+        shares = np.array([h * g, (1 - h) * g / rest, h * (1 - g) / m, (1 - h) * (1 - g) / (m * rest)])
+        logs = np.array([0.0, ours, its, ours + its + together])
+        log = special.logsumexp(logs, b=shares)
+        return log, float((shares * np.exp(logs - log) * np.array([0.0, up, down, up + down])).sum())
+
+    def least_whole(self, i, j, together):
         a, b, ends, least, lower = self.low[i], self.high[j] - self.epsilon, [None, None], math.inf, math.inf
         if not a < b:
             return math.inf
         if not self.alone[i] or not self.alone[j]:
-            return math.log(KEPT)
+            return self.whole(*(math.log(KEPT) if self.alone[k] else 0.0 for k in (i, j)), together)[0]
         for _ in range(60):
             cut = 0.5 * (a + b)
             (up, rise), (down, fall) = self.single(i, 0, cut), self.single(j, 1, cut)
             if up + down == math.inf:
                 a, b = (cut, b) if cut - self.low[i] <= self.high[j] - self.epsilon - cut else (a, cut)
                 continue
-            least, tangent = min(least, up + down), (cut, up + down, rise + fall)
-            if rise + fall < 0:
+            value, slope = self.whole(up, down, together, rise, fall)
+            least, tangent = min(least, value), (cut, value, slope)
+            if slope < 0:
                 a, ends[0] = cut, tangent
             else:
                 b, ends[1] = cut, tangent
@@ -68,16 +80,24 @@ class PairedArms(Arms):
                 lower = ends[0][1] + ends[0][2] * (b - a) if ends[0] else ends[1][1] - ends[1][2] * (b - a)
             if least - lower < 1e-3:
                 break
-        return max(lower, 2 * math.log(KEPT))
+        return max(lower, self.whole(math.log(KEPT), math.log(KEPT), together)[0])
 
     def now(self, i, j):
-        d = self.duels
+        """Each turn in a seat begins with half of what was left, so that as much is left."""
+        d, seats = self.duels, self.duels.seats < self.duels.n
+        share = -math.log(2) * d.turns[i] if seats else 0.0
         if not self.alone[i] and not self.alone[j]:
-            return d.evidence(i, j, self.kind)
-        share = 0.0 if d.seats >= d.n else -math.log(2) * d.turns[i]
-        if d.seated[i]:
-            share += math.inf if d.impossible[i, j, self.kind] else np.logaddexp.reduce(d.wealth[i, j, self.kind])
-        return share + self.least_alone(i, j)
+            together = d.evidence(i, j, self.kind)
+        elif not d.seated[i]:
+            together = share
+        else:
+            wealth = np.logaddexp.reduce(d.wealth[i, j, self.kind])
+            together = share + (math.inf if d.impossible[i, j, self.kind] else wealth)
+        if together == math.inf:
+            return math.inf
+        if seats and d.seated[i]:
+            together = np.logaddexp(together, share)
+        return self.least_whole(i, j, np.logaddexp(together + math.log(1 - KEPT), math.log(KEPT)))
 
     def choose(self):
         opened = sorted(set(range(self.n)) - self.out - self.sure, key=lambda i: (-self.means[i], i))
@@ -86,8 +106,8 @@ class PairedArms(Arms):
     def judge(self):
         before = len(self.out) + len(self.sure)
         for i in sorted(set(range(self.n)) - self.out - self.sure):
-            above = sum(self.most[j, i] >= self.need for j in range(self.n) if j != i and j not in self.out)
-            below = sum(self.most[i, j] >= self.need for j in range(self.n) if j != i and j not in self.sure)
+            above = sum(self.most[j, i] >= self.goal for j in range(self.n) if j != i and j not in self.out)
+            below = sum(self.most[i, j] >= self.goal for j in range(self.n) if j != i and j not in self.sure)
             if above >= self.n_best and len(self.out) < self.n - self.n_best:
                 self.out.add(i)
             elif below >= self.n - self.n_best and len(self.sure) < self.n_best:
@@ -99,7 +119,7 @@ class PairedArms(Arms):
         if len(self.out) < self.n - self.n_best and len(self.sure) < self.n_best:
             return False
         pairs = [(i, j) for i in best for j in set(range(self.n)) - best
-                 if self.means[j] > self.means[i] and self.most[i, j] < self.need and {i, j} & (self.out | self.sure)]
+                 if self.means[j] > self.means[i] and self.most[i, j] < self.goal and {i, j} & (self.out | self.sure)]
         self.out -= {j for _, j in pairs}
         self.sure -= {i for i, _ in pairs}
         return bool(pairs)
@@ -109,26 +129,27 @@ class PairedArms(Arms):
         lack, news = {}, False
         for i in sorted(best):
             for j in sorted(set(range(self.n)) - best):
-                if self.most[i, j] >= self.need:
+                if self.most[i, j] >= self.goal:
                     continue
                 now = self.now(i, j)
                 self.most[i, j] = max(self.most[i, j], now)
-                if now >= self.need:
+                if now >= self.goal:
                     news = True
                     continue
                 gap = self.means[i] - self.means[j] + self.epsilon
                 lack[i, j] = (max(gap * gap, self.variance(i) + self.variance(j))
-                              / (2 * max(self.need - max(now, 0.0), 1.0)))
+                              / (2 * max(self.goal - now, 1.0)))
         return lack, news
 
     def price_together(self, lack):
         rounds = np.zeros(self.n)
         for (i, j), rate in lack.items():
             n = self.duels.seen[i, j, 0] if self.duels.seated[i] else 0
-            more = 0.25 * (self.span[i] ** 2 + self.span[j] ** 2)
+            more = self.variance(i) * self.pulls[i] + self.variance(j) * self.pulls[j]
             spread = (self.duels.square[i, j, 0] + more) / (n + 1) if n else more
-            rounds[[i, j]] = np.maximum(rounds[[i, j]], spread * (1 - math.sqrt(2 / (n + 2))) / rate)
-        return rounds.sum()
+            rounds[[i, j]] = np.maximum(rounds[[i, j]], spread / rate)
+        shown = self.common * math.sqrt(np.count_nonzero(rounds) - 1)
+        return rounds.sum() * (1 - math.sqrt(2 / (shown + 2)))
 
     def price_single(self, lack):
         """The smaller side has a lead over what its pairs alone would ask for."""
@@ -152,15 +173,14 @@ def paired(values, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.in
     """Run the rule on rows in order; returns (chosen, requests as (arms, count), why it stopped, arms)."""
     arms, made, row = PairedArms(low, high, n_best, epsilon, delta), [], 0
     rounds = grid = 1
-    common, carry, single = 0, 0.0, False
+    carry, single = 0.0, False
 
     def ask(wanted, count):
-        nonlocal row, common
+        nonlocal row
         made.append((tuple(wanted), count))
         block = values[row:row + count][:, wanted]
         if len(wanted) > 1:
             arms.take_rounds(list(wanted), block, best)
-            common += count
         else:
             arms.take_alone(wanted[0], block[:, 0])
         row += count
@@ -187,9 +207,11 @@ def paired(values, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.in
             return best, made, "bound", arms
         if arms.pulls.sum() > max_pulls:
             return best, made, "max_pulls", arms
-        single = common >= 16 and (arms.price_together(lack) > (0.5 if single else 0.8) * arms.price_single(lack))
-        if not single:
-            count = batch or max(1, min(common // 100, 4096))
+        single = (arms.common >= 4 and arms.common * (arms.n - 1) >= 32
+                  and arms.price_together(lack) > (0.5 if single else 0.8) * arms.price_single(lack))
+        in_rounds = arms.pulls.sum() - sum(map(len, arms.alone))
+        if not single or in_rounds < 0.04 * arms.pulls.sum():
+            count = batch or max(1, min(arms.common // 100, 4096))
             ask(sorted({i for pair in lack for i in pair}), count)
             rounds += count
             continue

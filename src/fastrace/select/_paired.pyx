@@ -1,11 +1,12 @@
 """Compiled loop of LUCB for arms whose rewards come from common rounds, such as the same prompts, rows or seeds.
 
 A request of several arms is of common rounds: their t-th rewards are of one round. A request of one arm is of pulls
-that have nothing in common with others. Of a pair, bets on differences take the common rounds, and the evidence of
-`_pairs` the pulls of single arms; both together are the evidence. See `lucb.LUCB` for the proof.
+that have nothing in common with others. Of a pair, bets on differences take the common rounds, and the wealth of
+`_pairs` the pulls of single arms; both together are the evidence. Without common rounds it is that of `_pairs`, but
+for what KEPT costs. See `lucb.LUCB` for the proof.
 """
 
-from libc.math cimport INFINITY, exp, floor, fmax, fmin, log, sqrt
+from libc.math cimport INFINITY, exp, fabs, floor, fmax, fmin, log, log1p, sqrt
 from libc.stdint cimport int64_t
 cimport numpy as cnp
 
@@ -25,7 +26,8 @@ cnp.import_array()
 cdef enum:
     ROOM = 4096             # rewards of one request to a source; more than there may be arms
     MAX_BATCH = 4096        # rounds, or pulls of one arm, per decision
-    FIRST_ROUNDS = 16       # common rounds that show what arms have in common
+    FIRST_ROUNDS = 4        # common rounds that show what arms have in common, or more of few arms:
+    FIRST_DIFFERENCES = 32  # so many differences to one arm
     HALVINGS = 60           # towards the cut that is hardest on a pair
     LEADS = 8               # ways to share pulls out that are looked at, the next half as large again
 
@@ -34,8 +36,10 @@ cdef enum:      # verdicts decide which arms to pull and to name; the promise re
     OUT         # as many others are better as are wanted
     IN          # better than all that may be left out
 
-cdef double KEPT = 0.2              # share of a unit of wealth that bets on pulls of single arms keep back
+cdef double KEPT = 0.05             # share of its first unit of wealth that each gambler keeps back
+cdef double SPLIT = 1.0 / 3.0       # and that is kept where the rest is split among the arms of a side, as in `_pairs`
 cdef double NEAR = 1e-3             # what evidence may be too small by
+cdef double DOUBT = 0.04            # share of the pulls that common rounds have at least
 cdef double LEAVE = 0.8, RETURN = 0.5         # price of common rounds, in single pulls, at which the rule changes over
 
 
@@ -43,7 +47,7 @@ cdef class PairedSelector(PairSelector):
     """State and loop; `lucb.LUCB` checks the arguments and names the answer."""
 
     cdef Duels duels
-    cdef double need                # evidence of a pair
+    cdef double[4] weight           # logs of shares of a pair's unit of wealth: idle, on the first, the second, both
     cdef cnp.ndarray _most, _lack
     cdef double *most               # by pair: the largest evidence so far that the first is not worse
     cdef double *lack               # by chosen arm and other: rate of evidence that is lacking; 0: none
@@ -68,7 +72,7 @@ cdef class PairedSelector(PairSelector):
         super()._configure(epsilon=epsilon, batch=batch, log_inv_delta=log_inv_delta)
         if n > ROOM:
             raise ValueError("too many arms for common rounds")
-        self.need = log_inv_delta + log(<double>max(self.n_best * (n - self.n_best), 1))
+        self._set_weights()
         self.duels = Duels(self.n_best, epsilon, self._low, self._high)
         self._most = np.zeros((n, n))
         self._lack = np.zeros((self.n_best, n - self.n_best))
@@ -84,6 +88,14 @@ cdef class PairedSelector(PairSelector):
         self.standing = <double *>self.room(n, sizeof(double))
         self.work = <double *>self.room(n, sizeof(double))
         self.price = <double *>self.room(n, sizeof(double))
+
+    cdef void _set_weights(self) noexcept nogil:
+        cdef double m = <double>self.n_best, rest = <double>max(self.n_arms - self.n_best, 1)
+        cdef double ours = SPLIT if rest > 1.0 else 0.0, its = SPLIT if m > 1.0 else 0.0
+        self.weight[0] = log(ours * its) if ours * its > 0.0 else -INFINITY
+        self.weight[1] = log(its * (1.0 - ours) / rest) if its > 0.0 else -INFINITY
+        self.weight[2] = log(ours * (1.0 - its) / m) if ours > 0.0 else -INFINITY
+        self.weight[3] = log((1.0 - ours) * (1.0 - its) / (m * rest))
 
     # Rewards.
 
@@ -189,47 +201,76 @@ cdef class PairedSelector(PairSelector):
         self.apart = False
         return wealth if wealth == INFINITY else log_hedged(wealth, 1.0, KEPT, slope)
 
-    cdef double _least_alone(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
-        """Evidence of pulls outside common rounds at the cut where it is least, or less by at most NEAR.
+    cdef double _both(self, double ours, double its, double together, double up, double down,
+                      double *slope) noexcept nogil:
+        """Log of a pair's wealth, from the logs of its gamblers' and the derivatives of those in the cut."""
+        cdef double[4] part
+        cdef double top, total = 0.0, share
+        cdef int k
+        part[0] = self.weight[0]
+        part[1] = self.weight[1] + ours
+        part[2] = self.weight[2] + its
+        part[3] = self.weight[3] + ours + its + together
+        top = fmax(fmax(part[0], part[1]), fmax(part[2], part[3]))
+        slope[0] = 0.0
+        for k in range(4):
+            share = exp(part[k] - top)
+            total += share
+            slope[0] += share * ((up if k & 1 else 0.0) + (down if k & 2 else 0.0))
+        slope[0] /= total
+        return top + log(total)
+
+    cdef double _least_both(self, Py_ssize_t i, Py_ssize_t j, double together) noexcept nogil:
+        """Evidence of a pair at the cut where it is least, or less by at most NEAR.
 
         It is convex in the cut, so that tangents on both sides of the least value bound it.
         """
         cdef double a = self.low[i], b = self.high[j] - self.epsilon, least = INFINITY, lower = INFINITY
-        cdef double at_a = 0.0, at_b = 0.0, slope_a = 0.0, slope_b = 0.0, middle, value, up = 0.0, down = 0.0
+        cdef double at_a = 0.0, at_b = 0.0, slope_a = 0.0, slope_b = 0.0, middle, value, ours, its
+        cdef double up = 0.0, down = 0.0, slope = 0.0
         cdef bint has_a = False, has_b = False
         cdef int _step
         if not a < b:
             return INFINITY
         if self.alone[i] == 0 or self.alone[j] == 0:
-            return log(KEPT)
+            return self._both(log(KEPT) if self.alone[i] > 0 else 0.0, log(KEPT) if self.alone[j] > 0 else 0.0,
+                              together, 0.0, 0.0, &slope)
         for _step in range(HALVINGS):
             middle = 0.5 * (a + b)
-            value = self._evidence(i, 0, middle, &up) + self._evidence(j, 1, middle, &down)
-            if value == INFINITY:           # certain from here to an end of the support
+            ours, its = self._evidence(i, 0, middle, &up), self._evidence(j, 1, middle, &down)
+            if ours == INFINITY or its == INFINITY:         # certain from here to an end of the support
                 if middle - self.low[i] <= self.high[j] - self.epsilon - middle:
                     a = middle
                 else:
                     b = middle
                 continue
+            value = self._both(ours, its, together, up, down, &slope)
             least = fmin(least, value)
-            if up + down < 0.0:
-                a, at_a, slope_a, has_a = middle, value, up + down, True
+            if slope < 0.0:
+                a, at_a, slope_a, has_a = middle, value, slope, True
             else:
-                b, at_b, slope_b, has_b = middle, value, up + down, True
+                b, at_b, slope_b, has_b = middle, value, slope, True
             if has_a and has_b:
                 lower = at_a + slope_a * ((at_b - slope_b * (b - a) - at_a) / (slope_a - slope_b))
             else:
                 lower = at_a + slope_a * (b - a) if has_a else at_b - slope_b * (b - a)
             if least - lower < NEAR:
                 break
-        return fmax(lower, 2.0 * log(KEPT))
+        return fmax(lower, self._both(log(KEPT), log(KEPT), together, 0.0, 0.0, &slope))
 
     cdef double _now(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
         """Evidence of a pair."""
         cdef int kind = self.duels.kinds - 1
+        cdef double share = self.duels.share(i), together, slope = 0.0
         if self.alone[i] == 0 and self.alone[j] == 0:
-            return self.duels.evidence(i, j, kind)
-        return self.duels.now(i, j, kind) + self._least_alone(i, j)
+            together = self.duels.evidence(i, j, kind)
+        else:
+            together = self.duels.now(i, j, kind)
+        if together == INFINITY:
+            return INFINITY
+        if share < 0.0 and self.duels.seat[i] >= 0:        # as much is left as the duels of the arm began with
+            together = fmax(together, share) + log1p(exp(-fabs(together - share)))
+        return self._least_both(i, j, log_hedged(together, 1.0, KEPT, &slope))
 
     # What to pull: estimates, without a promise.
 
@@ -254,19 +295,19 @@ cdef class PairedSelector(PairSelector):
             for o in range(rest):
                 j = self.group[m + o]
                 self.lack[c * rest + o] = 0.0
-                if self.most[i * self.n_arms + j] >= self.need:
+                if self.most[i * self.n_arms + j] >= self.goal:
                     continue
                 self.worked(5000 if self.alone[i] > 0 and self.alone[j] > 0 else 100)
                 now = self._now(i, j)
                 if now > self.most[i * self.n_arms + j]:
                     self.most[i * self.n_arms + j] = now
-                    if now >= self.need:
+                    if now >= self.goal:
                         news = True
                         continue
                 n_lack[0] += 1
                 noise = self._variance(i) + self._variance(j)
                 gap = self.mean[i] - self.mean[j] + self.epsilon
-                self.lack[c * rest + o] = fmax(gap * gap, noise) / (2.0 * fmax(self.need - fmax(now, 0.0), 1.0))
+                self.lack[c * rest + o] = fmax(gap * gap, noise) / (2.0 * fmax(self.goal - now, 1.0))
         return news
 
     cdef bint _judge(self) noexcept nogil:
@@ -281,8 +322,8 @@ cdef class PairedSelector(PairSelector):
                 continue
             above = below = 0
             for j in range(n):
-                above += j != i and self.verdict[j] != OUT and self.most[j * n + i] >= self.need
-                below += j != i and self.verdict[j] != IN and self.most[i * n + j] >= self.need
+                above += j != i and self.verdict[j] != OUT and self.most[j * n + i] >= self.goal
+                below += j != i and self.verdict[j] != IN and self.most[i * n + j] >= self.goal
             if above >= self.n_best and n_out < n - self.n_best:
                 self.verdict[i] = OUT
                 n_out += 1
@@ -308,29 +349,32 @@ cdef class PairedSelector(PairSelector):
         for i in range(n):
             for j in range(n):
                 if (self.is_best[i] and not self.is_best[j] and self.mean[j] > self.mean[i]
-                        and self.most[i * n + j] < self.need and (self.verdict[i] != OPEN or self.verdict[j] != OPEN)):
+                        and self.most[i * n + j] < self.goal and (self.verdict[i] != OPEN or self.verdict[j] != OPEN)):
                     self.verdict[i] = self.verdict[j] = OPEN
                     news = True
         return news
 
     cdef double _price_together(self) noexcept nogil:
-        """Pulls that common rounds may take until all pairs have enough evidence, by a hopeful guess."""
-        cdef Py_ssize_t c, o, k, m = self.n_best, rest = self.n_arms - self.n_best
-        cdef double total = 0.0, n = 0.0, varies, rounds
+        """Pulls that common rounds may take until all pairs have enough evidence, by a hopeful guess.
+
+        The variance of a difference is that of its rounds and of one more, as of arms that have nothing in common.
+        """
+        cdef Py_ssize_t c, o, k, i, j, m = self.n_best, rest = self.n_arms - self.n_best, n_priced = 0
+        cdef double total = 0.0, n = 0.0, rounds
         for k in range(self.n_arms):
             self.price[k] = 0.0
         for c in range(m):
             for o in range(rest):
                 if self.lack[c * rest + o] > 0.0:
-                    varies = self.span[self.group[c]] * self.span[self.group[c]]
-                    varies += self.span[self.group[m + o]] * self.span[self.group[m + o]]
-                    varies = self.duels.variance(self.group[c], self.group[m + o], 0.25 * varies, &n)
-                    rounds = varies * (1.0 - sqrt(2.0 / (n + 2.0))) / self.lack[c * rest + o]
+                    i, j = self.group[c], self.group[m + o]
+                    rounds = self.duels.variance(i, j, self._per_pull(i) + self._per_pull(j), &n)
+                    rounds /= self.lack[c * rest + o]
                     self.price[c] = fmax(self.price[c], rounds)
                     self.price[m + o] = fmax(self.price[m + o], rounds)
         for k in range(self.n_arms):
             total += self.price[k]
-        return total
+            n_priced += self.price[k] > 0.0
+        return total * (1.0 - sqrt(2.0 / (<double>self.common * sqrt(<double>(n_priced - 1)) + 2.0)))
 
     cdef double _price_single(self) noexcept nogil:
         """Pulls of single arms that may do, for the best of a few ways to let one side have more of them."""
@@ -369,12 +413,20 @@ cdef class PairedSelector(PairSelector):
     cdef void _change_over(self) noexcept nogil:
         """Whether to pull single arms, or all that lack evidence in common rounds."""
         cdef double together, single
-        if self.common < FIRST_ROUNDS:
+        if self.common < FIRST_ROUNDS or self.common * (self.n_arms - 1) < FIRST_DIFFERENCES:
             self.single = False
             return
         together = self._price_together()
         single = self._price_single()
         self.single = together > (RETURN if self.single else LEAVE) * single
+
+    cdef bint _doubts(self) noexcept nogil:
+        """Whether common rounds have had so few of the pulls that another one may show what arms have in common."""
+        cdef int64_t alone = 0
+        cdef Py_ssize_t i
+        for i in range(self.n_arms):
+            alone += self.alone[i]
+        return <double>(self.total - alone) < DOUBT * <double>self.total
 
     # The loop.
 
@@ -449,7 +501,7 @@ cdef class PairedSelector(PairSelector):
         if self.total >= self.next_gap:
             self._note_error()
         self._change_over()
-        return self._ask_single() if self.single else self._ask_together()
+        return self._ask_single() if self.single and not self._doubts() else self._ask_together()
 
     # What is known.
 
@@ -465,7 +517,7 @@ cdef class PairedSelector(PairSelector):
                     if found < least:
                         self.worked(5000 if self.alone[i] > 0 and self.alone[j] > 0 else 100)
                         least = fmin(least, fmax(found, self._now(i, j)))
-        return -fmax(least - (self.need - self.goal), 0.0)
+        return -fmax(least, 0.0)
 
     cdef int _note_error(self) except -1 nogil:
         self._note(exp(self._log_bound(0.0)))

@@ -491,7 +491,9 @@ class BettingRace(StreamRace):
 
     Every round takes one reward of each arm still in the race: of the same prompt, seed, day or game. An arm leaves as
     soon as bets on its differences to another one have won enough. What the rewards of a round have in common does not
-    count, so that the race needs few rounds where arms agree on most of them.
+    count, so that the race needs few rounds where arms agree on most of them. Where arms have nothing in common
+    and many are equally far behind, whole rounds cost more than single pulls, and `LUCB` is the better choice: with one
+    good arm among 10 and 50 independent ones the race took 1.2 and 2.0 times its pulls.
 
     Parameters
     ----------

@@ -1,0 +1,89 @@
+"""Pulls until LUCB stops, by pairs and by intervals: five instances it was made with, and twenty others; for README.md.
+
+    python bench/pairs.py [runs]
+
+The twenty were written down before any of them was run. The last columns are the ratio of the pulls with its standard
+error, and the wrong answers of either rule.
+"""
+
+import sys
+
+import numpy as np
+
+import fastrace as fr
+
+
+def bernoulli(rng, means):
+    return (rng.random(len(means)) < means).astype(float)
+
+
+def uniform(width):
+    return lambda rng, means: means + width * (rng.random(len(means)) - 0.5)
+
+
+def normal(scale):
+    return lambda rng, means: np.clip(rng.normal(means, scale), 0.0, 1.0)
+
+
+def beta(size):
+    return lambda rng, means: rng.beta(size * means, size * (1.0 - means))
+
+
+# Means from the best to the worst, how many are wanted, epsilon, delta, and the law.
+FIVE = {
+    ".55, nine of .45": (np.r_[0.55, np.full(9, 0.45)], 1, 0.0, 0.05, bernoulli),
+    ".6, 49 of .4": (np.r_[0.6, np.full(49, 0.4)], 1, 0.0, 0.05, bernoulli),
+    "10 from .75 to .25": (np.linspace(0.75, 0.25, 10), 1, 0.0, 0.05, bernoulli),
+    "50 from .9 to .1": (np.linspace(0.9, 0.1, 50), 1, 0.0, 0.05, bernoulli),
+    "10, sd .05, gap .1": (np.r_[0.6, np.full(9, 0.5)], 1, 0.0, 0.05, normal(0.05)),
+}
+TWENTY = {
+    "two, .6 and .5": (np.array([0.6, 0.5]), 1, 0.0, 0.05, bernoulli),
+    "two, .1 and .05": (np.array([0.1, 0.05]), 1, 0.0, 0.05, bernoulli),
+    "two, .95 and .9": (np.array([0.95, 0.9]), 1, 0.0, 0.05, bernoulli),
+    "three, .5 .45 .2": (np.array([0.5, 0.45, 0.2]), 1, 0.0, 0.05, bernoulli),
+    "2 of 5, .7 to .3": (np.linspace(0.7, 0.3, 5), 2, 0.0, 0.05, bernoulli),
+    "3 of 10, .8 to .2": (np.linspace(0.8, 0.2, 10), 3, 0.0, 0.05, bernoulli),
+    "5 of 10, .6 and .45": (np.repeat([0.6, 0.45], 5), 5, 0.0, 0.05, bernoulli),
+    "9 of 10, all but .4": (np.r_[np.full(9, 0.55), 0.4], 9, 0.0, 0.05, bernoulli),
+    "5 of 20, .9 to .1": (np.linspace(0.9, 0.1, 20), 5, 0.0, 0.05, bernoulli),
+    ".3, 29 of .15": (np.r_[0.3, np.full(29, 0.15)], 1, 0.0, 0.05, bernoulli),
+    ".9, 99 of .6": (np.r_[0.9, np.full(99, 0.6)], 1, 0.0, 0.05, bernoulli),
+    ".05, nine of .01": (np.r_[0.05, np.full(9, 0.01)], 1, 0.0, 0.05, bernoulli),
+    ".99, nine of .95": (np.r_[0.99, np.full(9, 0.95)], 1, 0.0, 0.05, bernoulli),
+    "8, gaps .02 .04 .08 ...": (np.r_[0.7, 0.7 - 0.02 * 2.0 ** np.arange(5), 0.1, 0.05], 1, 0.0, 0.05, bernoulli),
+    "10 of .5, epsilon .1": (np.full(10, 0.5), 1, 0.1, 0.05, bernoulli),
+    "2 of 8, epsilon .05": (np.linspace(0.7, 0.35, 8), 2, 0.05, 0.05, bernoulli),
+    "10, delta .001": (np.linspace(0.75, 0.25, 10), 1, 0.0, 0.001, bernoulli),
+    "10, delta .3": (np.linspace(0.75, 0.25, 10), 1, 0.0, 0.3, bernoulli),
+    "10 uniform, width .4": (np.linspace(0.7, 0.3, 10), 1, 0.0, 0.05, uniform(0.4)),
+    "10 beta, sizes of 40": (np.linspace(0.34, 0.16, 10), 1, 0.0, 0.05, beta(40.0)),
+}
+
+
+def run(instance, k, **options):
+    means, n_best, epsilon, delta, law = instance
+    rng = np.random.default_rng(k)
+    rule = fr.LUCB(len(means), n_best, epsilon, delta, **options)
+    result = rule.run(lambda arms, counts: law(rng, np.repeat(means[arms], counts)))
+    return result.n_read, means[np.atleast_1d(result.best)].min() < means[n_best - 1] - epsilon - 1e-12
+
+
+def main(runs=20):
+    ratios = []
+    print("| instance | by intervals | by pairs | pairs over intervals | wrong |\n|---|---|---|---|---|")
+    for name, instance in {**FIVE, **TWENTY}.items():
+        made = np.array([[run(instance, k, rule=rule) for k in range(runs)] for rule in ("intervals", "pairs")], float)
+        (intervals, pairs), wrong = made[..., 0], made[..., 1].sum(axis=1)
+        ratio = pairs.mean() / intervals.mean()
+        error = np.std(pairs / intervals.mean() - ratio * intervals / intervals.mean()) / np.sqrt(runs)
+        ratios.append(ratio)
+        print(f"| {name} | {intervals.mean():,.0f} | {pairs.mean():,.0f} | {ratio:.2f} +- {error:.2f} "
+              f"| {wrong[0]:.0f}, {wrong[1]:.0f} of {runs} |", flush=True)
+    within = sum(ratio <= 1.05 for ratio in ratios[len(FIVE):])
+    print(f"\nIn {len(ratios)} comparisons, intervals took {1 / max(ratios):.1f} to {1 / min(ratios):.1f} times as "
+          f"many pulls as pairs. On {within} of the {len(TWENTY)}, pairs took at most 1.05 times those of intervals.")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
