@@ -543,6 +543,11 @@ cdef class Race(RaceAnswers):
         """Whether the race is over."""
         return self.status != RUNNING
 
+    @property
+    def n_looked(self):
+        """Rows that looks have taken; also while the race drives a source."""
+        return self.n_read
+
     def saved(self):
         """A copy of the generator, the plan and the state as plain objects, all of one moment."""
         guard_enter(&self.guard, self)

@@ -14,9 +14,9 @@ from fastrace._base import _checks
 from fastrace.model_selection._labels import Strangers
 from fastrace.model_selection._row_scores import Accuracy, Floats, OfProbabilities, RowScore, row_score, scaled_support
 from fastrace.races._options import RaceOptions, takes_options
-from fastrace.races.racing import race
+from fastrace.races.racing import FIRST_LOOK, race
 from fastrace.results import RaceResult
-from fastrace.results.columns import index_warnings
+from fastrace.results.columns import index_warnings, remembered
 from fastrace.sources import CallableSource, column_names
 
 WORST = "missing predictions count as the worst score"
@@ -72,7 +72,9 @@ def race_predictions(
         Different classes, in the order of the columns of probabilities; by default the sorted values of `y_true`.
     n_candidates : int, optional
         Number of candidates, for callables.
-    first_look, growth, order, epsilon, n_best, max_pulls, cost
+    first_look : int, optional
+        Rows of the first look; 50 where predictions come from a function or have a `cost`, else 200.
+    growth, order, epsilon, n_best, max_pulls, cost
         See `race`; `epsilon` is in units of the score.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing prediction does, for which a row has no score: nan, or None among labels. See `FiniteRace`;
@@ -95,6 +97,9 @@ def race_predictions(
         If the score is not a mean over rows, shapes do not match, a score is nan, `y_true` is nan or None on a row, or
         predictions cannot be compared with `y_true`: strings with numbers, probabilities with classes, classes with
         probabilities, labels with continuous values, or labels of which none occurs in `y_true`.
+    Exception
+        What a function of predictions raises, with the attributes ``race`` and ``source`` of `race`: nothing that has
+        been paid for is lost, and ``error.race.run(error.source)`` goes on.
 
     Examples
     --------
@@ -119,15 +124,17 @@ def race_predictions(
         rewards.worst = ends[0]
     # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
     price = math.inf if callable(y_pred) else 100.0
+    if first_look is None:
+        first_look = FIRST_LOOK if callable(y_pred) or cost is not None else 200
+    columns = None if callable(y_pred) else column_names(y_pred)
     with _checks.called_by("race_predictions"):
         result = race(
             CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=price), delta, bound,
             support=scaled_support(ends, rewards.scale), epsilon=epsilon, n_best=n_best,
             max_pulls=max_pulls, cost=cost, missing=missing,
-            first_look=200 if first_look is None else first_look, growth=growth, order=order, progress=progress,
+            names=remembered(given, columns), first_look=first_look, growth=growth, order=order, progress=progress,
             rng=rng,
         )
-    columns = None if callable(y_pred) else column_names(y_pred)
     known = columns if given is None else given
     said = () if rewards.strangers is None else rewards.strangers.words(known)
     if rewards.filled:

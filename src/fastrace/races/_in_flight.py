@@ -7,7 +7,7 @@ asked for ahead, of arms that then left, are paid for and not used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from fastrace.sources import first_outside, reward_outside
 
 FREE, OUT, HERE = 0, 1, 2       # of a cell: not asked for, asked for, and answered
 ROOM = 256                      # rows that the arrays grow by, where cells are handed out singly
+AT_ONCE = 512                   # rows of a block, as compiled races read them
 Cells = tuple[NDArray[np.intp], NDArray[np.int64]]
 
 
@@ -44,6 +45,7 @@ class Flight:
         self.charged = 0                                # those that no look will take, as `max_pulls` counts them
         self.late: set[tuple[int, int]] = set()         # (row, arm) that are out, of positions before `start`
         self.recorded: Mapping[int, Mapping[int, float]] = {}    # rewards by row and arm, paid for in an earlier run
+        self.by_run = False                             # all that is out was asked for by a `run` that was cut short
         self.aim()
 
     def aim(self, took: NDArray[np.intp] | None = None) -> None:
@@ -105,6 +107,63 @@ class Flight:
             self.check(value, arm, row)
             self.paid += np.bincount(arm, minlength=self.paid.size)
         self.recorded = rewards
+
+    def keep(self, blocks: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]]) -> None:
+        """Take what a source has answered to a look that was cut short, in blocks of arms, rows and rewards.
+
+        A reward that is refused is out, as is what was passed over, so that only they are asked for again.
+        """
+        self.aim()
+        self._reach(min(self.start + sum(rows.size for _, rows, _ in blocks), self.race.n_rows))
+        if not all(int(row) in self.place for _, rows, _ in blocks for row in rows):    # they came in another order
+            self._reach(self.race.n_rows)
+        for arms, rows, block in blocks:
+            whole = self._good(block.ravel(), np.tile(arms, rows.size), np.repeat(rows, arms.size))
+            for row, of_row in zip(rows.tolist(), block.tolist(), strict=True):
+                position = self.place.get(row, -1)
+                if position < self.start:               # a pass in order read it a second time
+                    continue
+                self.touched = max(self.touched, position + 1)
+                for arm, value in zip(arms.tolist(), of_row, strict=True):
+                    before = self.state[position - self.start, arm]
+                    if before != HERE and (
+                            whole or self._good(np.array([value]), np.array([arm]), np.array([row]))):
+                        self._put(position, arm, value)
+                        self.paid[arm] += before == FREE
+        k, j = np.nonzero(self.state[: self.touched - self.start, self.running] == FREE)
+        self.state[k, self.running[j]] = OUT
+        np.add.at(self.paid, self.running[j], 1)
+        self.by_run = True
+
+    def _good(self, values: NDArray[np.float64], arms: NDArray[np.intp], rows: NDArray[np.int64]) -> bool:
+        try:
+            self.check(values, arms, rows)
+        except ValueError:
+            return False
+        return True
+
+    def finish(self, read: Callable[[NDArray[np.int64], NDArray[np.intp]], NDArray[np.float64]]) -> None:
+        """Complete a look that was cut short: `read` rows and arms that it lacks, what is out first."""
+        self.forward()
+        while not self.idle and not self.race.done:
+            arms, rows = self.out()
+            if arms.size:
+                of_row: dict[int, list[int]] = {}
+                for arm, row in zip(arms.tolist(), rows.tolist(), strict=True):
+                    of_row.setdefault(row, []).append(arm)
+                wanted = of_row[rows[0]]
+                asked = np.array(wanted, np.intp), np.array([row for row in of_row if of_row[row] == wanted], np.int64)
+            else:
+                asked = self.ask(min(AT_ONCE, self.target - self.touched))
+            self.tell(read(asked[1], asked[0]), *asked)
+
+    def again(self) -> None:
+        """Forget what is out, which nobody will answer: it is handed out again."""
+        k, arms = np.nonzero(self.state == OUT)
+        self.state[k, arms] = FREE
+        np.subtract.at(self.paid, arms, 1)
+        self.late.clear()
+        self.cursor, self.by_run = self.start, False
 
     def ask(self, n: int | None) -> Cells:
         """Hand out the next `n` rows, or the rest of the look, of all arms in the race."""
@@ -228,7 +287,7 @@ class Flight:
         """What is out and what is held back, as plain objects."""
         return {"start": self.start, "touched": self.touched, "charged": self.charged, "late": sorted(self.late),
                 "state": self.state.copy(), "reward": self.reward.copy(), "paid": self.paid.copy(),
-                "used": self.used.copy()}
+                "used": self.used.copy(), "by_run": self.by_run}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Take what `saved` gave, beside the same race."""
@@ -248,4 +307,5 @@ class Flight:
         self.paid, self.used = saved["paid"].copy(), saved["used"].copy()
         self.charged, self.touched = int(saved["charged"]), int(saved["touched"])
         self.late = {(int(row), int(arm)) for row, arm in saved["late"]}
+        self.by_run = saved.get("by_run", False) is True        # races that an earlier version saved have none
         self.aim()

@@ -18,6 +18,7 @@ import numpy as np
 from fastrace._base import _checks
 from fastrace._base._progress import meter
 from fastrace.races._journal import Journal
+from fastrace.races._receipts import handed_over
 from fastrace.races.racing import FiniteRace
 from fastrace.results import RaceResult
 from fastrace.results.base import plain
@@ -31,10 +32,11 @@ UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on fr
 
 async def race_async(
     evaluate: Evaluate,
-    n_arms: int,
-    n_rows: int,
+    n_arms: int | None = None,
+    n_rows: int | None = None,
     delta: float = 0.05,
     *,
+    race: FiniteRace | None = None,
     concurrency: int = 64,
     retries: int = 2,
     journal: str | os.PathLike[str] | None = None,
@@ -55,6 +57,9 @@ async def race_async(
         Rows of the population: questions, games, patients.
     delta : float, default 0.05
         Probability that the answer is wrong.
+    race : FiniteRace, optional
+        A race to go on with, begun, stopped short or just made; it stands for sizes, `delta`, `rng` and all its
+        options. What it has asked for elsewhere, and not been told, is asked for again.
     concurrency : int, default 64
         Most requests under way at once.
     retries : int, default 2
@@ -85,8 +90,11 @@ async def race_async(
         If `evaluate` returns what is neither a number nor None.
     Exception
         What `evaluate` raises once more after its retries. Before that, requests under way are awaited and their
-        rewards written to the journal. Cancellation and Ctrl-C abandon requests that can be cancelled, and wait for
-        those in threads; what has been answered is in the journal.
+        rewards taken. Cancellation and Ctrl-C abandon requests that can be cancelled, and wait for those in threads.
+        Every such exception has the race with all that has been answered as its attribute ``race``:
+        ``error.race.result()`` is what is known, and ``race_async(evaluate, race=error.race)`` goes on and asks for
+        nothing twice. After Ctrl-C, `asyncio.run` raises a KeyboardInterrupt of its own, with that exception as its
+        ``__context__``; a race that you made yourself and gave as `race` has it all, too.
 
     Notes
     -----
@@ -118,22 +126,54 @@ async def race_async(
     limit = _checks.integer(concurrency, "concurrency", 1, "it counts requests")
     again = _checks.integer(retries, "retries", 0, "it counts requests")
     with contextlib.ExitStack() as stack:
-        seed = _seed(rng, journal is not None)
-        race = _race(n_arms, n_rows, delta, seed, options)
-        book = None
-        if journal is not None:
-            book = stack.enter_context(Journal(journal, _identity(race, seed), _described(np.random.SeedSequence())))
-            race = _race(n_arms, n_rows, delta, _seed_of(book.race["seed"]), options)
-        if book is not None:
-            with _checks.named_arms(race._names, race._race):
-                race._fly().record(book.rewards)
+        if race is None:
+            race, book = _begun(n_arms, n_rows, delta, rng, journal, options, stack)
+        else:
+            sizes = {"n_arms": n_arms, "n_rows": n_rows, "delta": None if delta == 0.05 else delta}
+            _is_whole(race, sizes | {"journal": journal, "rng": rng} | options)
+            book = None
+            race._fly().again()
         show = stack.enter_context(meter("requests", None, _checks.flag(progress, "progress")))
         pool = None
         if not _is_async(evaluate):
             pool = ThreadPoolExecutor(limit, thread_name_prefix="fastrace")
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        await _Crew(race, evaluate, pool, limit, again, book, show).work()
+        try:
+            await _Crew(race, evaluate, pool, limit, again, book, show).work()
+        except BaseException as error:
+            handed_over(error, race, "race_async(evaluate, race=error.race)")
+            raise
     return race.result()
+
+
+def _begun(
+    n_arms: int | None, n_rows: int | None, delta: float, rng: _checks.RngLike,
+    journal: str | os.PathLike[str] | None, options: dict[str, Any], stack: contextlib.ExitStack,
+) -> tuple[FiniteRace, Journal | None]:
+    """A race from its beginning, or from where its journal has it."""
+    if n_arms is None or n_rows is None:
+        raise TypeError("n_arms and n_rows are needed, or a race to go on with (race=)")
+    seed = _seed(rng, journal is not None)
+    race = _race(n_arms, n_rows, delta, seed, options)
+    if journal is None:
+        return race, None
+    book = stack.enter_context(Journal(journal, _identity(race, seed), _described(np.random.SeedSequence())))
+    race = _race(n_arms, n_rows, delta, _seed_of(book.race["seed"]), options)
+    with _checks.named_arms(race._names, race._race):
+        race._fly().record(book.rewards)
+    return race, book
+
+
+def _is_whole(race: Any, beside: dict[str, Any]) -> None:
+    """Refuse what is no race, and what came beside one."""
+    if not isinstance(race, FiniteRace):
+        raise TypeError(f"race is {_checks.shown(race)}; a FiniteRace is needed")
+    spelled = [name for name, value in beside.items() if value is not None]
+    if "journal" in spelled:
+        raise ValueError("journal and race both came; a journal begins with its race, so that it holds every reward: "
+                         "give n_arms, n_rows and the options of the race instead")
+    if spelled:
+        raise ValueError(f"{', '.join(spelled)} came beside race, which has its own; leave out what a race has")
 
 
 def _race(n_arms: int, n_rows: int, delta: float, rng: Any, options: dict[str, Any]) -> FiniteRace:

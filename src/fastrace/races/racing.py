@@ -13,10 +13,13 @@ from fastrace._base import _checks, _frames, _progress
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
 from fastrace.races._options import RaceOptions
+from fastrace.races._receipts import receipts
 from fastrace.races._settings import Plan, RaceSettings, race_result
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming, remembered
-from fastrace.sources import Source, _source_of, as_source, column_names
+from fastrace.sources import CallableSource, Source, _source_of, as_source, column_names
+
+FIRST_LOOK = 50
 
 
 class FiniteRace:
@@ -283,7 +286,10 @@ class FiniteRace:
             self._not_in_flight("ask()")
             return self._race.ask()
         rows = None if n is None else _checks.integer(n, "n", 1, "it counts rows")
-        return self._fly().ask(rows)
+        flight = self._fly()
+        asked = flight.ask(rows)
+        flight.by_run = False
+        return asked
 
     def _fly(self) -> Flight:
         """The requests in flight of this race."""
@@ -304,8 +310,8 @@ class FiniteRace:
     def _not_in_flight(self, what: str) -> None:
         """Refuse a step that would read the rewards in flight a second time."""
         if self._flight is not None and not self._flight.idle:
-            raise ValueError(f"{what} would ask again for rewards that ask(pending=True) has handed out; tell them "
-                             f"with arms and rows, and go on with ask(pending=True)")
+            raise ValueError(f"{what} would ask again for rewards that ask(pending=True) has handed out, or that have "
+                             f"come; tell what `pending` lists with arms and rows, and go on with ask(pending=True)")
 
     def tell(self, rewards: ArrayLike, arms: ArrayLike | None = None, rows: ArrayLike | None = None) -> None:
         """Take the rewards that `ask` wanted.
@@ -343,6 +349,8 @@ class FiniteRace:
                  ((arms, "arms", self._options.n_arms), (rows, "rows", self._options.n_rows))]
         shape = which[1].size, which[0].size
         block = np.asarray(rewards)
+        if block.dtype.kind == "O" and self._options.missing != "raise":
+            block = np.array(rewards, dtype=np.float64)         # None is nan
         block = block.reshape(shape) if block.ndim == 0 and shape == (1, 1) else block
         if block.dtype.kind not in "fiub" or np.ma.isMaskedArray(rewards) or block.shape != shape:
             raise ValueError(f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape {shape} "
@@ -354,13 +362,18 @@ class FiniteRace:
         """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL.
 
         With `progress`, show the rewards read, against `max_pulls` if that is given, on standard error; needs rich.
+        Where a function raises, and at Ctrl-C, call `run` again to go on: what has been paid for is not asked again.
         """
         o = self._options
         rewards = _source_of(source, "source", n_arms=o.n_arms, n_rows=o.n_rows)
         columns = column_names(source)
-        self._not_in_flight("run()")
-        with naming(self, columns, self._race), shown(o, progress) as report:
-            self._race.run(rewards, report)
+        if self._flight is None or not self._flight.by_run:
+            self._not_in_flight("run()")
+        with (naming(self, columns, self._race), shown(o, progress) as report,
+              receipts(rewards, self._race, o, lambda: self) as running):
+            if self._flight is not None:
+                self._flight.finish(running.read)
+            self._race.run(running, report)
         if self._flight is not None:
             self._flight.aim()
         return named(self.result(), columns, rewards)
@@ -371,9 +384,15 @@ class FiniteRace:
         return race_result(self._race, self._options, self._names, unused=unused)
 
 
-def _first_look(proxy: Any, of_source: int = 50) -> int:
+def _first_look(proxy: Any, of_source: int = FIRST_LOOK) -> int:
     """Rows of the first look, after which a proxy begins to help; a source may want more, or fewer."""
-    return max(2, of_source if proxy is None or of_source != 50 else 20)
+    return max(2, of_source if proxy is None or of_source != FIRST_LOOK else 20)
+
+
+def _of_source(rewards: Any, source: Source, cost: Any) -> int:
+    """The first look that a source wants: it counts only where a call costs more than the rewards that it brings."""
+    plain = type(source) is CallableSource and not isinstance(rewards, Source)
+    return FIRST_LOOK if plain or cost is not None else source.first_look
 
 
 def _once(cost: Any, proxy: Any) -> float | None:
@@ -413,6 +432,13 @@ def _rebuild(
     if flight is not None:
         race._flight = options.flight(race._race)
         race._flight.restore(flight)
+    return race
+
+
+def _begun(settings: RaceSettings, core: Any, names: tuple[str, ...] | None) -> FiniteRace:
+    """The race that a compiled one is."""
+    race = FiniteRace.__new__(FiniteRace)
+    race._options, race._race, race._names, race._flight = settings, core, names, None
     return race
 
 
@@ -464,7 +490,8 @@ def race(
     offset, variance
         See `FiniteRace`.
     first_look : int, optional
-        Rows of the first look; 50, or 20 with a `proxy`, or more where a call costs more than the rows it brings.
+        Rows of the first look; 50, or 20 with a `proxy`. A `Source` may want more, if rewards have no `cost`:
+        `CallableSource` does, which can be told that its function is quick.
     growth, order, student, skewness_guard, tail_guard, epsilon, n_best, max_pulls, cost, missing, outside, proxy
         See `FiniteRace`.
     progress : bool, default False
@@ -481,9 +508,18 @@ def race(
     ------
     ValueError
         If an argument is out of range, or a reward that is read is nan, +inf or outside `support`.
+    Exception
+        What a function of rewards raises, and KeyboardInterrupt at Ctrl-C, unchanged; what was paid for goes with it
+        (see Notes).
 
     Notes
     -----
+    An exception in a function, Ctrl-C and a reward that is refused have the attributes ``race``, the `FiniteRace` as it
+    stands, and ``source``, what it read. Nothing that a call of the function has returned is lost:
+    ``error.race.result()`` is what is known, ``error.race.run(error.source)``, or ``run`` with a function that has been
+    mended, goes on to the result of a race that nothing stopped, and asks for nothing again but rewards that were
+    refused. The race pickles.
+
     A race pays when few rows decide: clear gaps, noise of each row large. For small tables, or gaps near the noise
     of the mean of all rows, ``values.mean(axis=0).argmax()`` is as fast, and the race turns to such a pass by itself:
     where rows are cheaper in order, as in memory, and only if that is cheaper than the rest of the race and within
@@ -519,7 +555,7 @@ def race(
             delta=delta,
             bound=bound,
             variance=variance,
-            first_look=_first_look(proxy, source.first_look) if first_look is None else first_look,
+            first_look=_first_look(proxy, _of_source(rewards, source, cost)) if first_look is None else first_look,
             growth=growth,
             support=source.support if support is None else support,
             order=order,
@@ -541,6 +577,8 @@ def race(
         given = _checks.arm_names(names, settings.n_arms)
         core = settings.start(constants, rng)
     columns = column_names(rewards)
-    with _checks.named_arms(remembered(given, columns), core), shown(settings, progress) as report:
-        core.run(source, report)
+    known = remembered(given, columns)
+    with (_checks.named_arms(known, core), shown(settings, progress) as report,
+          receipts(source, core, settings, lambda: _begun(settings, core, known)) as running):
+        core.run(running, report)
     return named(race_result(core, settings, given, source.n_always_read), columns, source)

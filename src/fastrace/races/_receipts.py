@@ -1,0 +1,82 @@
+"""What was paid for is never lost: rewards that no look has taken yet, where a race is cut short."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fastrace._core as _core
+from fastrace.sources import CallableSource, Source
+
+Block = tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]
+NOTE = ("fastrace: nothing paid for is lost. This exception has the race as it stands: error.race.result() is what is "
+        "known, and {on} goes on where it stopped")
+
+
+class Receipts:
+    """A user's function that keeps what it has answered since the last look of a race."""
+
+    def __init__(self, function: Callable[[Any, Any], Any], race: _core.Race) -> None:
+        self.function, self.race = function, race
+        self.looked = race.n_looked
+        self.blocks: list[Block] = []
+
+    def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Any:
+        if self.race.n_looked != self.looked:
+            self.looked = self.race.n_looked
+            self.blocks.clear()
+        asked = arms.copy(), rows.copy()            # the function may change both
+        found = self.function(arms, rows)
+        with contextlib.suppress(Exception):        # what is no block of numbers is refused by the source, in words
+            block = np.asarray(found)
+            good = block.dtype.kind in "fiubO" and not np.ma.isMaskedArray(found)
+            block = np.array(block, np.float64)
+            if good and block.shape == (rows.size, arms.size):
+                self.blocks.append((*asked, block))
+        return found
+
+
+def dear(source: Source, settings: Any) -> bool:
+    """Whether each reward is assumed to cost far more than a race's own work."""
+    return settings.cost is not None or settings.proxy is not None or source.reward_cost == math.inf
+
+
+@contextlib.contextmanager
+def receipts(source: Source, core: _core.Race, settings: Any, whole: Callable[[], Any]) -> Iterator[Source]:
+    """Yield the source to race on; an exception takes with it the race, `whole()`, and what has been paid for."""
+    if not dear(source, settings):
+        yield source
+        return
+    kept = None
+    running = source
+    if type(source) is CallableSource:
+        kept = Receipts(source.function, core)
+        running = CallableSource(kept, source.n_arms, source.n_rows, source.support, first_look=source.first_look,
+                                 scan_advantage=source.scan_advantage, reward_cost=source.reward_cost)
+    try:
+        yield running
+    except BaseException as error:
+        race = whole()
+        if kept is not None and kept.looked != core.n_looked:       # the look was taken after the last answer
+            kept.blocks.clear()
+        if kept is not None and kept.blocks:
+            race._fly().keep(kept.blocks)
+        handed_over(error, race, "error.race.run(error.source)")
+        with contextlib.suppress(Exception):
+            error.source = source  # type: ignore[attr-defined]
+        raise
+
+
+def handed_over(error: BaseException, race: Any, on: str) -> None:
+    """Give an exception the race that it cut short, and say how to go `on` if anything has been paid for."""
+    with contextlib.suppress(Exception):        # an exception without room for attributes goes as it came
+        error.race = race  # type: ignore[attr-defined]
+        note = NOTE.format(on=on)
+        paid = race._race.n_looked > 0 or not (race._flight is None or race._flight.idle)
+        if paid and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
