@@ -235,6 +235,28 @@ def test_what_is_no_journal_is_refused_and_left_as_it_is(tmp_path):
         go(Grader(), journal=path, **MORE)
 
 
+@pytest.mark.parametrize(("line", "said"), [
+    ('{"row": 5, "arm": 1.7, "reward": 1.0}', "whole numbers"),
+    ('{"row": 5.0, "arm": 1, "reward": 1.0}', "whole numbers"),
+    ('{"row": 5, "arm": true, "reward": 1.0}', "whole numbers"),
+    ('{"row": 5, "arm": 1, "reward": true}', "a number or null"),
+    ('{"row": 5, "arm": 1, "reward": "1.0"}', "a number or null"),
+    ('{"row": 5, "arm": 4, "reward": 1.0}', "an arm below 4 and a row below 3000"),
+    ('{"row": 7, "arm": 1, "reward": 1.0}', "row 7 is 1, and an earlier line that it is 0; .*remove the wrong line"),
+    ('{"row": 7, "arm": 1, "reward": null}', "row 7 is missing, and an earlier line that it is 0"),
+])
+def test_a_damaged_line_is_refused_by_its_number_and_left_as_it_is(tmp_path, line, said):
+    path, grader = tmp_path / "race.jsonl", Grader()
+    go(Grader(), journal=path, **MORE)
+    head = path.read_text().splitlines()[0]
+    twice = '{"row": 7, "arm": 1, "reward": 0}'            # what is said twice contradicts nothing
+    text = "\n".join([head, twice, twice, line, ""])
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"line 4 of journal .*{said}"):
+        go(grader, journal=path, **MORE)
+    assert not grader.asked and path.read_text() == text
+
+
 def test_two_races_on_one_journal_are_refused(tmp_path):
     pytest.importorskip("fcntl")
     path = tmp_path / "race.jsonl"

@@ -106,6 +106,23 @@ def test_a_bad_reward_is_refused_when_it_comes_not_when_its_turn_comes(bad):
     race.tell([[0.5, 0.25]], [0, 1], [rows[17]])
 
 
+@pytest.mark.parametrize("missing", ["drop", "worst"])
+def test_none_is_a_missing_reward_as_nan_is(missing):
+    races = [fr.FiniteRace(3, 100, support=(0, 1), missing=missing, first_look=10, rng=1) for _ in range(2)]
+    for race, none in zip(races, (None, np.nan), strict=True):
+        arms, rows = race.ask(10, pending=True)
+        block = [[0.25, 0.5, 0.75] for _ in rows]
+        block[4][1] = none
+        race.tell(block[:9], arms, rows[:9])
+        race.tell(none, 0, int(rows[9]))
+        race.tell([[0.5, none]], [1, 2], rows[9:])
+    assert races[0].result() == races[1].result() and races[0].pending[0].size == 0
+    race = fr.FiniteRace(3, 100, support=(0, 1), first_look=10, rng=1)
+    arms, rows = race.ask(1, pending=True)
+    with pytest.raises(ValueError, match="real numbers"):
+        race.tell([[0.5, None, 0.5]], arms, rows)
+
+
 def test_rewards_that_nobody_awaits_are_refused():
     race = fr.FiniteRace(3, 100, first_look=10, rng=1)
     with pytest.raises(ValueError, match="handed out"):

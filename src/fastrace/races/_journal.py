@@ -119,16 +119,22 @@ class Journal:
         for number, line in enumerate(lines, 2):
             try:
                 entry = json.loads(line)
-                arm, row, reward = int(entry["arm"]), int(entry["row"]), entry["reward"]
+                arm, row, reward = entry["arm"], entry["row"], entry["reward"]
+                good = type(arm) is int and type(row) is int and 0 <= arm < n_arms and 0 <= row < n_rows
+                good = good and (reward is None or type(reward) in (int, float) or reward in ("inf", "-inf"))
                 value = math.nan if reward is None else float(reward)
-                good = 0 <= arm < n_arms and 0 <= row < n_rows
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError):
                 good = False
             if not good:
                 raise ValueError(f"line {number} of journal {str(self.path)!r} is "
-                                 f"{shown(line.decode(errors='replace'))}; an arm, a row and a reward are needed: mend "
-                                 f"or remove that line, and what it paid for is asked again")
-            self.rewards.setdefault(row, {}).setdefault(arm, value)
+                                 f"{shown(line.decode(errors='replace'))}; an arm below {n_arms} and a row below "
+                                 f"{n_rows}, whole numbers, and a reward, a number or null, are needed: mend that "
+                                 f"line, or remove it, and what it paid for is asked again")
+            before = self.rewards.setdefault(row, {}).setdefault(arm, value)
+            if before != value and not (math.isnan(before) and math.isnan(value)):
+                raise ValueError(f"line {number} of journal {str(self.path)!r} says that the reward of arm {arm} on "
+                                 f"row {row} is {_said(value)}, and an earlier line that it is {_said(before)}; nobody "
+                                 f"can tell which was paid for: remove the wrong line, or both, and it is asked again")
 
     def _write(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry).encode() + b"\n"
@@ -146,6 +152,10 @@ class Journal:
         """Write a reward, nan where the answer is missing."""
         value = None if math.isnan(reward) else reward if math.isfinite(reward) else str(reward)
         self._write({"row": row, "arm": arm, "reward": value})
+
+
+def _said(reward: float) -> str:
+    return "missing" if math.isnan(reward) else f"{reward:g}"
 
 
 def _whole(line: bytes) -> bool:
