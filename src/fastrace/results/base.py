@@ -314,6 +314,72 @@ class ArmsResult(Result):
         ax.legend()
 
 
+class ComparedResult(ArmsResult):
+    """Base of answers that compare all arms with the first of the best."""
+
+    __slots__ = ()
+    mean: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    stopped_by: str
+    epsilon: float
+    differences: NDArray[np.float64] | None
+
+    _derived: ClassVar[tuple[str, ...]] = (*ArmsResult._derived, "verdict")
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What is known of each arm: "better", "worse", "equivalent", "good enough", "not better" or "not known yet".
+
+        An arm is worse if it left the race, or, of answers that have no arms in a race, if by `differences` it is worse
+        than all of `best`. It is equivalent if its interval in `differences` lies within `epsilon`, or if every row was
+        read and its mean is exactly that of the last of `best`. One of `best` is better if all other arms are worse, or
+        tie with a smaller mean, and equivalent if all of those are worse or equivalent. If the run stopped because no
+        arm can be better by `epsilon` or more, `best` are at least good enough, and the other arms at most not better:
+        by `epsilon` or more.
+        """
+        best, epsilon = np.atleast_1d(self.best), self.epsilon
+        size = self.mean.size
+        others = np.ones(size, bool)
+        others[best] = False
+        decided = self._decided()
+        worse = others.copy() if decided == "best" else self._beaten()
+        near = np.zeros(size, bool)
+        last = self.mean[best].min()
+        tied = np.zeros(size, bool)
+        if self.stopped_by == "exact":
+            tied = (self.lower == self.upper) & (self.mean == last) & worse
+            worse &= ~tied
+        if self.differences is not None and epsilon > 0.0:
+            near = (self.differences[:, 0] >= -epsilon) & (self.differences[:, 1] <= epsilon) & ~worse
+        near |= tied
+        unknown = "not better" if decided == "epsilon" else "not known yet"
+        found = np.where(worse, "worse", np.where(near, "equivalent", unknown)).astype(object)
+        if worse[others].all():
+            found[best] = "better"
+        elif (worse | near)[others].all():
+            found[best] = "equivalent"
+        else:
+            found[best] = "good enough" if decided == "epsilon" else "not known yet"
+        if not worse[others].all() and epsilon == 0.0 and tied.any():
+            found[best[self.mean[best] > last]] = "better"
+        return tuple(found.tolist())
+
+    def _decided(self) -> str:
+        """What the stop decided: "best", "epsilon" (`best` are within epsilon of it), or nothing yet."""
+        return "best" if self.stopped_by in ("bound", "exact") else "epsilon" if self.stopped_by == "epsilon" else ""
+
+    def _beaten(self) -> NDArray[np.bool_]:
+        """Whether each arm is known to be worse than all of `best`."""
+        return ~self._kept()
+
+    def _columns(self) -> dict[str, Any]:
+        found = super()._columns()
+        if self.differences is not None:
+            found |= {"difference_lower": self.differences[:, 0], "difference_upper": self.differences[:, 1]}
+        return found | {"verdict": list(self.verdict)}
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two fields of answers are equal: arrays and tuples entry by entry, nan to nan."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):

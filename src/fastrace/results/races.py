@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base._words import counted, ending, short
-from fastrace.results.base import ArmsResult, Column
+from fastrace.results.base import ArmsResult, Column, ComparedResult
 
 
 def _ties(answer: RaceResult | UnequalResult, value: NDArray[np.float64]) -> list[str]:
@@ -28,62 +28,8 @@ def _ties(answer: RaceResult | UnequalResult, value: NDArray[np.float64]) -> lis
     return [f"  arm {answer._name(int(answer.best))} ties with {first}{more}; the first of equals is named"]
 
 
-class _Compared(ArmsResult):
-    """An answer that compares all arms with the first of the best."""
-
-    __slots__ = ()
-    mean: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    active: NDArray[np.intp]
-    stopped_by: str
-    epsilon: float
-    differences: NDArray[np.float64] | None
-
-    _derived: ClassVar[tuple[str, ...]] = (*ArmsResult._derived, "verdict")
-
-    @property
-    def verdict(self) -> tuple[str, ...]:
-        """What is known of each arm: "better", "worse", "equivalent" or "not known yet".
-
-        An arm is worse if it left the race, and equivalent if its interval in `differences` lies within `epsilon`, or
-        if every row was read and its mean is exactly that of the last of `best`. One of `best` is better if all other
-        arms are worse, or tie with a smaller mean, and equivalent if all of those are worse or equivalent.
-        """
-        best, epsilon = np.atleast_1d(self.best), self.epsilon
-        size = self.mean.size
-        worse = ~np.isin(np.arange(size), self.active)
-        if self.stopped_by in ("bound", "exact"):
-            worse = ~np.isin(np.arange(size), best)
-        near = np.zeros(size, bool)
-        last = self.mean[best].min()
-        tied = np.zeros(size, bool)
-        if self.stopped_by == "exact":
-            tied = (self.lower == self.upper) & (self.mean == last) & worse
-            worse &= ~tied
-        if self.differences is not None and epsilon > 0.0:
-            near = (self.differences[:, 0] >= -epsilon) & (self.differences[:, 1] <= epsilon) & ~worse
-        near |= tied
-        others = np.ones(size, bool)
-        others[best] = False
-        found = np.where(worse, "worse", np.where(near, "equivalent", "not known yet")).astype(object)
-        if worse[others].all():
-            found[best] = "better"
-        else:
-            found[best] = "equivalent" if (worse | near)[others].all() else "not known yet"
-            if epsilon == 0.0 and tied.any():
-                found[best[self.mean[best] > last]] = "better"
-        return tuple(found.tolist())
-
-    def _columns(self) -> dict[str, Any]:
-        found = super()._columns()
-        if self.differences is not None:
-            found |= {"difference_lower": self.differences[:, 0], "difference_upper": self.differences[:, 1]}
-        return found | {"verdict": list(self.verdict)}
-
-
 @dataclass(frozen=True, eq=False)
-class RaceResult(_Compared):
+class RaceResult(ComparedResult):
     """What a race over a finite population found.
 
     Attributes
@@ -306,7 +252,7 @@ class UnequalResult(ArmsResult):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamRaceResult(_Compared):
+class StreamRaceResult(ComparedResult):
     """What a race on streams found.
 
     Attributes

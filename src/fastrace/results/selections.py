@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base._words import counted, ending
-from fastrace.results.base import ArmsResult
+from fastrace.results.base import Column, ComparedResult
 
 
 @dataclass(frozen=True, eq=False)
-class SelectionResult(ArmsResult):
+class SelectionResult(ComparedResult):
     """The m best of n arms, as far as they are known.
 
     Attributes
@@ -65,6 +65,10 @@ class SelectionResult(ArmsResult):
         What the pulls cost together, where the cost of one was given.
     n_missing : int
         Pulls whose reward was missing.
+    differences : ndarray of float, shape (n_arms, 2), or None
+        Interval of each mean minus that of the leader, ``best`` or its first. All of them hold at once, at all times
+        and whoever leads, with probability at least ``1 - delta``; see `LUCB`. 0 for the leader itself. None for rules
+        whose bounds hold at the end of a plan, or not at all.
     """
 
     best: int | NDArray[np.intp]
@@ -88,6 +92,7 @@ class SelectionResult(ArmsResult):
     first_look: int | None = None
     cost: float | None = None
     n_missing: int = 0
+    differences: NDArray[np.float64] | None = field(default=None, repr=False)
 
     _out_label: ClassVar[str] = "others"
 
@@ -125,6 +130,22 @@ class SelectionResult(ArmsResult):
 
     def _kept(self) -> NDArray[np.bool_]:
         return self._chosen()
+
+    def _decided(self) -> str:
+        """With an epsilon every rule stops once no arm can be better by so much."""
+        if self.epsilon > 0.0 and self.stopped_by in ("bound", "delta", "cap", "plan"):
+            return "epsilon"
+        return "best" if self.stopped_by == "delta" else super()._decided()
+
+    def _beaten(self) -> NDArray[np.bool_]:
+        if self.differences is None:
+            return np.zeros(self._size(), bool)
+        return np.asarray(self.differences[:, 1] < self.differences[np.atleast_1d(self.best), 0].min())
+
+    def _printed(self) -> list[Column]:
+        if self.differences is None:
+            return super()._printed()
+        return [*super()._printed(), Column("verdict", self.verdict, "", 13)]
 
     def _panels(self) -> Mapping[str, Callable[[Any], None]]:
         return {**super()._panels(), **({} if self.trace is None else {"trace": self._draw_trace})}

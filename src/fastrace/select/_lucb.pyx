@@ -280,6 +280,39 @@ cdef class LucbSelector(Selector):
             high[i] = fmin(self._end(i, 1), self.high[i])
         return dict(known, lower=lower, upper=upper)
 
+    def _ends(self, double log_inv_alpha):
+        """One-sided bounds of every mean, each at alpha, within the support."""
+        cdef Py_ssize_t i
+        cdef int k
+        cdef double[2] before
+        lower, upper = np.empty((2, self.n_arms))
+        cdef double[::1] low = lower, high = upper
+        for k in range(2):
+            before[k] = self.side[k].log_inv_alpha
+            self.side[k].log_inv_alpha = log_inv_alpha
+            self._set_level(&self.side[k])
+        try:
+            for i in range(self.n_arms):
+                self.worked(20_000)
+                low[i] = fmax(self._bound(i, 0, True), self.low[i])
+                high[i] = fmin(self._bound(i, 1, True), self.high[i])
+        finally:
+            for k in range(2):
+                self.side[k].log_inv_alpha = before[k]
+                self._set_level(&self.side[k])
+        return lower, upper
+
+    def differences(self, leader, log_inv_delta):
+        """Intervals of the means of all arms minus that of `leader`, which all hold at once, at all times, whoever
+        leads: from intervals of the means, each end of which has the same share of delta."""
+        return self._alone(self._differences, leader, log_inv_delta)
+
+    def _differences(self, leader, log_inv_delta):
+        lower, upper = self._ends(log_inv_delta + np.log(2.0 * self.n_arms))
+        found = np.stack([lower - upper[leader], upper - lower[leader]], axis=1)
+        found[leader] = 0.0
+        return found
+
     def shortfall(self):
         """Bound on what a chosen arm falls short of the n_best-th largest mean by; infinite while it cannot be said."""
         cdef Py_ssize_t i

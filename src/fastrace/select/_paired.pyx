@@ -524,6 +524,14 @@ cdef class PairedSelector(PairSelector):
         self.next_gap = self.total + self.total // 10 + 1
         return 0
 
+    def _differences(self, leader, log_inv_delta):
+        """From bets on common rounds, and from intervals of the means, each with half of delta."""
+        found = super()._differences(leader, log_inv_delta + log(2.0))
+        rounds = self.duels.differences(leader, log_inv_delta + log(2.0))
+        found[:, 0] = np.maximum(found[:, 0], rounds[:, 0])
+        found[:, 1] = np.minimum(found[:, 1], rounds[:, 1])
+        return found
+
     def _chosen(self):
         if not self.ready:
             return super()._chosen()

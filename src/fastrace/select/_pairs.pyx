@@ -376,6 +376,21 @@ cdef class PairSelector(LucbSelector):
                 inside = middle
         return out
 
+    def _ends(self, double log_inv_alpha):
+        cdef Py_ssize_t i
+        cdef double goal = self.goal
+        lower, upper = np.empty((2, self.n_arms))
+        cdef double[::1] low = lower, high = upper
+        self.goal = log_inv_alpha - log(<double>self.n_arms)
+        try:
+            for i in range(self.n_arms):
+                self.worked(2 * END_STEPS * 300)
+                low[i] = fmax(self._end(i, 0), self.low[i])
+                high[i] = fmin(self._end(i, 1), self.high[i])
+        finally:
+            self.goal = goal
+        return lower, upper
+
     def shortfall(self):
         """Bound on what a chosen arm falls short of the n_best-th largest mean by; infinite while it cannot be said."""
         cdef Py_ssize_t i

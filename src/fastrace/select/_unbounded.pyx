@@ -350,6 +350,17 @@ cdef class UnboundedSelector(PairSelector):
             known[name] = np.where(moved, np.nextafter(known[name] + origin, outwards), known[name])
         return known
 
+    def _differences(self, leader, log_inv_delta):
+        cdef Py_ssize_t i
+        found = super()._differences(leader, log_inv_delta)
+        found[found <= -FAR], found[found >= FAR] = -np.inf, np.inf
+        for i in range(self.n_arms if self.ready and self.asymptotic else 0):
+            if i != leader and self._held_back(leader, i):      # no verdict on the pair yet
+                found[i, 1] = max(found[i, 1], 0.0)
+            if i != leader and self._held_back(i, leader):
+                found[i, 0] = min(found[i, 0], 0.0)
+        return found
+
     def _by_mean(self, *groups):
         """Means of arms compare once they count from one number."""
         if self.ready:

@@ -300,7 +300,8 @@ def _exactly(
         warnings += (f"{arms} {has} the same mean as the last selected arm and {was} left out",)
     return dataclasses.replace(
         result, best=best_of(best, mean), mean=mean, lower=mean, upper=mean, pulls=result.pulls + population.n_rows,
-        stopped_by="exact", kind="exact", first_look=None, error_bound=0.0, arm_error=None,
+        differences=np.repeat((mean - mean[best[0]])[:, None], 2, axis=1), stopped_by="exact", kind="exact",
+        first_look=None, error_bound=0.0, arm_error=None,
         cutoff=float("nan"), shortfall=0.0, warnings=warnings, n_missing=n_missing,
     )
 

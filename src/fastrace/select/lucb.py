@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 import fastrace.select._lucb as _lucb
 import fastrace.select._paired as _paired
@@ -206,6 +206,13 @@ class LUCB(Selection):
     ``lower`` and ``upper`` hold for all arms at once, at all times, each side with probability ``1 - delta``, except
     where `split` shares delta otherwise. By pairs they may overlap at the stop.
 
+    ``differences`` has an interval for each mean minus that of the leader. With probability ``1 - delta`` all of them
+    hold, at all times and whoever leads, so at a stop forced by `max_pulls` too. They follow from intervals of the
+    means, by the same mixtures, with the share ``delta / 2 n_arms`` at either end: if all :math:`2 n` ends hold, so do
+    the differences of any two. In rounds, bets on the differences of common rounds with ``delta / 2``, as in
+    `BettingRace`, are intersected with such intervals for the other half. The rule stops on sharper evidence, so an
+    interval may reach past 0 although its arm is known to be worse.
+
     Two heaps by mean and two by bound are kept, so that a pull costs O(log n). Bounds that grow with the number of
     rounds (by pairs, ``"lucb1"``, ``"kl"``, ``"kl-easy"``) are all renewed at every 2 % more rounds, for a later round.
 
@@ -361,6 +368,9 @@ class LUCB(Selection):
             "kind": "exact" if self._first_look is None else "asymptotic",
             "first_look": self._first_look,
         }
+
+    def _differences(self, leader: int) -> NDArray[np.float64]:
+        return np.asarray(self._core.differences(leader, -math.log(self._delta)))
 
     def _doubts(self) -> tuple[str, ...]:
         lost = known["n_missing"] if (known := self._core.answer()).get("n_missing") else 0

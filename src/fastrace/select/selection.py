@@ -286,8 +286,13 @@ class Selection(ABC):
         if known["stopped_by"] in ("max_pulls", "budget") and not known["error_bound"] <= self._delta:
             known["warnings"] += (_spent(known),)
         known["best"] = best_of(known["best"], known["mean"])
+        known["differences"] = self._differences(int(np.ravel(known["best"])[0]))
         known["cost"] = None if self._cost is None else float(known["pulls"] @ self._cost)
         return SelectionResult(**known)
+
+    def _differences(self, leader: int) -> NDArray[np.float64] | None:
+        """Intervals of every mean minus that of the leader, of rules that know any which hold at all times."""
+        return None
 
     def _hoeffding_bounds(self, log_inv_delta: float) -> dict[str, Any]:
         """One-sided Hoeffding bounds of every mean at a level, within the support."""
