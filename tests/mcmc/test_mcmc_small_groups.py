@@ -94,14 +94,14 @@ def dispersed_counts(rng):
 @few_or_many(("fits", "draws", "cells"), (60, 19, 5), (1000, 99, 20))
 @pytest.mark.parametrize("case", [crossed, slopes, dispersed_counts])
 def test_simulation_based_calibration_where_groups_have_flat_sides(case, fits, draws, cells):
-    rng, ranks, walked = np.random.default_rng(SEED), [], 0
+    rng, ranks, swept = np.random.default_rng(SEED), [], 0
     for _ in range(fits):
         model, theta = case(rng)
         kernel = mcmc.SurrogateMetropolis(model)
-        walked += kernel._along is not None
+        swept += kernel._swept is not None
         _, steps = kernel.run(rng, kernel.init(theta), draws * 12)
         ranks.append((steps.draws[11::12] < theta).sum(axis=0))
-    assert walked > 0.4 * fits
+    assert swept > 0.4 * fits
     for column in np.array(ranks).T:
         assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
 

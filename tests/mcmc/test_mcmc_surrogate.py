@@ -151,7 +151,8 @@ def test_walks_along_sites_are_their_twin(size, few, n_walked, monkeypatch):
     sites = replaced(model, np.array(made.psi_hat), made.factor(), spread, flat)
     assert sites.effects[2] == 1.0 and sites.rows[codes == 0].all() and len(sites.walks) > 1
     assert (kernel._along is not None) == (kernel._scalings is not None) == few
-    kernel._tilt, kernel._bend, kernel._along, kernel._stay, kernel._engines = *sites[:2], *sites[3:], []
+    kernel._tilt, kernel._bend, kernel._along, kernel._stay = sites.tilt, sites.bend, sites.walks, sites.effects
+    kernel._swept, kernel._shifts, kernel._engines = None, None, []
     more = {"far": _surrogate_moves.FAR, "scalings": kernel._scalings, "n_walked": n_walked} if few else {}
     plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, (made.curvature.to_dense()
                              + kernel._bend.to_dense()), twin.Prior([2.0, 2.0], [(4, [1.0])]), order,
@@ -213,7 +214,7 @@ def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
 def wrong_decisions(kernel, model, inner, steps):
     """How many of a chain's decisions are not those by all rows, and the rows that it read."""
     exact = mcmc.SurrogateMetropolis(model, inner, "exact")
-    for name in ("_tilt", "_bend", "_walks", *(["_trajectories"] if inner == "hmc" else [])):
+    for name in ("_tilt", "_bend", "_walks", "_stay", *(["_trajectories"] if inner == "hmc" else [])):
         setattr(exact, name, getattr(kernel, name))
     exact._engines = []
     rng, wrong, read = np.random.default_rng(SEED), 0, 0

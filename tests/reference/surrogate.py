@@ -194,14 +194,53 @@ class ScaledInner(NormalInner):
             np.linalg.slogdet(P)[1] - np.linalg.slogdet(A)[1] + b @ mean - self.hat @ P @ self.hat)
 
 
+def log_normal(x, mean, precision):
+    return 0.5 * (np.linalg.slogdet(precision)[1] - (x - mean) @ precision @ (x - mean))
+
+
+def sweep(inner, groups, log_likelihood_of, theta, rng):
+    """Effects of each group given all else, proposed from the surrogate, from the prior, or by a walk.
+
+    `groups` are coordinates of the effects of each; `log_likelihood_of(k, psi)` is that of the rows of group k.
+    """
+    n = inner.prior.n_seen
+    psi, phi = theta[:n], theta[n:]
+    rng.bit_generator.random_raw()
+    P, slope = np.diag(inner.prior.precision(phi)), inner.g - inner.H @ (psi - inner.hat)
+    coin, out, moves = rng.random(), psi.copy(), []
+    for own in groups:
+        now, prior = psi[own], P[np.ix_(own, own)]
+        precision = prior + inner.H[np.ix_(own, own)]
+        local = now + np.linalg.solve(precision, slope[own] - prior @ now)
+        if coin < 0.6:
+            center = back = local
+        elif coin < 0.8:
+            precision, center, back = prior, np.zeros(len(own)), np.zeros(len(own))
+        else:
+            precision = precision / (0.5 * 60.0 ** rng.random()) ** 2
+            center, back = now, None
+        xi = np.array([rng.standard_normal() for _ in own])
+        new = center + np.linalg.solve(np.linalg.cholesky(precision).T, xi)
+        back = new if back is None else back
+        moves.append((new, log_normal(now, back, precision) - log_normal(new, center, precision)
+                      + log_normal(new, 0.0 * new, prior) - log_normal(now, 0.0 * now, prior),
+                      rng.standard_exponential()))
+    for k, (own, (new, ratio, level)) in enumerate(zip(groups, moves, strict=True)):
+        there = psi.copy()
+        there[own] = new
+        if log_likelihood_of(k, there) - log_likelihood_of(k, psi) + ratio + level > 0.0:
+            out[own] = new
+    return np.r_[out, phi]
+
+
 def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None, along=(), far=1.0, scalings=(),
-               n_walked=None):
+               n_walked=None, shifts=(), groups=(), log_likelihood_of=None):
     """One step decided by all rows: R is the log-likelihood less its expansion. The next state, and if it is new.
 
     With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
     With walks a twentieth are those of all coordinates. Plain ones along given directions follow: with far above 1 half
     of them are longer, and phi moves given psi after each. Then scales move with their effects, whose exponents and
-    steps are rows of `scalings`.
+    steps are rows of `scalings`; then come plain steps along `shifts`, and a sweep over groups with a move of phi.
     """
     n = inner.prior.n_seen
 
@@ -248,6 +287,16 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
         level, step = -rng.standard_exponential(), rng.standard_normal()
         new = np.r_[theta[:n] * np.exp(step * way[:n]), theta[n:] + step * way[n:]]
         theta = new if whole(new) - whole(theta) + step * way[:n].sum() > level else theta
+    for way in shifts:
+        rng.bit_generator.random_raw()
+        level, new = -rng.standard_exponential(), theta.copy()
+        new[:n] += rng.standard_normal() * way
+        theta = new if whole(new) - whole(theta) > level else theta
+    if len(groups):
+        theta = sweep(inner, groups, log_likelihood_of, theta, rng)
+        rng.bit_generator.random_raw()
+        rng.standard_exponential()
+        theta = np.r_[theta[:n], inner.move_hyper(theta[:n], theta[n:], rng)]
     return theta, accepted
 
 

@@ -1,5 +1,7 @@
+# cython: cdivision=True
 """Symmetric matrices in the shape of an arrow: block-diagonal in most coordinates, dense in a few."""
 
+from libc.math cimport sqrt
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_t
@@ -66,3 +68,21 @@ cdef class Quadratic:
 
     # `gradient` may be NULL
     cdef double log_density(self, const double *x, double *gradient) noexcept nogil
+
+
+cdef inline bint factor_block(double *a, Py_ssize_t q) noexcept nogil:
+    """Lower Cholesky factor of a block, in place; entries above the diagonal are left alone."""
+    cdef Py_ssize_t i, j, k
+    cdef double sum
+    for j in range(q):
+        for i in range(j, q):
+            sum = a[i * q + j]
+            for k in range(j):
+                sum -= a[i * q + k] * a[j * q + k]
+            if i == j:
+                if not sum > 0.0:
+                    return False
+                a[j * q + j] = sqrt(sum)
+            else:
+                a[i * q + j] = sum / a[j * q + j]
+    return True

@@ -29,24 +29,6 @@ cdef inline double *data_of(cnp.ndarray array) noexcept:
 cdef double SINGULAR = 1e-12    # of a diagonal entry, left by the others: a prior whose blocks have less has density 0
 
 
-cdef inline bint factor_block(double *a, Py_ssize_t q) noexcept nogil:
-    """Lower Cholesky factor of a block, in place; entries above the diagonal are left alone."""
-    cdef Py_ssize_t i, j, k
-    cdef double sum
-    for j in range(q):
-        for i in range(j, q):
-            sum = a[i * q + j]
-            for k in range(j):
-                sum -= a[i * q + k] * a[j * q + k]
-            if i == j:
-                if not sum > 0.0:
-                    return False
-                a[j * q + j] = sqrt(sum)
-            else:
-                a[i * q + j] = sum / a[j * q + j]
-    return True
-
-
 cdef int _fits(cnp.ndarray x, Py_ssize_t size) except -1:
     """Refuse what a method of this module could not have handed on."""
     if x is None or x.dtype != np.float64 or not x.flags.c_contiguous or (<object>x).shape != (size,):

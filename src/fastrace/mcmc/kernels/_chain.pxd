@@ -84,6 +84,7 @@ cdef class Chain:
     cdef double size_of_move(self) noexcept nogil
     cdef int decide(self, double threshold) except -1 nogil
     cdef int moved_on(self) except -1 nogil
+    cdef int moved_by(self, double change) except -1 nogil
 
 
 cdef class Urns:

@@ -256,6 +256,10 @@ cdef class Chain:
         """After an accepted step, before arm 1 becomes arm 0."""
         return 0
 
+    cdef int moved_by(self, double change) except -1 nogil:
+        """After a part of arm 0 has moved, which changed the sum of its rewards by this much."""
+        return 0
+
     cdef int arrive(self) except -1 nogil:
         """Take up the point that has been accepted."""
         self.moved_on()
@@ -434,6 +438,11 @@ cdef class ExactChain(Chain):
 
     cdef int moved_on(self) except -1 nogil:
         self.total, self.proposed = self.proposed, NAN      # a move that is not decided leaves no sum
+        return 0
+
+    cdef int moved_by(self, double change) except -1 nogil:
+        self.total += change
+        self.proposed = NAN
         return 0
 
 

@@ -6,6 +6,7 @@ from numpy.random cimport bitgen_t
 from fastrace._base._guard cimport guard_t
 from fastrace._models._arrow cimport Quadratic
 from fastrace.mcmc.kernels._chain cimport Chain, Move
+from fastrace.mcmc.kernels._group_blocks cimport GroupBlocks
 
 
 # A transition that is reversible with respect to pi_s(theta) = prior(theta) exp(Q(psi)), theta = [psi | phi]. An inner
@@ -35,7 +36,9 @@ cdef class Inner:
 cdef enum proposal_t:
     MAIN                # inner moves, or at times a plain step of a scale or of all coordinates
     ALONG               # a plain step along a direction of what rows see
+    SHIFT               # a plain step along a direction that no row sees
     HYPER               # phi given what rows see
+    BLOCKS              # effects of groups, group by group
     SCALING             # a scale together with the effects that it is the scale of
 
 
@@ -57,6 +60,10 @@ cdef class SurrogateMove(Move):
     cdef cnp.ndarray _scalings
     cdef const double *scalings                 # n_scalings x dim: exponents of what rows see, and steps of phi
     cdef readonly Py_ssize_t n_scalings
+    cdef readonly GroupBlocks blocks            # effects that move group by group, or None
+    cdef cnp.ndarray _shifts
+    cdef const double *shifts                   # n_shifts directions that rows do not see
+    cdef readonly Py_ssize_t n_shifts
     cdef cnp.ndarray _theta
     cdef double *theta                          # the point that the inner moves
 

@@ -11,6 +11,7 @@ from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_
 from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._models._arrow cimport Quadratic
 from fastrace.mcmc.kernels._chain cimport Chain, Move, begin, step_t
+from fastrace.mcmc.kernels._group_blocks cimport GroupBlocks
 
 import numpy as np
 
@@ -61,6 +62,13 @@ cdef class Inner:
         if point.shape != (size,):
             raise ValueError(f"{name} is {_checks.shown(value)}; {size} numbers are needed")
         return point
+
+    def _steps(self, value, name, size):
+        """A copy of directions of steps."""
+        steps = np.array(value, dtype=np.float64)
+        if steps.ndim != 2 or steps.shape[1] != size:
+            raise ValueError(f"{name} has shape {np.shape(value)}; (n, {size}) is needed")
+        return steps
 
     def draws(self, theta, n, rng):
         """`n` moves from theta on the surrogate alone: the points after each, shape (n, dim)."""
@@ -113,28 +121,35 @@ cdef class SurrogateMove(Move):
         Steps of scales together with their effects, which follow those along directions. For a standard normal z, what
         the rows see is multiplied by exp(z times the exponents of a row), and hyperparameters move by z times the rest
         of the row.
+    blocks : GroupBlocks or None
+        Effects that move group by group after all that, and the hyperparameters given them.
+    shifts : ndarray of shape (n, n_seen) or None
+        Directions of plain normal steps along which no row's predictor moves, one along each before the groups: only
+        the prior decides them.
     """
 
     def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0, walks=None, along=None, far=1.0,
-                  scalings=None, n_walked=None):
+                  scalings=None, n_walked=None, GroupBlocks blocks=None, shifts=None):
         guard_check_built(&inner.guard, inner)
         if walks is not None:
             self._walks = inner._point(walks, "walks", inner.dim)
             self.walks = <double *>cnp.PyArray_DATA(self._walks)
         if along is not None and len(along):
-            self._along = np.array(along, dtype=np.float64)
-            if self._along.ndim != 2 or self._along.shape[1] != inner.n_seen:
-                raise ValueError(f"along has shape {np.shape(along)}; (n, {inner.n_seen}) is needed")
+            self._along = inner._steps(along, "along", inner.n_seen)
             self.along, self.n_along = <double *>cnp.PyArray_DATA(self._along), self._along.shape[0]
         self.n_walked = self.n_along if n_walked is None else min(n_walked, self.n_along)
         if not 1.0 <= far < np.inf:
             raise ValueError(f"far is {far}; a number of at least 1 is needed")
         self.far, self.log_far = far, log(far)
         if scalings is not None and len(scalings):
-            self._scalings = np.array(scalings, dtype=np.float64)
-            if self._scalings.ndim != 2 or self._scalings.shape[1] != inner.dim:
-                raise ValueError(f"scalings has shape {np.shape(scalings)}; (n, {inner.dim}) is needed")
+            self._scalings = inner._steps(scalings, "scalings", inner.dim)
             self.scalings, self.n_scalings = <double *>cnp.PyArray_DATA(self._scalings), self._scalings.shape[0]
+        if shifts is not None and len(shifts):
+            self._shifts = inner._steps(shifts, "shifts", inner.n_seen)
+            self.shifts, self.n_shifts = <double *>cnp.PyArray_DATA(self._shifts), self._shifts.shape[0]
+        if blocks is not None:
+            guard_check_built(&blocks.guard, blocks)
+        self.blocks = blocks
         self.inner, self.n_inner, self.undecided, self.stride = inner, n_inner, undecided, stride
         self._theta = np.zeros(inner.dim)
         self.theta = <double *>cnp.PyArray_DATA(self._theta)
@@ -161,12 +176,21 @@ cdef class SurrogateMove(Move):
                 self.further(chain, HYPER, NULL, bits)
         for k in range(self.n_scalings):
             self.further(chain, SCALING, self.scalings + k * chain.dim, bits)
+        for k in range(self.n_shifts):
+            self.further(chain, SHIFT, self.shifts + k * chain.n_seen, bits)
+        if self.blocks is not None:
+            self.further(chain, BLOCKS, NULL, bits)
+            if chain.n_hyper > 0:
+                self.further(chain, HYPER, NULL, bits)
         return 0
 
     cdef int further(self, Chain chain, proposal_t kind, const double *way, bitgen_t *bits) except -1 nogil:
         """Another decision of the same step, which is new only if the first one was."""
         cdef step_t first = chain.step
-        self.decided(chain, kind, way, bits)
+        if kind == BLOCKS:
+            self.blocks.sweep(chain, bits)
+        else:
+            self.decided(chain, kind, way, bits)
         first.n_read += chain.step.n_read
         first.n_looks += chain.step.n_looks
         first.full_pass |= chain.step.full_pass
@@ -190,13 +214,14 @@ cdef class SurrogateMove(Move):
         memcpy(self.theta + n, chain.phi_now, chain.n_hyper * sizeof(double))
         if kind == MAIN and (self.stride > 0.0 or self.walks != NULL):
             coin = bits.next_double(bits.state)
-        plain = kind == ALONG or kind == SCALING or coin < scales + (WALK_SHARE if self.walks != NULL else 0.0)
+        plain = kind == ALONG or kind == SHIFT or kind == SCALING
+        plain = plain or coin < scales + (WALK_SHARE if self.walks != NULL else 0.0)
         threshold = self.level(plain) - random_standard_exponential(bits)
         if kind == HYPER:
             self.inner.move_hyper(self.theta, bits)
-        elif kind == ALONG:
+        elif kind == ALONG or kind == SHIFT:
             step = random_standard_normal(bits)
-            if self.far > 1.0 and bits.next_double(bits.state) < LONGER:
+            if kind == ALONG and self.far > 1.0 and bits.next_double(bits.state) < LONGER:
                 step *= exp(self.log_far * bits.next_double(bits.state))
             for i in range(n):
                 self.theta[i] += step * way[i]
@@ -229,10 +254,13 @@ cdef class SurrogateMove(Move):
         memcpy(chain.phi_new, self.theta + n, chain.n_hyper * sizeof(double))
         if self.undecided:
             chain.step.accepted = True
-        elif self.inner.exact:
+        elif self.inner.exact or kind == SHIFT:        # R is as it was, up to rounding
             chain.step.accepted = threshold <= 0.0
         else:
             chain.decide(threshold)
-        if chain.step.accepted:
+        if chain.step.accepted and kind == SHIFT:
+            memcpy(chain.now, chain.new, n * sizeof(double))
+            chain.moved_by(0.0)
+        elif chain.step.accepted:
             chain.arrive()
         return 0

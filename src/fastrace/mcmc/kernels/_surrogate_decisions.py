@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 PILOT_ROWS = 20_000  # of each of `PAIRS` moves, that say how wide bounds of several factors are best
 ALONG_ROWS = 256  # rows, up to which these have walks of their own, where
 PILOT_OF_FEW, REFUSED = 100, 0.4  # of so many steps at most this share is accepted
+PILOT_PASSES = 10_000_000  # rows that those of a model with groups may read
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
 BALLS = 1.0, 2.5, 5.0  # radii of smaller balls for blocks, beyond the root of the coordinates that a row sees
@@ -111,26 +112,33 @@ class DecidedByRows(OnSurrogate, Racing):
 
     @property
     def walks_along_rows(self) -> bool:
-        """Whether random walks along rows, or of groups' effects, follow each step, each decided by all rows."""
-        return self.decision == "exact" and self._along is not None
+        """Whether sweeps over groups, or random walks decided by all rows, follow each step."""
+        return self.decision == "exact" and (self._along is not None or self._swept is not None)
 
-    def _walk_along_rows(self) -> None:
-        """Where few rows refuse most moves, normal factors for the worst of them, and random walks along these.
+    def _mend_refusals(self) -> None:
+        """Where decisions by all rows refuse most moves: sweeps over groups, or walks along the worst of few rows.
 
-        Such are many parameters, or outcomes that columns separate.
+        Such are many small groups, many parameters, or outcomes that columns separate. Rows that are walked along have
+        normal factors.
         """
-        rng, model = np.random.default_rng(PILOT_SEED), self.model
-        if self.decision != "exact" or self.inner == "hmc" or model.n_rows > ALONG_ROWS:
+        model: Any = self.model
+        if self.decision != "exact" or not isinstance(model, GLM) or self._scaled or self._swept is not None:
             return
-        if not isinstance(model, GLM) or model.factors or model.learns_scale:
+        grouped = self._block_factor is not None and model.n_rows <= PILOT_PASSES // PILOT_OF_FEW
+        if not grouped and (model.n_rows > ALONG_ROWS or model.factors or model.learns_scale or self.inner == "hmc"):
             return
+        rng = np.random.default_rng(PILOT_SEED)
         _, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
+        self._engines = []
         if steps.accepted.mean() > REFUSED:
+            return
+        if grouped:
+            self._sweep_groups()
             return
         hat, no_effects = np.array(self.compressed.psi_hat), np.zeros(0, dtype=np.intp)
         sites = replaced(model, hat, self.compressed.factor(), self._lengths_of_rows(), no_effects)
         if sites is not None:
-            self._tilt, self._bend, self._along, self._engines = sites.tilt, sites.bend, sites.walks, []
+            self._tilt, self._bend, self._along = sites.tilt, sites.bend, sites.walks
 
     def _block_table(self, weights: Array) -> BlockTable | None:
         """Rows by the block of coordinates that they see beside the dense ones; None if there are no blocks."""

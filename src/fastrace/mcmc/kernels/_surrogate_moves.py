@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from fastrace._models._arrow import Arrow
 from fastrace.mcmc.compression import Compressed, compress, require_of
+from fastrace.mcmc.kernels._group_blocks import GroupBlocks
 from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels._scaled import scaled_inner
@@ -54,7 +55,7 @@ class OnSurrogate(RowKernel):
     _phi_center: Array
     _phi_factor: Array
     _tilt: Array | None = None  # of the surrogate's gradient, while a chain moves
-    _stay: Array | None = None  # effects of groups that have directions of their own
+    _stay: Array | None = None  # effects of groups that have directions of their own, or are swept
     _along: Array | None = None  # directions of random walks
     _scalings: Array | None = None  # of scales together with their effects
     _bend: Arrow | None = None  # of its curvature
@@ -64,6 +65,8 @@ class OnSurrogate(RowKernel):
     _stride = 0.0  # of kernels saved before there were plain steps
     _walks: Array | None = None
     _scaled = False  # whether a learned scale moves with the hyperparameters
+    _shifts: Array | None = None  # directions that rows do not see
+    _swept: NDArray[np.intp] | None = None  # groups whose effects move group by group
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors
 
     def _compress(self, psi_hat: Any) -> Compressed:
@@ -198,17 +201,27 @@ class OnSurrogate(RowKernel):
         return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend, sites
 
     def _walk_where_flat(self, flat: NDArray[np.intp], sites: Sites | None) -> None:
-        """Random walks of effects with a flat side, and of all that goes with them, where rows are few."""
-        model, walks = self.model, np.empty((0, self.compressed.n_seen))
-        assert isinstance(model, GLM)
-        if sites is not None:
-            walks, flat = sites.walks, flat[sites.effects[flat] == 0.0]
-        flat = flat[: max(0, MOST_OF_FEW - len(walks))]
+        """Sweeps over groups, and random walks of rows and effects that no sweep moves, where rows are few."""
         if self._scaled:
             return
-        more = walks_of_effects(self.compressed.factor(), flat)
-        self._along = np.vstack([walks, more, *self._shifts()])
-        self._scalings = self._scalings_of_effects()
+        walks = np.empty((0, self.compressed.n_seen))
+        self._sweep_groups()
+        if sites is not None:
+            walks = sites.walks if self._swept is None else sites.walks[sites.alone]
+            flat = flat[sites.effects[flat] == 0.0]
+        if self._stay is not None:
+            flat = flat[self._stay[flat] == 0.0]
+        more = walks_of_effects(self.compressed.factor(), flat[: max(0, MOST_OF_FEW - len(walks))])
+        self._along = np.vstack([walks, more])
+
+    def _sweep_groups(self) -> None:
+        """Effects of the curvature's blocks move group by group, and scales and intercepts together with effects."""
+        factor = self._block_factor
+        self._shifts, self._scalings = self._shifts_of_intercepts(), self._scalings_of_effects()
+        if factor is not None:
+            counts = np.bincount(factor.codes, minlength=factor.n_groups)
+            self._swept, self._stay = np.flatnonzero(counts), np.zeros(self.compressed.n_seen)
+            self._stay[factor.start : factor.start + len(counts) * factor.width] = np.repeat(counts > 0, factor.width)
 
     @property
     def _few_rows(self) -> bool:
@@ -220,10 +233,10 @@ class OnSurrogate(RowKernel):
         """Directions that a step walks along; None: all."""
         return max(2, READ // self.model.n_rows) if self._few_rows else None
 
-    def _shifts(self) -> list[Array]:
+    def _shifts_of_intercepts(self) -> Array:
         """Steps of an intercept against the effects of all groups: rows see no change, and only the prior holds it."""
-        model, out = self.model, []
-        assert isinstance(model, GLM)
+        model: Any = self.model
+        out: list[Array] = []
         metric, layout = self.compressed.metric(), model._layout()
         for j in filter(layout.constant, range(model.n_columns)):
             for f in model.factors:
@@ -232,7 +245,7 @@ class OnSurrogate(RowKernel):
                     way[j] = 1.0 / layout.means[j]
                     way[f.start : f.start + f.n_groups * f.width : f.width] = -1.0
                     out.append(STEP / math.sqrt(float(way @ metric.times(way))) * way)
-        return out
+        return np.reshape(out, (-1, self.compressed.n_seen))
 
     def _scalings_of_effects(self) -> Array:
         """Steps of each scale of groups' effects together with these: effects over their scale stay as they are."""
@@ -294,6 +307,23 @@ class OnSurrogate(RowKernel):
         return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor,
                            fixed_share=self._fixed_share, tilt=self._tilt, bend=self._bend,
                            stay=self._stay)
+
+    def _group_blocks(self) -> GroupBlocks | None:
+        """What sweeps over groups' effects, with working memory of its own."""
+        if self._swept is None:
+            return None
+        model, prior = self.model, self.compressed.prior
+        assert isinstance(model, GLM)
+        factor, sizes = self._block_factor, [len(prior.given[0])]
+        sizes += [f.n_groups * f.width**2 for f in model.factors[: model.factors.index(factor)]]
+        return GroupBlocks(self.compressed.quadratic, prior, factor.codes, self._swept, sum(sizes), self._tilt,
+                           self._bend)
+
+    @property
+    def _block_factor(self) -> Any:
+        """The factor whose groups are blocks of the curvature; None if there is none."""
+        arrow = self.compressed.curvature
+        return next((f for f in getattr(self.model, "factors", ()) if arrow.n_blocks and f.start == arrow.start), None)
 
     def _draw(self, rng: np.random.Generator) -> Array:
         """Nearly a draw from the surrogate, on the scale on which a chain moves."""

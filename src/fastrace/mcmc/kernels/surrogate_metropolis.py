@@ -121,13 +121,19 @@ class SurrogateMetropolis(DecidedByRows):
     Without groups, up to 256 rows that are all read have such factors and walks where a pilot of 100 steps accepts at
     most 40 of them, as where there are many parameters for few rows, or columns separate the outcomes.
 
-    An effect has a flat side where it may go far out and take little of the likelihood: its posterior reaches as
-    far as the scale behind it lets it, whatever the expansion says. Where up to 4096 rows are all read and there
-    are such effects, normal factors stand for their groups as above, and each of the effects has a walk of its own,
-    for any number of factors, slopes and learned scales. Half of the walks are longer, by up to 30 times.
-    Hyperparameters move given the effects after each walk, each scale moves together with its effects once a step,
-    and an intercept against the effects of all groups. There are up to 64 walks. Where all of them would read more
+    Where groups are many and small, a move of all their effects at once is refused. Given the hyperparameters, and
+    what the rows see of all else, the effects of groups are independent, so that each group's are proposed and decided
+    on their own, and one pass over the rows serves all groups: a Gibbs step for each. Three sweeps in five propose
+    from the surrogate, one from the prior, which reaches wherever a flat side does, and one by walks of random length.
+    There are such sweeps, one a step, where all rows are read and a pilot of 100 steps accepts at most 40 of them, or
+    some effect has a flat side: it may go far out and take little of the likelihood, and its posterior reaches as far
+    as the scale behind it lets it, whatever the expansion says. Hyperparameters then move given the effects once
+    more, each scale moves together with its effects, and an intercept against the effects of all groups, which no row
+    sees. In three moves in four of the others the effects stay as they are, standardised given all else. With several
+    factors, the sweep is over the one with the most effects; each effect of the others that has a flat side has a walk
+    of its own. Half of the walks are longer, by up to 30 times. There are up to 64 of them. Where all would read more
     than 4096 rows a step, each step makes as many as do not, at least two, along directions drawn at random.
+    ``describe()`` says how many groups are swept.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
@@ -212,7 +218,7 @@ class SurrogateMetropolis(DecidedByRows):
             self._decide_by_bounds()
         if self.decision == "race":
             self._race_by(*race)
-        self._walk_along_rows()
+        self._mend_refusals()
         self._lengths = self._flat = None
 
     def _move_by_trajectories(self, decision: str) -> None:
@@ -256,6 +262,8 @@ class SurrogateMetropolis(DecidedByRows):
         own = {"kernel": type(self).__name__, "inner": self.inner, "decision": self.decision, "n_inner": self.n_inner}
         if self.inner == "hmc":
             own |= {"step": self._trajectories.step, "length": self._trajectories.length}
+        if self._swept is not None:
+            own["groups_swept"] = len(self._swept)
         return own | ({"bound": self.bound, "delta": self.delta} if self.decision == "race" else {})
 
     # States.
@@ -294,7 +302,8 @@ class SurrogateMetropolis(DecidedByRows):
         except IndexError:
             chain = self._engine(SurrogateMove(
                 self._inner(), self.n_inner, stride=self._stride, walks=self._walks, along=self._along,
-                far=FAR if self._few_rows else 1.0, scalings=self._scalings, n_walked=self._n_walked))
+                far=FAR if self._few_rows else 1.0, scalings=self._scalings, n_walked=self._n_walked,
+                blocks=self._group_blocks(), shifts=self._shifts))
         move: Any = chain.move
         move.inner.size = tuning.size
         move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds

@@ -37,6 +37,7 @@ class Sites(NamedTuple):
     tilt, shape (n_seen,), comes to the gradient and bend to the curvature. rows, of bool and shape (n_rows,), says
     which rows belong to a site. walks, shape (n_sites, n_seen), are steps of a random walk along each site's direction.
     effects, shape (n_seen,), are 1 for effects of groups that are sites.
+    alone, of bool and shape (n_sites,), says which sites are one row of a group of several.
     """
 
     tilt: Array
@@ -44,6 +45,7 @@ class Sites(NamedTuple):
     rows: NDArray[np.bool_]
     walks: Array
     effects: Array
+    alone: NDArray[np.bool_]
 
 
 def replaced(
@@ -102,7 +104,9 @@ def replaced(
         for own in rows:
             if len(own) > 1 and f.terms == ("1",) and (f.codes[own] == f.codes[own[0]]).all():
                 effects[f.start + f.codes[own[0]]] = 1.0
-    return Sites(more @ directions, _outer(factor.base, directions, less), of_sites, walks, effects)
+    alone = np.array([len(own) == 1 and all((f.codes == f.codes[own[0]]).sum() > 1 for f in model.factors)
+                      for own in rows])
+    return Sites(more @ directions, _outer(factor.base, directions, less), of_sites, walks, effects, alone)
 
 
 def _thinned(y: Array, eta: Array, times: Array) -> tuple[Array, Array, Array]:
