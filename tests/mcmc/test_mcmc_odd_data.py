@@ -218,3 +218,25 @@ def test_a_far_outcome_that_counts_nothing_does_not_make_others_look_fitted():
 def test_classes_and_trials_that_all_count_nothing_are_refused(make):
     with pytest.raises(ValueError, match="are all 0: no row says anything"):
         make(columns()[0])
+
+
+@pytest.mark.parametrize(("family", "q"), [("logistic", 1), ("logistic", 3), ("gaussian", 2)])
+def test_units_of_varying_slopes_do_not_matter(family, q):
+    """In units of 1e5 the scales began ten logarithms away: a wrong center, often without a word, or a refusal."""
+    rng = np.random.default_rng(20161126)
+    codes, x = rng.integers(20, size=600), rng.standard_normal((600, q)) + 3.0
+    effects = 0.4 * rng.standard_normal((20, q + 1))
+    eta = 0.3 + (x - 3.0).sum(axis=1) / 2.0 + effects[codes, 0] + (effects[codes, 1:] * (x - 3.0)).sum(axis=1)
+    y = eta + rng.standard_normal(600) if family == "gaussian" else rng.random(600) < 1.0 / (1.0 + np.exp(-eta))
+    names = [f"x{j}" for j in range(q)]
+    found = []
+    for unit in (1.0, 1e5, 1e-5):
+        table = {"1": np.ones(600)} | dict(zip(names, unit * x.T, strict=True))
+        kernel = mcmc.SurrogateMetropolis(mcmc.GLM(table, y, family, groups=mcmc.Groups(codes, names)), "normal")
+        first = len(kernel._phi_center) - (q + 1) * (q + 2) // 2  # where a learned scale stands before them
+        center = kernel._phi_center.copy()
+        center[first + 1 : first + 1 + q] -= np.log(1.0 / unit)
+        found.append((center, kernel._phi_factor))
+    for center, factor in found[1:]:
+        np.testing.assert_allclose(center, found[0][0], atol=0.02)
+        np.testing.assert_allclose(factor, found[0][1], atol=0.02)

@@ -16,7 +16,7 @@ from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner
-from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
+from fastrace.mcmc.kernels._trajectories import Trajectories, first_point, trajectories_of
 from fastrace.mcmc.models._joint import scales_of_effects
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._sites import MOST_OF_FEW, READ, STEP, Sites, flat_effects, replaced, walks_of_effects
@@ -31,6 +31,7 @@ NORMAL_DRAWS, NORMAL_SHARE = 400, 0.75  # of the nested normal, and the effectiv
 SCALED = ("gaussian", "student-t")  # families whose surrogate is normal given a learned scale
 LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
 LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
+FIRST_STEP = 0.3  # of logarithms of scales, where the maximum of their marginal is looked for
 HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is near them
 MOVED = 0.5  # share of moves without a factor of their own that get anywhere, from which on they are made
 TARGET = 0.3  # share of moves accepted, below which they become smaller: at .23 small ones would get on best
@@ -352,12 +353,16 @@ def marginal_of(compressed: Compressed, scaled: bool = False) -> tuple[Array, Ar
     k = prior.n_hyper + scaled
     if k == 0:
         return np.zeros(0), np.zeros((0, 0))
+    hat, own = np.array(compressed.psi_hat), compressed.curvature.diagonal()
     start, unit = np.zeros(k), np.eye(k)
+    start[scaled:] = first_point(prior, hat, 1.0 / np.sqrt(np.maximum(own, 1e-300)))[0][prior.n_seen :]
     if scaled:
-        start[0] = compressed.psi_hat[-1]
-        unit[0, 0] = min(1.0, 1.0 / math.sqrt(compressed.curvature.diagonal()[-1]))  # rows may say very much of it
+        start[0] = hat[-1]
+        unit[0, 0] = min(1.0, 1.0 / math.sqrt(own[-1]))  # rows may say very much of it
+    simplex = np.vstack([np.zeros(k), FIRST_STEP * np.eye(k)])
     found = minimize(lambda x: -inner.marginal_of(start + unit @ x), np.zeros(k), method="Nelder-Mead",
-                     options={"maxiter": 400 * k, "maxfev": 400 * k, "xatol": 1e-4, "fatol": 1e-6, "adaptive": True})
+                     options={"maxiter": 400 * k, "maxfev": 400 * k, "xatol": 1e-4, "fatol": 1e-6, "adaptive": True,
+                              "initial_simplex": simplex})
     center = start + unit @ np.asarray(found.x, dtype=np.float64)
     h = 0.05
     curvature = np.empty((k, k))

@@ -14,7 +14,7 @@ from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
 from fastrace.mcmc.kernels._nested_normal import layout_of
 from fastrace.mcmc.trace import effective_sample_size
 
-__all__ = ["Trajectories", "trajectories_of"]
+__all__ = ["Trajectories", "first_point", "trajectories_of"]
 
 Array = NDArray[np.float64]
 TARGET = 0.8  # mean probability of acceptance
@@ -63,7 +63,7 @@ def trajectories_of(
     prior = prior.copy()
     sd = _spreads(surrogate, prior)
     hat = np.asarray(surrogate.center, dtype=np.float64)
-    theta, free = _start(prior, hat, sd)
+    theta, free = first_point(prior, hat, sd)
     prior.set_free(free)
     moved = ~_standardised(prior)
     root = np.ones(prior.dim)
@@ -111,8 +111,11 @@ def _covariance(surrogate: Quadratic, prior: JointPrior, phi: Array) -> Array | 
     return scaled * np.outer(sd, sd) if correlated else None
 
 
-def _start(prior: JointPrior, hat: Array, sd: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """A point to begin at, and which coordinates are to be standardised."""
+def first_point(prior: JointPrior, hat: Array, sd: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """A point to begin at, and which coordinates are to be standardised.
+
+    Scales are those of their effects, in the units of these.
+    """
     coefficients, pools, factors, _, _ = prior.given
     theta, free = np.concatenate([hat, np.zeros(prior.n_hyper)]), np.zeros(prior.n_seen, dtype=bool)
     place = prior.n_seen
