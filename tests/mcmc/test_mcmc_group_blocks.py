@@ -103,7 +103,7 @@ def test_many_small_groups_have_the_posterior_of_their_scale(data, n_draws):
 
 
 def test_many_groups_of_two_rows_mix():
-    """R-hat was 5: a move of all effects at once is refused."""
+    """A move of all effects at once is refused."""
     rng = np.random.default_rng(SEED)
     codes = np.repeat(np.arange(500), 2)
     y = rng.random(1000) < 1.0 / (1.0 + np.exp(-0.3 - 0.8 * rng.standard_normal(500)[codes]))

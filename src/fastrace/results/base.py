@@ -336,7 +336,7 @@ class ComparedResult(ArmsResult):
         read and its mean is exactly that of the last of `best`. One of `best` is better if all other arms are worse, or
         tie with a smaller mean, and equivalent if all of those are worse or equivalent. If the run stopped because no
         arm can be better by `epsilon` or more, `best` are at least good enough, and the other arms at most not better:
-        by `epsilon` or more.
+        by `epsilon` or more. What a stop decided may be wrong with probability `delta`, and so may `differences`.
         """
         best, epsilon = np.atleast_1d(self.best), self.epsilon
         size = self.mean.size

@@ -148,7 +148,7 @@ class LUCB(Selection):
     or of that of the first five rewards of the arm, share the first unit of wealth, and :math:`h = 0.05` where there
     is but one term. Not to know the scale costs a share of about :math:`(\mu - \theta)^2 / \sigma^2` of the evidence,
     and the five rewards. This evidence is not convex in :math:`\theta`, but the chords of its parts bound it.
-    Mean pulls on normal rewards at delta 0.05 are 1.5 to 2.8 times the bound T* log(1 / delta) that no rule can beat
+    Mean pulls on normal rewards at delta 0.05 are 1.5 to 3.3 times the bound T* log(1 / delta) that no rule can beat
     as delta goes to 0 (``bench/benchmarks/lucb.py``).
 
     With ``support=None`` alone, the bets are those for symmetric rewards, on all rewards of the arm and in units of

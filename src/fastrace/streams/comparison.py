@@ -45,12 +45,14 @@ class Comparison(_checks.OwnInit):
     Parameters
     ----------
     arms : int or sequence
-        How many arms there are, or what they are called: labels, all different, which `observe` is told.
+        Number of arms, or a sequence of distinct labels, one per arm. `observe` names an arm by its label. Arms given
+        by their number have the labels 0, 1, 2 and so on.
     delta : float, default 0.05
         Probability that any interval ever misses, in (0, 1): of arms, differences and ratios together.
     support : tuple of float or None, default None
-        Interval (low, high) that holds every reward, in reward units: (0, 1) for conversions. The intervals are then
-        exact. None if you know of none, as for revenue or seconds: they are then asymptotic, see the notes.
+        Interval (low, high) that holds every reward, in reward units, such as (0, 1) for conversions. With it, the
+        intervals of the result are exact, except with `clusters`. If you do not know such an interval, as for revenue
+        or seconds, leave it out: the intervals of the result are then asymptotic, see the notes.
     reference : label, optional
         Arm with which each other one is compared. Without it, all pairs are, each arm with all before it.
     epsilon : float, default 0

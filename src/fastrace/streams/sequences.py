@@ -64,8 +64,9 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     bound : str, default "universal"
         How the interval is made; all but ``"hoeffding"`` adapt to the variance of the rewards.
 
-        - ``"universal"``: a universal portfolio of bets on every candidate mean [3]_: the narrowest kind, or within 3 %
-          of it, at all times on the laws of the table in the notes. See there how it bets.
+        - ``"universal"``: a universal portfolio of bets on every candidate mean [3]_. In the table in the notes it is
+          the narrowest kind, or within 3 % of it, at all times shown but one: at t = 10 on rewards of 0 and 1,
+          ``"beta-binomial"`` is 7 to 9 % narrower. The notes say how it bets.
         - ``"empirical-bernstein-mixture"``: gamma-exponential mixture [1]_. The boundary is found by Newton's method.
         - ``"empirical-bernstein-plug-in"`` (or ``"plug-in"``): predictable plug-in [2]_, the fastest.
         - ``"empirical-bernstein-stitched"`` (or ``"stitched"``): polynomial stitching [1]_, which shrinks by a law of
