@@ -15,6 +15,7 @@ from fastrace._base._words import counted
 from fastrace.control_variates import residual_rounding
 from fastrace.mcmc.models._curves import ORDERS, curve_of
 from fastrace.mcmc.models._modes import Parts
+from fastrace.mcmc.models._row_bounds import NEAR, RADIUS, WORTH
 from fastrace.mcmc.models._rows import CHUNK, lengths
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.mcmc.models.own_terms import terms_of_arms
@@ -27,8 +28,6 @@ Rows = NDArray[np.int64] | slice
 
 _POINTS = 16  # of a grid over a row's reach
 _MARGIN = 1.25  # by which the fourth derivative may be larger between them than at them
-_NEAR, _RADIUS = 2.0, 5.0  # beyond sqrt(dim) standard deviations: where the smaller bounds hold, and the larger
-_WORTH = 0.6  # share of the larger bounds' sum that the smaller ones' must stay below to be kept
 
 
 class PredictorModel(Model):
@@ -225,12 +224,12 @@ class PredictorModel(Model):
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
         across, center = lengths(self.X, factor), self._at(hat)
-        inner, outer = (math.sqrt(self.dim) + beyond for beyond in (_NEAR, _RADIUS))
+        inner, outer = (math.sqrt(self.dim) + beyond for beyond in (NEAR, RADIUS))
         weights, smaller = (self._bends(center[0], across * radius) * across**3 for radius in (outer, inner))
         if not np.isfinite(weights).all():
             return None, math.inf, 0.0
         rounding = residual_rounding(float(np.abs(center[1]).max()))
-        shells = ((inner, smaller),) if math.fsum(smaller) <= _WORTH * math.fsum(weights) else ()
+        shells = ((inner, smaller),) if math.fsum(smaller) <= WORTH * math.fsum(weights) else ()
         return weights, outer, rounding, *shells
 
     def _bends(self, center: Array, reach: Array) -> Array:
