@@ -1,0 +1,115 @@
+"""Chains on surrogates, calibrated: simulation-based calibration and the joint test of Geweke, by kind of model."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastrace import mcmc
+from guarantee import assert_fits, assert_mean, few_or_many
+from surrogates import SEED, grouped, some_of_each
+
+
+class Grouped:
+    """A slope and varying intercepts of one factor, whose standard deviation is half-normal."""
+
+    options = {}
+
+    def __init__(self, rng, n_rows):
+        self.X, self.codes = rng.standard_normal((n_rows, 1)) / 2.0, [some_of_each(rng, n_rows, 4)]
+
+    def drawn(self, rng):
+        """Parameters from their prior: the slope, effects of each factor, their standard deviations."""
+        sds = np.abs(rng.standard_normal(len(self.codes)))
+        effects = [sd * rng.standard_normal(codes.max() + 1) for sd, codes in zip(sds, self.codes, strict=True)]
+        return np.concatenate([rng.standard_normal(1), *effects, sds])
+
+    def model(self, theta, rng):
+        """Outcomes at parameters, and the model of them."""
+        eta, first = self.X[:, 0] * theta[0], 1
+        for codes in self.codes:
+            eta, first = eta + theta[first:][codes], first + codes.max() + 1
+        y = (rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))) * 1.0
+        codes = self.codes[0] if len(self.codes) == 1 else {f"f{k}": c for k, c in enumerate(self.codes)}
+        return grouped(self.X, codes, y, coefficient_sd=1.0)
+
+    def uniform(self, theta):
+        """Functions of parameters from the prior that are uniform: of the slope, the deviations and each effect."""
+        sds, first = theta[-len(self.codes):], 1
+        out = [*stats.norm.cdf(theta[:1]), *(2.0 * stats.norm.cdf(sds) - 1.0)]
+        for codes, sd in zip(self.codes, sds, strict=True):
+            effects, first = theta[first : first + codes.max() + 1], first + codes.max() + 1
+            out += [*stats.norm.cdf(effects / sd)]
+        return out
+
+
+class ByTrajectories(Grouped):
+    """The same, by Hamiltonian trajectories on the surrogate."""
+
+    options = {"inner": "hmc"}
+
+
+class Crossed(Grouped):
+    """Rows of a group of each of two factors."""
+
+    def __init__(self, rng, n_rows):
+        super().__init__(rng, n_rows)
+        self.codes = [self.codes[0], some_of_each(rng, n_rows, 3)]
+
+
+class LearnedScale:
+    """Two slopes and a learned standard deviation of Gaussian outcomes, which is half-normal."""
+
+    options = {}
+
+    def __init__(self, rng, n_rows):
+        self.X = rng.standard_normal((n_rows, 2))
+
+    def drawn(self, rng):
+        return np.append(rng.standard_normal(2), np.abs(rng.standard_normal()))
+
+    def model(self, theta, rng):
+        y = self.X @ theta[:2] + theta[2] * rng.standard_normal(len(self.X))
+        return mcmc.GLM(self.X, y, "gaussian", prior=mcmc.Normal(0.0, 1.0), scale_prior=mcmc.HalfNormal(1.0))
+
+    def uniform(self, theta):
+        return [*stats.norm.cdf(theta[:2]), 2.0 * stats.norm.cdf(theta[2]) - 1.0]
+
+
+CASES = {"grouped": Grouped, "hmc": ByTrajectories, "crossed": Crossed, "learned-scale": LearnedScale}
+
+
+def kernel_of(case, decision, theta, rng):
+    return mcmc.SurrogateMetropolis(case.model(theta, rng), decision=decision, first_look=10, student=True, delta=0.01,
+                                    **case.options)
+
+
+@pytest.mark.parametrize(("fits", "draws", "cells"), [
+    pytest.param(40, 19, 5, id="small"), pytest.param(1000, 99, 20, id="full", marks=pytest.mark.long)])
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+@pytest.mark.parametrize("name", CASES)
+def test_simulation_based_calibration(name, decision, fits, draws, cells):
+    rng, ranks = np.random.default_rng(SEED), []
+    thin = 36 if name == "hmc" else 12
+    for _ in range(fits):
+        case = CASES[name](rng, 50)
+        theta = case.drawn(rng)
+        kernel = kernel_of(case, decision, theta, rng)
+        _, steps = kernel.run(rng, kernel.init(theta), draws * thin)
+        ranks.append((steps.draws[thin - 1 :: thin] < theta).sum(axis=0))
+    for column in np.array(ranks).T:
+        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+
+
+@few_or_many(("decision", "steps"), ("poisson", 100), ("race", 20_000))
+@pytest.mark.parametrize("name", CASES)
+def test_geweke_joint_distribution(name, decision, steps):
+    """Outcomes and parameters drawn in turn must keep the prior of the parameters."""
+    rng = np.random.default_rng(SEED)
+    case, kept = CASES[name](rng, 30), []
+    theta = case.drawn(rng)
+    for _ in range(steps):
+        kernel = kernel_of(case, decision, theta, rng)
+        theta = kernel.run(rng, kernel.init(theta), 3)[1].draws[-1]
+        kept.append(case.uniform(theta))
+    for column in np.array(kept).T:
+        assert_mean(column, 0.5)
