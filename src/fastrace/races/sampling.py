@@ -36,7 +36,8 @@ class DiscreteSampler:
     bound, delta, support
         See `FiniteRace`; ``delta`` is per draw. A `control_variates.taylor_glm` needs no support: if a rigorous bound
         is asked for by name, the interval of each state follows from the third derivative of the model and the state's
-        parameters, at each draw anew. The row that can change most sets its width, so give `outliers` there.
+        parameters, at each draw anew. The row that can change most sets its width; `outliers` there make it narrower,
+        but all of them are read at each draw.
     n_arms, n_rows : int, optional
         Numbers of states and of factors, for callables.
     variance : {"pairwise", "marginal"}, default "pairwise"
