@@ -232,6 +232,7 @@ cdef class Race(RaceAnswers):
             guard_leave(&self.guard)
 
     def _check_source(self, Source source):
+        guard_check_built(&self.guard, self)
         guard_check_built(&source.guard, source)
         if source.n_arms != self.n_arms or source.n_rows != self.n_rows:
             raise ValueError(f"the source has {source.n_rows} rows of {source.n_arms} arms; this race was set up for "

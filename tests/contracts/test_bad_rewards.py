@@ -84,6 +84,11 @@ def refuse(name, thing, fresh, bad, words):
         said = str(raised.value)
         assert any(word in said for word in words), (name, door, said)
         assert any(mark in said for mark in ("reward", "xs", "x is", "values")), (name, door, said)
+    if isinstance(thing, fr.FiniteRace):            # it keeps what the function answered beside the bad reward
+        def good(arms, rows):
+            return VALUES[np.ix_(rows % 400, arms)]
+        assert catalogue.plain(thing.run(good)) == catalogue.plain(fresh.run(good)), name
+        return
     for k in range(STEPS):
         assert catalogue.step(thing, k) == catalogue.step(fresh, k), (name, k)
 

@@ -112,7 +112,8 @@ class DiscreteSampler:
         self._source = source_of(rewards, n_arms, n_rows, support)
         self._own_support = support is not None
         support = self._source.support if support is None else support
-        if support is None and bound not in ("auto", "normal") and _derived_support(self._source) is not None:
+        rigorous = isinstance(bound, str) and bound not in ("auto", "normal")
+        if support is None and rigorous and _derived_support(self._source) is not None:
             support = (-1.0, 1.0)  # each draw puts its own in its place
         self._options = RaceSettings(
             self._source.n_arms,

@@ -310,7 +310,7 @@ def _odds(
     """Log of what the prior of each coefficient that is in adds; those to choose; log prior of their number."""
     d = model.dim
     held = _no_coefficients(model)
-    if callable(prior) or np.ndim(prior) == 0:
+    if callable(prior) or np.ndim(_checks.as_array(prior, "prior")) == 0:
         held[_intercepts(model)] = True
     if always is not None:
         listed = np.atleast_1d(_checks.as_array(always, "always"))
