@@ -144,14 +144,8 @@ class Tally:
     rows: int = 0
     looks: int = 0
     moved: bool = False
-    n_draws: int = 0
-    n_full: int = 0  # draws that read every factor in one pass
+    full_pass: bool = False  # of a draw: it read every factor in one pass; of a sweep: at least half of its draws did
     undecided: bool = False
-
-    @property
-    def full_pass(self) -> bool:
-        """Whether most draws read every factor in one pass."""
-        return 2 * self.n_full > self.n_draws
 
 
 class Gibbs:
@@ -217,11 +211,13 @@ class Gibbs:
         try:
             engines = [self._engine(v, z) for v in self.variables]
             for t in range(n):
-                tally = Tally()
+                tally, n_full = Tally(), 0
                 for i in range(len(self.variables)):
-                    before = z[i]
+                    before, tally.full_pass = z[i], False
                     z[i] = self.draw(rng, i, z, losses, engines[i], tally)
                     tally.moved |= bool(z[i] != before)
+                    n_full += tally.full_pass
+                tally.full_pass = 2 * n_full >= len(self.variables)
                 draws[t] = z
                 tallies.append(tally)
         except BaseException as error:
@@ -240,7 +236,6 @@ class Gibbs:
     ) -> int:
         """Draw variable i given the others."""
         variable = self.variables[i]
-        tally.n_draws += 1
         if variable.prepare is not None:
             variable.prepare(z.copy())
         return self._drawn(rng, i, z, variable.offset(z), losses, engine, tally)
@@ -271,7 +266,7 @@ class Gibbs:
         if not (scores > -np.inf).any():
             raise ValueError("every state of a variable has probability 0 given the others; nothing can be drawn")
         tally.looks += 1
-        tally.n_full += 1
+        tally.full_pass = True
         return int(possible[np.argmax(scores)])
 
 

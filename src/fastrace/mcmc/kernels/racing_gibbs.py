@@ -53,7 +53,8 @@ class RacingGibbs(Gibbs):
     A draw perturbs the states with Gumbel noise and races them [1]_; its law is within total variation `delta` of the
     exact one, a sweep over V variables within ``V delta``. After four races in a row that read all factors of a
     variable, its next draws are exact ones, by one vectorised pass; every sixteenth races again. ``full_pass`` in the
-    trace marks the sweeps most of whose draws read all factors, and `sample` warns where most sweeps are such.
+    trace marks the sweeps in which at least half of the draws read all factors, and `sample` warns where most sweeps
+    are such.
 
     Where states have real mass, factors as they are must nearly all be read: race on what a control variate leaves. For
     states that are parameters of a generalised linear model near some ``theta_hat``, give
@@ -172,7 +173,7 @@ class RacingGibbs(Gibbs):
         if core.outside:
             self.outside = True
         lost = core.n_exact > exact
-        tally.n_full += lost
+        tally.full_pass |= lost
         return state, lost
 
     def _two_states(self, variable: Categorical, z: States) -> tuple[Source, AcceptTest]:
@@ -204,7 +205,7 @@ class RacingGibbs(Gibbs):
             self.outside = True
         tally.rows += 2 * test.n_evaluated
         tally.looks += test.n_looks
-        tally.n_full += test.n_evaluated > test.n_read
+        tally.full_pass |= test.n_evaluated > test.n_read
         tally.undecided |= test.n_read == source.n_rows
         return new if accepted else now
 
