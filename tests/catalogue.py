@@ -209,7 +209,8 @@ MADE = {        # what the names of parameters do not make
 BASE = "has no rewards or rules of its own; its subclasses do"
 LEFT_OUT = {
     "mcmc.Kernel": BASE, "mcmc.Model": BASE, "model_selection.Scheduler": BASE, "pulls.PullSource": BASE,
-    "pulls.RandomPulls": BASE, "results.ArmsResult": BASE, "results.Column": "part of a printed table",
+    "pulls.RandomPulls": BASE, "results.ArmsResult": BASE, "results.ComparedResult": BASE,
+    "results.Column": "part of a printed table",
     "results.Table": "part of a printed table", "results.Result": BASE,
     "select.selection.Selection": BASE, "sources.Source": BASE,
     "streams.stream_racing.StreamRace": BASE,

@@ -126,6 +126,16 @@ def expanded():
     return Quadratic(np.zeros(2), 0.0, np.zeros(2), Arrow(np.eye(2))), JointPrior([("normal", 0.0, 1.0, 0.0, -1)] * 2)
 
 
+def group_blocks():
+    """Two groups of two rows each, whose effects stand after one coefficient."""
+    from fastrace._models._arrow import Arrow, Quadratic
+    from fastrace._models._priors import JointPrior
+
+    curvature = Arrow(np.eye(1), np.zeros((1, 2)), np.ones((2, 1, 1)), 1)
+    prior = JointPrior([("normal", 0.0, 1.0, 0.0, -1)] * 3)
+    return (Quadratic(np.zeros(3), 0.0, np.zeros(3), curvature), prior, [0, 0, 1, 1], [0, 1], 1), {}
+
+
 def scaled_inner():
     """Two coordinates that rows see, the second the logarithm of a scale."""
     from fastrace._models._arrow import Arrow, Quadratic
@@ -169,7 +179,7 @@ ARGUMENTS = {
         (np.zeros(2), 0.0, np.zeros(2), expanded()[0].curvature), {}),
     "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
     "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_nested_normal.NormalInner": lambda: (expanded(), {}),
-    "_scaled.ScaledInner": scaled_inner,
+    "_group_blocks.GroupBlocks": group_blocks, "_scaled.ScaledInner": scaled_inner,
     "_surrogate.Inner": lambda: (expanded()[:1], {}), "_surrogate.SurrogateMove": inner_move,
     "_chain.Urns": urns,
     "_inclusion.InclusionMove": call(np.eye(2), np.zeros(2), np.zeros(2), np.array([1]), np.zeros(2), 1),

@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 SAVED_AFTER, STEPS = 5, 8                       # pieces of work before the object is saved, and in all
 FOREIGN = {"boosting.FilterBoostClassifier", "model_selection.DAUBSearchCV", "model_selection.RacingSearchCV"}
 NAMES = [name for name in catalogue.OBJECTS if name not in FOREIGN and not name.endswith("Display")]
+# "LUCB in common rounds" in the file is of a rule that is no longer made.
 # Further kinds of a class; and, of a class with another default than once, which files hold by its name, the object as
 # it was and as it is.
 MADE = {
@@ -32,7 +33,7 @@ MADE = {
     "RaceResult": lambda: dataclasses.replace(catalogue.made("RaceResult"), best=3),
     "LUCB": lambda: catalogue.made("LUCB", rule="intervals"),
     "LUCB by pairs": lambda: catalogue.made("LUCB"),
-    "LUCB in common rounds": lambda: catalogue.made("LUCB", paired=True),
+    "LUCB in rounds, one joint mixture": lambda: catalogue.made("LUCB", paired=True),
     "LUCB with missing rewards": lambda: catalogue.made("LUCB", missing="drop"),
     "BettingRace with missing rewards": lambda: fr.BettingRace(4, support=(0.0, 1.2), missing="drop"),
     "LUCB without a support": lambda: catalogue.made("LUCB", support=None),

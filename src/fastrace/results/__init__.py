@@ -6,7 +6,7 @@ to its arms. The answers about learners and chains stand in their own rooms and 
 """
 
 from fastrace._base._words import STOPPED_BY as STOPPED_BY
-from fastrace.results.base import ArmsResult, Column, Result, Table
+from fastrace.results.base import ArmsResult, Column, ComparedResult, Result, Table
 from fastrace.results.comparisons import ComparisonResult
 from fastrace.results.permutations import PermutationResult
 from fastrace.results.plans import RacePlan
@@ -19,6 +19,7 @@ __all__ = [
     "AcceptResult",
     "ArmsResult",
     "Column",
+    "ComparedResult",
     "ComparisonResult",
     "PermutationResult",
     "RacePlan",
