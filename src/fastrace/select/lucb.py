@@ -93,8 +93,9 @@ class LUCB(Selection):
         t-th rewards of all of them must be of one draw: the same prompt, row, day or random seed. Requests do not
         share draws. Arms are then compared by their differences, which take few rounds where arms agree on most
         draws; where they do not, the rule asks for one arm at a time, and took 0.9 to 1.06 times the pulls that it
-        takes without `paired` on independent arms of 0/1 rewards (``bench/common_rounds.py``). `run` reads a table so:
-        a row is a draw. At most 1024 arms, and fewer if ``2 n_best n_arms`` is above 2^18.
+        takes without `paired` on independent arms of 0/1 rewards (``bench/common_rounds.py``). With 30 arms that share
+        .8 to .95 of their variance it took 1.4 to 1.5 times the pulls of `FiniteRace`, with 12 arms no more. `run`
+        reads a table so: a row is a draw. At most 1024 arms, and fewer if ``2 n_best n_arms`` is above 2^18.
     {names}
     {cost}
     {missing}
