@@ -284,7 +284,7 @@ def says_never_set_up(errors):
 WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep",
          "_chain.Urns", "_inclusion.InclusionMove", "_minibatch.BlockTable", "_surrogate.SurrogateMove"}
 # No method of its own; whoever takes one looks at its guard.
-NO_METHODS = {"_weighted.WeightedRace", "_xla_chain.Crew"}
+NO_METHODS = {"_group_blocks.GroupBlocks", "_weighted.WeightedRace", "_xla_chain.Crew"}
 
 
 @pytest.mark.parametrize("name", sorted(COMPILED))
