@@ -45,9 +45,10 @@ class SurrogateMetropolis(DecidedByRows):
         How a step moves on the surrogate. "normal", the nested normal: hyperparameters from their marginal under the
         surrogate, then all that rows see given them, which is normal; nearly independent draws. "hmc": Hamiltonian
         trajectories, for priors that are far from normal; their steps and coordinates are settled on the surrogate
-        when the kernel is made. They seldom reach scales so small that the few effects behind them are stiff. "auto": the first up to 8 hyperparameters, or 15 if all are scales and correlations of
-        groups, unless less than .75 of 400 draws of it, always from one seed, are effective once weighted by what it
-        leaves of the prior, as for tight Laplace priors.
+        when the kernel is made. They seldom reach scales so small that the few effects behind them are stiff. "auto":
+        the first up to 8 hyperparameters, or 15 if all are scales and correlations of groups, unless less than .75 of
+        400 draws of it, always from one seed, are effective once weighted by what it leaves of the prior, as for tight
+        Laplace priors.
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a step is decided. "race": as in `RacingMetropolis`, wrong with probability `delta` at most. "poisson":
         without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
