@@ -32,7 +32,7 @@ class Receipts:
             self.blocks.clear()
         asked = arms.copy(), rows.copy()            # the function may change both
         found = self.function(arms, rows)
-        with contextlib.suppress(Exception):        # what is no block of numbers is refused by the source, in words
+        with contextlib.suppress(Exception):        # the source refuses, in words, an answer that is not numeric
             block = np.asarray(found)
             good = block.dtype.kind in "fiubO" and not np.ma.isMaskedArray(found)
             block = np.array(block, np.float64)

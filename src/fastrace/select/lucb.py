@@ -178,8 +178,7 @@ class LUCB(Selection):
 
     *In rounds* (`paired`). Let :math:`M^+_b` and :math:`M^-_a` be those above, of the pulls of requests of one arm
     only, and :math:`D_{ba}` the wealth from bets on :math:`x_b - x_a + \epsilon` in the rounds of both, as in
-    `BettingRace`.
-    Each keeps a twentieth of its first unit. Multiply E out, put :math:`D_{ba}` beside each product
+    `BettingRace`. Each keeps a twentieth of its first unit. Multiply E out, put :math:`D_{ba}` beside each product
     :math:`M^+_b M^-_a`, and count as nothing what has an arm b that is good enough. A request is of one arm or of
     rounds, so that it moves one factor of a product at most. This factor has a mean of at most 1 given the past,
     whatever made the rule ask. So E is still a mean of nonnegative supermartingales that starts at 1 at most, and
