@@ -402,6 +402,8 @@ cdef class Race(RaceAnswers):
         self.new_missing = self.n_missing
         if self.missing == DROP:
             self.reserve_marks(<Py_ssize_t>target if target < self.n_rows else 0)
+            if self.n_missing == 0:             # a saved race has no marks until a row is dropped
+                memset(self.marks, 0, min(self.n_read, <int64_t>self.marks_capacity))
             self.filler = self.mean[self.leader]
             if isnan(self.filler):
                 self.filler = 0.5 * (self.fill_low + self.fill_high) if self.bounded_support else 0.0

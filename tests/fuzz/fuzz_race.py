@@ -236,7 +236,10 @@ def restores(choose):
             other.run([values[:, 0], values[:100, 1], values[:50, 2]])
     else:
         n_rows = 200 if kind == 2 else choose.of([70_000, 2**32])
-        race = fr.FiniteRace(3, n_rows, bound=choose.of(RULES), support=(0, 1.3), first_look=10,
+        missing = choose.of(["raise", "drop", "worst"])
+        if missing != "raise":
+            values[rng.random(values.shape) < choose.of([0.01, 0.2])] = np.nan
+        race = fr.FiniteRace(3, n_rows, bound=choose.of(RULES), support=(0, 1.3), first_look=10, missing=missing,
                              order=choose.of(["random", "random", "given"]), rng=1)
         for _ in range(choose.below(4)):
             if not race.done:

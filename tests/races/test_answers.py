@@ -274,6 +274,44 @@ def test_a_missing_reward_is_refused_or_the_worst(rng):
             fr.race(values, **bad)
 
 
+@pytest.mark.parametrize("bound", ["betting", "normal"])
+def test_a_race_saved_before_its_first_dropped_row_goes_on_as_if_it_had_not_been(bound, rng):
+    values = rng.random((3000, 3)) * 0.9 + [0.0, 0.0, 0.01]
+
+    def answer(saved_after):
+        race = fr.FiniteRace(3, 3000, support=(0, 1.2), missing="drop", bound=bound, rng=1)
+        for n_looks in range(1, 20):
+            arms, rows = race.ask()
+            block = values[np.ix_(rows, arms)]
+            block[0] = np.nan if n_looks == 4 else block[0]
+            race.tell(block)
+            if n_looks == saved_after:
+                saved = pickle.dumps(race)
+                junk = [np.full(n, 255, np.uint8) for n in (64, 128, 200, 256, 300, 400, 512, 600, 800, 1024) * 20]
+                del junk                        # memory that is not zero when the race gets it
+                race = pickle.loads(saved)
+            if race.done:
+                break
+        return race.result()
+
+    assert answer(3) == answer(None)
+    assert answer(None).n_missing > 0
+
+
+@pytest.mark.parametrize(("n_missing", "marks", "words"), [
+    (2, bytes(10), "its options drop none"), (11, b"", "its missing rewards"), (-1, b"", "its missing rewards")])
+def test_a_damaged_count_of_dropped_rows_is_refused(n_missing, marks, words):
+    race = fr.FiniteRace(3, 2000, first_look=10, rng=1)
+    race.ask()
+    race.tell(np.random.default_rng(1).random((10, 3)))
+    rebuild, saved = race.__reduce__()
+    saved = copy.deepcopy(saved)
+    state = next(part for part in saved if isinstance(part, dict) and "n_missing" in part)
+    state.update(n_missing=n_missing, marks=marks)
+    with pytest.raises(ValueError, match=words):
+        rebuild(*saved)
+
+
 def test_a_table_without_a_whole_row_is_refused():
     values = np.random.default_rng(1).random((50, 3))
     values[:, 1] = np.nan

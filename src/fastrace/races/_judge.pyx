@@ -20,6 +20,7 @@ from fastrace.races._scores cimport RaceScores
 
 import numpy as np
 
+from fastrace._base._checks import DamagedError
 from fastrace._math import _half_widths
 
 cnp.import_array()
@@ -70,6 +71,11 @@ cdef class RaceJudge(RaceScores):
         self.n_looks = self._looks.shape[0]
         self.log_inv_delta = level
         guard_built(&self.guard, 1)
+
+    def _take_state(self, state):
+        super()._take_state(state)
+        if self.n_missing > 0 and self.missing != DROP:
+            raise DamagedError("the saved race is damaged: it says that rows were dropped, and its options drop none")
 
     cdef void _begin(self) noexcept nogil:
         cdef Py_ssize_t i

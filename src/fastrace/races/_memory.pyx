@@ -292,7 +292,7 @@ cdef class RaceMemory:
         self.spent = state["spent"]
         self.compared_with = state.get("compared_with", -1)
         self.n_missing, marks = state.get("n_missing", 0), state.get("marks", b"")
-        _demand(0 <= self.n_missing <= self.n_rows, "its missing rewards")
+        _demand(0 <= self.n_missing <= self.n_read <= self.n_rows, "its missing rewards")
         if self.n_missing > 0 and self.status == 0:
             self.reserve_marks(<Py_ssize_t>self.n_read)
             _take(self.marks, marks, self.n_read)
