@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 import pytest
 
+import fastrace as fr
 from fastrace import mcmc
+from fastrace.mcmc.kernels._chain import ExactChain
 from guarantee import assert_mean, few_or_many
 from reference import surrogate as twin
 from reference.varying_intercepts import hyper_laws
@@ -126,3 +128,11 @@ def test_chains_with_sweeps_go_on_bit_for_bit_in_turns_or_threads():
     np.testing.assert_array_equal(whole.rows, np.concatenate([first.rows, last.rows]))
     turns, threads = (mcmc.sample(kernel, n_draws=40, n_chains=3, rng=1, threads=k).draws for k in (1, 3))
     np.testing.assert_array_equal(turns, threads)
+
+
+def test_a_sweep_takes_no_chain_whose_rows_it_cannot_read(rng):
+    _, _, _, model = table_of(rng, 5, False)
+    chain = mcmc.SurrogateMetropolis(model)._take(mcmc.SurrogateMetropolis(model)._untuned())
+    move, source = chain.move, fr.sources.ArraySource(np.zeros((35, 2)))
+    with pytest.raises(ValueError, match="the chain reads ArraySource"):
+        ExactChain(source, np.zeros((2, 7)), None, None, move, surrogate=None, n_hyper=1)

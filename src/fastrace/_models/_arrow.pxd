@@ -86,3 +86,21 @@ cdef inline bint factor_block(double *a, Py_ssize_t q) noexcept nogil:
             else:
                 a[i * q + j] = sum / a[j * q + j]
     return True
+
+
+cdef inline void solve_lower(const double *root, double *x, Py_ssize_t q) noexcept nogil:
+    """x <- L^-1 x."""
+    cdef Py_ssize_t i, j
+    for i in range(q):
+        for j in range(i):
+            x[i] -= root[i * q + j] * x[j]
+        x[i] /= root[i * q + i]
+
+
+cdef inline void solve_upper(const double *root, double *x, Py_ssize_t q) noexcept nogil:
+    """x <- L'^-1 x."""
+    cdef Py_ssize_t i, j
+    for i in range(q - 1, -1, -1):
+        for j in range(i + 1, q):
+            x[i] -= root[j * q + i] * x[j]
+        x[i] /= root[i * q + i]

@@ -246,11 +246,10 @@ cdef class ArrowFactor:
         raise TypeError("an ArrowFactor belongs to the kernel that made it and is not saved")
 
     cdef bint decompose(self, const double *precision) noexcept nogil:
-        cdef Py_ssize_t q = self.base.width, G = self.base.n_blocks, a, g, j, k
+        cdef Py_ssize_t q = self.base.width, G = self.base.n_blocks, a, g
         cdef int s = <int>self.base.n_dense, m = <int>(G * q), info = 0
-        cdef double minus = -1.0, one = 1.0, sum
+        cdef double minus = -1.0, one = 1.0
         cdef double *row
-        cdef double *block
         cdef const double *given
         self.positive = False
         memcpy(self.S, self.base.D, s * s * sizeof(double))
@@ -274,12 +273,8 @@ cdef class ArrowFactor:
                 row = self.W + a * m
                 given = self.base.C + a * m
                 for g in range(G):
-                    block = self.Lb + g * q * q
-                    for j in range(q):
-                        sum = given[j]
-                        for k in range(j):
-                            sum -= row[k] * block[j * q + k]
-                        row[j] = sum / block[j * q + j]
+                    memcpy(row, given, q * sizeof(double))
+                    solve_lower(self.Lb + g * q * q, row, q)
                     row += q
                     given += q
         if s > 0:
@@ -346,8 +341,8 @@ cdef class ArrowFactor:
 
     cdef void from_z(self, double *z) noexcept nogil:
         cdef int s = <int>self.base.n_dense, m = <int>(self.base.n_blocks * self.base.width), step = 1
-        cdef Py_ssize_t q = self.base.width, _g, i, j
-        cdef double minus = -1.0, one = 1.0, sum
+        cdef Py_ssize_t q = self.base.width, _g
+        cdef double minus = -1.0, one = 1.0
         cdef double *xb = z + self.base.start
         cdef const double *block = self.Lb
         if s > 0:
@@ -357,26 +352,18 @@ cdef class ArrowFactor:
             if m > 0:
                 dgemv(b"N", &m, &s, &minus, self.W, &m, self.xs, &step, &one, z + self.base.start, &step)
         for _g in range(self.base.n_blocks):
-            for i in range(q - 1, -1, -1):
-                sum = xb[i]
-                for j in range(i + 1, q):
-                    sum -= block[j * q + i] * xb[j]
-                xb[i] = sum / block[i * q + i]
+            solve_upper(block, xb, q)
             xb += q
             block += q * q
 
     cdef void half_solve(self, double *b) noexcept nogil:
         cdef int s = <int>self.base.n_dense, m = <int>(self.base.n_blocks * self.base.width), step = 1
-        cdef Py_ssize_t q = self.base.width, _g, i, j
-        cdef double minus = -1.0, one = 1.0, sum
+        cdef Py_ssize_t q = self.base.width, _g
+        cdef double minus = -1.0, one = 1.0
         cdef double *xb = b + self.base.start
         cdef const double *block = self.Lb
         for _g in range(self.base.n_blocks):
-            for i in range(q):
-                sum = xb[i]
-                for j in range(i):
-                    sum -= block[i * q + j] * xb[j]
-                xb[i] = sum / block[i * q + i]
+            solve_lower(block, xb, q)
             xb += q
             block += q * q
         if s > 0:

@@ -34,6 +34,8 @@ cdef class Move:
     """How a chain gets from its state to the next: which points it tries. The chain decides on each of them."""
 
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil
+    # Refuse a chain whose rewards the move could not read, before its first step.
+    cdef int suits(self, Chain chain) except -1
 
 
 cdef class Chain:

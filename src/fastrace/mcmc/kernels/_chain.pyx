@@ -58,6 +58,9 @@ cdef class Move:
         with gil:
             raise TypeError(f"{type(self).__name__} does not define make()")
 
+    cdef int suits(self, Chain chain) except -1:
+        return 0
+
 
 cdef class Chain:
     """What all chains share: coordinates, priors, recording. `decide` is a subclass's.
@@ -145,6 +148,7 @@ cdef class Chain:
         self._from_hat = from_hat
         self.from_hat = <double *>cnp.PyArray_DATA(self._from_hat)
         self._use_coordinates(coordinates, (center, factor))
+        move.suits(self)
         self.move = move
         guard_built(&self.guard, 0)
 
@@ -177,6 +181,7 @@ cdef class Chain:
     def use(self, Move move not None):
         """Make further steps by this move."""
         guard_check_idle(&self.guard, self)
+        move.suits(self)
         self.move = move
 
     def whiten(self, position):

@@ -9,7 +9,7 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._draws._rng cimport random_standard_exponential
-from fastrace._models._arrow cimport Arrow, Quadratic, factor_block
+from fastrace._models._arrow cimport Arrow, Quadratic, factor_block, solve_lower, solve_upper
 from fastrace._models._expanded cimport Expanded
 from fastrace._models._priors cimport JointPrior
 from fastrace.mcmc.kernels._chain cimport Chain, begin

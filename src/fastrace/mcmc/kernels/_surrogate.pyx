@@ -10,6 +10,7 @@ from numpy.random cimport bitgen_t
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._models._arrow cimport Quadratic
+from fastrace._models._expanded cimport Expanded
 from fastrace.mcmc.kernels._chain cimport Chain, Move, begin, step_t
 from fastrace.mcmc.kernels._group_blocks cimport GroupBlocks
 
@@ -156,6 +157,12 @@ cdef class SurrogateMove(Move):
 
     def __reduce__(self):
         raise TypeError("a SurrogateMove belongs to the kernel that made it and is not saved")
+
+    cdef int suits(self, Chain chain) except -1:
+        if self.blocks is not None and not isinstance(chain.source, Expanded):
+            raise ValueError(f"groups move one by one, by the terms of an Expanded source; the chain reads "
+                             f"{type(chain.source).__name__}")
+        return 0
 
     cdef double level(self, bint plain) except? -1.0 nogil:
         """What a decision makes up for besides R at the point that is moved."""
