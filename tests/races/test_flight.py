@@ -10,6 +10,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+import warnings
 import weakref
 
 import numpy as np
@@ -182,6 +184,72 @@ def test_a_killed_process_goes_on_and_asks_again_only_what_had_no_answer(tmp_pat
     grader = Grader(1)
     agrees(go(grader, journal=path, **MORE))
     assert not set(grader.asked) & set(kept)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send here")
+@pytest.mark.parametrize("threads", [False, True])
+def test_ctrl_c_to_a_process_keeps_what_was_answered(tmp_path, threads):
+    path, log = tmp_path / "race.jsonl", tmp_path / "answered.txt"
+    code = f"""
+        import asyncio, itertools, time
+        import numpy as np
+        import fastrace as fr
+        values = (np.random.default_rng(5).random((3000, 4)) < [0.5, 0.55, 0.72, 0.55]).astype(float)
+        asked = itertools.count(1)
+        def answer(arm, row):
+            with open({str(log)!r}, "a") as file:
+                file.write(f"{{arm}} {{row}}\\n")
+            return values[row, arm]
+        async def grade(arm, row):
+            await asyncio.sleep(0 if next(asked) <= 300 else 60)
+            return answer(arm, row)
+        def plainly(arm, row):
+            time.sleep(0 if next(asked) <= 300 else 2)
+            return answer(arm, row)
+        race = fr.race_async({"plainly" if threads else "grade"}, 4, 3000, support=(0, 1), concurrency=16,
+                             journal={str(path)!r}, rng=3)
+        try:
+            asyncio.run(race)
+        except KeyboardInterrupt as error:
+            print("stopped", error.__context__.race.result().n_read)
+    """
+    run = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+    while run.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") >= 300):
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    said, errors = run.communicate()
+    assert run.returncode == 0 and said.startswith("stopped") and not errors, errors
+    answered = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+    assert len(answered) >= 300 and (threads or len(answered) == 300)
+    assert sorted(written(path)) == sorted(answered) and int(said.split()[1]) > 200
+    grader = Grader(1)
+    agrees(go(grader, journal=path, **MORE))
+    assert not set(grader.asked) & set(answered)
+
+
+def test_a_coroutine_that_a_thread_makes_too_late_is_closed():
+    made, late = [], threading.Event()
+
+    def grade(arm, row):
+        made.append((arm, row))
+        if len(made) == 40:
+            late.wait(10)                   # the race is over by then
+        return Grader()(arm, row)
+
+    async def cut():
+        race = asyncio.create_task(fr.race_async(grade, 4, 3000, **MORE))
+        while len(made) < 40:
+            await asyncio.sleep(0)
+        race.cancel()
+        late.set()
+        await asyncio.wait([race])
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(cut())
+        gc.collect()
+    assert not caught
 
 
 @pytest.mark.parametrize("cut", [1, 7, 20])

@@ -10,7 +10,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -242,6 +242,12 @@ class _AnswerError(TypeError):
     """An answer that is no number: a mistake of the program, which no further request cures."""
 
 
+def _let_go(job: Future[Any]) -> None:
+    """Close a coroutine that a thread has made and that nobody will await any more."""
+    if not job.cancelled() and job.exception() is None and inspect.iscoroutine(job.result()):
+        job.result().close()
+
+
 class _Crew:
     """Workers, each with one request under way at a time, until the race is over or one of them has failed."""
 
@@ -314,18 +320,22 @@ class _Crew:
         self._take(arm, row, value)
 
     async def _request(self, arm: int, row: int) -> Any:
-        thread: asyncio.Future[Any] | None = None
+        if self.pool is None:
+            job = thread = None
+        else:
+            job = self.pool.submit(contextvars.copy_context().run, self.evaluate, arm, row)
+            thread = asyncio.wrap_future(job)
         try:
-            if self.pool is None:
+            if thread is None:
                 return await self.evaluate(arm, row)
-            run = contextvars.copy_context().run
-            thread = asyncio.get_running_loop().run_in_executor(self.pool, run, self.evaluate, arm, row)
             found = await asyncio.shield(thread)
             return await found if inspect.isawaitable(found) else found
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
                 raise RuntimeError(f"evaluate({arm}, {row}) was cancelled, and the race was not") from None
+            if job is not None:
+                job.add_done_callback(_let_go)
             if thread is not None and self.race.done:           # its answer is for nobody
                 thread.cancel()
             elif thread is not None:                            # nothing stops a thread: keep what it was paid for
