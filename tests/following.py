@@ -32,7 +32,7 @@ def assert_follows(make, values, twin):
             rule = pickle.loads(pickle.dumps(rule))
     assert asked == made
     result = rule.result()
-    assert result.stopped_by == ("bound" if why == "bound" else "")
+    assert result.stopped_by == ("" if why == "max_pulls" else why)
     assert set(np.ravel(result.best).tolist()) == chosen
     assert np.allclose(result.mean, means, rtol=1e-12, atol=1e-12)
     by_run = make()

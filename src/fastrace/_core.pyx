@@ -399,10 +399,11 @@ cdef class Race(RaceAnswers):
 
     cdef int _expect_missing(self, int64_t target) except -1 nogil:
         """Before a look: room for marks, and what a row that is dropped is to show, within every support."""
-        self.new_missing = self.n_missing
+        self.new_dropped = self.n_dropped
+        memcpy(self.new_lost, self.lost, self.n_arms * sizeof(int64_t))
         if self.missing == DROP:
             self.reserve_marks(<Py_ssize_t>target if target < self.n_rows else 0)
-            if self.n_missing == 0:             # a saved race has no marks until a row is dropped
+            if self.n_dropped == 0:             # a saved race has no marks until a row is dropped
                 memset(self.marks, 0, min(self.n_read, <int64_t>self.marks_capacity))
             self.filler = self.mean[self.leader]
             if isnan(self.filler):
@@ -425,6 +426,7 @@ cdef class Race(RaceAnswers):
                 i = self.active[j]
                 if isnan(self.block[j][done + k]):
                     lost = True
+                    self.new_lost[i] += 1
                     if self.missing == WORST:
                         self.block[j][done + k] = self.low[i]
             if self.missing == DROP:
@@ -433,7 +435,7 @@ cdef class Race(RaceAnswers):
                 for j in range(self.n_active if lost else 0):
                     self.block[j][done + k] = self.filler
             self.dropped_now += lost
-        self.new_missing += self.dropped_now if self.missing == DROP else 0
+        self.new_dropped += self.dropped_now if self.missing == DROP else 0
         if self.dropped_now > 0:
             self.new_flags |= MISSING_REWARD
 

@@ -465,7 +465,7 @@ def _block(values, n_rows, n_arms):
     if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
         raise ValueError(f"function returned masked entries; {wanted}")
     try:
-        block = np.asarray(values)
+        block = _checks.without_none(np.asarray(values))
     except ValueError as error:
         raise ValueError(f"function returned a {type(values).__name__} that is no array ({error}); {wanted}") from None
     if block.dtype.kind not in "fiub":

@@ -503,7 +503,7 @@ def test_rows_without_a_score_are_dropped_or_count_as_wrong(cv):
         splits = list(cv.split(X, y)) if cv != 0.5 else None
         result = found.race_
         np.testing.assert_allclose(found.cv_results_["mean_test_score"], result.mean)
-        assert result.stopped_by == "exact" and (result.n_missing > 0) == (missing == "drop")
+        assert result.stopped_by == "exact" and result.n_missing > 0 and (result.n_dropped > 0) == (missing == "drop")
         if splits is not None:
             right = np.full((900, 3), np.nan)
             scale = np.zeros(900)

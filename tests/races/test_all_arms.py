@@ -68,7 +68,7 @@ def test_a_budget_of_one_pull_is_enough_where_none_is_needed():
     assert fr.race(VALUES, support=(0, 1), n_best=3, max_pulls=1).n_read == 0
     with pytest.raises(ValueError, match="max_pulls is 1; at least 3"):
         fr.race(VALUES, support=(0, 1), n_best=2, max_pulls=1)
-    assert fr.select_best(BernoulliPulls([0.1, 0.9]), n_best=2, max_pulls=0).n_read == 0
+    assert fr.select_best(BernoulliPulls([0.1, 0.9]), n_best=2, max_pulls=1).n_read == 0
 
 
 def test_the_command_line_gives_all_columns(tmp_path, capsys):

@@ -298,16 +298,16 @@ def test_a_race_saved_before_its_first_dropped_row_goes_on_as_if_it_had_not_been
     assert answer(None).n_missing > 0
 
 
-@pytest.mark.parametrize(("n_missing", "marks", "words"), [
+@pytest.mark.parametrize(("n_dropped", "marks", "words"), [
     (2, bytes(10), "its options drop none"), (11, b"", "its missing rewards"), (-1, b"", "its missing rewards")])
-def test_a_damaged_count_of_dropped_rows_is_refused(n_missing, marks, words):
+def test_a_damaged_count_of_dropped_rows_is_refused(n_dropped, marks, words):
     race = fr.FiniteRace(3, 2000, first_look=10, rng=1)
     race.ask()
     race.tell(np.random.default_rng(1).random((10, 3)))
     rebuild, saved = race.__reduce__()
     saved = copy.deepcopy(saved)
-    state = next(part for part in saved if isinstance(part, dict) and "n_missing" in part)
-    state.update(n_missing=n_missing, marks=marks)
+    state = next(part for part in saved if isinstance(part, dict) and "n_dropped" in part)
+    state.update(n_dropped=n_dropped, marks=marks)
     with pytest.raises(ValueError, match=words):
         rebuild(*saved)
 

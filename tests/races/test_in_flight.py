@@ -119,7 +119,7 @@ def test_none_is_a_missing_reward_as_nan_is(missing):
     assert races[0].result() == races[1].result() and races[0].pending[0].size == 0
     race = fr.FiniteRace(3, 100, support=(0, 1), first_look=10, rng=1)
     arms, rows = race.ask(1, pending=True)
-    with pytest.raises(ValueError, match="real numbers"):
+    with pytest.raises(ValueError, match="reward of arm 1 on row .* is nan"):
         race.tell([[0.5, None, 0.5]], arms, rows)
 
 

@@ -128,7 +128,8 @@ def lucb(pull, low, high, n_best, epsilon, alphas, bound, scales, batch=0, max_p
         h = min(top, key=lambda i: (ends[i], -i))
         j = max(rest, key=lambda i: (ends[i], -i))
         if ends[j] - ends[h] < epsilon:
-            return set(top), made, "bound", means, pulls()
+            why = "bound" if ends[j] - ends[h] < 0.0 else "epsilon"
+            return set(top), made, why, means, pulls()
         count = batch or max(1, min(len(rewards[h]), len(rewards[j])) // 100)
         if sum(c for _, c in made) + 2 * count > max_pulls:
             return set(top), made, "max_pulls", means, pulls()

@@ -204,7 +204,7 @@ def paired(values, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.in
                 lack, news = arms.review(best)
                 news = news and arms.judge()
         if not lack:
-            return best, made, "bound", arms
+            return best, made, "bound" if epsilon == 0.0 else "epsilon", arms
         if arms.pulls.sum() > max_pulls:
             return best, made, "max_pulls", arms
         single = (arms.common >= 4 and arms.common * (arms.n - 1) >= 32

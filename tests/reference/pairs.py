@@ -345,7 +345,9 @@ def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, 
         if arms.held is None or arms.held[0] not in best or arms.held[1] not in rest:
             arms.held = (weakest, rival)
         if arms.over(best, rest, weakest, rival):
-            return set(best), made, "bound", [mean + arms.origin for mean in means], pulls()
+            arms.epsilon = 0.0
+            why = "bound" if epsilon == 0.0 or arms.search(best, rest, weakest, rival) else "epsilon"
+            return set(best), made, why, [mean + arms.origin for mean in means], pulls()
         h, j, size = weakest, rival, (weakest, rival)
         if arms.passes(weakest, rival):
             turn = (turn + 1) % 8

@@ -200,7 +200,7 @@ def test_the_cap_is_never_passed_and_tied_arms_stop(seed):
         result = rule.run(BernoulliPulls([0.5] * 6, rng=seed))
         share = 0.05 if kw.get("strict") or kw.get("anytime") else 0.1
         assert result.pulls.max() <= math.ceil(2 / 0.04 * math.log(6 / share))
-        assert result.stopped_by in ("delta", "cap", "bound")
+        assert result.stopped_by in ("delta", "cap", "epsilon")
         assert result.error_bound <= 0.1
     endless = fr.Adapt(2, 1, 0.0, 0.05, rng=1).run(lambda arms, counts: np.full(counts.sum(), 0.5), max_pulls=5000)
     assert endless.stopped_by == "max_pulls" and endless.error_bound == 1.0 and np.ravel(endless.best).tolist() == [0]

@@ -76,7 +76,7 @@ def test_verdicts_say_what_a_stop_decided():
 
     assert run([0.2, 0.8, 0.1], n_best=1).verdict == ("worse", "better", "worse")
     near = run([0.5, 0.51], n_best=1, epsilon=0.1)
-    assert near.stopped_by == "bound"
+    assert near.stopped_by == "epsilon"
     assert sorted(near.verdict) == ["good enough", "not better"]
     cut = run([0.5, 0.51], 40, n_best=1)
     assert cut.verdict == ("not known yet",) * 2 and cut.differences.shape == (2, 2)

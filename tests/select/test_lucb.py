@@ -53,7 +53,7 @@ def test_every_pull_equals_the_plain_twin(bound, n_arms, n_best, batch, seed):
         rule.tell(source.read(arms, counts))
     assert asked == made
     result = rule.result()
-    assert result.stopped_by == ("bound" if why == "bound" else "")
+    assert result.stopped_by == ("" if why == "max_pulls" else why)
     assert set(np.ravel(result.best).tolist()) == chosen
     assert np.allclose(result.mean, means, rtol=1e-12, atol=1e-12)
     by_run = fr.LUCB(n_arms, n_best, 0.2, 0.1, (low, high), bound=bound, split=split, batch=batch)
@@ -240,7 +240,7 @@ def test_zero_variance_and_exact_ties():
     tied = fr.LUCB(5, 2, 0.0).run(lambda arms, counts: np.full(counts.sum(), 0.1), 5000)
     assert (tied.stopped_by, np.ravel(tied.best).tolist()) == ("max_pulls", [0, 1])
     assert tied.error_bound == 1.0
-    assert fr.LUCB(5, 2, 0.05).run(lambda arms, counts: np.full(counts.sum(), 0.1)).stopped_by == "bound"
+    assert fr.LUCB(5, 2, 0.05).run(lambda arms, counts: np.full(counts.sum(), 0.1)).stopped_by == "epsilon"
 
 
 def test_scale_and_place_do_not_matter(seed):
@@ -282,9 +282,12 @@ def test_max_pulls_stops_there_and_continues_exactly(seed):
     means = np.random.default_rng(seed).random(20)
     wanted = fr.LUCB(20, 5, 0.05).run(BernoulliPulls(means, rng=1))
     rule, source = fr.LUCB(20, 5, 0.05), BernoulliPulls(means, rng=1)
-    for limit in (0, 1, 7, 20, 21, 500, 501):
+    for limit in (1, 7, 19):
+        with pytest.raises(ValueError, match=f"max_pulls is {limit}; at least 20 is needed"):
+            rule.run(source, limit)
+    for limit in (20, 21, 500, 501):
         result = rule.run(source, limit)
         assert (result.n_read, result.stopped_by) == (limit, "max_pulls")
-        assert np.isnan(result.mean).sum() == max(0, 20 - limit)
+        assert not np.isnan(result.mean).any()
         assert result.error_bound == 1.0 or limit > 20
     assert_same(rule.run(source), wanted)

@@ -63,7 +63,7 @@ def test_pickles_and_copies_continue_exactly(cut, make, seed):
     means = np.linspace(0.8, 0.3, 8)
     wanted = make().run(BernoulliPulls(means, rng=seed))
     rule, source = make(), BernoulliPulls(means, rng=seed)
-    rule.run(source, cut)
+    rule._core.run(source, cut)
     for again in (lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy):
         twin, its_source = again(rule), pickle.loads(pickle.dumps(source))
         assert_same(twin.result(), rule.result())
@@ -101,13 +101,13 @@ def test_many_arms(rule, n):
     result = rule.run(BernoulliPulls(means, rng=1), 6 * n)
     assert result.n_read == 6 * n
     assert set(rule.run(BernoulliPulls(means, rng=2)).best) == {5, n - 777}
-    assert rule.result().stopped_by == "bound"
+    assert rule.result().stopped_by in ("bound", "epsilon")
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
     ({"n_arms": 0, "n_best": 1}, "n_arms is 0"),
     ({"n_arms": 3, "n_best": 0}, "n_best is 0"),
-    ({"n_arms": 3, "n_best": 4}, "only 3 arms"),
+    ({"n_arms": 3, "n_best": 4}, "n_best is 4 and there are 3 arms"),
     ({"n_arms": 3, "n_best": 1, "epsilon": -0.1}, "epsilon is -0.1"),
     ({"n_arms": 3, "n_best": 1, "epsilon": math.inf}, "epsilon is inf"),
     ({"n_arms": 3, "n_best": 1, "epsilon": math.nan}, "epsilon is nan"),

@@ -33,9 +33,9 @@ def test_select_best_sees_how_many_arms_a_table_has():
         fr.select_best(table, "4")
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3])
+@pytest.mark.parametrize("limit", [1, 3])
 def test_select_best_refuses_a_budget_that_leaves_arms_without_a_pull(limit):
-    with pytest.raises(ValueError, match=f"select_best: max_pulls is {limit}; at least 4 is needed, one pull of each"):
+    with pytest.raises(ValueError, match=f"select_best: max_pulls is {limit}; at least 4 is needed, one reward"):
         fr.select_best(BernoulliPulls([0.2, 0.5, 0.8, 0.1], rng=1), 4, max_pulls=limit)
     assert fr.select_best(BernoulliPulls([0.2, 0.5], rng=1), 2, 2, max_pulls=limit).stopped_by == "single"
     result = fr.select_best(BernoulliPulls([0.2, 0.5, 0.8, 0.1], rng=1), 4, max_pulls=4)
@@ -181,7 +181,7 @@ def test_plots(tmp_path):
     assert len(sar.plot()) == 2
     with pytest.raises(ValueError, match="keeps no trace"):
         sar.plot("trace")
-    cut = fr.LUCB(6, 2).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1), 3)
+    cut = fr.LUCB(6, 2).run(BernoulliPulls(np.linspace(0.2, 0.8, 6), rng=1), 6)
     cut.plot()[0].figure.savefig(tmp_path / "cut.png")
     plt.close("all")
 
@@ -215,7 +215,7 @@ def test_a_tie_is_said_to_have_no_end_and_keeps_its_pulls(method):
 def test_what_ends_is_not_doubted(recwarn):
     source = BernoulliPulls([0.5, 0.2, 0.5], rng=1)
     assert fr.select_best(source, 3, max_pulls=1_200_000).stopped_by == "max_pulls"
-    assert fr.select_best(source, 3, epsilon=0.05).stopped_by == "bound"
+    assert fr.select_best(source, 3, epsilon=0.05).stopped_by == "epsilon"
     assert fr.select_best(source, 3, 2).stopped_by == "bound"
     table = np.tile([[0.0, 1.0], [1.0, 0.0]], (500, 1))
     assert np.ravel(fr.select_best(table, 2).best).tolist() == [0]            # equal means, known exactly

@@ -110,9 +110,15 @@ def test_interval_per_arm_only_its_width_counts(seed):
 def test_a_spent_budget_is_said_in_a_warning(make):
     rule = make(6, 2)
     assert rule.result().warnings == () and rule.result().stopped_by == ""
-    result = rule.run(BernoulliPulls(MEANS, rng=1), max_pulls=3)
-    assert any("max_pulls was reached" in text and "had no pull" in text for text in result.warnings)
-    result = rule.run(BernoulliPulls(MEANS, rng=1), max_pulls=60)
+    asked = rule.ask()
+    for limit, said in ((0, "it counts rewards"), (5, "at least 6 is needed, one reward of each arm")):
+        with pytest.raises(ValueError, match=f"max_pulls is {limit}.*{said}"):
+            rule.run(BernoulliPulls(MEANS, rng=1), max_pulls=limit)
+    assert rule.n_pulls == 0 and all(map(np.array_equal, rule.ask(), asked))
+    result = rule.run(BernoulliPulls(MEANS, rng=1), max_pulls=6)
+    assert any("max_pulls was reached" in text for text in result.warnings)
+    assert any("had no pull" in text for text in result.warnings) == (not result.pulls.all())
+    result = rule.run(BernoulliPulls(MEANS, rng=3), max_pulls=40)
     assert any("max_pulls was reached" in text for text in result.warnings)
     assert "had no pull" not in str(result) or not result.pulls.all()
     assert "warning: max_pulls was reached" in str(pickle.loads(pickle.dumps(rule)).result())

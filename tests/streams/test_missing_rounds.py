@@ -47,8 +47,8 @@ def test_dropped_rounds_leave_the_race_on_the_others(kind, batch, rng):
                   make("drop", kind).run(rewards, order="given")):
         same(found, plain)
         assert (found.pulls == row_at_the_end).all() and found.n_rounds == plain.n_rounds
-        assert found.n_missing == row_at_the_end - plain.n_rounds > 0
-        assert f"{found.n_missing} rounds were dropped" in found.warnings[0]
+        assert found.n_dropped == row_at_the_end - plain.n_rounds > 0
+        assert f"{found.n_dropped} rounds were dropped" in found.warnings[0]
     assert asked == list(range(len(asked))) and row_at_the_end <= len(asked) < row_at_the_end + batch
 
 
@@ -88,11 +88,11 @@ def test_a_horizon_and_a_budget_count_dropped_rounds(rng):
     for found in (make("drop", {}, horizon=300).run(rewards, order="given"),
                   make("drop", {}).run(rewards, order="given", max_pulls=1203)):
         assert found.pulls.tolist() == [300] * 4 and found.stopped_by in ("horizon", "max_pulls")
-        assert found.n_rounds == 300 - found.n_missing == 300 - np.isnan(rewards[:300]).any(axis=1).sum()
+        assert found.n_rounds == 300 - found.n_dropped == 300 - np.isnan(rewards[:300]).any(axis=1).sum()
     race = make("drop", {}, horizon=300)
     assert race.tell(rewards[:1000]) == 300 and race.done and race.result().stopped_by == "horizon"
     race = make("drop", {}, horizon=3)
-    assert race.tell(np.full((5, 4), np.nan)) == 3 and race.result().n_missing == 3
+    assert race.tell(np.full((5, 4), np.nan)) == 3 and (race.result().n_dropped, race.result().n_missing) == (3, 12)
 
 
 def test_a_bad_reward_changes_nothing_and_names_its_round(rng):
@@ -158,7 +158,7 @@ def test_an_arm_that_falls_silent_is_named(last):
     race, needed = fr.BettingRace(3, delta=1e-6, missing="drop", support=(0, 1)), 1000 if last else 100_000
     with pytest.raises(ValueError, match=rf"each of the last {needed} rounds, that of arm 1 in the last one"):
         race.run(rewards, batch=10)
-    assert race.n_rounds == last and race.result().n_missing == needed
+    assert race.n_rounds == last and race.result().n_dropped == needed
 
 
 @pytest.mark.parametrize(("whole", "needed"), [
@@ -190,7 +190,7 @@ def test_rounds_before_a_bad_reward_end_a_silence():
         race.run(lambda arms, rounds: table[rounds], 64)
     table[940, 1] = math.nan
     assert race.n_rounds == 40 and race.tell(table[940:941]) == 1
-    assert race.tell(np.repeat(table[-1:], 998, axis=0)) == 998 and race.result().n_missing == 1899
+    assert race.tell(np.repeat(table[-1:], 998, axis=0)) == 998 and race.result().n_dropped == 1899
 
 
 def test_races_saved_before_silent_rounds_were_go_on():
@@ -199,7 +199,7 @@ def test_races_saved_before_silent_rounds_were_go_on():
     call, (*arguments, state, order) = race.__reduce__()[:2]
     assert state.pop("silent") == 1
     old = call(*arguments, state, order)
-    assert old.result().n_missing == 50 and old.tell([0.5, math.nan]) == 1
+    assert old.result().n_dropped == 50 and old.tell([0.5, math.nan]) == 1
 
 
 @pytest.mark.parametrize("rate", [0.0003, 0.001, 0.003, 0.01])

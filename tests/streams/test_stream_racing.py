@@ -243,7 +243,10 @@ def test_a_budget_stops_a_race_that_may_go_on(race, seed):
     for pay in (lambda: rewards, lambda: lambda arms, rounds: rewards[np.ix_(rounds, arms)]):
         part = race(5, 3000, 0.05, (0, 1))
         spent = 0
-        for budget in (0, 3, 57, 400, int(wanted.pulls.sum()) - 1):
+        for limit in (0, 3):
+            with pytest.raises(ValueError, match=f"max_pulls is {limit}; at least"):
+                part.run(pay(), batch=9, max_pulls=limit, order="given")
+        for budget in (5, 57, 400, int(wanted.pulls.sum()) - 1):
             result = part.run(pay(), batch=9, max_pulls=budget, order="given")
             assert result.stopped_by == "max_pulls" and not part.done
             assert spent <= result.pulls.sum() <= budget < result.pulls.sum() + result.active.size

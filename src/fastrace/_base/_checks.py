@@ -271,6 +271,41 @@ def missing(value: str, bounded: bool) -> str:
     return found
 
 
+def without_none(block: NDArray[Any]) -> NDArray[Any]:
+    """An array of objects as numbers, None as nan; any other array, and objects that are no numbers, as they are."""
+    if block.dtype.kind != "O":
+        return block
+    found: NDArray[Any] = np.array([np.nan if x is None else x for x in block.ravel()]).reshape(block.shape)
+    return found if found.dtype.kind in "fiub" else block
+
+
+def epsilon(value: float) -> float:
+    """How far below the best a mean may be, in reward units."""
+    found = real(value, "epsilon")
+    if not 0.0 <= found < math.inf:
+        raise ValueError(f"epsilon is {value!r}; a finite number of at least 0 is needed, in reward units")
+    return float(found)
+
+
+def n_best(value: int, n_arms: int) -> int:
+    """How many arms are asked for."""
+    count = integer(value, "n_best", 1, "there must be something to find")
+    if count > n_arms:
+        raise ValueError(f"n_best is {value} and there are {n_arms} arms; at most all of them can be asked for")
+    return count
+
+
+def budget(value: int | None, n_arms: int, unpulled: bool) -> int | None:
+    """Most pulls of a run, at least one of each arm, where some have had none yet."""
+    if value is None:
+        return None
+    limit = integer(value, "max_pulls", 1, "it counts rewards")
+    if limit < n_arms and unpulled:
+        raise ValueError(f"max_pulls is {limit}; at least {n_arms} is needed, one reward of each arm that can win: "
+                         f"without, the choice would be arbitrary")
+    return limit
+
+
 def flag(value: bool, name: str) -> bool:
     """True or False; no other value, whose truth may not be what was meant."""
     if not isinstance(value, (bool, np.bool_)):

@@ -1,6 +1,7 @@
 """Words that every printed answer shares, and the list of ways in which a run can end."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 StoppedBy = Literal[
@@ -22,6 +23,29 @@ StoppedBy = Literal[
     "error",            # the error asked for was reached
 ]
 STOPPED_BY: tuple[str, ...] = get_args(StoppedBy)
+
+
+# What became of missing rewards, and of arms that give none.
+WORST_REWARDS = "{} counted as the low end of the support"
+SILENT_ROWS = (
+    "{} gave no reward in the first {} rows, so that all of them were dropped and nothing is known of any arm yet: "
+    "look at what these calls return, leave the arms out, or take missing='worst'"
+)
+SILENT_ROUNDS = (
+    "a reward was missing in each of the first {} rounds, so that all of them were dropped and nothing is known yet; "
+    "in the last one it was that of {}: look at what these calls return, leave the arm out, or take missing='worst'"
+)
+SILENT_PULLS = (
+    "{} gave no reward in {} pulls, while other arms did: missing is 'drop', so that nothing becomes known of it; "
+    "look at what these calls return, leave it out, or take missing='worst'"
+)
+
+
+def arms_in_words(arms: list[int], names: Sequence[str] | None = None) -> str:
+    """The arms, by number or name; ten of them at most."""
+    shown = [str(arm) if names is None else names[arm] for arm in arms[:10]]
+    more = f" and {len(arms) - 10} more" if len(arms) > 10 else ""
+    return f"{'arm' if len(arms) == 1 else 'arms'} {', '.join(shown)}{more}"
 
 
 def counted(number: float, noun: str, spec: str = "") -> str:

@@ -8,12 +8,15 @@ wrongly an arm that has given a reward with probability below 1/4000, and below 
 
 Before the first reward, no finite wait can tell a rare reward from none. The rule waits for 100,000 pulls, which are
 all silent with probability at most exp(-100,000 p): below 1/20,000 where p is at least 1/10,000.
+
+A warning may be wrong, so it comes at 100 silent pulls already, and again at ten and a hundred times as many.
 """
 
 from libc.stdint cimport int64_t
 
 cdef enum:
     NEVER_HEARD = 100_000       # silent pulls that are enough before the first reward
+    WORTH_A_WARNING = 100       # and those that look like a mistake
     SILENCE = 1000              # and after it, if the silence times the rewards is at least the pulls before it, times
     WAITS_AFTER_ONE = 10_000    # after one reward,
     WAITS_AFTER_TWO = 200       # after two,
@@ -26,3 +29,11 @@ cdef inline bint silent_for_good(int64_t silent, int64_t heard, int64_t asked) n
     if heard == 0:
         return silent >= NEVER_HEARD
     return silent >= SILENCE and silent * <double>heard >= waits * <double>(asked - silent)
+
+
+cdef inline bint worth_a_warning(int64_t before, int64_t now) noexcept nogil:
+    """Whether to warn of an arm that has given no reward in `now` pulls; it had been asked `before` times."""
+    cdef int64_t mark = WORTH_A_WARNING
+    while mark <= before:
+        mark *= 10
+    return mark <= now

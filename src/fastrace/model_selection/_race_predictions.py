@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.model_selection._labels import Strangers
 from fastrace.model_selection._row_scores import Accuracy, Floats, OfProbabilities, RowScore, row_score, scaled_support
 from fastrace.races._options import RaceOptions, takes_options
@@ -18,8 +19,6 @@ from fastrace.races.racing import FIRST_LOOK, race
 from fastrace.results import RaceResult
 from fastrace.results.columns import index_warnings, remembered
 from fastrace.sources import CallableSource, column_names
-
-WORST = "missing predictions count as the worst score"
 
 
 @takes_options
@@ -112,16 +111,18 @@ def race_predictions(
     >>> result.best, result.fraction_read < 0.2
     (19, True)
     """
-    _checks.choice(missing, "missing", _checks.MISSING_REWARDS)
+    with _checks.options_of("race_predictions"):
+        _checks.choice(missing, "missing", _checks.MISSING_REWARDS)
     rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise")
     ends = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
     if missing == "drop" and not rewards.plain:
         raise ValueError("missing is 'drop' and rows have different weights (sample_weight, or those of the score); "
                          "the mean over the rows that remain is then unknown until all are read: take missing='worst', "
                          "or leave out the rows without predictions beforehand")
-    given = _checks.arm_names(names, rewards.count)
-    if missing == "worst" and ends is not None:
-        rewards.worst = ends[0]
+    with _checks.options_of("race_predictions"):
+        given = _checks.arm_names(names, rewards.count)
+    if missing == "worst" and ends is not None and not rewards.plain:
+        rewards.worst = ends[0]                 # of its own row: the low end of the support is that of the heaviest
     # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
     price = math.inf if callable(y_pred) else 100.0
     if first_look is None:
@@ -137,10 +138,11 @@ def race_predictions(
         )
     known = columns if given is None else given
     said = () if rewards.strangers is None else rewards.strangers.words(known)
-    if rewards.filled:
-        said += (WORST,)
+    if rewards.n_filled:
+        said += (WORST_REWARDS.format(counted(rewards.n_filled, "missing score")),)
     said += index_warnings(columns, len(rewards.y), lambda rows, arms: rewards.read(arms, rows))
-    return dataclasses.replace(result, names=known, warnings=(*result.warnings, *said))
+    return dataclasses.replace(result, names=known, n_missing=result.n_missing + rewards.n_filled,
+                               warnings=(*result.warnings, *said))
 
 
 class _Rewards:
@@ -165,11 +167,11 @@ class _Rewards:
         self.strangers = Strangers(self.y) if isinstance(score, Accuracy) else None
         self.gaps = gaps                    # whether predictions may be missing
         self.worst: float | None = None     # score of a row without a prediction; None: nan
-        self.filled = False
+        self.n_filled = 0
 
     def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Floats:
         block = self.read(arms, rows)
-        gone = _gaps(block) if self.gaps else None
+        gone = _gaps(block) if self.gaps or block.dtype.kind == "O" else None      # None among labels is no label
         if self.classes is not None:
             block = self._probabilities(arms, rows, block)
         if gone is not None and block.dtype.kind == "O":    # any label will do, as its score is replaced
@@ -178,10 +180,10 @@ class _Rewards:
         found = self.score.table(self.y[rows], block, self.classes, self.fold.constants)
         if self.strangers is not None:
             self.strangers.look(arms, rows, block)
-        if self.gaps:
+        if self.gaps or gone is not None:
             lost = np.isnan(found) if gone is None else np.isnan(found) | gone.any(axis=tuple(range(2, gone.ndim)))
             found = np.where(lost, np.nan if self.worst is None else self.worst, found)
-            self.filled |= self.worst is not None and bool(lost.any())
+            self.n_filled += 0 if self.worst is None else int(lost.sum())
         return found if self.plain else found * self.scale[rows, None]
 
     def _probabilities(self, arms: NDArray[np.intp], rows: NDArray[np.int64], block: Any) -> Any:

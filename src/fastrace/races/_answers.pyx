@@ -17,6 +17,7 @@ from fastrace.races._reading cimport ROWS_PER_CHECK
 
 import numpy as np
 
+from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.races._judge import STOPPED_BY
 
 cnp.import_array()
@@ -114,7 +115,8 @@ cdef class RaceAnswers(RaceJudge):
         best = self.selected()
         return dict(
             best=int(best[0]) if self.n_best == 1 else best,
-            n_missing=int(self.n_missing), active=self.active(), mean=mean, lower=lower, upper=upper,
+            n_missing=max(int(self._lost.sum()), int(self.n_dropped)),      # at least, if saved before it was counted
+            n_dropped=int(self.n_dropped), active=self.active(), mean=mean, lower=lower, upper=upper,
             differences=self._differences(int(best[0]), pulls, lower, upper),
             half_width=self._half_width.copy(), pulls=pulls, n_looks=self.looks_taken,
             stopped_by=STOPPED_BY[self.status], skewness=moments4_skewness(&self.closest),
@@ -225,7 +227,7 @@ cdef class RaceAnswers(RaceJudge):
     cdef int64_t _rows_present(self, int64_t n) noexcept nogil:
         """How many of the first n rows were not dropped."""
         cdef int64_t k, found = n
-        if self.n_missing > 0:
+        if self.n_dropped > 0:
             for k in range(n):
                 found -= self.marks[k] != 0
         return found
@@ -360,8 +362,9 @@ cdef class RaceAnswers(RaceJudge):
         """What may void the promise, in words."""
         found, told = self.doubts(of_all_draws), []
         if self.flags & MISSING_REWARD:
-            told.append("missing rewards count as the low end of the support" if self.missing == WORST else
-                        f"{self.n_missing} rows were dropped, as a reward was missing: the answer is about the rest")
+            lost = counted(int(self._lost.sum()), "missing reward")
+            told.append(WORST_REWARDS.format(lost) if self.missing == WORST else
+                        f"{self.n_dropped} rows were dropped, as a reward was missing: the answer is about the rest")
         if found["outside"]:
             told.append("a reward lay outside the support: the promise is void; widen support")
         if found["constant"]:

@@ -52,6 +52,7 @@ cdef class RaceJudge(RaceScores):
 
     cdef void _begin(self) noexcept nogil
     cdef int _commit(self, int64_t n) except -1 nogil
+    cdef int _warn_of_silence(self, int64_t n) except -1
     cdef Py_ssize_t _first_of_means(self, int64_t n) noexcept nogil
     cdef double _whole_mean(self, Py_ssize_t i, double total, double rows) noexcept nogil
     cdef int _finish(self, const double *total) except -1 nogil

@@ -11,6 +11,7 @@ from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport wealth_extend, wealth_rejects, wealth_t
 from fastrace._math._criteria cimport rows_needed
 from fastrace._math._evidence cimport look_evidence
+from fastrace._math._missing cimport worth_a_warning
 from fastrace._math._moments cimport moments4_extend, moments4_extend_difference, moments4_skewness, moments4_std
 from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_width,
                                    quantile_of_equal_evidence)
@@ -18,9 +19,12 @@ from fastrace._math._skewness cimport tail_half_width, tail_rows, unseen_rows
 from fastrace.races._reading cimport ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK
 from fastrace.races._scores cimport RaceScores
 
+import warnings
+
 import numpy as np
 
 from fastrace._base._checks import DamagedError
+from fastrace._base._words import SILENT_ROWS, arms_in_words
 from fastrace._math import _half_widths
 
 cnp.import_array()
@@ -74,7 +78,7 @@ cdef class RaceJudge(RaceScores):
 
     def _take_state(self, state):
         super()._take_state(state)
-        if self.n_missing > 0 and self.missing != DROP:
+        if self.n_dropped > 0 and self.missing != DROP:
             raise DamagedError("the saved race is damaged: it says that rows were dropped, and its options drop none")
 
     cdef void _begin(self) noexcept nogil:
@@ -91,13 +95,14 @@ cdef class RaceJudge(RaceScores):
             self.chosen[i] = 0
             self.evidence[i] = 0.0
             self.absent[i] = 0
+            self.lost[i] = 0
             (<int64_t *>cnp.PyArray_DATA(self._measured))[i] = 0
         self.forget_comparisons()
         self._forget_slopes()
         memset(&self.closest, 0, sizeof(moments4_t))
         self.n_read = 0
         self.n_kept = 0
-        self.n_missing = self.new_missing = 0
+        self.n_dropped = self.new_dropped = 0
         self.compared_with = -1
         self.spent = 0
         self.order.drawn = 0
@@ -154,10 +159,13 @@ cdef class RaceJudge(RaceScores):
     cdef int _commit(self, int64_t n) except -1 nogil:
         """Keep what the look has brought, and see who leads."""
         cdef Py_ssize_t i, j, leader = self._first_of_means(n)
-        cdef double rows = max(n - self.new_missing, <int64_t>1)
+        cdef double rows = max(n - self.new_dropped, <int64_t>1)
         if leader < 0:
             with gil:
                 raise ValueError(NONE_LEFT)
+        if self.missing == DROP and self.new_dropped == n and worth_a_warning(self.n_read, n):
+            with gil:
+                self._warn_of_silence(n)
         if self.proxied:
             self._learn(n, self.new_sum)
             leader = self._first_of_means(n)
@@ -166,8 +174,9 @@ cdef class RaceJudge(RaceScores):
         elif not self.dead[self.leader]:
             memcpy(self.comparisons(self.leader), self.new_moments, self.n_arms * sizeof(moments4_t))
         memcpy(self.sum, self.new_sum, self.n_arms * sizeof(double))
+        memcpy(self.lost, self.new_lost, self.n_arms * sizeof(int64_t))
         self.flags |= self.new_flags
-        self.n_missing = self.new_missing
+        self.n_dropped = self.new_dropped
         self.spent += (n - self.n_read) * self.n_active
         self.n_read = self.n_kept = n
         self.leader = leader
@@ -177,14 +186,21 @@ cdef class RaceJudge(RaceScores):
                             self.sum[i] / rows + (self.offset[i] + self.shift[i]) / self.n_rows
                             - self._explained(i, n))
             self.pulls[i] = n
-            self.absent[i] = self.new_missing
+            self.absent[i] = self.new_dropped
         self.unjudged = True
+        return 0
+
+    cdef int _warn_of_silence(self, int64_t n) except -1:
+        """Say, before much more is paid, which arms have given no reward so far."""
+        silent = np.flatnonzero(self._new_lost == n)
+        if silent.size:
+            warnings.warn(SILENT_ROWS.format(arms_in_words(silent.tolist()), n), RuntimeWarning, stacklevel=2)
         return 0
 
     cdef Py_ssize_t _first_of_means(self, int64_t n) noexcept nogil:
         """The arm with the largest mean of the n rows that the look brings up; -1 if none is possible."""
         cdef Py_ssize_t i, j, leader = -1
-        cdef double best = 0.0, mean, rows = max(n - self.new_missing, <int64_t>1)
+        cdef double best = 0.0, mean, rows = max(n - self.new_dropped, <int64_t>1)
         for j in range(self.n_active):
             i = self.active[j]
             mean = self.new_sum[i] / rows + (self.offset[i] + self.shift[i]) / self.n_rows - self._explained(i, n)
@@ -201,7 +217,7 @@ cdef class RaceJudge(RaceScores):
     cdef int _finish(self, const double *total) except -1 nogil:
         """Every row has been read: the answer is exact, whatever the bound says."""
         cdef Py_ssize_t i, j, k, leader = -1
-        cdef double best = 0.0, mean, rows = max(self.n_rows - self.new_missing, <int64_t>1)
+        cdef double best = 0.0, mean, rows = max(self.n_rows - self.new_dropped, <int64_t>1)
         cdef bint whole = True
         for j in range(self.n_active):
             i = self.active[j]
@@ -216,7 +232,7 @@ cdef class RaceJudge(RaceScores):
             i = self.active[j]
             self.sum[i] = total[i]
             self.mean[i] = self._whole_mean(i, total[i], rows)
-            self.absent[i] = self.new_missing
+            self.absent[i] = self.new_dropped
             self.half_width[i] = 0.0
             self.pulls[i] = self.n_rows
         for i in range(self.n_arms):
@@ -224,7 +240,8 @@ cdef class RaceJudge(RaceScores):
         if whole:           # no decision rests on a look
             self.flags &= ~(CONSTANT_FIRST_LOOK | HELD_BACK)
         self.flags |= self.new_flags
-        self.n_missing = self.new_missing
+        memcpy(self.lost, self.new_lost, self.n_arms * sizeof(int64_t))
+        self.n_dropped = self.new_dropped
         self.spent += (self.n_rows - self.n_read) * self.n_active
         self.n_read = self.n_rows
         self.leader = leader
@@ -310,14 +327,14 @@ cdef class RaceJudge(RaceScores):
 
     cdef double _lead(self, Py_ssize_t head, Py_ssize_t i) noexcept nogil:
         """The lead over arm i; where rows were dropped, over all rows read, a dropped one being a tie."""
-        if self.n_missing == 0:
+        if self.n_dropped == 0:
             return self.mean[head] - self.mean[i]
         return ((self.sum[head] - self.sum[i]) / self.n_read
                 + (self.offset[head] + self.shift[head] - self.offset[i] - self.shift[i]) / self.n_rows)
 
     cdef double _present(self) noexcept nogil:
         """Share of the rows read that were not dropped."""
-        return 1.0 - <double>self.n_missing / self.n_read if self.n_missing > 0 else 1.0
+        return 1.0 - <double>self.n_dropped / self.n_read if self.n_dropped > 0 else 1.0
 
     cdef int _weigh_pair(self, Py_ssize_t head, Py_ssize_t i, moments4_t *lead, bint *all_near) except -1 nogil:
         """Whether a head has beaten arm i, whether it is within epsilon of it, and the evidence for that."""
@@ -560,10 +577,10 @@ cdef class RaceJudge(RaceScores):
             low = min(low, 0.0)
         while w.n < rows:
             count = <Py_ssize_t>min(<int64_t>ROWS_PER_CHECK, rows - w.n)
-            if self.n_missing > 0:
+            if self.n_dropped > 0:
                 count = self._run_of_marks(w.n, count)
             wealth_extend(w, &self.bets, self.column[leader] + w.n, self.column[i] + w.n,
-                          shift + (0.0 if self.n_missing > 0 and self.marks[w.n] else lift), count, low + shift,
+                          shift + (0.0 if self.n_dropped > 0 and self.marks[w.n] else lift), count, low + shift,
                           self.n_rows)
             if count == ROWS_PER_CHECK:
                 check_signals()

@@ -21,7 +21,7 @@ cdef class RaceMemory:
     cdef readonly cnp.ndarray _offset, _known, _low, _high, _sum, _new_sum, _scratch, _mean, _half_width, _pulls
     cdef readonly cnp.ndarray _active, _dead, _still, _held, _wait, _spread, _measured
     cdef readonly cnp.ndarray _head, _chosen, _evidence, _beaten_by, _difference_lower, _difference_upper
-    cdef readonly cnp.ndarray _compared, _absent
+    cdef readonly cnp.ndarray _compared, _absent, _lost, _new_lost
     cdef double *offset             # the race's own constants, on the scale of sums
     cdef double *shift              # what the source knows of the sums beside its rewards
     cdef double *low
@@ -40,6 +40,8 @@ cdef class RaceMemory:
     cdef char *head                 # whether an arm is one of those that lead, as of the last look
     cdef char *chosen               # whether it has beaten all but the best ones, and is read no more
     cdef int64_t *absent            # of the rows read of an arm, how many were dropped
+    cdef int64_t *lost              # missing rewards of an arm
+    cdef int64_t *new_lost          # the same with the look that is being read
     cdef double *evidence           # for the answer, against this arm; see `_judge`
     cdef int64_t *beaten_by         # how many of those that lead have beaten it at this look
     cdef Py_ssize_t n_active
@@ -60,7 +62,7 @@ cdef class RaceMemory:
     cdef moments4_t *new_moments
     # progress
     cdef int64_t n_read                 # rows, of each arm still in the race
-    cdef int64_t n_missing, new_missing     # rows that were dropped; the same with the look that is being read
+    cdef int64_t n_dropped, new_dropped     # rows that were dropped; the same with the look that is being read
     cdef int64_t n_kept                 # rows whose rewards are in `column` (pairwise)
     cdef int64_t spent                  # rewards asked for
     cdef Py_ssize_t looks_taken, leader

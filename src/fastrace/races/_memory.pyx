@@ -26,7 +26,7 @@ cnp.import_array()
 
 ARM_STATE = ("_offset", "_known", "_sum", "_mean", "_half_width", "_pulls", "_active", "_held", "_spread",
              "_measured", "_head", "_chosen", "_evidence", "_difference_lower", "_difference_upper", "_compared",
-             "_absent")
+             "_absent", "_lost")
 
 cdef int64_t MOST_ARMS = <int64_t>1 << 40
 
@@ -123,6 +123,9 @@ cdef class RaceMemory:
         self.wait = <double *>cnp.PyArray_DATA(self._wait)
         self._absent = np.zeros(d, np.int64)
         self.absent = <int64_t *>cnp.PyArray_DATA(self._absent)
+        self._lost, self._new_lost = np.zeros(d, np.int64), np.zeros(d, np.int64)
+        self.lost = <int64_t *>cnp.PyArray_DATA(self._lost)
+        self.new_lost = <int64_t *>cnp.PyArray_DATA(self._new_lost)
         self.head = <char *>cnp.PyArray_DATA(self._head)
         self.chosen = <char *>cnp.PyArray_DATA(self._chosen)
         self.evidence = <double *>cnp.PyArray_DATA(self._evidence)
@@ -262,8 +265,8 @@ cdef class RaceMemory:
                       self.opened, self.unjudged, self.status, self.flags, self.order.start),
             counts=(self.evaluations, self.n_draws, self.n_exact, self.n_looks_taken, self.n_skewed, self.fractions,
                     self.all_flags),
-            n_missing=self.n_missing,
-            marks=_bytes(self.marks, min(self.n_kept, <int64_t>self.marks_capacity)) if self.n_missing > 0 else b"",
+            n_dropped=self.n_dropped,
+            marks=_bytes(self.marks, min(self.n_kept, <int64_t>self.marks_capacity)) if self.n_dropped > 0 else b"",
             spent=self.spent, compared_with=self.compared_with, closest=_bytes(&self.closest, sizeof(moments4_t)),
             keyed=_bytes(&self.order.keyed, sizeof(keyed_order_t)),
             order=saved_order(&self.order.order, self.order.drawn), columns=columns, comparisons=comparisons)
@@ -291,9 +294,10 @@ cdef class RaceMemory:
          self.all_flags) = state["counts"]
         self.spent = state["spent"]
         self.compared_with = state.get("compared_with", -1)
-        self.n_missing, marks = state.get("n_missing", 0), state.get("marks", b"")
-        _demand(0 <= self.n_missing <= self.n_read <= self.n_rows, "its missing rewards")
-        if self.n_missing > 0 and self.status == 0:
+        self.n_dropped, marks = state.get("n_dropped", state.get("n_missing", 0)), state.get("marks", b"")
+        _demand(0 <= self.n_dropped <= self.n_read <= self.n_rows
+                and bool(((self._lost >= 0) & (self._lost <= self._pulls)).all()), "its missing rewards")
+        if self.n_dropped > 0 and self.status == 0:
             self.reserve_marks(<Py_ssize_t>self.n_read)
             _take(self.marks, marks, self.n_read)
         # All that later serves as an index.

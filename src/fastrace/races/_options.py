@@ -224,22 +224,6 @@ def scan_advantage(value: float | None) -> float | None:
     return float(value)
 
 
-def epsilon(value: float) -> float:
-    """How far below the best a mean may be, in reward units."""
-    found = _checks.real(value, "epsilon")
-    if not 0.0 <= found < math.inf:
-        raise ValueError(f"epsilon is {value}; a finite number of at least 0 is needed, in reward units")
-    return float(found)
-
-
-def n_best(value: int, n_arms: int) -> int:
-    """How many arms are asked for."""
-    count = _checks.integer(value, "n_best", 1, "there must be something to find")
-    if count > n_arms:
-        raise ValueError(f"n_best is {value} and there are {n_arms} arms; at most all of them can be asked for")
-    return count
-
-
 def missing(value: str, variance: str, low: NDArray[np.float64] | None, high: NDArray[np.float64] | None) -> str:
     """What becomes of a missing reward."""
     found = _checks.missing(value, low is not None)

@@ -74,8 +74,8 @@ class RaceSettings:
         self.tail_guard = _checks.flag(tail_guard, "tail_guard")
         self.scan_advantage = _options.scan_advantage(scan_advantage) or 0.0
         self.outside = "raise" if _options.strict(outside) else "warn"
-        self.epsilon = _options.epsilon(epsilon)
-        self.n_best = _options.n_best(n_best, self.n_arms)
+        self.epsilon = _checks.epsilon(epsilon)
+        self.n_best = _checks.n_best(n_best, self.n_arms)
         self.cost = None if cost is None else _checks.arm_costs(cost, self.n_arms)
         self.missing = _options.missing(missing, self.variance, self.low, self.high)
         if proxy is not None:
@@ -112,10 +112,7 @@ class RaceSettings:
     def start(self, constants: NDArray[np.float64], rng: _checks.RngLike) -> _core.Race:
         """A compiled race that has begun, with these constants of the arms."""
         running = int(np.isfinite(constants).sum())
-        if 0 <= self.max_pulls < running > self.n_best:
-            raise ValueError(
-                f"max_pulls is {self.max_pulls}; at least {running} is needed, one reward of each arm that can win"
-            )
+        _checks.budget(None if self.max_pulls < 0 else self.max_pulls, running, running > self.n_best)
         if running < self.n_best:
             raise ValueError(f"n_best is {self.n_best} and only {running} arms can win; their offsets must be finite")
         if self.missing == "drop" and np.ptp(constants[np.isfinite(constants)]) > 0.0:
@@ -286,7 +283,7 @@ def race_result(
 ) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read, and what was not used was paid."""
     known = options.answer(core)
-    if options.n_rows and known["n_missing"] == options.n_rows:
+    if options.n_rows and known["n_dropped"] == options.n_rows:
         raise ValueError(f"all {options.n_rows} rows were dropped, because each has a missing reward; nothing is known "
                          f"of any arm: look at the rewards, or take missing='worst'")
     size = options.n_arms * (options.n_rows + n_always_read)

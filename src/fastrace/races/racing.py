@@ -84,7 +84,8 @@ class FiniteRace:
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
         row out of the population for all arms: the answer is about the rows that no arm misses. To know them, the race
-        reads all arms until it is over: an arm that is beaten early goes on costing rewards. It refuses -inf.
+        reads all arms until it is over: an arm that is beaten early goes on costing rewards. It refuses -inf, and warns
+        of an arm that has given no reward in 100 rows.
         ``"worst"`` counts it as the low end of `support`: rigorous where failures count as failures. Neither reads rows
         in order.
     outside : {"raise", "warn"}, default "raise"
@@ -330,9 +331,7 @@ class FiniteRace:
         self._not_in_flight("tell() without arms and rows")
         if np.ma.isMaskedArray(rewards):
             raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
-        block = np.asarray(rewards)
-        if block.dtype.kind == "O" and self._options.missing != "raise":
-            block = np.array(rewards, dtype=np.float64)         # None is nan
+        block = _checks.without_none(np.asarray(rewards))
         if block.ndim != 2 or block.dtype.kind not in "fiub":
             raise ValueError(
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers, rows by arms, are needed"
@@ -348,9 +347,7 @@ class FiniteRace:
         which = [_checks.indices(value, name, size) for value, name, size in
                  ((arms, "arms", self._options.n_arms), (rows, "rows", self._options.n_rows))]
         shape = which[1].size, which[0].size
-        block = np.asarray(rewards)
-        if block.dtype.kind == "O" and self._options.missing != "raise":
-            block = np.array(rewards, dtype=np.float64)         # None is nan
+        block = _checks.without_none(np.asarray(rewards))
         block = block.reshape(shape) if block.ndim == 0 and shape == (1, 1) else block
         if block.dtype.kind not in "fiub" or np.ma.isMaskedArray(rewards) or block.shape != shape:
             raise ValueError(f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape {shape} "

@@ -97,6 +97,8 @@ class RaceResult(ComparedResult):
     n_unused : int
         Rewards that were asked for ahead and that the answer does not use, because their arms had left.
     n_missing : int
+        Rewards that were missing, of those asked for; with ``missing="drop"`` and with ``"worst"``.
+    n_dropped : int
         Rows that were dropped because a reward was missing; `mean` and the intervals are about the rest.
     coefficient : ndarray of float, shape (n_arms,), or None
         With a proxy: what the scores of each arm were multiplied by last, 0 before the first look.
@@ -126,6 +128,7 @@ class RaceResult(ComparedResult):
     cost: float | None = None
     n_unused: int = 0
     n_missing: int = 0
+    n_dropped: int = 0
     coefficient: NDArray[np.float64] | None = None
 
     _per_arm: ClassVar[tuple[str, ...]] = ("mean", "lower", "upper", "half_width", "pulls")
@@ -309,8 +312,9 @@ class StreamRaceResult(ComparedResult):
     cost : float or None
         What the rewards used cost together, where the cost of one was given.
     n_missing : int
-        Rounds that were dropped, which `pulls` counts and `n_rounds` does not; or missing rewards that counted as the
-        worst ones.
+        Rewards that were missing, of those asked for; with ``missing="drop"`` and with ``"worst"``.
+    n_dropped : int
+        Rounds that were dropped because a reward was missing, which `pulls` counts and `n_rounds` does not.
     """
 
     best: int | NDArray[np.intp]
@@ -338,6 +342,7 @@ class StreamRaceResult(ComparedResult):
     first_look: int | None = None
     cost: float | None = None
     n_missing: int = 0
+    n_dropped: int = 0
 
     @property
     def promise(self) -> str:

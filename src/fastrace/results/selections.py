@@ -30,8 +30,9 @@ class SelectionResult(ComparedResult):
         Pulls of each arm.
     stopped_by : str
         ``"delta"`` (the error bound reached `delta`), ``"cap"`` (every arm has had the pulls of a plan for the worst
-        case), ``"plan"`` (a fixed plan was carried out), ``"bound"`` (no bounds collide any more, or every arm was
-        decided), ``"horizon"`` (the rounds are used up), ``"budget"`` (the pulls of a rule without promise are spent),
+        case), ``"plan"`` (a fixed plan was carried out), ``"bound"`` (the arms selected are the best: every arm was
+        decided), ``"epsilon"`` (no other arm can be better by `epsilon`), ``"horizon"`` (the rounds are used up),
+        ``"budget"`` (the pulls of a rule without promise are spent),
         ``"single"`` (all arms were asked for), ``"exact"`` (every row of a table was read after all: the means are
         those of the table), ``"max_pulls"`` (as asked: no promise beyond `error_bound`) or ``""`` (still running).
     rule : str
@@ -64,7 +65,7 @@ class SelectionResult(ComparedResult):
     cost : float or None
         What the pulls cost together, where the cost of one was given.
     n_missing : int
-        Pulls whose reward was missing.
+        Rewards that were missing, of those asked for.
     differences : ndarray of float, shape (n_arms, 2), or None
         Interval of each mean minus that of the leader, ``best`` or its first. All of them hold at once, at all times
         and whoever leads, with probability at least ``1 - delta``; see `LUCB`. 0 for the leader itself. None for rules
@@ -132,8 +133,8 @@ class SelectionResult(ComparedResult):
         return self._chosen()
 
     def _decided(self) -> str:
-        """With an epsilon every rule stops once no arm can be better by so much."""
-        if self.epsilon > 0.0 and self.stopped_by in ("bound", "delta", "cap", "plan"):
+        """With an epsilon, plans and error bounds are about no arm being better by so much."""
+        if self.epsilon > 0.0 and self.stopped_by in ("delta", "cap", "plan"):
             return "epsilon"
         return "best" if self.stopped_by == "delta" else super()._decided()
 

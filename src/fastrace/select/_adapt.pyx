@@ -17,7 +17,8 @@ from fastrace._base._signals cimport check_signals
 from fastrace._draws._sum_tree cimport sum_tree_build, sum_tree_find, sum_tree_set, sum_tree_size, sum_tree_t
 from fastrace._math._anytime cimport mixture_t, set_mixture
 from fastrace._math._cutoff cimport cutoff_between, evidence_t, kind_t, level, log_level, standard_error, width_at
-from fastrace.select._selector cimport BY_CAP, BY_DELTA, BY_PLAN, BY_SEPARATION, MOST_PER_BATCH, Selector, per_arm
+from fastrace.select._selector cimport (BY_CAP, BY_DELTA, BY_EPSILON, BY_PLAN, BY_SEPARATION, MOST_PER_BATCH,
+                                        Selector, per_arm)
 
 import numpy as np
 
@@ -262,7 +263,7 @@ cdef class Adapt(Selector):
             else:
                 highest = max(highest, self.mean[i] + self.level[i])
         if lowest >= highest:
-            self.status = BY_SEPARATION
+            self.status = BY_SEPARATION if self.epsilon == 0.0 else BY_EPSILON
             return True
         for i in range(self.n_arms):
             if self.is_best[i]:

@@ -9,7 +9,7 @@ from fastrace._draws._heaps cimport heap_order, heap_sift
 from fastrace._math._anytime cimport (TABLE_SIZE, kl_easy_level, kl_level, kl_lower, kl_upper, lucb1_half_width,
                                       mean_mixture_boundary, mixture_rho, mixture_t, normal_mixture_boundary,
                                       normal_mixture_level, set_mixture, table_boundary)
-from fastrace.select._selector cimport BY_BUDGET, BY_SEPARATION, MOST_PULLS, Selector
+from fastrace.select._selector cimport BY_BUDGET, BY_EPSILON, BY_SEPARATION, MOST_PULLS, Selector
 
 import numpy as np
 
@@ -193,7 +193,7 @@ cdef class LucbSelector(Selector):
         if self.total >= self.next_gap or gap < self.epsilon:
             self._note(gap)
         if gap < self.epsilon:
-            self.status = BY_SEPARATION
+            self.status = BY_EPSILON if gap >= 0.0 else BY_SEPARATION
             return 0
         count = self._size(weakest, rival)
         self.rounds += count

@@ -15,7 +15,7 @@ from fastrace._draws._duels cimport Duels
 from fastrace._draws._ranks cimport kth_largest
 from fastrace._math._pairs cimport log_hedged, mirrored, spread_of, spread_t
 from fastrace.select._pairs cimport PairSelector
-from fastrace.select._selector cimport BY_SEPARATION, REFUSED
+from fastrace.select._selector cimport BY_EPSILON, BY_SEPARATION, REFUSED
 
 import numpy as np
 
@@ -496,7 +496,7 @@ cdef class PairedSelector(PairSelector):
                 self.split()
         if n_lack == 0:
             self._note_error()
-            self.status = BY_SEPARATION
+            self.status = BY_SEPARATION if self.epsilon == 0.0 else BY_EPSILON     # differences are tested with it only
             return 0
         if self.total >= self.next_gap:
             self._note_error()

@@ -50,6 +50,7 @@ cdef class PairSelector(LucbSelector):
     cdef int _suffices(self, double a, double b, double level, int depth) except -1 nogil
     cdef int _suffice(self, double a, double b, double level, int depth) except -1 nogil
     cdef int _search(self, double level) except -1 nogil
+    cdef int _are_best(self) except -1 nogil
     cdef bint _refused(self, Py_ssize_t weakest, Py_ssize_t rival) noexcept nogil
     cdef double _log_bound(self, double slack) except? 1.0 nogil
     cdef int _note_error(self) except -1 nogil

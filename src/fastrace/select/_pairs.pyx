@@ -13,7 +13,7 @@ from fastrace._base._guard cimport guard_check
 from fastrace._math._pairs cimport (MOST_BETS, ladder_init, log_hedged, log_wealth, mirrored, set_wins, spread_of,
                                     spread_t)
 from fastrace.select._lucb cimport LucbSelector
-from fastrace.select._selector cimport BY_SEPARATION
+from fastrace.select._selector cimport BY_EPSILON, BY_SEPARATION
 
 import numpy as np
 
@@ -294,6 +294,24 @@ cdef class PairSelector(LucbSelector):
             self.failed = failed
         return 0.0
 
+    cdef int _are_best(self) except -1 nogil:
+        """Whether the evidence also suffices without epsilon: the chosen arms are then the best, as far as delta goes.
+
+        Both claims share one delta. In the proof of `lucb.LUCB`, let an arm b of the first sum that is better than
+        mu_(m) - epsilon bet against theta = mu_(m), and any other against mu_(m) - epsilon: the second sum is the same.
+        """
+        cdef double epsilon = self.epsilon, failed = self.failed
+        cdef Py_ssize_t[2] held
+        cdef int found
+        held[0], held[1] = self.held[0], self.held[1]
+        self.epsilon = 0.0
+        try:
+            found = self._search(self.goal)
+        finally:
+            self.epsilon, self.failed = epsilon, failed
+            self.held[0], self.held[1] = held[0], held[1]
+        return found
+
     # The loop.
 
     cdef int _note_error(self) except -1 nogil:
@@ -342,7 +360,7 @@ cdef class PairSelector(LucbSelector):
                 self.spent += SEARCH * self.n_arms
                 if self._search(self.goal):
                     self._note_error()
-                    self.status = BY_SEPARATION
+                    self.status = BY_SEPARATION if self.epsilon == 0.0 or self._are_best() else BY_EPSILON
                     return 0
         if self.total >= self.next_gap:
             self._note_error()
@@ -399,8 +417,8 @@ cdef class PairSelector(LucbSelector):
             return 0.0
         if not self.ready:
             return np.inf
-        if self.status == BY_SEPARATION:
-            return self.epsilon
+        if self.status in (BY_SEPARATION, BY_EPSILON):
+            return self.epsilon if self.status == BY_EPSILON else 0.0
         lower = [self._end(i, 0) for i in range(self.n_arms) if self.is_best[i]]
         upper = [self._end(i, 1) for i in range(self.n_arms) if not self.is_best[i]]
         return max(upper) - min(lower)

@@ -20,6 +20,7 @@ cdef enum status_t:             # places in STOPPED_BY
     BY_BUDGET                   # the budget is spent
     BY_ALL                      # all arms are wanted
     BY_MAX_PULLS                # told to stop; may go on
+    BY_EPSILON                  # no arm is better by epsilon
 
 
 cdef enum:                      # places in MISSING

@@ -13,22 +13,24 @@ from fastrace._draws._alias cimport alias_build, alias_pick, alias_t
 from fastrace._draws._heaps cimport heap_exchange, heap_order, heap_sift, precedes
 from fastrace._draws._uniforms cimport UNIFORMS, uniforms_fill, uniforms_left, uniforms_resume
 from fastrace._math._bounds cimport stream_slack
-from fastrace._math._missing cimport silent_for_good
+from fastrace._math._missing cimport WORTH_A_WARNING, silent_for_good, worth_a_warning
 from fastrace.pulls cimport PullSource
 
 import operator
+import warnings
 from copy import deepcopy
 
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._words import SILENT_PULLS, arms_in_words
 from fastrace.pulls import _flat, _whole_numbers
 
 cnp.import_array()
 
 LARGEST_BATCH = MOST_PER_BATCH
 MISSING = ("raise", "drop", "worst")
-STOPPED_BY = ("", "delta", "cap", "plan", "bound", "horizon", "budget", "single", "max_pulls")
+STOPPED_BY = ("", "delta", "cap", "plan", "bound", "horizon", "budget", "single", "max_pulls", "epsilon")
 
 cdef enum:
     REWARDS_PER_PIECE = 4096        # most rewards that one request to a source holds
@@ -332,12 +334,19 @@ cdef class Selector:
                 silent = 0
             else:
                 silent += 1
+        if heard == 0 and worth_a_warning(silent - count, silent) and self.total > self.missed[arm]:
+            with gil:
+                self._warn_of_silence(arm, silent)
         if silent_for_good(silent, heard, asked):
             with gil:
                 raise _checks.arm_error(self, arm, f"the last {silent} pulls of arm {arm} gave no reward: missing is "
                                                    f"'drop', and no more becomes known of it; leave it out, or take "
                                                    f"missing='worst'. Nothing of this batch was used")
         return 0
+
+    def _warn_of_silence(self, arm, silent):
+        if self._pulls.any():
+            warnings.warn(SILENT_PULLS.format(arms_in_words([arm]), silent), RuntimeWarning, stacklevel=2)
 
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1:
         if reward != reward:
@@ -508,6 +517,16 @@ cdef class Selector:
         known = {} if self.missed == NULL else dict(n_missing=int(self.vectors["missed"].sum()))
         return dict(best=self._chosen(), mean=np.where(self._pulls > 0, self._mean, np.nan), pulls=self._made(),
                     stopped_by=self.stopped_by, **known)
+
+    def unpulled(self):
+        """Whether some arm has had no pull."""
+        return bool((self._alone(self._made) == 0).any())
+
+    def silent_arms(self):
+        """Arms whose rewards were all missing, dropped, and so many that this is worth a warning."""
+        if self.missing != DROPPED or not self._pulls.any():
+            return []
+        return np.flatnonzero((self._pulls == 0) & (self.vectors["missed"] >= WORTH_A_WARNING)).tolist()
 
     def _made(self):
         """Pulls of each arm, those whose reward was missing included."""

@@ -214,7 +214,7 @@ class Adapt(Selection):
         width = self._core.widths()
         name = "ADAPT" if self._policy == "tightest" else f"ADAPT {self._policy}"
         error = self._core.error_bound()
-        if known["stopped_by"] == "cap" or known["stopped_by"] in ("plan", "bound"):
+        if known["stopped_by"] == "cap" or known["stopped_by"] in ("plan", "bound", "epsilon"):
             error = min(error, self._delta)
         return {
             "rule": name + (" anytime" if self._anytime else ""),

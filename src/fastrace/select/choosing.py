@@ -179,7 +179,7 @@ def select_best(
     with _checks.options_of("select_best"):
         name = _checks.choice(method, "method", METHODS)
         generator = _checks.generator(rng)
-        limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
+        limit = _checks.budget(max_pulls, 1, False)
         size = _size(pull) if n_arms is None else n_arms
         if _checks.choice(missing, "missing", _checks.MISSING_REWARDS) != "raise":
             if RULES.get(name) is not LUCB:
@@ -187,11 +187,7 @@ def select_best(
                                  f"missing rewards: fill them in for the others")
             options = {**options, "missing": missing}
         rule = _rule(name, size, n_best, epsilon, delta, support, limit, {"names": names, "rng": generator, **options})
-        if limit is not None and limit < rule._n_arms and not rule.done:
-            raise ValueError(
-                f"max_pulls is {limit}; at least {rule._n_arms} is needed, one pull of each arm: without, the choice "
-                f"would be arbitrary"
-            )
+        _checks.budget(limit, rule._n_arms, not rule.done)
         if cost is not None:
             rule._cost = _checks.arm_costs(cost, rule._n_arms)
         source: Any = rule._rewards(pull, order)

@@ -14,7 +14,7 @@ import fastrace.select._paired as _paired
 import fastrace.select._pairs as _pairs
 import fastrace.select._unbounded as _unbounded
 from fastrace._base import _checks
-from fastrace._base._words import counted
+from fastrace._base._words import SILENT_PULLS, arms_in_words, counted
 from fastrace.select._lucb import BOUNDS
 from fastrace.select.selection import Selection, missed, scales
 
@@ -351,7 +351,7 @@ class LUCB(Selection):
 
     def _bounds(self) -> dict[str, Any]:
         core = self._core
-        proved = core.stopped_by == "bound"
+        proved = core.stopped_by in ("bound", "epsilon")
         known = core.answer()
         chosen = np.zeros(self._n_arms, dtype=bool)
         chosen[known["best"]] = True
@@ -374,7 +374,11 @@ class LUCB(Selection):
 
     def _doubts(self) -> tuple[str, ...]:
         lost = known["n_missing"] if (known := self._core.answer()).get("n_missing") else 0
-        return (*((missed(self._missing, lost),) if lost else ()), *self._law_doubts())
+        silent = self._core.silent_arms()
+        said = [missed(self._missing, lost)] if lost else []
+        if silent:
+            said.append(SILENT_PULLS.format(arms_in_words(silent, self._names), int(known["pulls"][silent].sum())))
+        return (*said, *self._law_doubts())
 
     def _law_doubts(self) -> tuple[str, ...]:
         """What may be wrong with what was assumed of the rewards."""

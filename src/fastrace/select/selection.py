@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
-from fastrace._base._words import counted
+from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
@@ -49,8 +49,8 @@ missing : {"raise", "drop", "worst"}, default "raise"
     the answer is about the means of the rewards that came, :math:`E(x_i | x_i \text{ came})`. Where an arm fails to
     answer what it is bad at, that is more than its mean over all draws; take ``"worst"`` then. Each arm has missing
     rewards of its own, so means are those of other draws; races over tables and `BettingRace` drop a row or round for
-    all arms. An arm that is silent for at least 1,000 pulls, and far longer than before, or for its first 100,000, is
-    named in an error.""",
+    all arms. An arm that is silent for its first 100 pulls, where others are not, is named in a warning, and one that
+    is silent for at least 1,000, and far longer than before, or for its first 100,000, in an error.""",
     "no rng": """\
 rng : None, int, SeedSequence or Generator, optional
     Source of randomness. The rule itself draws nothing; `run` spawns from it what draws rows of a table.""",
@@ -98,12 +98,8 @@ class Selection(ABC):
     ) -> None:
         """Check and keep what every rule is given."""
         self._n_arms = _checks.integer(n_arms, "n_arms", 1, "a selection needs arms")
-        self._n_best = _checks.integer(n_best, "n_best", 1, "a selection names at least one arm")
-        if self._n_best > self._n_arms:
-            raise ValueError(f"n_best is {n_best}, but there are only {n_arms} arms to select from")
-        self._epsilon = _checks.real(epsilon, "epsilon")
-        if not 0.0 <= self._epsilon < math.inf:
-            raise ValueError(f"epsilon is {epsilon!r}; a finite accuracy of at least 0, in reward units, is needed")
+        self._n_best = _checks.n_best(n_best, self._n_arms)
+        self._epsilon = _checks.epsilon(epsilon)
         self._delta = _checks.probability(delta, "delta")
         if support is None:
             raise ValueError(f"support is None; {type(self).__name__} needs support=(low, high), an interval that "
@@ -215,8 +211,8 @@ class Selection(ABC):
             they come. A table (array or frame) of shape (n_rows, n_arms) and a `Source` are populations of rows; see
             `order`.
         max_pulls : int, optional
-            Pulls after which to stop with the best answer so far. They count from the beginning, and a later call may
-            go on.
+            Pulls after which to stop with the best answer so far; at least one per arm. They count from the beginning,
+            and a later call may go on.
         order : {"random", "given"}, default "random"
             How to read a table. ``"random"``: each pull reads a row drawn with `rng`, with replacement, as the bounds
             of these rules are proven for independent rewards; the answer is about the means of the table, however its
@@ -249,7 +245,8 @@ class Selection(ABC):
         use `fastrace.select_best`, which reads the whole table in the end and answers exactly. To continue in the order
         given, make one `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
         """
-        limit = NO_LIMIT if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts pulls")
+        limit = _checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled())
+        limit = NO_LIMIT if limit is None else limit
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
@@ -375,5 +372,5 @@ def scales(
 def missed(missing: str, count: int) -> str:
     """What became of missing rewards."""
     if missing == "worst":
-        return f"{counted(count, 'missing reward')} counted as the low end of the support"
+        return WORST_REWARDS.format(counted(count, "missing reward"))
     return f"{counted(count, 'pull')} gave no reward: the answer is about the means of the rewards that came"

@@ -16,10 +16,7 @@ EQUAL = (
     "rewards or differences of {} have been the same in all rounds: nothing is known of their spread, and a "
     "verdict about them takes 4800 rounds at least"
 )
-LOST = {        # what became of missing rewards
-    "drop": "{} rounds were dropped, as a reward was missing: the answer is about the means over the rest",
-    "worst": "{} missing rewards counted as the low end of the support",
-}
+DROPPED_ROUNDS = "{} rounds were dropped, as a reward was missing: the answer is about the means over the rest"
 INCONSISTENT = (
     "a bracket became empty: the rewards broke an assumption, or the event of probability delta came true; nothing is "
     "promised"

@@ -49,7 +49,8 @@ cdef class Rounds:
     cdef guard_t guard
     cdef int64_t limit                  # rewards after which to stop
     cdef int missing                    # what a missing reward does, a place in MISSING
-    cdef readonly int64_t n_missing     # rounds that were dropped; or rewards that counted as the worst ones
+    cdef readonly int64_t n_missing     # missing rewards
+    cdef readonly int64_t n_dropped     # rounds that were dropped
     cdef int64_t silent                 # rounds that were dropped since the last one that was not
     cdef Duels duels                    # by which arms are told apart, or None: by their brackets
     cdef double goal                    # evidence that a duel needs

@@ -528,7 +528,7 @@ cdef class Rounds:
 
     cdef int64_t position(self) noexcept nogil:
         """Rounds so far, dropped ones included."""
-        return self.rounds + (self.n_missing if self.missing == SKIPPED else 0)
+        return self.rounds + self.n_dropped
 
     cdef int64_t _affordable(self) noexcept nogil:
         """Rounds of all open arms that `limit` leaves."""

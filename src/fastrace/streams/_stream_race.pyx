@@ -9,16 +9,19 @@ from fastrace._base._guard cimport guard_check, guard_check_built, guard_enter, 
 from fastrace._draws._row_order cimport RowOrder, row_in
 from fastrace._math._bounds cimport stream_slack
 from fastrace._math._columns cimport column_t, column_varies
-from fastrace._math._missing cimport silent_for_good
+from fastrace._math._missing cimport silent_for_good, worth_a_warning
 from fastrace._math._moments cimport moments4_skewness
 from fastrace._math._rounds cimport fr_view
 from fastrace.sources cimport ArraySource, Source
 from fastrace.streams._rounds cimport (ASYMPTOTIC, BY_EPSILON, BY_HORIZON, BY_MAX_PULLS, CHOSEN, DROPPED, EXACT,
                                        OPEN, REFUSED, RUNNING, SKIPPED, WORST, Rounds)
 
+import warnings
+
 import numpy as np
 
 from fastrace._base._checks import DamagedError, arm_error
+from fastrace._base._words import SILENT_ROUNDS, arms_in_words
 from fastrace._draws import _row_order
 from fastrace.streams._rounds import STOPPED_BY
 
@@ -83,7 +86,8 @@ cdef class StreamRace(Rounds):
         if self.missing == SKIPPED:
             table = (<object>table)[:max(self.horizon - first, 0)]
             n_gone = table.shape[0]
-            there = np.flatnonzero(~np.isnan(table).any(axis=1))
+            gone = np.isnan(table)
+            there = np.flatnonzero(~gone.any(axis=1))
             last = np.ascontiguousarray((<object>table)[-1:])
             table = (<object>table)[there]
         elif self.missing == WORST:
@@ -115,7 +119,8 @@ cdef class StreamRace(Rounds):
         elif self.missing == SKIPPED:       # up to the round that ended the race
             if self.status != RUNNING:
                 n_gone = there[used - 1] + 1
-            self.n_missing += n_gone - used
+            self.n_dropped += n_gone - used
+            self.n_missing += int(gone[:n_gone].sum())
             self._end_at_horizon()
             try:
                 if n_gone:
@@ -136,6 +141,8 @@ cdef class StreamRace(Rounds):
         if self.status != RUNNING:
             return 0
         self._count_silent(count, heard)
+        if self.rounds == 0 and worth_a_warning(self.silent - count, self.silent):
+            self._warn_of_silence([i for i in range(self.n_arms) if last[i * stride] != last[i * stride]])
         if not silent_for_good(self.silent, self.rounds, self.position()):
             return 0
         for i in range(self.n_arms):
@@ -144,6 +151,9 @@ cdef class StreamRace(Rounds):
                                          f"{i} in the last one: missing is 'drop', and no more becomes known; leave "
                                          f"it out, or take missing='worst'")
         return 0
+
+    def _warn_of_silence(self, arms):
+        warnings.warn(SILENT_ROUNDS.format(self.silent, arms_in_words(arms)), RuntimeWarning, stacklevel=2)
 
     cdef void _count_silent(self, int64_t count, int64_t heard) noexcept:
         """Of `count` more rounds, the one before `heard` was the last that was not dropped."""
@@ -166,7 +176,7 @@ cdef class StreamRace(Rounds):
     def _run(self, Source source, batch, rng, max_pulls):
         cdef ArraySource table
         cdef fr_view view
-        cdef Py_ssize_t used = 0, most = batch, count, n, i, kept
+        cdef Py_ssize_t used = 0, most = batch, count, n, i, kept, taken
         cdef int64_t last = min(source.n_rows, self.horizon)
         if most < 1:
             raise ValueError(f"batch is {batch}; at least one round is needed")
@@ -241,11 +251,14 @@ cdef class StreamRace(Rounds):
                     at = self.rounds
                     if self.missing == SKIPPED:
                         at = self.position() + rows[used] - used
-                        self.n_missing += rows[used] - used
+                        self.n_dropped += rows[used] - used
+                        self._count_gaps(rows[used])
                         self._count_silent(rows[used], rows[used - 1] + 1 if used else 0)
                     raise self._refuse(bad, at, self.order)
                 if self.missing == SKIPPED:
-                    self.n_missing += (count if self.status == RUNNING else rows[used - 1] + 1) - used
+                    taken = count if self.status == RUNNING else rows[used - 1] + 1
+                    self.n_dropped += taken - used
+                    self._count_gaps(taken)
                     self._listen(count, rows[kept - 1] + 1 if kept else 0, room + min(kept, count - 1), most)
                 elif self.missing == WORST and self.gaps:
                     self._count_gaps(used)
@@ -266,7 +279,7 @@ cdef class StreamRace(Rounds):
     cdef Py_ssize_t _settle_missing(self, double **columns, Py_ssize_t n, Py_ssize_t count,
                                     int64_t *which) except -1 nogil:
         """Drop rounds of which a reward is missing: how many are left, and `which`; or let missing rewards be the worst
-        ones, and add their rounds in the block and arms to `gaps`."""
+        ones. Their rounds in the block and arms are added to `gaps`."""
         cdef Py_ssize_t t, i, kept = 0
         cdef bint gone
         cdef double x
@@ -278,8 +291,8 @@ cdef class StreamRace(Rounds):
                     gone = True
                     if self.missing == WORST:
                         x = self.low_of(i)
-                        with gil:
-                            self.gaps.append((t, self.arm[i]))
+                    with gil:
+                        self.gaps.append((t, i if self.missing == SKIPPED else self.arm[i]))
                 columns[i][kept] = x
             if self.missing == WORST or not gone:
                 which[kept] = t
@@ -287,7 +300,11 @@ cdef class StreamRace(Rounds):
         return kept
 
     def _count_gaps(self, used):
-        """Missing rewards among those used of the last `used` rounds."""
+        """Missing rewards among those of the `used` rounds that were taken last."""
+        if self.missing == SKIPPED:
+            self.n_missing += sum(t < used for t, _ in self.gaps)
+            self.gaps = []
+            return
         end = {self._arm[i]: self._fields[4, i] for i in range(self.n_open, self.n_arms)}
         self.n_missing += sum(t < used and self.rounds - used + t < end.get(arm, INFINITY) for t, arm in self.gaps)
         self.gaps = []
@@ -373,7 +390,7 @@ cdef class StreamRace(Rounds):
             k = np.nanargmax(centred) if self.rounds else 0
             centred = np.array([self.columns[i].origin - self.columns[k].origin + self.columns[i].moments.mean
                                 for i in range(self.n_arms)])
-        return dict({} if self.missing == REFUSED else dict(n_missing=self.n_missing),
+        return dict({} if self.missing == REFUSED else dict(n_missing=self.n_missing, n_dropped=self.n_dropped),
                     mean=table[0], centred=centred, std=std, lower=table[2], upper=table[3], pulls=pulls,
                     evidence=self._evidence(), chosen=np.flatnonzero(verdict == CHOSEN),
                     active=np.flatnonzero(verdict == OPEN), n_rounds=self.rounds, stopped_by=STOPPED_BY[self.status])
@@ -450,7 +467,7 @@ cdef class StreamRace(Rounds):
                     verdict=self._verdict.copy(), low=self._low.copy(), high=self._high.copy(),
                     counts=(self.n_open, self.n_wanted, self.rounds, self.status),
                     **({} if self.missing == REFUSED else dict(n_missing=self.n_missing)),
-                    **(dict(silent=self.silent) if self.missing == SKIPPED else {}),
+                    **(dict(silent=self.silent, n_dropped=self.n_dropped) if self.missing == SKIPPED else {}),
                     **({} if self.duels is None else dict(duels=self.duels.state())),
                     **(dict(columns=self._columns.copy()) if self.bound == ASYMPTOTIC else {}))
 
@@ -462,6 +479,7 @@ cdef class StreamRace(Rounds):
         low, high = state["low"], state["high"]
         n_open, n_wanted, rounds, status = state["counts"]
         n_missing = 0 if self.missing == REFUSED else state["n_missing"]
+        n_dropped = state.get("n_dropped", n_missing) if self.missing == SKIPPED else 0     # once they were one number
         silent = state.get("silent", 0) if self.missing == SKIPPED else 0       # races saved before it was counted
         if not (fields.dtype == np.float64 and fields.shape == np.shape(self._fields) and arm.dtype == np.intp
                 and np.array_equal(np.sort(arm), np.arange(self.n_arms)) and verdict.dtype == np.int8
@@ -469,7 +487,7 @@ cdef class StreamRace(Rounds):
                 and np.isin(verdict, (OPEN, DROPPED, CHOSEN)).all() and 0 <= n_wanted <= self.n_best
                 and (verdict[:n_open] == OPEN).all() and (verdict[n_open:] != OPEN).all()
                 and 0 <= rounds <= self.horizon and isinstance(n_missing, int) and 0 <= n_missing < 1 << 62
-                and isinstance(silent, int) and 0 <= silent <= n_missing
+                and isinstance(n_dropped, int) and isinstance(silent, int) and 0 <= silent <= n_dropped <= n_missing
                 and 0 <= status < len(STOPPED_BY)
                 and (status not in (RUNNING, BY_MAX_PULLS) or 0 < n_wanted < n_open)
                 and np.array_equal(low, np.broadcast_to(self.arguments[6], (self.n_arms,))[arm])
@@ -493,4 +511,4 @@ cdef class StreamRace(Rounds):
             self.rule.lows = self.low
             self.rule.highs = self.high
         self.n_open, self.n_wanted, self.rounds, self.status = n_open, n_wanted, rounds, status
-        self.n_missing, self.silent = n_missing, silent
+        self.n_missing, self.n_dropped, self.silent = n_missing, n_dropped, silent

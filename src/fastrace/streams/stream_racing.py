@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
-from fastrace._base._words import counted
+from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
 from fastrace.streams import _rules
-from fastrace.streams._race_words import DOUBTED, EQUAL, INCONSISTENT, LOST, PAGE, SPENT, STOPPED
+from fastrace.streams._race_words import DOUBTED, DROPPED_ROUNDS, EQUAL, INCONSISTENT, PAGE, SPENT, STOPPED
 from fastrace.streams._sequences import doubts
 
 MOST_ROUNDS = 1 << 62
@@ -39,6 +39,8 @@ class StreamRace:
         super().__init_subclass__(**options)
         cls.__doc__ = filled(cls.__doc__, PAGE)
         _checks.own_init(cls)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checks.names_caller(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(
         self, n_arms: int, horizon: int | None, delta: float = 0.05, support: _checks.Support | None = None,
@@ -63,12 +65,8 @@ class StreamRace:
         low, high = _checks.support_bounds(FINITE if support is None else support, n_arms)
         if (0.5 * high - 0.5 * low > 0.125 * MOST).any():
             raise ValueError(f"support is {support!r}; a width that a float can hold is needed")
-        self._epsilon = _checks.real(epsilon, "epsilon")
-        if not 0.0 <= self._epsilon < math.inf:
-            raise ValueError(f"epsilon is {epsilon!r}; a finite number of at least 0 is needed, in reward units")
-        n_best = _checks.integer(n_best, "n_best", 1, "it counts the arms to find")
-        if n_best > n_arms:
-            raise ValueError(f"n_best is {n_best}; there are {n_arms} arms")
+        self._epsilon = _checks.epsilon(epsilon)
+        n_best = _checks.n_best(n_best, n_arms)
         goal = self._goal(n_arms, n_best)
         if n_best > 1 and self._epsilon > 0.0 and goal is None:
             raise ValueError(f"epsilon is {epsilon!r} and n_best is {n_best}; the epsilon-best race finds one arm")
@@ -137,7 +135,7 @@ class StreamRace:
         race = self._race
         first = race.rounds
         if self._missing == "drop":         # all arms to the end, as rounds are dropped for all of them
-            first += race.n_missing
+            first += race.n_dropped
             return np.arange(race.n_arms), np.arange(first, first + min(n_rounds, race.horizon - first), dtype=np.int64)
         return self.active, np.arange(first, first + min(n_rounds, race.horizon - first), dtype=np.int64)
 
@@ -164,9 +162,7 @@ class StreamRace:
         """
         if np.ma.isMaskedArray(rewards):
             raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
-        block = np.asarray(rewards)
-        if block.dtype.kind == "O" and self._missing != "raise":
-            block = np.array([np.nan if x is None else x for x in block.ravel()]).reshape(block.shape)
+        block = _checks.without_none(np.asarray(rewards))
         n_open = self._race.n_arms if self._missing == "drop" else self._race.n_open
         if self.done:
             raise ValueError("the race is over; it takes no more rewards")
@@ -200,8 +196,8 @@ class StreamRace:
             Rounds to ask a callable for at a time. More cost fewer calls, and up to ``batch - 1`` rewards per arm that
             are not used. Tables are read where they lie.
         max_pulls : int, optional
-            Most rewards to use, those of earlier calls included: no round is begun that would take more. ``stopped_by``
-            is then ``"max_pulls"``, and a later call may go on.
+            Most rewards to use, those of earlier calls included; at least one per arm. No round is begun that would
+            take more. ``stopped_by`` is then ``"max_pulls"``, and a later call may go on.
         order : {"random", "given"}, default "random"
             In which order to read the rows of a table or a `Source`. ``"random"``: in uniformly random order, each row
             at most once; the answer is about the means of the table, however its rows are sorted. ``"given"``: row
@@ -236,7 +232,7 @@ class StreamRace:
         2.5 ns in memory, and a page of the file where a memory-mapped table is larger than memory.
         """
         batch = _checks.integer(batch, "batch", 1, "it counts rounds")
-        limit = None if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 0, "it counts rewards")
+        limit = _checks.budget(max_pulls, self._race.n_arms, not self.done and self._race.rounds == 0)
         order = _checks.choice(order, "order", ("random", "given"))
         generator, race = _checks.generator(rng), self._race
         function = callable(rewards) and not isinstance(rewards, Source) and not hasattr(rewards, "__array__")
@@ -289,7 +285,7 @@ class StreamRace:
         ends = {"horizon": (SPENT.format(left.size),), "inconsistent": (INCONSISTENT,),
                 "max_pulls": (STOPPED.format(left.size),)}
         lost = answer.get("n_missing", 0)
-        gone = (LOST[self._missing].format(lost),) if lost else ()
+        gone = (_lost(self._missing, lost, answer["n_dropped"]),) if lost else ()
         differences = self._differences(answer, int(order[0]), open_arms)
         return StreamRaceResult(
             best=best_of(found, centred),
@@ -523,9 +519,10 @@ class BettingRace(StreamRace):
         end of its support: rigorous where failures count as failures. ``"drop"`` drops its round for all arms: the
         answer is about the means over the rounds that no arm misses, which are other means where an arm fails to answer
         what it is bad at. To know these rounds, the race asks for the rewards of all arms until it is over, and `tell`
-        wants them all; rounds that are dropped count as `pulls` and cost. An arm is named in an error after at least
-        1,000 silent rounds that are far more than the waits before them, or 100,000 at the start: `tell` then leaves
-        the race as it was, `run` keeps the rounds that were used. Rows of a table in random order are dropped by
+        wants them all; rounds that are dropped count as `pulls` and cost. An arm is named in a warning after 100
+        silent rounds at the start, and in an error after at least 1,000 silent rounds that are far more than the waits
+        before them, or 100,000 at the start: `tell` then leaves the race as it was, `run` keeps the rounds that were
+        used. Rows of a table in random order are dropped by
         `FiniteRace`.
 
     {raises}
@@ -620,6 +617,13 @@ class BettingRace(StreamRace):
         if self._rule == "brackets" or (self._rule == "auto" and 2 * n_best * n_arms > MOST_DUELS):
             return None
         return math.log(n_best * max(n_arms - n_best, 1)) - math.log(self._delta)
+
+
+def _lost(missing: str, n_missing: int, n_dropped: int) -> str:
+    """What became of missing rewards."""
+    if missing == "worst":
+        return WORST_REWARDS.format(counted(n_missing, "missing reward"))
+    return DROPPED_ROUNDS.format(n_dropped)
 
 
 @_checks.rebuilds(2, StreamRace, subclasses=True)

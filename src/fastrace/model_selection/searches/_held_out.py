@@ -14,7 +14,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from fastrace._base import _checks
 from fastrace._base._progress import meter
-from fastrace._base._words import counted
+from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
 from fastrace.model_selection._sklearn import split_rows
 from fastrace.model_selection.searches._base import Task, none_left
@@ -74,7 +74,7 @@ class HeldOut:
         self.made = 0
         self.show: Any = None
         self.worst: float | None = None             # score of a row that has none, where that is to count
-        self.filled = False
+        self.n_filled = 0
         self.warned: set[tuple[int, str]] = set()
 
     def run(self, delta: float, seed: int) -> None:
@@ -109,8 +109,9 @@ class HeldOut:
         if result.stopped_by == "single" and search.n_best > 1:     # all were asked for, and scored: the best first
             own = self.looks[-1].sums[0].sum(axis=1)
             result = replace(result, best=np.atleast_1d(result.best)[np.argsort(-own, kind="stable")])
-        said = ("missing scores count as the low end of the support",) if self.filled else ()
-        self.result = replace(result, names=self.names, warnings=result.warnings + said)
+        said = (WORST_REWARDS.format(counted(self.n_filled, "missing score")),) if self.n_filled else ()
+        self.result = replace(result, names=self.names, n_missing=result.n_missing + self.n_filled,
+                              warnings=result.warnings + said)
         self.models = {}
 
     def _lost(self, i: int, failure: Failure) -> None:
@@ -133,6 +134,7 @@ class HeldOut:
         self.pulls = np.zeros(self.count, np.int64)
         self.eliminated_at = np.full(self.count, -1, np.int64)
         self.sums, self.counts = np.zeros(shape), np.zeros((shape[0], shape[2]))
+        self.n_filled = 0
         if race.done:                           # all that are left were asked for: nothing to race for, but to score
             arms, rows = np.atleast_1d(race.result().best), np.arange(self.n_rows)
             if self.search.max_pulls is not None and self.search.max_pulls < rows.size * arms.size:
@@ -156,8 +158,9 @@ class HeldOut:
         work = [(j, int(i), k) for k in places for j, i in enumerate(arms)]
         found = parallel(delayed(self._predict)(i, k, rows[places[k]] - self.starts[k]) for _, i, k in work)
         bad: set[int] = set()
-        for (j, i, k), (values, seconds) in zip(work, found, strict=True):
+        for (j, i, k), (values, seconds, filled) in zip(work, found, strict=True):
             self.made += len(places[k])
+            self.n_filled += filled
             self.seconds[i, k] += seconds
             if isinstance(values, Exception):
                 if self.search.error_score == "raise":
@@ -192,9 +195,10 @@ class HeldOut:
         self.looks.append(Look(arms.copy(), self.sums[:, arms], self.counts.copy()))
         return np.asarray(blocks[0])
 
-    def _predict(self, i: int, k: int, places: NDArray[np.int64]) -> tuple[Any, float]:
-        """Scores of some rows of a split by a candidate, by metric, or the exception, and seconds."""
-        began = time.perf_counter()
+    def _predict(self, i: int, k: int, places: NDArray[np.int64]) -> tuple[Any, float, int]:
+        """Scores of some rows of a split by a candidate, by metric, or the exception; seconds; and how many scores
+        were missing and count as the worst."""
+        began, filled = time.perf_counter(), 0
         train, test = self.splits[k]
         rows, model = test[places], self.models[i, k]
         responses: dict[str, Any] = {}
@@ -212,7 +216,7 @@ class HeldOut:
                 unknown = np.isnan(values)
                 if self.search.missing != "raise" and unknown.any() and not found:
                     if self.worst is not None:
-                        values, self.filled = np.where(unknown, self.worst, values), True
+                        values, filled = np.where(unknown, self.worst, values), int(unknown.sum())
                     unknown[:] = False
                 elif self.search.missing == "drop" and found:       # such a row is dropped by the first score
                     unknown &= ~np.isnan(found[0])
@@ -221,9 +225,9 @@ class HeldOut:
                 found.append(values)
             except Exception as error:
                 if not found:                            # what is raced for
-                    return error, time.perf_counter() - began
+                    return error, time.perf_counter() - began, 0
                 found.append(error)
-        return found, time.perf_counter() - began
+        return found, time.perf_counter() - began, filled
 
     def scores(self, m: int) -> tuple[Floats, Floats]:
         """Estimated scores, candidates by splits and in all, from the rows read of each candidate.
@@ -255,7 +259,8 @@ class HeldOut:
                     per_split[i] = own / counts
                     mean[i] = own.sum() / counts.sum()
         whole_rows = ~np.isnan(per_split).any(axis=1)
-        if self.search.missing == "drop":   # as they were raced: the share of a split is that of its rows that are left
+        if self.search.missing == "drop" and whole_rows.any():
+            # As they were raced: the share of a split is that of its rows that are left.
             shares = self.looks[-1].counts[m]
             mean[whole_rows] = per_split[whole_rows] @ (shares / shares.sum())
         else:

@@ -217,10 +217,8 @@ class RacingSearchCV(CandidateSearch):
     def _check_race(self, count: int, metric: Metric) -> None:
         """Check what the race is asked for before anything is trained."""
         with _checks.options_of(type(self).__name__):
-            _options.epsilon(self.epsilon)
-            _options.n_best(self.n_best, count)
-            if self.max_pulls is not None:
-                _checks.integer(self.max_pulls, "max_pulls", 1, "it counts predictions")
+            _checks.epsilon(self.epsilon)
+            _checks.budget(self.max_pulls, count, count > _checks.n_best(self.n_best, count))
             if self.cost is not None:
                 _checks.arm_costs(self.cost, count)
             low = np.zeros(1) if self.support is not None or metric.score.support_for(None) is not None else None
