@@ -145,3 +145,70 @@ def test_an_expansion_that_is_off_is_no_log_posterior():
     assert far and np.abs(trace.draws).max() > 20.0
     with pytest.warns(UserWarning, match="sample_stats has no lp: the second-order expansion"):
         assert "lp" not in trace.to_arviz(model)["sample_stats"]
+
+
+# What the models of bambi 0.17.2 call their variables, with levels along their axes; the axis of groups stands first.
+GROUPS = {"g__factor_dim": ["north", "south", "west"]}
+INNER = {"g:s__factor_dim": ["north:u", "north:v", "south:u", "south:v", "west:u", "west:v"]}
+NESTED = {"1|g:s": INNER, "1|g:s_sigma": {}}
+BY_BAMBI = [
+    ("y ~ x + (1 | g)", "gaussian", {"Intercept": {}, "x": {}, "1|g": GROUPS, "sigma": {}, "1|g_sigma": {}}),
+    ("y ~ x * h + (x | g)", "gaussian", {
+        "Intercept": {}, "x": {}, "h": {"h_dim": ["b", "c"]}, "x:h": {"x:h_dim": ["b", "c"]}, "1|g": GROUPS,
+        "x|g": GROUPS, "sigma": {}, "1|g_sigma": {}, "x|g_sigma": {}}),
+    ("y ~ 0 + h + (1 | g) + (0 + x | s)", "gaussian", {
+        "h": {"h_dim": ["a", "b", "c"]}, "1|g": GROUPS, "x|s": {"s__factor_dim": ["u", "v"]}, "sigma": {},
+        "1|g_sigma": {}, "x|s_sigma": {}}),
+    ("k ~ x + h + (h | g)", "logistic", {
+        "Intercept": {}, "x": {}, "h": {"h_dim": ["b", "c"]}, "1|g": GROUPS,
+        "h|g": {**GROUPS, "h__expr_dim": ["b", "c"]}, "1|g_sigma": {}, "h|g_sigma": {"h__expr_dim": ["b", "c"]}}),
+    ("c ~ x + (1 | g)", "negative-binomial", {
+        "Intercept": {}, "x": {}, "1|g": GROUPS, "alpha": {}, "1|g_sigma": {}}),
+    ("p ~ x + w:h", "gamma", {"Intercept": {}, "x": {}, "w:h": {"w:h_dim": ["a", "b", "c"]}, "alpha": {}}),
+    ("y ~ x + (1 | g:s)", "gaussian", {"Intercept": {}, "x": {}, "sigma": {}, **NESTED}),
+    ("y ~ x + (1 | g/s)", "gaussian", {
+        "Intercept": {}, "x": {}, "1|g": GROUPS, "sigma": {}, "1|g_sigma": {}, **NESTED}),
+    ("y ~ x + (0 + h | g)", "gaussian", {
+        "Intercept": {}, "x": {}, "h|g": {**GROUPS, "h__expr_dim": ["a", "b", "c"]}, "sigma": {},
+        "h|g_sigma": {"h__expr_dim": ["a", "b", "c"]}}),
+    ("y ~ poly(x, 2) + bs(w, df=4)", "gaussian", {
+        "Intercept": {}, "poly(x, 2)": {"poly(x, 2)_dim": ["0", "1"]},
+        "bs(w, df=4)": {"bs(w, df=4)_dim": ["0", "1", "2", "3"]}, "sigma": {}}),
+    ("y ~ h:s + (1 | g)", "gaussian", {
+        "Intercept": {}, "s": {"s_dim": ["v"]}, "h:s": {"h:s_dim": ["b, u", "b, v", "c, u", "c, v"]}, "1|g": GROUPS,
+        "sigma": {}, "1|g_sigma": {}}),
+]
+
+
+@pytest.mark.parametrize(("formula", "family", "expected"), BY_BAMBI)
+def test_variables_of_formulas_are_called_as_bambi_calls_them(formula, family, expected):
+    pytest.importorskip("formulae")
+    pd = pytest.importorskip("pandas")
+    rng, n = np.random.default_rng(0), 60
+    frame = pd.DataFrame({
+        "y": rng.normal(size=n), "k": rng.integers(0, 2, n), "c": rng.poisson(3, n), "p": rng.gamma(2, 1, n),
+        "x": rng.normal(size=n), "w": rng.normal(size=n), "h": pd.Categorical(rng.choice(list("abc"), n)),
+        "g": pd.Categorical(rng.choice(["north", "south", "west"], n)), "s": pd.Categorical(rng.choice(["u", "v"], n))})
+    model = mcmc.GLM.from_formula(formula, frame, family=family)
+    names = model.natural_names or model.names
+    variables = model._variables_of(names)
+    found = {v.name: dict(zip(v.dims, [list(map(str, own)) for own in v.coords], strict=True)) for v in variables}
+    assert found == expected
+    assert all(list(found[name]) == list(dims) for name, dims in expected.items())  # the order of axes
+    assert sorted(np.concatenate([v.places for v in variables])) == list(range(len(names)))
+    for v in variables:  # each number stands where its name says
+        for place, labels in zip(v.places, np.ndindex(v.shape), strict=True):
+            levels = [str(own[j]) for own, j in zip(v.coords, labels, strict=True)]
+            assert all(level in names[place] for part in levels for level in part.split(", "))
+
+
+def test_a_level_with_brackets_of_its_own_is_a_level():
+    pytest.importorskip("formulae")
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"y": rng.normal(size=60), "c": pd.cut(rng.random(60), [0.0, 0.3, 0.6, 1.0]).astype(str),
+                          "g": rng.choice(["u", "v"], 60)})
+    model = mcmc.GLM.from_formula("y ~ 1 + (0 + c | g)", frame, family="gaussian")
+    found = {v.name: v.coords for v in model._variables_of(model.natural_names)}
+    cuts = ("(0.0, 0.3]", "(0.3, 0.6]", "(0.6, 1.0]")
+    assert found["c|g"] == (("u", "v"), cuts) and found["c|g_sigma"] == (cuts,)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fastrace._models.grouping import Factor
 from fastrace.mcmc._variables import Variable, shaped
 
@@ -13,6 +15,7 @@ __all__ = ["glm_variables", "softmax_variables"]
 
 _LOG = re.compile(r"log\((.*)\)")
 _SD = re.compile(r"sd\((.*)\)")
+_LEVEL = re.compile(r"\[([^]]*)\]")  # of a column of categories
 _LOCAL = re.compile(r"local_scale\((.*)\)")
 _FAMILY = {"scale": "sigma", "dispersion": "alpha"}
 
@@ -35,14 +38,17 @@ def glm_variables(
                        if count > 1 or labels[first] != term else shaped(term, own))
             first += count
     for factor in factors:
-        for k, effect in enumerate(factor.terms):
-            out.append(shaped(f"{effect}|{factor.name}", range(factor.start + k, factor.stop, factor.width),
-                              [(f"{factor.name}__factor_dim", factor.levels)]))
+        levels = (f"{factor.name}__factor_dim", factor.levels)
+        places = np.arange(factor.start, factor.stop).reshape(-1, factor.width)
+        for effect, columns in _by_expression(factor.terms, bool(terms)):
+            axes = [levels] if columns is None else [levels, (f"{effect}__expr_dim", list(columns))]
+            chosen = [list(factor.terms).index(effect)] if columns is None else list(columns.values())
+            out.append(shaped(f"{effect}|{factor.name}", places[:, chosen], axes))
     last = factors[-1].stop if factors else n_columns
     if scale_at is not None:
         out.append(_of_family(names[scale_at], scale_at))
         last = scale_at + 1
-    return _different([*out, *_hyperparameters(names, last)], names)
+    return _different([*out, *_hyperparameters(names, last, bool(terms))], names)
 
 
 def softmax_variables(
@@ -64,8 +70,30 @@ def _unnamed(columns: Sequence[str]) -> bool:
 
 
 def _level(label: str, term: str) -> str:
-    """The level "b" of the column "h[b]" of the term "h"."""
-    return label[len(term) + 1 : -1] if label.startswith(f"{term}[") and label.endswith("]") else label
+    """The level "b" of the column "h[b]" of the term "h", and "b, u" of the column "h[b]:s[u]" of "h:s"."""
+    if label.startswith(f"{term}[") and label.endswith("]"):
+        return label[len(term) + 1 : -1]
+    return ", ".join(_LEVEL.findall(label)) if _LEVEL.sub("", label) == term != label else label
+
+
+def _term(label: str) -> str:
+    """The term of a column: "h" of "h[b]", and "h:s" of "h[b]:s[u]"; a level may have brackets of its own."""
+    term = _LEVEL.sub("", label)
+    return label.partition("[")[0] if "[" in term or "]" in term else term
+
+
+def _by_expression(effects: Sequence[str], formula: bool) -> list[tuple[str, dict[str, int] | None]]:
+    """What effects of groups multiply, with levels and places of those that are columns of one term of a formula."""
+    out: dict[str, dict[str, int] | None] = {}
+    for k, effect in enumerate(effects):
+        term = _term(effect) if formula else effect
+        if term == effect:
+            out[effect] = None
+        else:
+            own = out.setdefault(term, {})
+            assert own is not None
+            own[_level(effect, term)] = k
+    return list(out.items())
 
 
 def _of_family(name: str, place: int) -> Variable:
@@ -77,14 +105,22 @@ def _of_family(name: str, place: int) -> Variable:
     return shaped(_FAMILY.get(called, called), place, scale="exp" if held else "")
 
 
-def _hyperparameters(names: Sequence[str], first: int) -> list[Variable]:
-    """A scalar each, but for the local scales of horseshoes, which are one variable."""
+def _hyperparameters(names: Sequence[str], first: int, formula: bool = False) -> list[Variable]:
+    """A scalar each, but for deviations of effects of one term of a formula, and the local scales of horseshoes."""
     local = {j: match.group(1) for j in range(first, len(names)) if (match := _LOCAL.fullmatch(names[j]))}
     out: list[Variable] = []
+    together: dict[str, dict[str, int]] = {}
     for j in range(first, len(names)):
         sd = _SD.fullmatch(names[j])
-        if j not in local:
+        effect, _, factor = sd.group(1).rpartition("|") if sd else ("", "", "")
+        term = _term(effect) if formula else effect
+        if term != effect:
+            together.setdefault(f"{term}|{factor}", {})[_level(effect, term)] = j
+        elif j not in local:
             out.append(shaped(f"{sd.group(1)}_sigma" if sd else names[j], j))
+    for called, places in together.items():
+        axis = f"{called.rpartition('|')[0]}__expr_dim"
+        out.append(shaped(f"{called}_sigma", list(places.values()), [(axis, list(places))]))
     if local:
         out.append(shaped("local_scale", list(local), [("local_scale_dim", list(local.values()))]))
     return out
