@@ -161,3 +161,57 @@ def test_exact_chains_by_these_bounds_are_the_posterior(kind):
     assert (np.abs(apart) < 5.0 * np.sqrt(1.0 / trace.ess() + 1.0 / truth.ess)).all()
     assert (np.abs(trace.draws.std(axis=(0, 1)) / truth.sd - 1.0) < 5.0 / np.sqrt(2.0 * trace.ess()) + 0.05).all()
     assert trace.rows.mean() < 0.5 * n
+
+
+def pymc_model(law, **options):
+    pm = pytest.importorskip("pymc")
+    rng = np.random.default_rng(1)
+    X, g = rng.standard_normal((400, 2)), rng.integers(0, 3, 400)
+    y = 0.3 + X @ [0.5, -0.3] + 0.7 * rng.logistic(size=400)
+    with pm.Model() as model:
+        table, codes, outcomes = pm.Data("X", X), pm.Data("g", g), pm.Data("outcomes", y)
+        a, b, s = pm.Normal("a", 0.0, 2.0, shape=3), pm.Normal("b", 0.0, 1.0, shape=2), pm.HalfNormal("s", 1.0)
+        getattr(pm, law)("y", a[codes] + table @ b, s, observed=outcomes)
+    return mcmc.from_pymc(model, **options), X, g, y
+
+
+def test_bounds_of_a_pymc_model_are_those_of_its_terms_in_jax():
+    model, X, g, y = pymc_model("Logistic", third_derivatives="auto")
+
+    def terms(theta, rows):
+        eta = theta[:3][jnp.asarray(g)[rows]] + jnp.asarray(X)[rows] @ theta[3:5]
+        z = (jnp.asarray(y)[rows] - eta) / jnp.exp(theta[5])
+        return -z - theta[5] - 2.0 * jnp.logaddexp(-z, 0.0)
+
+    assert [name.split("[")[0] for name in model.names] == ["a"] * 3 + ["b"] * 2 + ["s_log__"]
+    plain = mcmc.FunctionModel(terms, 6, 400, backend="jax", third_derivatives="auto")
+    reference = model.reference()
+    weights, radius, *_ = plain._bounds(reference.theta_hat, reference.factor)
+    assert radius == reference.radius
+    np.testing.assert_allclose(reference.weights, weights, rtol=0.3)  # written otherwise, so bounded otherwise
+    kernel = mcmc.PoissonMinibatchMetropolis(model, control_variate=reference)
+    assert mcmc.sample(kernel, n_draws=50, n_tune=50, n_chains=1, rng=1).draws.shape == (1, 50, 6)
+
+    # Third derivatives along random ways, from differences of PyMC's own terms.
+    rng, largest, rows, h = np.random.default_rng(2), 0.0, np.arange(400), 0.05
+    for _ in range(20):
+        way = rng.standard_normal(6)
+        way *= h / np.linalg.norm(way)
+        z = rng.standard_normal(6)
+        z *= (radius - 2.0 * h) * rng.random() / np.linalg.norm(z)
+        at = [model.terms(reference.theta_hat + reference.factor @ (z + k * way), rows) for k in (-2, -1, 1, 2)]
+        third = (at[3] - 2.0 * at[2] + 2.0 * at[1] - at[0]) / (2.0 * h**3)
+        largest = max(largest, float((np.abs(third) / reference.weights).max()))
+    assert 0.05 < largest <= 1.0
+
+
+def test_pymc_models_without_bounds_are_refused():
+    with pytest.raises(ValueError, match="no bound was found for the term of row"):
+        model = pymc_model("Laplace", third_derivatives="auto")[0]
+        model._bounds(np.zeros(6), 0.1 * np.eye(6))
+    with pytest.raises(ValueError, match="third_derivatives is 'yes'"):
+        pymc_model("Logistic", third_derivatives="yes")
+    model = pymc_model("Logistic")[0]
+    with pytest.raises(ValueError, match="leave one of them out"):
+        mcmc.PyMCModel(model.pymc_model, variables=["a"], third_derivatives="auto")
+    assert model._bounds(np.zeros(6), np.eye(6))[0] is None

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +39,27 @@ def _hull(low: Array, high: Array) -> Interval:
 
 def _times(a: Interval, b: Interval) -> Interval:
     with np.errstate(invalid="ignore", over="ignore"):
-        four = [a[i] * b[j] for i in (0, 1) for j in (0, 1)]
-        return _hull(np.minimum.reduce(four), np.maximum.reduce(four))
+        low, high = a[0] * b[0], a[1] * b[1]
+        least, most = np.minimum(low, high), np.maximum(low, high)
+        for other in (a[0] * b[1], a[1] * b[0]):
+            np.minimum(least, other, out=least)
+            np.maximum(most, other, out=most)
+        return _hull(least, most)
+
+
+@lru_cache(maxsize=256)
+def _pairs(count: int, first: bytes, second: bytes) -> tuple[Any, Any, Any, Any]:
+    """Coefficients whose products make up those of a product, in their order; where each of these begins, and which.
+
+    `first` and `second` say which coefficients of the factors are not 0 everywhere.
+    """
+    listed = indices(count)
+    place = {index: k for k, index in enumerate(listed)}
+    sums = [(place.get(tuple(x + y for x, y in zip(listed[i], listed[j], strict=True)), -1), i, j)
+            for i in range(len(listed)) for j in range(len(listed)) if first[i] and second[j]]
+    made, i, j = np.array(sorted(pair for pair in sums if pair[0] >= 0), dtype=np.intp).reshape(-1, 3).T
+    which, begins = np.unique(made, return_index=True)
+    return i, j, begins, which
 
 
 def _plus(a: Interval, b: Interval) -> Interval:
@@ -78,16 +99,19 @@ class Jet:
         a, b = _aligned(self, other)
         if a is b:
             return _composed(a, [_power(a.at(0), 2), _scaled(a.at(0), 2.0), _number(a, 1.0), _number(a, 0.0)])
-        listed = indices(a.count)
-        place = {index: k for k, index in enumerate(listed)}
-        out: list[Interval | None] = [None] * len(listed)
-        for i, first in enumerate(listed):
-            for j, second in enumerate(listed):
-                k = place.get(tuple(x + y for x, y in zip(first, second, strict=True)))
-                if k is not None and not (_is_zero(a, i) or _is_zero(b, j)):
-                    term = _times(a.at(i), b.at(j))
-                    out[k] = term if out[k] is None else _plus(out[k], term)  # type: ignore[arg-type]
-        return _of(out, a)
+        i, j, begins, which = _pairs(a.count, a.varies(), b.varies())
+        shape = np.broadcast_shapes(a.low.shape, b.low.shape)
+        out = Jet(np.zeros(shape), np.zeros(shape), a.count)
+        if len(which):
+            terms = _times((a.low[i], a.high[i]), (b.low[j], b.high[j]))
+            with np.errstate(invalid="ignore", over="ignore"):
+                out.low[which], out.high[which] = _hull(*(np.add.reduceat(end, begins, axis=0) for end in terms))
+        return out
+
+    def varies(self) -> bytes:
+        """Of each coefficient, whether it is not 0 in every row."""
+        rest = tuple(range(1, self.low.ndim))
+        return np.asarray(self.low.any(axis=rest) | self.high.any(axis=rest)).tobytes()
 
     def where(self, bad: NDArray[np.bool_]) -> Jet:
         """The same, and anything where it is not known."""
@@ -115,18 +139,6 @@ def _aligned(a: Jet, b: Jet) -> tuple[Jet, Jet]:
     return tuple(reversed(_aligned(b, a)))  # type: ignore[return-value]
 
 
-def _is_zero(a: Jet, k: int) -> bool:
-    return not (a.low[k].any() or a.high[k].any())
-
-
-def _of(parts: Sequence[Interval | None], like: Jet) -> Jet:
-    zero = np.zeros(1)
-    shape = np.broadcast_shapes(*(part[0].shape for part in parts if part is not None), like.low.shape[1:])
-    whole = [(np.broadcast_to(part[0], shape), np.broadcast_to(part[1], shape)) if part is not None
-             else (np.broadcast_to(zero, shape),) * 2 for part in parts]
-    return Jet(np.stack([low for low, _ in whole]), np.stack([high for _, high in whole]), like.count)
-
-
 def _number(like: Jet, value: float) -> Interval:
     full = np.full(like.low.shape[1:], value)
     return full, full
@@ -142,8 +154,8 @@ def _composed(a: Jet, taylor: Sequence[Interval]) -> Jet:
                np.concatenate([np.zeros_like(a.high[:1]), a.high[1:]]), a.count)
     powers, out = step, Jet.constant(*taylor[0], a.count)
     for k, coefficient in enumerate(taylor[1:], 1):
-        scaled = [_times(powers.at(i), coefficient) for i in range(len(powers.low))]
-        out = out + _of(scaled, a)
+        low, high = _times((powers.low, powers.high), (coefficient[0][None], coefficient[1][None]))
+        out = out + Jet(low, high, a.count)
         if k < ORDER:
             powers = powers * (Jet(step.low, step.high, step.count) if powers is step else step)
     return out

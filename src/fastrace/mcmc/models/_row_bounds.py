@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._base import _checks
 from fastrace.mcmc.models import _jets
 from fastrace.mcmc.models._jets import Jet
 
-__all__ = ["NEAR", "RADIUS", "WORTH", "NotBoundedError", "RowBounds"]
+__all__ = ["NEAR", "RADIUS", "WORTH", "NotBoundedError", "RowBounds", "weights_of"]
 
 Array = NDArray[np.float64]
 
-_CELLS = {1: 16, 2: 8, 3: 5}  # of each axis of the box, by the number of axes
+_CELLS = {1: (4, 16), 2: (2, 3, 4, 8), 3: (1, 2, 3, 5)}  # of each axis of the box, by the number of axes: all to try
+_COARSE = 1.5  # times the sum of bounds by the finest cells, that of coarser ones which are taken for speed
+_TRIED = 256  # rows on which they are tried
 _CHUNK = 1 << 21  # numbers of linear parts at a time
 _RANK = 1e-18  # of squared lengths: what is smaller beside the longest is rounding
 _SLACK = 1.0 + 1e-9
@@ -74,15 +77,26 @@ class RowBounds:
 
         Infinite where none is found.
         """
-        at_once = int(max(64, min(4096, _CHUNK // self._dim)))
+        at_once = int(max(64, min(1024, _CHUNK // self._dim)))
         out = np.empty(n_rows)
         with self._x64(True), np.errstate(all="ignore"):
+            level = self._coarsest(hat, factor, radius, n_rows)
             for first in range(0, n_rows, at_once):
                 rows = np.arange(first, min(first + at_once, n_rows))
-                out[rows] = self._some(hat, factor, radius, rows)
+                out[rows] = self._some(hat, factor, radius, rows, level)
         return out * _SLACK
 
-    def _some(self, hat: Array, factor: Array, radius: float, rows: NDArray[np.int64]) -> Array:
+    def _coarsest(self, hat: Array, factor: Array, radius: float, n_rows: int) -> int:
+        """Which of the sizes of cells will do: bounds of some rows by the larger ones, and by the smallest."""
+        rows = np.linspace(0, n_rows - 1, min(n_rows, _TRIED)).astype(np.int64)
+        finest = max(map(len, _CELLS.values())) - 1
+        most = _COARSE * float(self._some(hat, factor, radius, rows, finest).sum())
+        for level in range(finest):
+            if self._some(hat, factor, radius, rows, level).sum() <= most < math.inf:
+                return level
+        return finest
+
+    def _some(self, hat: Array, factor: Array, radius: float, rows: NDArray[np.int64], level: int) -> Array:
         theta = _Linear(_Known(hat, False), _Known(np.ascontiguousarray(factor.T), False))
         walk, given = _Walk(len(rows)), [theta, _Known(rows[:, None], True)]
         result = walk.run(self._jaxpr, self._consts, given)
@@ -95,12 +109,31 @@ class RowBounds:
         coordinates = np.einsum("kld,kmd->klm", slopes, axes)
         lengths = np.linalg.norm(slopes, axis=2)
         out = np.zeros(len(rows))
-        for middle, half in _cells(axes.shape[1], radius):
+        for middle, half in _cells(axes.shape[1], radius, level):
             jet = walk.run(self._jaxpr, self._consts, given, _Box(coordinates, lengths, middle, half, radius, sizes))
             if isinstance(jet, Jet):
                 third = np.broadcast_to(jet.third(), (len(rows), *jet.shape)).reshape(len(rows), -1)[:, 0]
                 out = np.maximum(out, np.where(np.isnan(third), np.inf, third))
         return out
+
+
+def weights_of(terms: Callable[..., Any], hat: Array, factor: Array, n_rows: int) -> tuple[Any, ...]:
+    """Bounds for all rows, how far they hold, and a smaller ball with its own where these are worth it.
+
+    Terms are ``terms(theta, rows)`` in JAX. Raises ValueError where no bound is found.
+    """
+    dim = len(hat)
+    bounds = RowBounds(terms, dim)
+    inner, outer = (math.sqrt(dim) + beyond for beyond in (NEAR, RADIUS))
+    weights = bounds.within(hat, factor, outer, n_rows)
+    if not np.isfinite(weights).all():
+        row = int(np.argmin(np.isfinite(weights)))
+        raise NotBoundedError(f"third_derivatives is 'auto', and no bound was found for the term of row {row} within "
+                              f"{outer:.3g} standard deviations of {_checks.shown(hat)}: a kink, a branch, a logarithm "
+                              f"or a division by 0 may lie there. Leave third_derivatives out and take a race, or give "
+                              f"bounds as numbers to a FunctionModel")
+    smaller = np.minimum(bounds.within(hat, factor, inner, n_rows), weights)
+    return weights, outer, *(((inner, smaller),) if math.fsum(smaller) <= WORTH * math.fsum(weights) else ())
 
 
 def _stacked(leaves: list[_Linear], n: int) -> tuple[Array, list[tuple[int, ...]]]:
@@ -130,9 +163,9 @@ def _axes(slopes: Array) -> Array:
     return np.asarray(axes)
 
 
-def _cells(count: int, radius: float) -> Iterator[tuple[Array, float]]:
-    """Middles and half widths of boxes that cover the ball."""
-    n = _CELLS[count]
+def _cells(count: int, radius: float, level: int) -> Iterator[tuple[Array, float]]:
+    """Middles and half widths of boxes that cover the ball; smaller ones at a higher level."""
+    n = _CELLS[count][min(level, len(_CELLS[count]) - 1)]
     half = radius / n
     ticks = -radius + half * (2.0 * np.arange(n) + 1.0)
     for middle in product(ticks, repeat=count):
@@ -233,6 +266,8 @@ class _Walk:
         linear = None if any(isinstance(v, Jet | _Opaque) for v in given) else _linear(eqn, given)
         if linear is not None:
             return [linear]
+        if all(map(_is_known, given)) and (name in ("and", "reduce_and") or (name in _MOVES and len(given) == 1)):
+            return [_undecided(eqn, given)]
         if self.box is None:
             for v in given:
                 self._leaf(v)
@@ -321,12 +356,12 @@ class _Walk:
         a, b = _jets._aligned(a, b)
         if name in ("eq", "ne"):
             apart = (a.low[0] > b.high[0]) | (b.low[0] > a.high[0])
-            return _Known(np.full(apart.shape, name == "ne"), True, ~apart)
+            return _Known(np.full(apart.shape, name == "ne"), True, None if apart.all() else ~apart)
         test = _COMPARED[name]
         always, ever = (test(a.high[0], b.low[0]), test(a.low[0], b.high[0]))
         if name in ("gt", "ge"):
             always, ever = test(a.low[0], b.high[0]), test(a.high[0], b.low[0])
-        return _Known(always, True, always != ever)
+        return _Known(always, True, always != ever if (always != ever).any() else None)
 
     def _moved(self, eqn: Any, given: list[Any]) -> Jet:
         """What only moves entries or adds them, done to each coefficient."""
@@ -406,6 +441,14 @@ def _many(eqn: Any, given: list[_Known]) -> list[Any]:
     batched = any(v.batched for v in given)
     out = _mapped(eqn, [v.value for v in given], [0 if v.batched else None for v in given])
     return [_Known(value, batched) for value in (out if eqn.primitive.multiple_results else [out])]
+
+
+def _undecided(eqn: Any, given: list[_Known]) -> _Known:
+    """Results of comparisons, moved or joined by "and", and where they are not decided: where one of them is not."""
+    (value,) = _many(eqn, [_Known(v.value, v.batched) for v in given])
+    sure = [np.ones_like(v.value, dtype=bool) if v.unknown is None else ~np.asarray(v.unknown) for v in given]
+    (decided,) = _many(eqn, [_Known(s, v.batched) for s, v in zip(sure, given, strict=True)])
+    return _Known(value.value, value.batched, ~np.asarray(decided.value))
 
 
 def _linear(eqn: Any, given: list[Any]) -> _Linear | None:

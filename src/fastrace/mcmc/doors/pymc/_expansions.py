@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base._progress import patient
 from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
+from fastrace.mcmc.models._row_bounds import weights_of
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 
 __all__ = ["ExpandedReference", "Expansion", "Expansions", "JointReference", "hat_of"]
@@ -36,6 +37,7 @@ class Expansions(Model):
     _graphs: Any
     _glm: Any
     _normal: bool
+    _finds_bounds: bool
     _derivable: bool
     _beside: list[Any]
     _read: int
@@ -154,7 +156,7 @@ class Expansions(Model):
         center, factor = normal_density(hat, gradient, hessian, self._moved, False)
         d = self.dim
         if len(hat) == d:
-            known = (None, math.inf, 0.0) if self._glm is None else self._glm._bounds(hat, factor)
+            known = self._bounds(hat, factor)
             weights, radius, rounding, *shells = known
             return ExpandedReference(hat, center, factor, weights, radius, rest, rounding=rounding,
                                      shells=tuple(shells))
@@ -163,6 +165,14 @@ class Expansions(Model):
         factor = np.asarray(np.linalg.cholesky((own + own.T) / 2.0), dtype=np.float64)
         at = center[:d] + gain @ (self.around - center[d:])
         return JointReference(hat[:d], at, factor, None, math.inf, rest, hat, center, gain)
+
+    def _bounds(self, hat: NDArray[np.float64], factor: NDArray[np.float64]) -> tuple[Any, ...]:
+        if self._glm is not None:
+            return self._glm._bounds(hat, factor)
+        if not self._finds_bounds:
+            return None, math.inf, 0.0
+        weights, radius, *shells = weights_of(self._graphs.in_jax(), hat, factor, self.n_rows)
+        return weights, radius, self._rounding(hat), *shells
 
     def _mode(self) -> NDArray[np.float64]:
         """Of the log-posterior: from the initial point over some rows, from there over all."""

@@ -13,6 +13,7 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.mode import get_mode
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.traversal import ancestors
@@ -42,6 +43,17 @@ def _as_numpy_has_it(fgraph: Any, node: Any) -> Any:
     wide = node.outputs[0].dtype
     if isinstance(op, Cast) and np.result_type(inputs[0].dtype, wide) == wide:
         return [pt.mul(inputs[0], np.ones((), wide))]
+    return None
+
+
+class _SmoothSoftplus(Softplus):  # type: ignore[misc]
+    """log(1 + exp(x)) as one function in JAX, where PyTensor's own has a branch for each range of x."""
+
+
+def _in_one_piece(fgraph: Any, node: Any) -> Any:
+    op = node.op.scalar_op
+    if type(op) is Softplus:
+        return [Elemwise(_SmoothSoftplus(op.output_types_preference, name="softplus"))(*node.inputs)]
     return None
 
 
@@ -401,6 +413,23 @@ class RowGraphs:
                 else:
                     out.append(_grad(slope, scalars[k - len(leaves)]))
         return out
+
+    def in_jax(self) -> Callable[..., Any]:
+        """The terms as a function of theta and row numbers in JAX, with the data of now."""
+        try:
+            import jax.numpy as jnp
+            from pytensor.link.jax.dispatch import jax_funcify
+        except ImportError as error:
+            raise ImportError("third_derivatives='auto' needs JAX: python -m pip install jax") from error
+        terms = _added(self._terms)
+        held = {v: pt.constant(v.get_value(borrow=True)) for v in ancestors([terms]) if hasattr(v, "get_value")}
+        graph = FunctionGraph([self._theta, self._index], graph_replace([terms], held, strict=False), clone=True)
+        mode = get_mode("JAX").including("local_check_parameter_to_ninf_switch").excluding("fusion")
+        mode.optimizer.rewrite(graph)
+        out2in(node_rewriter([Elemwise])(_in_one_piece)).rewrite(graph)
+        jax_funcify.register(_SmoothSoftplus, lambda op, **_: lambda x: jnp.logaddexp(x, 0.0))
+        function = jax_funcify(graph)
+        return lambda theta, rows: function(theta, rows)[0]
 
     def draws(self, names: Sequence[str] | None) -> tuple[list[str], Callable[..., list[Any]]]:
         """Names of variables, and a function of theta that gives them on their own scales."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._base import _checks
 from fastrace._base._checks import shown
 from fastrace._base._words import counted
 from fastrace.mcmc.doors.pymc._expansions import ExpandedReference, Expansions, JointReference, hat_of
@@ -32,6 +33,7 @@ def from_pymc(
     *,
     rows: Any = None,
     through: Any = None,
+    third_derivatives: str | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> PyMCModel:
@@ -52,6 +54,10 @@ def from_pymc(
         What the rows see: free and deterministic variables through which alone the terms depend on parameters, or their
         names. `SurrogateMetropolis` expands the rows in these. A free variable counts on the scale on which PyMC moves
         it, such as the logarithm of a standard deviation. By default it is found; see Notes.
+    third_derivatives : {None, "auto"}, default None
+        With "auto" bounds on the third derivative of each row's term are found from the model's graph, by way of JAX,
+        so that `PoissonMinibatchMetropolis` and other kernels that are exact take a model that is not recognised. See
+        `FunctionModel` for what the terms may be, and for what set-up then takes.
     compile_kwargs : dict, optional
         For `pytensor.function`, such as ``{"mode": "NUMBA"}``.
     progress : bool, default False
@@ -129,8 +135,8 @@ def from_pymc(
     if discrete:
         raise ValueError(f"{', '.join(discrete)}: a model whose free variables are all continuous is needed; for "
                          f"discrete ones give pymc.sample a step of fastrace.mcmc.doors.pymc.CategoricalStep")
-    return PyMCModel(model, observed, rows=rows, through=through, compile_kwargs=compile_kwargs,
-                     progress=progress)
+    return PyMCModel(model, observed, rows=rows, through=through, third_derivatives=third_derivatives,
+                     compile_kwargs=compile_kwargs, progress=progress)
 
 
 class PyMCModel(Expansions):
@@ -145,8 +151,8 @@ class PyMCModel(Expansions):
     variables : sequence of variables, optional
         Those that make up the parameters, in this order, or their names; by default all free ones. What the others are
         is said by `set_others`.
-    rows, through, compile_kwargs, progress
-        As in `from_pymc`; `through` only where the parameters are all free variables.
+    rows, through, third_derivatives, compile_kwargs, progress
+        As in `from_pymc`; `through` and `third_derivatives` only where the parameters are all free variables.
 
     Attributes
     ----------
@@ -178,13 +184,15 @@ class PyMCModel(Expansions):
 
     _glm: GLM | None = None  # of models saved before there was one
     _normal = False
+    _finds_bounds = False
     _hierarchy: Any = None
     _through: Any = None
     _computed = (*Model._computed, "progress", "_hierarchy", "_read", "_show")
 
     def __init__(
         self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
-        through: Any = None, compile_kwargs: Mapping[str, Any] | None = None, progress: bool = False,
+        through: Any = None, third_derivatives: str | None = None,
+        compile_kwargs: Mapping[str, Any] | None = None, progress: bool = False,
     ) -> None:
         self.pymc_model, self.progress = model, progress
         self._read = 0
@@ -217,6 +225,12 @@ class PyMCModel(Expansions):
                 raise ValueError("through came with variables, and chains of some of a model's variables are not "
                                  "expanded in what the rows see: leave one of them out")
             self._through = self._variables(through, "through")
+        if third_derivatives is not None:
+            _checks.choice(third_derivatives, "third_derivatives", ("auto",))
+            if variables is not None:
+                raise ValueError("third_derivatives came with variables, and bounds hold while the model's other "
+                                 "variables stay as they are: leave one of them out")
+            self._finds_bounds = True
         self._graphs = self._new_graphs()
         if variables is None:
             self._put_effects_last(point)
