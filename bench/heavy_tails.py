@@ -1,15 +1,26 @@
 """How often asymptotic answers are wrong, and what they cost, on laws with light and with long tails.
 
     python bench/heavy_tails.py [trials] [words of the cases]
+    python bench/heavy_tails.py intervals [trials]
 
-"wrong" counts runs that told equal arms apart, or that lost a best arm; "silent" those of them without a warning.
+The first is about races: "wrong" counts runs that told equal arms apart, or that lost a best arm; "silent" those of
+them without a warning.
+
+The second is about the intervals of `ConfidenceSequence` and `Comparison`: shares of streams whose mean (or whose
+difference of two equal means) an interval missed at any look from the first on, at delta 0.05; "plain" without what
+skewness does to the ends, "wrong" with it, "silent" those of the latter that no warning stood beside; then the width
+over the plain one where an arm, the smaller one of two, has 200, 1,000 and 10,000 rewards.
 """
 
+import math
 import sys
 
 import numpy as np
 
 import fastrace as fr
+from fastrace._math import _half_widths
+from fastrace.streams import _rules
+from fastrace.streams._sequences import doubts
 
 LAWS = {
     "normal": lambda rng, size: rng.normal(size=size),
@@ -93,7 +104,125 @@ def measure(rule, name, trials, delta):
           f"stopped {stopped / trials:<7.2f}rewards {pulls / trials:,.0f}", flush=True)
 
 
+# Intervals: draw and mean.
+
+def bought(p, sd):
+    """Amounts of those who buy, a share p; lognormal with this sd of the logarithm."""
+
+    def draw(rng, n):
+        x = np.zeros(n)
+        buyers = rng.random(n) < p
+        x[buyers] = rng.lognormal(sigma=sd, size=int(buyers.sum()))
+        return x
+
+    return draw, p * math.exp(sd * sd / 2.0)
+
+
+STREAMS = {
+    "normal": (lambda rng, n: rng.normal(size=n), 0.0),
+    "uniform": (lambda rng, n: rng.random(n), 0.5),
+    "Student's t, 5 df": (lambda rng, n: rng.standard_t(5, n), 0.0),
+    "gamma 4 (timings)": (lambda rng, n: rng.gamma(4.0, size=n), 4.0),
+    "exponential": (lambda rng, n: rng.exponential(size=n), 1.0),
+    "lognormal(0, 0.5)": (lambda rng, n: rng.lognormal(sigma=0.5, size=n), math.exp(0.125)),
+    "Bernoulli(0.1)": bought(0.1, 0.0),
+    "lognormal(0, 1)": (lambda rng, n: rng.lognormal(size=n), math.exp(0.5)),
+    "Pareto, alpha 2.5": (lambda rng, n: rng.pareto(2.5, n), 1.0 / 1.5),
+    "Bernoulli(0.02)": bought(0.02, 0.0),
+    "Bernoulli(0.005)": bought(0.005, 0.0),
+    "2 % buyers, sd 0.5": bought(0.02, 0.5),
+    "2 % buyers, sd 1": bought(0.02, 1.0),
+    "0.5 % buyers, sd 1": bought(0.005, 1.0),
+    "normal, + 50 in .5 %": (lambda rng, n: rng.normal(size=n) + 50.0 * (rng.random(n) < 0.005), 0.25),
+}
+
+
+def sequence(draw, mean, rng, delta, most):
+    """Look by look: rewards, the plain interval, the one that is given, the truth, and whether a warning is."""
+    stream, x = fr.ConfidenceSequence(support=None, delta=delta), draw(rng, most)
+    level = -math.log(delta)
+    spread = _half_widths.t_mixture_spread(stream.arguments["tight_at"], level)
+    while stream.n_samples < most:
+        n = min(most, max(200, int(1.05 * stream.n_samples)))
+        stream.update_many(x[stream.n_samples:n])
+        half = float(_half_widths.t_mixture_half_width(stream._moments()[2] / n, n, n - 1.0, spread, level))
+        yield n, (stream.estimate - half, stream.estimate + half), stream.interval, mean, bool(stream._doubts())
+
+
+def moments(x, counts):
+    """Mean, variance and skewness of the first rewards."""
+    sums = [np.cumsum((x - x[0]) ** k)[counts - 1] for k in (1, 2, 3)]
+    mean = sums[0] / counts
+    square = np.maximum(sums[1] - counts * mean**2, 0.0)
+    cube = sums[2] - 3.0 * mean * sums[1] + 3.0 * mean**2 * sums[0] - counts * mean**3
+    skewness = np.where(square > 0.0, np.sqrt(counts) * cube / np.where(square > 0.0, square, 1.0) ** 1.5, np.nan)
+    return x[0] + mean, square / (counts - 1.0), skewness
+
+
+def difference(share):
+    """The same of the difference of two arms of one law, by the rewards of the arm with this share."""
+    checked = []
+
+    def looks(draw, mean, rng, delta, most):
+        b = np.unique(np.round(np.geomspace(200, most, 60)).astype(int))
+        a = np.round(b * (1.0 / share - 1.0)).astype(int)
+        arms = draw(rng, a[-1]), draw(rng, b[-1])
+        level, spread = -math.log(0.8 * delta), _half_widths.t_mixture_spread(
+            0.5 * _rules.best_at(200), -math.log(0.8 * delta))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            (mine, var, skew), (its, its_var, its_skew) = moments(arms[0], a), moments(arms[1], b)
+            error, its_error = var / a, its_var / b
+            both, away = error + its_error, mine - its
+            freedom = both**2 / (error**2 / (a - 1.0) + its_error**2 / (b - 1.0))
+            half = _half_widths.t_mixture_half_width(both, 1.0 * a * b / (a + b), freedom, spread, level)
+            half = np.where((var > 0.0) & (its_var > 0.0), half, np.inf)
+            part, rest = error / both, its_error / both
+            shifts = [np.sqrt(part) * _half_widths.tail_shift(sign * skew, a, part)
+                      + np.sqrt(rest) * _half_widths.tail_shift(-sign * its_skew, b, rest) for sign in (-1.0, 1.0)]
+            low = away - _half_widths.tail_end(half, both, shifts[0])
+            high = away + _half_widths.tail_end(half, both, shifts[1])
+        if not checked:                             # once, that this is what a comparison gives
+            test = fr.Comparison([1, 0], delta)     # of its second arm less the first
+            test.observe_many(0, arms[0])
+            test.observe_many(1, arms[1])
+            given = [end[0] for end in test._asymptotic(0.8 * delta)[1][1:3]]
+            assert np.allclose([low[-1], high[-1]], given, rtol=1e-6)
+            checked.append(True)
+        for k in range(b.size):
+            warned = doubts(a[k], skew[k], "rewards") + doubts(b[k], its_skew[k], "rewards")
+            yield b[k], (away[k] - half[k], away[k] + half[k]), (low[k], high[k]), 0.0, bool(warned)
+
+    return looks
+
+
+def measure_intervals(name, looks, law, trials, most, delta=0.05):
+    """Print one line of the table."""
+    draw, mean = STREAMS[law]
+    missed, widths = np.zeros(3), {200: [], 1000: [], 10_000: []}
+    for seed in range(trials):
+        out, wanted = np.zeros(3, dtype=bool), sorted(widths)
+        for n, plain, given, truth, warned in looks(draw, mean, np.random.default_rng([seed, 8]), delta, most):
+            bad = not given[0] <= truth <= given[1]
+            out |= [not plain[0] <= truth <= plain[1], bad, bad and not warned]
+            if wanted and n >= wanted[0]:
+                if math.isfinite(plain[1]):
+                    widths[wanted[0]].append((given[1] - given[0]) / (plain[1] - plain[0]))
+                del wanted[0]
+        missed += out
+    print(f"{name:12}{law:22}" + "  ".join(f"{what} {share:<6.3f}" for what, share in zip(
+        ("plain", "wrong", "silent"), missed / trials, strict=True)) + " width " + "  ".join(
+            f"{np.median(found):<5.2f}" if found else "-" for found in widths.values()), flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["intervals"]:
+        TRIALS = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
+        for law in STREAMS:
+            measure_intervals("mean", sequence, law, TRIALS, 10_100)
+        for share in (0.5, 0.1):
+            for law in STREAMS:
+                measure_intervals(f"share {share}", difference(share), law, TRIALS, 10_000 if share == 0.5 else 2_000)
+        sys.exit()
     TRIALS, WORDS = int(sys.argv[1]) if len(sys.argv) > 1 else 400, sys.argv[2:]
     for case in CASES:
         if all(word in case for word in WORDS):

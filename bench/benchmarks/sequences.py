@@ -305,13 +305,18 @@ def peeked(law, starts, runs, n=10_000, chunk=100):
     looks, missed = np.arange(1, 31) * (n // 30) - 1, np.zeros(len(starts) + 1)
     for _ in range(runs // chunk):
         x = np.stack([draw(rng, n) for _ in range(chunk)]) - mean
-        away = np.cumsum(x, axis=1) / count
-        variance = np.maximum(np.cumsum(x * x, axis=1) / count - away**2, 0.0) / np.maximum(count - 1.0, 1.0)
+        away, second, third = (np.cumsum(x**k, axis=1) / count for k in (1, 2, 3))
+        square = np.maximum(second - away**2, 0.0)
+        square[square <= 1e-12 * second] = 0.0                          # rewards that have all been equal
+        variance = square / np.maximum(count - 1.0, 1.0)
+        skewness = (third - 3.0 * away * second + 2.0 * away**3) / np.where(square > 0.0, square, np.inf) ** 1.5
+        shifts = [_half_widths.tail_shift(sign * skewness, count.astype(np.int64), 1.0) for sign in (-1.0, 1.0)]
         for k, start in enumerate(starts):
             sequence = fr.ConfidenceSequence(support=None, delta=DELTA, first_look=start)
             spread = _half_widths.t_mixture_spread(sequence.arguments["tight_at"], -math.log(DELTA))
             half = _half_widths.t_mixture_half_width(variance, count, count - 1.0, spread, -math.log(DELTA))
-            missed[k] += (np.abs(away) > half)[:, start - 1 :].any(axis=1).sum()
+            lower, upper = (_half_widths.tail_end(half, variance, shift) for shift in shifts)
+            missed[k] += ((away > lower) | (away < -upper))[:, start - 1 :].any(axis=1).sum()
         missed[-1] += (np.abs(away) > 1.96 * np.sqrt(variance))[:, looks].any(axis=1).sum()
     return missed / runs
 

@@ -85,6 +85,27 @@ def tail_half_width(half_width, std, skewness, n, n_rows, quantile):
     return v / n * (b * b / 2 + b * math.sqrt(k + b * b / 4))
 
 
+def tail_end(half_width, variance, means):
+    """Distance of an end whose half-width is that of a normal law of this variance.
+
+    `means` are those that the interval is about, one or two: skewness towards the end, number of rewards, variance.
+    """
+    if math.isinf(half_width):
+        return half_width
+    total, h = sum(error for *_, error in means), 0.0
+    for skewness, n, error in means:
+        beyond, share = abs(skewness) - math.sqrt(6 / n), error / total
+        if not beyond > 0:
+            continue
+        known = min(n / beyond**2 / 24, 1)
+        if skewness > 0:
+            factor = max(share, 1 - known) * min(1 / known, 3) / 2
+        else:
+            factor = -share * known**2 / 3
+        h += factor * beyond * half_width**2 / math.sqrt(variance) * math.sqrt(share / n)
+    return max(*np.roots([1, -2 * h, -(half_width**2)]), 0.8 * half_width)    # w^2 = half_width^2 + 2 h w
+
+
 def sample_skewness(x):
     """g1 of the values, nan where they do not vary."""
     d = x - x.mean()

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from reference import sequences
+from reference import bounds, sequences
 
 
 def t_level(away, variance, n, freedom, g):
@@ -29,7 +29,7 @@ def spread(best_at, level):
 
 
 def by_cluster(rewards, keys):
-    """Number, mean and variance of clusters: the ratio of sums, and what each cluster adds to its error."""
+    """Number, mean, variance and skewness of clusters: the ratio of sums, and what each cluster adds to its error."""
     sums = {}
     for x, key in zip(rewards, keys, strict=True):
         count, total = sums.get(key, (0, 0.0))
@@ -37,7 +37,7 @@ def by_cluster(rewards, keys):
     counts, totals = (np.array(column, dtype=float) for column in zip(*sums.values(), strict=True))
     mean = totals.sum() / counts.sum()
     away = (totals - mean * counts) / counts.mean()
-    return len(sums), mean, (away**2).sum() / (len(sums) - 1)
+    return len(sums), mean, (away**2).sum() / (len(sums) - 1), bounds.sample_skewness(away)
 
 
 def shared(rewards, keys, others, other_keys):
@@ -51,18 +51,19 @@ def shared(rewards, keys, others, other_keys):
 
 
 def asymptotic(moments, delta, first_look, pairs, common=None):
-    """Intervals of arms and of pairs; `moments` are number, mean and variance of each arm's rewards or clusters.
+    """Intervals of arms and of pairs; `moments` are number, mean, variance and skewness of its rewards or clusters.
 
     `common` has, by pair, the number of clusters of both arms and the covariance of the two means.
     """
     best_at = first_look * math.log(max(first_look, 3))
     level, arms, differences = math.log(5 * len(moments) / delta), [], []
-    for n, mean, variance in moments:
+    for n, mean, variance, skewness in moments:
         half = half_width(variance / n, n, n - 1, spread(best_at, level), level) if n >= first_look else math.inf
-        arms.append((mean - half, mean + half))
+        arms.append(tuple(mean + side * bounds.tail_end(half, variance / n, [(side * skewness, n, variance / n)])
+                          for side in (-1, 1)))
     level = math.log(len(pairs) / (0.8 * delta))
     for a, b in pairs:
-        (n, mean, variance), (m, other, variance_b) = moments[a], moments[b]
+        (n, mean, variance, skewness), (m, other, variance_b, skewness_b) = moments[a], moments[b]
         both = variance / n + variance_b / m
         freedom = both**2 / ((variance / n) ** 2 / (n - 1) + (variance_b / m) ** 2 / (m - 1))
         if common:
@@ -70,8 +71,10 @@ def asymptotic(moments, delta, first_look, pairs, common=None):
             both, freedom = both - 2 * covariance, min(freedom, n + m - count - 1)
         known = min(n, m) >= first_look
         half = half_width(both, n * m / (n + m), freedom, spread(best_at / 2, level), level) if known else math.inf
-        differences.append((max(mean - other - half, arms[a][0] - arms[b][1]),
-                            min(mean - other + half, arms[a][1] - arms[b][0])))
+        below, above = (bounds.tail_end(half, both, [(side * skewness, n, variance / n),
+                                                     (-side * skewness_b, m, variance_b / m)]) for side in (-1, 1))
+        differences.append((max(mean - other - below, arms[a][0] - arms[b][1]),
+                            min(mean - other + above, arms[a][1] - arms[b][0])))
     return arms, differences
 
 

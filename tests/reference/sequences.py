@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import optimize, special
 
+from reference import bounds
+
 
 @dataclass
 class Guess:
@@ -468,7 +470,8 @@ def gbas_successes(epsilon, delta):
 def asymptotic(rewards, delta, first_look, best_at):
     """Interval after each reward: every m whose Bayes factor of a t-test is below 1 / delta, by bisection.
 
-    Right Haar prior on the scale of normal rewards, prior N(0, g) on (mean - m) / scale.
+    Right Haar prior on the scale of normal rewards, prior N(0, g) on (mean - m) / scale. Then the ends are moved for
+    tails.
     """
     spent = 2 * math.log(1 / delta)
     g = (spent + math.log(1 + spent)) / best_at
@@ -490,7 +493,8 @@ def asymptotic(rewards, delta, first_look, best_at):
             for _ in range(200):
                 middle = 0.5 * (near + far)
                 near, far = (near, middle) if log_factor(x, mean + side * middle) > -math.log(delta) else (middle, far)
-            ends.append(mean + side * near)
+            skewness, error = bounds.sample_skewness(np.array(x)), sum((v - mean) ** 2 for v in x) / (n - 1) / n
+            ends.append(mean + side * bounds.tail_end(near, error, [(side * skewness, n, error)]))
         out.append(tuple(ends))
     return out
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+from fastrace._math import _half_widths
 from fastrace.streams._sequences import Sequence
 from guarantee import assert_rate_at_most, few_or_many
 from reference import sequences as twin
@@ -23,9 +24,10 @@ LIGHT = {       # draw and mean
 }
 
 
-@pytest.mark.parametrize("law", LIGHT)
+@pytest.mark.parametrize("law", [*LIGHT, "rare"])
 def test_intervals_equal_the_twin(law):
-    x = LIGHT[law][0](np.random.default_rng(3), 60)
+    rare = np.where(np.arange(60) % 20 == 2, -np.arange(60.0), 0.0)
+    x = rare if law == "rare" else LIGHT[law][0](np.random.default_rng(3), 60)
     sequence, ends = fr.ConfidenceSequence(support=None, delta=0.1, first_look=4, tight_at=30.0), []
     for value in x.tolist():
         sequence.update(value)
@@ -48,6 +50,45 @@ def test_peeking_at_light_tails_misses_at_most_as_often_as_said(law, trials, n, 
             start = end
         missed += out
     assert_rate_at_most(missed, trials, 1.2 * 0.05)
+
+
+def buyers(chance, size):
+    """Amounts of buyers, lognormal, and 0 for those who do not buy."""
+    return lambda rng, n: (rng.random(n) < chance) * rng.lognormal(sigma=size, size=n), chance * math.exp(size**2 / 2)
+
+
+HEAVY = {
+    "2 % buyers": buyers(0.02, 1.0),
+    "0.5 % buyers": buyers(0.005, 1.0),
+    "2 % buyers of alike amounts, lost": (lambda rng, n: -buyers(0.02, 0.5)[0](rng, n), -buyers(0.02, 0.5)[1]),
+}
+
+
+@few_or_many(("trials", "n"), (200, 2000), (2000, 20_000))
+@pytest.mark.parametrize("law", HEAVY)
+def test_peeking_at_rare_amounts_misses_at_most_as_often_as_said(law, trials, n, seed):
+    """By half-widths alike on both sides, 15 to 45 of 100 streams miss."""
+    draw, mean = HEAVY[law]
+    missed = 0
+    for child in np.random.SeedSequence([seed, 5]).spawn(trials):
+        x, sequence, start, out = draw(np.random.default_rng(child), n), fr.ConfidenceSequence(support=None), 0, False
+        while start < n:
+            end = max(200, int(1.03 * start) + 1)
+            sequence.update_many(x[start:end])
+            low, high = sequence.interval
+            out = out or not low <= mean <= high
+            start = end
+        missed += out
+    assert_rate_at_most(missed, trials, 1.2 * 0.05)
+
+
+@pytest.mark.parametrize(("law", "wider"), [("normal", 1.01), ("uniform", 1.01), ("exponential", 1.03)])
+def test_light_tails_cost_little_width(law, wider):
+    x, sequence = LIGHT[law][0](np.random.default_rng(13), 1000), fr.ConfidenceSequence(support=None)
+    sequence.update_many(x)
+    spread = _half_widths.t_mixture_spread(sequence.arguments["tight_at"], -math.log(0.05))
+    half = _half_widths.t_mixture_half_width(x.var(ddof=1) / 1000, 1000.0, 999.0, spread, -math.log(0.05))
+    assert half <= sequence.half_width * (1 + 1e-12) <= wider * half
 
 
 @few_or_many("trials", 300, 4000)

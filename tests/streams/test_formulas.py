@@ -1,5 +1,6 @@
 """Formulas that C repeats for its lanes are those of the headers."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import fastrace as fr
 from fastrace._math import _half_widths
+from reference import bounds
 from reference import sequences as twin
 
 
@@ -38,3 +40,19 @@ def test_brackets_of_races_on_streams_have_the_half_widths_of_the_header(name, s
     lower, upper = x.mean(axis=0) - expected, x.mean(axis=0) + expected
     np.testing.assert_allclose(result.lower, np.maximum(lower, support[0]), rtol=1e-12)
     np.testing.assert_allclose(result.upper, np.minimum(upper, support[1]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("skewness", [0.0, 0.4, 3.0, 14.0, -0.4, -3.0, -14.0])
+def test_ends_of_asymptotic_intervals_equal_the_twin_and_are_undone(skewness):
+    for n, half in itertools.product((5, 200, 3000), (0.01, 0.3, 4.0)):
+        shift = _half_widths.tail_shift(skewness, n, 1.0)
+        end = _half_widths.tail_end(half, 0.02, shift)
+        assert end == pytest.approx(bounds.tail_end(half, 0.02, [(skewness, n, 0.02)]), rel=1e-9)
+        assert _half_widths.tail_away(end, 0.02, shift) == pytest.approx(half, rel=1e-9)
+        two = (math.sqrt(0.25) * _half_widths.tail_shift(skewness, n, 0.25)
+               + math.sqrt(0.75) * _half_widths.tail_shift(-2.0, 100, 0.75))
+        assert _half_widths.tail_end(half, 0.015, two) == pytest.approx(
+            bounds.tail_end(half, 0.015, [(skewness, n, 0.005), (-2.0, 100, 0.015)]), rel=1e-9)
+    assert _half_widths.tail_end(math.inf, 0.02, 0.1) == math.inf
+    with np.errstate(invalid="ignore"):
+        assert _half_widths.tail_shift(math.nan, 9, 1.0) == 0.0         # rewards that have all been equal

@@ -70,4 +70,4 @@ cdef class AsymptoticDuels(Duels):
     cdef double _rows(self, Py_ssize_t seat) noexcept nogil
     cdef bint _varies(self, const apart_t *duel, Py_ssize_t arm, Py_ssize_t rival) noexcept nogil
     cdef bint _held_back(self, const apart_t *duel, Py_ssize_t arm, Py_ssize_t rival, double away) noexcept nogil
-    cdef double _half(self, Py_ssize_t arm, Py_ssize_t rival, double log_inv_delta, double *middle) noexcept nogil
+    cdef void _ends(self, Py_ssize_t arm, Py_ssize_t rival, double log_inv_delta, double *ends) noexcept nogil

@@ -26,7 +26,8 @@ from fastrace._math._betting cimport (MAX_BETS, bets_init, bets_t, wealth_extend
 from fastrace._math._columns cimport column_mean, column_rows, column_size, column_t
 from fastrace._math._moments cimport moments4_add, moments4_skewness, moments4_variance
 from fastrace._math._pairs cimport MOST_BETS, ladder_init, log_wealth, mirrored, set_wins, spread_of, spread_t
-from fastrace._math._skewness cimport UNSEEN_LEADS, constant_rows, stream_varies, tail_variance
+from fastrace._math._skewness cimport (UNSEEN_LEADS, constant_rows, stream_varies, tail_end, tail_shift,
+                                       tail_variance)
 
 import numpy as np
 
@@ -487,24 +488,28 @@ cdef class AsymptoticDuels(Duels):
             return 0.0
         return fmax(self.apart[self.seat[arm] * self.n_arms + rival].peak[kind] + self.share(arm), 0.0)
 
-    cdef double _half(self, Py_ssize_t arm, Py_ssize_t rival, double log_inv_delta, double *middle) noexcept nogil:
-        """Half-width of the interval of a duel's difference, and its middle."""
+    cdef void _ends(self, Py_ssize_t arm, Py_ssize_t rival, double log_inv_delta, double *ends) noexcept nogil:
+        """Interval of a duel's difference."""
         cdef Py_ssize_t k = <Py_ssize_t>self.seat[arm] * self.n_arms + rival
         cdef apart_t *duel = &self.apart[k]
-        cdef double n = <double>duel.moments.n, level = log_inv_delta - self.share(arm), half
+        cdef double n = <double>duel.moments.n, level = log_inv_delta - self.share(arm), half, side
         cdef double left = 1.0 / self._rows(<Py_ssize_t>self.seat[arm])
-        middle[0] = 0.0
+        cdef double variance = moments4_variance(&duel.moments, 1.0) / n, skewness = moments4_skewness(&duel.moments)
+        cdef int i
+        ends[0], ends[1] = -INFINITY, INFINITY
         if n < self.first_look:
-            return INFINITY
-        middle[0] = left * (duel.moments.mean + self.shift[k])
-        half = t_mixture_half_width(moments4_variance(&duel.moments, 1.0) / n, n, n - 1.0,
-                                    t_mixture_spread(self.best_at, level), level)
-        return left * half
+            return
+        half = t_mixture_half_width(variance, n, n - 1.0, t_mixture_spread(self.best_at, level), level)
+        for i in range(2):
+            side = 1.0 if i else -1.0
+            ends[i] = left * (duel.moments.mean + self.shift[k]
+                              + side * tail_end(half, variance, tail_shift(side * skewness, duel.moments.n, 1.0)))
 
     def differences(self, Py_ssize_t leader, double log_inv_delta):
         guard_check_built(&self.guard, self)
         cdef Py_ssize_t i
-        cdef double half, middle = 0.0, level = log_inv_delta
+        cdef double level = log_inv_delta
+        cdef double[2] one
         level += log(<double>(self.n_arms * (self.n_arms - 1)) * (0.5 if self.n_seats >= self.n_arms else 1.0))
         found = np.zeros((self.n_arms, 2))
         cdef double[:, ::1] ends = found
@@ -513,12 +518,12 @@ cdef class AsymptoticDuels(Duels):
                 continue
             ends[i, 0], ends[i, 1] = -INFINITY, INFINITY
             if self.seat[i] >= 0:
-                half = self._half(i, leader, level, &middle)
-                ends[i, 0], ends[i, 1] = middle - half, middle + half
+                self._ends(i, leader, level, one)
+                ends[i, 0], ends[i, 1] = one[0], one[1]
             if self.seat[leader] >= 0:
-                half = self._half(leader, i, level, &middle)
-                ends[i, 0] = max(ends[i, 0], -middle - half)
-                ends[i, 1] = min(ends[i, 1], half - middle)
+                self._ends(leader, i, level, one)
+                ends[i, 0] = max(ends[i, 0], -one[1])
+                ends[i, 1] = min(ends[i, 1], -one[0])
         return found
 
     def tails(self, Py_ssize_t leader):

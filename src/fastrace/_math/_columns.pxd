@@ -1,14 +1,13 @@
 # cython: cdivision=True
 """Rewards of one arm of a race on streams whose support is not known: its moments, and what they say of its tails."""
 
-from libc.math cimport INFINITY, fabs, fmax, nextafter, sqrt
-from libc.stdint cimport INT64_MAX
+from libc.math cimport INFINITY, fabs, fmax, nextafter
 
 from fastrace._base._types cimport moments4_t
 from fastrace._math._anytime cimport t_mixture_half_width
 from fastrace._math._moments cimport moments4_add, moments4_skewness, moments4_std, moments4_variance
-from fastrace._math._skewness cimport (EVENTS_ENOUGH, constant_rows, stream_varies, tail_events, tail_half_width,
-                                       tail_rows, value_size)
+from fastrace._math._skewness cimport (EVENTS_ENOUGH, constant_rows, stream_varies, tail_end, tail_rows, tail_shift,
+                                       value_size)
 
 cdef struct column_t:
     moments4_t moments          # of rewards less the origin
@@ -49,29 +48,29 @@ cdef inline double column_rows(const column_t *c, double side, double size, doub
     return tail_rows(side * moments4_skewness(&c.moments), size, gap, c.moments.n)
 
 
-cdef inline double column_end(const column_t *c, double side, double half_width, double other) noexcept nogil:
+cdef inline double column_end(const column_t *c, double side, double half_width) noexcept nogil:
     """How far the end of the bracket of a mean is from it, on the right, or on the left (-1), for `half_width` of a
-    normal law: a bracket that ends before another begins is then apart from it by a lead that is believed.
+    normal law.
     """
-    cdef double n = <double>c.moments.n, std = moments4_std(&c.moments), skewness, width
-    if not column_varies(c):
-        return 2.0 * EVENTS_ENOUGH * other / n if n >= constant_rows(0.0, 1.0) else INFINITY
-    if half_width == INFINITY:
-        return INFINITY
-    skewness = side * moments4_skewness(&c.moments)
-    width = tail_half_width(half_width, std, skewness, c.moments.n, INT64_MAX, half_width * sqrt(n) / std)
-    if tail_events(skewness, c.moments.n) < EVENTS_ENOUGH:
-        width = fmax(width, 2.0 * EVENTS_ENOUGH * std * skewness / n)
-    return width
+    return tail_end(half_width, moments4_variance(&c.moments, 1.0) / <double>c.moments.n,
+                    tail_shift(side * moments4_skewness(&c.moments), c.moments.n, 1.0))
+
+
+cdef inline double unseen_end(const column_t *c, double other) noexcept nogil:
+    """The same of a column whose values have all been equal: a bracket that ends before another begins is then apart
+    from it by a lead that is believed. `other` is the largest `column_size` of the columns compared.
+    """
+    cdef double n = <double>c.moments.n
+    return 2.0 * EVENTS_ENOUGH * other / n if n >= constant_rows(0.0, 1.0) else INFINITY
 
 
 cdef inline void column_brackets(const column_t *columns, const Py_ssize_t *arm, Py_ssize_t n, bint known,
                                  double spread, double level, bint decide, double *lower,
                                  double *upper) noexcept nogil:
     """Brackets of the means of n arms: asymptotic ones if `known`, else infinite. If they `decide` between arms, they
-    allow for tails."""
+    allow for what columns of equal values hide."""
     cdef Py_ssize_t i
-    cdef double count, half, other = 0.0
+    cdef double count, half, left, right, other = 0.0
     cdef const column_t *c
     for i in range(n if decide else 0):
         other = fmax(other, column_size(&columns[arm[i]]))
@@ -81,11 +80,13 @@ cdef inline void column_brackets(const column_t *columns, const Py_ssize_t *arm,
         lower[i], upper[i] = -INFINITY, INFINITY
         if known:
             half = t_mixture_half_width(moments4_variance(&c.moments, 1.0) / count, count, count - 1.0, spread, level)
+            if decide and not column_varies(c):
+                left = right = unseen_end(c, other)
+            else:
+                left, right = column_end(c, -1.0, half), column_end(c, 1.0, half)
             # Outwards, as far from 0 the width may be lost in rounding.
-            lower[i] = nextafter(
-                c.origin + (c.moments.mean - (column_end(c, -1.0, half, other) if decide else half)), -INFINITY)
-            upper[i] = nextafter(
-                c.origin + (c.moments.mean + (column_end(c, 1.0, half, other) if decide else half)), INFINITY)
+            lower[i] = nextafter(c.origin + (c.moments.mean - left), -INFINITY)
+            upper[i] = nextafter(c.origin + (c.moments.mean + right), INFINITY)
 
 
 cdef inline void column_means(const column_t *columns, const Py_ssize_t *arm, Py_ssize_t n,

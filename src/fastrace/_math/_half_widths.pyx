@@ -90,3 +90,18 @@ cdef double t_mixture_level(double away, double variance, double n, double freed
 @cython.ufunc
 cdef double t_mixture_spread(double n_best, double log_inv_alpha) noexcept nogil:
     return _anytime.t_mixture_spread(n_best, log_inv_alpha)
+
+
+@cython.ufunc
+cdef double tail_shift(double skewness, long long n, double share) noexcept nogil:
+    return _skewness.tail_shift(skewness, n, share)
+
+
+@cython.ufunc
+cdef double tail_end(double half_width, double variance, double shift) noexcept nogil:
+    return _skewness.tail_end(half_width, variance, shift)
+
+
+@cython.ufunc
+cdef double tail_away(double away, double variance, double shift) noexcept nogil:
+    return _skewness.tail_away(away, variance, shift)

@@ -12,10 +12,12 @@ only to its standard error sqrt(6 / n). Each serves another decision:
   enough values carry each tail that could turn it.
 - `tail_variance`, `tail_rows`, `constant_rows` : the same guard for streams, whose rules know evidence in place of
   half-widths, and have no last row to read on to.
+- `tail_shift`, `tail_end`, `tail_away` : intervals of streams, of a mean and of a difference of two. An end lies
+  farther off on the side of a long tail, and nearer on the other.
 """
 
 from libc.float cimport DBL_EPSILON
-from libc.math cimport INFINITY, fabs, isnan, sqrt
+from libc.math cimport INFINITY, fabs, fmax, fmin, isnan, sqrt
 from libc.stdint cimport int64_t
 
 from fastrace._math._bounds cimport inverse_mills, variance_factor
@@ -23,6 +25,7 @@ from fastrace._math._bounds cimport inverse_mills, variance_factor
 cdef enum:
     EVENTS_ENOUGH = 24      # effective number of values that must carry a tail before its size is believed
     UNSEEN_LEADS = 100      # size of what a stream may hide whose values have all been equal, in units of the lead
+    TAIL_AT_MOST = 3        # most by which an interval enlarges a tail that few values carry
 
 
 cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
@@ -108,6 +111,44 @@ cdef inline double tail_events(double skewness, int64_t n) noexcept nogil:
     """
     cdef double excess = tail_excess(skewness, n)
     return n / (excess * excess) if excess > 0.0 else INFINITY
+
+
+cdef inline double tail_shift(double skewness, int64_t n, double share) noexcept nogil:
+    """What skewness does to the end of an interval that rests on a mean of n rewards, for `tail_end`.
+
+    `skewness` is that towards the end. `share` is the part of this mean in the variance of what the interval is about:
+    1, or less for a difference of two means, whose shift is the sum of sqrt(share) times the shift of each.
+
+    On the side of the tail it is that of `tail_half_width`: q^2 v / (2 n), v = std * skewness the size of the values
+    that carry it. While fewer than EVENTS_ENOUGH of them have been seen, the tail is known in part: v is enlarged in
+    proportion, up to TAIL_AT_MOST times, and so is the share, as its variance is not known either. On the other side
+    it is q^2 v / (3 n) nearer, the first Edgeworth term of the studentised mean (Hall 1992, sec. 2.6), and less where
+    the tail is known in part.
+    """
+    cdef double beyond = fabs(skewness) - sqrt(6.0 / n), root = sqrt(<double>n), known
+    if not beyond > 0.0:        # within its standard error, or unknown
+        return 0.0
+    known = fmin(n / (EVENTS_ENOUGH * beyond * beyond), 1.0)
+    if skewness < 0.0:
+        return -share * known * known * beyond / (3.0 * root)
+    return fmax(share, 1.0 - known) * beyond / (2.0 * fmax(known, 1.0 / TAIL_AT_MOST) * root)
+
+
+cdef inline double tail_end(double half_width, double variance, double shift) noexcept nogil:
+    """Distance of an end from what the interval is about, for its half-width by a normal law of this variance.
+
+    At least 0.8 half-widths, as the term of `tail_shift` is the first of a series.
+    """
+    cdef double h
+    if half_width == INFINITY:
+        return INFINITY
+    h = half_width / sqrt(variance) * shift
+    return half_width * fmax(h + sqrt(1.0 + h * h), 0.8)
+
+
+cdef inline double tail_away(double away, double variance, double shift) noexcept nogil:
+    """The half-width for which `tail_end` is `away`."""
+    return away / sqrt(fmax(1.0 + 2.0 * away / sqrt(variance) * shift, 0.8 * 0.8))
 
 
 cdef inline double tail_rows(double skewness, double size, double gap, int64_t n) noexcept nogil:

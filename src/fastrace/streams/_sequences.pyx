@@ -26,7 +26,7 @@ from fastrace._math._portfolio cimport (fr_aimed, fr_aimed_bounds, fr_aimed_sane
                                         fr_portfolio_look, fr_portfolio_merge, fr_portfolio_sane, fr_portfolio_setup,
                                         fr_portfolio_t, fr_watch_t)
 from fastrace._math._schedules cimport next_look
-from fastrace._math._skewness cimport EVENTS_ENOUGH, tail_events
+from fastrace._math._skewness cimport EVENTS_ENOUGH, tail_end, tail_events, tail_shift
 from fastrace.streams._stopping cimport INCONSISTENT, RUNNING, STOPPED, Stream, stream_t
 
 KERNELS = ("target", "plug-in", "stitched", "mixture", "hoeffding", "betting", "target-betting", "threshold",
@@ -270,20 +270,22 @@ cdef class Sequence(Stream):
         cdef fr_sums_t *sums = &self.state.sums
         cdef fr_grid_t *grid = &self.state.wealth.grid
         cdef moments4_t *normal = &self.state.wealth.normal
-        cdef double middle = (sums.total - 0.5) / sums.n, half, span = self.high - self.low
+        cdef double middle = (sums.total - 0.5) / sums.n, half, variance, skewness, span = self.high - self.low
         if self.kernel == UNIVERSAL:
             fr_portfolio_bounds(&self.bet, sums, &self.state.wealth.portfolio,
                                 (self.s.lower - self.low) / span if self.running else 0.0,
                                 (self.s.upper - self.low) / span if self.running else 1.0, low, high)
             return
         if self.kernel == ASYMPTOTIC:
-            half = INFINITY
+            half, variance = INFINITY, moments4_variance(normal, 1.0) / normal.n
             if normal.n >= self.first_look:
-                half = t_mixture_half_width(moments4_variance(normal, 1.0) / normal.n, normal.n, normal.n - 1.0,
-                                            self.bet.rho, self.bet.level)
+                half = t_mixture_half_width(variance, normal.n, normal.n - 1.0, self.bet.rho, self.bet.level)
+            skewness = moments4_skewness(normal)
             # Outwards, as far from 0 the width may be lost in rounding.
-            low[0] = nextafter(sums.centre[0] + (normal.mean - half), -INFINITY)
-            high[0] = nextafter(sums.centre[0] + (normal.mean + half), INFINITY)
+            low[0] = nextafter(sums.centre[0] + (
+                normal.mean - tail_end(half, variance, tail_shift(-skewness, normal.n, 1.0))), -INFINITY)
+            high[0] = nextafter(sums.centre[0] + (
+                normal.mean + tail_end(half, variance, tail_shift(skewness, normal.n, 1.0))), INFINITY)
             return
         if self.kernel == TARGET_ODDS:
             fr_aimed_bounds(&self.bet, &self.state.wealth.aimed, (self.s.lower - self.low) / span,

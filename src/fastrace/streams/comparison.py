@@ -85,9 +85,11 @@ class Comparison(_checks.OwnInit):
     Without one, the error of a difference is taken to be normal, as the sum of the variances of both means, with
     Welch's degrees of freedom. Its interval is a mixture of t-statistics that becomes the asymptotic confidence
     sequence of [1]_ as rewards come. This asks that the shares of the arms settle, or that their variances are alike.
-    The result warns of arms with long tails. Clusters of unequal sizes are compared by the ratio of sums, with the
-    variance of what each cluster adds to it; clusters may go on to grow. What clusters add to the means of both arms
-    of a pair goes into the variance of the difference by its covariance.
+    Ends are moved for skewed rewards, as in `ConfidenceSequence`: of a difference, a small arm with a long tail moves
+    them most, and equal tails of equal arms nearly cancel. The result warns of arms with long tails, of which few
+    values have been seen. The table there shows what to expect. Clusters of unequal sizes are compared by the ratio of
+    sums, with the variance of what each cluster adds to it; clusters may go on to grow. What clusters add to the means
+    of both arms of a pair goes into the variance of the difference by its covariance.
 
     The bound of a ratio is one of the difference over one of the other arm's mean, at no extra cost.
 
@@ -356,17 +358,26 @@ class Comparison(_checks.OwnInit):
 
     def _asymptotic(self, share: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         moments = np.array([arm._moments() for arm in self._arms], dtype=np.float64)
-        units, mean, variance, _, origin = moments.T
+        units, mean, variance, skewness, origin = moments.T
+        count = units.astype(np.int64)
         mean = np.where(units > 0, mean, np.nan)
         error = np.where((units >= self.first_look) & (variance > 0.0), variance / units, np.inf)     # of the mean
         best_at = _rules.best_at(self.first_look)
         level = math.log(len(mean) / (FOR_ARMS * self.delta))
         half = _half_widths.t_mixture_half_width(
             error, units, units - 1.0, _half_widths.t_mixture_spread(best_at, level), level)
+        # Outwards, as far from 0 the width may be lost in rounding.
+        lower, upper = (np.nextafter(np.where(np.isfinite(half), origin + (mean + sign * _half_widths.tail_end(
+            half, error, _half_widths.tail_shift(sign * skewness, count, 1.0))), sign * np.inf), sign * np.inf)
+            for sign in (-1.0, 1.0))
         a, b = self._pairs[:, 0], self._pairs[:, 1]
         both = error[a] + error[b]
         freedom = both**2 / (error[a] ** 2 / (units[a] - 1.0) + error[b] ** 2 / (units[b] - 1.0))
         size = units[a] * units[b] / (units[a] + units[b])
+        part, rest = error[a] / both, error[b] / both
+        below, above = (
+            np.sqrt(part) * _half_widths.tail_shift(sign * skewness[a], count[a], part)
+            + np.sqrt(rest) * _half_widths.tail_shift(-sign * skewness[b], count[b], rest) for sign in (-1.0, 1.0))
         if self.clusters:       # one that has rewards in both arms adds to both errors
             shared = np.array([self._arms[i].shared(self._arms[j]) for i, j in self._pairs.tolist()]).reshape(-1, 2)
             both = both - 2.0 * shared[:, 1]
@@ -376,12 +387,11 @@ class Comparison(_checks.OwnInit):
         known = np.isfinite(both) & (both > 0.0)
         width = np.where(known, _half_widths.t_mixture_half_width(both, size, freedom, spread, level), np.inf)
         difference = (origin[a] - origin[b]) + (mean[a] - mean[b])
-        evidence = np.where(known, _half_widths.t_mixture_level(np.abs(difference), both, size, freedom, spread), 0.0)
+        low, high = (np.where(np.isfinite(width), difference + sign * _half_widths.tail_end(width, both, shift),
+                              sign * np.inf) for sign, shift in ((-1.0, below), (1.0, above)))
+        away = _half_widths.tail_away(np.abs(difference), both, np.where(difference > 0.0, below, above))
+        evidence = np.where(known, _half_widths.t_mixture_level(away, both, size, freedom, spread), 0.0)
         evidence = evidence - (math.log(len(self._pairs) / (1.0 - FOR_ARMS)) if len(self._pairs) else 0.0)
-        # Outwards, as far from 0 the width may be lost in rounding.
-        lower, upper = (np.nextafter(np.where(np.isfinite(half), origin + (mean + sign * half), sign * np.inf),
-                                     sign * np.inf) for sign in (-1.0, 1.0))
-        low, high = (np.where(np.isfinite(width), difference + sign * width, sign * np.inf) for sign in (-1.0, 1.0))
         return (origin + mean, lower, upper), (difference, low, high, evidence)
 
     @_alone
