@@ -19,6 +19,8 @@ def trajectory(xi, density, root, step, length, rng):
         velocity = velocity + step_size / 2 * root.T @ gradient
         at = at + step_size * root @ velocity
         value, gradient = density(at)
+        if not np.isfinite(value):
+            return xi, 0.0
         velocity = velocity + step_size / 2 * root.T @ gradient
     acceptance = min(1.0, np.exp(value - velocity @ velocity / 2 - energy))
     return (at if uniform < acceptance else xi), acceptance
@@ -33,3 +35,31 @@ def local_scales(theta, density, places, rng):
         if uniform < np.exp(density(new) - density(theta)):
             theta = new
     return theta
+
+
+def scale_step(theta, place, prior, density, size, rng):
+    """A normal step of one hyperparameter with a deviation of its own, effects as they are in standard coordinates.
+
+    `prior` has all these, and `density(xi)` is a log density of them.
+    """
+    step = size * 3.0 * np.exp(-3.4 * rng.random()) * rng.standard_normal()
+    uniform = rng.random()
+    xi = prior.free_of(theta)
+    new = xi.copy()
+    new[place] += step
+    return prior.from_free(new) if uniform < np.exp(density(new) - density(xi)) else theta
+
+
+def move(theta, scales, by_local, by_scale, by_trajectory, rng):
+    """Local scales, one of `scales` and a trajectory in either order, local scales."""
+    first, place = False, None
+    if scales:
+        coin = 2.0 * rng.random()
+        first, place = coin < 1.0, scales[int(len(scales) * (coin % 1.0))]
+    theta = by_local(theta)
+    if scales and first:
+        theta = by_scale(theta, place)
+    theta = by_trajectory(theta)
+    if scales and not first:
+        theta = by_scale(theta, place)
+    return by_local(theta)

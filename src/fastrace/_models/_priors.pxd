@@ -75,6 +75,8 @@ cdef class JointPrior:
     cdef int seen_from(self, const double *xi, double *theta) except -1 nogil
     cdef int to_free(self, const double *theta, double *xi) except -1 nogil
     cdef double pull_back(self, const double *xi, const double *theta, double *gradient) except? -1.0 nogil
+    # the log of the Jacobian alone, at the hyperparameters of the last call
+    cdef double log_jacobian(self) noexcept nogil
 
     # a Metropolis move of each local scale of a horseshoe given all else: reversible, and cheap
     cdef int move_local_scales(self, double *theta, bitgen_t *bits) except -1 nogil
@@ -87,7 +89,7 @@ cdef class JointPrior:
     cdef void precision_of(self, const factor_t *f, double *out) noexcept nogil
     cdef double log_aux(self, double x) noexcept nogil          # of the log of the auxiliary parameter
     cdef double log_near(self, Py_ssize_t j, double x) noexcept nogil
-    cdef double pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil
+    cdef void pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil
     cdef _near_of(self, Py_ssize_t j, double hat, double slope, double curvature)
     cdef double own_densities(self, const double *theta, double *gradient) except? -1.0 nogil
     cdef double ask_own(self, const double *theta, double *gradient) except? -1.0 with gil

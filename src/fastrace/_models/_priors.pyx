@@ -528,7 +528,7 @@ cdef class JointPrior:
 
     cdef double pull_back(self, const double *xi, const double *theta, double *gradient) except? -1.0 nogil:
         cdef double *by_phi = gradient + self.n_seen
-        cdef double out = 0.0, by_scale
+        cdef double by_scale
         cdef Py_ssize_t j, k
         cdef coefficient_t *c
         self.refresh(theta + self.n_seen)
@@ -538,7 +538,6 @@ cdef class JointPrior:
             c = &self.coefficients[j]
             by_scale = 1.0 + gradient[j] * (theta[j] - c.mean)
             gradient[j] *= self.scale[j]
-            out += log(self.scale[j])
             if c.local >= 0:
                 by_phi[c.overall] += by_scale * self.share[j]
                 by_phi[c.local] += by_scale * self.share[j]
@@ -546,13 +545,29 @@ cdef class JointPrior:
             else:
                 by_phi[c.shared] += by_scale
         for k in range(self.n_factors):
-            out += self.pull_effects(&self.factors[k], xi, gradient)
+            self.pull_effects(&self.factors[k], xi, gradient)
+        return self.log_jacobian()
+
+    cdef double log_jacobian(self) noexcept nogil:
+        cdef Py_ssize_t j, k, g, a, n_free
+        cdef factor_t *f
+        cdef double out = 0.0
+        for j in range(self.n_coefficients):
+            if self.free[j]:
+                out += log(self.scale[j])
+        for k in range(self.n_factors):
+            f = &self.factors[k]
+            n_free = 0
+            for g in range(f.n_groups):
+                n_free += self.free[f.first + g * f.q]
+            for a in range(f.q):
+                out += n_free * log(f.root[a * f.q + a])
         return out
 
-    cdef double pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil:
+    cdef void pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil:
         """`pull_back` for one factor's effects."""
         cdef Py_ssize_t q = f.q, _, a, b, n_free = 0, j = f.first
-        cdef double out = 0.0, sum
+        cdef double sum
         memset(f.pull, 0, q * q * sizeof(double))
         for _ in range(f.n_groups):
             if self.free[j]:
@@ -567,10 +582,8 @@ cdef class JointPrior:
                     gradient[j + b] = sum
             j += q
         for a in range(q):
-            out += n_free * log(f.root[a * q + a])
             f.pull[a * q + a] += n_free / f.root[a * q + a]
         self.spread_root(f, gradient + self.n_seen)
-        return out
 
     cdef int move_local_scales(self, double *theta, bitgen_t *bits) except -1 nogil:
         """Given the rest the local scales are independent: a normal step of each logarithm, accepted or not.
@@ -600,6 +613,14 @@ cdef class JointPrior:
         return 0
 
     # ---- for Python
+
+    def places_of_scales(self):
+        """Places in theta of the logarithms of scales that effects share, ascending: no slab's, and no local one."""
+        cdef Py_ssize_t j, k, a
+        found = {max(self.coefficients[j].shared, self.coefficients[j].overall) for j in range(self.n_coefficients)}
+        for k in range(self.n_factors):
+            found |= {self.factors[k].sd + a for a in range(self.factors[k].q)}
+        return [self.n_seen + place for place in sorted(found) if place >= 0]
 
     def value_and_gradient(self, theta):
         """`log_density` of one point: a number, and an array of shape (dim,)."""

@@ -24,6 +24,9 @@ cdef extern from "numpy/random/distributions.h" nogil:
 cdef enum:
     LONGEST = 1024              # steps of a trajectory
 
+cdef double SCALE_STEP = 3.0    # longest deviation of steps of a scale's logarithm, and
+cdef double SHORTER = 3.4       # the logarithm of how many times shorter the shortest one is
+
 
 cdef class HamiltonianInner(Inner):
     """Hamiltonian trajectories, accepted by the change of their energy.
@@ -54,6 +57,10 @@ cdef class HamiltonianInner(Inner):
         Inner.__init__(self, surrogate, prior.n_hyper)
         guard_build(&self.guard, 1, self)
         self.prior, self.step, self.length, self.dense = prior.copy(), step, length, own.ndim == 2
+        self.standard = prior.copy()
+        self.standard.set_free(True)
+        self._scales = np.array(prior.places_of_scales(), dtype=np.intp)
+        self.scales, self.n_scales = <const Py_ssize_t *>cnp.PyArray_DATA(self._scales), len(self._scales)
         self._root = own
         self._memory = np.zeros(5 * self.dim + self.n_seen)
         self.root = <double *>cnp.PyArray_DATA(self._root)
@@ -104,13 +111,48 @@ cdef class HamiltonianInner(Inner):
                 self.xi[i] += step * self.root[i] * self.velocity[i]
 
     cdef int move(self, double *theta, bitgen_t *bits) except -1 nogil:
-        """A palindrome: local scales given the rest, a trajectory, local scales given the rest.
+        """Local scales given the rest, a scale and a trajectory in either order, local scales given the rest.
 
-        Where a local scale is large, trajectories find the ridge of its coefficient narrow; given that it moves freely.
+        Each is reversible, and so is the mixture of both orders. Where a local scale is large, trajectories find the
+        ridge of its coefficient narrow; given that it moves freely. Where a scale that effects share is small, they
+        find these stiff.
         """
+        cdef double coin = 0.0
+        cdef Py_ssize_t place = 0
+        if self.n_scales > 0:
+            coin = 2.0 * bits.next_double(bits.state)
+            place = self.scales[<Py_ssize_t>(self.n_scales * (coin if coin < 1.0 else coin - 1.0))]
         self.prior.move_local_scales(theta, bits)
+        if self.n_scales > 0 and coin < 1.0:
+            self.move_scale(theta, place, bits)
         self.trajectory(theta, bits)
+        if self.n_scales > 0 and coin >= 1.0:
+            self.move_scale(theta, place, bits)
         return self.prior.move_local_scales(theta, bits)
+
+    cdef int move_scale(self, double *theta, Py_ssize_t place, bitgen_t *bits) except -1 nogil:
+        """A normal step of a scale's logarithm together with its effects, which stay as they are once standardised.
+
+        Given these the likelihood says nothing of a small scale, so that steps among small ones, and from and to larger
+        ones, are accepted (Papaspiliopoulos, Roberts & Skold, 2007).
+        """
+        cdef double step = self.size * SCALE_STEP * exp(-SHORTER * bits.next_double(bits.state))
+        cdef double uniform, change
+        step *= random_standard_normal(bits)
+        uniform = bits.next_double(bits.state)
+        self.standard.to_free(theta, self.xi)
+        change = -self.log_standard(theta)
+        self.xi[place] += step
+        self.standard.seen_from(self.xi, self.at)
+        change += self.log_standard(self.at)
+        if uniform < exp(change):
+            memcpy(theta, self.at, self.dim * sizeof(double))
+        return 0
+
+    cdef double log_standard(self, const double *theta) except? -1.0 nogil:
+        """Log density in the coordinates of `standard`."""
+        cdef double out = self.standard.log_density(theta, NULL)
+        return out + self.standard.log_jacobian() + self.surrogate.log_density(theta, NULL)
 
     cdef int trajectory(self, double *theta, bitgen_t *bits) except -1 nogil:
         """The step is uniform within a fifth of its mean, the number of steps up to twice its mean."""

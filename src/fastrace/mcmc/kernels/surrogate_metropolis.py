@@ -45,10 +45,9 @@ class SurrogateMetropolis(DecidedByRows):
         How a step moves on the surrogate. "normal", the nested normal: hyperparameters from their marginal under the
         surrogate, then all that rows see given them, which is normal; nearly independent draws. "hmc": Hamiltonian
         trajectories, for priors that are far from normal; their steps and coordinates are settled on the surrogate
-        when the kernel is made. They seldom reach scales so small that the few effects behind them are stiff. "auto":
-        the first up to 8 hyperparameters, or 15 if all are scales and correlations of groups, unless less than .75 of
-        400 draws of it, always from one seed, are effective once weighted by what it leaves of the prior, as for tight
-        Laplace priors.
+        when the kernel is made. "auto": the first up to 8 hyperparameters, or 15 if all are scales and correlations of
+        groups, unless less than .75 of 400 draws of it, always from one seed, are effective once weighted by what it
+        leaves of the prior, as for tight Laplace priors.
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a step is decided. "race": as in `RacingMetropolis`, wrong with probability `delta` at most. "poisson":
         without error, from a Poisson minibatch; it needs a bound on each row's third derivative, which `GLM` knows.
@@ -104,6 +103,11 @@ class SurrogateMetropolis(DecidedByRows):
     without it if a pilot shows that they get far: hyperparameters given what the rows see, and that by the factor of
     one fixed point, so that a move costs O(s^2 + G s).
 
+    Trajectories are rejected where a scale is so small that the effects behind it are stiff. So each Hamiltonian move
+    also takes one step of a scale that effects share, and multiplies these effects by as much [4]_: with standardised
+    effects fixed, the likelihood says nothing of a small scale. There are no such steps for scales in a log density of
+    one's own.
+
     The logarithm of a learned scale of Gaussian or Student-t outcomes moves with the hyperparameters: given it the
     curvature of the surrogate is that where it was expanded, times the squared ratio of both scales. For a Gaussian
     likelihood this is no approximation.
@@ -149,6 +153,8 @@ class SurrogateMetropolis(DecidedByRows):
     .. [2] Christen, Fox, "Markov chain Monte Carlo using an approximation", JCGS 14(4), 2005.
     .. [3] Rue, Martino, Chopin, "Approximate Bayesian inference for latent Gaussian models by using integrated nested
        Laplace approximations", JRSS-B 71(2), 2009.
+    .. [4] Papaspiliopoulos, Roberts, Skold, "A general framework for the parametrization of hierarchical models",
+       Statistical Science 22(1), 2007.
 
     Examples
     --------
