@@ -227,5 +227,6 @@ def test_an_arm_that_comes_back_comes_back_in_the_twin_at_the_same_request(monke
     monkeypatch.setattr(reference.PairedArms, "reopen", noted)
     best, requests, why, arms = reference.paired(
         np.concatenate(blocks), np.zeros(3), np.ones(3), 1, 0.2, 0.3, max_pulls=rule.n_pulls)
-    assert (requests, why, best) == (made, "bound", {rule.result().best})
+    assert (requests, why, best) == (made, "epsilon", {rule.result().best})
+    assert rule.result().stopped_by == "epsilon"
     assert any(found and who for found, who in back) and arms.pulls.tolist() == rule.result().pulls.tolist()
