@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastrace import mcmc
+from reference import surrogate as twin
 
 SEED = 20161122
 
@@ -32,3 +33,12 @@ def far_from_normal(rng, n_rows=60):
     y[codes == 0] = 0.0
     X[5, 1] = 8.0
     return X, codes, y
+
+
+def plain_inner(kernel, prior, order, size=1.0):
+    """The twin of a kernel's nested normal moves, with what its moves add to the expansion."""
+    made, dense = kernel.compressed, kernel.compressed.curvature.to_dense()
+    slope = made.slope if kernel._tilt is None else made.slope + kernel._tilt
+    bend = dense if kernel._bend is None else dense + kernel._bend.to_dense()
+    return twin.NormalInner(made.psi_hat, slope, bend, prior, order, kernel._phi_center, kernel._phi_factor,
+                            kernel._inner().walk_share, size, stay=kernel._stay)

@@ -13,7 +13,7 @@ from fastrace.mcmc.kernels import _surrogate_moves
 from fastrace.mcmc.kernels._nested_normal import NormalInner
 from guarantee import assert_fits, assert_mean
 from reference import surrogate as twin
-from surrogates import SEED, grouped, grouped_data
+from surrogates import SEED, grouped, grouped_data, plain_inner
 
 
 def arrow_case(rng, s=2, groups=4, width=2, start=2):
@@ -78,11 +78,8 @@ def test_an_exact_step_is_its_twin(n_inner, stride, monkeypatch):
     kernel = mcmc.SurrogateMetropolis(model, decision="exact", n_inner=n_inner)
     kernel._stride = stride
     made = kernel.compressed
-    inner = kernel._inner()
     order = np.r_[2:6, 0:2]             # the blocks first
-    plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, made.curvature.to_dense(),
-                             twin.Prior([2.0, 2.0], [(4, [1.0])]), order, kernel._phi_center, kernel._phi_factor,
-                             inner.walk_share)
+    plain = plain_inner(kernel, twin.Prior([2.0, 2.0], [(4, [1.0])]), order)
     table = np.column_stack([X, np.eye(4)[codes]])
 
     def log_likelihood(psi):

@@ -10,7 +10,7 @@ from fastrace import mcmc
 from fastrace.mcmc.kernels import _surrogate_moves
 from reference import surrogate as twin
 from reference.mcmc import RowStream
-from surrogates import SEED, grouped, grouped_data
+from surrogates import SEED, grouped, grouped_data, plain_inner
 
 
 def test_lengths_of_rows_are_those_of_exact_arithmetic_where_columns_are_nearly_collinear():
@@ -65,9 +65,7 @@ def test_minibatches_by_blocks_are_their_twin(radii, monkeypatch):
     kernel._balls = tuple((radius, kernel._block_table(weights)) for radius, weights in within)
     balls = [(radius, twin.Blocks(weights, codes, 4)) for radius, weights in within]
     order = np.r_[2:6, 0:2]
-    plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, made.curvature.to_dense(),
-                             twin.Prior([2.0, 2.0], [(4, [1.0])]), order, kernel._phi_center, kernel._phi_factor,
-                             kernel._inner().walk_share)
+    plain = plain_inner(kernel, twin.Prior([2.0, 2.0], [(4, [1.0])]), order)
     metric = made.metric().to_dense()
     root = np.linalg.cholesky(metric[np.ix_(order, order)])
     blocks = twin.Blocks(about.shells[0][1] if about.shells else about.weights, codes, 4)

@@ -11,7 +11,7 @@ from fastrace.mcmc.models import _sites
 from fastrace.mcmc.models._sites import matched, replaced
 from guarantee import assert_same_law
 from reference import surrogate as twin
-from surrogates import SEED, far_from_normal, grouped
+from surrogates import SEED, far_from_normal, grouped, plain_inner
 
 
 @pytest.mark.parametrize(("few", "n_walked"), [(True, None), (True, 2), (False, None)])
@@ -35,10 +35,7 @@ def test_walks_along_sites_are_their_twin(size, few, n_walked, monkeypatch):
     kernel._tilt, kernel._bend, kernel._along, kernel._stay = sites.tilt, sites.bend, sites.walks, sites.effects
     kernel._swept, kernel._shifts, kernel._engines = None, None, []
     more = {"far": _surrogate_moves.FAR, "scalings": kernel._scalings, "n_walked": n_walked} if few else {}
-    plain = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, (made.curvature.to_dense()
-                             + kernel._bend.to_dense()), twin.Prior([2.0, 2.0], [(4, [1.0])]), order,
-                             kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share, size,
-                             stay=kernel._stay)
+    plain = plain_inner(kernel, twin.Prior([2.0, 2.0], [(4, [1.0])]), order, size)
 
     def log_likelihood(psi):
         return -np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (table @ psi)).sum()
