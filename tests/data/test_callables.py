@@ -111,7 +111,7 @@ def test_callable_raises(failing_call, error):
     (np.zeros((4, 3), dtype=complex), "complex128"),
     ([[1, 2, 3], [1, 2]], "no array"),
     ("rewards", "<U7"),
-    ([[None] * 3] * 4, "object"),
+    ([[None] * 3] * 3 + [[None, 1.0, object()]], "object"),
     (np.ma.masked_array(np.zeros((4, 3)), mask=np.eye(4, 3)), "masked"),
     (lambda: None, "function of dtype object"),
     (float, "type of dtype object"),
@@ -121,6 +121,12 @@ def test_callable_returns_nonsense(answer, words):
     with pytest.raises(ValueError, match=words) as caught:
         source.read(ROWS)
     assert "(4, 3), rows by arms" in str(caught.value)
+
+
+def test_none_of_a_callable_is_a_missing_reward():
+    answer = [[None, 1, 0.5], [2.0, None, True]]
+    np.testing.assert_array_equal(CallableSource(lambda arms, rows: answer, 3, 2).read([0, 1]),
+                                  [[np.nan, 1.0, 0.5], [2.0, np.nan, 1.0]])
 
 
 def test_callable_may_keep_and_change_its_arguments():
