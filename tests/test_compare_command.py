@@ -1,5 +1,6 @@
 """`fastrace compare`, as a user runs it."""
 
+import gzip
 import json
 
 import numpy as np
@@ -38,6 +39,77 @@ def perf(path, scale=1.0, processes=40, names=("parse", "dump"), seed=2):
             {"values": (scale * 1e-3 * rng.normal(1.0, 0.02) * rng.normal(1.0, 0.005, size=3)).tolist()}
             for _ in range(processes)]} for name in names]}
     path.write_text(json.dumps(held))
+
+
+def test_compressed_timings_are_read(tmp_path):
+    perf(tmp_path / "old.json")
+    (tmp_path / "old.json.gz").write_bytes(gzip.compress((tmp_path / "old.json").read_bytes()))
+    assert comparing.timings(tmp_path / "old.json.gz") == comparing.timings(tmp_path / "old.json")
+
+
+def test_what_only_one_file_has_is_named(tmp_path, capsys):
+    perf(tmp_path / "old.json", names=("parse", "dump"))
+    perf(tmp_path / "new.json", names=("load", "dump"))
+    status, out, err = say(capsys, "--pyperf", tmp_path / "old.json", tmp_path / "new.json", "--json")
+    assert status == 0 and list(json.loads(out)) == ["dump"]
+    assert "left out, as not all files have them: parse, load" in err
+
+
+def test_units_are_not_mixed(tmp_path, capsys):
+    perf(tmp_path / "seconds.json")
+    held = json.loads((tmp_path / "seconds.json").read_text())
+    held["metadata"]["unit"] = "byte"
+    (tmp_path / "bytes.json").write_text(json.dumps(held))
+    status, out, err = say(capsys, "--pyperf", tmp_path / "seconds.json", tmp_path / "bytes.json")
+    assert status == 2 and "units of second, byte" in err and not out
+    assert say(capsys, "--pyperf", tmp_path / "bytes.json", tmp_path / "seconds.json")[0] == 2
+
+
+def test_one_value_per_process_is_by_process(tmp_path, capsys):
+    for name in ("a", "b"):
+        perf(tmp_path / f"{name}.json", processes=10, names=("one",))
+        held = json.loads((tmp_path / f"{name}.json").read_text())
+        for run in held["benchmarks"][0]["runs"][1:]:
+            del run["values"][1:]
+        (tmp_path / f"{name}.json").write_text(json.dumps(held))
+    status, out, _ = say(capsys, "--pyperf", tmp_path / "a.json", tmp_path / "b.json")
+    assert status == 0 and "its processes are 10" in out and "nothing says" not in out
+
+
+def damage(held):
+    """Files that are not what they were: what is changed, and what is said."""
+    def changed(change):
+        copy = json.loads(json.dumps(held))
+        change(copy, copy["benchmarks"][0])
+        return json.dumps(copy)
+
+    text = json.dumps(held)
+    return (
+        ("", "no JSON file"), (text[:200], "no JSON file"), ("[]", "holds no timings"), ("null", "holds no timings"),
+        (gzip.compress(text.encode())[:60], "no JSON file"), (b"\x1f\x8b", "no JSON file"), (b"\xff\0", "no JSON file"),
+        ('{"benchmarks": []}', "holds no timings"), ('{"benchmarks": [5]}', "damaged"),
+        ('{"benchmarks": ["runs"]}', "damaged"), ('{"benchmarks": [{}]}', "damaged"),
+        ('{"benchmarks": [{"stats": 1}]}', "damaged"),
+        (changed(lambda all, one: one.update(runs=5)), "damaged"),
+        (changed(lambda all, one: one.update(runs=[5])), "damaged"),
+        (changed(lambda all, one: one["runs"][1].update(values="abc")), "damaged"),
+        (changed(lambda all, one: one["runs"][1].update(values=7)), "damaged"),
+        (changed(lambda all, one: one["runs"][1].update(values=[None])), "damaged"),
+        (changed(lambda all, one: one["runs"][1].update(values=[float("nan")])), "nan or infinite"),
+        (changed(lambda all, one: one["runs"][1].update(values=[float("inf")])), "nan or infinite"),
+        (changed(lambda all, one: all.update(metadata=3)), "damaged"),
+        (changed(lambda all, one: all["benchmarks"].append(one)), "twice"),
+        (changed(lambda all, one: one.update(runs=one["runs"][:1])), "holds no timings"),
+    )
+
+
+def test_damaged_files_are_refused_in_one_line(tmp_path, capsys):
+    perf(tmp_path / "good.json", names=("one",))
+    bad = tmp_path / "bad.json"
+    for written, words in damage(json.loads((tmp_path / "good.json").read_text())):
+        bad.write_bytes(written if isinstance(written, bytes) else written.encode())
+        status, out, err = say(capsys, "--pyperf", tmp_path / "good.json", bad)
+        assert status == 2 and words in err and str(bad) in err and err.count("\n") == 1 and not out, (written, err)
 
 
 @pytest.mark.parametrize("name", ["events.csv", "events.parquet"])

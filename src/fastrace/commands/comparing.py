@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import base64
 import dataclasses
+import gzip
 import html
 import io
 import json
+import math
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from fastrace.streams.comparison import Comparison
 
 FEW_PROCESSES = 30      # below which the mean over processes need not be nearly normal
 FIRST_PROCESSES = 5     # before which nothing is said
+GZIP = b"\x1f\x8b"      # what a compressed file begins with
 
 
 def run_compare(options: argparse.Namespace) -> None:
@@ -81,7 +85,16 @@ def _of_timings(options: argparse.Namespace) -> dict[str, ComparisonResult]:
     suites = [timings(path) for path in options.files]
     shared = [name for name in suites[0] if all(name in suite for suite in suites)]
     if not shared:
-        raise ValueError(f"{options.files[0]} and the other files have no benchmark in common")
+        held = "; ".join(f"{path} has {', '.join(list(suite)[:3])}{' ...' if len(suite) > 3 else ''}"
+                         for path, suite in zip(options.files, suites, strict=True))
+        raise ValueError(f"the files have no benchmark in common: {held}")
+    for name in shared:
+        units = [suite[name].unit for suite in suites]
+        if len(set(units)) > 1:
+            raise ValueError(f"{name!r} is in units of {', '.join(units)}; files of one unit are needed")
+    alone = dict.fromkeys(name for suite in suites for name in suite if name not in shared)
+    if alone:
+        print(f"fastrace: left out, as not all files have them: {', '.join(alone)}", file=sys.stderr)
     answers = {}
     for name in shared:
         made = Comparison(
@@ -89,17 +102,18 @@ def _of_timings(options: argparse.Namespace) -> dict[str, ComparisonResult]:
             epsilon=options.epsilon, first_look=FIRST_PROCESSES if options.first_look is None else options.first_look,
         )
         for arm, suite in zip(arms, suites, strict=True):
-            for key, values in enumerate(suite[name]):
+            for key, values in enumerate(suite[name].processes):
                 made.observe_many(arm, values, clusters=[(arm, key)] * len(values))
         answers[name] = _with_doubts(made.result(), [suite[name] for suite in suites])
     return answers
 
 
-def _with_doubts(result: ComparisonResult, runs: list[list[list[float]]]) -> ComparisonResult:
+def _with_doubts(result: ComparisonResult, runs: list[Timings]) -> ComparisonResult:
     """The result with a warning of few processes, or of timings of a single one."""
     said = []
-    for name, processes in zip(result.names, runs, strict=True):
-        if max(map(len, processes)) == 1 and len(processes) > 1:
+    for name, read in zip(result.names, runs, strict=True):
+        processes = read.processes
+        if not read.grouped:
             said.append(f"arm {name!r}: nothing says which timings share a process, so each counts as independent; "
                         f"processes differ, so run several, with pyperf")
         elif len(processes) < FEW_PROCESSES:
@@ -116,41 +130,60 @@ def _arm_names(files: list[Path]) -> list[str]:
     raise ValueError("a file is given twice; each can be used once")
 
 
-def timings(path: Path) -> dict[str, list[list[float]]]:
-    """Timings of each benchmark in a file, a list per process: pyperf's JSON, or that of pytest-benchmark.
+@dataclasses.dataclass(frozen=True)
+class Timings:
+    """What one file holds of one benchmark."""
 
-    pytest-benchmark keeps timings of one process, with ``--benchmark-save-data``; each stands alone then.
+    processes: list[list[float]]    # the timings of each process
+    unit: str                       # of pyperf: "second", "byte" or "integer"
+    grouped: bool                   # whether the file says which timings share a process
+
+
+def timings(path: Path) -> dict[str, Timings]:
+    """Timings of each benchmark in a file of pyperf's JSON, also compressed, or of pytest-benchmark's.
+
+    Warm-ups and the runs that calibrate a benchmark of pyperf are left out. pytest-benchmark keeps timings of one
+    process, with ``--benchmark-save-data``; each stands alone then.
     """
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a JSON file of pyperf or pytest-benchmark is needed")
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        written = path.read_bytes()
+        held = json.loads(gzip.decompress(written) if written.startswith(GZIP) else written)
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} is no JSON file, as pyperf and pytest-benchmark save them: {error}") from None
-    found: dict[str, list[list[float]]] = {}
+    found: dict[str, Timings] = {}
     benchmarks = held.get("benchmarks") if isinstance(held, dict) else None
     for place, benchmark in enumerate(benchmarks if isinstance(benchmarks, list) else []):
-        if not isinstance(benchmark, dict):
-            continue
-        if "runs" in benchmark:
-            shared = held.get("metadata", {}) | benchmark.get("metadata", {})
-            name = str(shared.get("name", f"benchmark {place}"))
-            processes = [list(map(float, run["values"])) for run in benchmark["runs"] if run.get("values")]
-        elif "stats" in benchmark:
-            name = str(benchmark.get("fullname") or benchmark.get("name") or f"benchmark {place}")
-            data = benchmark["stats"].get("data")
-            if not data:
-                raise ValueError(f"{path} holds no timings of {name!r}, only their summary; save them with "
-                                 f"pytest --benchmark-save-data or --benchmark-json")
-            processes = [[float(value)] for value in data]
-        else:
-            continue
-        if processes:
-            found[name] = processes
+        try:
+            name, read = _one_benchmark(held, benchmark, f"benchmark {place}")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is damaged: benchmark {place} is not as pyperf or pytest-benchmark save one "
+                             f"({type(error).__name__}: {error})") from None
+        if not read.processes and not read.grouped:
+            raise ValueError(f"{path} holds no timings of {name!r}, only their summary; save them with "
+                             f"pytest --benchmark-save-data or --benchmark-json")
+        if not all(math.isfinite(value) for process in read.processes for value in process):
+            raise ValueError(f"{path} is damaged: a timing of {name!r} is nan or infinite")
+        if name in found:
+            raise ValueError(f"{path} is damaged: it holds {name!r} twice")
+        if read.processes:
+            found[name] = read
     if not found:
         raise ValueError(f"{path} holds no timings; the JSON of pyperf (-o FILE) or of pytest-benchmark "
                          f"(--benchmark-json FILE) is needed")
     return found
+
+
+def _one_benchmark(held: dict[str, Any], benchmark: dict[str, Any], unnamed: str) -> tuple[str, Timings]:
+    """Name and timings of one benchmark; pyperf keeps at the top what all benchmarks of a file share."""
+    if "runs" in benchmark:
+        said = held.get("metadata", {}) | benchmark.get("metadata", {})
+        processes = [list(map(float, run["values"])) for run in benchmark["runs"] if run.get("values")]
+        return str(said.get("name", unnamed)), Timings(processes, str(said.get("unit", "second")), True)
+    data = benchmark["stats"].get("data") or []
+    name = str(benchmark.get("fullname") or benchmark.get("name") or unnamed)
+    return name, Timings([[float(value)] for value in data], "second", False)
 
 
 def _page(answers: dict[str, ComparisonResult]) -> str:
