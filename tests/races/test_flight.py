@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import inspect
-import json
 import signal
 import subprocess
 import sys
@@ -14,8 +13,10 @@ import time
 import warnings
 import weakref
 
+import graders
 import numpy as np
 import pytest
+from graders import written
 
 import fastrace as fr
 from fastrace.races import flight
@@ -25,26 +26,8 @@ OPTIONS = {"support": (0, 1), "rng": 3}
 MORE = {"concurrency": 16, **OPTIONS}
 
 
-class Grader:
-    """Rewards of the table, after a random number of turns of the event loop; it keeps what it was asked."""
-
-    def __init__(self, seed=0, fails=lambda count: False):
-        self.rng, self.fails = np.random.default_rng(seed), fails
-        self.asked, self.answered, self.under_way, self.most = [], [], 0, 0
-
-    async def __call__(self, arm, row):
-        self.asked.append((arm, row))
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
-        try:
-            for _ in range(self.rng.integers(6)):
-                await asyncio.sleep(0)
-            if self.fails(len(self.asked)):
-                raise ConnectionError("no answer")
-            self.answered.append((arm, row))
-            return VALUES[row, arm]
-        finally:
-            self.under_way -= 1
+def Grader(seed=0, fails=lambda count: False):
+    return graders.Grader(VALUES, seed, fails)
 
 
 def go(evaluate, **options):
@@ -67,10 +50,6 @@ def agrees(result):
         assert getattr(result, name) == getattr(EXPECTED, name)
     for name in ("pulls", "mean", "lower", "upper"):
         np.testing.assert_array_equal(getattr(result, name), getattr(EXPECTED, name))
-
-
-def written(path):
-    return [(line["arm"], line["row"]) for line in map(json.loads, path.read_text().splitlines()[1:])]
 
 
 @pytest.fixture(autouse=True)
@@ -159,26 +138,7 @@ def test_a_race_that_failed_goes_on_from_its_journal_and_asks_nothing_twice(tmp_
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 def test_a_killed_process_goes_on_and_asks_again_only_what_had_no_answer(tmp_path):
     path, log = tmp_path / "race.jsonl", tmp_path / "asked.txt"
-    code = f"""
-        import asyncio, os, signal
-        import numpy as np
-        import fastrace as fr
-        values = (np.random.default_rng(5).random((3000, 4)) < [0.5, 0.55, 0.72, 0.55]).astype(float)
-        asked = 0
-        async def grade(arm, row):
-            global asked
-            asked += 1
-            with open({str(log)!r}, "a") as file:
-                file.write(f"{{arm}} {{row}}\\n")
-            await asyncio.sleep(0)
-            if asked == 400:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return values[row, arm]
-        asyncio.run(fr.race_async(grade, 4, 3000, support=(0, 1), concurrency=16, journal={str(path)!r}, rng=3))
-    """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, capture_output=True, text=True)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    asked = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+    asked = graders.killed("4, 3000, support=(0, 1), concurrency=16, rng=3", path, log, 400)
     kept = written(path)
     assert len(asked) == 400 and len(kept) >= 400 - 16
     grader = Grader(1)

@@ -31,6 +31,8 @@ class Flight:
     Position `target` is the end of the next look, which lacks `left` answers; `most` is what `max_pulls` allows.
     """
 
+    unit = "row"
+
     def __init__(self, race: _core.Race, *, strict: bool, missing: bool = False) -> None:
         n = race.n_arms
         self.race, self.strict, self.missing = race, strict, missing    # refuse rewards outside the support; accept nan
@@ -81,6 +83,11 @@ class Flight:
         if not self.race.done:
             waste[self.running] = 0
         return waste
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to be asked for."""
+        return bool(self.race.done)
 
     @property
     def idle(self) -> bool:

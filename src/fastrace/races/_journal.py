@@ -1,8 +1,9 @@
 """The journal of a race: what was paid for, a line of JSON per reward, in a file that outlives the process.
 
 The first line says which race it is: its options and its seed. Each further line is an arm, a row and a reward, null
-where the answer is missing. A line is in the file before the race takes its reward. A last line that was torn, because
-the process or the disk gave up in it, is cut off.
+where the answer is missing. Of a `LUCB`, which has no rows and draws nothing, it is an arm, a pull and a reward. A line
+is in the file before the race takes its reward. A last line that was torn, because the process or the disk gave up in
+it, is cut off.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fastrace._base._checks import shown
+from fastrace._base._checks import MOST_PULLS, shown
 
 try:
     import fcntl
@@ -23,7 +24,7 @@ except ImportError:             # Windows: two processes on one journal are not 
 
 VERSION = 1
 BEGINNING = b'{"fastrace":'
-Rewards = dict[int, dict[int, float]]       # by row and arm
+Rewards = dict[int, dict[int, float]]       # by row or pull, and arm
 
 
 class Journal:
@@ -33,9 +34,12 @@ class Journal:
     is drawn for a new journal and taken from an old one: `race` holds it afterwards. `rewards` is what the file holds.
     """
 
-    def __init__(self, path: str | os.PathLike[str], race: dict[str, Any], fresh_seed: dict[str, Any]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], race: dict[str, Any], fresh_seed: dict[str, Any] | None = None
+    ) -> None:
         self.path = Path(path)
         self.race = race
+        self.unit = "row" if "n_rows" in race else "pull"
         self.rewards: Rewards = {}
         if not self.path.parent.is_dir():
             raise ValueError(f"journal is {str(self.path)!r}, and {str(self.path.parent)!r} is no folder; make it "
@@ -50,7 +54,8 @@ class Journal:
                 self._compare(lines[0])
                 self._read(lines[1:])
             else:
-                self.race["seed"] = race["seed"] or fresh_seed
+                if "seed" in race:
+                    self.race["seed"] = race["seed"] or fresh_seed
                 self._write({"fastrace": "race", "journal": VERSION, "race": self.race})
         except BaseException:
             self.file.close()
@@ -105,7 +110,7 @@ class Journal:
             raise self._no_journal(line) from None
         if version != VERSION:
             raise ValueError(f"{name} is of version {version}; this fastrace reads version {VERSION}")
-        if self.race["seed"] is None:
+        if "seed" in self.race and self.race["seed"] is None:
             self.race["seed"] = there.get("seed")
         here = json.loads(json.dumps(self.race))
         other = [f"{key} is {shown(there.get(key))} there and {shown(here.get(key))} here"
@@ -115,11 +120,11 @@ class Journal:
                              f"the journal to go on with its race")
 
     def _read(self, lines: list[bytes]) -> None:
-        n_arms, n_rows = self.race["n_arms"], self.race["n_rows"]
+        n_arms, n_rows, unit = self.race["n_arms"], self.race.get("n_rows", MOST_PULLS), self.unit
         for number, line in enumerate(lines, 2):
             try:
                 entry = json.loads(line)
-                arm, row, reward = entry["arm"], entry["row"], entry["reward"]
+                arm, row, reward = entry["arm"], entry[unit], entry["reward"]
                 good = type(arm) is int and type(row) is int and 0 <= arm < n_arms and 0 <= row < n_rows
                 good = good and (reward is None or type(reward) in (int, float) or reward in ("inf", "-inf"))
                 value = math.nan if reward is None else float(reward)
@@ -127,14 +132,15 @@ class Journal:
                 good = False
             if not good:
                 raise ValueError(f"line {number} of journal {str(self.path)!r} is "
-                                 f"{shown(line.decode(errors='replace'))}; an arm below {n_arms} and a row below "
+                                 f"{shown(line.decode(errors='replace'))}; an arm below {n_arms} and a {unit} below "
                                  f"{n_rows}, whole numbers, and a reward, a number or null, are needed: mend that "
                                  f"line, or remove it, and what it paid for is asked again")
             before = self.rewards.setdefault(row, {}).setdefault(arm, value)
             if before != value and not (math.isnan(before) and math.isnan(value)):
                 raise ValueError(f"line {number} of journal {str(self.path)!r} says that the reward of arm {arm} on "
-                                 f"row {row} is {_said(value)}, and an earlier line that it is {_said(before)}; nobody "
-                                 f"can tell which was paid for: remove the wrong line, or both, and it is asked again")
+                                 f"{unit} {row} is {_said(value)}, and an earlier line that it is {_said(before)}; "
+                                 f"nobody can tell which was paid for: remove the wrong line, or both, and it is asked "
+                                 f"again")
 
     def _write(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry).encode() + b"\n"
@@ -151,7 +157,7 @@ class Journal:
     def add(self, arm: int, row: int, reward: float) -> None:
         """Write a reward, nan where the answer is missing."""
         value = None if math.isnan(reward) else reward if math.isfinite(reward) else str(reward)
-        self._write({"row": row, "arm": arm, "reward": value})
+        self._write({self.unit: row, "arm": arm, "reward": value})
 
 
 def _said(reward: float) -> str:

@@ -77,6 +77,5 @@ def handed_over(error: BaseException, race: Any, on: str) -> None:
     with contextlib.suppress(Exception):        # an exception without room for attributes goes as it came
         error.race = race  # type: ignore[attr-defined]
         note = NOTE.format(on=on)
-        paid = race._race.n_looked > 0 or not (race._flight is None or race._flight.idle)
-        if paid and note not in getattr(error, "__notes__", ()):
+        if race._paid() and note not in getattr(error, "__notes__", ()):
             error.add_note(note)

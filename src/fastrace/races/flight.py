@@ -17,15 +17,14 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._base._progress import meter
+from fastrace._base._requests import AHEAD, InFlight
 from fastrace.races._journal import Journal
 from fastrace.races._receipts import handed_over
 from fastrace.races.racing import FiniteRace
-from fastrace.results import RaceResult
 from fastrace.results.base import plain
 
 Evaluate = Callable[[int, int], Any]
 FIRST_WAIT = 0.5            # seconds before the first retry; twice as long before each further one
-AHEAD = 2                   # requests beyond the next look, in multiples of those under way at once
 MANY = 10                   # failures in a row, without any answer before, that show the function at fault
 UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
 
@@ -36,30 +35,32 @@ async def race_async(
     n_rows: int | None = None,
     delta: float = 0.05,
     *,
-    race: FiniteRace | None = None,
+    race: InFlight | None = None,
     concurrency: int = 64,
     retries: int = 2,
     journal: str | os.PathLike[str] | None = None,
     rng: _checks.RngLike = None,
     progress: bool = False,
     **options: Any,
-) -> RaceResult:
+) -> Any:
     """Find the arm with the largest mean by requests, many of them under way at once, and pay for as few as possible.
 
     Parameters
     ----------
     evaluate : callable
         ``await evaluate(arm, row)`` gives the reward of an arm on a row: a number, or None where there is no answer. A
-        plain function is called in threads, `concurrency` of them, so that it does not hold up the event loop.
+        plain function is called in threads, `concurrency` of them, so that it does not hold up the event loop. For a
+        `LUCB`, ``evaluate(arm, pull)``: the number of the pull, those of an arm counted from 0.
     n_arms : int
         Number of arms: models, prompts, policies.
     n_rows : int
         Rows of the population: questions, games, patients.
     delta : float, default 0.05
         Probability that the answer is wrong.
-    race : FiniteRace, optional
+    race : FiniteRace or LUCB, optional
         A race to go on with, begun, stopped short or just made; it stands for sizes, `delta`, `rng` and all its
-        options. What it has asked for elsewhere, and not been told, is asked for again.
+        options. What it has asked for elsewhere, and not been told, is asked for again. ``race=fr.LUCB(...)`` is the
+        way for streams, such as a simulator: no two pulls of an arm are alike, and there is no `n_rows` of them.
     concurrency : int, default 64
         Most requests under way at once.
     retries : int, default 2
@@ -67,17 +68,19 @@ async def race_async(
         time.
     journal : str or path, optional
         A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
-        and asks for nothing that stands in it. The journal of another race is refused.
+        and asks for nothing that stands in it. The journal of another race is refused. Beside `race` it needs a `LUCB`
+        of which nothing has been asked yet; make the same `LUCB` again to go on.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness. With a journal, the seed stands in it, and None takes that.
     progress : bool, default False
         Show how many rewards there are on standard error.
     **options
-        Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on.
+        Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on. Beside a `LUCB`, `max_pulls`:
+        most requests to pay for, those before this call included. It may be called again with more.
 
     Returns
     -------
-    RaceResult
+    RaceResult or SelectionResult
         As of the same race with one request at a time: neither the number of requests nor their speed changes it. Only
         with `max_pulls` may the race end at another row, since what was asked for in vain is paid for too.
         `n_unused` counts what was asked for in vain, requests that were still under way at the end included.
@@ -100,7 +103,12 @@ async def race_async(
     -----
     The promise is that of `FiniteRace`. The order of rows is fixed beforehand, and rewards enter the race in that
     order; those that come early are held back. Requests run ahead of the next look by at most twice `concurrency`
-    rewards: so much is asked for in vain when the race ends, and a share of it whenever an arm leaves.
+    rewards: so much is asked for in vain when the race ends, and a share of it whenever an arm leaves. A `LUCB` takes
+    the rewards of an arm in the order of its pulls; what runs ahead of what it asks for is used in time, but for some
+    of it at the end: at most twice `concurrency`, or a sixteenth of all pulls, if that is more. So it costs little,
+    unless few pulls decide: then take a `concurrency` well below their number. For ``LUCB(paired=True)``, the number of
+    a pull is that of a draw, which its arms share, and nothing runs ahead; a larger `batch` lets more requests be under
+    way.
     Where the race takes missing rewards (`missing`), None, nan and requests that fail after their retries are such. A
     function that fails from the beginning, without any answer, is an error all the same.
     A request that was under way when the process was killed has left no answer, so it is sent again. Each line of the
@@ -130,9 +138,7 @@ async def race_async(
             race, book = _begun(n_arms, n_rows, delta, rng, journal, options, stack)
         else:
             sizes = {"n_arms": n_arms, "n_rows": n_rows, "delta": None if delta == 0.05 else delta}
-            _is_whole(race, sizes | {"journal": journal, "rng": rng} | options)
-            book = None
-            race._fly().again()
+            book = _gone_on(race, journal, sizes | {"rng": rng} | options, stack)
         show = stack.enter_context(meter("requests", None, _checks.flag(progress, "progress")))
         pool = None
         if not _is_async(evaluate):
@@ -159,21 +165,38 @@ def _begun(
         return race, None
     book = stack.enter_context(Journal(journal, _identity(race, seed), _described(np.random.SeedSequence())))
     race = _race(n_arms, n_rows, delta, _seed_of(book.race["seed"]), options)
-    with _checks.named_arms(race._names, race._race):
-        race._fly().record(book.rewards)
+    _record(race, book)
     return race, book
 
 
-def _is_whole(race: Any, beside: dict[str, Any]) -> None:
-    """Refuse what is no race, and what came beside one."""
-    if not isinstance(race, FiniteRace):
-        raise TypeError(f"race is {_checks.shown(race)}; a FiniteRace is needed")
+def _gone_on(
+    race: Any, journal: str | os.PathLike[str] | None, beside: dict[str, Any], stack: contextlib.ExitStack
+) -> Journal | None:
+    """Let a race go on, or refuse what is none, and what came beside it; its journal, if it has one."""
+    if not isinstance(race, InFlight):
+        raise TypeError(f"race is {_checks.shown(race)}; a FiniteRace or a LUCB is needed")
+    limit = beside.pop("max_pulls", None) if race._takes_budget else None
     spelled = [name for name, value in beside.items() if value is not None]
-    if "journal" in spelled:
-        raise ValueError("journal and race both came; a journal begins with its race, so that it holds every reward: "
-                         "give n_arms, n_rows and the options of the race instead")
+    identity = race._identity()
+    if journal is not None and identity is None:
+        instead = "make that rule" if race._takes_budget else "give n_arms, n_rows and the options of the race"
+        raise ValueError(f"journal and race both came; a journal begins with its race, so that it holds every reward: "
+                         f"{instead} anew")
     if spelled:
         raise ValueError(f"{', '.join(spelled)} came beside race, which has its own; leave out what a race has")
+    book = None
+    if journal is not None:
+        book = stack.enter_context(Journal(journal, plain(identity)))
+        _record(race, book)
+    race._fly().again()
+    if race._takes_budget:
+        race._allow(limit)
+    return book
+
+
+def _record(race: InFlight, book: Journal) -> None:
+    with _checks.named_arms(race._names, race._compiled_race()):
+        race._fly().record(book.rewards)
 
 
 def _race(n_arms: int, n_rows: int, delta: float, rng: Any, options: dict[str, Any]) -> FiniteRace:
@@ -251,7 +274,7 @@ def _let_go(job: Future[Any]) -> None:
 class _Crew:
     """Workers, each with one request under way at a time, until the race is over or one of them has failed."""
 
-    def __init__(self, race: FiniteRace, evaluate: Evaluate, pool: ThreadPoolExecutor | None, concurrency: int,
+    def __init__(self, race: InFlight, evaluate: Evaluate, pool: ThreadPoolExecutor | None, concurrency: int,
                  retries: int, journal: Journal | None, show: Callable[[int], None]) -> None:
         self.race, self.flight, self.evaluate, self.pool = race, race._fly(), evaluate, pool
         self.concurrency, self.retries, self.journal, self.show = concurrency, retries, journal, show
@@ -266,7 +289,7 @@ class _Crew:
         self._start()
         try:
             await self.ended.wait()
-            while not self.race.done and any(not worker.done() for worker in self.workers):
+            while not self.flight.over and any(not worker.done() for worker in self.workers):
                 await asyncio.wait(self.workers)
         finally:
             for worker in self.workers:
@@ -288,12 +311,12 @@ class _Crew:
 
     async def _worker(self) -> None:
         try:
-            while self.failure is None and not self.race.done:
+            while self.failure is None and not self.flight.over:
                 cell = self.flight.next_cell(AHEAD * self.concurrency)
                 if cell is not None:
                     self._start()
                     await self._answer(*cell)
-                elif not self.race.done:
+                elif not self.flight.over:
                     await self.moved.wait()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             self.failure = self.failure or error
@@ -336,7 +359,7 @@ class _Crew:
                 raise RuntimeError(f"evaluate({arm}, {row}) was cancelled, and the race was not") from None
             if job is not None:
                 job.add_done_callback(_let_go)
-            if thread is not None and self.race.done:           # its answer is for nobody
+            if thread is not None and self.flight.over:           # its answer is for nobody
                 thread.cancel()
             elif thread is not None:                            # nothing stops a thread: keep what it was paid for
                 found = await thread
@@ -346,11 +369,12 @@ class _Crew:
 
     def _take(self, arm: int, row: int, value: float) -> None:
         """Check a reward, write it down, tell it: in this order, so that the journal holds none that is refused."""
-        with _checks.named_arms(self.race._names, self.race._race):
+        core = self.race._compiled_race()
+        with _checks.named_arms(self.race._names, core):
             if math.isnan(value) and not self.flight.missing:
-                raise _checks.arm_error(self.race._race, arm, (
-                    f"the reward of arm {arm} on row {row} is nan: evaluate({arm}, {row}) gave None or nan; a number "
-                    f"is needed, or, where answers may be missing, missing='drop' or missing='worst'"))
+                raise _checks.arm_error(core, arm, (
+                    f"the reward of arm {arm} on {self.flight.unit} {row} is nan: evaluate({arm}, {row}) gave None "
+                    f"or nan; a number is needed, or, where answers may be missing, missing='drop' or missing='worst'"))
             self.flight.check(np.array([value]), np.array([arm]), np.array([row]))
             if self.journal is not None:
                 self.journal.add(arm, row, value)
@@ -358,5 +382,5 @@ class _Crew:
             before = self.flight.start
             self.flight.take([(row, arm, value)])
         self.show(int(self.flight.paid.sum()))
-        if self.flight.start != before or self.race.done:
+        if self.flight.start != before or self.flight.over:
             self._wake()

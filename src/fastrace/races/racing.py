@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _frames, _progress
+from fastrace._base._requests import InFlight
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
 from fastrace.races._options import RaceOptions
@@ -22,7 +23,7 @@ from fastrace.sources import CallableSource, Source, _source_of, as_source, colu
 FIRST_LOOK = 50
 
 
-class FiniteRace:
+class FiniteRace(InFlight):
     r"""Race arms over a finite population of rows; the arm with the largest mean wins.
 
     Every look reads more rows for the arms still in the race and drops those that the leader has beaten. A race that
@@ -292,11 +293,14 @@ class FiniteRace:
         flight.by_run = False
         return asked
 
-    def _fly(self) -> Flight:
-        """The requests in flight of this race."""
-        if self._flight is None:
-            self._flight = self._options.flight(self._race)
-        return self._flight
+    def _new_flight(self) -> Flight:
+        return self._options.flight(self._race)
+
+    def _compiled_race(self) -> Any:
+        return self._race
+
+    def _paid(self) -> bool:
+        return self._race.n_looked > 0 or not (self._flight is None or self._flight.idle)
 
     @property
     def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
@@ -307,12 +311,6 @@ class FiniteRace:
         if self._flight is None:
             return np.zeros(0, np.intp), np.zeros(0, np.int64)
         return self._flight.out()
-
-    def _not_in_flight(self, what: str) -> None:
-        """Refuse a step that would read the rewards in flight a second time."""
-        if self._flight is not None and not self._flight.idle:
-            raise ValueError(f"{what} would ask again for rewards that ask(pending=True) has handed out, or that have "
-                             f"come; tell what `pending` lists with arms and rows, and go on with ask(pending=True)")
 
     def tell(self, rewards: ArrayLike, arms: ArrayLike | None = None, rows: ArrayLike | None = None) -> None:
         """Take the rewards that `ask` wanted.

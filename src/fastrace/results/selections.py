@@ -66,6 +66,9 @@ class SelectionResult(ComparedResult):
         What the pulls cost together, where the cost of one was given.
     n_missing : int
         Rewards that were missing, of those asked for.
+    n_unused : int
+        Pulls that were asked for ahead, with ``ask(pending=True)`` or `race_async`, and that the answer does not use,
+        because the rule stopped without them. `cost` and `max_pulls` count them, `pulls` does not.
     differences : ndarray of float, shape (n_arms, 2), or None
         Interval of each mean minus that of the leader, ``best`` or its first. All of them hold at once, at all times
         and whoever leads, with probability at least ``1 - delta``; see `LUCB`. 0 for the leader itself. None for rules
@@ -94,6 +97,7 @@ class SelectionResult(ComparedResult):
     cost: float | None = None
     n_missing: int = 0
     differences: NDArray[np.float64] | None = field(default=None, repr=False)
+    n_unused: int = 0
 
     _out_label: ClassVar[str] = "others"
 
@@ -110,7 +114,9 @@ class SelectionResult(ComparedResult):
     def _notes(self) -> list[str]:
         said = [] if self.kind == "exact" else [
             f"  asymptotic: nearly right from {self.first_look} pulls of each arm on, as their mean is nearly normal"]
-        return [*said, *([] if self.cost is None else [f"  cost {self.cost:g}"]), *super()._notes()]
+        said += [] if self.cost is None else [f"  cost {self.cost:g}"]
+        said += [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
+        return [*said, *super()._notes()]
 
     def _listed(self) -> list[int | str]:
         order = self._order()

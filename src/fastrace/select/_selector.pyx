@@ -6,8 +6,8 @@ from libc.stdint cimport int64_t, uint32_t
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
-from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_enter, guard_leave, guard_refuse,
-                                    guarded)
+from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check, guard_enter, guard_leave,
+                                    guard_refuse, guarded)
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._alias cimport alias_build, alias_pick, alias_t
 from fastrace._draws._heaps cimport heap_exchange, heap_order, heap_sift, precedes
@@ -40,6 +40,11 @@ cdef enum:
 
 MOST_PULLS = _checks.MOST_PULLS
 cdef int64_t MOST_ARMS = <int64_t>1 << 31
+
+
+cdef inline bint _usable(double reward, double low, double high, int missing) noexcept nogil:
+    """Whether a reward is inside the support, or one that may be missing is."""
+    return low <= reward <= high or (missing != REFUSED and reward != reward)
 
 
 cdef cnp.ndarray per_arm(object values, Py_ssize_t n_arms, object dtype, str name, bint finite=True):
@@ -316,8 +321,7 @@ cdef class Selector:
             for t in range(counts[k]):
                 if (t & 0xFFFFF) == 0xFFFFF:
                     check_signals()
-                if not self.low[arm] - slack <= rewards[t] <= self.high[arm] + slack and \
-                        not (self.missing != REFUSED and rewards[t] != rewards[t]):
+                if not _usable(rewards[t], self.low[arm] - slack, self.high[arm] + slack, self.missing):
                     with gil:
                         self._refuse(arm, rewards[t], self.pulls[arm] + t)
             if self.missing == DROPPED:
@@ -356,6 +360,17 @@ cdef class Selector:
         raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is {reward!r}, outside support="
                                            f"({self.low[arm]!r}, {self.high[arm]!r}): the promise holds only for "
                                            f"rewards inside it; widen support or scale. Nothing of this batch was used")
+
+    @property
+    def takes_missing(self):
+        return self.missing != REFUSED
+
+    def check(self, Py_ssize_t arm, double reward, int64_t pull):
+        """Refuse a reward of a later pull as `tell` will when its turn comes."""
+        guard_check(&self.guard, self)
+        cdef double slack = stream_slack(self.low[arm], self.high[arm])
+        if not _usable(reward, self.low[arm] - slack, self.high[arm] + slack, self.missing):
+            self._refuse(arm, reward, pull)
 
     cdef int64_t settle(self, Py_ssize_t arm, double *rewards, int64_t count) noexcept nogil:
         cdef int64_t t, kept = 0

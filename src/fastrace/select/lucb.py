@@ -349,6 +349,12 @@ class LUCB(Selection):
             return _paired.PairedSelector
         return _pairs.PairSelector if self._pairs else self._compiled
 
+    def _identity(self) -> dict[str, Any] | None:
+        if self._paid():
+            return None
+        given = {name: value for name, value in self._given.items() if name not in ("rule", "bound", "cost")}
+        return {"rule": f"{type(self).__name__} {self._bound}", **given, "names": self._names}
+
     def _bounds(self) -> dict[str, Any]:
         core = self._core
         proved = core.stopped_by in ("bound", "epsilon")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
+from fastrace._base._requests import InFlight
 from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
+from fastrace.select._in_flight import PullFlight
 from fastrace.select._selector import LARGEST_BATCH, Selector
 from fastrace.sources import Source, _source_of, column_names
 
@@ -64,7 +66,7 @@ With probability at least ``1 - delta`` every arm of the answer has :math:`\mu_i
 }
 
 
-class Selection(ABC):
+class Selection(InFlight):
     """Base of all rules that select the m best of n arms.
 
     A rule is driven by hand, by `ask` and `tell`, or by `run`; both give the same answer from the same rewards.
@@ -84,6 +86,7 @@ class Selection(ABC):
     _maker: type[Selection]
     _core: Selector
     _cost: NDArray[np.float64] | None = None        # of a pull of each arm
+    _takes_budget = True
     _paired: bool = False       # rewards come in rounds of common draws
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -154,9 +157,12 @@ class Selection(ABC):
         """`rule`, `lower`, `upper` and what else `SelectionResult` should show for this rule."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        added = {name: value for name, value in self.__dict__.items() if name not in self._own and name != "_own"}
+        left_out = self._own | {"_own", "_flight"}
+        added = {name: value for name, value in self.__dict__.items() if name not in left_out}
         given = {**self._given, "names": self._names}
         known = {"maker": self._maker, "given": given, "added": added}
+        if self._flight is not None:
+            known["flight"] = self._flight.saved()
         return _rebuild.saved(type(self), known, self._core.get_state())
 
     def __repr__(self) -> str:
@@ -176,11 +182,80 @@ class Selection(ABC):
         """Pulls made."""
         return self._core.total
 
-    def ask(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Return the arms wanted next and how many pulls of each, as two vectors; the same until `tell`."""
-        return self._core.ask()
+    def ask(self, n: int | None = None, *, pending: bool = False) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return the arms wanted next, and how many pulls of each; or pulls to send, with `pending`.
 
-    def tell(self, rewards: Any) -> None:
+        Parameters
+        ----------
+        n : int, optional
+            With `pending`, how many pulls to hand out; by default the rest of what the rule asks for.
+        pending : bool, default False
+            By default the answer is the same until `tell` has taken all its rewards. With True, each call hands out
+            further pulls, one by one, so that many requests can be under way at once. At times fewer than `n` can be
+            handed out, or none, until you tell further rewards.
+
+        Returns
+        -------
+        arms : ndarray of int, shape (k,)
+            Arms to pull, each once; with `pending` the arm of each pull.
+        counts or pulls : ndarray of int64, shape (k,)
+            How many pulls of each arm; with `pending` the number of each pull, those of an arm counted from 0.
+
+        Raises
+        ------
+        ValueError
+            If the rule has stopped, or if pulls handed out with `pending` are still out and `pending` is False.
+
+        Notes
+        -----
+        With `pending`, the promise and the answer stay the same. The rewards of an arm enter the rule in the order of
+        its pulls, and only once all that the rule asks for has come; those that come early are held back. The pulls
+        that the rule asks for are handed out first, then further ones, more of the arms that it asked for lately. Of
+        these, at most twice as many as are out at once are out or held back, or a sixteenth of all pulls made, if that
+        is more. What the rule has no use for when it stops is paid for in vain: ``SelectionResult.n_unused`` says how
+        much that was.
+        With ``paired=True`` the number of a pull is that of a draw: all rewards of one number must be of one draw.
+        Nothing is handed out ahead then, as the rule says itself which arms share a draw; a larger `batch` lets more
+        requests be under way.
+        """
+        if not _checks.flag(pending, "pending"):
+            if n is not None:
+                raise ValueError(f"n is {n} and pending is False; a number of pulls needs pending=True, because a rule "
+                                 f"needs all that it asks for")
+            if not self.done:
+                self._not_in_flight("ask()")
+            return self._core.ask()
+        pulls = None if n is None else _checks.integer(n, "n", 1, "it counts pulls")
+        flight = self._fly()
+        flight.allow(None)
+        asked: tuple[NDArray[np.intp], NDArray[np.int64]] = flight.ask(pulls)
+        return asked
+
+    def _new_flight(self) -> PullFlight:
+        return PullFlight(self._core, rounds=self._paired)
+
+    def _compiled_race(self) -> Selector:
+        return self._core
+
+    def _allow(self, max_pulls: int | None) -> None:
+        """Let so many pulls be paid for in all, by requests."""
+        self._fly().allow(_checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled()))
+
+    def _paid(self) -> bool:
+        return self._core.total > 0 or not (self._flight is None or self._flight.idle)
+
+    @property
+    def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Arms and pulls, a pair for each reward, that ``ask(pending=True)`` has handed out and that are not told yet.
+
+        After a pickled rule has been restored, these are the requests to send again.
+        """
+        if self._flight is None:
+            return np.zeros(0, np.intp), np.zeros(0, np.int64)
+        out: tuple[NDArray[np.intp], NDArray[np.int64]] = self._flight.out()
+        return out
+
+    def tell(self, rewards: Any, arms: ArrayLike | None = None, pulls: ArrayLike | None = None) -> None:
         """Take the rewards that `ask` wanted.
 
         Parameters
@@ -188,14 +263,36 @@ class Selection(ABC):
         rewards : array_like
             One reward per pull: a vector with the pulls of the first arm, then those of the second, and so on; or a
             list of vectors, one per arm.
+        arms, pulls : array_like of int, optional
+            With ``ask(pending=True)``: arm and pull of each reward, any of those handed out, in any order; an int each
+            for a single number. Rewards that come after the rule has stopped are taken and not used.
 
         Raises
         ------
         ValueError
             If a reward is nan or outside the support, or the number of rewards is wrong; nothing is changed then.
         """
+        if arms is not None or pulls is not None:
+            self._tell_pending(rewards, arms, pulls)
+            return
+        if not self.done:
+            self._not_in_flight("tell() without arms and pulls")
         with _checks.named_arms(self._names, self._core):
             self._core.tell(rewards)
+        self._flight = None
+
+    def _tell_pending(self, rewards: Any, arms: ArrayLike | None, pulls: ArrayLike | None) -> None:
+        if self._flight is None or arms is None or pulls is None:
+            raise ValueError("arms and pulls go together, and with rewards that ask(pending=True) has handed out")
+        which = _checks.indices(arms, "arms", self._n_arms), _checks.indices(pulls, "pulls", _checks.MOST_PULLS)
+        values = np.atleast_1d(_checks.without_none(np.asarray(rewards)))
+        if (values.dtype.kind not in "fiub" or np.ma.isMaskedArray(rewards)
+                or not values.shape == which[0].shape == which[1].shape):
+            raise ValueError(f"rewards has shape {values.shape} and dtype {values.dtype}, arms {which[0].shape} and "
+                             f"pulls {which[1].shape}; a real number, an arm and a pull each are needed")
+        with _checks.named_arms(self._names, self._core):
+            self._flight.tell(list(zip(which[1].tolist(), which[0].tolist(), values.astype(np.float64).tolist(),
+                                       strict=True)))
 
     def run(
         self, pull: Any, max_pulls: int | None = None, *, order: str = "random", rng: _checks.RngLike = None,
@@ -245,7 +342,11 @@ class Selection(ABC):
         use `fastrace.select_best`, which reads the whole table in the end and answers exactly. To continue in the order
         given, make one `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
         """
+        if not self.done:
+            self._not_in_flight("run()")
         limit = _checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled())
+        if not self.done:
+            self._flight = None
         limit = NO_LIMIT if limit is None else limit
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
@@ -284,7 +385,9 @@ class Selection(ABC):
             known["warnings"] += (_spent(known),)
         known["best"] = best_of(known["best"], known["mean"])
         known["differences"] = self._differences(int(np.ravel(known["best"])[0]))
-        known["cost"] = None if self._cost is None else float(known["pulls"] @ self._cost)
+        unused = np.zeros(self._n_arms, np.int64) if self._flight is None else self._flight.unused
+        known["n_unused"] = int(unused.sum())
+        known["cost"] = None if self._cost is None else float((known["pulls"] + unused) @ self._cost)
         return SelectionResult(**known)
 
     def _differences(self, leader: int) -> NDArray[np.float64] | None:
@@ -315,6 +418,8 @@ def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any])
     maker.__init__(rule, **given, rng=rng)
     rule._core = rule._make(rng)
     rule._core.set_state(state)
+    if "flight" in known:
+        rule._fly().restore(known["flight"])
     rule.__dict__.update({name: value for name, value in known["added"].items() if name not in rule._own})
     return rule
 

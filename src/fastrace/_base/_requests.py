@@ -1,0 +1,58 @@
+"""What races share whose rewards may be asked for ahead: many requests under way at once, told in any order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+AHEAD = 2                   # requests beyond what is needed now, in multiples of those under way at once
+
+
+class InFlight(ABC):
+    """Base of races with requests in flight.
+
+    The object that `_new_flight` returns knows which rewards are out and which have come before their turn. It hands
+    out a cell (`next_cell`), an arm and a number each, checks and takes rewards (`check`, `take`), forgets what is out
+    (`again`), and says whether it is `idle` and whether the race is `over`; see `races._in_flight.Flight`.
+    """
+
+    _flight: Any = None
+    _takes_budget = False       # whether `max_pulls` is said to a run, as with rules that go on
+    _names: tuple[str, ...] | None
+
+    @abstractmethod
+    def result(self) -> Any:
+        """What is known so far."""
+
+    @abstractmethod
+    def _new_flight(self) -> Any:
+        """Requests in flight of this race, none so far."""
+
+    @abstractmethod
+    def _compiled_race(self) -> Any:
+        """The compiled race, which errors about arms name."""
+
+    @abstractmethod
+    def _paid(self) -> bool:
+        """Whether any reward has been paid for."""
+
+    def _identity(self) -> dict[str, Any] | None:
+        """All that decides what a race asks and when it stops, where a journal can begin with it as it stands."""
+        return None
+
+    def _allow(self, max_pulls: int | None) -> None:
+        """Let so many rewards be paid for in all; only where `_takes_budget`."""
+        raise NotImplementedError
+
+    def _fly(self) -> Any:
+        """The requests in flight of this race."""
+        if self._flight is None:
+            self._flight = self._new_flight()
+        return self._flight
+
+    def _not_in_flight(self, what: str) -> None:
+        """Refuse a step that would read the rewards in flight a second time."""
+        if self._flight is not None and not self._flight.idle:
+            raise ValueError(f"{what} would ask again for rewards that ask(pending=True) has handed out, or that have "
+                             f"come; tell what `pending` lists with its arms and {self._flight.unit}s, and go on with "
+                             f"ask(pending=True)")

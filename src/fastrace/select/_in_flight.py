@@ -1,0 +1,294 @@
+"""Requests in flight of a selection: pulls that are out, and rewards that have come before their turn.
+
+Pull k of an arm is its k-th request, counted from 0. Rewards enter the rule in the order of its requests, and only once
+all that it asks for has come. So what it decides depends neither on how many requests are out nor on which of them
+answers first, even where slow answers are other ones than quick ones: it is the rule that asks for one pull at a time,
+of the same rewards. Only its price depends on that: pulls that were asked for ahead, and that it then did not want.
+
+Where rewards come in rounds of common draws, k counts the draws: a request of several arms takes the next draws for all
+of them, and no other request has a part in these. Which arms will be asked about the draws after them is not known, so
+nothing is asked for ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastrace._base._checks import DamagedError
+from fastrace._base._requests import AHEAD
+from fastrace.pulls import as_pulls
+from fastrace.select._selector import Selector
+
+FADES = 0.9             # of what says which arms the rule asks for: per request
+SHARE = 16              # of the pulls made, one in so many may be asked for ahead
+FARTHEST = 8            # but no more than so many times what may be ahead of a short run
+Cells = tuple[NDArray[np.intp], NDArray[np.int64]]
+Cell = tuple[int, int, float]       # pull, arm and reward
+
+
+class PullFlight:
+    """The pulls of a rule that it has not taken.
+
+    Of each arm, pulls before `taken` are taken, or passed over. Of those from there on, `here` has the rewards that
+    have come, `free` the pulls that are to be asked for again, the first last, and pulls from `next` on were never
+    asked for. All others are out.
+    """
+
+    unit = "pull"
+
+    def __init__(self, rule: Selector, *, rounds: bool) -> None:
+        n = rule.n_arms
+        self.rule, self.rounds = rule, rounds   # of common draws
+        self.missing = rule.takes_missing       # accept nan
+        made: list[int] = rule._made().tolist()
+        self.taken = [max(made)] * n if rounds else made
+        self.next = list(self.taken)
+        self.here: list[dict[int, float]] = [{} for _ in range(n)]
+        self.free: list[list[int]] = [[] for _ in range(n)]
+        self.weight = [1.0] * n
+        self.paid = np.zeros(n, np.int64)       # pulls of each arm that were handed out
+        self.used = np.zeros(n, np.int64)       # those of them that the rule has taken
+        self.n_out = 0
+        self.limit: float = np.inf              # pulls that may be paid for in all
+        self.spent = False                      # they are, and the rule has what it can use of them
+        self.aim()
+
+    def aim(self) -> None:
+        """See up to which pull of each arm the rule asks, and how many of these rewards have not come."""
+        self.need: dict[int, int] = {}
+        if not self.rule.done:
+            arms, counts = self.rule.ask()
+            asked = zip(arms.tolist(), counts.tolist(), strict=True)
+            self.need = {arm: self.taken[arm] + count for arm, count in asked}
+        self.left = sum(end - self.taken[arm] - sum(k < end for k in self.here[arm]) for arm, end in self.need.items())
+
+    @property
+    def start(self) -> int:
+        """Pulls that the rule has taken."""
+        return int(self.rule.total)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to be asked for."""
+        return self.spent or self.rule.done
+
+    @property
+    def idle(self) -> bool:
+        """Whether no pull is out and none is held back."""
+        return not self.n_out and not any(self.here)
+
+    @property
+    def unused(self) -> NDArray[np.int64]:
+        """Pulls of each arm that were handed out and that the rule has not taken, once it has stopped."""
+        return self.paid - self.used if self.over else np.zeros_like(self.paid)
+
+    def out(self) -> Cells:
+        """Arms and pulls that are out, a pair each."""
+        return _pairs([(arm, k) for arm in range(len(self.next)) for k in range(self.taken[arm], self.next[arm])
+                       if self._awaited(k, arm)])
+
+    def _awaited(self, k: int, arm: int) -> bool:
+        return self.taken[arm] <= k < self.next[arm] and k not in self.here[arm] and k not in self.free[arm]
+
+    # Asking.
+
+    def allow(self, limit: int | None) -> None:
+        """Let so many pulls be paid for in all, those before this flight included."""
+        self.limit, self.spent = np.inf if limit is None else limit, False
+
+    def record(self, rewards: Mapping[int, Mapping[int, float]]) -> None:
+        """Take rewards that an earlier run of the same rule has paid for, by pull and arm; before anything is asked."""
+        for k, of_pull in rewards.items():
+            for arm, value in of_pull.items():
+                self.rule.check(arm, value, k)
+                self.here[arm][k] = value
+                self.paid[arm] += 1
+        for arm, here in enumerate(self.here):
+            self.next[arm] = max(here, default=-1) + 1
+            self.free[arm] = [k for k in range(self.next[arm] - 1, -1, -1) if k not in here]
+        self.aim()
+        self.forward()
+
+    def again(self) -> None:
+        """Forget what is out, which nobody will answer: it is handed out again."""
+        for arm, k in zip(*(cells.tolist() for cells in self.out()), strict=True):
+            self.free[arm].append(k)
+            self.paid[arm] -= 1
+        for ks in self.free:
+            ks.sort(reverse=True)
+        self.n_out = 0
+
+    def ask(self, n: int | None) -> Cells:
+        """Hand out so many pulls, or the rest of what the rule asks for."""
+        if self.rule.done:
+            raise ValueError("the selection is over; there is nothing left to ask for")
+        cells: list[tuple[int, int]] = []
+        most_ahead = 0 if n is None else AHEAD * (self.n_out + n)
+        while (n is None or len(cells) < n) and (cell := self.next_cell(most_ahead)) is not None:
+            cells.append(cell)
+        return _pairs(cells)
+
+    def next_cell(self, most_ahead: int) -> tuple[int, int] | None:
+        """Hand out an arm and a pull: what the rule asks for first, then what it is most likely to ask for next.
+
+        None where `most_ahead`, or a share of the pulls made if that is more, are handed out beyond what the rule asks
+        for, and where no more may be paid for. One slow answer holds a rule up unless much is ahead; all that is ahead
+        at the end has been paid for in vain.
+        """
+        if self.over:
+            return None
+        remaining = self.limit - self.start - int((self.paid - self.used).sum())
+        if remaining <= 0:
+            if not self.n_out:
+                self.spend()
+            return None
+        wanted = [(k, arm) for arm, end in self.need.items() if (k := self._first(arm)) < end]
+        if wanted:
+            return self._hand((min(wanted) if self.rounds else wanted[0])[1])
+        if self.rounds:
+            return None
+        ahead = [max(end - self.need.get(arm, start), 0)
+                 for arm, (end, start) in enumerate(zip(self.next, self.taken, strict=True))]
+        most_ahead = max(most_ahead, min(FARTHEST * most_ahead, self.start // SHARE))
+        if sum(ahead) >= min(most_ahead, remaining):
+            return None
+        return self._hand(max(range(len(ahead)), key=lambda arm: self.weight[arm] / (ahead[arm] + 1)))
+
+    def _first(self, arm: int) -> int:
+        """The first pull of an arm that may be handed out."""
+        return self.free[arm][-1] if self.free[arm] else self.next[arm]
+
+    def _hand(self, arm: int) -> tuple[int, int]:
+        self.paid[arm] += 1
+        self.n_out += 1
+        if self.free[arm]:
+            return arm, self.free[arm].pop()
+        self.next[arm] += 1
+        return arm, self.next[arm] - 1
+
+    # Answers.
+
+    def tell(self, cells: list[Cell]) -> None:
+        """Take rewards of pulls that are out."""
+        if len({cell[:2] for cell in cells}) < len(cells):
+            raise ValueError("arms and pulls have a pair twice; tell each reward once")
+        for k, arm, value in cells:
+            if not self._awaited(k, arm):
+                raise ValueError(f"the reward of pull {k} of arm {arm} is not awaited: ask() has not handed it out, or "
+                                 f"its reward has been told; `pending` lists what is out")
+            self.rule.check(arm, value, k)
+        self.take(cells)
+
+    def check(self, values: NDArray[np.float64], arms: NDArray[np.intp], pulls: NDArray[np.int64]) -> None:
+        """Refuse rewards, of an arm and a pull each, as the rule would refuse them later, when their turn comes."""
+        for value, arm, k in zip(values.tolist(), arms.tolist(), pulls.tolist(), strict=True):
+            self.rule.check(arm, value, k)
+
+    def take(self, cells: list[Cell]) -> None:
+        """Take checked rewards."""
+        for k, arm, value in cells:
+            self.here[arm][k] = value
+            self.left -= k < self.need.get(arm, 0)
+        self.n_out -= len(cells)
+        try:
+            self.forward()
+        except BaseException:                   # the rewards cannot be used: they are out again
+            self.n_out += sum(self.here[arm].pop(k, None) is not None for k, arm, _ in cells)
+            self.aim()
+            raise
+
+    def forward(self) -> None:
+        """Give the rule what it asks for, as long as all of it has come."""
+        while self.left == 0 and not self.rule.done:
+            rewards = [self.here[arm][k] for arm, end in self.need.items() for k in range(self.taken[arm], end)]
+            made = self.rule._made()
+            try:
+                self.rule.tell(np.array(rewards))
+            finally:                            # Ctrl-C may come while the rule makes its next request
+                self._took(self.rule._made() - made)
+                self.aim()
+
+    def _took(self, counts: NDArray[np.int64]) -> None:
+        """The rule has taken so many pulls of each arm. Draws that a request has used are over for all arms."""
+        total = int(counts.sum())
+        if total == 0:
+            return
+        self.used += counts
+        for arm, count in enumerate(counts.tolist()):
+            self.weight[arm] = FADES * self.weight[arm] + count / total
+            for k in range(self.taken[arm], self.taken[arm] + count):
+                del self.here[arm][k]
+            self.taken[arm] += count
+        if self.rounds:
+            end = max(self.taken)
+            self.taken = [end] * len(self.taken)
+            self.next = [max(end, k) for k in self.next]
+            self.free = [[k for k in ks if k >= end] for ks in self.free]
+
+    def spend(self) -> None:
+        """Nothing more may be paid for: give the rule what it can use without the rest of its request, and stop it."""
+        asked = [(arm, range(self.taken[arm], end)) for arm, end in self.need.items()]
+        counts = [next((k for k in ks if k not in self.here[arm]), ks.stop) - ks.start for arm, ks in asked]
+        if self.rounds:                         # whole rounds
+            usable = min(counts) * len(counts)
+        else:                                   # an arm after the other
+            n_whole = next((i for i, (arm, ks) in enumerate(asked) if counts[i] < len(ks)), len(asked) - 1)
+            usable = sum(counts[: n_whole + 1])
+        at, made = list(self.taken), self.rule._made()
+
+        def pull(arms: NDArray[np.intp], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+            found = []
+            for arm, count in zip(arms.tolist(), counts.tolist(), strict=True):
+                found += [self.here[arm][k] for k in range(at[arm], at[arm] + count)]
+                at[arm] += count
+            return np.array(found)
+
+        try:
+            self.rule.run(as_pulls(pull, len(at), paired=self.rounds), self.rule.total + usable)
+        finally:
+            self._took(self.rule._made() - made)
+            self.aim()
+        self.spent = True
+
+    # Saving.
+
+    def saved(self) -> dict[str, Any]:
+        """What is out and what is held back, as plain objects."""
+        return {"taken": list(self.taken), "next": list(self.next), "here": [dict(here) for here in self.here],
+                "free": [list(ks) for ks in self.free], "weight": list(self.weight), "paid": self.paid.copy(),
+                "used": self.used.copy(), "spent": self.spent}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take what `saved` gave, beside the same rule."""
+        n = len(self.taken)
+        parts = [saved[name] for name in ("taken", "next", "here", "free", "weight")]
+        good = all(isinstance(part, list) and len(part) == n for part in parts) and type(saved["spent"]) is bool
+        for start, end, here, free, weight in zip(*parts, strict=True) if good else ():
+            good = good and type(start) is int and type(end) is int and 0 <= start <= end
+            good = good and type(weight) is float and 0.0 <= weight < np.inf
+            good = good and all(type(k) is int and start <= k < end for k in (*here, *free))
+            good = good and not set(here) & set(free) and free == sorted(set(free), reverse=True)
+            good = good and all(type(value) is float for value in here.values())
+        if good:
+            good = min(parts[0]) == max(parts[0]) >= self.taken[0] if self.rounds else parts[0] == self.taken
+        for name in ("paid", "used"):
+            good = good and saved[name].shape == (n,) and saved[name].dtype == np.int64
+        if not good or not bool(((saved["used"] >= 0) & (saved["paid"] >= saved["used"])).all()):
+            raise DamagedError("the saved selection is damaged: what it says of requests in flight cannot be right")
+        self.taken, self.next, self.here, self.free, self.weight = (list(part) for part in parts)
+        self.paid, self.used, self.spent = saved["paid"].copy(), saved["used"].copy(), saved["spent"]
+        for arm, here in enumerate(self.here):
+            for k, value in here.items():
+                self.rule.check(arm, value, k)
+        self.n_out = self.out()[0].size
+        self.aim()
+
+
+def _pairs(cells: list[tuple[int, int]]) -> Cells:
+    """Arms and pulls as two vectors."""
+    table = np.array(cells, np.int64).reshape(-1, 2)
+    return table[:, 0].astype(np.intp), table[:, 1].copy()

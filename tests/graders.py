@@ -1,0 +1,61 @@
+"""Rewards of a table as requests of an event loop, and a process that is killed while it makes them."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+
+
+class Grader:
+    """Rewards of the table, after a random number of turns of the event loop; it keeps what it was asked."""
+
+    def __init__(self, values, seed=0, fails=lambda count: False):
+        self.values, self.rng, self.fails = values, np.random.default_rng(seed), fails
+        self.asked, self.answered, self.under_way, self.most = [], [], 0, 0
+
+    async def __call__(self, arm, row):
+        self.asked.append((arm, row))
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            for _ in range(self.rng.integers(6)):
+                await asyncio.sleep(0)
+            if self.fails(len(self.asked)):
+                raise ConnectionError("no answer")
+            self.answered.append((arm, row))
+            return self.values[row, arm]
+        finally:
+            self.under_way -= 1
+
+
+def written(path, unit="row"):
+    """Arms and rows, or pulls, of a journal."""
+    return [(line["arm"], line[unit]) for line in map(json.loads, path.read_text().splitlines()[1:])]
+
+
+def killed(call, journal, log, after):
+    """Arms and rows that a process asked for which kills itself at so many requests; `call` has the race as text."""
+    code = f"""
+        import asyncio, os, signal
+        import numpy as np
+        import fastrace as fr
+        values = (np.random.default_rng(5).random((3000, 4)) < [0.5, 0.55, 0.72, 0.55]).astype(float)
+        asked = 0
+        async def grade(arm, row):
+            global asked
+            asked += 1
+            with open({str(log)!r}, "a") as file:
+                file.write(f"{{arm}} {{row}}\\n")
+            await asyncio.sleep(0)
+            if asked == {after}:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return values[row, arm]
+        asyncio.run(fr.race_async(grade, {call}, journal={str(journal)!r}))
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    return [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
