@@ -1,4 +1,5 @@
-"""Paid evaluations of 12 models on 50,000 prompts, correlated .8, the best ahead by .005: one by one, and 64 at once.
+"""Paid evaluations one by one and many at once: 12 models on 50,000 prompts, correlated .8, the best ahead by .005; and
+pulls of streams by LUCB, many and few of them.
 
 Answers come after times of an exponential law, by the clock of the simulation.
 """
@@ -29,7 +30,7 @@ def one_at_a_time(values, seed):
     return race.result()
 
 
-async def simulated(values, seed, concurrency):
+async def simulated(value, seed, concurrency, *sizes, **options):
     """The answer with so many calls at once, how many there were, and the time on a clock that leaps to the next."""
     rng, due = np.random.default_rng([seed, 1]), []
     calls, now = 0, 0.0
@@ -40,10 +41,9 @@ async def simulated(values, seed, concurrency):
         ready = asyncio.get_running_loop().create_future()
         heapq.heappush(due, (now + rng.exponential(), calls, ready))
         await ready
-        return values[row, arm]
+        return value(arm, row)
 
-    race = asyncio.ensure_future(
-        fr.race_async(answer, MODELS, PROMPTS, support=(0, 1), concurrency=concurrency, rng=seed))
+    race = asyncio.ensure_future(fr.race_async(answer, *sizes, concurrency=concurrency, **options))
     while not race.done():
         for _ in range(3):                      # let workers take the last answer and ask for the next
             await asyncio.sleep(0)
@@ -52,6 +52,10 @@ async def simulated(values, seed, concurrency):
             if not ready.done():                # nor cancelled
                 ready.set_result(None)
     return race.result(), calls, now
+
+
+def on_table(values, seed, concurrency):
+    return simulated(lambda arm, row: values[row, arm], seed, concurrency, MODELS, PROMPTS, support=(0, 1), rng=seed)
 
 
 class InFlight:
@@ -63,7 +67,7 @@ class InFlight:
         self.values = table(0)
 
     def time_race_async(self, concurrency):
-        asyncio.run(simulated(self.values, 0, concurrency))
+        asyncio.run(on_table(self.values, 0, concurrency))
 
     def time_finite_race(self, concurrency):
         one_at_a_time(self.values, 0)
@@ -73,7 +77,7 @@ class InFlight:
         for seed in range(SEEDS):
             values = table(seed)
             alone = one_at_a_time(values, seed)
-            result, calls, now = asyncio.run(simulated(values, seed, concurrency))
+            result, calls, now = asyncio.run(on_table(values, seed, concurrency))
             assert result.best == alone.best and result.n_read == alone.n_read
             yield alone.n_read, calls, now * concurrency / calls
 
@@ -83,6 +87,35 @@ class InFlight:
 
     def track_time_over_no_waiting(self, concurrency):
         return float(np.mean([waiting for _, _, waiting in self.both(concurrency)]))
+
+
+class PullsInFlight:
+    """LUCB at delta .1 on rewards of 0 and 1. What it asks for ahead is dear where few pulls decide."""
+
+    cases = {"one .55 amid nine of .45": [0.55] + [0.45] * 9, ".5 .45 .43 .4": [0.5, 0.45, 0.43, 0.4],
+             "few pulls: .9 .5 .5": [0.9, 0.5, 0.5]}
+    params = [list(cases), [1, 8, 64]]
+    param_names = ["means", "concurrency"]
+    timeout = 600
+
+    def both(self, means, concurrency):
+        """Pulls one at a time, with so many at once, and the time of these over that of no waiting at all."""
+        for seed in range(SEEDS):
+            truth = np.array(self.cases[means])
+            values = np.random.default_rng(seed).random((40_000, truth.size)) < truth
+            alone = fr.LUCB(truth.size, 1, delta=0.1).run(fr.pulls.RecordedPulls(values))
+            result, calls, now = asyncio.run(simulated(
+                lambda arm, pull, values=values: values[pull, arm], seed, concurrency,
+                race=fr.LUCB(truth.size, 1, delta=0.1)))
+            assert result.best == alone.best and result.n_read == alone.n_read
+            yield alone.n_read, calls, now * concurrency / calls
+
+    def track_evaluations_over_one_at_a_time(self, means, concurrency):
+        alone, paid, _ = np.transpose(list(self.both(means, concurrency)))
+        return float(paid.sum() / alone.sum())
+
+    def track_time_over_no_waiting(self, means, concurrency):
+        return float(np.mean([waiting for _, _, waiting in self.both(means, concurrency)]))
 
 
 class Planned:
