@@ -638,3 +638,47 @@ def test_a_model_says_in_words_how_it_runs():
 def test_what_is_no_model_is_refused_by_name(given, words):
     with pytest.raises(TypeError, match=words):
         mcmc.from_pymc(given)
+
+
+def with_potential(d):
+    pm.Potential("soft", -pm.math.sqr(pm.Normal("q") - 1.0))
+    logistic(d)
+
+
+def test_terms_of_a_glm_are_compiled_where_the_rest_of_the_model_is_another_one():
+    """Values, derivatives and what an expansion leaves are those of PyTensor; a term that differs stays with it."""
+    model = made(with_potential)
+    assert model._glm is None and model._seen_glm is not None and "no generalised linear" in model.describe()
+    at, some = np.random.default_rng(1).normal(scale=0.5, size=model.dim), np.array([3, 59, 8, 8])
+    form = model._surrogate_form()
+    form._expand_at(form.seen(at))
+    source, theta = form.engine(mcmc.Reference(at, at, np.eye(model.dim), None, np.inf))
+    theta[:] = at + 0.3
+    ours = [*model._expand(at), *model._expand(at, some), source.read(some, [1])[:, 0]]
+    model._seen_glm = None
+    plain = [*model._expand(at), *model._expand(at, some), form.left(at + 0.3, some)]
+    for a, b in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    assert np.abs(plain[-1]).max() > 1e-4
+
+    def probit(d):
+        pm.Potential("soft", -pm.math.sqr(pm.Normal("q") - 1.0))
+        pm.Bernoulli("obs", p=pm.math.invprobit(by_groups(d["x"], d["g"], d["o"])), observed=d["k"])
+
+    assert made(probit)._seen_glm is None
+
+
+def test_derivatives_in_all_directions_take_one_call(monkeypatch):
+    model = made(with_potential)
+    at, names = np.random.default_rng(1).normal(scale=0.5, size=model.dim), []
+    call = RowGraphs.call
+    monkeypatch.setattr(RowGraphs, "call", lambda self, name, *args: names.append(name) or call(self, name, *args))
+    _, gradient, hessian = model._expand(at)
+    assert sorted(names) == ["jacobian", "pulled", "rest_expansion", "seen", "seen"]
+    for j in range(model.dim):  # central differences of the log-posterior and of its gradient
+        step = 1e-5 * np.eye(model.dim)[j]
+        up, down = model._expand(at + step), model._expand(at - step)
+        assert (up[0] - down[0]) / 2e-5 == pytest.approx(gradient[j], abs=1e-5)
+        np.testing.assert_allclose((up[1] - down[1]) / 2e-5, hessian[j], atol=1e-4)
+    monkeypatch.setattr("fastrace.mcmc.doors.pymc._graphs._TOGETHER", 3 * model.dim)  # three directions a call
+    np.testing.assert_allclose(model._expand(at)[2], hessian, rtol=1e-12, atol=1e-12)

@@ -36,12 +36,15 @@ class Expansions(Model):
     progress: bool
     _graphs: Any
     _glm: Any
+    _seen_glm: Any
     _normal: bool
     _finds_bounds: bool
     _derivable: bool
     _beside: list[Any]
     _read: int
     _show: Any
+    _asked: int
+    _tell: Any
 
     def pack(self, point: Mapping[str, Any]) -> NDArray[np.float64]:
         raise NotImplementedError
@@ -61,6 +64,10 @@ class Expansions(Model):
         hessian = np.stack([part[2] for part in parts])
         return float(parts[0][0]), np.array(parts[0][1]), (hessian + hessian.T) / 2.0
 
+    def _rest_expanded(self, at: NDArray[np.float64]) -> Expansion:
+        """All of the log-density that is no term, with its gradient and Hessian in all continuous variables."""
+        return self._graphs.rest_expansion(at, *self._fixed_values())
+
     def _expand(
         self, at: NDArray[np.float64], rows: NDArray[np.int64] | None = None, rest: Expansion | None = None
     ) -> Expansion:
@@ -68,7 +75,7 @@ class Expansions(Model):
 
         `rest` is the part that is no term, if it is known.
         """
-        value, gradient, hessian = self._expanded("rest_expansion", at) if rest is None else rest
+        value, gradient, hessian = self._rest_expanded(at) if rest is None else rest
         part = self._expand_terms(at, rows)
         scale = 1.0 if rows is None else self.n_rows / len(rows)
         # Not in place: the rest's is kept.
@@ -90,14 +97,23 @@ class Expansions(Model):
             parts = (self._expanded("expansion", at, np.arange(*span) if rows is None else rows[slice(*span)])
                      for span in spans)
             return self._summed(parts, spans)
-        if rows is None:
-            return self._graphs.pulled(at, self._expand_seen(self._graphs.call("seen", at, *self._fixed_values())),
-                                       *self._fixed_values())
+        if rows is None or self._seen_glm is not None:
+            seen = self._graphs.call("seen", at, *self._fixed_values())
+            whole = self._expand_seen(seen) if rows is None else self._seen_glm._expand_some(seen, rows)
+            return self._graphs.pulled(at, whole, *self._fixed_values())
         parts = (self._graphs.slopes(at, rows[slice(*span)], *self._fixed_values()) for span in spans)
         return self._graphs.pulled(at, self._summed(parts, spans), *self._fixed_values())
 
     def _expand_seen(self, seen: NDArray[np.float64]) -> Expansion:
-        """Sums of all terms, with gradient and Hessian, at a point of what the rows see."""
+        """Sums of all terms, with gradient and Hessian, at a point of what the rows see.
+
+        Up to a constant where compiled code makes them.
+        """
+        if self._seen_glm is not None:
+            whole: Expansion = self._seen_glm._expand(seen)
+            self._read += self.n_rows
+            self._show(self._read)
+            return whole
         spans = [(first, min(first + _CHUNK, self.n_rows)) for first in range(0, self.n_rows, _CHUNK)]
         if self._graphs.design is None:
             return self._summed((self._expanded("seen_expansion", seen, np.arange(*span)) for span in spans), spans)
@@ -133,9 +149,15 @@ class Expansions(Model):
         """
         if not self._derivable:
             return super().reference()
+        with self._shown():
+            return self._reference(theta_hat)
+
+    @contextlib.contextmanager
+    def _shown(self) -> Iterator[None]:
+        """Show how many rows are differentiated meanwhile."""
         with patient("rows differentiated", self.progress) as self._show:
             try:
-                return self._reference(theta_hat)
+                yield
             finally:
                 self._read, self._show = 0, int
 
@@ -151,7 +173,7 @@ class Expansions(Model):
             if hat.shape != (self.dim,):
                 raise ValueError(f"theta_hat has shape {hat.shape}; ({self.dim},) is needed")
             hat = self._whole(hat)
-        rest = self._expanded("rest_expansion", hat)
+        rest = self._rest_expanded(hat)
         _, gradient, hessian = self._expand(hat, rest=rest)
         center, factor = normal_density(hat, gradient, hessian, self._moved, False)
         d = self.dim
@@ -196,7 +218,7 @@ class Expansions(Model):
                 f"the reference does not say how it expands the prior, which may depend on {', '.join(self.others)}; "
                 f"one that this model's reference() made is needed"
             )
-        return partial(self._rest_left, hat, self._expanded("rest_expansion", hat))
+        return partial(self._rest_left, hat, self._rest_expanded(hat))
 
     def _rest_left(self, hat: NDArray[np.float64], expansion: Expansion, theta: NDArray[np.float64]) -> float:
         """What its second-order expansion leaves of the log prior."""

@@ -14,7 +14,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.mode import get_mode
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar import Add, Cast, Mul
@@ -27,6 +27,7 @@ from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
 Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
 
 PROBED = 40  # rows asked for when a model is checked
+_TOGETHER = 2_000_000  # numbers that derivatives along many directions at once may take in a node of a graph
 
 
 def _as_numpy_has_it(fgraph: Any, node: Any) -> Any:
@@ -238,8 +239,7 @@ class RowGraphs:
         """First derivatives of what the rows see by the parameters."""
         if self._jacobian is not None:
             return self._jacobian
-        nothing, units = np.zeros(len(theta)), np.eye(len(self.call("seen", theta, *fixed)))
-        jacobian = np.stack([self.call("pulled", theta, unit, nothing, *fixed)[0] for unit in units])
+        jacobian = self._along("jacobian", len(self.call("seen", theta, *fixed)), theta, *fixed)[0]
         self._jacobian = jacobian if self.rearranged else None
         return jacobian
 
@@ -249,8 +249,19 @@ class RowGraphs:
         jacobian = self.jacobian(theta, *fixed)
         bent = jacobian.T @ hessian @ jacobian
         if not self.rearranged:
-            bent += np.stack([self.call("pulled", theta, gradient, unit, *fixed)[1] for unit in np.eye(len(theta))])
+            bent += self._along("pulled", len(theta), theta, gradient, *fixed)[0]
         return value, gradient @ jacobian, (bent + bent.T) / 2.0
+
+    def rest_expansion(self, theta: NDArray[np.float64], *fixed: Any) -> Parts:
+        """All of the log-density that is no term, with its gradient and Hessian."""
+        hessian, value, gradient = self._along("rest_expansion", len(theta), theta, *fixed)
+        return float(value), np.array(gradient), (hessian + hessian.T) / 2.0
+
+    def _along(self, name: str, count: int, theta: NDArray[np.float64], *args: Any) -> list[Any]:
+        """Outputs of a function of unit vectors in `count` dimensions: a line of the first for each, and the others."""
+        units, most = np.eye(count), max(1, _TOGETHER // max(count, len(theta)))
+        parts = [self.call(name, theta, units[first : first + most], *args) for first in range(0, count, most)]
+        return [np.concatenate([part[0] for part in parts]), *parts[0][1:]]
 
     # Which rows there are, and models that have none.
 
@@ -357,11 +368,13 @@ class RowGraphs:
             return [theta, index], self._terms
         if name == "rest":  # all of the log-density that is no term
             return [theta], self._rest
-        if name in ("expansion", "rest_expansion"):  # a sum, its gradient, and its Hessian times a vector
-            total = _added(self._terms).sum() if name == "expansion" else self._rest
+        if name == "expansion":  # a sum, its gradient, and its Hessian times a vector
+            total = _added(self._terms).sum()
             slope = _grad(total, theta)
-            rows = [index] if name == "expansion" else []
-            return [theta, vector, *rows], [total, slope, _grad((slope * vector).sum(), theta)]
+            return [theta, vector, index], [total, slope, _grad((slope * vector).sum(), theta)]
+        if name == "rest_expansion":  # the Hessian times each of some vectors; the sum and its gradient
+            slope, units = _grad(self._rest, theta), pt.dmatrix("units")
+            return [theta, units], [_each(_grad((slope * vector).sum(), theta), vector, units), self._rest, slope]
         if name == "seen_expansion":  # the same of the terms in what the rows see
             psi, total = self._psi, _added(self._terms_seen).sum()
             slope = _grad(total, psi)
@@ -383,10 +396,13 @@ class RowGraphs:
             return [theta, hat, slope, bend, share], [total, _grad(total, theta)]
         if name == "seen":  # what the rows see
             return [theta], self._seen
-        if name == "pulled":  # the gradient of a weighted sum of it, and that gradient's times a vector
-            weight = pt.dvector("weight")
+        if name in ("jacobian", "pulled"):
+            weight, units = pt.dvector("weight"), pt.dmatrix("units")
             slope = _grad((self._seen * weight).sum(), theta)
-            return [theta, weight, vector], [slope, _grad((slope * vector).sum(), theta)]
+            if name == "jacobian":  # gradients of some weighted sums of it
+                return [theta, units], [_each(slope, weight, units)]
+            bent = _grad((slope * vector).sum(), theta)  # the Hessian of a weighted sum times each of some vectors
+            return [theta, units, weight], [_each(bent, vector, units)]
         if name == "curve":
             return [*self._leaves, *self._scalars, index], self._curve
         if name == "curvature":
@@ -458,6 +474,13 @@ def _added(terms: list[Any]) -> Any:
 
 def _grad(output: Any, by: Any) -> Any:
     return pytensor.gradient.grad(output, by, disconnected_inputs="ignore")
+
+
+def _each(output: Any, vector: Any, matrix: Any) -> Any:
+    """What a function of a vector gives for each line of a matrix, in one pass through its graph."""
+    if vector not in set(ancestors([output])):
+        return pt.broadcast_to(output, (matrix.shape[0], output.shape[0]))
+    return vectorize_graph([output], {vector: matrix})[0]
 
 
 def _left(terms: Any, new: list[Any], hats: list[Any], index: Any) -> Any:

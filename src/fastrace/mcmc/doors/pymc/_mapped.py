@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from fastrace._base._progress import patient
 from fastrace._models._arrow import Arrow
+from fastrace._models._expanded import Expanded
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.compression import Compressed
 from fastrace.mcmc.kernels._trajectories import trajectories_of
@@ -43,6 +45,8 @@ class _Surrogate:
         self.center, self.curvature = center, curvature
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
+        self.owner._asked += 1
+        self.owner._tell(self.owner._asked)
         value, gradient = self.whole(theta, 1.0)
         if not math.isfinite(value):
             return -math.inf, np.zeros(len(theta))
@@ -99,8 +103,16 @@ class MappedModel(Model):
     def engine(self, reference: Reference | None) -> tuple[Source, Array]:
         if reference is None:
             return self.owner.engine(None)
-        theta = np.zeros((2, self.dim))
-        return CallableSource(partial(terms_of_arms, self.left, theta), 2, self.n_rows), theta
+        theta, left = np.zeros((2, self.dim)), partial(self.left, compiled=self._compiled())
+        return CallableSource(partial(terms_of_arms, left, theta), 2, self.n_rows), theta
+
+    def _compiled(self) -> tuple[Source, Array] | None:
+        """What the expansion leaves of a generalised linear model's terms in what the rows see, for one chain."""
+        glm = self.owner._seen_glm
+        if glm is None or self.expansion is None:
+            return None
+        source, psi = glm.engine(None)
+        return Expanded(source, self.expansion[0]), psi
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
         return None, math.inf, 0.0
@@ -113,8 +125,10 @@ class MappedModel(Model):
         graphs = self.owner._graphs
         return np.array(graphs.call("seen", theta) if graphs.maps else theta, dtype=np.float64)
 
-    def left(self, theta: Array, rows: NDArray[np.int64]) -> Array:
+    def left(self, theta: Array, rows: NDArray[np.int64], compiled: tuple[Source, Array] | None = None) -> Array:
         """What the expansion leaves of the terms of some rows; each has its share of what was added to the curvature.
+
+        By compiled code where its source, with the array that it reads from, is given.
         """
         assert self.expansion is not None
         hat, _, _, added = self.expansion
@@ -122,7 +136,12 @@ class MappedModel(Model):
         psi = self.seen(theta)
         step = psi - hat
         graphs = self.owner._graphs
-        out = graphs.left_seen(psi, hat, rows) if graphs.maps else self.owner.left(theta, rows, hat)
+        if compiled is not None:
+            source, arms = compiled
+            arms[:] = psi
+            out = source.read(rows, [0])[:, 0]
+        else:
+            out = graphs.left_seen(psi, hat, rows) if graphs.maps else self.owner.left(theta, rows, hat)
         return np.asarray(out) + 0.5 * float(step @ added @ step) / self.n_rows
 
     # The surrogate.
@@ -145,8 +164,20 @@ class MappedModel(Model):
                 raise ValueError(f"psi_hat has shape {psi.shape}; {len(self.seen(start))} finite numbers, what the "
                                  f"rows see, are needed")
         else:
-            psi = self._likely(self.seen(start))
+            with self.owner._shown():
+                psi = self._likely(self.seen(start))
         self._expand_at(psi)
+        with patient("gradients of a pilot", self.owner.progress) as self.owner._tell:
+            try:
+                return self._piloted(start, psi_hat is None)
+            finally:
+                self.owner._asked, self.owner._tell = 0, int
+
+    def _piloted(self, start: Array, anew: bool) -> Compressed:
+        """A normal density with the mean and covariance of draws from prior times expansion.
+
+        `anew` asks for expansions at what the rows see on average in the draws of each round.
+        """
         center, curvature = self._first(start)
         rng = np.random.default_rng(0)
         for _ in range(_ROUNDS):
@@ -158,7 +189,7 @@ class MappedModel(Model):
             spread = np.maximum(np.diagonal(covariance), 1e-12)
             inverse = np.linalg.inv(0.9 * covariance + 0.1 * np.diag(spread))
             curvature = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
-            if psi_hat is None:
+            if anew:
                 self._expand_at(np.mean([self.seen(draw) for draw in draws], axis=0))
         return self._compressed(center, curvature)
 

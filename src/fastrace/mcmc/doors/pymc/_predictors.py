@@ -416,6 +416,8 @@ class Design:
     Attributes
     ----------
     n_coefficients : int
+    sizes : list of int
+        Of the arrays that make up the coefficients.
     blocks : list of Blocks
         One for each linear predictor.
     """
@@ -424,7 +426,7 @@ class Design:
         self._start = start
         sizes = [int(evaluated(c.size, start)) for c in predictors.coefficients]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-        self.n_coefficients = int(starts[-1])
+        self.n_coefficients, self.sizes = int(starts[-1]), sizes
         self.n_rows = predictors.n_rows
         where = {c: (int(starts[j]), sizes[j]) for j, c in enumerate(predictors.coefficients)}
         self.blocks = [self._blocks(parts, where) for parts in predictors.parts]

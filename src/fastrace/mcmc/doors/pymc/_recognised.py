@@ -18,8 +18,8 @@ from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
 from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["AGREE", "compiled_terms", "effects_last", "family_of", "in_pieces", "normal_prior", "number",
-           "numbers", "posterior_elsewhere"]
+__all__ = ["AGREE", "compiled_seen", "compiled_terms", "effects_last", "family_of", "in_pieces", "normal_prior",
+           "number", "numbers", "posterior_elsewhere"]
 
 Array = NDArray[np.float64]
 
@@ -35,9 +35,29 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
 
     `start` is a point at which the terms are finite.
     """
-    if not graphs.rearranged or len(graphs.observed) != 1:
+    if not graphs.rearranged or graphs.design.n_coefficients != len(graphs.jacobian(start)):
         return None
-    if len(graphs.predictors.leaves) != 1 or graphs.predictors.scalars:
+    return _compiled(graphs, graphs.jacobian(start).argmax(axis=1), graphs.sizes, start,
+                     lambda at: np.asarray(graphs.call("all", at)[0]))
+
+
+def compiled_seen(graphs: RowGraphs, start: Array) -> GLM | None:
+    """The same in what the rows see, where that is a function of the parameters; None if there is none."""
+    if graphs.design is None or graphs.cut is not None:
+        return None
+    design, rows = graphs.design, np.arange(graphs.n_rows)
+
+    def terms(psi: Array) -> Array:
+        return np.asarray(graphs.call("curve", *design.predictors(psi, slice(None)), rows))
+
+    return _compiled(graphs, np.arange(design.n_coefficients), design.sizes, graphs.call("seen", start), terms)
+
+
+def _compiled(
+    graphs: RowGraphs, places: NDArray[np.intp], sizes: Sequence[int], start: Array, terms: Callable[[Array], Array],
+) -> GLM | None:
+    """A model of some coordinates, of which the design's coefficients are those at `places`."""
+    if len(graphs.observed) != 1 or len(graphs.predictors.leaves) != 1 or graphs.predictors.scalars:
         return None
     found = family_of(graphs.observed[0])
     if found is None:
@@ -46,9 +66,8 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
     outcome = evaluated(graphs.model.rvs_to_values[graphs.observed[0]])
     if outcome.ndim != 1:
         return None
-    places = graphs.jacobian(start).argmax(axis=1)
     block = graphs.design.blocks[0]
-    groups = [] if not block.coded else _groups(graphs, block, places, len(start))
+    groups = [] if not block.coded else _groups(sizes, block, places)
     if groups:
         first = len(start) - sum(len(g.levels) * (g.intercept + len(g.slope_names)) for g in groups)
         table = _table(block._replace(coded=[]), places, first, graphs.n_rows)
@@ -60,7 +79,7 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
         glm = GLM(table, outcome, family, offset=block.offset, **options, **effects)
     except ValueError:  # outcomes that the family does not have
         return None
-    return glm if _agree(graphs, glm, start) else None
+    return glm if _agree(terms, glm, start) else None
 
 
 def in_pieces(observed: Any) -> bool:
@@ -129,12 +148,12 @@ def effects_last(graphs: RowGraphs, values: list[Any]) -> list[Any]:
     return [v for v in values if v not in effects] + effects
 
 
-def _groups(graphs: RowGraphs, block: Blocks, places: NDArray[np.intp], dim: int) -> list[Groups]:
+def _groups(sizes: Sequence[int], block: Blocks, places: NDArray[np.intp]) -> list[Groups]:
     """Grouping factors that hold all that codes choose from as the last parameters; none if they do not."""
     out: list[Groups] = []
     coded = [(w, places[c]) for w, c in block.coded]
-    bounds = np.cumsum([0, *graphs.sizes])
-    first = dim
+    bounds = np.cumsum([0, *sizes])
+    first = int(bounds[-1])
     for start, stop in reversed(list(zip(bounds[:-1], bounds[1:], strict=True))):
         own = [(w, c - start) for w, c in coded if len(c) and start <= c[0] < stop]
         if not own:
@@ -186,13 +205,13 @@ def _points(glm: GLM, start: Array) -> list[Array]:
     return out
 
 
-def _agree(graphs: RowGraphs, glm: GLM, start: Array) -> bool:
+def _agree(terms: Callable[[Array], Array], glm: GLM, start: Array) -> bool:
     """Whether every row's terms differ between points as PyMC's do: all but constants, which no chain sees."""
     source, theta = glm.engine(None)
-    rows, first = np.arange(graphs.n_rows), None
+    rows, first = np.arange(glm.n_rows), None
     for at in _points(glm, start):
         theta[:] = at
-        ours, theirs = source.read(rows, [0])[:, 0], np.asarray(graphs.call("all", at)[0])
+        ours, theirs = source.read(rows, [0])[:, 0], terms(at)
         if first is None:
             first = theirs - ours
             if not np.isfinite(first).all():
