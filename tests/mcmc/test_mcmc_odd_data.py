@@ -68,6 +68,35 @@ def test_groups_of_one_row_leave_no_scale_to_learn(family, data):
     assert kind is not None and "groups of one row each" in words and "Give scale" in words
 
 
+APART = [-3.64, -4.01, -3.72, 3.82, 3.84, 4.02, -3.94, 3.68, -4.35, -3.93, 3.83, -3.76, 4.08, 4.06, 4.04, -3.82, -4.03, 4.22]
+
+
+@pytest.mark.parametrize(("y", "n_groups", "df", "scale", "wide"), [
+    (APART, 6, 4.0, None, 4.0), (APART, 6, 1.0, 0.1, 4.0), ([1.67, -2.53, -2.16, -3.96, 6.2, 5.06], 3, 1.0, 0.1, 1.0),
+    ([5.82, -4.77, 4.62], 3, 1.0, 1.0, 4.0),
+])
+def test_outcomes_of_a_group_that_lie_apart_are_named_as_modes(y, n_groups, df, scale, wide):
+    """And not a scale to be given that has been given: what the words advise helps."""
+    groups = np.repeat(np.arange(n_groups), len(y) // n_groups)
+
+    def kernel(scale=scale, family="student-t", psi_hat=None, df=df):
+        options = {"df": df} if family == "student-t" else {}
+        model = mcmc.GLM(np.ones((len(y), 1)), y, family, scale, groups=groups, **options)
+        return mcmc.SurrogateMetropolis(model, psi_hat=psi_hat)
+
+    with pytest.raises(ValueError, match="several modes where outcomes of a group.* lie further apart") as refused:
+        kernel()
+    words, given = str(refused.value), scale is not None
+    assert "one row each" not in words and "Give scale" not in words
+    assert ("a larger scale" in words) == ("psi_hat near one of the modes" in words) == given
+    assert ("a scale about as wide as that" in words) == (not given)
+    kernel(wide)
+    kernel(df=20.0)
+    kernel(family="gaussian")
+    if given:
+        kernel(psi_hat=[0.0, *(np.reshape(y, (n_groups, -1))[:, 0])])
+
+
 @pytest.mark.parametrize(("family", "name"), [("logistic", "weights"), ("gaussian", "weights"), ("binomial", "trials")])
 def test_rows_that_all_count_nothing_are_refused_by_name(family, name):
     X, _ = columns()

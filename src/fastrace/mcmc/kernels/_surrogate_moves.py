@@ -20,7 +20,7 @@ from fastrace.mcmc.kernels._trajectories import Trajectories, first_point, traje
 from fastrace.mcmc.models._joint import scales_of_effects
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._sites import MOST_OF_FEW, READ, STEP, Sites, flat_effects, replaced, walks_of_effects
-from fastrace.mcmc.models.model import GLM, NoModeError
+from fastrace.mcmc.models.model import GLM, Model, NoModeError
 
 Array = NDArray[np.float64]
 
@@ -128,7 +128,7 @@ class OnSurrogate(RowKernel):
             self._phi_center = self._trajectories.start[self.compressed.n_seen :]
             self._phi_factor = HYPER_SD * np.eye(len(self._phi_center))
         else:
-            self._phi_center, self._phi_factor = marginal_of(self.compressed, self._scaled)
+            self._phi_center, self._phi_factor = marginal_of(self.compressed, self._scaled, self.model)
         model: Any = self.model
         flat = sites = None
         grouped = isinstance(model, GLM) and bool(model.factors)
@@ -343,10 +343,12 @@ class OnSurrogate(RowKernel):
         return draws, np.array([inner.beside_of(x) if isinstance(inner, NormalInner) else 0.0 for x in draws])
 
 
-def marginal_of(compressed: Compressed, scaled: bool = False) -> tuple[Array, Array]:
+def marginal_of(
+    compressed: Compressed, scaled: bool = False, model: Model | None = None
+) -> tuple[Array, Array]:
     """Center and lower triangular factor of a normal density near the hyperparameters' marginal under the surrogate.
 
-    With `scaled` the logarithm of the learned scale stands before them.
+    With `scaled` the logarithm of the learned scale stands before them. `model` says what to do where there is none.
     """
     prior = compressed.prior
     inner = scaled_inner(compressed) if scaled else NormalInner(compressed.quadratic, prior)
@@ -373,9 +375,8 @@ def marginal_of(compressed: Compressed, scaled: bool = False) -> tuple[Array, Ar
             curvature[i, j] = curvature[j, i] = -(ends[0] - ends[1] - ends[2] + ends[3]) / (4.0 * h * h)
     if not np.isfinite(curvature).all():
         raise NoModeError(f"prior times expansion has no density beside its peak in the hyperparameters, at logarithms "
-                          f"of scales {center.round(2).tolist()}: there the likelihood is not curved downwards in "
-                          f"effects and scale together, as in groups of one row each. Give scale, leave out the "
-                          f"groups, or give psi_hat")
+                          f"of scales {center.round(2).tolist()}, where the likelihood is not curved downwards"
+                          f"{'' if model is None else model._against_peaks}")
     values, vectors = np.linalg.eigh(curvature)
     values = np.clip(values, 0.05, 1e8)
     return center, unit @ np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T))

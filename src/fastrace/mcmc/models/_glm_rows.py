@@ -139,9 +139,30 @@ class GLMRows(_CompiledModel):
             )
 
     def _explain_no_mode(self) -> None:
+        """Raise if the rows can be fitted exactly, as far as a fit with the scale held tells, or are Student-t."""
+        if self.learns_scale and self._glm.outcomes != "count" and self.n_seen <= _MOST_FITTED:
+            self._explain_exact_fit()
+        if self._glm.family == "student-t":
+            raise NoModeError(f"no mode of the Student-t likelihood was found to expand at{self._against_peaks}")
+
+    @property
+    def _against_peaks(self) -> str:
+        if any(factor.n_groups >= self.n_rows for factor in self.factors) and self.learns_scale:
+            return (": effects and scale cannot be told apart, as in groups of one row each. Give scale, leave out the "
+                    "groups, or give psi_hat")
+        if self._glm.family == "student-t":  # the only one that is not log-concave in its predictors
+            scale = "a scale about as wide as that" if self.learns_scale else "a larger scale"
+            point = "" if self.learns_scale else ", give psi_hat near one of the modes"
+            groups = ", leave out the groups" if self.factors else ""
+            return (f". A Student-t likelihood may have several modes where outcomes of a group, or of like "
+                    f"predictors, lie further apart than its scale: give {scale} or a larger df{point}{groups}, or "
+                    f"take family='gaussian'")
+        if self.learns_scale:
+            return ": effects and scale are hard to tell apart. Give scale, leave out the groups, or give psi_hat"
+        return super()._against_peaks
+
+    def _explain_exact_fit(self) -> None:
         """Raise if the rows can be fitted exactly, as far as a fit with the scale held tells."""
-        if not self.learns_scale or self._glm.outcomes == "count" or self.n_seen > _MOST_FITTED:
-            return
 
         def held(at: Array) -> Parts:
             value, gradient, hessian = _summed(self._glm, np.append(at, 0.0))

@@ -449,6 +449,11 @@ class Model:
     def _explain_no_mode(self) -> None:
         """Raise what says more of why there is no mode, if anything does."""
 
+    @property
+    def _against_peaks(self) -> str:
+        """Why the likelihood may not be curved downwards where it is expanded, and what to do, after a sentence."""
+        return ". Give psi_hat elsewhere, or narrower priors"
+
     def _moved(self, direction: Array) -> float:
         """How far a step moves the predictors, over the sum of what its components move them; nan if unknown."""
         return math.nan
