@@ -135,7 +135,7 @@ def test_a_stop_meets_its_accuracy_and_a_bound_or_split_means_intervals():
     source = [0.8, 0.6, 0.3]
     result = fr.LUCB(3, 1, 0.05).run(BernoulliPulls(source, rng=1))
     assert (result.rule, result.stopped_by, result.shortfall) == ("LUCB pairs", "epsilon", 0.05)
-    assert result.trace[1][-1] <= 0.05 == result.error_bound
+    assert 0.03 < result.error_bound <= result.trace[1][-1] <= 0.05         # the trace is not as exact
     assert fr.LUCB(3, 1, bound="eb-mix").result().rule == fr.LUCB(3, 1, split="equal").result().rule == "LUCB eb-mix"
     assert fr.LUCB(3, 1, rule="intervals").result().rule == "LUCB eb-mix"
     for given in ({"bound": "kl"}, {"split": "equal"}):

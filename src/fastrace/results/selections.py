@@ -42,7 +42,9 @@ class SelectionResult(ComparedResult):
     delta : float
         Probability of error asked for; nan for rules without one.
     error_bound : float
-        Bound on the probability that the selection is wrong, by the rule's own reckoning; nan where it has none.
+        Bound on the probability that the selection is wrong, by the rule's own reckoning; nan where it has none. Of
+        `LUCB`, and of `select_best` by default, the smallest delta at which the rule would have stopped by then, as in
+        `RaceResult`: at most `delta` once it has stopped by itself.
     cutoff : float
         The value that separates the selected arms from the others, in reward units; nan where the rule has none.
     arm_error : ndarray of float, shape (n_arms,), or None

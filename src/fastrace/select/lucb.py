@@ -358,6 +358,7 @@ class LUCB(Selection):
     def _bounds(self) -> dict[str, Any]:
         core = self._core
         proved = core.stopped_by in ("bound", "epsilon")
+        error_bound = core.error_bound(math.log(self._delta))       # above delta at a stop by rounding alone
         known = core.answer()
         chosen = np.zeros(self._n_arms, dtype=bool)
         chosen[known["best"]] = True
@@ -365,7 +366,7 @@ class LUCB(Selection):
         pulled = core.total >= self._n_arms
         return {
             "rule": f"LUCB {self._bound}",
-            "error_bound": self._delta if proved else core.error_bound(math.log(self._delta)),
+            "error_bound": min(self._delta, error_bound) if proved else error_bound,
             "cutoff": 0.5 * (ends[0] + ends[1]) if pulled and self._n_best < self._n_arms else math.nan,
             "trace": core.history(),
             "trace_of": "error bound" if self._pairs else "shortfall",
