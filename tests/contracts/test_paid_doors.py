@@ -121,6 +121,9 @@ def test_the_table_in_the_docs_is_that_of_the_signatures():
     for option, *cells, meaning in rows[1:]:
         assert cells == [where(door, option) for door in doors], option
         assert meaning
+    flying = next(line for line in text.splitlines() if line.startswith("| in flight"))
+    assert [bool(cell.strip()) for cell in flying.strip("|").split("|")[1:-1]] == [
+        hasattr(CALLS[door], "pending") for door in doors]
 
 
 BAD = {

@@ -131,6 +131,7 @@ def select_best(
     See Also
     --------
     LUCB : the rule itself, to be driven by hand, saved, and continued after an error.
+    race_async : the same by requests, many of them under way at once, with a journal.
 
     Notes
     -----

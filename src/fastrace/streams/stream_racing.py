@@ -128,6 +128,12 @@ class StreamRace:
         n_rounds : int, default 1
             Rounds wanted; fewer where the horizon is nearer. Of an arm that leaves the race during these rounds, the
             later rewards will not be used.
+
+        Notes
+        -----
+        Rounds are told in order, so a race has no requests in flight: send the requests of several rounds at once, and
+        tell their rewards together. Where answers should come in any order, take `LUCB`, with ``paired=True`` if the
+        arms of a round share a draw, or `FiniteRace` if draws are rows of a table; both go with `race_async`.
         """
         n_rounds = _checks.integer(n_rounds, "n_rounds", 1, "it counts rounds")
         if self.done:
