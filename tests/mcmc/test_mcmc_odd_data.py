@@ -68,7 +68,8 @@ def test_groups_of_one_row_leave_no_scale_to_learn(family, data):
     assert kind is not None and "groups of one row each" in words and "Give scale" in words
 
 
-APART = [-3.64, -4.01, -3.72, 3.82, 3.84, 4.02, -3.94, 3.68, -4.35, -3.93, 3.83, -3.76, 4.08, 4.06, 4.04, -3.82, -4.03, 4.22]
+APART = [-3.64, -4.01, -3.72, 3.82, 3.84, 4.02, -3.94, 3.68, -4.35, -3.93, 3.83, -3.76, 4.08, 4.06, 4.04, -3.82, -4.03,
+         4.22]
 
 
 @pytest.mark.parametrize(("y", "n_groups", "df", "scale", "wide"), [
