@@ -1,11 +1,13 @@
-"""Dear rewards beside cheap scores of all rows: two arms of 20,000 rows, 100 tables of each kind.
+"""Dear rewards beside cheap scores of all rows: two arms of 20,000 rows, 100 tables of each kind, and means of one arm.
 
 `track_` methods count the rewards that a race with a proxy reads over those of a race without, beside what an exact
 coefficient would give, known beforehand, and beside a fixed coefficient of 1 in the hands of the user.
-``python bench/benchmarks/proxies.py`` prints the table.
+``python bench/benchmarks/proxies.py`` prints the table, and ``python bench/benchmarks/proxies.py means`` that of
+`estimate_mean`.
 """
 
 import functools
+import sys
 
 import numpy as np
 
@@ -97,7 +99,47 @@ class TwoArmsWithScores:
         return runs(table, r)["wrong"]
 
 
+MEANS = {                           # of one arm: rewards, and scores of these correlations with them
+    "uniform": lambda rng: rng.random(N_ROWS),
+    "0 or 1": lambda rng: (rng.random(N_ROWS) < 0.5) * 1.0,
+    "beta(10, 30)": lambda rng: rng.beta(10.0, 30.0, N_ROWS),
+}
+CORRELATIONS = (0.0, 0.6, 0.95)
+
+
+def means(rewards, epsilon, seeds=SEEDS):
+    """Rewards for a mean to an absolute accuracy; over them, those with scores of each correlation, with useless scores
+    in support alone (a coefficient of 0, and the support that scores take), and with half of `delta`."""
+    plain = wide = halved = 0
+    scored = dict.fromkeys(CORRELATIONS, 0)
+    for seed in range(seeds):
+        rng = np.random.default_rng([20160619, seed])
+        y = MEANS[rewards](rng)
+        given = {"accuracy": "absolute", "rng": seed}
+        plain += fr.estimate_mean(y, epsilon, DELTA, **given).n_samples
+        halved += fr.estimate_mean(y, epsilon, DELTA / 2, **given).n_samples
+        for r in CORRELATIONS:
+            p = rng.random(N_ROWS)
+            if r and rewards == "0 or 1":
+                p = np.where(rng.random(N_ROWS) < (1 + r) / 2, y, 1 - y)
+            elif r:
+                p = y + np.sqrt(1 / r**2 - 1) * y.std() * rng.standard_normal(N_ROWS)
+            scored[r] += fr.estimate_mean(y, epsilon, DELTA, proxy=p, **given).n_samples
+            if r == 0.0:
+                wide += fr.estimate_mean(y, epsilon, DELTA, fr.Proxy(p).support, **given).n_samples
+    return plain / seeds, {**{r: n / plain for r, n in scored.items()}, "support": wide / plain, "half": halved / plain}
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["means"]:
+        print(f"{'rewards':14}{'epsilon':>8}{'without':>9}{'useless':>9}{'r = .6':>8}{'r = .95':>8}"
+              f"{'support alone':>15}{'half of delta':>15}")
+        for law in MEANS:
+            for accuracy in (0.1, 0.05, 0.02, 0.01):
+                count, share = means(law, accuracy)
+                print(f"{law:14}{accuracy:8}{count:9.0f}{share[0.0]:9.2f}{share[0.6]:8.2f}{share[0.95]:8.2f}"
+                      f"{share['support']:15.2f}{share['half']:15.2f}", flush=True)
+        sys.exit()
     print(f"{'table':22}{'r':>6}{'1 - r^2':>9}{'rewards':>9}{'proxy':>7}{'exact':>7}{'c = 1':>7}{'wrong':>7}")
     for name in TABLES:
         for share in (0.0, 0.5, 0.8, 0.95):

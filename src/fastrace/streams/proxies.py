@@ -25,8 +25,8 @@ class Proxy(_checks.OwnInit):
     Say, the verdicts of people are dear, and a language model has judged all items. Ask people about some items, drawn
     at random, and pass their verdicts through `adjust`: the adjusted rewards have the same mean, but vary less, by the
     share that the proxy explains. With a correlation r it takes about :math:`1 - r^2` times as many; the proxy need not
-    be unbiased, and a useless one costs a few rewards. Give the adjusted rewards to any rule that knows populations.
-    `estimate_mean(..., proxy=scores)` does all of it in one call.
+    be unbiased, and a useless one costs about ten rewards, but more where rewards vary little (see the notes). Give the
+    adjusted rewards to any rule that knows populations. `estimate_mean(..., proxy=scores)` does all of it in one call.
 
     Parameters
     ----------
@@ -76,17 +76,31 @@ class Proxy(_checks.OwnInit):
     ``"beta-binomial"``.
 
     `support` is about twice as wide as that of the rewards, and rules must adapt to the variance to gain, as the
-    defaults do. What a wide support costs them matters in the first hundreds of rewards. Labels of
-    ``estimate_mean(accuracy="absolute")`` with a proxy over those without, 20,000 rows, rewards uniform-like or 0/1:
+    defaults do. Rewards of ``estimate_mean(accuracy="absolute")`` with a proxy over those without, 20,000 rows
+    (``python bench/benchmarks/proxies.py means``):
 
-    =========  =======  ============  ============  =============
-    rewards    epsilon  useless       r = .6 / .45  r = .97 / .95
-    =========  =======  ============  ============  =============
-    uniform    .05      1.30 of 190   1.09          .57
-    uniform    .02      1.11 of 910   .85           .32
-    0 or 1     .05      1.08 of 670   .93           .32
-    0 or 1     .02      1.02 of 3580  .86           .21
-    =========  =======  ============  ============  =============
+    ============  =======  =======  =======  ======  =======
+    rewards       epsilon  without  useless  r = .6  r = .95
+    ============  =======  =======  =======  ======  =======
+    uniform       .1       52       1.22     1.07    .92
+    uniform       .05      202      1.07     .79     .51
+    uniform       .02      1200     1.01     .69     .28
+    uniform       .01      3954     1.00     .72     .25
+    0 or 1        .1       149      1.00     .73     .41
+    0 or 1        .05      594      1.00     .67     .25
+    0 or 1        .02      3164     1.00     .68     .17
+    0 or 1        .01      8637     1.00     .76     .18
+    beta(10, 30)  .1       21       2.08     2.08    2.04
+    beta(10, 30)  .05      46       1.96     1.94    1.92
+    beta(10, 30)  .02      139      1.74     1.70    1.62
+    ============  =======  =======  =======  ======  =======
+
+    All of the price is that of the support: rewards of this support and a coefficient of 0 need as many. A bet is
+    limited by what a reward may be at worst. So where the standard deviation of rewards is below a tenth of their
+    support, and few of them are enough, even a good proxy costs more than it saves: narrow the support, or do without.
+    It cannot be had for less by betting on the plain rewards with half of the money: this takes 1.12 to 1.23 times the
+    rewards everywhere, for a good proxy too. Races know the support of each difference as the coefficients change, and
+    a useless proxy costs them up to 1.04 times the rewards.
 
     O(n_rows) to begin, and O(1) per reward.
 
