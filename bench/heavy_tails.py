@@ -2,6 +2,7 @@
 
     python bench/heavy_tails.py [trials] [words of the cases]
     python bench/heavy_tails.py intervals [trials]
+    python bench/heavy_tails.py clusters [trials]
 
 The first is about races: "wrong" counts runs that told equal arms apart, or that lost a best arm; "silent" those of
 them without a warning.
@@ -10,6 +11,8 @@ The second is about the intervals of `ConfidenceSequence` and `Comparison`: shar
 difference of two equal means) an interval missed at any look from the first on, at delta 0.05; "plain" without what
 skewness does to the ends, "wrong" with it, "silent" those of the latter that no warning stood beside; then the width
 over the plain one where an arm, the smaller one of two, has 200, 1,000 and 10,000 rewards.
+
+The third is about differences of two arms whose rewards come by user, of whom few buy anything.
 """
 
 import math
@@ -214,7 +217,52 @@ def measure_intervals(name, looks, law, trials, most, delta=0.05):
             f"{np.median(found):<5.2f}" if found else "-" for found in widths.values()), flush=True)
 
 
+# Clusters: users with one to five rewards, of whom a share p buys, lognormal amounts with this sd of the logarithm.
+
+def of_users(rng, buys, factor, sd):
+    """Numbers of the users, and rewards, half of which are 0."""
+    key = np.repeat(np.arange(buys.size), rng.integers(1, 6, buys.size))
+    bought_now = buys[key] & (rng.random(key.size) < 0.5)
+    return key, np.where(bought_now, factor[key] * rng.lognormal(sigma=sd, size=key.size), 0.0)
+
+
+def measure_clusters(p, sd, shared, ratio, trials, most):
+    """Print one line: how often the difference of equal arms was missed at any of 30 looks from 200 users on."""
+    looks = np.unique(np.geomspace(200, most, 30).astype(int))
+    missed = silent = 0
+    for seed in range(trials):
+        rng = np.random.default_rng([seed, 9])
+        if shared:
+            buys, taste = rng.random(most) < p, rng.lognormal(sigma=sd, size=most)
+            data = [of_users(rng, buys, taste, 0.5) for _ in range(2)]
+        else:
+            sizes = most * ratio, most
+            data = [of_users(rng, rng.random(size) < p, np.ones(size), sd) for size in sizes]
+        test, done, out = fr.Comparison(2, clusters=True), [0, 0], np.zeros(2, dtype=bool)
+        for n in looks:
+            for arm, (key, x) in enumerate(data):
+                end = int(np.searchsorted(key, n * ratio if arm == 0 else n))
+                fresh = slice(done[arm], end)
+                keys = key[fresh] if shared else 2 * key[fresh] + arm
+                test.observe_many(arm, x[fresh], clusters=keys.tolist())
+                done[arm] = end
+            _, low, high, _ = test._intervals()["pairs"]
+            bad = not low[0] <= 0.0 <= high[0]
+            out |= [bad, bad and not test._doubts()]
+        missed, silent = missed + out[0], silent + out[1]
+    print(f"buyers {p:<6} sd {sd:<4} {'shared by both arms' if shared else f'1 beside {ratio}':20} "
+          f"wrong {missed / trials:<6.3f} silent {silent / trials:<6.3f}", flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["clusters"]:
+        TRIALS = int(sys.argv[2]) if len(sys.argv) > 2 else 300
+        for p in (0.005, 0.02):
+            for sd in (0.5, 1.0):
+                measure_clusters(p, sd, False, 1, TRIALS, 4_000)
+                measure_clusters(p, sd, True, 1, TRIALS, 4_000)
+                measure_clusters(p, sd, False, 9, TRIALS, 2_000)
+        sys.exit()
     if sys.argv[1:2] == ["intervals"]:
         TRIALS = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
         for law in STREAMS:

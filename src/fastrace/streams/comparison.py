@@ -89,7 +89,10 @@ class Comparison(_checks.OwnInit):
     them most, and equal tails of equal arms nearly cancel. The result warns of arms with long tails, of which few
     values have been seen. The table there shows what to expect. Clusters of unequal sizes are compared by the ratio of
     sums, with the variance of what each cluster adds to it; clusters may go on to grow. What clusters add to the means
-    of both arms of a pair goes into the variance of the difference by its covariance.
+    of both arms of a pair goes into the variance of the difference by its covariance. Ends are moved for the skewness
+    of what clusters add. Where 1 in 200 or 1 in 50 clusters has any reward but 0, with lognormal amounts, none of 300
+    experiments missed a difference at 30 looks (at delta 0.05; 200 to 4,000 clusters per arm, of its own or shared);
+    with 1 in 200, and 200 to 2,000 clusters beside nine times as many, 1 of 300 did (``bench/heavy_tails.py``).
 
     The bound of a ratio is one of the difference over one of the other arm's mean, at no extra cost.
 
